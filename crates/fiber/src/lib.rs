@@ -1,0 +1,116 @@
+//! Stackful fibers behind one small interface.
+//!
+//! Simulated hardware threads and explored program threads are ordinary Rust functions that must
+//! stop in the middle of a load and go on later. Each runs on a stack of its own; all of them
+//! share one OS thread, so nothing here is `Send`, and a lock or a thread-local that is held
+//! across [`Pause::pause`] is a bug of the caller.
+//!
+//! It is not a scheduler: whoever holds the fibers decides who runs next.
+
+#![forbid(unsafe_code)]
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+/// Bytes of stack that a fiber gets unless told otherwise; untouched pages cost nothing.
+pub const STACK_BYTES: usize = 256 * 1024;
+
+/// A function that can be paused and resumed.
+pub struct Fiber {
+    coroutine: Coroutine<(), (), ()>,
+}
+
+/// Given to a fiber's function, so that it can pause itself.
+pub struct Pause<'a> {
+    yielder: &'a Yielder<(), ()>,
+}
+
+impl Pause<'_> {
+    /// Stops here; returns when the fiber is resumed.
+    #[inline]
+    pub fn pause(&self) {
+        self.yielder.suspend(());
+    }
+}
+
+impl Fiber {
+    /// A fiber that will run `body` when first resumed.
+    ///
+    /// # Panics
+    /// If the system gives no memory for the stack.
+    pub fn new(body: impl FnOnce(&Pause<'_>) + 'static) -> Fiber {
+        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a fiber's stack");
+        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+            body(&Pause { yielder });
+        });
+        Fiber { coroutine }
+    }
+
+    /// Runs until the function pauses (true) or returns (false).
+    ///
+    /// # Panics
+    /// If the function panics, or has already returned.
+    #[inline]
+    pub fn resume(&mut self) -> bool {
+        matches!(self.coroutine.resume(()), CoroutineResult::Yield(()))
+    }
+
+    /// True when the function has returned.
+    pub fn is_done(&self) -> bool {
+        self.coroutine.done()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    #[test]
+    fn fibers_take_turns_and_finish() {
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let mut fibers: Vec<Fiber> = (0..2)
+            .map(|id| {
+                let log = log.clone();
+                Fiber::new(move |pause| {
+                    for turn in 0..2 {
+                        log.borrow_mut().push((id, turn));
+                        pause.pause();
+                    }
+                })
+            })
+            .collect();
+        while fibers.iter().any(|fiber| !fiber.is_done()) {
+            for fiber in fibers.iter_mut().filter(|fiber| !fiber.is_done()) {
+                fiber.resume();
+            }
+        }
+        assert_eq!(*log.borrow(), [(0, 0), (1, 0), (0, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn a_fiber_that_is_dropped_in_the_middle_unwinds_its_stack() {
+        let dropped = Rc::new(RefCell::new(false));
+        struct Flag(Rc<RefCell<bool>>);
+        impl Drop for Flag {
+            fn drop(&mut self) {
+                *self.0.borrow_mut() = true;
+            }
+        }
+        let flag = Flag(dropped.clone());
+        let mut fiber = Fiber::new(move |pause| {
+            let _flag = flag;
+            pause.pause();
+        });
+        assert!(fiber.resume());
+        drop(fiber);
+        assert!(*dropped.borrow());
+    }
+
+    #[test]
+    #[should_panic(expected = "from inside")]
+    fn a_panic_inside_reaches_whoever_resumed() {
+        Fiber::new(|_| panic!("from inside")).resume();
+    }
+}

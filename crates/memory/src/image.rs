@@ -1,0 +1,134 @@
+//! The simplest machine: bytes in this process, no caches, one thread.
+//!
+//! Used to build a pool before a simulation, to recover and check the image that a crash left, and
+//! as the reference that the other machines are tested against.
+
+use crate::{Addr, Memory, Width};
+use std::cell::RefCell;
+
+/// Persistent and volatile bytes; every store is durable at once, fences do nothing.
+#[derive(Clone, Debug)]
+pub struct Image {
+    pm: RefCell<Vec<u8>>,
+    dram: RefCell<Vec<u8>>,
+}
+
+impl Image {
+    /// An image of zeros.
+    pub fn new(pm_bytes: u64, dram_bytes: u64) -> Image {
+        Image::from_pm(vec![0; pm_bytes as usize], dram_bytes)
+    }
+
+    /// The image that holds `pm`, with fresh DRAM: what a restart after a crash finds.
+    pub fn from_pm(pm: Vec<u8>, dram_bytes: u64) -> Image {
+        Image { pm: RefCell::new(pm), dram: RefCell::new(vec![0; dram_bytes as usize]) }
+    }
+
+    /// The persistent bytes.
+    pub fn into_pm(self) -> Vec<u8> {
+        self.pm.into_inner()
+    }
+
+    /// The persistent and the volatile bytes.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<u8>) {
+        (self.pm.into_inner(), self.dram.into_inner())
+    }
+
+    fn region(&self, at: Addr) -> &RefCell<Vec<u8>> {
+        if at.is_pm() { &self.pm } else { &self.dram }
+    }
+
+    fn update(&self, at: Addr, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+        let old = self.load_bits(at, Width::B8);
+        if let Some(new) = change(old) {
+            self.store_bits(at, Width::B8, new);
+        }
+        old
+    }
+}
+
+#[track_caller]
+fn place(at: Addr, width: u64, len: usize) -> usize {
+    let offset = at.offset();
+    assert!(offset.is_multiple_of(width), "{at:?} is not aligned to {width} bytes");
+    assert!(offset + width <= len as u64, "{at:?} is outside memory of {len} bytes");
+    offset as usize
+}
+
+impl Memory for Image {
+    fn thread(&self) -> usize {
+        0
+    }
+
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        let region = self.region(at).borrow();
+        let start = place(at, width.bytes(), region.len());
+        let mut bits = [0; 8];
+        bits[..width as usize].copy_from_slice(&region[start..start + width as usize]);
+        u64::from_le_bytes(bits)
+    }
+
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        let mut region = self.region(at).borrow_mut();
+        let start = place(at, width.bytes(), region.len());
+        region[start..start + width as usize]
+            .copy_from_slice(&value.to_le_bytes()[..width as usize]);
+    }
+
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        let old = self.update(at, |old| (old == current).then_some(new));
+        if old == current { Ok(old) } else { Err(old) }
+    }
+
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        self.update(at, |_| Some(new))
+    }
+
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.update(at, |old| Some(old.wrapping_add(by)))
+    }
+
+    fn flush(&self, _: Addr, _: u64) {}
+    fn order(&self) {}
+    fn drain(&self) {}
+    fn work(&self, _: u32) {}
+    fn output(&self, _: u64) {}
+
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        let now = self.load_bits(at, Width::B8);
+        assert_ne!(now, value, "the only thread waits for itself at {at:?}");
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back_at_any_alignment(
+            offset in 0u64..100, bytes in proptest::collection::vec(any::<u8>(), 0..150),
+        ) {
+            let image = Image::new(256, 0);
+            image.write(Addr::pm(offset), &bytes);
+            let mut back = vec![0; bytes.len()];
+            image.read(Addr::pm(offset), &mut back);
+            prop_assert_eq!(&back, &bytes);
+            let whole = image.into_pm();
+            let untouched = whole.len() - whole.iter().filter(|byte| **byte != 0).count();
+            prop_assert!(untouched >= 256 - bytes.len());
+        }
+    }
+
+    #[test]
+    fn locked_operations_give_the_old_value() {
+        let image = Image::new(64, 64);
+        assert_eq!(image.fetch_add(Addr::dram(8), 5), 0);
+        assert_eq!(image.swap(Addr::dram(8), 9), 5);
+        assert_eq!(image.compare_exchange(Addr::dram(8), 1, 2), Err(9));
+        assert_eq!(image.compare_exchange(Addr::dram(8), 9, 2), Ok(9));
+        assert_eq!(image.load::<u64>(Addr::pm(8)), 0);
+    }
+}

@@ -1,0 +1,188 @@
+//! The seam of seawall: what a program may ask of persistent memory, and nothing else.
+//!
+//! A program is written once, generic over [`Memory`], and then runs on three machines: `native`
+//! (this computer), `sim` (a simulated multicore under a persistency design) and `explore` (every
+//! image that a crash may leave). It never knows which one it runs on.
+//!
+//! It is not an allocator, a transaction system or a pool: those are programs above the seam, in
+//! the crate `seawall-runtime`.
+//!
+//! ```
+//! use seawall_memory::{Addr, Image, Memory};
+//!
+//! fn publish<M: Memory>(memory: &M, value: u64) {
+//!     let (data, flag) = (Addr::pm(64), Addr::pm(128));
+//!     memory.store(data, value);
+//!     memory.flush(data, 8);
+//!     memory.order(); // no crash can keep the flag and lose the value
+//!     memory.store(flag, 1u64);
+//!     memory.persist(flag, 8); // durable when this returns
+//! }
+//!
+//! let image = Image::new(4096, 0);
+//! publish(&image, 7);
+//! assert_eq!(image.load::<u64>(Addr::pm(64)), 7);
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod addr;
+mod image;
+mod word;
+
+pub use addr::{Addr, LINE_BYTES, Line, lines_of};
+pub use image::Image;
+pub use word::{Width, Word};
+
+/// One hardware thread's view of persistent and volatile memory.
+///
+/// A handle belongs to one thread (it need not be `Sync`); machines give out one each. Addresses
+/// out of range and accesses that are not aligned to their width are bugs of the program: a
+/// machine panics on them. No method returns an error: memory does not.
+///
+/// **What survives a crash.** Stores reach persistence in an order that the machine chooses,
+/// except as [`order`](Memory::order) and [`drain`](Memory::drain) say. An aligned access of up to
+/// 8 bytes is never torn. A longer [`write`](Memory::write) may be torn at every 8-byte boundary.
+/// DRAM addresses never survive and read as zero afterwards.
+pub trait Memory {
+    /// Index of this hardware thread, from 0.
+    fn thread(&self) -> usize;
+
+    /// Reads the aligned `width` at `at`, zero-extended.
+    #[track_caller]
+    fn load_bits(&self, at: Addr, width: Width) -> u64;
+
+    /// Writes the low `width` of `value` at the aligned `at`.
+    ///
+    /// After a crash the location holds this value, an earlier one, or a later one, never a mix.
+    #[track_caller]
+    fn store_bits(&self, at: Addr, width: Width, value: u64);
+
+    /// Stores `new` if the aligned 8 bytes at `at` equal `current`; gives what was there before,
+    /// as `Ok` if it stored and `Err` if not. A locked instruction: also a full fence for the
+    /// visibility of this thread's stores, and on x86 an [`order`](Memory::order).
+    #[track_caller]
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64>;
+
+    /// Stores `new` in the aligned 8 bytes at `at` and gives what was there. A locked instruction.
+    #[track_caller]
+    fn swap(&self, at: Addr, new: u64) -> u64;
+
+    /// Adds `by` (wrapping) to the aligned 8 bytes at `at`; gives what was there. A locked instruction.
+    #[track_caller]
+    fn fetch_add(&self, at: Addr, by: u64) -> u64;
+
+    /// Starts writing the lines of `len` bytes from `at` back to persistence, and returns at once.
+    ///
+    /// `clwb` on x86; nothing where the hardware tracks stores. Nothing is promised until the next
+    /// [`order`](Memory::order) or [`drain`](Memory::drain) of this thread. DRAM lines are ignored.
+    #[track_caller]
+    fn flush(&self, at: Addr, len: u64);
+
+    /// Orders persists: this thread's stores before it that were flushed (on hardware that tracks
+    /// stores: all of them) persist before any of its stores after it.
+    ///
+    /// `sfence` on x86, a persist barrier, `ofence` on HOPS. It need not wait for anything.
+    #[track_caller]
+    fn order(&self);
+
+    /// Returns when everything that this thread stored and flushed (on hardware that tracks
+    /// stores: everything it stored) is durable.
+    ///
+    /// `sfence` on x86, `dfence` on HOPS. A crash after the return loses none of it.
+    #[track_caller]
+    fn drain(&self);
+
+    /// Counts `instructions` that touch no memory.
+    fn work(&self, instructions: u32);
+
+    /// Waits while the aligned 8 bytes at `at` equal `value`; gives what they hold then.
+    ///
+    /// What a spin loop of loads does, said as one thing, so that a machine may sleep instead of
+    /// spinning. The caller must expect that the word has changed again since.
+    #[track_caller]
+    fn spin_while(&self, at: Addr, value: u64) -> u64;
+
+    /// Tells the outside world that operation `number` of this thread is done.
+    ///
+    /// Takes its turn after all earlier fences of the thread, as an output instruction would. On a
+    /// machine whose [`order`](Memory::order) makes things durable, nothing that was ordered before
+    /// an output is lost by a crash after it.
+    fn output(&self, number: u64);
+
+    /// Reads a word at its aligned address.
+    #[inline]
+    #[track_caller]
+    fn load<W: Word>(&self, at: Addr) -> W
+    where
+        Self: Sized,
+    {
+        W::from_bits(self.load_bits(at, W::WIDTH))
+    }
+
+    /// Writes a word at its aligned address; never torn by a crash.
+    #[inline]
+    #[track_caller]
+    fn store<W: Word>(&self, at: Addr, value: W)
+    where
+        Self: Sized,
+    {
+        self.store_bits(at, W::WIDTH, value.to_bits());
+    }
+
+    /// Reads `into.len()` bytes from `at`, of any alignment.
+    #[track_caller]
+    fn read(&self, at: Addr, into: &mut [u8]) {
+        word::split(at, into.len(), |at, width, range| {
+            let bits = self.load_bits(at, width).to_le_bytes();
+            into[range.clone()].copy_from_slice(&bits[..range.len()]);
+        });
+    }
+
+    /// Writes `from` at `at`, of any alignment; a crash may tear it at every 8-byte boundary.
+    #[track_caller]
+    fn write(&self, at: Addr, from: &[u8]) {
+        word::split(at, from.len(), |at, width, range| {
+            let mut bits = [0; 8];
+            bits[..range.len()].copy_from_slice(&from[range]);
+            self.store_bits(at, width, u64::from_le_bytes(bits));
+        });
+    }
+
+    /// Writes `from` at `at` past the caches where the machine can (`movnti`): needs no
+    /// [`flush`](Memory::flush), is durable after the next [`drain`](Memory::drain), and is best in
+    /// whole lines that nobody reads soon.
+    ///
+    /// The default writes and flushes, which promises the same and costs more.
+    #[track_caller]
+    fn write_nt(&self, at: Addr, from: &[u8]) {
+        self.write(at, from);
+        self.flush(at, from.len() as u64);
+    }
+
+    /// Flushes `len` bytes from `at` and returns when they, and all flushed before, are durable.
+    #[inline]
+    #[track_caller]
+    fn persist(&self, at: Addr, len: u64) {
+        self.flush(at, len);
+        self.drain();
+    }
+
+    /// Copies `len` bytes from `from` to `to` so that no crash can lose both copies (the
+    /// `relocate` instruction of FFCCD). In software: write, flush, and an order of its own.
+    #[track_caller]
+    fn relocate(&self, to: Addr, from: Addr, len: u64) {
+        let mut bytes = vec![0; len as usize];
+        self.read(from, &mut bytes);
+        self.write(to, &bytes);
+        self.flush(to, len);
+        self.order();
+    }
+
+    /// Where the object that was at `at` lives now (the `checklookup` instruction of FFCCD).
+    /// Machines without relocation hardware answer `at`.
+    #[inline]
+    fn forward(&self, at: Addr) -> Addr {
+        at
+    }
+}
