@@ -1,1 +1,39 @@
-//! To be written.
+//! [`Memory`](seawall_memory::Memory) on the memory of this machine.
+//!
+//! A [`Pool`] maps a file as persistent memory, with the best flush instruction that the CPU has,
+//! chosen once; each thread takes a [`NativeMemory`] from it. Its text says what drained data
+//! survives here, and [`Doctor`] lists what this machine can do at all.
+//!
+//! It is not a pool format, an allocator or a transaction system (`seawall-runtime` is), and it
+//! cannot make an ordinary file survive a power failure by flushing lines: see [`Domain`].
+//! Written for Linux; elsewhere on Unix there is no `MAP_SYNC` and space is allocated by writing
+//! zeros. The Arm parts follow the manual and have not been run.
+//!
+//! ```
+//! use seawall_memory::{Addr, Memory};
+//! use seawall_native::{Pool, PoolOptions};
+//!
+//! let pool = Pool::temporary(4096, &PoolOptions::default())?;
+//! let memory = pool.memory(0);
+//! memory.store(Addr::pm(64), 7u64);
+//! memory.persist(Addr::pm(64), 8);
+//! println!("{} flushes, {}", pool.flush().kind, pool.durability());
+//! # Ok::<(), seawall_native::PoolError>(())
+//! ```
+
+mod cpu;
+mod doctor;
+mod domain;
+mod flush;
+mod map;
+mod memory;
+mod pool;
+mod witness;
+
+pub use cpu::Cpu;
+pub use doctor::Doctor;
+pub use domain::{DOMAIN_VARIABLE, Domain, DomainError, Durability};
+pub use flush::{FLUSH_VARIABLE, Flush, FlushError, FlushKind};
+pub use memory::{Counters, NativeMemory};
+pub use pool::{POOL_BYTES_MIN, Pool, PoolError, PoolOptions};
+pub use witness::Witness;

@@ -1,0 +1,89 @@
+//! What this CPU can do about write-back, read from the instruction that says so.
+//!
+//! The standard library's feature test knows none of the flush instructions, hence CPUID here:
+//! leaf 1 EDX bit 19 `clflush`, leaf 7 EBX bits 23 `clflushopt` and 24 `clwb`, ECX bit 28
+//! `movdir64b`.
+
+/// Instructions and name of the CPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cpu {
+    /// Model name as the system gives it, or "unknown".
+    pub name: String,
+    /// x86 `clwb`.
+    pub clwb: bool,
+    /// x86 `clflushopt`.
+    pub clflushopt: bool,
+    /// x86 `clflush`.
+    pub clflush: bool,
+    /// x86 `movdir64b`: a 64-byte store that is never torn.
+    pub movdir64b: bool,
+    /// Arm `dc cvap`.
+    pub cvap: bool,
+}
+
+impl Cpu {
+    /// The CPU that runs this.
+    pub fn detect() -> Cpu {
+        let blank = Cpu {
+            name: model_name(),
+            clwb: false,
+            clflushopt: false,
+            clflush: false,
+            movdir64b: false,
+            cvap: false,
+        };
+        with_instructions(blank)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn with_instructions(blank: Cpu) -> Cpu {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    let leaves = __cpuid(0).eax;
+    let clflush = leaves >= 1 && __cpuid(1).edx & 1 << 19 != 0;
+    if leaves < 7 {
+        return Cpu { clflush, ..blank };
+    }
+    let extended = __cpuid_count(7, 0);
+    Cpu {
+        clflush,
+        clflushopt: extended.ebx & 1 << 23 != 0,
+        clwb: extended.ebx & 1 << 24 != 0,
+        movdir64b: extended.ecx & 1 << 28 != 0,
+        ..blank
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn with_instructions(blank: Cpu) -> Cpu {
+    Cpu { cvap: std::arch::is_aarch64_feature_detected!("dpb"), ..blank }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn with_instructions(blank: Cpu) -> Cpu {
+    blank
+}
+
+fn model_name() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("model name"));
+    let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_string());
+    name.unwrap_or_else(|| format!("unknown ({})", std::env::consts::ARCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_agrees_with_the_flags_that_the_kernel_lists() {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let Some(line) = text.lines().find(|line| line.starts_with("flags")) else { return };
+        let flags: Vec<&str> = line.split_whitespace().collect();
+        let cpu = Cpu::detect();
+        assert_eq!(cpu.clwb, flags.contains(&"clwb"));
+        assert_eq!(cpu.clflushopt, flags.contains(&"clflushopt"));
+        assert_eq!(cpu.clflush, flags.contains(&"clflush"));
+        assert_eq!(cpu.movdir64b, flags.contains(&"movdir64b"));
+    }
+}

@@ -1,0 +1,183 @@
+//! Durability domains: how far a store must travel before it is safe.
+//!
+//! There are three. Where caches are not persistent and the file is mapped straight onto
+//! persistent memory (`MAP_SYNC`), a line is safe once it is written back. Where the platform saves
+//! caches at a power failure (eADR, CXL global persistent flush), a store is safe at once. For a
+//! file on a disk, only `msync` makes it safe, page by page.
+//!
+//! A file on a disk is still used by line unless told otherwise: it runs the same instructions as
+//! persistent memory would, and survives a killed process (the page cache does), but not a power
+//! failure. Every output says so: [`Durability`] is the sentence.
+
+use std::fmt;
+use std::path::Path;
+
+/// The variable that overrides the choice; its values are the names of [`Domain`].
+pub const DOMAIN_VARIABLE: &str = "SEAWALL_DOMAIN";
+
+/// What makes a store durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Domain {
+    /// `msync` of its page.
+    Page,
+    /// Write-back of its cache line.
+    Line,
+    /// Nothing: the caches are persistent.
+    None,
+}
+
+/// A domain that does not exist.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{from}: no durability domain {value:?}; choose page (msync), line (flush instructions) or \
+     none (persistent caches)"
+)]
+pub struct DomainError {
+    /// Where the value came from.
+    pub from: String,
+    /// The value.
+    pub value: String,
+}
+
+impl Domain {
+    /// The name used on the command line, in `SEAWALL_DOMAIN` and in every output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Domain::Page => "page",
+            Domain::Line => "line",
+            Domain::None => "none",
+        }
+    }
+
+    /// The domain called `value`, which came from `from` (an option's or a variable's name).
+    ///
+    /// # Errors
+    /// When there is no such domain.
+    pub fn parse(value: &str, from: &str) -> Result<Domain, DomainError> {
+        let all = [Domain::Page, Domain::Line, Domain::None];
+        let error = || DomainError { from: from.to_string(), value: value.to_string() };
+        all.into_iter().find(|domain| domain.name() == value).ok_or_else(error)
+    }
+
+    /// The domain that `SEAWALL_DOMAIN` names, if it is set and not empty.
+    ///
+    /// # Errors
+    /// When there is no such domain.
+    pub fn from_environment() -> Result<Option<Domain>, DomainError> {
+        let value = std::env::var_os(DOMAIN_VARIABLE).unwrap_or_default();
+        if value.is_empty() {
+            return Ok(None);
+        }
+        Domain::parse(&value.to_string_lossy(), DOMAIN_VARIABLE).map(Some)
+    }
+
+    /// What fits a mapping, unless told: persistent memory whose caches are persistent needs
+    /// nothing, everything else is used by line.
+    pub(crate) fn fitting(mapped_sync: bool) -> Domain {
+        let caches_persist = || caches_are_persistent(Path::new("/sys/bus/nd/devices"));
+        if mapped_sync && caches_persist() { Domain::None } else { Domain::Line }
+    }
+
+    /// What [`drain`](seawall_memory::Memory::drain) waits for.
+    pub const fn drain_means(self) -> &'static str {
+        match self {
+            Domain::Page => "msync of the pages flushed since the last one",
+            Domain::Line => "a fence after the flushed lines",
+            Domain::None => "a fence only",
+        }
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// True if the kernel knows persistent memory here and says of all of it that the platform
+/// flushes the CPU's caches when power fails.
+pub(crate) fn caches_are_persistent(devices: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(devices) else { return false };
+    let domains: Vec<String> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("region"))
+        .map(|entry| entry.path().join("persistence_domain"))
+        .map(|path| std::fs::read_to_string(path).unwrap_or_default())
+        .collect();
+    !domains.is_empty() && domains.iter().all(|domain| domain.trim() == "cpu_cache")
+}
+
+/// What a mapping survives, given its domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Durability {
+    /// Power failure: mapped straight onto persistent memory.
+    PowerFailure,
+    /// Power failure, because `order` and `drain` call `msync` on a file on a disk.
+    PowerFailureByPage,
+    /// The death of this process, but not power failure: a file in the page cache.
+    KilledProcess,
+    /// The death of this process, but no reboot: a file system in memory.
+    UntilReboot,
+    /// Nothing: the file has no name and goes with the process.
+    Nothing,
+}
+
+impl Durability {
+    /// True if what was drained survives a power failure.
+    pub const fn is_durable(self) -> bool {
+        matches!(self, Durability::PowerFailure | Durability::PowerFailureByPage)
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::PowerFailure => "durable: persistent memory, mapped with MAP_SYNC",
+            Durability::PowerFailureByPage => "durable: a file, written by msync page by page",
+            Durability::KilledProcess => {
+                "survives a killed process, not a power failure: an ordinary file, whose lines are \
+                 flushed to the page cache only (--domain page makes it durable)"
+            }
+            Durability::UntilReboot => {
+                "survives a killed process, not a reboot: a file system in memory"
+            }
+            Durability::Nothing => "not durable: a temporary file, gone when this process ends",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parsed_back_and_anything_else_lists_them() {
+        for domain in [Domain::Page, Domain::Line, Domain::None] {
+            assert_eq!(Domain::parse(domain.name(), "--domain"), Ok(domain));
+        }
+        let error = Domain::parse("disk", "--domain").unwrap_err().to_string();
+        for part in ["--domain", "\"disk\"", "page", "line", "none"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn caches_count_as_persistent_only_if_every_region_says_so() {
+        let devices = tempfile::tempdir().unwrap();
+        let region = |name: &str, text: &str| {
+            std::fs::create_dir(devices.path().join(name)).unwrap();
+            std::fs::write(devices.path().join(name).join("persistence_domain"), text).unwrap();
+        };
+        assert!(!caches_are_persistent(devices.path()), "no persistent memory at all");
+        region("region0", "cpu_cache\n");
+        region("namespace0.0", "");
+        assert!(caches_are_persistent(devices.path()));
+        region("region1", "memory_controller\n");
+        assert!(!caches_are_persistent(devices.path()));
+    }
+
+    #[test]
+    fn an_ordinary_file_is_used_by_line() {
+        assert_eq!(Domain::fitting(false), Domain::Line);
+    }
+}

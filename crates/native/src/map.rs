@@ -1,0 +1,197 @@
+//! Mapping files and anonymous memory, and making sure that the bytes of a file really exist.
+//!
+//! A file is mapped with `MAP_SYNC` first: it succeeds only on persistent memory with DAX, and then
+//! a written-back line is durable. Otherwise the mapping is an ordinary shared one. Space is
+//! allocated before mapping, so that a full disk is an error that names the file, never a SIGBUS in
+//! the middle of a store.
+
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes mapped into this process until dropped; starts at a page.
+pub(crate) struct Mapping {
+    base: *mut u8,
+    bytes: u64,
+    sync: bool,
+}
+
+// SAFETY: the mapping belongs to nobody's stack, and all access to it is by atomics or by the
+// flush instructions, which any thread may run.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `bytes` of `file`, shared; with `MAP_SYNC` where that works.
+    pub(crate) fn of_file(file: &File, bytes: u64) -> io::Result<Mapping> {
+        let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        if let Some(base) = map_sync(file, len) {
+            return Ok(Mapping { base, bytes, sync: true });
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is asked for, so that no existing mapping is replaced.
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)?
+        };
+        Ok(Mapping { base: base.cast(), bytes, sync: false })
+    }
+
+    /// Maps `bytes` of zeroed memory; untouched pages cost nothing.
+    pub(crate) fn anonymous(bytes: u64) -> io::Result<Mapping> {
+        let len = usize::try_from(bytes.max(1)).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: no address is asked for, so that no existing mapping is replaced.
+        let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, flags)? };
+        Ok(Mapping { base: base.cast(), bytes, sync: false })
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// True if a line is durable once written back.
+    pub(crate) fn is_sync(&self) -> bool {
+        self.sync
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: these are the base and length of a mapping of ours, and handles borrow it. An
+        // error leaves it mapped, which harms nobody.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes.max(1) as usize) };
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn map_sync(file: &File, len: usize) -> Option<*mut u8> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+    // SAFETY: no address is asked for, so that no existing mapping is replaced.
+    let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, flags, file, 0) };
+    base.ok().map(|base| base.cast())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn map_sync(_: &File, _: usize) -> Option<*mut u8> {
+    None
+}
+
+/// Writes the pages from `first` to `last` (byte offsets, both included) of the mapping at `base`
+/// to the disk; durable when it returns.
+///
+/// # Safety
+/// Both offsets lie in one live file mapping that starts at `base`.
+#[cold]
+pub(crate) unsafe fn sync_pages(base: *mut u8, first: u64, last: u64) -> io::Result<()> {
+    let page = rustix::param::page_size() as u64;
+    let start = first / page * page;
+    // SAFETY: the caller vouches for the range; rounding down stays in the mapping, whose base is
+    // at a page.
+    unsafe {
+        let at = base.add(start as usize).cast();
+        rustix::mm::msync(at, (last + 1 - start) as usize, MsyncFlags::SYNC)?;
+    }
+    Ok(())
+}
+
+/// Gives the first `bytes` of `file` real space on the disk, changing no byte that is there.
+pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+        match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(Errno::INTR) => return reserve(file, bytes),
+            done => return Ok(done?),
+        }
+    }
+    write_zeros(file, bytes)
+}
+
+/// For file systems that cannot allocate ahead: appends zeros up to `bytes`. Holes that an existing
+/// file has stay holes.
+fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    let mut at = file.metadata()?.len();
+    while at < bytes {
+        let count = zeros.len().min((bytes - at) as usize);
+        file.write_all_at(&zeros[..count], at)?;
+        at += count as u64;
+    }
+    Ok(())
+}
+
+/// True if `file` lives in a file system that a reboot empties.
+pub(crate) fn is_in_memory(file: &File) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        const TMPFS: u64 = 0x0102_1994;
+        const RAMFS: u64 = 0x8584_58f6;
+        let kind = rustix::fs::fstatfs(file).map(|status| status.f_type as u64 & 0xffff_ffff);
+        kind.is_ok_and(|kind| kind == TMPFS || kind == RAMFS)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn reserved_space_is_real_and_keeps_what_was_there() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"keep", 10).unwrap();
+        reserve(&file, 1 << 20).unwrap();
+        let status = file.metadata().unwrap();
+        assert_eq!(status.len(), 1 << 20);
+        assert!(status.blocks() * 512 >= 1 << 20, "{} blocks", status.blocks());
+        let mut back = [0; 4];
+        file.read_exact_at(&mut back, 10).unwrap();
+        assert_eq!(&back, b"keep");
+    }
+
+    #[test]
+    fn zeros_fill_up_a_file_and_keep_what_was_there() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"keep", 0).unwrap();
+        write_zeros(&file, (1 << 20) + 9).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), (1 << 20) + 9);
+        let mut back = [0; 5];
+        file.read_exact_at(&mut back, 0).unwrap();
+        assert_eq!(&back, b"keep\0");
+    }
+
+    #[test]
+    fn a_store_through_a_mapping_is_in_the_file_after_sync() {
+        let file = tempfile::tempfile().unwrap();
+        reserve(&file, 10_000).unwrap();
+        let mapping = Mapping::of_file(&file, 10_000).unwrap();
+        // SAFETY: 9000 is inside the mapping, which nobody else uses.
+        unsafe {
+            mapping.base().add(9000).write_volatile(7);
+            sync_pages(mapping.base(), 9000, 9000).unwrap();
+        }
+        let mut back = [0; 1];
+        file.read_exact_at(&mut back, 9000).unwrap();
+        assert_eq!(back, [7]);
+    }
+
+    #[test]
+    fn more_memory_than_there_is_is_an_error() {
+        assert!(Mapping::anonymous(1 << 62).is_err());
+    }
+}
