@@ -3,7 +3,8 @@
 //! Order of preference: `clwb` keeps the line in the cache, `clflushopt` evicts it, `clflush`
 //! evicts it and runs one at a time. Measured on one AMD server over DRAM, store + flush + fence of
 //! a line costs about 157, 203 and 204 ns, and a read afterwards 8 ns (`clwb`) or 73 ns (the
-//! others). `SEAWALL_FLUSH` overrides the choice: Valgrind 3.19, for one, dies on the first two.
+//! others). `SEAWALL_FLUSH` overrides the choice: Valgrind 3.19, for one, runs only the last (its
+//! own CPUID says so).
 //!
 //! Which fence: `sfence` orders `clwb`, `clflushopt` and non-temporal stores on every x86. AMD's
 //! manual orders `clflush` by `mfence` only, so that pair is used wherever `clflush` is chosen. On

@@ -21,6 +21,7 @@
 //! # Ok::<(), seawall_native::PoolError>(())
 //! ```
 
+mod access;
 mod cpu;
 mod doctor;
 mod domain;

@@ -1,14 +1,11 @@
 //! `trait Memory` on mapped memory: plain instructions, one check an access, nothing virtual.
 //!
-//! Every access is an atomic of its width, so that two threads of a program may meet on a word
-//! without undefined behaviour. Loads acquire and stores release: on x86 that is what every `mov`
-//! does, and on Arm a lock in DRAM needs it.
-//!
 //! In the domain `page` only the kernel writes data out, and in any order that it likes; so `order`
 //! must wait for `msync` as `drain` does, and so must a locked operation when something flushed is
 //! still unwritten. Pages between the first and the last flushed one are written with them if they
 //! are dirty: that is allowed (a crash may always keep more than was asked) and costs one call.
 
+use crate::access::{load_at, load_range, store_at, store_range};
 use crate::domain::Domain;
 use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind};
 use crate::map::{self, Mapping};
@@ -16,8 +13,8 @@ use crate::witness::Witness;
 use seawall_memory::{Addr, Memory, Width, lines_of};
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Looks at a word this often before giving the CPU to another thread.
 const SPINS_MAX: u32 = 128;
@@ -70,16 +67,6 @@ impl Region {
 fn bad_access(at: Addr, len: u64, bytes: u64) -> ! {
     let region = if at.is_pm() { "the pool" } else { "DRAM" };
     panic!("{len} bytes at {at} are not aligned or not within the {bytes} bytes of {region}");
-}
-
-/// The widest aligned access at `offset` that moves no more than `left` bytes.
-fn width_at(offset: u64, left: usize) -> Width {
-    match (offset.trailing_zeros(), left) {
-        (3.., 8..) => Width::B8,
-        (2.., 4..) => Width::B4,
-        (1.., 2..) => Width::B2,
-        _ => Width::B1,
-    }
 }
 
 impl<'a> NativeMemory<'a> {
@@ -200,58 +187,6 @@ impl<'a> NativeMemory<'a> {
         let (first, last) = self.unwritten.get();
         self.unwritten.set((first.min(at.offset()), last.max(at.offset() + len - 1)));
     }
-
-    /// Stores the bytes with `word` where 8 aligned ones are left, plainly at the edges.
-    #[inline]
-    fn store_range(place: *mut u8, from: &[u8], word: impl Fn(*mut u8, u64)) {
-        let mut done = 0;
-        while done < from.len() {
-            // SAFETY: the caller checked the whole range.
-            let to = unsafe { place.add(done) };
-            let width = width_at(to as u64, from.len() - done);
-            let count = width as usize;
-            let mut bytes = [0; 8];
-            bytes[..count].copy_from_slice(&from[done..done + count]);
-            let value = u64::from_le_bytes(bytes);
-            if width == Width::B8 {
-                word(to, value);
-            } else {
-                // SAFETY: checked, and aligned to `width` by `width_at`.
-                unsafe { store_at(to, width, value) };
-            }
-            done += count;
-        }
-    }
-}
-
-/// # Safety
-/// `place` is aligned to `width` and lies in a live mapping.
-#[inline]
-unsafe fn load_at(place: *mut u8, width: Width) -> u64 {
-    // SAFETY: the caller vouches for it; every access to a mapping is atomic.
-    unsafe {
-        match width {
-            Width::B1 => AtomicU8::from_ptr(place).load(Acquire).into(),
-            Width::B2 => AtomicU16::from_ptr(place.cast()).load(Acquire).into(),
-            Width::B4 => AtomicU32::from_ptr(place.cast()).load(Acquire).into(),
-            Width::B8 => AtomicU64::from_ptr(place.cast()).load(Acquire),
-        }
-    }
-}
-
-/// # Safety
-/// `place` is aligned to `width` and lies in a live mapping.
-#[inline]
-unsafe fn store_at(place: *mut u8, width: Width, value: u64) {
-    // SAFETY: the caller vouches for it; every access to a mapping is atomic.
-    unsafe {
-        match width {
-            Width::B1 => AtomicU8::from_ptr(place).store(value as u8, Release),
-            Width::B2 => AtomicU16::from_ptr(place.cast()).store(value as u16, Release),
-            Width::B4 => AtomicU32::from_ptr(place.cast()).store(value as u32, Release),
-            Width::B8 => AtomicU64::from_ptr(place.cast()).store(value, Release),
-        }
-    }
 }
 
 impl Memory for NativeMemory<'_> {
@@ -361,25 +296,16 @@ impl Memory for NativeMemory<'_> {
     #[track_caller]
     fn read(&self, at: Addr, into: &mut [u8]) {
         let place = self.place_of_range(at, into.len() as u64);
-        let mut done = 0;
-        while done < into.len() {
-            // SAFETY: inside the range that was checked.
-            let from = unsafe { place.add(done) };
-            let width = width_at(from as u64, into.len() - done);
-            // SAFETY: checked, and aligned to `width` by `width_at`.
-            let bytes = unsafe { load_at(from, width) }.to_le_bytes();
-            let count = width as usize;
-            into[done..done + count].copy_from_slice(&bytes[..count]);
-            done += count;
-        }
+        // SAFETY: the range was checked.
+        unsafe { load_range(place, into) }
     }
 
     #[inline]
     #[track_caller]
     fn write(&self, at: Addr, from: &[u8]) {
         let place = self.place_of_range(at, from.len() as u64);
-        // SAFETY: `store_range` stays in the checked range and passes aligned words.
-        Self::store_range(place, from, |to, value| unsafe { store_at(to, Width::B8, value) });
+        // SAFETY: the range was checked, and words are given at aligned places in it.
+        unsafe { store_range(place, from, |to, value| store_at(to, Width::B8, value)) };
     }
 
     #[track_caller]
@@ -390,12 +316,10 @@ impl Memory for NativeMemory<'_> {
             return self.flush(at, len);
         }
         let place = self.place_of_range(at, len);
-        // SAFETY: `store_range` stays in the checked range and passes aligned words.
-        Self::store_range(place, from, |to, value| unsafe {
-            flush::store_past_caches(to.cast(), value);
-        });
-        let head = (at.offset().next_multiple_of(8) - at.offset()).min(len);
-        let tail = (len - head) % 8;
+        // SAFETY: the range was checked, and words are given at aligned places in it.
+        let (head, tail) = unsafe {
+            store_range(place, from, |to, value| flush::store_past_caches(to.cast(), value))
+        };
         let before = self.counters.get();
         self.flush(at, head);
         self.flush(at.plus(len - tail), tail);
@@ -460,7 +384,8 @@ mod tests {
             let at = Addr::from_bits(at);
             let size = if at.is_pm() { 8192 } else { 4096 };
             let end = at.offset().checked_add(width.bytes());
-            let fits = at.offset().is_multiple_of(width.bytes()) && end.is_some_and(|end| end <= size);
+            let aligned = at.offset().is_multiple_of(width.bytes());
+            let fits = aligned && end.is_some_and(|end| end <= size);
             let place = std::panic::AssertUnwindSafe(|| memory.load_bits(at, width));
             prop_assert_eq!(quietly(place).is_ok(), fits);
         }
