@@ -1,0 +1,366 @@
+//! The caches: what each line's copy holds, who may write it, and which epoch wrote it.
+//!
+//! Private L1 caches and one shared, inclusive, banked last-level cache whose tags are also the
+//! MESI directory. Both keep real values: a stale or lost copy shows as a wrong value, in the
+//! program or after a crash. Epoch tags (MICRO'15, section 4.3) stand in both; whether an epoch is
+//! still live is the design's business.
+
+use crate::config::Machine;
+use crate::controller::{LineData, spread};
+use crate::counters::Reason;
+use crate::{Cycle, Epoch, LineId};
+
+/// No line.
+pub(crate) const NO_LINE: LineId = LineId::MAX;
+/// No core.
+pub(crate) const NO_CORE: u8 = u8::MAX;
+
+/// What a copy in an L1 may be used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Read only; other copies may exist.
+    Shared,
+    /// The only L1 copy; may be written without asking.
+    Exclusive,
+}
+
+/// A line's place in one L1: set times ways plus way.
+pub(crate) type Way = usize;
+
+/// One copy in an L1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copy1 {
+    /// Whether it may be written.
+    pub(crate) state: State,
+    /// Newer than the shared cache's.
+    pub(crate) dirty: bool,
+    /// The owner's epoch that wrote it, 0 if it was not written since it came.
+    pub(crate) epoch: Epoch,
+    /// When the fill that brought it is complete.
+    pub(crate) ready: Cycle,
+    /// Who answered that fill, as a reason for waiting on it.
+    pub(crate) source: Reason,
+    used: u32,
+}
+
+/// A private first-level cache.
+pub(crate) struct L1 {
+    tags: Vec<LineId>,
+    copies: Vec<Copy1>,
+    data: Vec<LineData>,
+    ways: usize,
+    set_mask: usize,
+    clock: u32,
+}
+
+impl L1 {
+    pub(crate) fn new(machine: &Machine) -> L1 {
+        let (sets, ways) = (machine.l1_sets(), machine.l1.ways);
+        let empty = Copy1 {
+            state: State::Shared,
+            dirty: false,
+            epoch: 0,
+            ready: 0,
+            source: Reason::LoadLlc,
+            used: 0,
+        };
+        L1 {
+            tags: vec![NO_LINE; sets * ways],
+            copies: vec![empty; sets * ways],
+            data: vec![[0; 8]; sets * ways],
+            ways,
+            set_mask: sets - 1,
+            clock: 0,
+        }
+    }
+
+    /// Where the line is, if it is here.
+    #[inline]
+    pub(crate) fn find(&self, line: LineId) -> Option<Way> {
+        let first = (line as usize & self.set_mask) * self.ways;
+        let set = &self.tags[first..first + self.ways];
+        set.iter().position(|tag| *tag == line).map(|way| first + way)
+    }
+
+    /// As [`find`](L1::find), and counts as a use for replacement.
+    #[inline]
+    pub(crate) fn touch(&mut self, line: LineId) -> Option<Way> {
+        let way = self.find(line)?;
+        self.clock += 1;
+        self.copies[way].used = self.clock;
+        Some(way)
+    }
+
+    #[inline]
+    pub(crate) fn line(&self, way: Way) -> LineId {
+        self.tags[way]
+    }
+
+    #[inline]
+    pub(crate) fn copy(&self, way: Way) -> &Copy1 {
+        &self.copies[way]
+    }
+
+    #[inline]
+    pub(crate) fn copy_mut(&mut self, way: Way) -> &mut Copy1 {
+        &mut self.copies[way]
+    }
+
+    #[inline]
+    pub(crate) fn data(&self, way: Way) -> &LineData {
+        &self.data[way]
+    }
+
+    #[inline]
+    pub(crate) fn data_mut(&mut self, way: Way) -> &mut LineData {
+        &mut self.data[way]
+    }
+
+    /// The ways that `line` could go into, the best victim first: free, then least recently used.
+    pub(crate) fn victims(&self, line: LineId) -> impl Iterator<Item = (Way, LineId)> + use<> {
+        let first = (line as usize & self.set_mask) * self.ways;
+        let mut order: Vec<(u32, Way)> = (first..first + self.ways)
+            .map(|way| (if self.tags[way] == NO_LINE { 0 } else { self.copies[way].used }, way))
+            .collect();
+        order.sort_unstable();
+        let tags: Vec<LineId> = order.iter().map(|(_, way)| self.tags[*way]).collect();
+        order.into_iter().zip(tags).map(|((_, way), tag)| (way, tag))
+    }
+
+    /// The best victim for `line`: a free way, or the least recently used.
+    #[inline]
+    pub(crate) fn victim(&self, line: LineId) -> (Way, LineId) {
+        let first = (line as usize & self.set_mask) * self.ways;
+        let mut best = (u32::MAX, first);
+        for way in first..first + self.ways {
+            if self.tags[way] == NO_LINE {
+                return (way, NO_LINE);
+            }
+            if self.copies[way].used < best.0 {
+                best = (self.copies[way].used, way);
+            }
+        }
+        (best.1, self.tags[best.1])
+    }
+
+    /// Puts a clean copy of `line` into `way`.
+    pub(crate) fn fill(
+        &mut self,
+        way: Way,
+        line: LineId,
+        state: State,
+        data: &LineData,
+        (ready, source): (Cycle, Reason),
+    ) {
+        self.clock += 1;
+        self.tags[way] = line;
+        let used = self.clock;
+        self.copies[way] = Copy1 { state, dirty: false, epoch: 0, ready, source, used };
+        self.data[way] = *data;
+    }
+
+    /// Forgets the copy.
+    pub(crate) fn invalidate(&mut self, way: Way) {
+        self.tags[way] = NO_LINE;
+        self.copies[way].dirty = false;
+        self.copies[way].epoch = 0;
+    }
+
+    /// Every dirty line with its data.
+    pub(crate) fn dirty(&self) -> impl Iterator<Item = (LineId, &LineData)> {
+        (0..self.tags.len())
+            .filter(|way| self.tags[*way] != NO_LINE && self.copies[*way].dirty)
+            .map(|way| (self.tags[way], &self.data[way]))
+    }
+}
+
+/// A line's place in the last-level cache.
+pub(crate) type Slot = usize;
+
+/// One line of the last-level cache, with its directory entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// L1 caches that have a copy, a bit each.
+    pub(crate) sharers: u64,
+    /// When the fill that brought the line is complete.
+    pub(crate) ready: Cycle,
+    /// Epoch of `writer` that wrote this version, 0 if none did since it came from memory.
+    pub(crate) epoch: Epoch,
+    used: u32,
+    /// The L1 that may write, or [`NO_CORE`].
+    pub(crate) owner: u8,
+    /// The core whose epoch wrote this version.
+    pub(crate) writer: u8,
+    /// Newer than memory's.
+    pub(crate) dirty: bool,
+}
+
+/// The shared last-level cache, all banks.
+pub(crate) struct Llc {
+    tags: Vec<LineId>,
+    entries: Vec<Entry>,
+    data: Vec<LineData>,
+    ways: usize,
+    set_mask: usize,
+    bank_mask: usize,
+    sets: usize,
+    clock: u32,
+}
+
+impl Llc {
+    pub(crate) fn new(machine: &Machine) -> Llc {
+        let (sets, ways, banks) = (machine.llc_sets(), machine.llc.ways, machine.llc.banks);
+        let lines = sets * ways * banks;
+        let empty = Entry {
+            sharers: 0,
+            ready: 0,
+            epoch: 0,
+            used: 0,
+            owner: NO_CORE,
+            writer: NO_CORE,
+            dirty: false,
+        };
+        Llc {
+            tags: vec![NO_LINE; lines],
+            entries: vec![empty; lines],
+            data: vec![[0; 8]; lines],
+            ways,
+            set_mask: sets - 1,
+            bank_mask: banks - 1,
+            sets,
+            clock: 0,
+        }
+    }
+
+    /// The bank that a line belongs to.
+    #[inline]
+    pub(crate) fn bank(&self, line: LineId) -> usize {
+        (spread(line) >> 16) as usize & self.bank_mask
+    }
+
+    /// The set of a line within its bank.
+    #[inline]
+    pub(crate) fn set(&self, line: LineId) -> usize {
+        (spread(line) >> 24) as usize & self.set_mask
+    }
+
+    #[inline]
+    fn first(&self, line: LineId) -> usize {
+        (self.bank(line) * self.sets + self.set(line)) * self.ways
+    }
+
+    /// Where the line is, if it is here.
+    #[inline]
+    pub(crate) fn find(&self, line: LineId) -> Option<Slot> {
+        let first = self.first(line);
+        let set = &self.tags[first..first + self.ways];
+        set.iter().position(|tag| *tag == line).map(|way| first + way)
+    }
+
+    /// Counts as a use for replacement.
+    #[inline]
+    pub(crate) fn touch(&mut self, slot: Slot) {
+        self.clock += 1;
+        self.entries[slot].used = self.clock;
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self, slot: Slot) -> &Entry {
+        &self.entries[slot]
+    }
+
+    #[inline]
+    pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
+        &mut self.entries[slot]
+    }
+
+    #[inline]
+    pub(crate) fn line(&self, slot: Slot) -> LineId {
+        self.tags[slot]
+    }
+
+    #[inline]
+    pub(crate) fn data(&self, slot: Slot) -> &LineData {
+        &self.data[slot]
+    }
+
+    #[inline]
+    pub(crate) fn data_mut(&mut self, slot: Slot) -> &mut LineData {
+        &mut self.data[slot]
+    }
+
+    /// The best victim for `line`: a free way, or the least recently used.
+    pub(crate) fn victim(&self, line: LineId) -> (Slot, LineId) {
+        let first = self.first(line);
+        let mut best = (u32::MAX, first);
+        for slot in first..first + self.ways {
+            if self.tags[slot] == NO_LINE {
+                return (slot, NO_LINE);
+            }
+            if self.entries[slot].used < best.0 {
+                best = (self.entries[slot].used, slot);
+            }
+        }
+        (best.1, self.tags[best.1])
+    }
+
+    /// Puts a clean line that nobody shares into `slot`.
+    pub(crate) fn fill(&mut self, slot: Slot, line: LineId, data: &LineData, ready: Cycle) {
+        self.clock += 1;
+        self.tags[slot] = line;
+        self.entries[slot] = Entry {
+            sharers: 0,
+            ready,
+            epoch: 0,
+            used: self.clock,
+            owner: NO_CORE,
+            writer: NO_CORE,
+            dirty: false,
+        };
+        self.data[slot] = *data;
+    }
+
+    /// Forgets the line.
+    pub(crate) fn invalidate(&mut self, slot: Slot) {
+        self.tags[slot] = NO_LINE;
+    }
+
+    /// Every dirty line with its data.
+    pub(crate) fn dirty(&self) -> impl Iterator<Item = (LineId, &LineData)> {
+        (0..self.tags.len())
+            .filter(|slot| self.tags[*slot] != NO_LINE && self.entries[*slot].dirty)
+            .map(|slot| (self.tags[slot], &self.data[slot]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_way_is_the_victim_once_all_are_taken() {
+        let machine = Machine::load("micro15").unwrap();
+        let mut l1 = L1::new(&machine);
+        let same_set: Vec<LineId> = (0..5).map(|at| at * 128).collect();
+        for line in &same_set[..4] {
+            let (way, tag) = l1.victim(*line);
+            assert_eq!(tag, NO_LINE);
+            l1.fill(way, *line, State::Shared, &[u64::from(*line); 8], (0, Reason::LoadLlc));
+        }
+        l1.touch(same_set[0]);
+        assert_eq!(l1.victim(same_set[4]).1, same_set[1]);
+        let order: Vec<LineId> = l1.victims(same_set[4]).map(|(_, line)| line).collect();
+        assert_eq!(order, [same_set[1], same_set[2], same_set[3], same_set[0]]);
+        l1.invalidate(l1.find(same_set[2]).unwrap());
+        assert_eq!(l1.victim(same_set[4]).1, NO_LINE);
+    }
+
+    #[test]
+    fn neighbouring_lines_spread_over_all_banks_and_controllers() {
+        let machine = Machine::load("micro15").unwrap();
+        let llc = Llc::new(&machine);
+        let mut seen = [0; 32];
+        (0..3200).for_each(|line| seen[llc.bank(line)] += 1);
+        assert!(seen.iter().all(|count| (60..140).contains(count)), "{seen:?}");
+    }
+}

@@ -1,0 +1,284 @@
+//! What happens when a core wants a line: the MESI directory protocol over the mesh.
+//!
+//! A request is followed to its end at the cycle in which it is made: state changes at once, and
+//! the time it takes is the sum of its path, with every link, port, channel and bank booked. A
+//! line whose fill is under way stays with the core that asked until it has come (others ask
+//! again a cycle later), so that a store always gets its chance.
+
+use crate::cache::{NO_CORE, NO_LINE, Slot, State, Way};
+use crate::counters::Reason;
+use crate::designs::Design;
+use crate::hw::{Gate, Hw, Request, Waiter};
+use crate::{Cycle, LineId};
+
+/// A line that has been granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    pub(crate) way: Way,
+    pub(crate) ready: Cycle,
+    pub(crate) source: Reason,
+}
+
+/// Where data comes from and when it is at the requester.
+struct Answer {
+    ready: Cycle,
+    source: Reason,
+    state: State,
+}
+
+/// Fetches `line` for `who`, at `now`, to read or to write.
+///
+/// # Errors
+/// When it cannot be had now: with the cycle to ask again, or waiting for the design to wake `who`.
+pub(crate) fn acquire<D: Design>(
+    design: &mut D,
+    hw: &mut Hw<D::Message>,
+    who: Waiter,
+    line: LineId,
+    writes: bool,
+    now: Cycle,
+) -> Result<Fill, Gate> {
+    let slot = hw.llc.find(line);
+    if let Some(slot) = slot {
+        if let Some((owner, way)) = hw.owner(slot) {
+            let ready = hw.l1[owner].copy(way).ready;
+            if ready > now {
+                return Err(Gate::At(ready + 1, Reason::LoadRemote));
+            }
+        }
+        pass(design.remote(hw, &Request { who, line, slot, now }))?;
+    }
+    let present = hw.l1[who.core].find(line);
+    let way = match present {
+        Some(way) => way,
+        None => make_room(design, hw, who, line, now)?,
+    };
+    let slot = match slot {
+        Some(slot) => slot,
+        None => {
+            let slot = choose_victim(design, hw, who, line, now)?;
+            if present.is_none() {
+                spill(hw, who.core, way, now);
+            }
+            evict(design, hw, slot, now);
+            return Ok(fill_from_memory(hw, who.core, line, way, slot, now));
+        }
+    };
+    if present.is_none() {
+        spill(hw, who.core, way, now);
+    }
+    Ok(fill_from_cache(hw, who.core, line, way, slot, writes, now))
+}
+
+fn pass(gate: Gate) -> Result<(), Gate> {
+    if gate == Gate::Go { Ok(()) } else { Err(gate) }
+}
+
+/// A way of `core`'s L1 that `line` may go into; what is in it may be spilled now.
+fn make_room<D: Design>(
+    design: &mut D,
+    hw: &mut Hw<D::Message>,
+    who: Waiter,
+    line: LineId,
+    now: Cycle,
+) -> Result<Way, Gate> {
+    let core = who.core;
+    let (way, victim) = hw.l1[core].victim(line);
+    if victim == NO_LINE {
+        return Ok(way);
+    }
+    let mut refused = Gate::At(Cycle::MAX, Reason::Replacement);
+    for (way, victim) in hw.l1[core].victims(line) {
+        let copy = *hw.l1[core].copy(way);
+        if copy.ready > now {
+            if let Gate::At(at, _) = refused {
+                refused = Gate::At(at.min(copy.ready), Reason::Replacement);
+            }
+            continue;
+        }
+        match design.spill(hw, who, way, victim, now) {
+            Gate::Go => return Ok(way),
+            gate => refused = gate,
+        }
+    }
+    Err(refused)
+}
+
+/// Empties a way: dirty data goes to the shared cache, the directory forgets the copy.
+fn spill<M: Copy>(hw: &mut Hw<M>, core: usize, way: Way, now: Cycle) {
+    let line = hw.l1[core].line(way);
+    if line == NO_LINE {
+        return;
+    }
+    let slot = hw.llc.find(line).expect("the shared cache includes every copy");
+    if hw.l1[core].copy(way).dirty {
+        let tile = hw.home_tile(line);
+        hw.mesh.data(core, tile, now);
+        hw.clean(core, way, slot);
+    }
+    let entry = hw.llc.entry_mut(slot);
+    entry.sharers &= !(1 << core);
+    if usize::from(entry.owner) == core {
+        entry.owner = NO_CORE;
+    }
+    hw.invalidate(core, line, way, now);
+}
+
+/// A slot of the shared cache that `line` may go into.
+fn choose_victim<D: Design>(
+    design: &mut D,
+    hw: &mut Hw<D::Message>,
+    who: Waiter,
+    line: LineId,
+    now: Cycle,
+) -> Result<Slot, Gate> {
+    let (slot, victim) = hw.llc.victim(line);
+    if victim == NO_LINE {
+        return Ok(slot);
+    }
+    let mut ready = hw.llc.entry(slot).ready;
+    if let Some((owner, way)) = hw.owner(slot) {
+        ready = ready.max(hw.l1[owner].copy(way).ready);
+    }
+    if ready > now {
+        return Err(Gate::At(ready + 1, Reason::Replacement));
+    }
+    pass(design.evict(hw, who, slot, now))?;
+    Ok(slot)
+}
+
+/// Empties a slot: copies are recalled, dirty data goes to memory.
+fn evict<D: Design>(design: &mut D, hw: &mut Hw<D::Message>, slot: Slot, now: Cycle) {
+    let line = hw.llc.line(slot);
+    if line == NO_LINE {
+        return;
+    }
+    hw.recall(slot, now);
+    if hw.llc.entry(slot).dirty {
+        let token = design.evicted(hw, slot);
+        let data = *hw.llc.data(slot);
+        let tile = hw.home_tile(line);
+        hw.write_back(line, &data, tile, now, token);
+    }
+    hw.llc.invalidate(slot);
+}
+
+fn fill_from_memory<M: Copy>(
+    hw: &mut Hw<M>,
+    core: usize,
+    line: LineId,
+    way: Way,
+    slot: Slot,
+    now: Cycle,
+) -> Fill {
+    hw.counters.l1_misses += 1;
+    hw.counters.llc_misses += 1;
+    let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
+    let asked = hw.mesh.control(core, home, now + hw.config.l1.latency);
+    let missed = hw.look_up(bank, asked);
+    let controller = hw.memory_tile(line);
+    let asked = hw.mesh.control(home, controller, missed);
+    let read = hw.memory.read(line, asked);
+    let at_bank = hw.mesh.data(controller, home, read);
+    let ready = hw.mesh.data(home, core, at_bank);
+    let data = *hw.memory.value(line);
+    hw.llc.fill(slot, line, &data, at_bank);
+    let entry = hw.llc.entry_mut(slot);
+    entry.sharers = 1 << core;
+    entry.owner = core as u8;
+    let source = Reason::LoadMemory;
+    hw.l1[core].fill(way, line, State::Exclusive, &data, (ready, source));
+    Fill { way, ready, source }
+}
+
+fn fill_from_cache<M: Copy>(
+    hw: &mut Hw<M>,
+    core: usize,
+    line: LineId,
+    way: Way,
+    slot: Slot,
+    writes: bool,
+    now: Cycle,
+) -> Fill {
+    hw.counters.l1_misses += 1;
+    hw.llc.touch(slot);
+    let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
+    let asked = hw.mesh.control(core, home, now + hw.config.l1.latency);
+    let found = hw.look_up(bank, asked).max(hw.llc.entry(slot).ready);
+    let answer = match hw.owner(slot) {
+        Some((owner, from)) => forward(hw, core, (owner, from), slot, writes, found),
+        None => from_bank(hw, core, line, slot, writes, found),
+    };
+    let entry = hw.llc.entry_mut(slot);
+    if answer.state == State::Exclusive {
+        entry.sharers = 1 << core;
+        entry.owner = core as u8;
+    } else {
+        entry.sharers |= 1 << core;
+    }
+    let data = *hw.llc.data(slot);
+    hw.l1[core].fill(way, line, answer.state, &data, (answer.ready, answer.source));
+    Fill { way, ready: answer.ready, source: answer.source }
+}
+
+/// Another core may write the line: it sends the data, and its dirty data to the bank as well.
+fn forward<M: Copy>(
+    hw: &mut Hw<M>,
+    core: usize,
+    (owner, way): (usize, Way),
+    slot: Slot,
+    writes: bool,
+    found: Cycle,
+) -> Answer {
+    hw.counters.cache_to_cache += 1;
+    let line = hw.llc.line(slot);
+    let home = hw.home_tile(line);
+    let asked = hw.mesh.control(home, owner, found);
+    let sent = asked + hw.config.l1.latency;
+    let ready = hw.mesh.data(owner, core, sent);
+    if hw.l1[owner].copy(way).dirty {
+        hw.mesh.data(owner, home, sent);
+        hw.clean(owner, way, slot);
+    }
+    let state = if writes {
+        hw.invalidate(owner, line, way, asked);
+        hw.llc.entry_mut(slot).sharers = 0;
+        State::Exclusive
+    } else {
+        hw.l1[owner].copy_mut(way).state = State::Shared;
+        State::Shared
+    };
+    hw.llc.entry_mut(slot).owner = NO_CORE;
+    Answer { ready, source: Reason::LoadRemote, state }
+}
+
+/// The bank has the newest data; to write, other copies are invalidated and acknowledge.
+fn from_bank<M: Copy>(
+    hw: &mut Hw<M>,
+    core: usize,
+    line: LineId,
+    slot: Slot,
+    writes: bool,
+    found: Cycle,
+) -> Answer {
+    let home = hw.home_tile(line);
+    let sharers = hw.llc.entry(slot).sharers;
+    let has_copy = sharers >> core & 1 == 1;
+    let mut ready =
+        if has_copy { hw.mesh.control(home, core, found) } else { hw.mesh.data(home, core, found) };
+    let source = Reason::LoadLlc;
+    if !writes {
+        let state = if sharers == 0 { State::Exclusive } else { State::Shared };
+        return Answer { ready, source, state };
+    }
+    let mut others = sharers & !(1 << core);
+    while others != 0 {
+        let other = others.trailing_zeros() as usize;
+        others &= others - 1;
+        let told = hw.mesh.control(home, other, found);
+        let way = hw.l1[other].find(line).expect("directory is exact");
+        hw.invalidate(other, line, way, told);
+        ready = ready.max(hw.mesh.control(other, core, told + 1));
+    }
+    Answer { ready, source, state: State::Exclusive }
+}

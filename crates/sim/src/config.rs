@@ -1,0 +1,289 @@
+//! Machines as data: the TOML files under `machines/`, checked before anything is built from them.
+//!
+//! A key that nobody knows, a cache that is no power of two or a machine without cores is an error
+//! that names the key and what would be valid; nothing is guessed.
+
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// A whole simulated machine. Latencies are in core cycles.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// One line for `seawall list machines`.
+    pub about: String,
+    /// Core clock in GHz; only turns cycles into seconds.
+    pub ghz: f64,
+    /// The cores.
+    pub core: CoreConfig,
+    /// Private first-level data caches.
+    pub l1: L1Config,
+    /// The shared, banked, inclusive last-level cache.
+    pub llc: LlcConfig,
+    /// The network on the chip.
+    pub mesh: MeshConfig,
+    /// Memory controllers and what is behind them.
+    pub memory: MemoryConfig,
+}
+
+/// Out-of-order cores.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreConfig {
+    /// Cores, 1 to 64, one hardware thread each.
+    pub count: usize,
+    /// Instructions issued per cycle, 1 to 16.
+    pub width: u32,
+    /// Reorder-buffer entries: how far a core runs past a load that misses.
+    pub rob: u64,
+    /// Store-buffer entries.
+    pub store_buffer: usize,
+    /// Lines that a core may have outstanding.
+    pub mshrs: usize,
+}
+
+/// A private first-level cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct L1Config {
+    /// Capacity in KiB; sets must come out as a power of two.
+    pub kib: usize,
+    /// Associativity.
+    pub ways: usize,
+    /// Load-to-use latency of a hit.
+    pub latency: u64,
+}
+
+/// The shared last-level cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LlcConfig {
+    /// Banks, a power of two; bank i sits on tile i modulo the tiles.
+    pub banks: usize,
+    /// Capacity of a bank in KiB; sets must come out as a power of two.
+    pub kib_per_bank: usize,
+    /// Associativity.
+    pub ways: usize,
+    /// Latency of a bank access, without the network.
+    pub latency: u64,
+    /// Cycles that an access keeps the bank's port busy.
+    pub port_cycles: u64,
+}
+
+/// A two-dimensional mesh with XY routing; one tile per core.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeshConfig {
+    /// Rows; must divide the number of cores (1 otherwise always fits).
+    pub rows: usize,
+    /// Bytes per flit; a link moves one flit a cycle.
+    pub flit_bytes: u64,
+    /// Cycles in a router.
+    pub router_latency: u64,
+    /// Cycles on a link.
+    pub link_latency: u64,
+}
+
+/// Memory controllers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryConfig {
+    /// Controllers: 1, 2 or 4, at the corners of the mesh; a power of two.
+    pub controllers: usize,
+    /// Banks behind each controller, a power of two.
+    pub banks: usize,
+    /// Entries of each controller's write-pending queue.
+    pub write_queue: usize,
+    /// Cycles that one line keeps a controller's channel busy: its bandwidth.
+    pub line_cycles: u64,
+    /// The persistent device.
+    pub nvm: DeviceConfig,
+    /// The volatile device; without one, volatile addresses live in NVM too.
+    pub dram: Option<DeviceConfig>,
+}
+
+/// Access latencies of a memory device, in cycles from controller to device and back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceConfig {
+    /// A line read.
+    pub read: u64,
+    /// A line write until it is in the cells.
+    pub write: u64,
+}
+
+/// Why a machine cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MachineError {
+    /// Neither a known name nor a file.
+    #[error("no machine '{name}'; known: {known}; or give the path of a .toml file")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read machine file {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not TOML, or a key or type is wrong.
+    #[error("machine {name}: {source}")]
+    Parse {
+        /// Name or path.
+        name: String,
+        /// Where and what, with the valid keys.
+        source: Box<toml::de::Error>,
+    },
+    /// The values do not make a machine.
+    #[error("machine {name}: {what}")]
+    Invalid {
+        /// Name or path.
+        name: String,
+        /// Key, value and what is valid.
+        what: String,
+    },
+}
+
+/// The machines that come with seawall: name and text.
+pub const MACHINES: &[(&str, &str)] = &[
+    ("micro15", include_str!("../../../machines/micro15.toml")),
+    ("desktop", include_str!("../../../machines/desktop.toml")),
+];
+
+impl Machine {
+    /// The machine of that name, or the one in that file.
+    ///
+    /// # Errors
+    /// An unknown name, an unreadable file, unknown keys, impossible values.
+    pub fn load(name: &str) -> Result<Machine, MachineError> {
+        if let Some((_, text)) = MACHINES.iter().find(|(known, _)| *known == name) {
+            return Machine::parse(name, text);
+        }
+        let path = Path::new(name);
+        if path.extension().is_none_or(|end| end != "toml") {
+            let known: Vec<&str> = MACHINES.iter().map(|(known, _)| *known).collect();
+            return Err(MachineError::Unknown { name: name.into(), known: known.join(", ") });
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| MachineError::Read { path: name.into(), source })?;
+        Machine::parse(name, &text)
+    }
+
+    /// The machine that `text` describes; `name` is for messages.
+    ///
+    /// # Errors
+    /// As [`load`](Machine::load).
+    pub fn parse(name: &str, text: &str) -> Result<Machine, MachineError> {
+        let machine: Machine = toml::from_str(text)
+            .map_err(|source| MachineError::Parse { name: name.into(), source: source.into() })?;
+        machine.check().map_err(|what| MachineError::Invalid { name: name.into(), what })?;
+        Ok(machine)
+    }
+
+    /// Sets of one L1 cache.
+    pub fn l1_sets(&self) -> usize {
+        self.l1.kib * 1024 / 64 / self.l1.ways.max(1)
+    }
+
+    /// Sets of one LLC bank.
+    pub fn llc_sets(&self) -> usize {
+        self.llc.kib_per_bank * 1024 / 64 / self.llc.ways.max(1)
+    }
+
+    /// Columns of the mesh.
+    pub fn columns(&self) -> usize {
+        self.core.count / self.mesh.rows
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let within = |key: &str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{key} = {value} is out of range; give {low} to {high}"))
+            }
+        };
+        let power = |key: &str, value: usize| {
+            if value.is_power_of_two() {
+                Ok(())
+            } else {
+                Err(format!("{key} = {value} must be a power of two"))
+            }
+        };
+        if !(self.ghz > 0.0 && self.ghz <= 100.0) {
+            return Err(format!("ghz = {} is out of range; give more than 0, up to 100", self.ghz));
+        }
+        within("core.count", self.core.count as u64, 1, 64)?;
+        within("core.width", self.core.width.into(), 1, 16)?;
+        within("core.rob", self.core.rob, 1, 4096)?;
+        within("core.store_buffer", self.core.store_buffer as u64, 1, 512)?;
+        within("core.mshrs", self.core.mshrs as u64, 1, 512)?;
+        within("l1.ways", self.l1.ways as u64, 1, 64)?;
+        within("l1.kib", self.l1.kib as u64, 1, 4096)?;
+        within("l1.latency", self.l1.latency, 1, 1000)?;
+        power("l1.kib / l1.ways (sets)", self.l1_sets())?;
+        within("llc.banks", self.llc.banks as u64, 1, 64)?;
+        power("llc.banks", self.llc.banks)?;
+        within("llc.ways", self.llc.ways as u64, 1, 64)?;
+        within("llc.kib_per_bank", self.llc.kib_per_bank as u64, 1, 65536)?;
+        within("llc.latency", self.llc.latency, 1, 1000)?;
+        within("llc.port_cycles", self.llc.port_cycles, 1, 1000)?;
+        power("llc.kib_per_bank / llc.ways (sets)", self.llc_sets())?;
+        within("mesh.rows", self.mesh.rows as u64, 1, self.core.count as u64)?;
+        if !self.core.count.is_multiple_of(self.mesh.rows) {
+            return Err(format!(
+                "mesh.rows = {} must divide core.count = {}",
+                self.mesh.rows, self.core.count
+            ));
+        }
+        within("mesh.flit_bytes", self.mesh.flit_bytes, 1, 4096)?;
+        within("mesh.router_latency", self.mesh.router_latency, 0, 1000)?;
+        within("mesh.link_latency", self.mesh.link_latency, 0, 1000)?;
+        within("memory.controllers", self.memory.controllers as u64, 1, 4)?;
+        power("memory.controllers", self.memory.controllers)?;
+        within("memory.banks", self.memory.banks as u64, 1, 256)?;
+        power("memory.banks", self.memory.banks)?;
+        within("memory.write_queue", self.memory.write_queue as u64, 1, 4096)?;
+        within("memory.line_cycles", self.memory.line_cycles, 1, 100_000)?;
+        let devices = [("nvm", Some(self.memory.nvm)), ("dram", self.memory.dram)];
+        for (key, device) in devices.into_iter().filter_map(|(key, d)| Some((key, d?))) {
+            within(&format!("memory.{key}.read"), device.read, 1, 1_000_000)?;
+            within(&format!("memory.{key}.write"), device.write, 1, 1_000_000)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_that_comes_with_seawall_is_valid() {
+        for (name, _) in MACHINES {
+            Machine::load(name).unwrap();
+        }
+    }
+
+    fn broken(from: &str, to: &str) -> String {
+        let text = MACHINES[0].1.replace(from, to);
+        assert_ne!(text, MACHINES[0].1, "the test changes something");
+        Machine::parse("test", &text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_remedy() {
+        assert!(broken("count = 32", "count = 0").contains("core.count = 0"));
+        assert!(broken("kib = 32\n", "kib = 33\n").contains("power of two"));
+        assert!(broken("rows = 4", "rows = 5").contains("must divide core.count"));
+        let unknown = broken("rob = 192", "robb = 192");
+        assert!(unknown.contains("robb") && unknown.contains("store_buffer"), "{unknown}");
+        assert!(Machine::load("micro16").unwrap_err().to_string().contains("micro15, desktop"));
+    }
+}

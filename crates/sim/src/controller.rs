@@ -1,0 +1,273 @@
+//! Memory controllers with their write-pending queues, and the memory behind them, with its values.
+//!
+//! A write is visible to reads from the moment it leaves the last-level cache (the controller
+//! answers from its queue), but it is durable only when it is in the cells, or under ADR when the
+//! queue has accepted it. The values are kept the other way round: memory holds the newest, and
+//! each write that is not durable yet remembers what it replaced. So the image at any cycle is
+//! memory with those writes taken back, newest first, and a run that never crashes pays nothing.
+
+use crate::calendar::Calendar;
+use crate::config::{DeviceConfig, Machine};
+use crate::{Cycle, LineId};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// The 64 bytes of a line.
+pub(crate) type LineData = [u64; 8];
+
+/// One controller with its channel, banks and queue.
+struct Controller {
+    channel: Calendar,
+    banks: Vec<Calendar>,
+    /// When each entry of the write-pending queue leaves it.
+    queue: Vec<Cycle>,
+}
+
+/// A write that is on its way to the cells.
+struct Pending {
+    line: LineId,
+    replaced: LineData,
+    durable_at: Cycle,
+}
+
+/// All of memory.
+pub(crate) struct Memory {
+    controllers: Vec<Controller>,
+    bank_mask: usize,
+    queue_entries: usize,
+    line_cycles: u64,
+    nvm: DeviceConfig,
+    dram: DeviceConfig,
+    pm_lines: LineId,
+    adr: bool,
+    cells: Vec<LineData>,
+    pending: VecDeque<Pending>,
+    dropped: u64,
+    last_write: FxHashMap<LineId, Cycle>,
+}
+
+/// When a write was taken by the controller, and when its line is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// When the write-pending queue accepted it.
+    pub(crate) accepted: Cycle,
+    /// When no crash can lose it.
+    pub(crate) durable: Cycle,
+}
+
+impl Memory {
+    /// Memory that holds `cells`, of which the first `pm_lines` are persistent. With `adr` a write
+    /// is durable once its controller's queue has accepted it.
+    pub(crate) fn new(
+        machine: &Machine,
+        cells: Vec<LineData>,
+        pm_lines: LineId,
+        adr: bool,
+    ) -> Memory {
+        let config = &machine.memory;
+        let controller = || Controller {
+            channel: Calendar::default(),
+            banks: vec![Calendar::default(); config.banks],
+            queue: Vec::with_capacity(config.write_queue),
+        };
+        Memory {
+            controllers: (0..config.controllers).map(|_| controller()).collect(),
+            bank_mask: config.banks - 1,
+            queue_entries: config.write_queue,
+            line_cycles: config.line_cycles,
+            nvm: config.nvm,
+            dram: config.dram.unwrap_or(config.nvm),
+            pm_lines,
+            adr,
+            cells,
+            pending: VecDeque::new(),
+            dropped: 0,
+            last_write: FxHashMap::default(),
+        }
+    }
+
+    /// The controller that owns a line.
+    #[inline]
+    pub(crate) fn home(&self, line: LineId) -> usize {
+        spread(line) as usize & (self.controllers.len() - 1)
+    }
+
+    fn place(&self, line: LineId) -> (usize, usize, DeviceConfig) {
+        let bank = (spread(line) >> 8) as usize & self.bank_mask;
+        let device = if line < self.pm_lines { self.nvm } else { self.dram };
+        (self.home(line), bank, device)
+    }
+
+    /// What a read of the line gives.
+    #[inline]
+    pub(crate) fn value(&self, line: LineId) -> &LineData {
+        &self.cells[line as usize]
+    }
+
+    /// How many lines there are.
+    #[inline]
+    pub(crate) fn lines(&self) -> LineId {
+        self.cells.len() as LineId
+    }
+
+    /// The line of a write that was sent and has not arrived.
+    pub(crate) fn line_of(&self, number: u64) -> LineId {
+        self.pending[(number - self.dropped) as usize].line
+    }
+
+    /// Reads a line whose request reaches the controller at `at`; gives when the line leaves it.
+    pub(crate) fn read(&mut self, line: LineId, at: Cycle) -> Cycle {
+        let (home, bank, device) = self.place(line);
+        let controller = &mut self.controllers[home];
+        let start = controller.banks[bank].book(at, device.read);
+        let moved = controller
+            .channel
+            .book(start + device.read.saturating_sub(self.line_cycles), self.line_cycles);
+        (start + device.read).max(moved + self.line_cycles)
+    }
+
+    /// Hands a line over to be written; it counts as memory's value at once, and as durable from a
+    /// cycle that [`write_arrives`](Memory::write_arrives) will tell. Gives the number of the write.
+    pub(crate) fn write_sent(&mut self, line: LineId, data: &LineData) -> u64 {
+        let cell = &mut self.cells[line as usize];
+        let replaced = std::mem::replace(cell, *data);
+        self.pending.push_back(Pending { line, replaced, durable_at: Cycle::MAX });
+        self.dropped + self.pending.len() as u64 - 1
+    }
+
+    /// Write `number` reaches its controller at `now`.
+    pub(crate) fn write_arrives(&mut self, number: u64, now: Cycle) -> Written {
+        let at = (number - self.dropped) as usize;
+        let line = self.pending[at].line;
+        let (home, bank, device) = self.place(line);
+        let controller = &mut self.controllers[home];
+        let accepted = controller.accept(now, self.queue_entries);
+        // Writes of one line never pass each other.
+        let floor =
+            self.last_write.get(&line).map_or(0, |end| (end + 1).saturating_sub(device.write));
+        let moved = controller.channel.book(accepted.max(floor), self.line_cycles);
+        let start = controller.banks[bank].book(moved, device.write);
+        let done = start + device.write;
+        controller.queue.push(done);
+        self.last_write.insert(line, done);
+        let written = Written { accepted, durable: if self.adr { accepted } else { done } };
+        self.pending[at].durable_at = written.durable;
+        self.forget(now);
+        written
+    }
+
+    /// When the newest write of the line will be durable: `None` if nothing is on its way,
+    /// `Cycle::MAX` if it has not reached its controller.
+    pub(crate) fn durable_at(&self, line: LineId, now: Cycle) -> Option<Cycle> {
+        let newest = self.pending.iter().rev().find(|write| write.line == line)?;
+        (newest.durable_at > now).then_some(newest.durable_at)
+    }
+
+    fn forget(&mut self, now: Cycle) {
+        while self.pending.front().is_some_and(|write| write.durable_at <= now) {
+            let write = self.pending.pop_front().expect("just seen");
+            self.dropped += 1;
+            if self.last_write.get(&write.line).is_some_and(|end| *end <= now) {
+                self.last_write.remove(&write.line);
+            }
+        }
+    }
+
+    /// The persistent cells as a crash at the end of cycle `at`, not before now, leaves them.
+    pub(crate) fn image(&self, at: Cycle) -> Vec<LineData> {
+        let mut image = self.cells[..self.pm_lines as usize].to_vec();
+        for write in self.pending.iter().rev() {
+            if write.durable_at > at && write.line < self.pm_lines {
+                image[write.line as usize] = write.replaced;
+            }
+        }
+        image
+    }
+}
+
+impl Controller {
+    fn accept(&mut self, now: Cycle, entries: usize) -> Cycle {
+        if self.queue.len() < entries {
+            return now;
+        }
+        self.queue.retain(|leaves| *leaves > now);
+        if self.queue.len() < entries {
+            return now;
+        }
+        let (at, leaves) =
+            self.queue.iter().copied().enumerate().min_by_key(|(_, leaves)| *leaves).expect("full");
+        self.queue.swap_remove(at);
+        leaves
+    }
+}
+
+/// Spreads line numbers so that strides do not meet in one bank, set or controller.
+#[inline]
+pub(crate) fn spread(line: LineId) -> u64 {
+    (u64::from(line) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(adr: bool) -> Memory {
+        let machine = Machine::load("micro15").unwrap();
+        Memory::new(&machine, vec![[0; 8]; 4096], 4096, adr)
+    }
+
+    #[test]
+    fn a_lone_read_and_write_take_the_latency_of_the_device() {
+        let mut memory = memory(false);
+        assert_eq!(memory.read(7, 1000), 1240);
+        let number = memory.write_sent(8, &[1; 8]);
+        assert_eq!(memory.write_arrives(number, 5000), Written { accepted: 5000, durable: 5360 });
+    }
+
+    #[test]
+    fn peak_write_bandwidth_is_the_smaller_of_channel_and_banks() {
+        let mut memory = memory(false);
+        let lines: Vec<LineId> = (0..4096).filter(|line| memory.home(*line) == 0).collect();
+        let mut last = 0;
+        for line in &lines {
+            let number = memory.write_sent(*line, &[1; 8]);
+            last = last.max(memory.write_arrives(number, 0).durable);
+        }
+        // 16 banks of 360 cycles could take a line every 22.5 cycles; the channel every 24.
+        let per_line = last as f64 / lines.len() as f64;
+        assert!((24.0..27.0).contains(&per_line), "{per_line} cycles a line");
+    }
+
+    #[test]
+    fn the_image_has_what_was_durable_at_that_cycle_and_nothing_later() {
+        for adr in [false, true] {
+            let mut memory = memory(adr);
+            let first = memory.write_sent(3, &[1; 8]);
+            let second = memory.write_sent(3, &[2; 8]);
+            assert_eq!(memory.value(3), &[2; 8], "reads see the newest");
+            assert_eq!(memory.image(99)[3], [0; 8], "nothing has arrived");
+            let first = memory.write_arrives(first, 100).durable;
+            assert_eq!(first, if adr { 100 } else { 460 });
+            assert_eq!(memory.image(first)[3], [1; 8]);
+            let second = memory.write_arrives(second, 101).durable;
+            assert!(first < second);
+            assert_eq!(memory.image(first.max(101))[3], [if adr { 2 } else { 1 }; 8]);
+            assert_eq!(memory.image(second)[3], [2; 8]);
+        }
+    }
+
+    #[test]
+    fn a_full_queue_makes_writes_wait_at_the_door() {
+        let mut memory = memory(true);
+        let lines: Vec<LineId> = (0..4096).filter(|line| memory.home(*line) == 0).collect();
+        let accepted: Vec<Cycle> = lines[..100]
+            .iter()
+            .map(|line| {
+                let number = memory.write_sent(*line, &[1; 8]);
+                memory.write_arrives(number, 0).accepted
+            })
+            .collect();
+        assert!(accepted[..64].iter().all(|at| *at == 0));
+        assert!(accepted[64..].iter().all(|at| *at > 0));
+    }
+}

@@ -1,0 +1,359 @@
+//! An out-of-order core, approximated by what limits it: issue width, reorder buffer, store buffer,
+//! outstanding misses, and loads whose address came from an earlier load.
+//!
+//! The program runs in order as a fiber; its clock is when the current instruction issues. A load
+//! that misses does not stop it: the core runs on until the reorder buffer is full behind that
+//! load, or until an access uses an address that the load brought (recognised by value: the
+//! address lies within the object that a recent load's value points to). Stores retire in order
+//! into the store buffer, which drains in order in the background; fences and flushes take their
+//! turn there, so that they hold up later stores and not later loads.
+
+use crate::config::Machine;
+use crate::counters::{Reason, Stalls};
+use crate::{Cycle, LineId};
+use seawall_memory::Addr;
+use std::collections::VecDeque;
+
+/// How far from a loaded pointer an access still counts as using it, in bytes.
+const OBJECT_BYTES: u64 = 1024;
+const POINTERS: usize = 8;
+
+/// What stands in the store buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// `value` under `mask` goes to `word` of `line`.
+    Store,
+    /// The line is to be written back.
+    Flush,
+    /// Stores before it persist before stores after it.
+    Order,
+    /// As `Order`, and the program waits until all before it is durable.
+    Drain,
+    /// The program tells the world that operation `value` is done.
+    Output,
+}
+
+/// An entry of the store buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) kind: Kind,
+    pub(crate) word: u8,
+    pub(crate) line: LineId,
+    /// When the instruction has retired: not before.
+    pub(crate) from: Cycle,
+    pub(crate) mask: u64,
+    pub(crate) value: u64,
+}
+
+/// A store buffer with the forwarding that loads need.
+#[derive(Default)]
+pub(crate) struct StoreBuffer {
+    pub(crate) entries: VecDeque<Entry>,
+    /// How many stores each hash of (line, word) has, so that most loads need not search.
+    filter: [u8; 32],
+    /// Entries that take a place (outputs do not).
+    places: usize,
+    /// Why the head does not drain.
+    pub(crate) reason: Option<Reason>,
+}
+
+#[inline]
+fn hash(line: LineId, word: u8) -> usize {
+    (line as usize * 8 + word as usize) % 32
+}
+
+impl StoreBuffer {
+    /// Places taken.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.places
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry) {
+        if entry.kind == Kind::Store {
+            let count = &mut self.filter[hash(entry.line, entry.word)];
+            *count = count.saturating_add(1);
+        }
+        self.places += usize::from(entry.kind != Kind::Output);
+        self.entries.push_back(entry);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        if entry.kind == Kind::Store {
+            // A count that has saturated stays: the filter may only err towards searching.
+            let count = &mut self.filter[hash(entry.line, entry.word)];
+            *count -= u8::from(*count != u8::MAX);
+        }
+        self.places -= usize::from(entry.kind != Kind::Output);
+        if self.entries.is_empty() {
+            self.filter = [0; 32];
+        }
+        Some(entry)
+    }
+
+    /// True while a drain stands in the buffer.
+    pub(crate) fn waits_to_drain(&self) -> bool {
+        self.entries.iter().any(|entry| entry.kind == Kind::Drain)
+    }
+
+    /// The bytes of a word that waiting stores will write: which (as a mask), and what.
+    #[inline]
+    pub(crate) fn pending(&self, line: LineId, word: u8) -> (u64, u64) {
+        if self.filter[hash(line, word)] == 0 {
+            return (0, 0);
+        }
+        let mut found = (0, 0);
+        for entry in &self.entries {
+            if entry.kind == Kind::Store && entry.line == line && entry.word == word {
+                found = (found.0 | entry.mask, found.1 & !entry.mask | entry.value & entry.mask);
+            }
+        }
+        found
+    }
+}
+
+/// What the program of a core is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waits {
+    /// Running, or about to.
+    Nothing,
+    /// For a cycle, or for a design to wake it.
+    Access(Reason),
+    /// For a place in the store buffer.
+    Room,
+    /// For the store buffer to be empty.
+    Empty,
+    /// For a drain at the head of the store buffer.
+    Drain,
+    /// For its copy of a line to go away.
+    Change(LineId),
+    /// Its function has returned.
+    Done,
+}
+
+struct Outstanding {
+    number: u64,
+    done: Cycle,
+    reason: Reason,
+}
+
+/// One core.
+pub(crate) struct Core {
+    /// When the current instruction issues.
+    pub(crate) clock: Cycle,
+    /// What the program waits for.
+    pub(crate) waits: Waits,
+    /// Since when, as far as it has been accounted.
+    pub(crate) since: Cycle,
+    /// Stores, flushes and fences on their way.
+    pub(crate) buffer: StoreBuffer,
+    /// Where the cycles went.
+    pub(crate) stalls: Stalls,
+    /// When the last load in program order so far is complete: nothing younger retires earlier.
+    retire: Cycle,
+    retire_reason: Reason,
+    issued: u32,
+    number: u64,
+    loads: VecDeque<Outstanding>,
+    pointers: [(u64, Cycle); POINTERS],
+    next_pointer: usize,
+    pointers_until: Cycle,
+    width: u32,
+    rob: u64,
+    mshrs: usize,
+}
+
+impl Core {
+    pub(crate) fn new(machine: &Machine) -> Core {
+        Core {
+            clock: 0,
+            waits: Waits::Nothing,
+            since: 0,
+            buffer: StoreBuffer::default(),
+            stalls: Stalls::default(),
+            retire: 0,
+            retire_reason: Reason::LoadLlc,
+            issued: 0,
+            number: 0,
+            loads: VecDeque::new(),
+            pointers: [(0, 0); POINTERS],
+            next_pointer: 0,
+            pointers_until: 0,
+            width: machine.core.width,
+            rob: machine.core.rob,
+            mshrs: machine.core.mshrs,
+        }
+    }
+
+    /// Issues one instruction: waits for a place in the reorder buffer, then counts it.
+    #[inline]
+    pub(crate) fn issue(&mut self) {
+        self.number += 1;
+        self.issued += 1;
+        if self.issued >= self.width {
+            self.issued = 0;
+            self.clock += 1;
+        }
+        if !self.loads.is_empty() {
+            self.retire_loads();
+        }
+    }
+
+    /// Issues `count` instructions that touch no memory.
+    pub(crate) fn work(&mut self, count: u32) {
+        for _ in 0..count.min(self.rob as u32) {
+            self.issue();
+        }
+        // Past a full reorder buffer nothing is left to wait for: the rest is width alone.
+        let rest = u64::from(count.saturating_sub(self.rob as u32));
+        self.number += rest;
+        self.clock += rest / u64::from(self.width);
+    }
+
+    fn retire_loads(&mut self) {
+        while let Some(first) = self.loads.front() {
+            if first.done > self.clock {
+                if first.number + self.rob > self.number {
+                    return;
+                }
+                let (done, reason) = (first.done, first.reason);
+                self.stall_until(done, reason);
+            }
+            self.loads.pop_front();
+        }
+    }
+
+    /// Moves the clock to `at`, if that is later, for `reason`.
+    #[inline]
+    pub(crate) fn stall_until(&mut self, at: Cycle, reason: Reason) {
+        if at > self.clock {
+            self.stalls.add(reason, at - self.clock);
+            self.clock = at;
+            self.issued = 0;
+        }
+    }
+
+    /// Waits until no more than the machine's misses are outstanding.
+    #[inline]
+    pub(crate) fn wait_for_mshr(&mut self) {
+        if self.loads.len() < self.mshrs {
+            return;
+        }
+        self.loads.retain(|load| load.done > self.clock);
+        while self.loads.len() >= self.mshrs {
+            let first = self.loads.iter().min_by_key(|load| load.done).expect("at least one");
+            let (done, reason) = (first.done, first.reason);
+            self.stall_until(done, reason);
+            self.loads.retain(|load| load.done > done);
+        }
+    }
+
+    /// When an access to `at` can start: now, or when the load that brought its address is done.
+    #[inline]
+    pub(crate) fn start_of(&self, at: Addr) -> Cycle {
+        if self.pointers_until <= self.clock {
+            return self.clock;
+        }
+        let uses = |value: u64| at.bits().wrapping_sub(value) < OBJECT_BYTES;
+        let pointers = self.pointers.iter().filter(|(value, _)| uses(*value));
+        pointers.map(|(_, done)| *done).fold(self.clock, Cycle::max)
+    }
+
+    /// A load gave `value` at `done`.
+    #[inline]
+    pub(crate) fn loaded(&mut self, value: u64, done: Cycle, reason: Reason, long: bool) {
+        if value != 0 && done > self.clock {
+            self.pointers[self.next_pointer] = (value, done);
+            self.next_pointer = (self.next_pointer + 1) % POINTERS;
+            self.pointers_until = self.pointers_until.max(done);
+        }
+        if long {
+            self.loads.push_back(Outstanding { number: self.number, done, reason });
+        }
+        if done > self.retire {
+            self.retire = done;
+            self.retire_reason = reason;
+        }
+    }
+
+    /// When an instruction that issues now retires: after all loads before it.
+    #[inline]
+    pub(crate) fn retires(&self) -> Cycle {
+        self.clock.max(self.retire)
+    }
+
+    /// Waits until every load so far is complete.
+    pub(crate) fn wait_for_loads(&mut self) {
+        self.stall_until(self.retire, self.retire_reason);
+        self.loads.clear();
+    }
+
+    /// Charges the time since the last account to `reason`, up to `now`.
+    #[inline]
+    pub(crate) fn account(&mut self, now: Cycle, reason: Reason) {
+        if now > self.since {
+            self.stalls.add(reason, now - self.since);
+            self.since = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn core() -> Core {
+        Core::new(&Machine::load("micro15").unwrap())
+    }
+
+    #[test]
+    fn instructions_issue_at_the_width_of_the_core() {
+        let mut core = core();
+        core.work(400);
+        assert_eq!(core.clock, 100);
+    }
+
+    #[test]
+    fn a_load_that_misses_stops_the_core_a_reorder_buffer_later() {
+        let mut core = core();
+        core.issue();
+        core.loaded(0, 1000, Reason::LoadMemory, true);
+        core.work(191);
+        assert_eq!(core.clock, 48, "191 more instructions fit");
+        core.issue();
+        assert_eq!(core.clock, 1000);
+        assert_eq!(core.stalls.get(Reason::LoadMemory), 1000 - 48);
+    }
+
+    #[test]
+    fn an_access_through_a_loaded_pointer_waits_for_it_and_others_do_not() {
+        let mut core = core();
+        core.loaded(4096, 300, Reason::LoadLlc, true);
+        assert_eq!(core.start_of(Addr::pm(4096 + 24)), 300);
+        assert_eq!(core.start_of(Addr::pm(4096 + 2048)), 0);
+    }
+
+    #[test]
+    fn a_waiting_store_is_forwarded_byte_by_byte() {
+        let mut buffer = StoreBuffer::default();
+        let store =
+            |mask, value| Entry { kind: Kind::Store, word: 2, line: 9, from: 0, mask, value };
+        buffer.push(store(0xffff, 0x1111));
+        buffer.push(store(0xff, 0x22));
+        assert_eq!(buffer.pending(9, 2), (0xffff, 0x1122));
+        assert_eq!(buffer.pending(9, 3), (0, 0));
+        buffer.pop();
+        buffer.pop();
+        assert_eq!(buffer.pending(9, 2), (0, 0));
+    }
+
+    #[test]
+    fn outputs_take_no_place_in_the_store_buffer() {
+        let mut buffer = StoreBuffer::default();
+        buffer.push(Entry { kind: Kind::Output, word: 0, line: 0, from: 0, mask: 0, value: 1 });
+        assert_eq!(buffer.len(), 0);
+        buffer.push(Entry { kind: Kind::Order, word: 0, line: 0, from: 0, mask: 0, value: 0 });
+        assert_eq!(buffer.len(), 1);
+    }
+}

@@ -1,0 +1,196 @@
+//! What a simulation counts. A counter is declared once: field, doc, sum, table and JSON follow.
+
+/// Declares a struct of counters with their names and docs.
+macro_rules! counters {
+    ($(#[$about:meta])* $Name:ident { $(#[doc = $doc:literal] $field:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $Name { $(#[doc = $doc] pub $field: u64,)* }
+
+        impl $Name {
+            /// Name, description and value of each counter, in the order of declaration.
+            pub fn rows(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($field), $doc.trim_ascii(), self.$field)),*]
+            }
+
+            /// What was counted since `earlier`.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($field: self.$field - earlier.$field),* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Events of a whole run, all cores together.
+    Counters {
+        /// Loads, stores and locked operations of the program, each of up to 8 bytes.
+        references,
+        /// Loads of the program.
+        loads,
+        /// Stores of the program.
+        stores,
+        /// Locked operations of the program.
+        locked,
+        /// Lines that a core asked of the shared cache.
+        l1_misses,
+        /// Lines that the shared cache asked of memory.
+        llc_misses,
+        /// Lines that one core's cache gave to another's.
+        cache_to_cache,
+        /// Lines written to memory, for whatever reason.
+        line_writes,
+        /// Flush instructions that found a dirty line.
+        flushes,
+        /// Fences and persist barriers that took effect.
+        fences,
+        /// Epochs that became durable.
+        epochs,
+        /// Epochs that had to be flushed because of a conflict before they were durable.
+        epochs_conflicting,
+        /// Accesses that hit another thread's epoch that was not durable.
+        conflicts_inter,
+        /// Stores to a line that the same thread wrote in an older epoch that was not durable.
+        conflicts_intra,
+        /// Victims of the shared cache whose older epochs were not durable.
+        conflicts_replacement,
+        /// Open epochs that were split because another thread depended on them.
+        epoch_splits,
+        /// Inter-thread dependences kept in registers instead of waited for.
+        dependences,
+        /// Dependences that found no free register pair and were waited for.
+        register_overflows,
+        /// Flits times links: the traffic of the mesh.
+        flit_hops,
+    }
+}
+
+/// Why a core did not go on. Every stalled cycle has exactly one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// A load that the shared cache answered.
+    LoadLlc,
+    /// A load that another core's cache answered, or that waited for one to finish.
+    LoadRemote,
+    /// A load that memory answered.
+    LoadMemory,
+    /// Store buffer full or drained behind a store that misses.
+    StoreMiss,
+    /// Store buffer full or drained behind ordinary stores.
+    StoreBuffer,
+    /// A locked operation fetching its line.
+    Locked,
+    /// Waiting for another thread, as on a lock.
+    Lock,
+    /// A fence or barrier waiting for durability.
+    Fence,
+    /// A store waiting until the store before it is durable (strict persistency).
+    WriteThrough,
+    /// A store waiting for an older epoch of its own thread.
+    IntraConflict,
+    /// An access waiting for another thread's epoch.
+    InterConflict,
+    /// A fill waiting for a victim's epochs, or for an older version of a line to become durable.
+    Replacement,
+    /// A barrier waiting for a free epoch number.
+    EpochIds,
+    /// Finished, while other cores still run.
+    Idle,
+}
+
+impl Reason {
+    /// All reasons, in the order in which tables and stacked bars show them.
+    pub const ALL: [Reason; 14] = [
+        Reason::LoadLlc,
+        Reason::LoadRemote,
+        Reason::LoadMemory,
+        Reason::StoreMiss,
+        Reason::StoreBuffer,
+        Reason::Locked,
+        Reason::Lock,
+        Reason::Fence,
+        Reason::WriteThrough,
+        Reason::IntraConflict,
+        Reason::InterConflict,
+        Reason::Replacement,
+        Reason::EpochIds,
+        Reason::Idle,
+    ];
+
+    /// The name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::LoadLlc => "load_llc",
+            Reason::LoadRemote => "load_remote",
+            Reason::LoadMemory => "load_memory",
+            Reason::StoreMiss => "store_miss",
+            Reason::StoreBuffer => "store_buffer",
+            Reason::Locked => "locked",
+            Reason::Lock => "lock",
+            Reason::Fence => "fence",
+            Reason::WriteThrough => "write_through",
+            Reason::IntraConflict => "intra_conflict",
+            Reason::InterConflict => "inter_conflict",
+            Reason::Replacement => "replacement",
+            Reason::EpochIds => "epoch_ids",
+            Reason::Idle => "idle",
+        }
+    }
+
+    /// True for the reasons that only persistency causes.
+    pub fn is_persistency(self) -> bool {
+        matches!(
+            self,
+            Reason::Fence
+                | Reason::WriteThrough
+                | Reason::IntraConflict
+                | Reason::InterConflict
+                | Reason::Replacement
+                | Reason::EpochIds
+        )
+    }
+}
+
+/// Stalled cycles of one core, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalls(pub [u64; Reason::ALL.len()]);
+
+impl Stalls {
+    /// Adds `cycles` to `reason`.
+    #[inline]
+    pub fn add(&mut self, reason: Reason, cycles: u64) {
+        self.0[reason as usize] += cycles;
+    }
+
+    /// Cycles stalled for `reason`.
+    pub fn get(&self, reason: Reason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// All stalled cycles.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_reasons_is_in_the_order_of_their_numbers() {
+        for (at, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, at, "{}", reason.name());
+        }
+    }
+
+    #[test]
+    fn a_counter_shows_its_doc_and_its_difference() {
+        let now = Counters { loads: 5, ..Counters::default() };
+        let then = Counters { loads: 2, ..Counters::default() };
+        let rows = now.since(&then).rows();
+        assert!(rows.contains(&("loads", "Loads of the program.", 3)));
+    }
+}

@@ -1,0 +1,258 @@
+//! Persistency designs: one file each, and the table that names them.
+//!
+//! A design decides when a store may take effect, what a flush or a fence waits for, what happens
+//! when another core wants a line, and what a battery saves. The machine calls its hooks; a hook
+//! that is not written does nothing. A design is a *strategy* in the sense that its answers change
+//! what happens; it may move lines, send messages and book resources through [`Hw`], and must not
+//! change what a program sees.
+
+use crate::Cycle;
+use crate::cache::{Slot, Way};
+use crate::controller::LineData;
+use crate::hw::{Gate, Hw, Request, Token, Waiter};
+use crate::machine::{Outcome, Setup};
+use crate::{LineId, SimError};
+use serde::de::DeserializeOwned;
+
+mod epochs;
+
+/// What a design promises about crashes, to be checked on every image that it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// Nothing: a crash may leave anything.
+    None,
+    /// Stores persist in the order in which they become visible.
+    Strict,
+    /// x86: flushed lines persist by the next fence of the thread that flushed them.
+    Px86,
+    /// Epochs persist in order and a barrier waits for the epoch before it.
+    Epoch,
+    /// Epochs persist in order, some time later (buffered epoch persistency).
+    BufferedEpoch,
+    /// What a store has made visible survives.
+    Eadr,
+}
+
+impl Model {
+    /// The name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Model::None => "none",
+            Model::Strict => "strict",
+            Model::Px86 => "px86",
+            Model::Epoch => "epoch",
+            Model::BufferedEpoch => "bep",
+            Model::Eadr => "eadr",
+        }
+    }
+
+    /// True if what was ordered before an output is never lost by a crash after it.
+    pub fn order_is_durable(self) -> bool {
+        matches!(self, Model::Strict | Model::Px86 | Model::Epoch | Model::Eadr)
+    }
+}
+
+/// The hooks of a persistency design.
+///
+/// All are called at `now`, in exact time order. A hook that answers [`Gate::Wait`] has noted who
+/// asked, and wakes it later with [`Hw::wake`]; the machine then asks again from the start.
+#[allow(unused_variables, reason = "the default of a hook does nothing")]
+pub(crate) trait Design: Sized {
+    /// What its parts tell each other.
+    type Message: Copy;
+    /// Consecutive stores to one line leave the store buffer as one.
+    const COALESCES: bool = true;
+    /// Programs for it contain flush instructions.
+    const USES_FLUSHES: bool = false;
+
+    /// `core`'s store buffer wants to write its copy of `line`, which it may.
+    fn store(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, at: Store, now: Cycle) -> Gate {
+        Gate::Go
+    }
+
+    /// The store has been done.
+    fn stored(&mut self, hw: &mut Hw<Self::Message>, core: usize, at: Store, now: Cycle) {}
+
+    /// `core`'s program wants to run a locked operation; its store buffer is empty.
+    fn locked(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
+        Gate::Go
+    }
+
+    /// A flush of `line` is at the head of `core`'s store buffer.
+    fn flush(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, line: LineId, now: Cycle) -> Gate {
+        Gate::Go
+    }
+
+    /// An order (persist barrier, sfence, ofence) is at the head of `core`'s store buffer.
+    fn order(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
+        Gate::Go
+    }
+
+    /// A drain is at the head of `core`'s store buffer, whose program waits for it.
+    fn drain(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
+        Gate::Go
+    }
+
+    /// A core wants a line that the shared cache has.
+    fn remote(&mut self, hw: &mut Hw<Self::Message>, request: &Request) -> Gate {
+        Gate::Go
+    }
+
+    /// May `core` fetch `line` ahead of the store that will write it?
+    fn may_prefetch(&self, hw: &Hw<Self::Message>, core: usize, line: LineId) -> bool {
+        true
+    }
+
+    /// The copy of `line` in `way` of the asking core's L1 is to leave for the shared cache.
+    fn spill(
+        &mut self,
+        hw: &mut Hw<Self::Message>,
+        who: Waiter,
+        way: Way,
+        line: LineId,
+        now: Cycle,
+    ) -> Gate {
+        Gate::Go
+    }
+
+    /// The line in `slot` is to leave the shared cache.
+    fn evict(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, slot: Slot, now: Cycle) -> Gate {
+        Gate::Go
+    }
+
+    /// The line in `slot` leaves for memory now; who is told when it is durable?
+    fn evicted(&mut self, hw: &mut Hw<Self::Message>, slot: Slot) -> Token {
+        Token::NONE
+    }
+
+    /// A write has reached its controller; its acknowledgement will be back where the write came
+    /// from at `acknowledged`, which may be later than now.
+    fn written(&mut self, hw: &mut Hw<Self::Message>, token: Token, acknowledged: Cycle) {}
+
+    /// A message that the design sent itself arrives.
+    fn message(&mut self, hw: &mut Hw<Self::Message>, message: Self::Message, now: Cycle) {}
+
+    /// The power fails: lays what a battery saves over what is durable.
+    fn save(&self, hw: &Hw<Self::Message>, image: &mut [LineData]) {}
+}
+
+/// A store about to be done: the line, and the way of the storing core's L1 that has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Store {
+    pub(crate) line: LineId,
+    pub(crate) way: Way,
+    pub(crate) word: u8,
+    pub(crate) mask: u64,
+    pub(crate) value: u64,
+}
+
+/// A design of the table.
+pub struct DesignEntry {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One line on what it is, and where it comes from.
+    pub about: &'static str,
+    /// What it promises.
+    pub model: Model,
+    /// Its parameters with their defaults, as TOML.
+    pub parameters: fn() -> String,
+    pub(crate) check: fn(&toml::Table) -> Result<(), toml::de::Error>,
+    pub(crate) run: fn(Setup, &toml::Table) -> Result<Outcome, SimError>,
+}
+
+impl std::fmt::Debug for DesignEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DesignEntry").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A design with its parameters, as given on the command line: `name` or `name:key=value:...`.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The design.
+    pub entry: &'static DesignEntry,
+    /// What was asked for, as it was written.
+    pub text: String,
+    /// Parameters that differ from the defaults.
+    pub parameters: toml::Table,
+}
+
+impl Choice {
+    /// Reads `name` or `name:key=value:key=value`.
+    ///
+    /// # Errors
+    /// An unknown design or parameter (the message lists the known ones), or a value of the wrong
+    /// type.
+    pub fn parse(text: &str) -> Result<Choice, SimError> {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let entry = DESIGNS.iter().find(|entry| entry.name == name).ok_or_else(|| {
+            let known: Vec<&str> = DESIGNS.iter().map(|entry| entry.name).collect();
+            SimError::UnknownDesign { name: name.into(), known: known.join(", ") }
+        })?;
+        let mut parameters = toml::Table::new();
+        for part in parts {
+            let wrong = |what: String| SimError::Parameter { design: name.into(), what };
+            let table: toml::Table = toml::from_str(part)
+                .map_err(|_| wrong(format!("'{part}' is not of the form key=value")))?;
+            parameters.extend(table);
+        }
+        (entry.check)(&parameters).map_err(|error| SimError::Parameter {
+            design: name.into(),
+            what: error.message().to_string(),
+        })?;
+        Ok(Choice { entry, text: text.into(), parameters })
+    }
+}
+
+fn parse<P: DeserializeOwned>(table: &toml::Table) -> Result<P, toml::de::Error> {
+    table.clone().try_into()
+}
+
+/// One line a design makes its module, its entry in [`DESIGNS`] and its place in all tables.
+macro_rules! designs {
+    ($($module:ident $name:literal),* $(,)?) => {
+        $(mod $module;)*
+
+        /// Every design, in the order in which tables print them.
+        pub const DESIGNS: &[DesignEntry] = &[$(DesignEntry {
+            name: $name,
+            about: $module::ABOUT,
+            model: $module::MODEL,
+            parameters: || toml::to_string(&$module::Params::default()).unwrap_or_default(),
+            check: |table| parse::<$module::Params>(table).map(drop),
+            run: |setup, table| {
+                let params: $module::Params = parse(table).expect("checked when it was parsed");
+                crate::machine::run(setup, |machine| $module::design(&params, machine), params.adr())
+            },
+        }),*];
+    };
+}
+
+designs! {
+    volatile "volatile",
+    strict "strict",
+    epoch "epoch",
+    clwb "clwb",
+    eadr "eadr",
+    lb "lb",
+    lb_idt "lb-idt",
+    lb_pf "lb-pf",
+    lbpp "lbpp",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_names_what_it_does_not_know() {
+        assert_eq!(Choice::parse("lbpp").unwrap().entry.name, "lbpp");
+        assert!(Choice::parse("clwb:adr=true").unwrap().parameters["adr"].as_bool().unwrap());
+        let error = |text| Choice::parse(text).unwrap_err().to_string();
+        assert!(error("lb3").contains("volatile, strict"), "{}", error("lb3"));
+        assert!(error("clwb:adrr=true").contains("adr"), "{}", error("clwb:adrr=true"));
+        assert!(error("clwb:adr=7").contains("adr") || error("clwb:adr=7").contains("bool"));
+        assert!(error("clwb:adr").contains("key=value"));
+    }
+}

@@ -1,0 +1,154 @@
+//! x86 as it is: `clwb` starts the write-back of a line, `sfence` waits for the acknowledgements.
+//!
+//! A flush leaves the store buffer at once and fetches the newest data wherever it is dirty; a
+//! fence stays at the head of the store buffer until every flush of its core is durable, which
+//! holds up later stores but not later loads (facts: baselines.md, finding 2). A locked operation
+//! waits in the same way. A line that is clean because another flush of it is under way is not
+//! durable yet: its flush waits for that write. With `adr` a line is durable when the controller's
+//! queue has accepted it, without when it is in the cells (the world of MICRO'15).
+
+use super::{Design, Model};
+use crate::Cycle;
+use crate::LineId;
+use crate::config::Machine;
+use crate::counters::Reason;
+use crate::hw::{Gate, Hw, Token, Waiter};
+use serde::{Deserialize, Serialize};
+
+pub(super) const ABOUT: &str = "x86: clwb and sfence; adr=true makes the controllers' queues safe.";
+pub(super) const MODEL: Model = Model::Px86;
+
+/// Parameters of x86.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Params {
+    /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.
+    adr: bool,
+}
+
+impl Params {
+    pub(super) fn adr(&self) -> bool {
+        self.adr
+    }
+}
+
+pub(super) fn design(_: &Params, machine: &Machine) -> Clwb {
+    Clwb { cores: vec![Flushes::default(); machine.core.count] }
+}
+
+/// The flushes of one core that no fence has waited for yet.
+#[derive(Clone, Default)]
+struct Flushes {
+    /// Not at their controller yet.
+    on_the_way: u32,
+    /// When the last acknowledgement of the others is back.
+    done: Cycle,
+    waits: Option<Waiter>,
+}
+
+/// Flushes in flight, per core.
+pub(crate) struct Clwb {
+    cores: Vec<Flushes>,
+}
+
+impl Clwb {
+    fn fence(&mut self, who: Waiter, now: Cycle) -> Gate {
+        let flushes = &mut self.cores[who.core];
+        if flushes.on_the_way > 0 {
+            flushes.waits = Some(who);
+            Gate::Wait(Reason::Fence)
+        } else if flushes.done > now {
+            Gate::At(flushes.done, Reason::Fence)
+        } else {
+            Gate::Go
+        }
+    }
+}
+
+impl Design for Clwb {
+    type Message = ();
+    const USES_FLUSHES: bool = true;
+
+    fn flush(&mut self, hw: &mut Hw<()>, who: Waiter, line: LineId, now: Cycle) -> Gate {
+        let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
+        let Some(slot) = hw.llc.find(line) else {
+            return self.follow(hw, who, line, home, now);
+        };
+        let asked = now + hw.config.l1.latency;
+        let at_bank = match hw.owner(slot) {
+            Some((owner, way)) if hw.l1[owner].copy(way).dirty => {
+                hw.clean(owner, way, slot);
+                if owner == who.core {
+                    hw.mesh.data(owner, home, asked)
+                } else {
+                    let snooped = hw.mesh.control(who.core, home, asked);
+                    let snooped = hw.mesh.control(home, owner, snooped);
+                    hw.mesh.data(owner, home, snooped + hw.config.l1.latency)
+                }
+            }
+            _ => hw.mesh.control(who.core, home, asked),
+        };
+        if !hw.llc.entry(slot).dirty {
+            return self.follow(hw, who, line, home, now);
+        }
+        hw.counters.flushes += 1;
+        let found = hw.look_up(bank, at_bank);
+        let data = *hw.llc.data(slot);
+        hw.llc.entry_mut(slot).dirty = false;
+        hw.write_back(line, &data, home, found, Token::of(who.core, bank, 0));
+        self.cores[who.core].on_the_way += 1;
+        Gate::Go
+    }
+
+    fn order(&mut self, hw: &mut Hw<()>, who: Waiter, now: Cycle) -> Gate {
+        let gate = self.fence(who, now);
+        hw.counters.fences += u64::from(gate == Gate::Go);
+        gate
+    }
+
+    fn drain(&mut self, hw: &mut Hw<()>, who: Waiter, now: Cycle) -> Gate {
+        self.order(hw, who, now)
+    }
+
+    fn locked(&mut self, _: &mut Hw<()>, who: Waiter, now: Cycle) -> Gate {
+        self.fence(who, now)
+    }
+
+    fn written(&mut self, hw: &mut Hw<()>, token: Token, acknowledged: Cycle) {
+        let core = usize::from(token.core);
+        let home = hw.bank_tile(token.bank.into());
+        let back = hw.mesh.control(home, core, acknowledged);
+        let flushes = &mut self.cores[core];
+        flushes.on_the_way -= 1;
+        flushes.done = flushes.done.max(back);
+        if flushes.on_the_way == 0
+            && let Some(who) = flushes.waits.take()
+        {
+            hw.wake(who, flushes.done);
+        }
+    }
+}
+
+impl Clwb {
+    /// The line is clean: the flush is done when the last write of it that is under way is.
+    fn follow(
+        &mut self,
+        hw: &mut Hw<()>,
+        who: Waiter,
+        line: LineId,
+        home: usize,
+        now: Cycle,
+    ) -> Gate {
+        match hw.memory.durable_at(line, now) {
+            None => Gate::Go,
+            // It has not reached its controller: look again shortly.
+            Some(Cycle::MAX) => Gate::At(now + 8, Reason::Fence),
+            Some(durable) => {
+                let back = hw.mesh.control(home, who.core, durable);
+                let flushes = &mut self.cores[who.core];
+                flushes.done = flushes.done.max(back);
+                Gate::Go
+            }
+        }
+    }
+}

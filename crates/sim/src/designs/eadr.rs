@@ -1,0 +1,36 @@
+//! eADR, or a battery for the caches: a store is durable once it is visible, so flushes do nothingn//! and fences only order. Store buffers are not saved. Facts: papers.md 8.9, crash.md 3.2.
+
+use super::{Design, Model};
+use crate::config::Machine;
+use crate::controller::LineData;
+use crate::hw::Hw;
+use serde::{Deserialize, Serialize};
+
+pub(super) const ABOUT: &str = "Caches inside the persistence domain (eADR, flush on fail): nothing needs a flush.";
+pub(super) const MODEL: Model = Model::Eadr;
+
+/// It has no parameters.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Params {}
+
+impl Params {
+    pub(super) fn adr(&self) -> bool {
+        false
+    }
+}
+
+pub(super) fn design(_: &Params, _: &Machine) -> Eadr {
+    Eadr
+}
+
+/// The design has no state.
+pub(crate) struct Eadr;
+
+impl Design for Eadr {
+    type Message = ();
+
+    fn save(&self, hw: &Hw<()>, image: &mut [LineData]) {
+        hw.save_caches(image);
+    }
+}

@@ -1,0 +1,448 @@
+//! Epoch persistency in hardware: what `epoch`, `lb`, `lb-idt`, `lb-pf` and `lbpp` share.
+//!
+//! "Efficient Persist Barriers for Multicores" (MICRO'15), sections 2 to 4. A barrier closes the
+//! core's epoch; every line carries the core and epoch that wrote it; lines are written back when
+//! they are replaced or when a conflict asks for their epoch. Three conflicts: another thread reads
+//! or writes a line of an epoch that is not durable (inter-thread), the same thread writes a line
+//! of an older one (intra-thread), a line leaves the shared cache before the epochs older than its
+//! own (replacement). With dependence tracking (IDT) an inter-thread conflict is noted in a
+//! register pair instead of waited for; with proactive flushing (PF) an epoch is flushed as soon as
+//! it is complete. An open epoch that another thread depends on is split, so that dependences
+//! never form a circle.
+//!
+//! An older version of a line must not be lost when its ownership moves: it goes to the shared
+//! cache, and a newer version may follow it there only when it is durable (the paper is silent;
+//! the reading is that of TSOPER, HPCA'21).
+//!
+//! The flush itself is in [`arbiter`].
+
+use super::{Design, Store};
+use crate::cache::Slot;
+use crate::config::Machine;
+use crate::counters::Reason;
+use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
+use crate::{Cycle, Epoch, LineId};
+
+mod arbiter;
+mod state;
+
+use arbiter::Arbiter;
+use state::CoreEpochs;
+
+/// What the five designs differ in, and the sizes of their tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    /// A barrier waits until its epoch is durable (unbuffered epoch persistency).
+    pub(super) waits: bool,
+    /// Inter-thread dependences are tracked in registers.
+    pub(super) tracks: bool,
+    /// Complete epochs are flushed at once.
+    pub(super) proactive: bool,
+    /// A flush takes the line out of the caches, as `clflush` does.
+    pub(super) invalidates: bool,
+    /// Epochs that may be in flight per core.
+    pub(super) in_flight: u32,
+    /// Dependence and inform registers per epoch.
+    pub(super) registers: usize,
+    /// Cycles to search a group of 64 sets for lines of an epoch.
+    pub(super) search_cycles: u64,
+    /// Deliberate mistakes, to prove that the checks find them.
+    pub(super) flaw: EpochFlaw,
+}
+
+/// A deliberate mistake in the mechanism.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EpochFlaw {
+    /// None.
+    #[default]
+    None,
+    /// The arbiter forgets the dependence registers.
+    DropsDependences,
+    /// A bank sends BankAck before its PersistAcks are back.
+    AcknowledgesEarly,
+    /// A store does not wait for the older epoch that wrote its line.
+    IgnoresIntraConflicts,
+    /// A line leaves the shared cache before older epochs.
+    IgnoresReplacement,
+    /// Another thread's epoch is neither waited for nor noted.
+    IgnoresInterConflicts,
+    /// A newer version overwrites one that is not durable.
+    LosesVersions,
+}
+
+/// The parameters of a design of this family, as TOML gives them.
+macro_rules! epoch_params {
+    ($($(#[$about:meta])* $field:ident: $value:expr),* $(,)?) => {
+        /// Parameters of the persist barrier.
+        #[derive(serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(super) struct Params {
+            /// Durable when the controller's queue accepts a write (ADR).
+            adr: bool,
+            /// A flush takes the line out of the caches, as `clflush` does.
+            invalidating: bool,
+            /// Epochs in flight per core, 2 to 64.
+            epochs: u32,
+            /// Dependence and inform registers per epoch, 0 to 64.
+            registers: usize,
+            /// Cycles to search a group of 64 sets for lines of an epoch.
+            search_cycles: u64,
+            /// A deliberate mistake in the mechanism, to test the checks.
+            flaw: crate::designs::epochs::EpochFlaw,
+        }
+
+        impl Default for Params {
+            fn default() -> Params {
+                Params {
+                    adr: false,
+                    invalidating: false,
+                    epochs: 8,
+                    registers: 4,
+                    search_cycles: 8,
+                    flaw: Default::default(),
+                }
+            }
+        }
+
+        impl Params {
+            pub(super) fn adr(&self) -> bool {
+                self.adr
+            }
+        }
+
+        pub(super) fn design(
+            params: &Params,
+            machine: &crate::config::Machine,
+        ) -> crate::designs::epochs::Epochs {
+            crate::designs::epochs::Epochs::new(
+                crate::designs::epochs::Config {
+                    $($field: $value,)*
+                    invalidates: params.invalidating,
+                    in_flight: params.epochs.clamp(2, 64),
+                    registers: params.registers.min(64),
+                    search_cycles: params.search_cycles,
+                    flaw: params.flaw,
+                },
+                machine,
+            )
+        }
+    };
+}
+pub(super) use epoch_params;
+
+/// What the parts of the design tell each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Message {
+    /// A bank or another arbiter asks `core`'s arbiter to make its epochs up to `epoch` durable.
+    FlushRequest { core: u8, epoch: Epoch },
+    /// FlushEpoch and the epoch's lines have reached `bank`.
+    FlushEpoch { core: u8, bank: u8 },
+    /// The last BankAck is at `core`'s arbiter.
+    EpochDurable { core: u8 },
+    /// An epoch that an epoch of `core` depends on is durable.
+    Inform { core: u8 },
+}
+
+/// The hardware of all five designs.
+pub(crate) struct Epochs {
+    config: Config,
+    cores: Vec<CoreEpochs>,
+    arbiters: Vec<Arbiter>,
+}
+
+/// A version of a line that is not durable yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Version {
+    core: usize,
+    epoch: Epoch,
+}
+
+impl Epochs {
+    pub(super) fn new(config: Config, machine: &Machine) -> Epochs {
+        let cores = machine.core.count;
+        Epochs {
+            config,
+            cores: (0..cores).map(|_| CoreEpochs::new(config.in_flight)).collect(),
+            arbiters: (0..cores).map(|_| Arbiter::new(machine.llc.banks)).collect(),
+        }
+    }
+
+    fn is_live(&self, core: usize, epoch: Epoch) -> bool {
+        epoch > self.cores[core].durable
+    }
+
+    /// The version in the shared cache, if it is not durable.
+    fn live_in_bank(&self, hw: &Hw<Message>, slot: Slot) -> Option<Version> {
+        let entry = hw.llc.entry(slot);
+        let version = Version { core: entry.writer.into(), epoch: entry.epoch };
+        (entry.epoch != 0 && self.is_live(version.core, version.epoch)).then_some(version)
+    }
+
+    /// The version in the L1 that may write the line, if it is not durable.
+    fn live_in_l1(&self, hw: &Hw<Message>, slot: Slot) -> Option<Version> {
+        let (core, way) = hw.owner(slot)?;
+        let epoch = hw.l1[core].copy(way).epoch;
+        (epoch != 0 && self.is_live(core, epoch)).then_some(Version { core, epoch })
+    }
+
+    /// A message from the bank of `line` asks for `version`; `who` waits until it is durable.
+    fn ask_and_wait(
+        &mut self,
+        hw: &mut Hw<Message>,
+        who: Waiter,
+        version: Version,
+        line: LineId,
+        now: Cycle,
+        reason: Reason,
+    ) -> Gate {
+        let Version { core, epoch } = version;
+        let home = hw.home_tile(line);
+        let at = if core == who.core {
+            now
+        } else {
+            let asked = hw.mesh.control(who.core, home, now + hw.config.l1.latency);
+            hw.mesh.control(home, core, asked)
+        };
+        self.cores[core].waiters.push((epoch, who, home));
+        let core = core as u8;
+        hw.queue.event(at, Event::Design(Message::FlushRequest { core, epoch }));
+        Gate::Wait(reason)
+    }
+
+    /// A conflict needs `version` durable: marks it and its predecessors, and makes sure that it
+    /// is complete. Answers the epoch to wait for first if no epoch number is free for a split.
+    fn meet(&mut self, hw: &mut Hw<Message>, version: Version, now: Cycle) -> Result<(), Epoch> {
+        let Version { core, epoch } = version;
+        self.cores[core].mark_conflicting(epoch);
+        if epoch < self.cores[core].current {
+            return Ok(());
+        }
+        if !self.cores[core].has_free_number() {
+            return Err(self.cores[core].durable + 1);
+        }
+        hw.counters.epoch_splits += 1;
+        self.complete(hw, core, now);
+        Ok(())
+    }
+
+    /// Closes `core`'s epoch and opens the next.
+    fn complete(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        let epoch = self.cores[core].close();
+        if self.config.proactive {
+            self.demand(hw, core, epoch, now);
+        }
+    }
+
+    fn inter_conflict(&mut self, hw: &mut Hw<Message>, request: &Request, on: Version) -> Gate {
+        let (who, now) = (request.who, request.now);
+        let reason = Reason::InterConflict;
+        if self.config.flaw == EpochFlaw::IgnoresInterConflicts || self.follows(who.core, on) {
+            return Gate::Go;
+        }
+        if let Err(first) = self.meet(hw, on, now) {
+            let first = Version { core: on.core, epoch: first };
+            return self.ask_and_wait(hw, who, first, request.line, now, reason);
+        }
+        hw.counters.conflicts_inter += 1;
+        if self.config.tracks {
+            if self.note_dependence(who.core, on) {
+                hw.counters.dependences += 1;
+                return Gate::Go;
+            }
+            hw.counters.register_overflows += 1;
+        }
+        self.ask_and_wait(hw, who, on, request.line, now, reason)
+    }
+
+    /// True if `core`'s open epoch is known to depend on `on`.
+    fn follows(&self, core: usize, on: Version) -> bool {
+        self.cores[core].depends_on(self.cores[core].current, on.core, on.epoch)
+    }
+
+    /// Writes a register pair: `core`'s open epoch depends on `on`. False if none is free.
+    fn note_dependence(&mut self, core: usize, on: Version) -> bool {
+        let epoch = self.cores[core].current;
+        let registers = self.config.registers;
+        if self.cores[core].dependences(epoch) >= registers
+            || self.cores[on.core].informs(on.epoch) >= registers
+        {
+            return false;
+        }
+        self.cores[core].add_dependence(epoch, on.core, on.epoch);
+        self.cores[on.core].add_inform(on.epoch, core);
+        true
+    }
+
+    /// A newer version of the line in `slot` wants to enter the shared cache: the older one there
+    /// must be durable, unless the same epoch wrote both.
+    fn keep_version(&mut self, hw: &mut Hw<Message>, who: Waiter, slot: Slot, now: Cycle) -> Gate {
+        if self.config.flaw == EpochFlaw::LosesVersions {
+            return Gate::Go;
+        }
+        let (Some(new), Some(old)) = (self.live_in_l1(hw, slot), self.live_in_bank(hw, slot))
+        else {
+            return Gate::Go;
+        };
+        if new == old {
+            return Gate::Go;
+        }
+        self.cores[old.core].mark_conflicting(old.epoch);
+        let line = hw.llc.line(slot);
+        self.ask_and_wait(hw, who, old, line, now, Reason::Replacement)
+    }
+}
+
+impl Design for Epochs {
+    type Message = Message;
+
+    fn store(&mut self, hw: &mut Hw<Message>, who: Waiter, at: Store, now: Cycle) -> Gate {
+        if !hw.is_pm(at.line) || self.config.flaw == EpochFlaw::IgnoresIntraConflicts {
+            return Gate::Go;
+        }
+        let core = who.core;
+        let current = self.cores[core].current;
+        let own = hw.l1[core].copy(at.way).epoch;
+        if own == current {
+            return Gate::Go;
+        }
+        let slot = hw.llc.find(at.line).expect("the shared cache includes every copy");
+        let in_bank = self.live_in_bank(hw, slot).filter(|version| version.core == core);
+        let older = [own, in_bank.map_or(0, |version| version.epoch)];
+        let older = older.into_iter().filter(|epoch| *epoch != current).max().unwrap_or(0);
+        if !self.is_live(core, older) {
+            return Gate::Go;
+        }
+        hw.counters.conflicts_intra += 1;
+        self.cores[core].mark_conflicting(older);
+        let version = Version { core, epoch: older };
+        self.ask_and_wait(hw, who, version, at.line, now, Reason::IntraConflict)
+    }
+
+    fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, _: Cycle) {
+        if !hw.is_pm(at.line) {
+            return;
+        }
+        let copy = hw.l1[core].copy_mut(at.way);
+        let epochs = &mut self.cores[core];
+        if copy.epoch != epochs.current {
+            copy.epoch = epochs.current;
+            epochs.wrote(at.line);
+        }
+    }
+
+    fn order(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
+        let core = who.core;
+        if !self.cores[core].is_empty() {
+            if !self.cores[core].has_free_number() {
+                let version = Version { core, epoch: self.cores[core].durable + 1 };
+                return self.ask_and_wait(hw, who, version, 0, now, Reason::EpochIds);
+            }
+            hw.counters.fences += 1;
+            self.complete(hw, core, now);
+        }
+        if self.config.waits { self.drain(hw, who, now) } else { Gate::Go }
+    }
+
+    fn drain(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
+        let core = who.core;
+        if !self.cores[core].is_empty() {
+            if !self.cores[core].has_free_number() {
+                let version = Version { core, epoch: self.cores[core].durable + 1 };
+                return self.ask_and_wait(hw, who, version, 0, now, Reason::EpochIds);
+            }
+            hw.counters.fences += 1;
+            self.complete(hw, core, now);
+        }
+        let last = self.cores[core].current - 1;
+        if !self.is_live(core, last) {
+            return Gate::Go;
+        }
+        let version = Version { core, epoch: last };
+        self.ask_and_wait(hw, who, version, 0, now, Reason::Fence)
+    }
+
+    fn remote(&mut self, hw: &mut Hw<Message>, request: &Request) -> Gate {
+        if !hw.is_pm(request.line) {
+            return Gate::Go;
+        }
+        let newest = self.live_in_l1(hw, request.slot).or(self.live_in_bank(hw, request.slot));
+        if let Some(version) = newest.filter(|version| version.core != request.who.core) {
+            let gate = self.inter_conflict(hw, request, version);
+            if gate != Gate::Go {
+                return gate;
+            }
+        }
+        self.keep_version(hw, request.who, request.slot, request.now)
+    }
+
+    fn may_prefetch(&self, hw: &Hw<Message>, core: usize, line: LineId) -> bool {
+        let Some(slot) = hw.llc.find(line).filter(|_| hw.is_pm(line)) else { return true };
+        let versions = [self.live_in_l1(hw, slot), self.live_in_bank(hw, slot)];
+        versions.iter().flatten().all(|version| version.core == core)
+    }
+
+    fn spill(
+        &mut self,
+        hw: &mut Hw<Message>,
+        who: Waiter,
+        way: usize,
+        line: LineId,
+        now: Cycle,
+    ) -> Gate {
+        if !hw.is_pm(line) || !hw.l1[who.core].copy(way).dirty {
+            return Gate::Go;
+        }
+        let slot = hw.llc.find(line).expect("the shared cache includes every copy");
+        self.keep_version(hw, who, slot, now)
+    }
+
+    fn evict(&mut self, hw: &mut Hw<Message>, who: Waiter, slot: Slot, now: Cycle) -> Gate {
+        let line = hw.llc.line(slot);
+        if !hw.is_pm(line) || self.config.flaw == EpochFlaw::IgnoresReplacement {
+            return Gate::Go;
+        }
+        let gate = self.keep_version(hw, who, slot, now);
+        if gate != Gate::Go {
+            return gate;
+        }
+        let Some(version) = self.live_in_l1(hw, slot).or(self.live_in_bank(hw, slot)) else {
+            return Gate::Go;
+        };
+        let Version { core, epoch } = version;
+        if self.may_leave(core, epoch) {
+            return Gate::Go;
+        }
+        hw.counters.conflicts_replacement += 1;
+        if let Err(first) = self.meet(hw, version, now) {
+            let first = Version { core, epoch: first };
+            return self.ask_and_wait(hw, who, first, line, now, Reason::Replacement);
+        }
+        self.ask_and_wait(hw, who, version, line, now, Reason::Replacement)
+    }
+
+    fn evicted(&mut self, hw: &mut Hw<Message>, slot: Slot) -> Token {
+        match self.live_in_bank(hw, slot) {
+            Some(Version { core, epoch }) => {
+                self.cores[core].leaves(epoch);
+                Token::of(core, hw.llc.bank(hw.llc.line(slot)), epoch)
+            }
+            None => Token::NONE,
+        }
+    }
+
+    fn written(&mut self, hw: &mut Hw<Message>, token: Token, acknowledged: Cycle) {
+        self.acknowledge(hw, token, acknowledged);
+    }
+
+    fn message(&mut self, hw: &mut Hw<Message>, message: Message, now: Cycle) {
+        match message {
+            Message::FlushRequest { core, epoch } => self.demand(hw, core.into(), epoch, now),
+            Message::FlushEpoch { core, bank } => {
+                self.flush_bank(hw, core.into(), bank.into(), now)
+            }
+            Message::EpochDurable { core } => self.durable(hw, core.into(), now),
+            Message::Inform { core } => self.start_flush(hw, core.into(), now),
+        }
+    }
+}

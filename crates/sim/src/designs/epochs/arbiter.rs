@@ -1,0 +1,267 @@
+//! The flush of an epoch: one arbiter per core, beside its L1, and a handshake with all banks.
+//!
+//! MICRO'15, section 4.1 and figure 8. (1) The L1 sends the epoch's dirty lines to their banks, then
+//! FlushEpoch to every bank, which thereby has seen every line of the epoch (EpochCMP). (2) Each
+//! bank writes its lines of the epoch to memory. (3) When all their PersistAcks are back, or at once
+//! if it has none, it sends BankAck. (4) When all banks have, the epoch is durable: PersistCMP goes
+//! to all banks, dependent epochs are informed, and the next epoch may be flushed. One epoch per
+//! core is in flush at a time.
+
+use super::{EpochFlaw, Epochs, Message};
+use crate::cache::Slot;
+use crate::hw::{Event, Hw, Token};
+use crate::{Cycle, Epoch, LineId};
+
+/// The flush under way at one core.
+pub(crate) struct Arbiter {
+    flushing: Option<Epoch>,
+    /// Lines of the epoch that the banks have to write.
+    lines: Vec<LineId>,
+    /// Per bank: lines without PersistAck, when the last one came.
+    banks: Vec<BankFlush>,
+    /// BankAcks to come, and when the last of those that came was at the arbiter.
+    missing: u32,
+    last: Cycle,
+    /// The end of the flush has been announced.
+    closing: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct BankFlush {
+    lines: u32,
+    last: Cycle,
+}
+
+impl Arbiter {
+    pub(crate) fn new(banks: usize) -> Arbiter {
+        Arbiter {
+            flushing: None,
+            lines: Vec::new(),
+            banks: vec![BankFlush::default(); banks],
+            missing: 0,
+            last: 0,
+            closing: false,
+        }
+    }
+}
+
+impl Epochs {
+    /// All epochs of `core` up to `epoch` are to become durable.
+    pub(super) fn demand(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
+        if epoch > self.cores[core].demanded {
+            self.cores[core].demanded = epoch;
+            self.start_flush(hw, core, now);
+        }
+    }
+
+    /// May a line of `epoch` leave for memory by itself? Only if nothing has to be durable first.
+    pub(super) fn may_leave(&mut self, core: usize, epoch: Epoch) -> bool {
+        epoch == self.cores[core].durable + 1 && self.dependences_left(core, epoch) == 0
+    }
+
+    fn dependences_left(&mut self, core: usize, epoch: Epoch) -> usize {
+        if self.config.flaw == EpochFlaw::DropsDependences {
+            return 0;
+        }
+        let mut dependences = std::mem::take(self.cores[core].dependences_mut(epoch));
+        dependences.retain(|(on, number)| self.is_live(*on, *number));
+        let left = dependences.len();
+        *self.cores[core].dependences_mut(epoch) = dependences;
+        left
+    }
+
+    /// Starts to flush `core`'s oldest epoch, if it is asked for, complete, and depends on nothing.
+    pub(super) fn start_flush(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        let epochs = &self.cores[core];
+        let epoch = epochs.durable + 1;
+        let wanted = epoch <= epochs.demanded && epoch < epochs.current;
+        if self.arbiters[core].flushing.is_some() || !wanted {
+            return;
+        }
+        if self.dependences_left(core, epoch) > 0 {
+            for at in 0..self.cores[core].dependences(epoch) {
+                let (on, number) = self.cores[core].dependences_mut(epoch)[at];
+                let asked = hw.mesh.control(core, on, now);
+                let message = Message::FlushRequest { core: on as u8, epoch: number };
+                hw.queue.event(asked, Event::Design(message));
+            }
+            return;
+        }
+        self.arbiters[core].flushing = Some(epoch);
+        let flushed = self.flush_l1(hw, core, epoch, now);
+        self.tell_banks(hw, core, flushed);
+    }
+
+    /// Step 1, first half: the L1's dirty lines of the epoch go to their banks.
+    fn flush_l1(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) -> Cycle {
+        let tagged = self.cores[core].take_lines(epoch);
+        let sets = hw.config.l1_sets();
+        let groups = groups(tagged.iter().map(|line| *line as usize % sets));
+        let mut at = now + groups * self.config.search_cycles;
+        let arbiter = &mut self.arbiters[core];
+        arbiter.lines.clear();
+        for line in tagged {
+            let Some(slot) = hw.llc.find(line) else { continue };
+            let mut arrives = 0;
+            if let Some(way) = hw.l1[core].find(line) {
+                let copy = *hw.l1[core].copy(way);
+                if copy.dirty && copy.epoch == epoch {
+                    hw.clean(core, way, slot);
+                    arrives = hw.mesh.data(core, hw.home_tile(line), at);
+                    at += 1;
+                }
+            }
+            let entry = hw.llc.entry(slot);
+            let is_here = usize::from(entry.writer) == core && entry.epoch == epoch;
+            if is_here && entry.dirty && !arbiter.lines.contains(&line) {
+                arbiter.lines.push(line);
+                let bank = &mut arbiter.banks[hw.llc.bank(line)];
+                bank.lines += 1;
+                bank.last = bank.last.max(arrives);
+            }
+        }
+        at
+    }
+
+    /// Step 1, second half: FlushEpoch to all banks; those without lines answer with BankAck.
+    fn tell_banks(&mut self, hw: &mut Hw<Message>, core: usize, at: Cycle) {
+        let arbiter = &mut self.arbiters[core];
+        (arbiter.missing, arbiter.last) = (0, at);
+        for bank in 0..arbiter.banks.len() {
+            let tile = hw.bank_tile(bank);
+            let told = hw.mesh.control(core, tile, at);
+            let flush = &mut arbiter.banks[bank];
+            if flush.lines == 0 {
+                arbiter.last = arbiter.last.max(hw.mesh.control(tile, core, told + 1));
+                continue;
+            }
+            arbiter.missing += 1;
+            let starts = told.max(flush.last);
+            flush.last = 0;
+            let message = Message::FlushEpoch { core: core as u8, bank: bank as u8 };
+            hw.queue.event(starts, Event::Design(message));
+        }
+        self.finish_if_complete(hw, core);
+    }
+
+    /// Step 2: the bank writes its lines of the epoch to memory.
+    pub(super) fn flush_bank(
+        &mut self,
+        hw: &mut Hw<Message>,
+        core: usize,
+        bank: usize,
+        now: Cycle,
+    ) {
+        let epoch = self.arbiters[core].flushing.expect("a flush is under way");
+        let lines = self.arbiters[core].lines.iter().copied();
+        let lines: Vec<LineId> = lines.filter(|line| hw.llc.bank(*line) == bank).collect();
+        let searched = groups(lines.iter().map(|line| hw.llc.set(*line)));
+        let at = now + searched * self.config.search_cycles;
+        for line in lines {
+            // A line that is not here any more has left by itself, and is counted as leaving.
+            let slot = hw.llc.find(line).filter(|slot| {
+                let entry = hw.llc.entry(*slot);
+                entry.dirty && usize::from(entry.writer) == core && entry.epoch == epoch
+            });
+            match slot {
+                Some(slot) => self.write_line(hw, core, bank, slot, at),
+                None => self.bank_wrote(hw, core, bank, at),
+            }
+        }
+    }
+
+    fn write_line(
+        &mut self,
+        hw: &mut Hw<Message>,
+        core: usize,
+        bank: usize,
+        slot: Slot,
+        at: Cycle,
+    ) {
+        let found = hw.look_up(bank, at);
+        let line = hw.llc.line(slot);
+        let data = *hw.llc.data(slot);
+        hw.llc.entry_mut(slot).dirty = false;
+        let early = self.config.flaw == EpochFlaw::AcknowledgesEarly;
+        let token = if early { Token::NONE } else { Token::of(core, bank, 0) };
+        hw.write_back(line, &data, hw.bank_tile(bank), found, token);
+        if self.config.invalidates && self.live_in_l1(hw, slot).is_none() {
+            hw.recall(slot, found);
+            hw.llc.invalidate(slot);
+        }
+        if early {
+            self.bank_wrote(hw, core, bank, found);
+        }
+    }
+
+    /// Step 3: a PersistAck is back at its bank.
+    pub(super) fn acknowledge(&mut self, hw: &mut Hw<Message>, token: Token, at: Cycle) {
+        let core = usize::from(token.core);
+        if token.epoch == 0 {
+            self.bank_wrote(hw, core, token.bank.into(), at);
+            return;
+        }
+        let epochs = &mut self.cores[core];
+        let back = hw.mesh.control(hw.bank_tile(token.bank.into()), core, at);
+        epochs.has_left(token.epoch, back);
+        self.finish_if_complete(hw, core);
+    }
+
+    fn bank_wrote(&mut self, hw: &mut Hw<Message>, core: usize, bank: usize, at: Cycle) {
+        let arbiter = &mut self.arbiters[core];
+        let flush = &mut arbiter.banks[bank];
+        flush.lines -= 1;
+        flush.last = flush.last.max(at);
+        if flush.lines == 0 {
+            let back = hw.mesh.control(hw.bank_tile(bank), core, flush.last);
+            flush.last = 0;
+            arbiter.last = arbiter.last.max(back);
+            arbiter.missing -= 1;
+        }
+        self.finish_if_complete(hw, core);
+    }
+
+    fn finish_if_complete(&mut self, hw: &mut Hw<Message>, core: usize) {
+        let arbiter = &mut self.arbiters[core];
+        let Some(epoch) = arbiter.flushing.filter(|_| !arbiter.closing) else { return };
+        if let Some(left) = self.cores[core].all_left(epoch).filter(|_| arbiter.missing == 0) {
+            arbiter.closing = true;
+            let message = Message::EpochDurable { core: core as u8 };
+            hw.queue.event(arbiter.last.max(left), Event::Design(message));
+        }
+    }
+
+    /// Step 4: all BankAcks are here.
+    pub(super) fn durable(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        let epoch = self.arbiters[core].flushing.take().expect("a flush is under way");
+        self.arbiters[core].closing = false;
+        hw.counters.epochs += 1;
+        hw.counters.epochs_conflicting += u64::from(self.cores[core].is_conflicting(epoch));
+        for on in self.cores[core].take_informs(epoch) {
+            let told = hw.mesh.control(core, on, now);
+            hw.queue.event(told, Event::Design(Message::Inform { core: on as u8 }));
+        }
+        self.cores[core].durable = epoch;
+        for bank in 0..self.arbiters[core].banks.len() {
+            hw.mesh.control(core, hw.bank_tile(bank), now);
+        }
+        let waiting = std::mem::take(&mut self.cores[core].waiters);
+        for (number, who, tile) in waiting {
+            if number > epoch {
+                self.cores[core].waiters.push((number, who, tile));
+            } else if who.core == core {
+                hw.wake(who, now);
+            } else {
+                let at = hw.mesh.control(core, tile, now);
+                hw.wake(who, at);
+            }
+        }
+        self.start_flush(hw, core, now);
+    }
+}
+
+/// How many groups of 64 sets the sets fall into: what the flush engine's bitmap marks.
+fn groups(sets: impl Iterator<Item = usize>) -> u64 {
+    let marked = sets.fold(0u64, |marked, set| marked | 1 << (set / 64 % 64));
+    marked.count_ones().into()
+}

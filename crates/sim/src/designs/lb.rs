@@ -1,0 +1,14 @@
+//! LB, the lazy barrier of BPFS (MICRO'15, section 2.1): epochs are flushed only when a conflictn//! asks for them, and whoever met the conflict waits.
+
+use super::Model;
+use super::epochs::epoch_params;
+
+pub(super) const ABOUT: &str =
+    "Lazy barrier (BPFS): epochs are flushed when a conflict asks for them.";
+pub(super) const MODEL: Model = Model::BufferedEpoch;
+
+epoch_params! {
+    waits: false,
+    tracks: false,
+    proactive: false,
+}

@@ -1,0 +1,14 @@
+//! LB+IDT (MICRO'15, sections 3.1 and 4.2): an inter-thread conflict is noted in a pair of registersn//! and kept by the arbiters, instead of waited for.
+
+use super::Model;
+use super::epochs::epoch_params;
+
+pub(super) const ABOUT: &str =
+    "LB with inter-thread dependence tracking.";
+pub(super) const MODEL: Model = Model::BufferedEpoch;
+
+epoch_params! {
+    waits: false,
+    tracks: true,
+    proactive: false,
+}

@@ -1,0 +1,14 @@
+//! LB+PF (MICRO'15, sections 3.2 and 4.2): an epoch is flushed as soon as it is complete and then//! epochs before it are durable.
+
+use super::Model;
+use super::epochs::epoch_params;
+
+pub(super) const ABOUT: &str =
+    "LB with proactive flushing of complete epochs.";
+pub(super) const MODEL: Model = Model::BufferedEpoch;
+
+epoch_params! {
+    waits: false,
+    tracks: false,
+    proactive: true,
+}

@@ -1,0 +1,30 @@
+//! No persistency at all: what the same program costs on the same memory when nobody asks thatn//! anything survives. The upper bound that persistency designs are measured against.
+
+use super::{Design, Model};
+use crate::config::Machine;
+use serde::{Deserialize, Serialize};
+
+pub(super) const ABOUT: &str = "No persistency: flushes and barriers cost nothing and promise nothing.";
+pub(super) const MODEL: Model = Model::None;
+
+/// It has no parameters.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Params {}
+
+impl Params {
+    pub(super) fn adr(&self) -> bool {
+        false
+    }
+}
+
+pub(super) fn design(_: &Params, _: &Machine) -> Volatile {
+    Volatile
+}
+
+/// The design has no state.
+pub(crate) struct Volatile;
+
+impl Design for Volatile {
+    type Message = ();
+}

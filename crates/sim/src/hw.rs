@@ -1,0 +1,250 @@
+//! The parts of a machine, as designs see them: cores, caches, mesh, memory, and the queue of what
+//! happens next. Everything here is free of persistency; a [`Design`](crate::designs::Design)
+//! decides what may happen when, and moves lines with what it finds here.
+
+use crate::cache::{L1, Llc, NO_CORE, Slot, Way};
+use crate::calendar::Calendar;
+use crate::config::Machine;
+use crate::controller::{LineData, Memory};
+use crate::core::{Core, Waits};
+use crate::counters::{Counters, Reason};
+use crate::mesh::{Mesh, Tile};
+use crate::queue::Queue;
+use crate::{Cycle, Epoch, LineId};
+
+/// What a design answers when something wants to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// It may happen now.
+    Go,
+    /// Ask again at that cycle; until then it waits for the reason.
+    At(Cycle, Reason),
+    /// It waits for the reason until the design wakes it; then it asks again.
+    Wait(Reason),
+}
+
+/// Who waits: a core's program or its store buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub(crate) core: usize,
+    pub(crate) is_program: bool,
+}
+
+/// Whom a memory controller's acknowledgement is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) core: u8,
+    pub(crate) bank: u8,
+    pub(crate) epoch: Epoch,
+}
+
+impl Token {
+    /// Nobody waits for this write.
+    pub(crate) const NONE: Token = Token { core: NO_CORE, bank: 0, epoch: 0 };
+
+    pub(crate) fn of(core: usize, bank: usize, epoch: Epoch) -> Token {
+        Token { core: core as u8, bank: bank as u8, epoch }
+    }
+}
+
+/// What happens inside the machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event<M> {
+    /// A line reaches its memory controller; the acknowledgement goes to `tile`.
+    WriteArrives { number: u64, tile: u8, token: Token },
+    /// A message between parts of a design.
+    Design(M),
+    /// The power fails, as far as the observer is concerned.
+    Crash,
+}
+
+/// The parts.
+pub(crate) struct Hw<M> {
+    pub(crate) config: Machine,
+    pub(crate) cores: Vec<Core>,
+    pub(crate) l1: Vec<L1>,
+    pub(crate) llc: Llc,
+    pub(crate) ports: Vec<Calendar>,
+    pub(crate) mesh: Mesh,
+    pub(crate) memory: Memory,
+    pub(crate) queue: Queue<Event<M>>,
+    pub(crate) counters: Counters,
+    pub(crate) pm_lines: LineId,
+    corners: [Tile; 4],
+}
+
+impl<M: Copy> Hw<M> {
+    pub(crate) fn new(
+        machine: &Machine,
+        cells: Vec<LineData>,
+        pm_lines: LineId,
+        adr: bool,
+    ) -> Self {
+        let (tiles, columns) = (machine.core.count, machine.columns());
+        Hw {
+            cores: (0..tiles).map(|_| Core::new(machine)).collect(),
+            l1: (0..tiles).map(|_| L1::new(machine)).collect(),
+            llc: Llc::new(machine),
+            ports: vec![Calendar::default(); machine.llc.banks],
+            mesh: Mesh::new(machine),
+            memory: Memory::new(machine, cells, pm_lines, adr),
+            queue: Queue::new(),
+            counters: Counters::default(),
+            pm_lines,
+            corners: [0, tiles - 1, columns - 1, tiles - columns],
+            config: machine.clone(),
+        }
+    }
+
+    /// True for a line that survives a crash.
+    #[inline]
+    pub(crate) fn is_pm(&self, line: LineId) -> bool {
+        line < self.pm_lines
+    }
+
+    /// Where a bank sits.
+    #[inline]
+    pub(crate) fn bank_tile(&self, bank: usize) -> Tile {
+        bank % self.config.core.count
+    }
+
+    /// Where a line's bank sits.
+    #[inline]
+    pub(crate) fn home_tile(&self, line: LineId) -> Tile {
+        self.bank_tile(self.llc.bank(line))
+    }
+
+    /// Where a line's memory controller sits.
+    #[inline]
+    pub(crate) fn memory_tile(&self, line: LineId) -> Tile {
+        self.corners[self.memory.home(line)]
+    }
+
+    /// Books a bank's port from `at`; gives when the bank has looked the line up.
+    #[inline]
+    pub(crate) fn look_up(&mut self, bank: usize, at: Cycle) -> Cycle {
+        let start = self.ports[bank].book(at, self.config.llc.port_cycles);
+        start + self.config.llc.latency
+    }
+
+    /// Gives the waiter a turn at `at`.
+    pub(crate) fn wake(&mut self, waiter: Waiter, at: Cycle) {
+        if waiter.is_program {
+            self.queue.program(at.max(self.cores[waiter.core].clock), waiter.core);
+        } else {
+            self.queue.stores(at, waiter.core);
+        }
+    }
+
+    /// Sends a line from `tile` to its memory controller; the acknowledgement returns to `tile`.
+    pub(crate) fn write_back(
+        &mut self,
+        line: LineId,
+        data: &LineData,
+        tile: Tile,
+        at: Cycle,
+        token: Token,
+    ) {
+        self.counters.line_writes += 1;
+        let number = self.memory.write_sent(line, data);
+        let arrives = self.mesh.data(tile, self.memory_tile(line), at);
+        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token });
+    }
+
+    /// Takes `core`'s copy of `line` away at `at`; a program that waits for that wakes.
+    pub(crate) fn invalidate(&mut self, core: usize, line: LineId, way: Way, at: Cycle) {
+        self.l1[core].invalidate(way);
+        if self.cores[core].waits == Waits::Change(line) {
+            self.wake(Waiter { core, is_program: true }, at);
+        }
+    }
+
+    /// Moves the data of `core`'s dirty copy to the shared cache, which then has the tag; the copy
+    /// stays, clean.
+    pub(crate) fn clean(&mut self, core: usize, way: Way, slot: Slot) {
+        let copy = self.l1[core].copy_mut(way);
+        if !copy.dirty {
+            return;
+        }
+        let epoch = std::mem::take(&mut copy.epoch);
+        copy.dirty = false;
+        let entry = self.llc.entry_mut(slot);
+        entry.dirty = true;
+        entry.epoch = epoch;
+        entry.writer = core as u8;
+        *self.llc.data_mut(slot) = *self.l1[core].data(way);
+    }
+
+    /// The owner's copy of the line in `slot`, if one core may write it.
+    pub(crate) fn owner(&self, slot: Slot) -> Option<(usize, Way)> {
+        let owner = self.llc.entry(slot).owner;
+        if owner == NO_CORE {
+            return None;
+        }
+        let way = self.l1[owner as usize].find(self.llc.line(slot)).expect("directory is exact");
+        Some((owner as usize, way))
+    }
+
+    /// Takes the copies of the line in `slot` away from all L1 caches; their data is not lost.
+    pub(crate) fn recall(&mut self, slot: Slot, at: Cycle) {
+        if let Some((owner, way)) = self.owner(slot) {
+            self.clean(owner, way, slot);
+        }
+        let line = self.llc.line(slot);
+        let entry = self.llc.entry_mut(slot);
+        entry.owner = NO_CORE;
+        let mut sharers = std::mem::take(&mut entry.sharers);
+        while sharers != 0 {
+            let core = sharers.trailing_zeros() as usize;
+            sharers &= sharers - 1;
+            let way = self.l1[core].find(line).expect("directory is exact");
+            self.invalidate(core, line, way, at);
+        }
+    }
+
+    /// The newest value of every dirty line in the caches, laid over `image`: what a machine whose
+    /// caches survive would keep.
+    pub(crate) fn save_caches(&self, image: &mut [LineData]) {
+        let dirty = self.llc.dirty().chain(self.l1.iter().flat_map(L1::dirty));
+        for (line, data) in dirty.filter(|(line, _)| self.is_pm(*line)) {
+            image[line as usize] = *data;
+        }
+    }
+
+    /// Checks what must hold between any two turns: the directory is exact, and at most one copy
+    /// may be written. Costs a walk over all caches.
+    #[cfg(test)]
+    pub(crate) fn check_directory(&self) {
+        use crate::cache::{NO_LINE, State};
+        for slot in 0..self.llc_slots() {
+            let line = self.llc.line(slot);
+            if line == NO_LINE {
+                continue;
+            }
+            let entry = self.llc.entry(slot);
+            for core in 0..self.l1.len() {
+                let copy = self.l1[core].find(line).map(|way| self.l1[core].copy(way));
+                assert_eq!(copy.is_some(), entry.sharers >> core & 1 == 1, "sharers of {line}");
+                if let Some(copy) = copy {
+                    let owns = usize::from(entry.owner) == core;
+                    assert_eq!(copy.state == State::Exclusive, owns, "owner of {line}");
+                    assert!(!copy.dirty || owns, "a dirty copy of {line} without ownership");
+                }
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn llc_slots(&self) -> usize {
+        self.config.llc.banks * self.config.llc.ways * self.config.llc_sets()
+    }
+}
+
+/// A request of `core` for a line that it has not, or may not write, while the shared cache has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) who: Waiter,
+    pub(crate) line: LineId,
+    pub(crate) slot: Slot,
+    pub(crate) now: Cycle,
+}

@@ -1,0 +1,271 @@
+//! The machine: parts, a design and programs, and the loop that gives each its turn.
+//!
+//! A program's load asks for its turn first: it goes on only when nothing that waits comes earlier.
+//! Its stores need none, as they only enter its own store buffer; that buffer drains in turns of
+//! its own. So the order of everything that one core can see of another is exact.
+
+use crate::controller::LineData;
+use crate::core::{Kind, Waits};
+use crate::counters::{Counters, Reason, Stalls};
+use crate::designs::Design;
+use crate::hw::{Event, Hw, Waiter};
+use crate::memory::{Core as _, SimMemory};
+use crate::queue::Turn;
+use crate::simulation::{Observer, Program, SimError};
+use crate::{Cycle, LineId, Machine as Config};
+use seawall_fiber::Fiber;
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+mod front;
+mod stores;
+
+/// How many turns pass between two looks at the request to stop.
+const STOP_INTERVAL: u32 = 1 << 16;
+
+/// A run, as the simulation hands it to the design's machine.
+pub(crate) struct Setup {
+    pub(crate) machine: Config,
+    pub(crate) pm: Vec<u8>,
+    pub(crate) dram: Vec<u8>,
+    pub(crate) warm: bool,
+    pub(crate) programs: Vec<Program>,
+    pub(crate) observer: Rc<RefCell<dyn Observer>>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) cycles_max: Cycle,
+}
+
+/// What a run did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// When the last program finished, in cycles.
+    pub cycles: Cycle,
+    /// When each program finished.
+    pub finished: Vec<Cycle>,
+    /// Where each program's stalled cycles went, idle time at the end included: `cycles` minus
+    /// their sum is the time in which the core issued instructions.
+    pub stalls: Vec<Stalls>,
+    /// What happened.
+    pub counters: Counters,
+    /// The persistent bytes once everything has come to rest: every dirty line written back.
+    pub pm: Vec<u8>,
+}
+
+/// A machine with a design.
+pub(crate) struct Machine<D: Design> {
+    pub(super) hw: Hw<D::Message>,
+    pub(super) design: D,
+    pub(super) observer: Rc<RefCell<dyn Observer>>,
+    /// The instruction that each core's program is at has been issued.
+    pub(super) started: Vec<bool>,
+    running: usize,
+}
+
+/// What is to be done next, outside the machine.
+enum Next {
+    Resume(usize),
+    Done,
+    Stuck,
+}
+
+/// Builds the machine, runs the programs, and says what happened.
+pub(crate) fn run<D: Design + 'static>(
+    setup: Setup,
+    design: impl FnOnce(&Config) -> D,
+    adr: bool,
+) -> Result<Outcome, SimError> {
+    let mut cells = to_lines(&setup.pm);
+    let pm_lines = cells.len() as LineId;
+    cells.extend(to_lines(&setup.dram));
+    let pm_bytes = setup.pm.len();
+    let mut hw = Hw::new(&setup.machine, cells, pm_lines, adr);
+    if setup.warm {
+        warm(&mut hw);
+    }
+    let programs = setup.programs.len();
+    let machine = Rc::new(RefCell::new(Machine {
+        design: design(&setup.machine),
+        observer: setup.observer,
+        started: vec![false; setup.machine.core.count],
+        running: programs,
+        hw,
+    }));
+    let mut fibers: Vec<Fiber> = Vec::new();
+    for (core, program) in setup.programs.into_iter().enumerate() {
+        machine.borrow_mut().hw.queue.program(0, core);
+        let machine = machine.clone();
+        fibers.push(Fiber::new(move |pause| {
+            let memory = SimMemory::new(machine.clone(), core, pause);
+            program(&memory);
+            machine.borrow_mut().finished(core);
+        }));
+    }
+    turn_by_turn(&machine, &mut fibers, &setup.stop, setup.cycles_max)?;
+    drop(fibers);
+    let machine = machine.borrow();
+    Ok(machine.outcome(programs, pm_bytes))
+}
+
+fn turn_by_turn<D: Design + 'static>(
+    machine: &Rc<RefCell<Machine<D>>>,
+    fibers: &mut [Fiber],
+    stop: &AtomicBool,
+    cycles_max: Cycle,
+) -> Result<(), SimError> {
+    loop {
+        for _ in 0..STOP_INTERVAL {
+            let next = machine.borrow_mut().advance();
+            match next {
+                Next::Resume(core) => {
+                    if !fibers[core].is_done() {
+                        fibers[core].resume();
+                    }
+                }
+                Next::Done => return Ok(()),
+                Next::Stuck => return Err(machine.borrow().deadlock()),
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(SimError::Stopped);
+        }
+        if machine.borrow().hw.queue.now() > cycles_max {
+            return Err(SimError::TooLong { cycles: cycles_max });
+        }
+    }
+}
+
+impl<D: Design> Machine<D> {
+    /// Does what is due inside the machine, up to the next turn of a program.
+    fn advance(&mut self) -> Next {
+        while let Some((now, turn)) = self.hw.queue.pop() {
+            match turn {
+                Turn::Program(core) => return Next::Resume(core),
+                Turn::Stores(core) => self.drain_stores(core, now),
+                Turn::Event(event) => self.happen(event, now),
+            }
+        }
+        if self.running == 0 { Next::Done } else { Next::Stuck }
+    }
+
+    fn happen(&mut self, event: Event<D::Message>, now: Cycle) {
+        match event {
+            Event::WriteArrives { number, tile, token } => {
+                let line = self.hw.memory.line_of(number);
+                let written = self.hw.memory.write_arrives(number, now);
+                if token != crate::hw::Token::NONE {
+                    let from = self.hw.memory_tile(line);
+                    let back = self.hw.mesh.control(from, tile.into(), written.durable);
+                    self.design.written(&mut self.hw, token, back);
+                }
+            }
+            Event::Design(message) => self.design.message(&mut self.hw, message, now),
+            Event::Crash => {
+                let mut image = self.hw.memory.image(now);
+                self.design.save(&self.hw, &mut image);
+                self.observer.borrow_mut().crash(now, to_bytes(&image));
+            }
+        }
+    }
+
+    fn deadlock(&self) -> SimError {
+        let mut who = String::new();
+        for (core, state) in self.hw.cores.iter().enumerate() {
+            if state.waits != Waits::Done && (state.clock > 0 || self.started[core]) {
+                let head = state.buffer.entries.front().map(|entry| entry.kind);
+                let _ = write!(who, "core {core} waits for {:?}", state.waits);
+                if let (Some(head), Some(reason)) = (head, state.buffer.reason) {
+                    let _ = write!(who, " behind {head:?} ({})", reason.name());
+                }
+                who.push_str("; ");
+            }
+        }
+        SimError::Deadlock { cycle: self.hw.queue.now(), who }
+    }
+
+    fn outcome(&self, programs: usize, pm_bytes: usize) -> Outcome {
+        let finished: Vec<Cycle> =
+            self.hw.cores[..programs].iter().map(|core| core.clock).collect();
+        let cycles = finished.iter().copied().max().unwrap_or(0);
+        let stalls = self.hw.cores[..programs].iter().map(|core| {
+            let mut stalls = core.stalls;
+            stalls.add(Reason::Idle, cycles - core.clock);
+            stalls
+        });
+        let mut counters = self.hw.counters.clone();
+        counters.flit_hops = self.hw.mesh.flit_hops;
+        let mut image = self.hw.memory.image(Cycle::MAX - 1);
+        self.hw.save_caches(&mut image);
+        let mut pm = to_bytes(&image);
+        pm.truncate(pm_bytes);
+        Outcome { cycles, finished, stalls: stalls.collect(), counters, pm }
+    }
+
+    /// The program of `core` has returned: waits for its store buffer to empty in the background.
+    pub(super) fn program_returned(&mut self, core: usize) {
+        self.hw.cores[core].wait_for_loads();
+        self.hw.cores[core].waits = Waits::Done;
+        self.running -= 1;
+    }
+
+    /// The head of `core`'s store buffer waits for `reason` from `now` on.
+    pub(super) fn store_waits(&mut self, core: usize, reason: Reason, now: Cycle) {
+        let state = &mut self.hw.cores[core];
+        if matches!(state.waits, Waits::Room | Waits::Empty | Waits::Drain) {
+            let before = state.buffer.reason.unwrap_or(Reason::StoreBuffer);
+            state.account(now, before);
+        }
+        state.buffer.reason = Some(reason);
+    }
+
+    /// Ends the wait of `core`'s program for its store buffer, if what it waits for is there.
+    pub(super) fn release_program(&mut self, core: usize, drained: Kind, now: Cycle) {
+        let places = self.hw.config.core.store_buffer;
+        let state = &self.hw.cores[core];
+        let free = match state.waits {
+            Waits::Room => state.buffer.len() < places,
+            Waits::Empty => state.buffer.entries.is_empty(),
+            Waits::Drain => drained == Kind::Drain,
+            _ => false,
+        };
+        if free {
+            self.store_waits(core, Reason::StoreBuffer, now);
+            let at = now.max(self.hw.cores[core].clock);
+            self.hw.queue.program(at, core);
+        }
+    }
+
+    pub(super) fn waiter(core: usize, is_program: bool) -> Waiter {
+        Waiter { core, is_program }
+    }
+}
+
+/// Lets the shared cache hold as much of memory as fits, persistent lines first.
+fn warm<M: Copy>(hw: &mut Hw<M>) {
+    for line in 0..hw.memory.lines() {
+        let (slot, victim) = hw.llc.victim(line);
+        if victim == crate::cache::NO_LINE {
+            let data = *hw.memory.value(line);
+            hw.llc.fill(slot, line, &data, 0);
+        }
+    }
+}
+
+fn to_lines(bytes: &[u8]) -> Vec<LineData> {
+    let line = |chunk: &[u8]| {
+        let mut words = [0; 8];
+        for (word, part) in words.iter_mut().zip(chunk.chunks(8)) {
+            let mut raw = [0; 8];
+            raw[..part.len()].copy_from_slice(part);
+            *word = u64::from_le_bytes(raw);
+        }
+        words
+    };
+    bytes.chunks(64).map(line).collect()
+}
+
+fn to_bytes(lines: &[LineData]) -> Vec<u8> {
+    lines.iter().flatten().flat_map(|word| word.to_le_bytes()).collect()
+}

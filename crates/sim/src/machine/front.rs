@@ -1,0 +1,309 @@
+//! What the program of a core asks for, one attempt at a time.
+
+use super::Machine;
+use crate::coherence::acquire;
+use crate::core::{Entry, Kind, Waits};
+use crate::counters::Reason;
+use crate::designs::{Design, Store};
+use crate::hw::Gate;
+use crate::memory::{Core, Fence, Locked};
+use crate::{Cycle, LineId};
+use seawall_memory::{Addr, Width};
+
+/// Where an access falls.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) line: LineId,
+    pub(super) word: u8,
+    shift: u32,
+}
+
+/// Why an access was not done: the program pauses.
+struct Pause;
+
+impl<D: Design> Machine<D> {
+    #[inline]
+    fn place(&self, at: Addr, width: Width) -> Place {
+        let offset = at.offset();
+        assert!(offset.is_multiple_of(width.bytes()), "{at:?} is not aligned to its width");
+        let word = (offset / 8 % 8) as u8;
+        Place { line: self.line_of(at), word, shift: 8 * (offset % 8) as u32 }
+    }
+
+    /// Ends a wait that is over, and issues the instruction if this is its first attempt.
+    #[inline]
+    fn begin(&mut self, core: usize) {
+        let now = self.hw.queue.now();
+        let state = &mut self.hw.cores[core];
+        match state.waits {
+            Waits::Nothing => {}
+            Waits::Access(reason) => state.account(now, reason),
+            Waits::Change(_) => state.account(now, Reason::Lock),
+            Waits::Room | Waits::Empty | Waits::Drain => {
+                let reason = state.buffer.reason.unwrap_or(Reason::StoreBuffer);
+                state.account(now, reason);
+            }
+            Waits::Done => unreachable!("the program has returned"),
+        }
+        if state.waits != Waits::Nothing {
+            state.clock = state.clock.max(now);
+            state.waits = Waits::Nothing;
+        }
+        if !self.started[core] {
+            self.started[core] = true;
+            state.issue();
+        }
+    }
+
+    #[inline]
+    fn done(&mut self, core: usize) {
+        self.started[core] = false;
+    }
+
+    /// Waits for the program's turn.
+    #[inline]
+    fn in_turn(&mut self, core: usize) -> Result<Cycle, Pause> {
+        let clock = self.hw.cores[core].clock;
+        if self.hw.queue.is_first(core, clock) {
+            return Ok(clock);
+        }
+        self.hw.queue.program(clock, core);
+        Err(Pause)
+    }
+
+    fn wait(&mut self, core: usize, waits: Waits) -> Pause {
+        let state = &mut self.hw.cores[core];
+        state.waits = waits;
+        state.since = state.clock;
+        Pause
+    }
+
+    /// The answer of a gate to the program of `core`.
+    fn passes(&mut self, core: usize, gate: Gate) -> Result<(), Pause> {
+        match gate {
+            Gate::Go => Ok(()),
+            Gate::At(at, reason) => {
+                self.hw.queue.program(at, core);
+                Err(self.wait(core, Waits::Access(reason)))
+            }
+            Gate::Wait(reason) => Err(self.wait(core, Waits::Access(reason))),
+        }
+    }
+
+    fn attempt_load(&mut self, core: usize, at: Addr, width: Width) -> Result<u64, Pause> {
+        self.begin(core);
+        let place = self.place(at, width);
+        let clock = self.in_turn(core)?;
+        let need = width.mask() << place.shift;
+        let (mask, pending) = self.hw.cores[core].buffer.pending(place.line, place.word);
+        if mask & need == need {
+            self.hw.cores[core].loaded(pending & need, clock + 1, Reason::StoreBuffer, false);
+            return Ok((pending & need) >> place.shift);
+        }
+        let start = self.hw.cores[core].start_of(at);
+        let hit = start + self.hw.config.l1.latency;
+        let (way, done, reason) = match self.hw.l1[core].touch(place.line) {
+            Some(way) => {
+                let copy = self.hw.l1[core].copy(way);
+                (way, hit.max(copy.ready), copy.source)
+            }
+            None => {
+                self.hw.cores[core].wait_for_mshr();
+                if self.hw.cores[core].clock != clock {
+                    self.hw.queue.program(self.hw.cores[core].clock, core);
+                    return Err(Pause);
+                }
+                let who = Self::waiter(core, true);
+                match acquire(&mut self.design, &mut self.hw, who, place.line, false, start) {
+                    Ok(fill) => (fill.way, fill.ready, fill.source),
+                    Err(gate) => {
+                        self.passes(core, gate)?;
+                        unreachable!("a refused request is never a go")
+                    }
+                }
+            }
+        };
+        let stored = self.hw.l1[core].data(way)[place.word as usize];
+        let value = (stored & !mask | pending) & need;
+        self.hw.cores[core].loaded(value, done, reason, done > hit);
+        Ok(value >> place.shift)
+    }
+
+    fn push(&mut self, core: usize, entry: Entry) {
+        let state = &mut self.hw.cores[core];
+        let entry = Entry { from: state.retires(), ..entry };
+        let was_empty = state.buffer.entries.is_empty();
+        state.buffer.push(entry);
+        if was_empty {
+            self.hw.queue.stores(entry.from, core);
+        }
+    }
+
+    /// Puts an entry into the store buffer, once there is a place.
+    fn attempt_push(&mut self, core: usize, entry: Entry) -> Result<(), Pause> {
+        self.begin(core);
+        if self.hw.cores[core].buffer.len() >= self.hw.config.core.store_buffer {
+            return Err(self.wait(core, Waits::Room));
+        }
+        self.push(core, entry);
+        Ok(())
+    }
+
+    fn attempt_locked(&mut self, core: usize, at: Addr, operation: Locked) -> Result<u64, Pause> {
+        self.begin(core);
+        let place = self.place(at, Width::B8);
+        self.in_turn(core)?;
+        if !self.hw.cores[core].buffer.entries.is_empty() {
+            return Err(self.wait(core, Waits::Empty));
+        }
+        self.hw.cores[core].wait_for_loads();
+        let now = self.in_turn(core)?;
+        let who = Self::waiter(core, true);
+        let gate = self.design.locked(&mut self.hw, who, now);
+        self.passes(core, gate)?;
+        let way = match self.own(who, place.line, now) {
+            Ok(way) => way,
+            Err(gate) => {
+                let gate = match gate {
+                    Gate::At(at, Reason::StoreMiss) => Gate::At(at, Reason::Locked),
+                    gate => gate,
+                };
+                self.passes(core, gate)?;
+                unreachable!("a refused request is never a go")
+            }
+        };
+        let old = self.hw.l1[core].data(way)[place.word as usize];
+        let new = match operation {
+            Locked::CompareExchange(current, new) => (old == current).then_some(new),
+            Locked::Swap(new) => Some(new),
+            Locked::Add(by) => Some(old.wrapping_add(by)),
+        };
+        if let Some(value) = new {
+            let store = Store { line: place.line, way, word: place.word, mask: u64::MAX, value };
+            let gate = self.design.store(&mut self.hw, who, store, now);
+            self.passes(core, gate)?;
+            self.write(core, store, now);
+        }
+        let latency = self.hw.config.l1.latency;
+        self.hw.cores[core].stall_until(now + latency, Reason::Locked);
+        Ok(old)
+    }
+
+    fn attempt_spin(&mut self, core: usize, at: Addr, value: u64) -> Result<u64, Pause> {
+        let found = self.attempt_load(core, at, Width::B8)?;
+        if found != value {
+            return Ok(found);
+        }
+        // The loop's branch needs the value.
+        self.hw.cores[core].wait_for_loads();
+        let line = self.line_of(at);
+        Err(self.wait(core, Waits::Change(line)))
+    }
+}
+
+impl<D: Design> Core for Machine<D> {
+    #[inline]
+    fn load(&mut self, core: usize, at: Addr, width: Width) -> Option<u64> {
+        let value = self.attempt_load(core, at, width).ok()?;
+        self.done(core);
+        self.hw.counters.references += 1;
+        self.hw.counters.loads += 1;
+        Some(value)
+    }
+
+    #[inline]
+    fn store(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool {
+        let place = self.place(at, width);
+        let entry = Entry {
+            kind: Kind::Store,
+            word: place.word,
+            line: place.line,
+            from: 0,
+            mask: width.mask() << place.shift,
+            value: value << place.shift,
+        };
+        if self.attempt_push(core, entry).is_err() {
+            return false;
+        }
+        self.done(core);
+        self.hw.counters.references += 1;
+        self.hw.counters.stores += 1;
+        true
+    }
+
+    fn locked(&mut self, core: usize, at: Addr, operation: Locked) -> Option<u64> {
+        let old = self.attempt_locked(core, at, operation).ok()?;
+        self.done(core);
+        self.hw.counters.references += 1;
+        self.hw.counters.locked += 1;
+        Some(old)
+    }
+
+    fn flush(&mut self, core: usize, line: LineId) -> bool {
+        let entry = Entry { kind: Kind::Flush, word: 0, line, from: 0, mask: 0, value: 0 };
+        let pushed = self.attempt_push(core, entry).is_ok();
+        if pushed {
+            self.done(core);
+        }
+        pushed
+    }
+
+    fn fence(&mut self, core: usize, fence: Fence) -> bool {
+        if self.hw.cores[core].waits == Waits::Drain {
+            let drained = !self.hw.cores[core].buffer.waits_to_drain();
+            if drained {
+                self.begin(core);
+                self.done(core);
+            }
+            return drained;
+        }
+        let kind = if fence == Fence::Drain { Kind::Drain } else { Kind::Order };
+        let entry = Entry { kind, word: 0, line: 0, from: 0, mask: 0, value: 0 };
+        if self.attempt_push(core, entry).is_err() {
+            return false;
+        }
+        if fence == Fence::Drain {
+            self.wait(core, Waits::Drain);
+            return false;
+        }
+        self.done(core);
+        true
+    }
+
+    fn output(&mut self, core: usize, number: u64) {
+        let kind = Kind::Output;
+        self.push(core, Entry { kind, word: 0, line: 0, from: 0, mask: 0, value: number });
+    }
+
+    fn work(&mut self, core: usize, instructions: u32) {
+        self.hw.cores[core].work(instructions);
+    }
+
+    fn spin(&mut self, core: usize, at: Addr, value: u64) -> Option<u64> {
+        let found = self.attempt_spin(core, at, value).ok()?;
+        self.done(core);
+        self.hw.counters.references += 1;
+        self.hw.counters.loads += 1;
+        Some(found)
+    }
+
+    #[inline]
+    fn line_of(&self, at: Addr) -> LineId {
+        let line = (at.offset() / 64) as LineId;
+        let (first, lines) = if at.is_pm() {
+            (0, self.hw.pm_lines)
+        } else {
+            (self.hw.pm_lines, self.hw.memory.lines() - self.hw.pm_lines)
+        };
+        assert!(at.offset() / 64 < u64::from(lines), "{at:?} is outside memory");
+        first + line
+    }
+
+    fn uses_flushes(&self) -> bool {
+        D::USES_FLUSHES
+    }
+
+    fn finished(&mut self, core: usize) {
+        self.program_returned(core);
+    }
+}

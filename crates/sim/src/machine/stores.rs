@@ -1,0 +1,134 @@
+//! The store buffer at work: its head takes effect in order, one line a cycle.
+
+use super::Machine;
+use crate::cache::{State, Way};
+use crate::coherence::acquire;
+use crate::core::{Entry, Kind};
+use crate::counters::Reason;
+use crate::designs::{Design, Store};
+use crate::hw::{Event, Gate, Waiter};
+use crate::{Cycle, LineId};
+
+impl<D: Design> Machine<D> {
+    /// A turn of `core`'s store buffer.
+    pub(super) fn drain_stores(&mut self, core: usize, now: Cycle) {
+        let Some(head) = self.hw.cores[core].buffer.entries.front().copied() else { return };
+        if head.from > now {
+            self.hw.queue.stores(head.from, core);
+            return;
+        }
+        let who = Self::waiter(core, false);
+        let gate = match head.kind {
+            Kind::Store => self.drain_store(who, head, now),
+            Kind::Flush => self.design.flush(&mut self.hw, who, head.line, now),
+            Kind::Order => self.design.order(&mut self.hw, who, now),
+            Kind::Drain => self.design.drain(&mut self.hw, who, now),
+            Kind::Output => {
+                self.output_takes_effect(core, head.value, now);
+                Gate::Go
+            }
+        };
+        match gate {
+            Gate::Go => self.head_is_done(core, head, now),
+            Gate::At(at, reason) => {
+                self.store_waits(core, reason, now);
+                self.hw.queue.stores(at, core);
+            }
+            Gate::Wait(reason) => self.store_waits(core, reason, now),
+        }
+    }
+
+    fn head_is_done(&mut self, core: usize, head: Entry, now: Cycle) {
+        if head.kind != Kind::Store {
+            self.hw.cores[core].buffer.pop();
+        }
+        self.store_waits(core, Reason::StoreBuffer, now);
+        self.release_program(core, head.kind, now);
+        if let Some(next) = self.hw.cores[core].buffer.entries.front() {
+            let free = now + u64::from(head.kind != Kind::Output);
+            self.hw.queue.stores(next.from.max(free), core);
+        }
+    }
+
+    fn drain_store(&mut self, who: Waiter, head: Entry, now: Cycle) -> Gate {
+        let way = match self.own(who, head.line, now) {
+            Ok(way) => way,
+            Err(gate) => {
+                self.prefetch(who, head.line, now);
+                return gate;
+            }
+        };
+        let gate = self.design.store(&mut self.hw, who, store_of(head, way), now);
+        if gate != Gate::Go {
+            return gate;
+        }
+        let core = who.core;
+        loop {
+            let entry = self.hw.cores[core].buffer.pop().expect("a store is at the head");
+            self.write(core, store_of(entry, way), now);
+            let next = self.hw.cores[core].buffer.entries.front();
+            let joins = next.is_some_and(|next| {
+                next.kind == Kind::Store && next.line == head.line && next.from <= now
+            });
+            if !D::COALESCES || !joins {
+                return Gate::Go;
+            }
+        }
+    }
+
+    /// A way of `core`'s L1 in which it may write `line` now.
+    pub(super) fn own(&mut self, who: Waiter, line: LineId, now: Cycle) -> Result<Way, Gate> {
+        if let Some(way) = self.hw.l1[who.core].touch(line) {
+            let copy = self.hw.l1[who.core].copy(way);
+            if copy.state == State::Exclusive {
+                if copy.ready > now {
+                    return Err(Gate::At(copy.ready, Reason::StoreMiss));
+                }
+                return Ok(way);
+            }
+        }
+        let fill = acquire(&mut self.design, &mut self.hw, who, line, true, now)?;
+        Err(Gate::At(fill.ready, Reason::StoreMiss))
+    }
+
+    /// While the head waits for its line, the lines of the stores behind it are fetched too.
+    fn prefetch(&mut self, who: Waiter, head: LineId, now: Cycle) {
+        let mut last = head;
+        for at in 1..self.hw.cores[who.core].buffer.entries.len() {
+            let entry = self.hw.cores[who.core].buffer.entries[at];
+            if entry.from > now {
+                return;
+            }
+            if entry.kind != Kind::Store || entry.line == last {
+                continue;
+            }
+            last = entry.line;
+            let l1 = &self.hw.l1[who.core];
+            let owned =
+                l1.find(entry.line).is_some_and(|way| l1.copy(way).state == State::Exclusive);
+            if !owned && self.design.may_prefetch(&self.hw, who.core, entry.line) {
+                // A refusal is no matter: the store will ask for itself.
+                let _ = acquire(&mut self.design, &mut self.hw, who, entry.line, true, now);
+            }
+        }
+    }
+
+    /// The store takes effect.
+    pub(super) fn write(&mut self, core: usize, store: Store, now: Cycle) {
+        let word = &mut self.hw.l1[core].data_mut(store.way)[store.word as usize];
+        *word = *word & !store.mask | store.value & store.mask;
+        self.hw.l1[core].copy_mut(store.way).dirty = true;
+        self.design.stored(&mut self.hw, core, store, now);
+    }
+
+    fn output_takes_effect(&mut self, core: usize, number: u64, now: Cycle) {
+        let crash = self.observer.borrow_mut().output(core, number, now);
+        if let Some(at) = crash {
+            self.hw.queue.event(at.max(now), Event::Crash);
+        }
+    }
+}
+
+fn store_of(entry: Entry, way: Way) -> Store {
+    Store { line: entry.line, way, word: entry.word, mask: entry.mask, value: entry.value }
+}

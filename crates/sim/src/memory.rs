@@ -1,0 +1,132 @@
+//! The seam, as a simulated core's program sees it.
+//!
+//! Each operation is tried on the machine; if its turn has not come, or it has to wait, the fiber
+//! pauses and tries again when the machine resumes it. The machine behind is reached without
+//! generics, so that another front end (recompiled programs) can drive the same calls.
+
+use crate::LineId;
+use seawall_fiber::Pause;
+use seawall_memory::{Addr, Memory, Width, lines_of};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A locked operation on an aligned word of 8 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Locked {
+    /// Store the second value if the word equals the first.
+    CompareExchange(u64, u64),
+    /// Store the value.
+    Swap(u64),
+    /// Add the value.
+    Add(u64),
+}
+
+/// Which of the two fences of the seam.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    Order,
+    Drain,
+}
+
+/// What a front end asks of a simulated core. `None` or false: pause, and ask again.
+pub(crate) trait Core {
+    fn load(&mut self, core: usize, at: Addr, width: Width) -> Option<u64>;
+    fn store(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
+    fn locked(&mut self, core: usize, at: Addr, operation: Locked) -> Option<u64>;
+    fn flush(&mut self, core: usize, line: LineId) -> bool;
+    fn fence(&mut self, core: usize, fence: Fence) -> bool;
+    fn output(&mut self, core: usize, number: u64);
+    fn work(&mut self, core: usize, instructions: u32);
+    fn spin(&mut self, core: usize, at: Addr, value: u64) -> Option<u64>;
+    fn line_of(&self, at: Addr) -> LineId;
+    fn uses_flushes(&self) -> bool;
+    fn finished(&mut self, core: usize);
+}
+
+/// One simulated hardware thread's view of memory.
+pub struct SimMemory<'a> {
+    machine: Rc<RefCell<dyn Core>>,
+    core: usize,
+    pause: &'a Pause<'a>,
+}
+
+impl<'a> SimMemory<'a> {
+    pub(crate) fn new(
+        machine: Rc<RefCell<dyn Core>>,
+        core: usize,
+        pause: &'a Pause<'a>,
+    ) -> SimMemory<'a> {
+        SimMemory { machine, core, pause }
+    }
+
+    #[inline]
+    fn until<T>(&self, mut attempt: impl FnMut(&mut dyn Core) -> Option<T>) -> T {
+        loop {
+            let answer = attempt(&mut *self.machine.borrow_mut());
+            match answer {
+                Some(value) => return value,
+                None => self.pause.pause(),
+            }
+        }
+    }
+}
+
+impl Memory for SimMemory<'_> {
+    fn thread(&self) -> usize {
+        self.core
+    }
+
+    #[inline]
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        self.until(|machine| machine.load(self.core, at, width))
+    }
+
+    #[inline]
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        self.until(|machine| machine.store(self.core, at, width, value).then_some(()));
+    }
+
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        let operation = Locked::CompareExchange(current, new);
+        let old = self.until(|machine| machine.locked(self.core, at, operation));
+        if old == current { Ok(old) } else { Err(old) }
+    }
+
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        self.until(|machine| machine.locked(self.core, at, Locked::Swap(new)))
+    }
+
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.until(|machine| machine.locked(self.core, at, Locked::Add(by)))
+    }
+
+    fn flush(&self, at: Addr, len: u64) {
+        if !at.is_pm() || !self.machine.borrow().uses_flushes() {
+            return;
+        }
+        for line in lines_of(at, len) {
+            let line = self.machine.borrow().line_of(line.start());
+            self.until(|machine| machine.flush(self.core, line).then_some(()));
+        }
+    }
+
+    fn order(&self) {
+        self.until(|machine| machine.fence(self.core, Fence::Order).then_some(()));
+    }
+
+    fn drain(&self) {
+        self.until(|machine| machine.fence(self.core, Fence::Drain).then_some(()));
+    }
+
+    fn work(&self, instructions: u32) {
+        self.machine.borrow_mut().work(self.core, instructions);
+    }
+
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        self.until(|machine| machine.spin(self.core, at, value))
+    }
+
+    fn output(&self, number: u64) {
+        self.machine.borrow_mut().output(self.core, number);
+    }
+}

@@ -1,0 +1,171 @@
+//! What a caller sets up, watches and gets back.
+
+use crate::config::Machine;
+use crate::designs::Choice;
+use crate::machine::{Outcome, Setup};
+use crate::{Cycle, SimMemory};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The program of one hardware thread.
+pub type Program = Box<dyn FnOnce(&SimMemory)>;
+
+/// Watches a run; everything is called in time order.
+pub trait Observer {
+    /// `core` did [`output`](seawall_memory::Memory::output) `number`, which took effect at `now`.
+    /// Answers the cycle of a crash to examine, if one is wanted (not before `now`).
+    fn output(&mut self, core: usize, number: u64, now: Cycle) -> Option<Cycle>;
+
+    /// The persistent bytes that a crash at the end of cycle `now` leaves. The run goes on.
+    fn crash(&mut self, now: Cycle, pm: Vec<u8>);
+}
+
+/// Watches nothing.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn output(&mut self, _: usize, _: u64, _: Cycle) -> Option<Cycle> {
+        None
+    }
+    fn crash(&mut self, _: Cycle, _: Vec<u8>) {}
+}
+
+/// Why a simulation did not come to its end, or to its start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// The table has no such design.
+    #[error("no design '{name}'; known: {known}")]
+    UnknownDesign {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// A parameter of a design is unknown or has a wrong value.
+    #[error("design {design}: {what}")]
+    Parameter {
+        /// The design.
+        design: String,
+        /// What is wrong, with the valid keys.
+        what: String,
+    },
+    /// More programs than cores.
+    #[error("{programs} threads do not fit the machine's {cores} cores; use at most {cores}")]
+    TooManyPrograms {
+        /// Programs given.
+        programs: usize,
+        /// Cores there are.
+        cores: usize,
+    },
+    /// Memory that the machine cannot number.
+    #[error("{bytes} bytes of memory are too many: a machine has at most 256 GiB")]
+    TooMuchMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// Nothing can happen any more, but programs have not finished.
+    #[error("deadlock at cycle {cycle}: {who}")]
+    Deadlock {
+        /// When nothing was left to do.
+        cycle: Cycle,
+        /// Which cores wait, and for what.
+        who: String,
+    },
+    /// The limit of simulated time was reached.
+    #[error("the limit of {cycles} cycles was reached before the programs finished")]
+    TooLong {
+        /// The limit.
+        cycles: Cycle,
+    },
+    /// The caller asked to stop.
+    #[error("stopped on request")]
+    Stopped,
+}
+
+/// A run to be made.
+pub struct Simulation<'a> {
+    machine: &'a Machine,
+    design: &'a Choice,
+    pm: Vec<u8>,
+    dram: Vec<u8>,
+    warm: bool,
+    observer: Rc<RefCell<dyn Observer>>,
+    stop: Arc<AtomicBool>,
+    cycles_max: Cycle,
+}
+
+impl<'a> Simulation<'a> {
+    /// A run on `machine` under `design`, with those bytes in persistent and volatile memory.
+    pub fn new(machine: &'a Machine, design: &'a Choice, pm: Vec<u8>, dram: Vec<u8>) -> Self {
+        Simulation {
+            machine,
+            design,
+            pm,
+            dram,
+            warm: true,
+            observer: Rc::new(RefCell::new(Nobody)),
+            stop: Arc::default(),
+            cycles_max: Cycle::MAX,
+        }
+    }
+
+    /// Starts with empty caches. By default the shared cache starts with as much of memory as fits.
+    #[must_use]
+    pub fn cold(mut self) -> Self {
+        self.warm = false;
+        self
+    }
+
+    /// Lets `observer` watch.
+    #[must_use]
+    pub fn watched_by(mut self, observer: Rc<RefCell<dyn Observer>>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Ends with [`SimError::Stopped`] soon after `stop` becomes true.
+    #[must_use]
+    pub fn stopped_by(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Ends with [`SimError::TooLong`] after that much simulated time.
+    #[must_use]
+    pub fn at_most(mut self, cycles: Cycle) -> Self {
+        self.cycles_max = cycles;
+        self
+    }
+
+    /// Runs `programs`, one per core from core 0, until all have returned.
+    ///
+    /// # Errors
+    /// More programs than cores, too much memory, a deadlock, the limit, or a request to stop.
+    ///
+    /// # Panics
+    /// If a program panics, or uses an address outside its memory.
+    pub fn run(self, programs: Vec<Program>) -> Result<Outcome, SimError> {
+        let cores = self.machine.core.count;
+        if programs.len() > cores {
+            return Err(SimError::TooManyPrograms { programs: programs.len(), cores });
+        }
+        let bytes = (self.pm.len() + self.dram.len()) as u64;
+        if bytes / 64 >= u64::from(u32::MAX) {
+            return Err(SimError::TooMuchMemory { bytes });
+        }
+        let setup = Setup {
+            machine: self.machine.clone(),
+            pm: self.pm,
+            dram: self.dram,
+            warm: self.warm,
+            programs,
+            observer: self.observer,
+            stop: self.stop,
+            cycles_max: self.cycles_max,
+        };
+        (self.design.entry.run)(setup, &self.design.parameters)
+    }
+}

@@ -1,0 +1,4 @@
+//! What the simulated machine does, shown through its public face. One binary for all.
+
+mod programs;
+mod values;
