@@ -1,1 +1,53 @@
-//! To be written.
+//! Every memory image that a crash may leave, and the recovery run on each.
+//!
+//! A program written against [`Memory`](seawall_memory::Memory) runs once on [`Traced`], which
+//! records what it does. A persistency [`Model`] says which images a crash at any moment of that
+//! run may leave; [`search()`] runs a check (recovery, then invariants) on them in the same process,
+//! the telling ones first, and makes the first failing one small. [`replay`] builds it again.
+//!
+//! It is not a proof for all schedules or all inputs: it explores the crashes of the runs it is
+//! given, and says in words how far it got ([`Outcome`]).
+//!
+//! ```
+//! use seawall_explore::{Model, Schedule, Search, record, search};
+//! use seawall_memory::{Addr, Image, Memory};
+//!
+//! const DATA: Addr = Addr::pm(64);
+//! const FLAG: Addr = Addr::pm(128);
+//! let run = record(Image::new(4096, 0), &Schedule::default(), |memory| {
+//!     memory.store(DATA, 7u64);
+//!     memory.flush(DATA, 8); // forgot: memory.order()
+//!     memory.store(FLAG, 1u64);
+//!     memory.persist(FLAG, 8);
+//! })?;
+//! let outcome = search(&run, &Search::new(Model::Px86), &|image, _| {
+//!     let (flag, data) = (image.load::<u64>(FLAG), image.load::<u64>(DATA));
+//!     if flag == 1 && data != 7 { Err("flag without data".into()) } else { Ok(()) }
+//! });
+//! let finding = outcome.finding.expect("a crash can keep the flag and lose the data");
+//! assert_eq!(finding.choice.to_string(), "px86/3/1-1");
+//! # Ok::<(), seawall_explore::RunError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod crashed;
+mod finding;
+mod guard;
+mod images;
+mod models;
+mod search;
+mod shrink;
+mod trace;
+mod traced;
+mod walk;
+mod words;
+
+pub use crashed::CrashImage;
+pub use finding::{Choice, Finding, InFlight, ReplayError, StoreNote, replay};
+pub use images::reachable;
+pub use models::{Model, UnknownModel};
+pub use search::{Check, Outcome, Reached, Search, search};
+pub use trace::{Event, Kind, Store, Trace};
+pub use traced::{RunError, Schedule, Traced, record};
+pub use walk::CrashPoint;

@@ -1,0 +1,91 @@
+//! Buffered epoch persistency as LB and LB++ keep it (S2 sections 2 and 3; papers facts 4.1 and
+//! 4.5, crash facts 3.4 and 3.7, column LB).
+//!
+//! - A persist barrier (order, drain) ends the thread's epoch; the epochs of a thread persist in
+//!   program order. Nothing waits, so nothing is ever promised to be durable.
+//! - A load or store of a line whose last writer is an epoch of another thread is a conflict: the
+//!   accessor's epoch persists after that epoch.
+//! - If that epoch is still open it is split there: what it did so far becomes an epoch of its own
+//!   and the rest follows in a new one, so that the order has no circle (S2 section 3.3).
+//! - A crash leaves a down-closed set of whole epochs, and of the first epochs not in it any prefix
+//!   of each line's stores.
+//!
+//! Conflicts order whole epochs: what the accessor's epoch stored before the conflict is taken to
+//! persist after the source epoch as well (choice of crash facts, head). A locked operation is a
+//! load and a store; it is no barrier. DRAM lines carry no order.
+
+use super::epochs::{EpochId, Graph};
+use super::{Cut, Persistency, Visit};
+use crate::trace::{Event, Kind, LineIndex, Trace};
+
+#[derive(Default)]
+pub(super) struct Bep {
+    graph: Graph,
+    /// The open epoch of each thread.
+    open: Vec<Option<EpochId>>,
+    /// Stores of each line, and the epoch and thread of the last.
+    lines: Vec<(u32, Option<(EpochId, u16)>)>,
+}
+
+impl Bep {
+    fn current(&mut self, thread: u16) -> EpochId {
+        let thread = usize::from(thread);
+        if self.open.len() <= thread {
+            self.open.resize(thread + 1, None);
+        }
+        *self.open[thread].get_or_insert_with(|| self.graph.add(None))
+    }
+
+    fn barrier(&mut self, thread: u16) {
+        let current = self.current(thread);
+        if !self.graph.is_empty(current) {
+            self.open[usize::from(thread)] = Some(self.graph.add(Some(current)));
+        }
+    }
+
+    /// The thread uses the line: its epoch follows that of the line's last writer.
+    fn conflict(&mut self, thread: u16, line: LineIndex) {
+        let Some(&(_, Some((source, writer)))) = self.lines.get(line as usize) else { return };
+        if writer == thread {
+            return;
+        }
+        if self.open[usize::from(writer)] == Some(source) {
+            self.barrier(writer);
+        }
+        let current = self.current(thread);
+        self.graph.order(source, current);
+    }
+
+    fn store(&mut self, thread: u16, line: LineIndex) {
+        self.conflict(thread, line);
+        let current = self.current(thread);
+        if self.lines.len() <= line as usize {
+            self.lines.resize(line as usize + 1, (0, None));
+        }
+        let (stores, last) = &mut self.lines[line as usize];
+        self.graph.store(current, line, *stores);
+        *stores += 1;
+        *last = Some((current, thread));
+    }
+}
+
+impl Persistency for Bep {
+    fn follow(&mut self, trace: &Trace, event: &Event) {
+        match event.kind {
+            Kind::Order | Kind::Drain => self.barrier(event.thread),
+            Kind::Read { line } => self.conflict(event.thread, line),
+            _ => {}
+        }
+        if let Some(store) = event.kind.store() {
+            self.store(event.thread, trace.stores[store as usize].line);
+        }
+    }
+
+    fn families(&self, limit: usize, visit: &mut Visit<'_>) -> bool {
+        self.graph.families(limit, visit)
+    }
+
+    fn allows(&self, cut: &Cut) -> bool {
+        self.graph.allows(cut)
+    }
+}

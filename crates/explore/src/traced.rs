@@ -1,0 +1,324 @@
+//! The machine that records: memory that keeps a trace of all that is done to it.
+//!
+//! The threads of a run are fibers on one OS thread. A seeded generator (Xoshiro256PlusPlus) picks
+//! who runs and for how many calls of the seam, so every call is a switch point and a seed is a
+//! schedule. Execution is sequentially consistent; store buffers are not modelled (a single thread
+//! cannot tell; for several, facts 3.1 lists what they add).
+//!
+//! A run always ends: it is cut after a number of seam calls, and threads that all wait are a
+//! deadlock. Both are errors, not hangs. A loop that never touches memory is not bounded.
+
+use crate::guard::guarded;
+use crate::trace::{Event, Kind, Trace};
+use crate::words::Words;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_fiber::{Fiber, Pause};
+use seawall_memory::{Addr, Image, Memory, Width, lines_of};
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::rc::Rc;
+
+/// Longest turn of a thread, in seam calls; one of these is drawn for each run.
+const SPANS: [u32; 4] = [3, 12, 48, 400];
+
+/// How to run the threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Threads, at least 1.
+    pub threads: usize,
+    /// Seed of the schedule.
+    pub seed: u64,
+    /// Seam calls of all threads together after which the run is given up.
+    pub steps: u64,
+}
+
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule { threads: 1, seed: 1, steps: 20_000_000 }
+    }
+}
+
+/// Why a run gave no trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// All threads that are not done wait.
+    #[error("deadlock: {0}; the program is wrong, or the schedule found its lock bug")]
+    Deadlock(String),
+    /// More seam calls than allowed.
+    #[error(
+        "the run made more than {0} memory accesses: give it fewer operations, or a loop in it never ends"
+    )]
+    TooLong(u64),
+    /// The program panicked.
+    #[error("thread {thread} of the program panicked: {message}")]
+    Panicked {
+        /// Which thread.
+        thread: usize,
+        /// What it said, and where.
+        message: String,
+    },
+    /// No threads.
+    #[error("a run needs at least 1 thread")]
+    NoThreads,
+}
+
+struct Shared {
+    pm: Words,
+    dram: Words,
+    trace: RefCell<Trace>,
+    writer: RefCell<Vec<u16>>,
+    operation: Vec<Cell<u32>>,
+    waits: Vec<Cell<Option<(Addr, u64)>>>,
+    turn: Cell<u32>,
+    steps: Cell<u64>,
+    closing: Cell<bool>,
+}
+
+/// One thread's handle on memory that records what is done to it.
+pub struct Traced<'a> {
+    shared: Rc<Shared>,
+    thread: usize,
+    pause: &'a Pause<'a>,
+}
+
+/// Runs `program` once for each thread, each with its own handle, from the memory in `start`.
+///
+/// # Errors
+/// When the run does not end, or a thread panics.
+pub fn record<P>(start: Image, schedule: &Schedule, program: P) -> Result<Trace, RunError>
+where
+    P: Fn(&Traced<'_>) + Clone + 'static,
+{
+    if schedule.threads == 0 {
+        return Err(RunError::NoThreads);
+    }
+    let shared = Shared::new(start, schedule);
+    let mut fibers: Vec<Fiber> = (0..schedule.threads)
+        .map(|thread| {
+            let (shared, program) = (shared.clone(), program.clone());
+            Fiber::new(move |pause| {
+                program(&Traced { shared: shared.clone(), thread, pause });
+            })
+        })
+        .collect();
+    let result = drive(&shared, &mut fibers, schedule);
+    shared.closing.set(true);
+    drop(fibers);
+    drop(program);
+    result.map(|()| shared.trace.replace(Trace::new(schedule.threads, Vec::new(), 0)))
+}
+
+fn drive(shared: &Shared, fibers: &mut [Fiber], schedule: &Schedule) -> Result<(), RunError> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(schedule.seed);
+    let span = SPANS[rng.random_range(0..SPANS.len())];
+    loop {
+        let ready: Vec<usize> =
+            (0..fibers.len()).filter(|&t| !fibers[t].is_done() && shared.ready(t)).collect();
+        if ready.is_empty() {
+            return match shared.waiting(fibers) {
+                None => Ok(()),
+                Some(who) => Err(RunError::Deadlock(who)),
+            };
+        }
+        let thread = ready[rng.random_range(0..ready.len())];
+        let alone = fibers.len() == 1;
+        shared.turn.set(if alone { u32::MAX } else { rng.random_range(1..=span) });
+        guarded(|| fibers[thread].resume())
+            .map_err(|message| RunError::Panicked { thread, message })?;
+        if shared.steps.get() == 0 {
+            return Err(RunError::TooLong(schedule.steps));
+        }
+    }
+}
+
+impl Shared {
+    fn new(start: Image, schedule: &Schedule) -> Rc<Shared> {
+        let (pm, dram) = start.into_parts();
+        let threads = schedule.threads;
+        Rc::new(Shared {
+            pm: Words::from_bytes(&pm),
+            dram: Words::from_bytes(&dram),
+            trace: RefCell::new(Trace::new(threads, pm, dram.len() as u64)),
+            writer: RefCell::new(Vec::new()),
+            operation: vec![Cell::new(0); threads],
+            waits: vec![Cell::new(None); threads],
+            turn: Cell::new(0),
+            steps: Cell::new(schedule.steps.max(1)),
+            closing: Cell::new(false),
+        })
+    }
+
+    fn region(&self, at: Addr) -> &Words {
+        if at.is_pm() { &self.pm } else { &self.dram }
+    }
+
+    fn ready(&self, thread: usize) -> bool {
+        self.waits[thread]
+            .get()
+            .is_none_or(|(at, value)| self.region(at).load(at, Width::B8) != value)
+    }
+
+    fn waiting(&self, fibers: &[Fiber]) -> Option<String> {
+        let stuck: Vec<String> = (0..fibers.len())
+            .filter(|&thread| !fibers[thread].is_done())
+            .filter_map(|thread| {
+                let (at, value) = self.waits[thread].get()?;
+                Some(format!("thread {thread} waits for {at} to change from {value:#x}"))
+            })
+            .collect();
+        (!stuck.is_empty()).then(|| stuck.join(", "))
+    }
+}
+
+impl Traced<'_> {
+    /// Counts a seam call and lets another thread run when this one's turn is over.
+    fn step(&self) {
+        let shared = &*self.shared;
+        if shared.closing.get() {
+            return;
+        }
+        shared.steps.set(shared.steps.get() - 1);
+        if shared.steps.get() == 0 {
+            return self.pause.pause();
+        }
+        match shared.turn.get() {
+            0 => self.pause.pause(),
+            left => shared.turn.set(left - 1),
+        }
+    }
+
+    fn event(&self, trace: &mut Trace, kind: Kind, at: &'static Location<'static>) {
+        let operation = self.shared.operation[self.thread].get();
+        trace.events.push(Event { thread: self.thread as u16, operation, kind, at });
+    }
+
+    #[track_caller]
+    fn note(&self, kind: Kind) {
+        self.event(&mut self.shared.trace.borrow_mut(), kind, Location::caller());
+    }
+
+    /// Notes a load of a line whose last writer is another thread: a dependence between epochs.
+    fn note_read(&self, at: Addr, from: &'static Location<'static>) {
+        if !at.is_pm() || self.shared.operation.len() == 1 {
+            return;
+        }
+        let mut trace = self.shared.trace.borrow_mut();
+        let Some(line) = trace.find_line(at.line()) else { return };
+        let writer = self.shared.writer.borrow().get(line as usize).copied().unwrap_or(u16::MAX);
+        if writer != u16::MAX && usize::from(writer) != self.thread {
+            self.event(&mut trace, Kind::Read { line }, from);
+        }
+    }
+
+    /// Stores, and gives the number of the store if it was to persistent memory.
+    #[track_caller]
+    fn put(&self, trace: &mut Trace, at: Addr, width: Width, value: u64) -> Option<u32> {
+        let change = self.shared.region(at).store(at, width, value);
+        if !at.is_pm() {
+            return None;
+        }
+        let store = trace.add_store(at, width, change);
+        let line = trace.stores[store as usize].line as usize;
+        let mut writer = self.shared.writer.borrow_mut();
+        if writer.len() <= line {
+            writer.resize(line + 1, u16::MAX);
+        }
+        writer[line] = self.thread as u16;
+        Some(store)
+    }
+
+    #[track_caller]
+    fn locked(&self, at: Addr, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+        self.step();
+        let caller = Location::caller();
+        let old = self.shared.region(at).load(at, Width::B8);
+        match change(old) {
+            None => self.note_read(at, caller),
+            Some(new) => {
+                let mut trace = self.shared.trace.borrow_mut();
+                let store = self.put(&mut trace, at, Width::B8, new);
+                self.event(&mut trace, Kind::Locked { store }, caller);
+            }
+        }
+        old
+    }
+}
+
+impl Memory for Traced<'_> {
+    fn thread(&self) -> usize {
+        self.thread
+    }
+
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        self.step();
+        self.note_read(at, Location::caller());
+        self.shared.region(at).load(at, width)
+    }
+
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        self.step();
+        let mut trace = self.shared.trace.borrow_mut();
+        if let Some(store) = self.put(&mut trace, at, width, value) {
+            self.event(&mut trace, Kind::Store { store }, Location::caller());
+        }
+    }
+
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        let old = self.locked(at, |old| (old == current).then_some(new));
+        if old == current { Ok(old) } else { Err(old) }
+    }
+
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        self.locked(at, |_| Some(new))
+    }
+
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.locked(at, |old| Some(old.wrapping_add(by)))
+    }
+
+    fn flush(&self, at: Addr, len: u64) {
+        self.step();
+        if at.is_pm() && len > 0 {
+            let end = at.offset().saturating_add(len);
+            assert!(end <= self.shared.pm.bytes(), "flush of {len} bytes from {at}, past the pool");
+            for line in lines_of(at, len) {
+                let line = self.shared.trace.borrow_mut().line(line);
+                self.note(Kind::Flush { line });
+            }
+        }
+    }
+
+    fn order(&self) {
+        self.step();
+        self.note(Kind::Order);
+    }
+
+    fn drain(&self) {
+        self.step();
+        self.note(Kind::Drain);
+    }
+
+    fn work(&self, _: u32) {}
+
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        let shared = &*self.shared;
+        loop {
+            let now = self.load_bits(at, Width::B8);
+            if now != value || shared.closing.get() {
+                return now;
+            }
+            shared.waits[self.thread].set(Some((at, value)));
+            self.pause.pause();
+            shared.waits[self.thread].set(None);
+        }
+    }
+
+    fn output(&self, number: u64) {
+        self.step();
+        self.note(Kind::Output { number });
+        let operation = &self.shared.operation[self.thread];
+        operation.set(operation.get() + 1);
+    }
+}

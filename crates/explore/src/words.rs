@@ -1,0 +1,104 @@
+//! A region of memory as 8-byte words, the unit that a crash never tears (facts 3.2).
+
+use seawall_memory::{Addr, Width};
+use std::cell::Cell;
+
+/// Bytes of one region, addressed through [`Addr`], kept as little-endian words.
+pub(crate) struct Words {
+    words: Box<[Cell<u64>]>,
+    bytes: u64,
+}
+
+/// What a store did to the word that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WordChange {
+    pub(crate) word: u32,
+    pub(crate) old: u64,
+    pub(crate) new: u64,
+}
+
+impl Words {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Words {
+        let words = bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            Cell::new(u64::from_le_bytes(word))
+        });
+        Words { words: words.collect(), bytes: bytes.len() as u64 }
+    }
+
+    pub(crate) fn zeroed(bytes: u64) -> Words {
+        Words { words: vec![Cell::new(0); bytes.div_ceil(8) as usize].into(), bytes }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline]
+    #[track_caller]
+    fn place(&self, at: Addr, width: Width) -> (usize, u32) {
+        let offset = at.offset();
+        if !offset.is_multiple_of(width.bytes()) {
+            panic!("access to {at}, which is not aligned to {} bytes", width.bytes());
+        }
+        if offset.checked_add(width.bytes()).is_none_or(|end| end > self.bytes) {
+            panic!("access to {at}, outside its region of {} bytes", self.bytes);
+        }
+        ((offset / 8) as usize, (offset % 8 * 8) as u32)
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(crate) fn load(&self, at: Addr, width: Width) -> u64 {
+        let (word, shift) = self.place(at, width);
+        self.words[word].get() >> shift & width.mask()
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(crate) fn store(&self, at: Addr, width: Width, value: u64) -> WordChange {
+        let (word, shift) = self.place(at, width);
+        let old = self.words[word].get();
+        let new = old & !(width.mask() << shift) | (value & width.mask()) << shift;
+        self.words[word].set(new);
+        WordChange { word: word as u32, old, new }
+    }
+
+    #[inline]
+    pub(crate) fn set_word(&self, word: u32, value: u64) {
+        self.words[word as usize].set(value);
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, word: u32) -> u64 {
+        self.words[word as usize].get()
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self.words.iter().flat_map(|w| w.get().to_le_bytes()).collect();
+        bytes.truncate(self.bytes as usize);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_store_changes_only_its_bytes() {
+        let words = Words::from_bytes(&[0xff; 12]);
+        let change = words.store(Addr::pm(2), Width::B2, 0x1234);
+        assert_eq!((change.old, change.new), (u64::MAX, 0xffff_ffff_1234_ffff));
+        assert_eq!(words.load(Addr::pm(2), Width::B2), 0x1234);
+        assert_eq!(words.load(Addr::pm(8), Width::B4), 0xffff_ffff);
+        assert_eq!(words.to_bytes().len(), 12);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside its region of 12 bytes")]
+    fn the_padding_of_the_last_word_is_out_of_range() {
+        Words::from_bytes(&[0; 12]).load(Addr::pm(8), Width::B8);
+    }
+}
