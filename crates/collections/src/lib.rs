@@ -1,1 +1,29 @@
-//! To be written.
+//! Persistent data structures of 512-byte entries, written once against `trait Memory`.
+//!
+//! Every structure is a handful of addresses, placed from a `Shape` by an
+//! [`Arena`](seawall_runtime::Arena); every change is failure-atomic: after a crash it is wholly
+//! there or wholly absent. They are correct where flushed stores are ordered by `order` (x86),
+//! under epoch persistency, under buffered epoch persistency that tracks conflicts on PM lines
+//! only, and where caches are persistent.
+//!
+//! | structure | what makes a change atomic | epochs a change |
+//! |---|---|---|
+//! | [`Hash`], [`Forest`], [`Graph`], [`Array`] | a redo-logged transaction | 3 |
+//! | [`Queue`] | one 8-byte store of the head or tail | 2 to add, 1 to remove |
+//!
+//! They are not pools: a workload (or your program) keeps the shape in the roots of a pool and
+//! calls `recover` after it opens one. `contents` and `recover` read untrusted bytes: they give
+//! [`Damage`], and never loop, panic or read out of range because of them.
+
+#![forbid(unsafe_code)]
+
+mod change;
+mod damage;
+pub mod entry;
+mod hash;
+mod queue;
+
+pub use change::{Change, Full};
+pub use damage::Damage;
+pub use hash::{Hash, HashShape};
+pub use queue::{Queue, QueueShape};
