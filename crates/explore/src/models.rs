@@ -59,9 +59,14 @@ pub(crate) trait Persistency {
     /// Follows the next event.
     fn follow(&mut self, trace: &Trace, event: &Event);
 
-    /// Gives the families that together hold all images a crash may leave now, those with fewer
-    /// epochs durable first; gives up after `limit` families, and then returns false.
+    /// Gives the families that together hold all images a crash may leave now, but for those it
+    /// may forget (below). Where epochs make them many, it leaves some out after `limit` families
+    /// around one epoch, and then returns false.
     fn families(&self, limit: usize, visit: &mut Visit<'_>) -> bool;
+
+    /// Told after a visit of all families. A model that never promises durability need not give
+    /// an image again at later points.
+    fn forget_given(&mut self) {}
 
     /// True if a crash may leave this image now. The caller keeps it within what was stored.
     fn allows(&self, cut: &Cut) -> bool;

@@ -60,7 +60,7 @@ impl Search {
 }
 
 /// How much of all that a crash may leave was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reached {
     /// Not even the first kind of images at every point.
@@ -86,6 +86,8 @@ pub struct Outcome {
     pub families: u64,
     /// Families of which every image was tried.
     pub whole_families: u64,
+    /// True if some point had more families than are looked at; `reached` is of the others.
+    pub families_cut: bool,
     /// Images generated, with repetition.
     pub generated: u64,
     /// Different images (or equal ones with different promises), each checked once.
@@ -96,6 +98,21 @@ pub struct Outcome {
     pub out_of_budget: bool,
     /// The smallest failing image made from the first one found.
     pub finding: Option<Finding>,
+}
+
+impl Outcome {
+    /// Adds the outcome of the same search on another run of the program.
+    pub fn add(&mut self, other: Outcome) {
+        self.points += other.points;
+        self.families += other.families;
+        self.whole_families += other.whole_families;
+        self.families_cut |= other.families_cut;
+        self.generated += other.generated;
+        self.checked += other.checked;
+        self.reached = self.reached.min(other.reached);
+        self.out_of_budget |= other.out_of_budget;
+        self.finding = self.finding.take().or(other.finding);
+    }
 }
 
 impl fmt::Display for Outcome {
@@ -112,6 +129,9 @@ impl fmt::Display for Outcome {
             Reached::Pairs => "all pairs of lines",
         };
         f.write_str(words)?;
+        if self.families_cut {
+            f.write_str("; of the first epoch sets only, where they are many")?;
+        }
         if self.out_of_budget {
             write!(f, "; budget reached after {} images", self.checked)
         } else {
@@ -151,7 +171,6 @@ struct Explorer<'a> {
     cursor: Cursor<'a>,
     seen: FxHashSet<u128>,
     families: FxHashSet<u128>,
-    all_families: bool,
     rng: Xoshiro256PlusPlus,
     outcome: Outcome,
     failed: Option<(usize, Cut)>,
@@ -165,8 +184,8 @@ struct Site<'a> {
     hash: u128,
 }
 
-/// Families looked at in one crash point before the rest is given up.
-const FAMILIES_PER_POINT: usize = 20_000;
+/// Families around one epoch that are looked at in one crash point.
+const FAMILIES_PER_EPOCH: usize = 4096;
 
 impl<'a> Explorer<'a> {
     fn new(trace: &'a Trace, options: &'a Search, check: &'a Check<'a>) -> Explorer<'a> {
@@ -177,13 +196,13 @@ impl<'a> Explorer<'a> {
             cursor: Cursor::new(trace, options.steps),
             seen: FxHashSet::default(),
             families: FxHashSet::default(),
-            all_families: true,
             rng: Xoshiro256PlusPlus::seed_from_u64(options.seed),
             outcome: Outcome {
                 model: options.model,
                 points: 0,
                 families: 0,
                 whole_families: 0,
+                families_cut: false,
                 generated: 0,
                 checked: 0,
                 reached: Reached::Part,
@@ -201,6 +220,7 @@ impl<'a> Explorer<'a> {
         loop {
             if walk.is_failure_point(self.options.thorough) {
                 self.point(phase, &walk)?;
+                walk.state.forget_given();
             }
             if !walk.advance() {
                 return ControlFlow::Continue(());
@@ -215,7 +235,9 @@ impl<'a> Explorer<'a> {
             Phase::Ends => Reached::Ends,
             Phase::Singles => Reached::Singles,
             Phase::Pairs => Reached::Pairs,
-            Phase::Product if outcome.whole_families == outcome.families && self.all_families => {
+            Phase::Product
+                if outcome.whole_families == outcome.families && !outcome.families_cut =>
+            {
                 Reached::Complete
             }
             Phase::Product => Reached::Pairs,
@@ -227,11 +249,11 @@ impl<'a> Explorer<'a> {
             self.outcome.points += 1;
         }
         let mut flow = ControlFlow::Continue(());
-        let all = walk.state.families(FAMILIES_PER_POINT, &mut |family| {
+        let all = walk.state.families(FAMILIES_PER_EPOCH, &mut |family| {
             flow = self.family(phase, &family, &walk.point);
             flow
         });
-        self.all_families &= all;
+        self.outcome.families_cut |= !all;
         flow
     }
 
@@ -264,7 +286,7 @@ impl<'a> Explorer<'a> {
             hash ^= line.hash[stores as usize];
         }
         for (thread, &promised) in point.promised.iter().enumerate() {
-            let part = mix(promised << 16 | thread as u64 + 1);
+            let part = mix((promised << 16) + thread as u64 + 1);
             hash ^= u128::from(mix(part)) << 64 | u128::from(part);
         }
         hash

@@ -69,17 +69,6 @@ impl Words {
     pub(crate) fn set_word(&self, word: u32, value: u64) {
         self.words[word as usize].set(value);
     }
-
-    #[inline]
-    pub(crate) fn word(&self, word: u32) -> u64 {
-        self.words[word as usize].get()
-    }
-
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes: Vec<u8> = self.words.iter().flat_map(|w| w.get().to_le_bytes()).collect();
-        bytes.truncate(self.bytes as usize);
-        bytes
-    }
 }
 
 #[cfg(test)]
@@ -93,7 +82,6 @@ mod tests {
         assert_eq!((change.old, change.new), (u64::MAX, 0xffff_ffff_1234_ffff));
         assert_eq!(words.load(Addr::pm(2), Width::B2), 0x1234);
         assert_eq!(words.load(Addr::pm(8), Width::B4), 0xffff_ffff);
-        assert_eq!(words.to_bytes().len(), 12);
     }
 
     #[test]

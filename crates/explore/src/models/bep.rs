@@ -85,6 +85,10 @@ impl Persistency for Bep {
         self.graph.families(limit, visit)
     }
 
+    fn forget_given(&mut self) {
+        self.graph.forget_touched();
+    }
+
     fn allows(&self, cut: &Cut) -> bool {
         self.graph.allows(cut)
     }

@@ -1,0 +1,5 @@
+//! What the explorer promises, seen from outside.
+
+mod bugs;
+mod litmus;
+mod runs;
