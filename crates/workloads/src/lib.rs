@@ -2,12 +2,133 @@
 //! says whether what survived a crash can be explained by what was done before it.
 //!
 //! The data structures themselves live in `seawall-collections`; a workload adds the mix of
-//! operations, the population, and the bookkeeping ([`History`]) that the check needs.
+//! operations, the population, and the bookkeeping ([`History`]) that the check needs. To add one,
+//! write its file and its line in the table below.
+//!
+//! ```
+//! use seawall_memory::Image;
+//! use seawall_workloads::{Hash, History, Setup, Worker, Workload};
+//! use std::sync::Arc;
+//!
+//! let setup = Setup { entries: 16, ..Setup::of::<Hash>(1) };
+//! let layout = Hash::layout(&setup);
+//! let memory = Image::new(layout.pm_bytes, layout.dram_bytes);
+//! let hash = Hash::create(&memory, &setup);
+//! let before = hash.contents(&memory).unwrap();
+//!
+//! let history = Arc::new(History::new());
+//! let mut worker = Worker::new(&setup, 0, history.clone());
+//! while worker.number < 10 {
+//!     hash.step(&memory, &mut worker);
+//!     worker.number += 1;
+//! }
+//!
+//! let crashed = Image::from_pm(memory.into_pm(), layout.dram_bytes);
+//! let after = Hash::open(&crashed, layout).unwrap().contents(&crashed).unwrap();
+//! history.explain(&before, &after, &[10]).unwrap();
+//! ```
 
 #![forbid(unsafe_code)]
 
 pub mod history;
 mod workload;
 
-pub use history::{Contents, History, Violation};
-pub use workload::{Damage, Flaw, Layout, Setup, Worker, Workload};
+pub use history::{Contents, Explainer, History, Violation};
+pub use seawall_runtime::Flaw;
+pub use workload::{Damage, Layout, Setup, Worker, Workload};
+
+/// A workload in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Entries at the start, unless told otherwise.
+    pub entries: u64,
+    /// Per cent of operations that only search, unless told otherwise.
+    pub search_percent: u32,
+    /// Whether it is one of the five of S2 Table 2, which run when none is named.
+    pub default: bool,
+}
+
+/// Something to do with a workload whose type is known.
+pub trait Visitor {
+    /// What it gives.
+    type Output;
+    /// Does it with `W`.
+    fn visit<W: Workload>(self) -> Self::Output;
+}
+
+/// There is no workload of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown workload `{name}`; the workloads are {}", names())]
+pub struct UnknownWorkload {
+    /// The name asked for.
+    pub name: String,
+}
+
+fn names() -> String {
+    WORKLOADS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+}
+
+macro_rules! workloads {
+    ($($module:ident :: $Type:ident, default: $default:literal;)*) => {
+        $(mod $module; pub use $module::$Type;)*
+
+        /// Every workload, in the order in which tables show them.
+        pub const WORKLOADS: &[Entry] = &[$(Entry {
+            name: $Type::NAME,
+            about: $Type::ABOUT,
+            entries: $Type::ENTRIES,
+            search_percent: $Type::SEARCH_PERCENT,
+            default: $default,
+        }),*];
+
+        /// Lets `visitor` visit the workload called `name`.
+        ///
+        /// # Errors
+        /// When there is none; the message lists those that there are.
+        pub fn with_workload<V: Visitor>(
+            name: &str,
+            visitor: V,
+        ) -> Result<V::Output, UnknownWorkload> {
+            match name {
+                $($Type::NAME => Ok(visitor.visit::<$Type>()),)*
+                _ => Err(UnknownWorkload { name: name.to_owned() }),
+            }
+        }
+    };
+}
+
+workloads! {
+    hash::Hash, default: true;
+    queue::Queue, default: true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Name;
+
+    impl Visitor for Name {
+        type Output = &'static str;
+        fn visit<W: Workload>(self) -> &'static str {
+            W::NAME
+        }
+    }
+
+    #[test]
+    fn every_workload_of_the_table_is_visited_by_its_name() {
+        for entry in WORKLOADS {
+            assert_eq!(with_workload(entry.name, Name), Ok(entry.name));
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let message = with_workload("hsah", Name).unwrap_err().to_string();
+        assert!(message.contains("`hsah`") && message.contains("hash, queue"), "{message}");
+    }
+}

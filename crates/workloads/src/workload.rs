@@ -1,36 +1,27 @@
 //! What a workload is, and what a run of one is told.
 
-use crate::history::{Contents, History};
+use crate::history::{Contents, History, tag};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use seawall_collections::Change;
 use seawall_memory::Memory;
+use seawall_runtime::pool::PoolError;
+use seawall_runtime::{Arena, Flaw};
 use std::sync::Arc;
 
 /// What a run is told; the same for every machine and every design.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Hardware threads that will run operations, at least 1.
+    /// Hardware threads that will run operations, 1 to 1024.
     pub threads: usize,
     /// Seed of everything random in the workload.
     pub seed: u64,
-    /// Entries that the structure has at the start.
+    /// Entries that the structure has at the start, at least 1.
     pub entries: u64,
     /// Share of operations that only search, in per cent (0 to 100).
     pub search_percent: u32,
     /// A deliberate mistake, to prove that the checkers find it.
     pub flaw: Flaw,
-}
-
-/// A deliberate mistake in how a structure orders its stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Flaw {
-    /// None: the program as it should be.
-    #[default]
-    None,
-    /// Leaves out the order between the step that makes an update recoverable (its log, or the
-    /// copied entry) and the step that makes it visible.
-    NoOrder,
-    /// Leaves out the flush of that first step. Only x86-like machines can tell.
-    NoFlush,
 }
 
 /// Memory that a workload needs.
@@ -47,6 +38,40 @@ pub struct Layout {
 #[error("{0}")]
 pub struct Damage(pub String);
 
+impl From<PoolError> for Damage {
+    fn from(error: PoolError) -> Damage {
+        Damage(error.to_string())
+    }
+}
+
+impl From<seawall_collections::Damage> for Damage {
+    fn from(damage: seawall_collections::Damage) -> Damage {
+        Damage(damage.to_string())
+    }
+}
+
+impl Layout {
+    pub(crate) fn of(arena: &Arena) -> Layout {
+        Layout { pm_bytes: arena.pm_bytes(), dram_bytes: arena.dram_bytes() }
+    }
+
+    /// Refuses a structure that takes more than there is.
+    pub(crate) fn hold(self, arena: &Arena) -> Result<(), Damage> {
+        let (wanted, actual) = (arena.pm_bytes(), self.pm_bytes);
+        if wanted > actual {
+            return Err(seawall_collections::Damage::Size { wanted, actual }.into());
+        }
+        let (wanted, actual) = (arena.dram_bytes(), self.dram_bytes);
+        if wanted > actual {
+            return Err(Damage(format!(
+                "the pool's structure takes {wanted} bytes of DRAM, there are {actual}; \
+                 open it with more"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// What one thread of a run carries from operation to operation.
 #[derive(Clone)]
 pub struct Worker {
@@ -60,6 +85,82 @@ pub struct Worker {
     pub history: Arc<History>,
     /// The mistake to make, if any.
     pub flaw: Flaw,
+    /// Share of operations that only search, in per cent.
+    pub search_percent: u32,
+}
+
+/// What the next operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Search,
+    Insert,
+    Delete,
+}
+
+impl Worker {
+    /// The worker of `thread` at its first operation.
+    pub fn new(setup: &Setup, thread: usize, history: Arc<History>) -> Worker {
+        Worker {
+            thread,
+            number: 0,
+            rng: stream(setup.seed, thread as u64 + 1),
+            history,
+            flaw: setup.flaw,
+            search_percent: setup.search_percent,
+        }
+    }
+
+    /// A number below `n`, all about equally likely.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        below(&mut self.rng, n)
+    }
+
+    /// Searches in their share; of the others half insert and half delete.
+    pub(crate) fn action(&mut self) -> Action {
+        if self.below(100) < u64::from(self.search_percent) {
+            return Action::Search;
+        }
+        if self.below(2) == 0 { Action::Insert } else { Action::Delete }
+    }
+
+    /// What the operation about to run tells the structure that it changes.
+    pub(crate) fn change(&self) -> Change<impl FnMut(u64, u64) + '_> {
+        let note = |key, tag| self.history.effect(self.thread, self.number, key, tag);
+        Change { tag: tag(self.thread, self.number), flaw: self.flaw, note }
+    }
+}
+
+/// Generator `index` of those that a seed gives: 0 fills the pool, the others are the threads'.
+pub(crate) fn stream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
+    ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64
+}
+
+/// The numbers below `2 * entries` that are keys at the start: `entries` of them, shuffled.
+pub(crate) fn initial_keys(setup: &Setup) -> Vec<u64> {
+    let mut rng = stream(setup.seed, 0);
+    let mut keys: Vec<u64> = (0..2 * setup.entries).collect();
+    for place in (1..keys.len()).rev() {
+        keys.swap(place, below(&mut rng, place as u64 + 1) as usize);
+    }
+    keys.truncate(setup.entries as usize);
+    keys
+}
+
+impl Setup {
+    /// The workload's own numbers for `threads` threads, seed 1, no mistake.
+    pub fn of<W: Workload>(threads: usize) -> Setup {
+        Setup {
+            threads,
+            seed: 1,
+            entries: W::ENTRIES,
+            search_percent: W::SEARCH_PERCENT,
+            flaw: Flaw::None,
+        }
+    }
 }
 
 /// A benchmark program above the seam.
@@ -89,8 +190,8 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// bytes are untrusted: it never panics, loops or reads out of range because of them.
     fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Self, Damage>;
 
-    /// Runs operation `worker.number` of thread `worker.thread`, ending with an
-    /// [`order`](Memory::order); does not call [`output`](Memory::output).
+    /// Runs operation `worker.number` of thread `worker.thread`. One that changed something ends
+    /// with an [`order`](Memory::order); none calls [`output`](Memory::output).
     fn step<M: Memory>(&self, memory: &M, worker: &mut Worker);
 
     /// Checks every invariant and gives what the structure holds.

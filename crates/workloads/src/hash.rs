@@ -1,0 +1,85 @@
+//! Insert, delete and search in a hash table (S2 Table 2, "Hash"): keys uniform in twice the
+//! entries, so that the population stays where it is.
+
+use crate::history::{Contents, initial_tag};
+use crate::workload::{Action, initial_keys};
+use crate::{Damage, Layout, Setup, Worker, Workload};
+use seawall_collections::{Change, HashShape};
+use seawall_memory::Memory;
+use seawall_runtime::{Arena, pool};
+
+/// The hash-table benchmark.
+#[derive(Clone, Copy, Debug)]
+pub struct Hash {
+    table: seawall_collections::Hash,
+    keys: u64,
+}
+
+fn shape(setup: &Setup) -> HashShape {
+    HashShape {
+        threads: setup.threads as u64,
+        stripes: (setup.entries / 6).max(1),
+        capacity: 2 * setup.entries,
+    }
+}
+
+impl Workload for Hash {
+    const NAME: &'static str = "hash";
+    const ABOUT: &'static str = "insert, delete and search in a hash table with striped locks";
+    const ENTRIES: u64 = 4096;
+    const SEARCH_PERCENT: u32 = 50;
+
+    fn layout(setup: &Setup) -> Layout {
+        let mut arena = Arena::new();
+        seawall_collections::Hash::place(shape(setup), &mut arena);
+        Layout::of(&arena)
+    }
+
+    fn create<M: Memory>(memory: &M, setup: &Setup) -> Hash {
+        let mut arena = Arena::new();
+        let shape = shape(setup);
+        let table = seawall_collections::Hash::place(shape, &mut arena);
+        table.recover(memory, arena.pm_bytes()).expect("a zeroed pool is an empty table");
+        for (number, key) in initial_keys(setup).into_iter().enumerate() {
+            let change = Change::of(initial_tag(number as u64));
+            table.insert(memory, key, change).expect("room for the initial entries");
+        }
+        table.recover(memory, arena.pm_bytes()).expect("a table just filled");
+        let keys = 2 * setup.entries;
+        let roots = [shape.threads, shape.stripes, shape.capacity, keys];
+        pool::create(memory, Hash::NAME, arena.pm_bytes(), &roots);
+        Hash { table, keys }
+    }
+
+    fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Hash, Damage> {
+        let [threads, stripes, capacity, keys, ..] =
+            pool::open(memory, Hash::NAME, layout.pm_bytes)?;
+        let mut arena = Arena::new();
+        let shape = HashShape { threads, stripes, capacity }.check()?;
+        let table = seawall_collections::Hash::place(shape, &mut arena);
+        layout.hold(&arena)?;
+        table.recover(memory, arena.pm_bytes())?;
+        Ok(Hash { table, keys })
+    }
+
+    #[track_caller]
+    fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
+        let (action, key) = (worker.action(), worker.below(self.keys));
+        memory.work(20);
+        match action {
+            Action::Search => {
+                self.table.search(memory, key);
+            }
+            Action::Insert => {
+                let _ = self.table.insert(memory, key, worker.change());
+            }
+            Action::Delete => {
+                self.table.delete(memory, key, worker.change());
+            }
+        }
+    }
+
+    fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
+        Ok(self.table.contents(memory)?)
+    }
+}

@@ -1,0 +1,83 @@
+//! Enqueue, dequeue and peek in copy-while-locked queues (S2 Table 2, "Queue", and Fig 10).
+//!
+//! One lock serialises all who share a queue, so there are several, and each operation draws one.
+//! A full queue turns an enqueue, and an empty one a dequeue, into an operation without effect.
+
+use crate::history::{Contents, initial_tag};
+use crate::workload::Action;
+use crate::{Damage, Layout, Setup, Worker, Workload};
+use seawall_collections::{Change, QueueShape};
+use seawall_memory::Memory;
+use seawall_runtime::{Arena, pool};
+
+/// Queues unless there are fewer entries.
+const QUEUES: u64 = 32;
+
+/// The queue benchmark.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    queues: seawall_collections::Queue,
+}
+
+fn shape(setup: &Setup) -> QueueShape {
+    let queues = QUEUES.min(setup.entries.div_ceil(4)).max(1);
+    let capacity = 2 * setup.entries.div_ceil(queues);
+    QueueShape { threads: setup.threads as u64, queues, capacity }
+}
+
+impl Workload for Queue {
+    const NAME: &'static str = "queue";
+    const ABOUT: &'static str = "enqueue and dequeue in copy-while-locked queues";
+    const ENTRIES: u64 = 4096;
+    const SEARCH_PERCENT: u32 = 50;
+
+    fn layout(setup: &Setup) -> Layout {
+        let mut arena = Arena::new();
+        seawall_collections::Queue::place(shape(setup), &mut arena);
+        Layout::of(&arena)
+    }
+
+    fn create<M: Memory>(memory: &M, setup: &Setup) -> Queue {
+        let mut arena = Arena::new();
+        let shape = shape(setup);
+        let queues = seawall_collections::Queue::place(shape, &mut arena);
+        for number in 0..setup.entries {
+            let change = Change::of(initial_tag(number));
+            queues.enqueue(memory, number % shape.queues, change).expect("room at the start");
+        }
+        let roots = [shape.threads, shape.queues, shape.capacity];
+        pool::create(memory, Queue::NAME, arena.pm_bytes(), &roots);
+        Queue { queues }
+    }
+
+    fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Queue, Damage> {
+        let [threads, queues, capacity, ..] = pool::open(memory, Queue::NAME, layout.pm_bytes)?;
+        let mut arena = Arena::new();
+        let shape = QueueShape { threads, queues, capacity }.check()?;
+        let queues = seawall_collections::Queue::place(shape, &mut arena);
+        layout.hold(&arena)?;
+        queues.recover(memory)?;
+        Ok(Queue { queues })
+    }
+
+    #[track_caller]
+    fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
+        let (action, queue) = (worker.action(), worker.below(self.queues.shape().queues));
+        memory.work(20);
+        match action {
+            Action::Search => {
+                self.queues.peek(memory, queue);
+            }
+            Action::Insert => {
+                let _ = self.queues.enqueue(memory, queue, worker.change());
+            }
+            Action::Delete => {
+                self.queues.dequeue(memory, queue, worker.change());
+            }
+        }
+    }
+
+    fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
+        Ok(self.queues.contents(memory)?)
+    }
+}
