@@ -19,3 +19,81 @@ pub fn reachable(trace: &Trace, model: Model, places: &[Addr]) -> (BTreeSet<Vec<
     });
     (found.into_inner(), outcome)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crashed::Cursor;
+    use crate::models::Cut;
+    use crate::search::Reached;
+    use crate::traced::{Schedule, record};
+    use crate::walk::Walk;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use seawall_memory::Image;
+
+    const LINES: u64 = 4;
+
+    fn words() -> Vec<Addr> {
+        (0..LINES).flat_map(|line| [Addr::pm(64 * line), Addr::pm(64 * line + 8)]).collect()
+    }
+
+    /// Two threads of a few random operations on a few shared lines.
+    fn random_run(seed: u64) -> Trace {
+        let schedule = Schedule { threads: 2, seed, steps: 1000 };
+        let run = record(Image::new(64 * LINES, 0), &schedule, move |memory| {
+            let thread = memory.thread() as u64;
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed * 2 + thread);
+            for number in 0..rng.random_range(3..8u64) {
+                let at = words()[rng.random_range(0..words().len())];
+                match rng.random_range(0..8) {
+                    0..4 => memory.store(at, 1 + number * 2 + thread),
+                    4 => drop(memory.load::<u64>(at)),
+                    5 => memory.flush(at, 8),
+                    6 => memory.order(),
+                    _ => drop(memory.fetch_add(at, 16)),
+                }
+            }
+        });
+        run.expect("it ends")
+    }
+
+    /// What `reachable` must give: every cut at every event that the model allows.
+    fn by_force(trace: &Trace, model: Model) -> BTreeSet<Vec<u64>> {
+        let mut found = BTreeSet::new();
+        let mut walk = Walk::new(trace, model);
+        let mut cursor = Cursor::new(trace, u64::MAX);
+        loop {
+            let lines = trace.lines.len() as u32;
+            let mut cut = Cut(vec![0; lines as usize]);
+            loop {
+                if walk.state.allows(&cut) {
+                    cursor.move_to(&cut);
+                    let read = |image: &crate::CrashImage| {
+                        words().iter().map(|&at| image.load(at)).collect::<Vec<u64>>()
+                    };
+                    found.extend(cursor.run(read));
+                }
+                let next = (0..lines).find(|&line| cut.get(line) < walk.stored.get(line));
+                let Some(next) = next else { break };
+                cut.set(next, cut.get(next) + 1);
+                (0..next).for_each(|line| cut.set(line, 0));
+            }
+            if !walk.advance() {
+                return found;
+            }
+        }
+    }
+
+    #[test]
+    fn the_search_reaches_all_that_the_model_allows_and_nothing_else() {
+        for seed in 0..150 {
+            let trace = random_run(seed);
+            for model in Model::all() {
+                let (found, outcome) = reachable(&trace, model, &words());
+                assert_eq!(outcome.reached, Reached::Complete);
+                assert_eq!(found, by_force(&trace, model), "seed {seed} under {model}");
+            }
+        }
+    }
+}

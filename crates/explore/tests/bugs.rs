@@ -167,3 +167,41 @@ fn a_search_that_runs_out_of_budget_says_so() {
     assert_eq!(outcome.checked, 20);
     assert!(outcome.to_string().ends_with("budget reached after 20 images"), "{outcome}");
 }
+
+#[test]
+fn lines_go_wrong_one_by_one_and_in_pairs_before_in_larger_sets() {
+    let run = record(Image::new(1024, 0), &Schedule::default(), |memory| {
+        (1..6).for_each(|line| memory.store(Addr::pm(64 * line), 1u64));
+    });
+    let run = run.unwrap();
+    let options = Search { family_limit: 0, samples: 0, ..Search::new(Model::Px86) };
+    let lost = std::cell::RefCell::new(Vec::new());
+    let outcome = search(&run, &options, &|image, _| {
+        let set = (1..6).filter(|line| image.load::<u64>(Addr::pm(64 * line)) == 1).count();
+        lost.borrow_mut().push(set.min(5 - set));
+        Ok(())
+    });
+    assert_eq!(lost.take(), [vec![0; 2], vec![1; 10], vec![2; 20]].concat());
+    assert_eq!(outcome.reached, Reached::Pairs);
+    assert_eq!(
+        outcome.to_string(),
+        "all pairs of lines; 0 of 1 families complete, the others sampled"
+    );
+}
+
+#[test]
+fn an_image_is_checked_again_once_more_is_promised() {
+    let run = record(Image::new(1024, 0), &Schedule::default(), |memory| {
+        memory.store(Addr::pm(64), 1u64);
+        memory.order();
+        memory.output(0);
+    });
+    let outcome = search(&run.unwrap(), &Search::new(Model::Px86), &|image, point| match (
+        image.load::<u64>(Addr::pm(64)),
+        point.promised[0],
+    ) {
+        (0, 1) => Err("lost".into()),
+        _ => Ok(()),
+    });
+    assert_eq!(outcome.finding.expect("found").choice.to_string(), "px86/3/1-1");
+}

@@ -93,3 +93,67 @@ impl Persistency for Bep {
         self.graph.allows(cut)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Words;
+    use seawall_memory::{Addr, Width};
+    use std::panic::Location;
+
+    enum Act {
+        Store(u16, u64),
+        Read(u16, u64),
+        Barrier(u16),
+    }
+    use Act::{Barrier, Read, Store};
+
+    /// The model after these acts; line n has the index of its first use.
+    fn after(acts: &[Act]) -> Bep {
+        let mut trace = Trace::new(2, vec![0; 1024], 0);
+        let memory = Words::zeroed(1024);
+        let mut model = Bep::default();
+        for act in acts {
+            let (thread, kind) = match *act {
+                Barrier(thread) => (thread, Kind::Order),
+                Read(thread, line) => {
+                    (thread, Kind::Read { line: trace.line(Addr::pm(64 * line).line()) })
+                }
+                Store(thread, line) => {
+                    let at = Addr::pm(64 * line);
+                    let change = memory.store(at, Width::B8, 1);
+                    (thread, Kind::Store { store: trace.add_store(at, Width::B8, change) })
+                }
+            };
+            let event = Event { thread, operation: 0, kind, at: Location::caller() };
+            model.follow(&trace, &event);
+            trace.events.push(event);
+        }
+        model
+    }
+
+    #[test]
+    fn an_open_epoch_is_split_where_another_thread_depends_on_it() {
+        let model = after(&[Store(0, 0), Read(1, 0), Store(1, 1), Store(0, 2)]);
+        assert!(model.allows(&Cut(vec![1, 1, 0])), "what came after the conflict is not awaited");
+        assert!(!model.allows(&Cut(vec![0, 1, 1])));
+        assert!(!model.allows(&Cut(vec![0, 0, 1])), "the parts stay in order");
+    }
+
+    #[test]
+    fn threads_that_depend_on_each_other_make_no_circle() {
+        let acts = [Store(0, 0), Store(1, 1), Read(1, 0), Read(0, 1), Store(0, 2), Store(1, 3)];
+        let model = after(&acts);
+        assert!(model.allows(&Cut(vec![1, 1, 1, 1])));
+        assert!(model.allows(&Cut(vec![1, 1, 0, 0])));
+        assert!(!model.allows(&Cut(vec![1, 0, 1, 0])), "the reader follows what it read");
+        assert!(!model.allows(&Cut(vec![0, 1, 0, 0])), "and so does what it stored before");
+    }
+
+    #[test]
+    fn a_barrier_ends_an_epoch_only_of_its_own_thread() {
+        let model = after(&[Store(0, 0), Barrier(1), Store(0, 1), Barrier(0), Store(0, 2)]);
+        assert!(model.allows(&Cut(vec![0, 1, 0])));
+        assert!(!model.allows(&Cut(vec![0, 1, 1])));
+    }
+}
