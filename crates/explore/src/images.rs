@@ -10,9 +10,12 @@ use std::collections::BTreeSet;
 /// The values that the 8-byte words at `places` may have together after a crash at any point of
 /// the run, and what the search for them covered.
 pub fn reachable(trace: &Trace, model: Model, places: &[Addr]) -> (BTreeSet<Vec<u64>>, Outcome) {
+    images(trace, &Search { thorough: true, ..Search::new(model) }, places)
+}
+
+fn images(trace: &Trace, options: &Search, places: &[Addr]) -> (BTreeSet<Vec<u64>>, Outcome) {
     let found = RefCell::new(BTreeSet::new());
-    let options = Search { thorough: true, ..Search::new(model) };
-    let outcome = search(trace, &options, &|image, _| {
+    let outcome = search(trace, options, &|image, _| {
         let values = places.iter().map(|&at| image.load(at)).collect();
         found.borrow_mut().insert(values);
         Ok(())
@@ -58,15 +61,15 @@ mod tests {
         run.expect("it ends")
     }
 
-    /// What `reachable` must give: every cut at every event that the model allows.
-    fn by_force(trace: &Trace, model: Model) -> BTreeSet<Vec<u64>> {
+    /// What a search must give: every cut at every failure point that the model allows.
+    fn by_force(trace: &Trace, model: Model, thorough: bool) -> BTreeSet<Vec<u64>> {
         let mut found = BTreeSet::new();
         let mut walk = Walk::new(trace, model);
         let mut cursor = Cursor::new(trace, u64::MAX);
         loop {
             let lines = trace.lines.len() as u32;
             let mut cut = Cut(vec![0; lines as usize]);
-            loop {
+            while walk.is_failure_point(thorough) {
                 if walk.state.allows(&cut) {
                     cursor.move_to(&cut);
                     let read = |image: &crate::CrashImage| {
@@ -89,10 +92,12 @@ mod tests {
     fn the_search_reaches_all_that_the_model_allows_and_nothing_else() {
         for seed in 0..150 {
             let trace = random_run(seed);
-            for model in Model::all() {
-                let (found, outcome) = reachable(&trace, model, &words());
+            for (model, thorough) in Model::all().flat_map(|m| [(m, false), (m, true)]) {
+                let options = Search { thorough, ..Search::new(model) };
+                let (found, outcome) = images(&trace, &options, &words());
                 assert_eq!(outcome.reached, Reached::Complete);
-                assert_eq!(found, by_force(&trace, model), "seed {seed} under {model}");
+                let all = by_force(&trace, model, thorough);
+                assert_eq!(found, all, "seed {seed} under {model}, thorough: {thorough}");
             }
         }
     }

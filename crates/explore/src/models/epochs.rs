@@ -255,4 +255,21 @@ mod tests {
         // The new epoch follows the first chain and meets each length of the second.
         assert_eq!(sets(&graph, 100), (4, true));
     }
+
+    #[test]
+    fn an_epoch_that_falls_behind_another_counts_as_touched() {
+        let mut graph = Graph::default();
+        let reader = graph.add(None);
+        graph.store(reader, 0, 0);
+        graph.forget_touched();
+        let read = graph.add(None);
+        graph.store(read, 1, 0);
+        graph.order(read, reader);
+        let mut both = false;
+        let _ = graph.families(100, &mut |family| {
+            both |= family.base.get(1) == 1 && family.windows.iter().any(|w| w.line == 0);
+            ControlFlow::Continue(())
+        });
+        assert!(both);
+    }
 }
