@@ -17,13 +17,19 @@
 
 #![forbid(unsafe_code)]
 
+mod array;
 mod change;
 mod damage;
 pub mod entry;
+mod graph;
 mod hash;
 mod queue;
+mod rbtree;
 
+pub use array::{Array, ArrayShape};
 pub use change::{Change, Full};
 pub use damage::Damage;
+pub use graph::{Edge, Graph, GraphShape};
 pub use hash::{Hash, HashShape};
 pub use queue::{Queue, QueueShape};
+pub use rbtree::{Forest, ForestShape};
