@@ -8,7 +8,7 @@
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// Bytes mapped into this process until dropped; starts at a page.
 pub(crate) struct Mapping {
@@ -103,7 +103,15 @@ pub(crate) unsafe fn sync_pages(base: *mut u8, first: u64, last: u64) -> io::Res
 }
 
 /// Gives the first `bytes` of `file` real space on the disk, changing no byte that is there.
+///
+/// What cannot fit is refused before anything is allocated, so that a wrong size does not fill the
+/// disk for everybody else until it is found out.
 pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    let there = file.metadata()?.blocks().saturating_mul(512);
+    let space = rustix::fs::fstatvfs(file)?;
+    if bytes.saturating_sub(there) > space.f_bfree.saturating_mul(space.f_frsize) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{FallocateFlags, fallocate};
@@ -149,7 +157,6 @@ pub(crate) fn is_in_memory(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn reserved_space_is_real_and_keeps_what_was_there() {
@@ -162,6 +169,16 @@ mod tests {
         let mut back = [0; 4];
         file.read_exact_at(&mut back, 10).unwrap();
         assert_eq!(&back, b"keep");
+    }
+
+    #[test]
+    fn more_than_the_disk_has_is_refused_before_any_of_it_is_taken() {
+        let file = tempfile::tempfile().unwrap();
+        let space = rustix::fs::fstatvfs(&file).unwrap();
+        let whole = space.f_blocks.saturating_mul(space.f_frsize);
+        let error = reserve(&file, whole + 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(file.metadata().unwrap().len(), 0);
     }
 
     #[test]
