@@ -109,7 +109,9 @@ pub(crate) unsafe fn sync_pages(base: *mut u8, first: u64, last: u64) -> io::Res
 pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     let there = file.metadata()?.blocks().saturating_mul(512);
     let space = rustix::fs::fstatvfs(file)?;
-    if bytes.saturating_sub(there) > space.f_bfree.saturating_mul(space.f_frsize) {
+    // Some file systems do not know how much they hold, and say 0.
+    let free = space.f_bfree.saturating_mul(space.f_frsize);
+    if space.f_blocks > 0 && bytes.saturating_sub(there) > free {
         return Err(io::ErrorKind::StorageFull.into());
     }
     #[cfg(target_os = "linux")]
