@@ -34,8 +34,30 @@ pub struct Pool {
     flush: Flush,
     domain: Domain,
     durability: Durability,
-    // Held for its lock.
-    _file: File,
+    _file: LockedFile,
+}
+
+/// A file that this process has for itself.
+///
+/// The lock is given up by name: closing the file is not enough while a child that another thread
+/// is about to start still has a copy of it.
+struct LockedFile(File);
+
+impl LockedFile {
+    fn lock(file: File, name: &str) -> Result<LockedFile, PoolError> {
+        match file.try_lock() {
+            Ok(()) => Ok(LockedFile(file)),
+            Err(TryLockError::WouldBlock) => Err(PoolError::InUse { path: name.to_string() }),
+            Err(TryLockError::Error(source)) => Err(explain(name, "lock it", 0, source)),
+        }
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // If this fails, closing the file does it.
+        let _ = self.0.unlock();
+    }
 }
 
 /// Why a pool cannot be had.
@@ -145,11 +167,12 @@ impl Pool {
     ) -> Result<Pool, PoolError> {
         let name = path.display().to_string();
         let fail = |action, error| explain(&name, action, bytes, error);
-        lock(&file, &name)?;
-        map::reserve(&file, bytes).map_err(|error| fail("allocate its space", error))?;
+        let locked = LockedFile::lock(file, &name)?;
+        let file = &locked.0;
+        map::reserve(file, bytes).map_err(|error| fail("allocate its space", error))?;
         file.sync_all().map_err(|error| fail("write it to the disk", error))?;
         sync_folder(path).map_err(|error| fail("write its name to the disk", error))?;
-        Pool::map(file, &name, bytes, options)
+        Pool::map(locked, &name, bytes, options)
     }
 
     /// Opens the pool file at `path`, whole.
@@ -173,15 +196,16 @@ impl Pool {
         }
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(|error| fail("open it", error))?;
-        lock(&file, &name)?;
+        let locked = LockedFile::lock(file, &name)?;
+        let file = &locked.0;
         let bytes = file.metadata().map_err(|error| fail("find its size", error))?.len();
         check_size(&name, bytes)?;
         let mut head = vec![0; POOL_BYTES_MIN as usize];
         file.read_exact_at(&mut head, 0).map_err(|error| fail("read it", error))?;
         check(&head, bytes).map_err(|why| PoolError::Rejected { path: name.clone(), why })?;
-        map::reserve(&file, bytes)
+        map::reserve(file, bytes)
             .map_err(|error| explain(&name, "allocate its space", bytes, error))?;
-        Pool::map(file, &name, bytes, options)
+        Pool::map(locked, &name, bytes, options)
     }
 
     /// A pool of `bytes` zeroed bytes in a file without a name, in the folder for temporary files;
@@ -196,24 +220,30 @@ impl Pool {
         let file = file.map_err(|error| explain(&name, "create it", bytes, error))?;
         map::reserve(&file, bytes)
             .map_err(|error| explain(&name, "allocate its space", bytes, error))?;
-        let mut pool = Pool::map(file, &name, bytes, options)?;
+        let mut pool = Pool::map(LockedFile::lock(file, &name)?, &name, bytes, options)?;
         pool.durability = Durability::Nothing;
         Ok(pool)
     }
 
-    fn map(file: File, name: &str, bytes: u64, options: &PoolOptions) -> Result<Pool, PoolError> {
+    fn map(
+        locked: LockedFile,
+        name: &str,
+        bytes: u64,
+        options: &PoolOptions,
+    ) -> Result<Pool, PoolError> {
+        let file = &locked.0;
         let fail = |action, error| explain(name, action, bytes, error);
         let wanted = match options.domain {
             None => Domain::from_environment()?,
             given => given,
         };
         let chosen = Flush::from_environment()?;
-        let pm = Mapping::of_file(&file, bytes).map_err(|error| fail("map it", error))?;
+        let pm = Mapping::of_file(file, bytes).map_err(|error| fail("map it", error))?;
         let dram = Mapping::anonymous(options.dram_bytes);
         let dram = dram.map_err(|error| fail("get memory beside it", error))?;
         let domain = wanted.unwrap_or_else(|| Domain::fitting(pm.is_sync()));
         let durability = match domain {
-            _ if map::is_in_memory(&file) => Durability::UntilReboot,
+            _ if map::is_in_memory(file) => Durability::UntilReboot,
             _ if pm.is_sync() => Durability::PowerFailure,
             Domain::Page => Durability::PowerFailureByPage,
             Domain::Line | Domain::None => Durability::KilledProcess,
@@ -223,7 +253,7 @@ impl Pool {
             Domain::Page => Flush { kind: FlushKind::None, why: "msync writes pages".into() },
             Domain::None => Flush { kind: FlushKind::None, why: "the caches persist".into() },
         };
-        Ok(Pool { pm, dram, flush, domain, durability, _file: file })
+        Ok(Pool { pm, dram, flush, domain, durability, _file: locked })
     }
 
     /// The handle of hardware thread `thread`; take one in each thread.
@@ -262,13 +292,6 @@ fn check_size(name: &str, bytes: u64) -> Result<(), PoolError> {
         return Ok(());
     }
     Err(PoolError::TooSmall { path: name.to_string(), bytes, min: POOL_BYTES_MIN })
-}
-
-fn lock(file: &File, name: &str) -> Result<(), PoolError> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => PoolError::InUse { path: name.to_string() },
-        TryLockError::Error(source) => explain(name, "lock it", 0, source),
-    })
 }
 
 fn sync_folder(path: &Path) -> io::Result<()> {
@@ -337,6 +360,17 @@ mod tests {
         assert!(matches!(error, PoolError::InUse { .. }), "{error}");
         drop(first);
         Pool::open(&path, &PoolOptions::default(), anything).unwrap();
+    }
+
+    #[test]
+    fn a_copy_of_the_file_in_a_child_about_to_start_keeps_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pool");
+        let pool = Pool::create(&path, 8192, &PoolOptions::default()).unwrap();
+        let copy = pool._file.0.try_clone().unwrap();
+        drop(pool);
+        Pool::open(&path, &PoolOptions::default(), anything).unwrap();
+        drop(copy);
     }
 
     #[test]
