@@ -3,6 +3,7 @@
 use crate::crashed::Cursor;
 use crate::models::{Cut, Model, UnknownModel};
 use crate::search::{Check, Search, verdict};
+use crate::shrink::describe;
 use crate::trace::{Event, Store, Trace};
 use crate::walk::Walk;
 use seawall_memory::Line;
@@ -139,8 +140,11 @@ pub struct Finding {
     pub in_flight: Vec<InFlight>,
     /// Stores before the crash that are not in the image, in the order of the run.
     pub lost: Vec<StoreNote>,
-    /// Stores that are in the image though an earlier one is lost, in the order of the run.
+    /// Stores that are in the image though an earlier one is lost, and without which the check is
+    /// content, in the order of the run.
     pub early: Vec<StoreNote>,
+    /// Other stores that are in the image though an earlier one is lost.
+    pub early_others: usize,
 }
 
 fn place(event: &Event) -> String {
@@ -161,17 +165,19 @@ fn note(trace: &Trace, store: &Store) -> StoreNote {
 }
 
 impl Finding {
-    pub(crate) fn describe(walk: &Walk<'_>, cut: &Cut, message: String) -> Finding {
+    pub(crate) fn describe(walk: &Walk<'_>, cut: &Cut, decisive: &Cut, message: String) -> Finding {
         let trace = walk.trace;
         let done = &trace.events[..walk.point.event];
         let mut rank = vec![0; trace.lines.len()];
-        let (mut lost, mut early) = (Vec::new(), Vec::new());
+        let (mut lost, mut early, mut early_others) = (Vec::new(), Vec::new(), 0);
         for store in done.iter().filter_map(|event| event.kind.store()) {
             let store = &trace.stores[store as usize];
             let rank = &mut rank[store.line as usize];
             *rank += 1;
             if *rank > cut.get(store.line) {
                 lost.push(note(trace, store));
+            } else if !lost.is_empty() && *rank > decisive.get(store.line) {
+                early_others += 1;
             } else if !lost.is_empty() {
                 early.push(note(trace, store));
             }
@@ -200,6 +206,7 @@ impl Finding {
             in_flight: in_flight.collect(),
             lost,
             early,
+            early_others,
         }
     }
 }
@@ -218,7 +225,11 @@ impl fmt::Display for Finding {
             }
         }
         list(f, "lost: stored before the crash, not durable", &self.lost)?;
-        list(f, "early: durable although stored after a lost one", &self.early)
+        list(f, "early: durable, stored after a lost one, and it matters", &self.early)?;
+        match self.early_others {
+            0 => Ok(()),
+            more => writeln!(f, "    ({more} more stores are early and make no difference)"),
+        }
     }
 }
 
@@ -270,7 +281,7 @@ pub fn replay(
     let mut cursor = Cursor::new(trace, options.steps);
     cursor.move_to(&cut);
     let said = verdict(&mut cursor, check, &walk.point);
-    Ok(said.err().map(|message| Finding::describe(&walk, &cut, message)))
+    Ok(said.err().map(|message| describe(&walk, &mut cursor, check, &cut, message)))
 }
 
 #[cfg(test)]

@@ -101,6 +101,26 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    fn new(model: Model) -> Outcome {
+        Outcome {
+            model,
+            points: 0,
+            families: 0,
+            whole_families: 0,
+            families_cut: false,
+            generated: 0,
+            checked: 0,
+            reached: Reached::Part,
+            out_of_budget: false,
+            finding: None,
+        }
+    }
+
+    /// The outcome of looking at one image, as [`replay`](crate::replay) does.
+    pub fn of_replay(model: Model, finding: Option<Finding>) -> Outcome {
+        Outcome { points: 1, generated: 1, checked: 1, finding, ..Outcome::new(model) }
+    }
+
     /// Adds the outcome of the same search on another run of the program.
     pub fn add(&mut self, other: Outcome) {
         self.points += other.points;
@@ -197,18 +217,7 @@ impl<'a> Explorer<'a> {
             seen: FxHashSet::default(),
             families: FxHashSet::default(),
             rng: Xoshiro256PlusPlus::seed_from_u64(options.seed),
-            outcome: Outcome {
-                model: options.model,
-                points: 0,
-                families: 0,
-                whole_families: 0,
-                families_cut: false,
-                generated: 0,
-                checked: 0,
-                reached: Reached::Part,
-                out_of_budget: false,
-                finding: None,
-            },
+            outcome: Outcome::new(options.model),
             failed: None,
         }
     }

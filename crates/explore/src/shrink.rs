@@ -4,6 +4,9 @@
 //! crash that still fails. Two steps alternate until neither helps: give lost lines back, whole or
 //! in part, as long as the check still fails; and move the crash earlier with the same stores
 //! kept. Each try must be an image that the model allows at that point.
+//!
+//! What is left is described by what it lost and by what came too early. Of the early stores only
+//! those are shown without which the check is content: the others are taken away first.
 
 use crate::crashed::Cursor;
 use crate::finding::Finding;
@@ -28,7 +31,48 @@ pub(crate) fn shrink(
     cursor.move_to(&cut);
     let message = verdict(&mut cursor, check, &walk.point).err();
     let message = message.unwrap_or_else(|| "the check gives a different answer each time".into());
-    Finding::describe(&walk, &cut, message)
+    describe(&walk, &mut cursor, check, &cut, message)
+}
+
+/// The failing image in words, its early stores sifted.
+pub(crate) fn describe(
+    walk: &Walk<'_>,
+    cursor: &mut Cursor<'_>,
+    check: &Check<'_>,
+    cut: &Cut,
+    message: String,
+) -> Finding {
+    let decisive = decisive(walk, cursor, check, cut);
+    Finding::describe(walk, cut, &decisive, message)
+}
+
+/// The image without the early stores that it fails without.
+fn decisive(walk: &Walk<'_>, cursor: &mut Cursor<'_>, check: &Check<'_>, cut: &Cut) -> Cut {
+    let trace = walk.trace;
+    let lost = trace.lines.iter().enumerate().filter_map(|(line, log)| {
+        let line = line as u32;
+        let gone = cut.get(line) < walk.stored.get(line);
+        gone.then(|| log.stores[cut.get(line) as usize])
+    });
+    let Some(first) = lost.min() else { return cut.clone() };
+    let mut least = cut.clone();
+    for (line, log) in trace.lines.iter().enumerate() {
+        let line = line as u32;
+        let late = log.stores.partition_point(|&store| store < first) as u32;
+        for fewer in late..cut.get(line) {
+            let mut image = least.clone();
+            image.set(line, fewer);
+            if !walk.state.allows(&image) {
+                continue;
+            }
+            cursor.move_to(&image);
+            if verdict(cursor, check, &walk.point).is_err() {
+                least = image;
+                break;
+            }
+        }
+    }
+    least
 }
 
 struct Shrinker<'a> {
