@@ -5,7 +5,7 @@
 //! of its target: two lines of two vertices, hence a transaction. It locks both vertices, in order.
 
 use crate::damage::{Reached, within};
-use crate::entry::{self, ENTRY_BYTES};
+use crate::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::{Change, Damage, Full};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::{Arena, Baton, Batons, Guard, Locks, Logs, Slots, Tx};
@@ -196,7 +196,7 @@ impl Graph {
         memory.store(at.plus(TAG), change.tag);
         entry::fill(memory, at, PAYLOAD, edge.key(), change.tag);
         let mut tx = Tx::begin(memory, &self.logs, change.flaw);
-        tx.fresh(at, ENTRY_BYTES);
+        tx.fresh(at, ENTRY_WORDS);
         tx.store(source.plus(HEAD), at.bits());
         tx.store(source.plus(OUT), tx.load(source.plus(OUT)) + 1);
         tx.store(target.plus(IN), tx.load(target.plus(IN)) + 1);

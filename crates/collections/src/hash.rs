@@ -5,7 +5,7 @@
 //! the new entry itself is a fresh object and needs no log.
 
 use crate::damage::{Reached, within};
-use crate::entry::{self, ENTRY_BYTES};
+use crate::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::{Change, Damage, Full};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::{Arena, Baton, Batons, Guard, Locks, Logs, Slots, Tx};
@@ -166,7 +166,7 @@ impl Hash {
         memory.store(at.plus(TAG), change.tag);
         entry::fill(memory, at, PAYLOAD, key, change.tag);
         let mut tx = Tx::begin(memory, &self.logs, change.flaw);
-        tx.fresh(at, ENTRY_BYTES);
+        tx.fresh(at, ENTRY_WORDS);
         tx.store(held.stripe.plus(COUNT), tx.load(held.stripe.plus(COUNT)) + 1);
         tx.store(held.head, at.bits());
         tx.commit(&[held.baton]);

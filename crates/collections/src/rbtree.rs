@@ -9,7 +9,7 @@
 //! k mod trees.
 
 use crate::damage::{Reached, within};
-use crate::entry::{self, ENTRY_BYTES};
+use crate::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::{Change, Damage, Full};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::{Arena, Batons, Locks, Logs, Slots, Tx};
@@ -145,7 +145,7 @@ impl Forest {
                 (change.note)(key, change.tag);
                 self.fill(memory, at, parent, key, change.tag);
                 let mut tx = Tx::begin(memory, &self.logs, change.flaw);
-                tx.fresh(at, ENTRY_BYTES);
+                tx.fresh(at, ENTRY_WORDS);
                 tx.store(root.plus(COUNT), tx.load(root.plus(COUNT)) + 1);
                 Edit { tx: &mut tx, root }.link(at, parent, side);
                 tx.commit(&[baton]);

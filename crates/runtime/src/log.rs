@@ -8,18 +8,23 @@
 //! 2. write the words in place and flush each line once; order;
 //! 3. retire the log with one 8-byte store, hand the batons on, flush; order.
 //!
-//! The log validates itself, so it needs no order inside step 1. Recovery applies a log whose
-//! checksum holds and that is not retired, and ignores any other; applying one twice is the same
-//! as once. Logging costs three epochs a transaction; S1 and S2 count on exactly such programs.
+//! The log validates itself, so it needs no order inside step 1: its checksum covers the records
+//! **and the fresh objects**. Without the latter a log could be whole while an object that its
+//! records link in is torn. A transaction's stores into its own fresh objects are not logged but
+//! done at once, so the objects stay as they were summed until the log is retired.
+//!
+//! Recovery applies a log whose checksum holds and that is not retired, and ignores any other;
+//! applying one twice is the same as once. Logging costs three epochs a transaction; S1 and S2 count on exactly such programs.
 //! Each thread has one log area:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0..8 | sequence number of the last transaction, from 1 |
 //! | 8..16 | words of records |
-//! | 16..24 | CRC-32C of the two fields above and the records |
+//! | 16..24 | CRC-32C of the two fields above, the records and the fresh objects |
 //! | 24..32 | sequence number of the last retired transaction |
-//! | 64.. | records: a word with the address (low 48 bits) and the count of words (high 16), then the words |
+//! | 64.. | records: a word with the address (low 48 bits) and the count of words (high 16), then
+//! the words; with bit 0 set, the address and count of a fresh object |
 //!
 //! Later kinds of log (undo, non-temporal records) change how steps 1 and 2 are written; what a
 //! structure says to a `Tx` stays.
@@ -35,6 +40,7 @@ const RETIRED: u64 = 24;
 const RECORDS: u64 = LINE_BYTES;
 const COUNT_SHIFT: u32 = 48;
 const COUNT_MAX: usize = 0xffff;
+const FRESH: u64 = 1;
 
 /// A deliberate mistake in how an update is ordered, to prove that the checkers find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -103,8 +109,8 @@ impl Logs {
     pub fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<u64, LogError> {
         let mut pending = Vec::new();
         for thread in 0..self.threads {
-            if let Some(records) = self.pending(memory, thread) {
-                pending.push((thread, self.parse(thread, &records, pm_bytes)?));
+            if let Some(records) = self.pending(memory, thread, pm_bytes) {
+                pending.push((thread, self.writes(thread, &records, pm_bytes)?));
             }
         }
         for (at, value) in pending.iter().flat_map(|(_, writes)| writes) {
@@ -120,7 +126,8 @@ impl Logs {
         Ok(pending.len() as u64)
     }
 
-    fn pending<M: Memory>(&self, memory: &M, thread: u64) -> Option<Vec<u64>> {
+    /// The records of the log of `thread`, if it is whole and not retired.
+    fn pending<M: Memory>(&self, memory: &M, thread: u64, pm_bytes: u64) -> Option<Vec<u64>> {
         let log = self.log(thread);
         let field = |offset| memory.load::<u64>(log.plus(offset));
         let (sequence, size) = (field(SEQUENCE), field(SIZE));
@@ -128,41 +135,93 @@ impl Logs {
             return None;
         }
         let records: Vec<u64> = (0..size).map(|word| field(RECORDS + 8 * word)).collect();
-        (checksum(sequence, &records) == field(CHECKSUM)).then_some(records)
+        let mut sum = Sum::of(sequence, &records);
+        let mut rest = &records[..];
+        while let Some((record, next)) = Record::split(rest) {
+            if record.fresh {
+                if !self.holds(&record, pm_bytes) {
+                    return None;
+                }
+                sum.object(memory, Addr::pm(record.at), record.words);
+            }
+            rest = next;
+        }
+        (sum.0 == field(CHECKSUM)).then_some(records)
     }
 
-    fn parse(
+    /// What the records write, in order.
+    fn writes(
         &self,
         thread: u64,
         records: &[u64],
         pm_bytes: u64,
     ) -> Result<Vec<(Addr, u64)>, LogError> {
-        let logs = self.area.offset()..self.area.offset() + self.threads * self.stride();
         let mut writes = Vec::new();
         let mut rest = records;
-        while let [head, tail @ ..] = rest {
-            let (at, words) = (head & ((1 << COUNT_SHIFT) - 1), head >> COUNT_SHIFT);
-            let end = at + 8 * words;
-            let fits = at.is_multiple_of(8) && at >= HEADER_BYTES && end <= pm_bytes;
-            let in_logs = at < logs.end && end > logs.start;
-            let Some((values, next)) = tail.split_at_checked(words as usize) else {
+        while let Some(head) = rest.first() {
+            let whole = Record::split(rest).filter(|(record, _)| self.holds(record, pm_bytes));
+            let Some((record, next)) = whole else {
+                let (at, words) = (head & ((1 << COUNT_SHIFT) - 1), head >> COUNT_SHIFT);
                 return Err(LogError::Record { thread, at, words });
             };
-            if !fits || in_logs {
-                return Err(LogError::Record { thread, at, words });
-            }
-            let run = values.iter().enumerate();
-            writes.extend(run.map(|(word, value)| (Addr::pm(at + 8 * word as u64), *value)));
+            let place = |word: usize| Addr::pm(record.at + 8 * word as u64);
+            let run = record.values.iter().enumerate();
+            writes.extend(run.map(|(word, value)| (place(word), *value)));
             rest = next;
         }
         Ok(writes)
     }
+
+    /// True when the record is about data: inside the pool, and neither header nor logs.
+    fn holds(&self, record: &Record<'_>, pm_bytes: u64) -> bool {
+        let logs = self.area.offset()..self.area.offset() + self.threads * self.stride();
+        let end = record.at + 8 * record.words;
+        let in_logs = record.at < logs.end && end > logs.start;
+        let aligned = record.at.is_multiple_of(8);
+        aligned && record.at >= HEADER_BYTES && end <= pm_bytes && !in_logs
+    }
 }
 
-fn checksum(sequence: u64, records: &[u64]) -> u64 {
-    let head = [sequence, records.len() as u64];
-    let bytes: Vec<u8> = head.iter().chain(records).flat_map(|word| word.to_le_bytes()).collect();
-    u64::from(crc32c::crc32c(&bytes))
+/// A record as read back; its bytes may be anything.
+struct Record<'a> {
+    at: u64,
+    words: u64,
+    fresh: bool,
+    values: &'a [u64],
+}
+
+impl Record<'_> {
+    /// The first of `records` and the rest; `None` at the end, or when the first is cut short.
+    fn split(records: &[u64]) -> Option<(Record<'_>, &[u64])> {
+        let (head, tail) = records.split_first()?;
+        let (at, words) = (head & ((1 << COUNT_SHIFT) - 1), head >> COUNT_SHIFT);
+        if at & FRESH != 0 {
+            return Some((Record { at: at & !FRESH, words, fresh: true, values: &[] }, tail));
+        }
+        let (values, rest) = tail.split_at_checked(words as usize)?;
+        Some((Record { at, words, fresh: false, values }, rest))
+    }
+}
+
+/// The checksum of a log as it is computed.
+struct Sum(u64);
+
+impl Sum {
+    fn of(sequence: u64, records: &[u64]) -> Sum {
+        let mut sum = Sum(0);
+        sum.add([sequence, records.len() as u64].iter().chain(records));
+        sum
+    }
+
+    fn object<M: Memory>(&mut self, memory: &M, at: Addr, words: u64) {
+        let words: Vec<u64> = (0..words).map(|word| memory.load(at.plus(8 * word))).collect();
+        self.add(words.iter());
+    }
+
+    fn add<'w>(&mut self, words: impl Iterator<Item = &'w u64>) {
+        let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        self.0 = u64::from(crc32c::crc32c_append(self.0 as u32, &bytes));
+    }
 }
 
 /// Consecutive words to be written.
@@ -211,13 +270,17 @@ impl<'a, M: Memory> Tx<'a, M> {
         }
     }
 
-    /// Writes the aligned word at `at` in the pool.
+    /// Writes the aligned word at `at` in the pool; at once, if it is in a fresh object.
     ///
     /// # Panics
     /// When `at` is not an aligned PM address.
     #[track_caller]
     pub fn store(&mut self, at: Addr, value: u64) {
         assert!(at.is_pm() && at.offset().is_multiple_of(8), "a transaction writes {at:?}");
+        if self.is_fresh(at) {
+            self.memory.store(at, value);
+            return;
+        }
         if let Some(word) = self.find(at) {
             self.words[word] = value;
             return;
@@ -242,10 +305,20 @@ impl<'a, M: Memory> Tx<'a, M> {
         }
     }
 
-    /// Declares `len` bytes from `at` a fresh object: nothing in the pool points to it, it is
-    /// written directly before commit, and commit flushes it with the log instead of logging it.
-    pub fn fresh(&mut self, at: Addr, len: u64) {
-        self.fresh.push((at, len));
+    /// Declares `words` aligned words from `at` a fresh object: nothing in the pool points to it.
+    /// It is written directly, before commit, and commit sums and flushes it with the log instead
+    /// of logging it. Declare it before the transaction stores into it.
+    ///
+    /// # Panics
+    /// When it is not aligned, or of 2^16 words or more.
+    pub fn fresh(&mut self, at: Addr, words: u64) {
+        assert!(at.is_pm() && at.offset().is_multiple_of(8), "a fresh object at {at:?}");
+        assert!(words <= COUNT_MAX as u64, "a fresh object of {words} words");
+        self.fresh.push((at, words));
+    }
+
+    fn is_fresh(&self, at: Addr) -> bool {
+        self.fresh.iter().any(|(object, words)| at >= *object && at < object.plus(8 * words))
     }
 
     /// Makes the writes happen and hands `batons` on. A crash before it returns keeps all of the
@@ -275,7 +348,11 @@ impl<'a, M: Memory> Tx<'a, M> {
     }
 
     fn write_log(&self) -> u64 {
-        let mut records = Vec::with_capacity(self.words.len() + self.runs.len());
+        let size = self.words.len() + self.runs.len() + self.fresh.len();
+        let mut records = Vec::with_capacity(size);
+        for (at, words) in &self.fresh {
+            records.push(at.offset() | FRESH | words << COUNT_SHIFT);
+        }
         for run in &self.runs {
             records.push(run.at.offset() | (run.count as u64) << COUNT_SHIFT);
             records.extend_from_slice(&self.words[run.first..run.first + run.count]);
@@ -283,17 +360,22 @@ impl<'a, M: Memory> Tx<'a, M> {
         let size = records.len() as u64;
         assert!(size <= self.capacity, "{size} words in a log of {}", self.capacity);
         let sequence = self.memory.load::<u64>(self.log.plus(SEQUENCE)).wrapping_add(1);
+        let mut sum = Sum::of(sequence, &records);
+        for (at, words) in &self.fresh {
+            sum.object(self.memory, *at, *words);
+            self.memory.work(*words as u32);
+        }
         self.memory.work(size as u32 + 2);
         for (word, value) in records.iter().enumerate() {
             self.memory.store(self.log.plus(RECORDS + 8 * word as u64), *value);
         }
         self.memory.store(self.log.plus(SEQUENCE), sequence);
         self.memory.store(self.log.plus(SIZE), size);
-        self.memory.store(self.log.plus(CHECKSUM), checksum(sequence, &records));
+        self.memory.store(self.log.plus(CHECKSUM), sum.0);
         if self.flaw != Flaw::NoFlush {
             self.memory.flush(self.log, RECORDS + 8 * size);
-            for (at, len) in &self.fresh {
-                self.memory.flush(*at, *len);
+            for (at, words) in &self.fresh {
+                self.memory.flush(*at, 8 * words);
             }
         }
         sequence
@@ -360,6 +442,24 @@ mod tests {
     }
 
     #[test]
+    fn recovery_ignores_a_log_whose_fresh_object_is_torn() {
+        for torn in [false, true] {
+            let (image, logs, data, bytes) = place();
+            let mut tx = Tx::begin(&image, &logs, Flaw::None);
+            tx.fresh(data.plus(64), 4);
+            tx.store(data.plus(72), 8);
+            assert_eq!((image.load::<u64>(data.plus(72)), tx.runs.len()), (8, 0));
+            tx.store(data, data.plus(64).bits());
+            tx.write_log();
+            if torn {
+                image.store(data.plus(72), 0u64);
+            }
+            assert_eq!(logs.recover(&image, bytes), Ok(u64::from(!torn)));
+            assert_eq!(image.load::<u64>(data) == 0, torn);
+        }
+    }
+
+    #[test]
     fn recovery_ignores_a_retired_log() {
         let (image, logs, data, bytes) = place();
         let mut tx = Tx::begin(&image, &logs, Flaw::None);
@@ -397,7 +497,7 @@ mod tests {
             }
             image.store(log.plus(SIZE), records.len() as u64);
             image.store(log.plus(SEQUENCE), 1u64);
-            image.store(log.plus(CHECKSUM), checksum(1, &records));
+            image.store(log.plus(CHECKSUM), Sum::of(1, &records).0);
             let before = image.load::<u64>(log.plus(CHECKSUM));
             let _ = logs.recover(&image, bytes);
             prop_assert_eq!(image.load::<u64>(log.plus(CHECKSUM)), before);

@@ -18,7 +18,7 @@ pub struct Hash {
 fn shape(setup: &Setup) -> HashShape {
     HashShape {
         threads: setup.threads as u64,
-        stripes: (setup.entries / 6).max(1),
+        stripes: (setup.entries / 6).clamp(1, 1 << 24),
         capacity: 2 * setup.entries,
     }
 }

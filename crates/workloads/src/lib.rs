@@ -35,7 +35,7 @@ mod workload;
 
 pub use history::{Contents, Explainer, History, Violation};
 pub use seawall_runtime::Flaw;
-pub use workload::{Damage, Layout, Setup, Worker, Workload};
+pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
 
 /// A workload in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,10 @@ macro_rules! workloads {
 workloads! {
     hash::Hash, default: true;
     queue::Queue, default: true;
+    rbtree::RbTree, default: true;
+    sdg::Sdg, default: true;
+    sps::Sps, default: true;
+    ht::Ht, default: false;
 }
 
 #[cfg(test)]

@@ -24,6 +24,21 @@ pub struct Setup {
     pub flaw: Flaw,
 }
 
+/// The most threads that a pool is made for.
+const THREADS_MAX: u64 = 1024;
+/// The most entries: 128 GiB of them.
+const ENTRIES_MAX: u64 = 1 << 28;
+
+/// A number of a [`Setup`] that no workload can run with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is {value}; it must be {low} to {high}")]
+pub struct BadSetup {
+    what: &'static str,
+    value: u64,
+    low: u64,
+    high: u64,
+}
+
 /// Memory that a workload needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -151,6 +166,23 @@ pub(crate) fn initial_keys(setup: &Setup) -> Vec<u64> {
 }
 
 impl Setup {
+    /// Refuses numbers that no workload can run with; [`Workload::layout`] and
+    /// [`Workload::create`] rely on it.
+    ///
+    /// # Errors
+    /// The number, and what it may be.
+    pub fn check(&self) -> Result<(), BadSetup> {
+        let numbers = [
+            ("threads", self.threads as u64, 1, THREADS_MAX),
+            ("entries", self.entries, 1, ENTRIES_MAX),
+            ("search_percent", u64::from(self.search_percent), 0, 100),
+        ];
+        match numbers.into_iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
+            None => Ok(()),
+            Some((what, value, low, high)) => Err(BadSetup { what, value, low, high }),
+        }
+    }
+
     /// The workload's own numbers for `threads` threads, seed 1, no mistake.
     pub fn of<W: Workload>(threads: usize) -> Setup {
         Setup {

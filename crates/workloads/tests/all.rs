@@ -1,0 +1,6 @@
+//! What the workloads promise, on machines small enough to be obviously right.
+
+mod crash;
+mod machines;
+mod pools;
+mod threads;

@@ -1,0 +1,144 @@
+//! Two test machines: one that records a single thread's stores, flushes and orders, and one that
+//! several OS threads share.
+
+use seawall_memory::{Addr, Image, Memory, Width, lines_of};
+use seawall_workloads::History;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Something that a persistency model looks at. Addresses are offsets into the pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Store { at: u64, value: u64 },
+    Flush { line: u64 },
+    Order,
+    Done,
+}
+
+/// An image that remembers what was done to it, and how long the history was at each point.
+pub(crate) struct Recorder {
+    image: Image,
+    history: Arc<History>,
+    events: RefCell<Vec<(Event, usize)>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(image: Image, history: Arc<History>) -> Recorder {
+        Recorder { image, history, events: RefCell::default() }
+    }
+
+    pub(crate) fn into_events(self) -> Vec<(Event, usize)> {
+        self.events.into_inner()
+    }
+
+    fn record(&self, event: Event) {
+        self.events.borrow_mut().push((event, self.history.len()));
+    }
+}
+
+impl Memory for Recorder {
+    fn thread(&self) -> usize {
+        0
+    }
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        self.image.load_bits(at, width)
+    }
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        assert_eq!(width, Width::B8, "the structures store whole words");
+        self.image.store_bits(at, width, value);
+        if at.is_pm() {
+            self.record(Event::Store { at: at.offset(), value });
+        }
+    }
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        assert!(!at.is_pm(), "locks live in DRAM");
+        self.image.compare_exchange(at, current, new)
+    }
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        assert!(!at.is_pm(), "locks live in DRAM");
+        self.image.swap(at, new)
+    }
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.image.fetch_add(at, by)
+    }
+    fn flush(&self, at: Addr, len: u64) {
+        for line in lines_of(at, len) {
+            self.record(Event::Flush { line: line.0 });
+        }
+    }
+    fn order(&self) {
+        self.record(Event::Order);
+    }
+    fn drain(&self) {
+        self.record(Event::Order);
+    }
+    fn work(&self, _: u32) {}
+    fn output(&self, _: u64) {
+        self.record(Event::Done);
+    }
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        self.image.spin_while(at, value)
+    }
+}
+
+/// Memory that OS threads share: every access is sequentially consistent.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pm: Arc<Vec<AtomicU64>>,
+    dram: Arc<Vec<AtomicU64>>,
+    thread: usize,
+}
+
+impl Shared {
+    pub(crate) fn new(pm_bytes: u64, dram_bytes: u64) -> Shared {
+        let zeros = |bytes: u64| Arc::new((0..bytes / 8).map(|_| AtomicU64::new(0)).collect());
+        Shared { pm: zeros(pm_bytes), dram: zeros(dram_bytes), thread: 0 }
+    }
+
+    pub(crate) fn of(&self, thread: usize) -> Shared {
+        Shared { thread, ..self.clone() }
+    }
+
+    fn word(&self, at: Addr) -> &AtomicU64 {
+        assert!(at.offset().is_multiple_of(8));
+        let region = if at.is_pm() { &self.pm } else { &self.dram };
+        &region[at.offset() as usize / 8]
+    }
+}
+
+impl Memory for Shared {
+    fn thread(&self) -> usize {
+        self.thread
+    }
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        assert_eq!(width, Width::B8);
+        self.word(at).load(SeqCst)
+    }
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        assert_eq!(width, Width::B8);
+        self.word(at).store(value, SeqCst);
+    }
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        self.word(at).compare_exchange(current, new, SeqCst, SeqCst)
+    }
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        self.word(at).swap(new, SeqCst)
+    }
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.word(at).fetch_add(by, SeqCst)
+    }
+    fn flush(&self, _: Addr, _: u64) {}
+    fn order(&self) {}
+    fn drain(&self) {}
+    fn work(&self, _: u32) {}
+    fn output(&self, _: u64) {}
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        loop {
+            match self.word(at).load(SeqCst) {
+                same if same == value => std::thread::yield_now(),
+                other => return other,
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Operations of several threads do not step on each other.
+
+use crate::machines::Shared;
+use seawall_workloads::{
+    Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+};
+use std::sync::Arc;
+
+const THREADS: usize = 4;
+const OPERATIONS: u64 = 1500;
+
+struct Run;
+
+impl Visitor for Run {
+    type Output = ();
+
+    fn visit<W: Workload>(self) {
+        let setup =
+            Setup { threads: THREADS, seed: 3, entries: 12, search_percent: 20, flaw: Flaw::None };
+        let layout = W::layout(&setup);
+        let memory = Shared::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&memory, &setup);
+        let before = workload.contents(&memory).expect("just made");
+        let history = Arc::new(History::new());
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (memory, workload) = (memory.of(thread), workload.clone());
+                let mut worker = Worker::new(&setup, thread, history.clone());
+                scope.spawn(move || {
+                    while worker.number < OPERATIONS {
+                        workload.step(&memory, &mut worker);
+                        worker.number += 1;
+                    }
+                });
+            }
+        });
+        let after = workload.contents(&memory).expect("no operation broke the structure");
+        let explained = history.explain(&before, &after, &[OPERATIONS; THREADS]);
+        assert_eq!(explained, Ok(vec![OPERATIONS; THREADS]), "{}", W::NAME);
+    }
+}
+
+#[test]
+fn every_operation_of_every_thread_is_there_in_the_end() {
+    for entry in WORKLOADS {
+        with_workload(entry.name, Run).expect("a workload of the table");
+    }
+}
