@@ -65,7 +65,8 @@ mod tests {
             prop_assert_eq!(check(&image, at, 3, key, tag), Ok(()));
             let place = at.plus(8 * word);
             image.store(place, image.load::<u64>(place) ^ bits);
-            prop_assert_eq!(check(&image, at, 3, key, tag), Err(Damage::Torn { at, key, tag, word }));
+            let torn = Err(Damage::Torn { at, key, tag, word });
+            prop_assert_eq!(check(&image, at, 3, key, tag), torn);
         }
     }
 

@@ -22,7 +22,7 @@ const PAYLOAD: u64 = 3;
 
 const LOG_WORDS: u64 = 8;
 
-/// The parameters of a [`Hash`].
+/// The parameters of a [`struct@Hash`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashShape {
     /// Threads that may use it, 1 to 1024.

@@ -8,7 +8,7 @@
 //!
 //! | structure | what makes a change atomic | epochs a change |
 //! |---|---|---|
-//! | [`Hash`], [`Forest`], [`Graph`], [`Array`] | a redo-logged transaction | 3 |
+//! | [`struct@Hash`], [`Forest`], [`Graph`], [`Array`] | a redo-logged transaction | 3 |
 //! | [`Queue`] | one 8-byte store of the head or tail | 2 to add, 1 to remove |
 //!
 //! They are not pools: a workload (or your program) keeps the shape in the roots of a pool and

@@ -3,7 +3,7 @@
 //! A transaction collects its writes in host memory and touches the pool only in
 //! [`Tx::commit`]:
 //!
-//! 1. write the log (records, then a header with sequence number, size and checksum) and flush it,
+//! 1. write the log (records, and a header with sequence number, size and checksum), flush it
 //!    together with fresh objects that nothing points to yet; order;
 //! 2. write the words in place and flush each line once; order;
 //! 3. retire the log with one 8-byte store, hand the batons on, flush; order.
@@ -14,8 +14,8 @@
 //! done at once, so the objects stay as they were summed until the log is retired.
 //!
 //! Recovery applies a log whose checksum holds and that is not retired, and ignores any other;
-//! applying one twice is the same as once. Logging costs three epochs a transaction; S1 and S2 count on exactly such programs.
-//! Each thread has one log area:
+//! applying one twice is the same as once. A transaction costs three epochs. Each thread has one
+//! log area:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -23,8 +23,10 @@
 //! | 8..16 | words of records |
 //! | 16..24 | CRC-32C of the two fields above, the records and the fresh objects |
 //! | 24..32 | sequence number of the last retired transaction |
-//! | 64.. | records: a word with the address (low 48 bits) and the count of words (high 16), then
-//! the words; with bit 0 set, the address and count of a fresh object |
+//! | 64.. | records: a head word, then the words to be written |
+//!
+//! A head has the address in its low 48 bits and the count of words in its high 16; with bit 0 set
+//! it names a fresh object instead, and no words follow.
 //!
 //! Later kinds of log (undo, non-temporal records) change how steps 1 and 2 are written; what a
 //! structure says to a `Tx` stays.

@@ -53,7 +53,7 @@ impl Ht {
 
 impl Workload for Ht {
     const NAME: &'static str = "ht";
-    const ABOUT: &'static str = "the 64-byte-bucket table of the gem5 speed comparison (weak check)";
+    const ABOUT: &'static str = "the bucket table of the gem5 speed comparison (weak check)";
     const ENTRIES: u64 = 65536;
     const SEARCH_PERCENT: u32 = 0;
 

@@ -339,7 +339,7 @@ mod tests {
             let cuts = every_cut(&effects, numbers, &after);
             match found {
                 Ok(cut) => {
-                    let cut = [cut.first(), cut.get(1), cut.get(2)].map(|n| n.copied().unwrap_or(0));
+                    let cut = [0, 1, 2].map(|thread: usize| cut.get(thread).copied().unwrap_or(0));
                     prop_assert!(cuts.contains(&cut));
                     prop_assert!(cuts.iter().all(|c| c.iter().zip(&cut).all(|(c, n)| c >= n)));
                 }
