@@ -1,0 +1,492 @@
+//! A workload on the memory of this machine: run it and count, or recover what a run left.
+//!
+//! The count is wall-clock time of real instructions on this machine, which is not the time that a
+//! design would take: that is the simulator's business. What the file survives is said in every
+//! report, because on most machines it is less than persistent memory would survive.
+
+mod report;
+
+pub use report::{NativeReport, Place, RecoveryReport, RunReport};
+
+use seawall_memory::{Image, Memory};
+use seawall_native::{Counters, Domain, Pool, PoolError, PoolOptions, Witness};
+use seawall_workloads::{
+    Damage, Flaw, History, Layout, Setup, UnknownWorkload, Visitor, Worker, Workload, with_workload,
+};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+/// The most threads that a run may have.
+pub const THREADS_MAX: usize = 1024;
+
+/// The longest run, in seconds: a week.
+pub const SECONDS_MAX: f64 = 7.0 * 24.0 * 3600.0;
+
+/// The most entries that a structure may start with.
+pub const ENTRIES_MAX: u64 = 1 << 32;
+
+/// DRAM that recovery may use beyond the size of the pool.
+const DRAM_BYTES_MORE: u64 = 1 << 26;
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// After this many seconds of operations, more than 0 and at most [`SECONDS_MAX`].
+    Seconds(f64),
+    /// After this many operations of each thread, at least 1.
+    Operations(u64),
+}
+
+/// What to run, and where.
+#[derive(Clone, Debug)]
+pub struct NativeOptions {
+    /// OS threads, 1 to [`THREADS_MAX`].
+    pub threads: usize,
+    /// When to stop.
+    pub limit: Limit,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Entries at the start; by default the workload's.
+    pub entries: Option<u64>,
+    /// Per cent of operations that only search; by default the workload's.
+    pub search_percent: Option<u32>,
+    /// A deliberate mistake.
+    pub flaw: Flaw,
+    /// Pool file to create; without one, a temporary file that ends with the process.
+    pub file: Option<PathBuf>,
+    /// File to create for the count of operations that each thread has finished; it survives the
+    /// process (see [`Witness`]).
+    pub witness: Option<PathBuf>,
+    /// Durability domain; by default what `SEAWALL_DOMAIN` says, else what fits.
+    pub domain: Option<Domain>,
+    /// Pool file to recover and check, instead of running anything.
+    pub recover: Option<PathBuf>,
+}
+
+impl Default for NativeOptions {
+    fn default() -> NativeOptions {
+        NativeOptions {
+            threads: 1,
+            limit: Limit::Seconds(2.0),
+            seed: 1,
+            entries: None,
+            search_percent: None,
+            flaw: Flaw::None,
+            file: None,
+            witness: None,
+            domain: None,
+            recover: None,
+        }
+    }
+}
+
+/// Why a native run or a recovery came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NativeError {
+    /// No such workload.
+    #[error(transparent)]
+    Workload(#[from] UnknownWorkload),
+    /// An option is out of range.
+    #[error("{option} is {value}; it must be {valid}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        valid: String,
+    },
+    /// The pool cannot be had.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The witness file cannot be created.
+    #[error("{path}: cannot create the witness file: {source}")]
+    Witness {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The pool cannot be recovered; its file is not changed by more than recovery.
+    #[error("{path}: cannot be recovered as workload {workload}: {damage}")]
+    NotRecovered {
+        /// The file.
+        path: String,
+        /// The workload that was to open it.
+        workload: &'static str,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// An invariant does not hold: a bug of the structure, or of the machine.
+    #[error("{workload} {when}: an invariant does not hold: {damage}")]
+    Broken {
+        /// The workload.
+        workload: &'static str,
+        /// "after the run" or "after recovery".
+        when: &'static str,
+        /// The invariant.
+        damage: Damage,
+    },
+}
+
+/// Runs `workload` on this machine, or recovers a pool of it; the invariants are checked after.
+///
+/// An existing file is never run on or overwritten. When `recover` is set, a file that is no pool
+/// of this workload is left as it is. A process that dies in the middle leaves a pool that can be
+/// recovered, once population is over.
+///
+/// # Errors
+/// When an option or a file is wrong, or an invariant does not hold.
+///
+/// # Panics
+/// When the system fails to write pages (domain `page`), as nothing can be promised after it.
+pub fn run_native(workload: &str, options: &NativeOptions) -> Result<NativeReport, NativeError> {
+    check_options(options)?;
+    match &options.recover {
+        Some(path) => with_workload(workload, Recover { path, domain: options.domain })?,
+        None => with_workload(workload, Run { options })?,
+    }
+}
+
+fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
+    let wrong =
+        |option, value: String, valid: String| Err(NativeError::Option { option, value, valid });
+    if !(1..=THREADS_MAX).contains(&options.threads) {
+        let value = options.threads.to_string();
+        return wrong("the number of threads", value, format!("1 to {THREADS_MAX}"));
+    }
+    if let Limit::Seconds(seconds) = options.limit
+        && !(seconds > 0.0 && seconds <= SECONDS_MAX)
+    {
+        let valid = format!("more than 0 and at most {SECONDS_MAX}");
+        return wrong("the number of seconds", seconds.to_string(), valid);
+    }
+    if options.limit == Limit::Operations(0) {
+        return wrong("the number of operations", "0".into(), "at least 1".into());
+    }
+    if let Some(percent) = options.search_percent.filter(|percent| *percent > 100) {
+        return wrong("the per cent of searches", percent.to_string(), "0 to 100".into());
+    }
+    if let Some(entries) = options.entries.filter(|n| !(1..=ENTRIES_MAX).contains(n)) {
+        let valid = format!("1 to {ENTRIES_MAX}");
+        return wrong("the number of entries", entries.to_string(), valid);
+    }
+    Ok(())
+}
+
+struct Run<'a> {
+    options: &'a NativeOptions,
+}
+
+impl Visitor for Run<'_> {
+    type Output = Result<NativeReport, NativeError>;
+
+    fn visit<W: Workload>(self) -> Self::Output {
+        let options = self.options;
+        let setup = Setup {
+            threads: options.threads,
+            seed: options.seed,
+            entries: options.entries.unwrap_or(W::ENTRIES),
+            search_percent: options.search_percent.unwrap_or(W::SEARCH_PERCENT),
+            flaw: options.flaw,
+        };
+        let layout = W::layout(&setup);
+        let pool_options = PoolOptions { domain: options.domain, dram_bytes: layout.dram_bytes };
+        let pool = match &options.file {
+            Some(path) => Pool::create(path, layout.pm_bytes, &pool_options)?,
+            None => Pool::temporary(layout.pm_bytes, &pool_options)?,
+        };
+        let workload = W::create(&pool.memory(0), &setup);
+        let contents = |when| {
+            let found = workload.contents(&pool.memory(0));
+            found.map_err(|damage| NativeError::Broken { workload: W::NAME, when, damage })
+        };
+        let entries_before = contents("after population")?.len() as u64;
+        let witness = options.witness.as_ref().map(|path| {
+            let error = |source| NativeError::Witness { path: path.display().to_string(), source };
+            Witness::create(path, options.threads).map_err(error)
+        });
+        let witness = witness.transpose()?;
+        let done = run_threads(&pool, &workload, &setup, witness.as_ref(), options.limit);
+        let seconds = seconds_of(&done);
+        let entries_after = contents("after the run")?.len() as u64;
+        let operations: Vec<u64> = done.iter().map(|thread| thread.operations).collect();
+        Ok(NativeReport::Run(RunReport {
+            workload: W::NAME,
+            threads: options.threads,
+            seed: options.seed,
+            entries_before,
+            entries_after,
+            operations_per_second: operations.iter().sum::<u64>() as f64 / seconds,
+            operations,
+            seconds,
+            flushed_lines: done.iter().map(|thread| thread.counters.flushed_lines).sum(),
+            fences: done.iter().map(|thread| thread.counters.fences).sum(),
+            place: Place::of(&pool, options.file.as_ref()),
+        }))
+    }
+}
+
+/// What one thread did, and when.
+struct Done {
+    operations: u64,
+    counters: Counters,
+    started: Instant,
+    ended: Instant,
+}
+
+/// Wall-clock seconds from the first thread's first operation to the last one's last.
+fn seconds_of(done: &[Done]) -> f64 {
+    let started = done.iter().map(|thread| thread.started).min();
+    let ended = done.iter().map(|thread| thread.ended).max();
+    started.zip(ended).map_or(0.0, |(started, ended)| (ended - started).as_secs_f64())
+}
+
+/// Runs the threads until the limit.
+fn run_threads<W: Workload>(
+    pool: &Pool,
+    workload: &W,
+    setup: &Setup,
+    witness: Option<&Witness>,
+    limit: Limit,
+) -> Vec<Done> {
+    let stop = AtomicBool::new(false);
+    let start = Barrier::new(setup.threads + 1);
+    let operations_max = match limit {
+        Limit::Seconds(_) => u64::MAX,
+        Limit::Operations(count) => count,
+    };
+    let run = |thread| {
+        let memory = pool.memory(thread);
+        let memory = match witness {
+            Some(witness) => memory.with_witness(witness),
+            None => memory,
+        };
+        let mut worker = Worker::new(setup, thread, Arc::new(History::off()));
+        start.wait();
+        let started = Instant::now();
+        while worker.number < operations_max && !stop.load(Ordering::Relaxed) {
+            workload.step(&memory, &mut worker);
+            worker.number += 1;
+            memory.output(worker.number);
+        }
+        let (operations, counters) = (worker.number, memory.counters());
+        Done { operations, counters, started, ended: Instant::now() }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..setup.threads).map(|t| scope.spawn(move || run(t))).collect();
+        start.wait();
+        if let Limit::Seconds(seconds) = limit {
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+            stop.store(true, Ordering::Relaxed);
+        }
+        let done = threads.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(cause) => std::panic::resume_unwind(cause),
+        });
+        done.collect()
+    })
+}
+
+struct Recover<'a> {
+    path: &'a PathBuf,
+    domain: Option<Domain>,
+}
+
+impl Visitor for Recover<'_> {
+    type Output = Result<NativeReport, NativeError>;
+
+    fn visit<W: Workload>(self) -> Self::Output {
+        // How much DRAM the structure wants is known only once it is open; pages that nobody
+        // touches cost nothing.
+        let file_bytes = std::fs::metadata(self.path).map_or(0, |status| status.len());
+        let dram_bytes = file_bytes.saturating_add(DRAM_BYTES_MORE);
+        let options = PoolOptions { domain: self.domain, dram_bytes };
+        let pool = Pool::open(self.path, &options, |head, bytes| {
+            let head = Image::from_pm(head.to_vec(), 0);
+            let header = seawall_runtime::pool::open(&head, W::NAME, bytes);
+            header.map(|_| ()).map_err(|error| error.to_string())
+        })?;
+        let memory = pool.memory(0);
+        let layout = Layout { pm_bytes: pool.bytes(), dram_bytes };
+        let started = Instant::now();
+        let workload = W::open(&memory, layout).map_err(|damage| NativeError::NotRecovered {
+            path: self.path.display().to_string(),
+            workload: W::NAME,
+            damage,
+        })?;
+        memory.drain();
+        let seconds = started.elapsed().as_secs_f64();
+        let contents = workload.contents(&memory).map_err(|damage| NativeError::Broken {
+            workload: W::NAME,
+            when: "after recovery",
+            damage,
+        })?;
+        Ok(NativeReport::Recovery(RecoveryReport {
+            workload: W::NAME,
+            entries: contents.len() as u64,
+            seconds,
+            place: Place::of(&pool, Some(self.path)),
+            contents,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn short(file: Option<&Path>) -> NativeOptions {
+        NativeOptions {
+            limit: Limit::Operations(300),
+            entries: Some(100),
+            file: file.map(Path::to_path_buf),
+            ..NativeOptions::default()
+        }
+    }
+
+    fn recover(workload: &str, path: &Path) -> Result<NativeReport, NativeError> {
+        let recover = Some(path.to_path_buf());
+        run_native(workload, &NativeOptions { recover, ..NativeOptions::default() })
+    }
+
+    #[test]
+    fn a_run_finishes_its_operations_and_says_where_it_ran() {
+        let options = NativeOptions { threads: 2, ..short(None) };
+        let report = run_native("hash", &options).unwrap();
+        let text = report.to_string();
+        for part in [
+            "300, 300",
+            "flush  ",
+            "operations/s on this machine",
+            "a temporary file",
+            "not durable",
+            "invariants hold",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!((&json["kind"], &json["workload"]), (&"run".into(), &"hash".into()));
+        assert_eq!((&json["durable"], &json["file"]), (&false.into(), &().into()));
+        let NativeReport::Run(run) = report else { panic!("{text}") };
+        assert_eq!(run.operations, [300, 300]);
+        assert!(run.fences >= 100 && run.flushed_lines >= run.fences, "{text}");
+    }
+
+    #[test]
+    fn a_run_ends_after_its_seconds() {
+        let options = NativeOptions { limit: Limit::Seconds(0.05), ..short(None) };
+        let NativeReport::Run(run) = run_native("queue", &options).unwrap() else { panic!() };
+        assert!(run.seconds >= 0.05 && run.seconds < 5.0, "{}", run.seconds);
+        assert!(run.operations[0] > 0);
+    }
+
+    #[test]
+    fn a_file_is_recovered_with_all_that_the_run_left() {
+        let folder = tempfile::tempdir().unwrap();
+        for entry in seawall_workloads::WORKLOADS {
+            let path = folder.path().join(entry.name);
+            let run = run_native(entry.name, &short(Some(&path))).unwrap();
+            let recovery = recover(entry.name, &path).unwrap();
+            let text = recovery.to_string();
+            let (NativeReport::Run(run), NativeReport::Recovery(recovery)) = (run, recovery) else {
+                panic!("{text}")
+            };
+            assert_eq!(recovery.entries, run.entries_after, "{}", entry.name);
+            assert!(text.contains("invariants hold") && text.contains(entry.name), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_by_page_calls_itself_durable_only_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pool");
+        let options = NativeOptions {
+            domain: Some(Domain::Page),
+            limit: Limit::Operations(5),
+            ..short(Some(&path))
+        };
+        let NativeReport::Run(run) = run_native("hash", &options).unwrap() else { panic!() };
+        assert_eq!((run.place.flush, run.place.domain), ("none", "page"));
+        assert_eq!(run.place.durable, run.place.durability.starts_with("durable"));
+    }
+
+    #[test]
+    fn options_out_of_range_are_named_with_what_they_may_be() {
+        let refused = |change: fn(&mut NativeOptions), part: &str| {
+            let mut options = short(None);
+            change(&mut options);
+            let text = run_native("hash", &options).unwrap_err().to_string();
+            assert!(text.contains(part), "{text}");
+        };
+        refused(|o| o.threads = 0, "the number of threads is 0; it must be 1 to");
+        refused(|o| o.threads = THREADS_MAX + 1, "it must be 1 to 1024");
+        refused(|o| o.limit = Limit::Seconds(f64::NAN), "the number of seconds is NaN");
+        refused(|o| o.limit = Limit::Seconds(0.0), "more than 0");
+        refused(|o| o.limit = Limit::Seconds(f64::INFINITY), "at most");
+        refused(|o| o.limit = Limit::Operations(0), "the number of operations is 0");
+        refused(|o| o.search_percent = Some(101), "0 to 100");
+        refused(|o| o.entries = Some(0), "the number of entries is 0");
+        refused(|o| o.entries = Some(u64::MAX), "it must be 1 to");
+        let unknown = run_native("heap", &short(None)).unwrap_err().to_string();
+        assert!(unknown.contains("`heap`") && unknown.contains("queue"), "{unknown}");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_before_anything_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("huge.pool");
+        let options = NativeOptions { entries: Some(ENTRIES_MAX), ..short(Some(&path)) };
+        let error = run_native("hash", &options).unwrap_err();
+        assert!(error.to_string().contains("free some space"), "{error}");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_run_never_starts_on_a_file_that_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "precious").unwrap();
+        let error = run_native("hash", &short(Some(&path))).unwrap_err();
+        assert!(error.to_string().contains("exists already"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_pool_of_the_wrong_kind_is_refused_and_left_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pool");
+        run_native("hash", &short(Some(&path))).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let changed = |at: usize, value: u8| {
+            let mut bytes = whole.clone();
+            bytes[at] = value;
+            bytes
+        };
+        let half = whole[..whole.len() / 2].to_vec();
+        for (bytes, workload, part) in [
+            (whole.clone(), "queue", "belongs to workload `hash`"),
+            (half, "hash", "truncated"),
+            (changed(8, 99), "hash", "version 99"),
+            (changed(64, !whole[64]), "hash", "checksum"),
+            (changed(0, b'X'), "hash", "not a seawall pool"),
+            (b"notes".repeat(2000), "hash", "not a seawall pool"),
+            (vec![0; 8192], "hash", "not a seawall pool"),
+            (Vec::new(), "hash", "0 bytes"),
+        ] {
+            std::fs::write(&path, &bytes).unwrap();
+            let text = recover(workload, &path).unwrap_err().to_string();
+            assert!(text.contains("a.pool") && text.contains(part), "{text}");
+            assert!(std::fs::read(&path).unwrap() == bytes, "{part}: the file was changed");
+        }
+        let folder = recover("hash", folder.path()).unwrap_err().to_string();
+        assert!(folder.contains("not an ordinary file"), "{folder}");
+        std::fs::write(&path, &whole).unwrap();
+        recover("hash", &path).unwrap();
+    }
+}
