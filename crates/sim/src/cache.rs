@@ -15,6 +15,21 @@ pub(crate) const NO_LINE: LineId = LineId::MAX;
 /// No core.
 pub(crate) const NO_CORE: u8 = u8::MAX;
 
+/// Which of a set's tags is `line`; looks at four at a time, without branches in between.
+#[inline]
+fn position(tags: &[LineId], line: LineId) -> Option<usize> {
+    let mut chunks = tags.chunks_exact(4);
+    for (at, chunk) in chunks.by_ref().enumerate() {
+        let equal = |way: usize| u32::from(chunk[way] == line) << way;
+        let found = equal(0) | equal(1) | equal(2) | equal(3);
+        if found != 0 {
+            return Some(4 * at + found.trailing_zeros() as usize);
+        }
+    }
+    let rest = chunks.remainder();
+    rest.iter().position(|tag| *tag == line).map(|way| tags.len() - rest.len() + way)
+}
+
 /// What a copy in an L1 may be used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -78,8 +93,7 @@ impl L1 {
     #[inline]
     pub(crate) fn find(&self, line: LineId) -> Option<Way> {
         let first = (line as usize & self.set_mask) * self.ways;
-        let set = &self.tags[first..first + self.ways];
-        set.iter().position(|tag| *tag == line).map(|way| first + way)
+        position(&self.tags[first..first + self.ways], line).map(|way| first + way)
     }
 
     /// As [`find`](L1::find), and counts as a use for replacement.
@@ -174,8 +188,9 @@ impl L1 {
     }
 }
 
-/// A line's place in the last-level cache.
-pub(crate) type Slot = usize;
+/// A line of the last-level cache: state and data stand by line number, since neighbouring lines
+/// are used together; sets only say which lines are here.
+pub(crate) type Slot = LineId;
 
 /// One line of the last-level cache, with its directory entry.
 #[derive(Clone, Copy, Debug)]
@@ -193,11 +208,26 @@ pub(crate) struct Entry {
     pub(crate) writer: u8,
     /// Newer than memory's.
     pub(crate) dirty: bool,
+    present: bool,
 }
+
+const ABSENT: Entry = Entry {
+    sharers: 0,
+    ready: 0,
+    epoch: 0,
+    used: 0,
+    owner: NO_CORE,
+    writer: NO_CORE,
+    dirty: false,
+    present: false,
+};
+
+/// A way of a set of the last-level cache.
+pub(crate) type Place = usize;
 
 /// The shared last-level cache, all banks.
 pub(crate) struct Llc {
-    tags: Vec<LineId>,
+    residents: Vec<LineId>,
     entries: Vec<Entry>,
     data: Vec<LineData>,
     ways: usize,
@@ -208,22 +238,13 @@ pub(crate) struct Llc {
 }
 
 impl Llc {
-    pub(crate) fn new(machine: &Machine) -> Llc {
+    /// An empty cache for a memory of `lines` lines.
+    pub(crate) fn new(machine: &Machine, lines: LineId) -> Llc {
         let (sets, ways, banks) = (machine.llc_sets(), machine.llc.ways, machine.llc.banks);
-        let lines = sets * ways * banks;
-        let empty = Entry {
-            sharers: 0,
-            ready: 0,
-            epoch: 0,
-            used: 0,
-            owner: NO_CORE,
-            writer: NO_CORE,
-            dirty: false,
-        };
         Llc {
-            tags: vec![NO_LINE; lines],
-            entries: vec![empty; lines],
-            data: vec![[0; 8]; lines],
+            residents: vec![NO_LINE; sets * ways * banks],
+            entries: vec![ABSENT; lines as usize],
+            data: vec![[0; 8]; lines as usize],
             ways,
             set_mask: sets - 1,
             bank_mask: banks - 1,
@@ -244,92 +265,77 @@ impl Llc {
         (spread(line) >> 24) as usize & self.set_mask
     }
 
-    #[inline]
-    fn first(&self, line: LineId) -> usize {
-        (self.bank(line) * self.sets + self.set(line)) * self.ways
+    fn places(&self, line: LineId) -> std::ops::Range<Place> {
+        let first = (self.bank(line) * self.sets + self.set(line)) * self.ways;
+        first..first + self.ways
     }
 
     /// Where the line is, if it is here.
     #[inline]
     pub(crate) fn find(&self, line: LineId) -> Option<Slot> {
-        let first = self.first(line);
-        let set = &self.tags[first..first + self.ways];
-        set.iter().position(|tag| *tag == line).map(|way| first + way)
+        self.entries[line as usize].present.then_some(line)
     }
 
     /// Counts as a use for replacement.
     #[inline]
     pub(crate) fn touch(&mut self, slot: Slot) {
         self.clock += 1;
-        self.entries[slot].used = self.clock;
+        self.entries[slot as usize].used = self.clock;
     }
 
     #[inline]
     pub(crate) fn entry(&self, slot: Slot) -> &Entry {
-        &self.entries[slot]
+        &self.entries[slot as usize]
     }
 
     #[inline]
     pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
-        &mut self.entries[slot]
-    }
-
-    #[inline]
-    pub(crate) fn line(&self, slot: Slot) -> LineId {
-        self.tags[slot]
+        &mut self.entries[slot as usize]
     }
 
     #[inline]
     pub(crate) fn data(&self, slot: Slot) -> &LineData {
-        &self.data[slot]
+        &self.data[slot as usize]
     }
 
     #[inline]
     pub(crate) fn data_mut(&mut self, slot: Slot) -> &mut LineData {
-        &mut self.data[slot]
+        &mut self.data[slot as usize]
     }
 
-    /// The best victim for `line`: a free way, or the least recently used.
-    pub(crate) fn victim(&self, line: LineId) -> (Slot, LineId) {
-        let first = self.first(line);
-        let mut best = (u32::MAX, first);
-        for slot in first..first + self.ways {
-            if self.tags[slot] == NO_LINE {
-                return (slot, NO_LINE);
-            }
-            if self.entries[slot].used < best.0 {
-                best = (self.entries[slot].used, slot);
-            }
+    /// The best place for `line`, and what is there now: nothing, or the least recently used.
+    pub(crate) fn victim(&self, line: LineId) -> (Place, Option<Slot>) {
+        let places = self.places(line);
+        let set = &self.residents[places.clone()];
+        if let Some(free) = position(set, NO_LINE) {
+            return (places.start + free, None);
         }
-        (best.1, self.tags[best.1])
+        let age = |way: &usize| self.entries[set[*way] as usize].used;
+        let way = (0..self.ways).min_by_key(age).expect("a set has ways");
+        (places.start + way, Some(set[way]))
     }
 
-    /// Puts a clean line that nobody shares into `slot`.
-    pub(crate) fn fill(&mut self, slot: Slot, line: LineId, data: &LineData, ready: Cycle) {
+    /// Puts a clean line that nobody shares into an empty `place`.
+    pub(crate) fn fill(&mut self, place: Place, line: LineId, data: &LineData, ready: Cycle) {
         self.clock += 1;
-        self.tags[slot] = line;
-        self.entries[slot] = Entry {
-            sharers: 0,
-            ready,
-            epoch: 0,
-            used: self.clock,
-            owner: NO_CORE,
-            writer: NO_CORE,
-            dirty: false,
-        };
-        self.data[slot] = *data;
+        self.residents[place] = line;
+        self.entries[line as usize] = Entry { ready, used: self.clock, present: true, ..ABSENT };
+        self.data[line as usize] = *data;
     }
 
     /// Forgets the line.
     pub(crate) fn invalidate(&mut self, slot: Slot) {
-        self.tags[slot] = NO_LINE;
+        let places = self.places(slot);
+        let way = position(&self.residents[places.clone()], slot).expect("a present line");
+        self.residents[places.start + way] = NO_LINE;
+        self.entries[slot as usize].present = false;
     }
 
     /// Every dirty line with its data.
     pub(crate) fn dirty(&self) -> impl Iterator<Item = (LineId, &LineData)> {
-        (0..self.tags.len())
-            .filter(|slot| self.tags[*slot] != NO_LINE && self.entries[*slot].dirty)
-            .map(|slot| (self.tags[slot], &self.data[slot]))
+        let lines = self.entries.iter().zip(&self.data).zip(0..);
+        let dirty = lines.filter(|((entry, _), _)| entry.present && entry.dirty);
+        dirty.map(|((_, data), line)| (line, data))
     }
 }
 
@@ -358,7 +364,7 @@ mod tests {
     #[test]
     fn neighbouring_lines_spread_over_all_banks_and_controllers() {
         let machine = Machine::load("micro15").unwrap();
-        let llc = Llc::new(&machine);
+        let llc = Llc::new(&machine, 0);
         let mut seen = [0; 32];
         (0..3200).for_each(|line| seen[llc.bank(line)] += 1);
         assert!(seen.iter().all(|count| (60..140).contains(count)), "{seen:?}");

@@ -7,68 +7,91 @@
 
 use crate::Cycle;
 
-const KEPT: usize = 8;
+/// Intervals that are remembered; a power of two.
+const KEPT: usize = 4;
 
-/// The busy intervals of one resource, sorted, disjoint, not adjacent.
+/// The busy intervals of one resource, sorted, disjoint, not adjacent; the newest last, in a ring.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calendar {
     busy: [(Cycle, Cycle); KEPT],
+    /// One past the newest, counted without wrapping.
+    end: usize,
     len: usize,
 }
 
 impl Calendar {
+    #[inline]
+    fn at(&mut self, back: usize) -> &mut (Cycle, Cycle) {
+        &mut self.busy[self.end.wrapping_sub(1 + back) % KEPT]
+    }
+
     /// Books `cycles` from `from` or the first later moment that is free; gives the start.
     #[inline]
     pub(crate) fn book(&mut self, from: Cycle, cycles: u64) -> Cycle {
-        let last = self.len.wrapping_sub(1);
-        match self.busy.get_mut(last) {
-            Some((_, end)) if from == *end => *end += cycles,
-            Some((_, end)) if from < *end => return self.book_between(from, cycles),
-            _ => self.insert(self.len, (from, from + cycles)),
+        let newest = self.at(0);
+        if from > newest.1 || newest.1 == 0 {
+            self.busy[self.end % KEPT] = (from, from + cycles);
+            self.end = self.end.wrapping_add(1);
+            self.len = (self.len + 1).min(KEPT);
+            return from;
         }
-        from
+        if from >= newest.0 {
+            let start = newest.1;
+            newest.1 += cycles;
+            return start;
+        }
+        self.book_between(from, cycles)
     }
 
-    #[cold]
+    /// As [`book`](Calendar::book), from before the newest interval: into a gap, if one is there.
     fn book_between(&mut self, from: Cycle, cycles: u64) -> Cycle {
+        // `back` counts intervals that lie after the place; the newest has number 0.
+        let mut back = self.len;
+        while back > 0 && self.at(back - 1).1 < from {
+            back -= 1;
+        }
         let mut start = from;
-        let mut at = 0;
-        while at < self.len {
-            let (busy_from, busy_to) = self.busy[at];
+        while back > 0 {
+            let (busy_from, busy_to) = *self.at(back - 1);
             if start + cycles <= busy_from {
                 break;
             }
             start = start.max(busy_to);
-            at += 1;
+            back -= 1;
         }
         let end = start + cycles;
-        let joins_before = at > 0 && self.busy[at - 1].1 == start;
-        let joins_after = at < self.len && self.busy[at].0 == end;
+        let joins_before = back < self.len && self.at(back).1 == start;
+        let joins_after = back > 0 && self.at(back - 1).0 == end;
         match (joins_before, joins_after) {
             (true, true) => {
-                self.busy[at - 1].1 = self.busy[at].1;
-                self.busy.copy_within(at + 1..self.len, at);
-                self.len -= 1;
+                self.at(back).1 = self.at(back - 1).1;
+                self.remove(back - 1);
             }
-            (true, false) => self.busy[at - 1].1 = end,
-            (false, true) => self.busy[at].0 = start,
-            (false, false) => self.insert(at, (start, end)),
+            (true, false) => self.at(back).1 = end,
+            (false, true) => self.at(back - 1).0 = start,
+            (false, false) => self.insert(back, (start, end)),
         }
         start
     }
 
-    fn insert(&mut self, mut at: usize, interval: (Cycle, Cycle)) {
-        if self.len == KEPT {
-            if at == 0 {
-                return; // older than all that is remembered: nobody will ask there again
-            }
-            self.busy.copy_within(1.., 0);
-            self.len -= 1;
-            at -= 1;
+    fn remove(&mut self, back: usize) {
+        for place in (0..back).rev() {
+            *self.at(place + 1) = *self.at(place);
         }
-        self.busy.copy_within(at..self.len, at + 1);
-        self.busy[at] = interval;
-        self.len += 1;
+        self.end = self.end.wrapping_sub(1);
+        self.len -= 1;
+    }
+
+    fn insert(&mut self, back: usize, interval: (Cycle, Cycle)) {
+        if back == KEPT {
+            return; // older than all that is remembered: nobody will ask there again
+        }
+        self.end = self.end.wrapping_add(1);
+        self.len = (self.len + 1).min(KEPT);
+        for place in 0..back {
+            *self.at(place) = *self.at(place + 1);
+        }
+        *self.at(back) = interval;
     }
 }
 
@@ -97,7 +120,7 @@ mod tests {
     proptest! {
         #[test]
         fn bookings_never_overlap_and_never_start_early(
-            asks in proptest::collection::vec((0u64..60, 1u64..20), 1..7),
+            asks in proptest::collection::vec((0u64..60, 1u64..20), 1..KEPT + 1),
         ) {
             let mut calendar = Calendar::default();
             let mut taken: Vec<(u64, u64)> = Vec::new();

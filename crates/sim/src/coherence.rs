@@ -5,7 +5,7 @@
 //! line whose fill is under way stays with the core that asked until it has come (others ask
 //! again a cycle later), so that a store always gets its chance.
 
-use crate::cache::{NO_CORE, NO_LINE, Slot, State, Way};
+use crate::cache::{NO_CORE, NO_LINE, Place, Slot, State, Way};
 use crate::counters::Reason;
 use crate::designs::Design;
 use crate::hw::{Gate, Hw, Request, Waiter};
@@ -53,21 +53,18 @@ pub(crate) fn acquire<D: Design>(
         Some(way) => way,
         None => make_room(design, hw, who, line, now)?,
     };
-    let slot = match slot {
-        Some(slot) => slot,
-        None => {
-            let slot = choose_victim(design, hw, who, line, now)?;
-            if present.is_none() {
-                spill(hw, who.core, way, now);
-            }
-            evict(design, hw, slot, now);
-            return Ok(fill_from_memory(hw, who.core, line, way, slot, now));
+    if slot.is_some() {
+        if present.is_none() {
+            spill(hw, who.core, way, now);
         }
-    };
-    if present.is_none() {
-        spill(hw, who.core, way, now);
+        return Ok(fill_from_cache(hw, who.core, line, way, writes, now));
     }
-    Ok(fill_from_cache(hw, who.core, line, way, slot, writes, now))
+    let (place, victim) = choose_victim(design, hw, who, line, now)?;
+    spill(hw, who.core, way, now);
+    if let Some(victim) = victim {
+        evict(design, hw, victim, now);
+    }
+    Ok(fill_from_memory(hw, who.core, line, way, place, now))
 }
 
 fn pass(gate: Gate) -> Result<(), Gate> {
@@ -87,21 +84,38 @@ fn make_room<D: Design>(
     if victim == NO_LINE {
         return Ok(way);
     }
-    let mut refused = Gate::At(Cycle::MAX, Reason::Replacement);
-    for (way, victim) in hw.l1[core].victims(line) {
-        let copy = *hw.l1[core].copy(way);
-        if copy.ready > now {
-            if let Gate::At(at, _) = refused {
-                refused = Gate::At(at.min(copy.ready), Reason::Replacement);
+    let first = may_spill(design, hw, who, way, victim, now);
+    if first == Gate::Go {
+        return Ok(way);
+    }
+    let mut refused = first;
+    for (way, victim) in hw.l1[core].victims(line).skip(1) {
+        match (may_spill(design, hw, who, way, victim, now), refused) {
+            (Gate::Go, _) => return Ok(way),
+            (Gate::At(at, reason), Gate::At(before, _)) if at < before => {
+                refused = Gate::At(at, reason);
             }
-            continue;
-        }
-        match design.spill(hw, who, way, victim, now) {
-            Gate::Go => return Ok(way),
-            gate => refused = gate,
+            (gate @ Gate::Wait(_), Gate::At(..)) => refused = gate,
+            _ => {}
         }
     }
     Err(refused)
+}
+
+/// May the copy in `way` leave the L1 of who asks?
+fn may_spill<D: Design>(
+    design: &mut D,
+    hw: &mut Hw<D::Message>,
+    who: Waiter,
+    way: Way,
+    line: LineId,
+    now: Cycle,
+) -> Gate {
+    let ready = hw.l1[who.core].copy(way).ready;
+    if ready > now {
+        return Gate::At(ready, Reason::Replacement);
+    }
+    design.spill(hw, who, way, line, now)
 }
 
 /// Empties a way: dirty data goes to the shared cache, the directory forgets the copy.
@@ -110,13 +124,12 @@ fn spill<M: Copy>(hw: &mut Hw<M>, core: usize, way: Way, now: Cycle) {
     if line == NO_LINE {
         return;
     }
-    let slot = hw.llc.find(line).expect("the shared cache includes every copy");
     if hw.l1[core].copy(way).dirty {
         let tile = hw.home_tile(line);
         hw.mesh.data(core, tile, now);
-        hw.clean(core, way, slot);
+        hw.clean(core, way, line);
     }
-    let entry = hw.llc.entry_mut(slot);
+    let entry = hw.llc.entry_mut(line);
     entry.sharers &= !(1 << core);
     if usize::from(entry.owner) == core {
         entry.owner = NO_CORE;
@@ -124,18 +137,16 @@ fn spill<M: Copy>(hw: &mut Hw<M>, core: usize, way: Way, now: Cycle) {
     hw.invalidate(core, line, way, now);
 }
 
-/// A slot of the shared cache that `line` may go into.
+/// A place in the shared cache that `line` may go into, and the line that has to leave it.
 fn choose_victim<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
     who: Waiter,
     line: LineId,
     now: Cycle,
-) -> Result<Slot, Gate> {
-    let (slot, victim) = hw.llc.victim(line);
-    if victim == NO_LINE {
-        return Ok(slot);
-    }
+) -> Result<(Place, Option<Slot>), Gate> {
+    let (place, victim) = hw.llc.victim(line);
+    let Some(slot) = victim else { return Ok((place, None)) };
     let mut ready = hw.llc.entry(slot).ready;
     if let Some((owner, way)) = hw.owner(slot) {
         ready = ready.max(hw.l1[owner].copy(way).ready);
@@ -144,21 +155,17 @@ fn choose_victim<D: Design>(
         return Err(Gate::At(ready + 1, Reason::Replacement));
     }
     pass(design.evict(hw, who, slot, now))?;
-    Ok(slot)
+    Ok((place, Some(slot)))
 }
 
-/// Empties a slot: copies are recalled, dirty data goes to memory.
+/// Takes a line out of the shared cache: copies are recalled, dirty data goes to memory.
 fn evict<D: Design>(design: &mut D, hw: &mut Hw<D::Message>, slot: Slot, now: Cycle) {
-    let line = hw.llc.line(slot);
-    if line == NO_LINE {
-        return;
-    }
     hw.recall(slot, now);
     if hw.llc.entry(slot).dirty {
         let token = design.evicted(hw, slot);
         let data = *hw.llc.data(slot);
-        let tile = hw.home_tile(line);
-        hw.write_back(line, &data, tile, now, token);
+        let tile = hw.home_tile(slot);
+        hw.write_back(slot, &data, tile, now, token);
     }
     hw.llc.invalidate(slot);
 }
@@ -168,7 +175,7 @@ fn fill_from_memory<M: Copy>(
     core: usize,
     line: LineId,
     way: Way,
-    slot: Slot,
+    place: Place,
     now: Cycle,
 ) -> Fill {
     hw.counters.l1_misses += 1;
@@ -182,8 +189,8 @@ fn fill_from_memory<M: Copy>(
     let at_bank = hw.mesh.data(controller, home, read);
     let ready = hw.mesh.data(home, core, at_bank);
     let data = *hw.memory.value(line);
-    hw.llc.fill(slot, line, &data, at_bank);
-    let entry = hw.llc.entry_mut(slot);
+    hw.llc.fill(place, line, &data, at_bank);
+    let entry = hw.llc.entry_mut(line);
     entry.sharers = 1 << core;
     entry.owner = core as u8;
     let source = Reason::LoadMemory;
@@ -196,18 +203,18 @@ fn fill_from_cache<M: Copy>(
     core: usize,
     line: LineId,
     way: Way,
-    slot: Slot,
     writes: bool,
     now: Cycle,
 ) -> Fill {
+    let slot = line;
     hw.counters.l1_misses += 1;
     hw.llc.touch(slot);
     let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
     let asked = hw.mesh.control(core, home, now + hw.config.l1.latency);
     let found = hw.look_up(bank, asked).max(hw.llc.entry(slot).ready);
     let answer = match hw.owner(slot) {
-        Some((owner, from)) => forward(hw, core, (owner, from), slot, writes, found),
-        None => from_bank(hw, core, line, slot, writes, found),
+        Some(owner) => forward(hw, core, owner, slot, writes, found),
+        None => from_bank(hw, core, slot, writes, found),
     };
     let entry = hw.llc.entry_mut(slot);
     if answer.state == State::Exclusive {
@@ -231,8 +238,7 @@ fn forward<M: Copy>(
     found: Cycle,
 ) -> Answer {
     hw.counters.cache_to_cache += 1;
-    let line = hw.llc.line(slot);
-    let home = hw.home_tile(line);
+    let home = hw.home_tile(slot);
     let asked = hw.mesh.control(home, owner, found);
     let sent = asked + hw.config.l1.latency;
     let ready = hw.mesh.data(owner, core, sent);
@@ -241,7 +247,7 @@ fn forward<M: Copy>(
         hw.clean(owner, way, slot);
     }
     let state = if writes {
-        hw.invalidate(owner, line, way, asked);
+        hw.invalidate(owner, slot, way, asked);
         hw.llc.entry_mut(slot).sharers = 0;
         State::Exclusive
     } else {
@@ -256,12 +262,11 @@ fn forward<M: Copy>(
 fn from_bank<M: Copy>(
     hw: &mut Hw<M>,
     core: usize,
-    line: LineId,
     slot: Slot,
     writes: bool,
     found: Cycle,
 ) -> Answer {
-    let home = hw.home_tile(line);
+    let home = hw.home_tile(slot);
     let sharers = hw.llc.entry(slot).sharers;
     let has_copy = sharers >> core & 1 == 1;
     let mut ready =
@@ -276,8 +281,8 @@ fn from_bank<M: Copy>(
         let other = others.trailing_zeros() as usize;
         others &= others - 1;
         let told = hw.mesh.control(home, other, found);
-        let way = hw.l1[other].find(line).expect("directory is exact");
-        hw.invalidate(other, line, way, told);
+        let way = hw.l1[other].find(slot).expect("directory is exact");
+        hw.invalidate(other, slot, way, told);
         ready = ready.max(hw.mesh.control(other, core, told + 1));
     }
     Answer { ready, source, state: State::Exclusive }

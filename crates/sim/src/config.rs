@@ -222,7 +222,7 @@ impl Machine {
         within("core.count", self.core.count as u64, 1, 64)?;
         within("core.width", self.core.width.into(), 1, 16)?;
         within("core.rob", self.core.rob, 1, 4096)?;
-        within("core.store_buffer", self.core.store_buffer as u64, 1, 512)?;
+        within("core.store_buffer", self.core.store_buffer as u64, 1, 255)?;
         within("core.mshrs", self.core.mshrs as u64, 1, 512)?;
         within("l1.ways", self.l1.ways as u64, 1, 64)?;
         within("l1.kib", self.l1.kib as u64, 1, 4096)?;

@@ -104,6 +104,11 @@ impl Memory {
         &self.cells[line as usize]
     }
 
+    /// The persistent lines with every write that has been sent.
+    pub(crate) fn newest(&self) -> &[LineData] {
+        &self.cells[..self.pm_lines as usize]
+    }
+
     /// How many lines there are.
     #[inline]
     pub(crate) fn lines(&self) -> LineId {

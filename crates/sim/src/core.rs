@@ -46,20 +46,28 @@ pub(crate) struct Entry {
 }
 
 /// A store buffer with the forwarding that loads need.
-#[derive(Default)]
 pub(crate) struct StoreBuffer {
     pub(crate) entries: VecDeque<Entry>,
     /// How many stores each hash of (line, word) has, so that most loads need not search.
-    filter: [u8; 32],
+    filter: [u8; FILTER],
     /// Entries that take a place (outputs do not).
     places: usize,
     /// Why the head does not drain.
     pub(crate) reason: Option<Reason>,
 }
 
+/// Counters of the filter; more than any store buffer has entries.
+const FILTER: usize = 512;
+
 #[inline]
 fn hash(line: LineId, word: u8) -> usize {
-    (line as usize * 8 + word as usize) % 32
+    (line as usize * 8 + word as usize) % FILTER
+}
+
+impl Default for StoreBuffer {
+    fn default() -> StoreBuffer {
+        StoreBuffer { entries: VecDeque::new(), filter: [0; FILTER], places: 0, reason: None }
+    }
 }
 
 impl StoreBuffer {
@@ -71,8 +79,7 @@ impl StoreBuffer {
 
     pub(crate) fn push(&mut self, entry: Entry) {
         if entry.kind == Kind::Store {
-            let count = &mut self.filter[hash(entry.line, entry.word)];
-            *count = count.saturating_add(1);
+            self.filter[hash(entry.line, entry.word)] += 1;
         }
         self.places += usize::from(entry.kind != Kind::Output);
         self.entries.push_back(entry);
@@ -81,14 +88,9 @@ impl StoreBuffer {
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         if entry.kind == Kind::Store {
-            // A count that has saturated stays: the filter may only err towards searching.
-            let count = &mut self.filter[hash(entry.line, entry.word)];
-            *count -= u8::from(*count != u8::MAX);
+            self.filter[hash(entry.line, entry.word)] -= 1;
         }
         self.places -= usize::from(entry.kind != Kind::Output);
-        if self.entries.is_empty() {
-            self.filter = [0; 32];
-        }
         Some(entry)
     }
 

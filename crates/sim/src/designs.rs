@@ -125,8 +125,8 @@ pub(crate) trait Design: Sized {
         Token::NONE
     }
 
-    /// A write has reached its controller; its acknowledgement will be back where the write came
-    /// from at `acknowledged`, which may be later than now.
+    /// A write is durable; its acknowledgement will be back where the write came from at
+    /// `acknowledged`, a little later than now.
     fn written(&mut self, hw: &mut Hw<Self::Message>, token: Token, acknowledged: Cycle) {}
 
     /// A message that the design sent itself arrives.

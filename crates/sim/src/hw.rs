@@ -2,7 +2,7 @@
 //! happens next. Everything here is free of persistency; a [`Design`](crate::designs::Design)
 //! decides what may happen when, and moves lines with what it finds here.
 
-use crate::cache::{L1, Llc, NO_CORE, Slot, Way};
+use crate::cache::{L1, Llc, NO_CORE, Slot, State, Way};
 use crate::calendar::Calendar;
 use crate::config::Machine;
 use crate::controller::{LineData, Memory};
@@ -52,6 +52,8 @@ impl Token {
 pub(crate) enum Event<M> {
     /// A line reaches its memory controller; the acknowledgement goes to `tile`.
     WriteArrives { number: u64, tile: u8, token: Token },
+    /// A line is durable; its controller at `from` acknowledges to `tile`.
+    WriteDurable { from: u8, tile: u8, token: Token },
     /// A message between parts of a design.
     Design(M),
     /// The power fails, as far as the observer is concerned.
@@ -84,7 +86,7 @@ impl<M: Copy> Hw<M> {
         Hw {
             cores: (0..tiles).map(|_| Core::new(machine)).collect(),
             l1: (0..tiles).map(|_| L1::new(machine)).collect(),
-            llc: Llc::new(machine),
+            llc: Llc::new(machine, cells.len() as LineId),
             ports: vec![Calendar::default(); machine.llc.banks],
             mesh: Mesh::new(machine),
             memory: Memory::new(machine, cells, pm_lines, adr),
@@ -181,7 +183,7 @@ impl<M: Copy> Hw<M> {
         if owner == NO_CORE {
             return None;
         }
-        let way = self.l1[owner as usize].find(self.llc.line(slot)).expect("directory is exact");
+        let way = self.l1[owner as usize].find(slot).expect("directory is exact");
         Some((owner as usize, way))
     }
 
@@ -190,21 +192,21 @@ impl<M: Copy> Hw<M> {
         if let Some((owner, way)) = self.owner(slot) {
             self.clean(owner, way, slot);
         }
-        let line = self.llc.line(slot);
         let entry = self.llc.entry_mut(slot);
         entry.owner = NO_CORE;
         let mut sharers = std::mem::take(&mut entry.sharers);
         while sharers != 0 {
             let core = sharers.trailing_zeros() as usize;
             sharers &= sharers - 1;
-            let way = self.l1[core].find(line).expect("directory is exact");
-            self.invalidate(core, line, way, at);
+            let way = self.l1[core].find(slot).expect("directory is exact");
+            self.invalidate(core, slot, way, at);
         }
     }
 
-    /// The newest value of every dirty line in the caches, laid over `image`: what a machine whose
-    /// caches survive would keep.
+    /// The newest value of every line, on its way to memory or in the caches, laid over `image`:
+    /// what a machine whose caches survive would keep.
     pub(crate) fn save_caches(&self, image: &mut [LineData]) {
+        image.copy_from_slice(self.memory.newest());
         let dirty = self.llc.dirty().chain(self.l1.iter().flat_map(L1::dirty));
         for (line, data) in dirty.filter(|(line, _)| self.is_pm(*line)) {
             image[line as usize] = *data;
@@ -212,31 +214,21 @@ impl<M: Copy> Hw<M> {
     }
 
     /// Checks what must hold between any two turns: the directory is exact, and at most one copy
-    /// may be written. Costs a walk over all caches.
-    #[cfg(test)]
+    /// may be written. Costs a walk over all lines and caches.
     pub(crate) fn check_directory(&self) {
-        use crate::cache::{NO_LINE, State};
-        for slot in 0..self.llc_slots() {
-            let line = self.llc.line(slot);
-            if line == NO_LINE {
-                continue;
-            }
-            let entry = self.llc.entry(slot);
+        for line in 0..self.memory.lines() {
+            let entry = self.llc.entry(line);
             for core in 0..self.l1.len() {
                 let copy = self.l1[core].find(line).map(|way| self.l1[core].copy(way));
-                assert_eq!(copy.is_some(), entry.sharers >> core & 1 == 1, "sharers of {line}");
+                let listed = self.llc.find(line).is_some() && entry.sharers >> core & 1 == 1;
+                assert_eq!(copy.is_some(), listed, "sharers of line {line}");
                 if let Some(copy) = copy {
                     let owns = usize::from(entry.owner) == core;
-                    assert_eq!(copy.state == State::Exclusive, owns, "owner of {line}");
-                    assert!(!copy.dirty || owns, "a dirty copy of {line} without ownership");
+                    assert_eq!(copy.state == State::Exclusive, owns, "owner of line {line}");
+                    assert!(!copy.dirty || owns, "a dirty copy of line {line} without ownership");
                 }
             }
         }
-    }
-
-    #[cfg(test)]
-    fn llc_slots(&self) -> usize {
-        self.config.llc.banks * self.config.llc.ways * self.config.llc_sets()
     }
 }
 

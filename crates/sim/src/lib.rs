@@ -35,6 +35,7 @@ mod core;
 mod counters;
 mod designs;
 mod hw;
+mod link;
 mod machine;
 mod memory;
 mod mesh;

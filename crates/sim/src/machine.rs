@@ -156,13 +156,20 @@ impl<D: Design> Machine<D> {
                 let line = self.hw.memory.line_of(number);
                 let written = self.hw.memory.write_arrives(number, now);
                 if token != crate::hw::Token::NONE {
-                    let from = self.hw.memory_tile(line);
-                    let back = self.hw.mesh.control(from, tile.into(), written.durable);
-                    self.design.written(&mut self.hw, token, back);
+                    let from = self.hw.memory_tile(line) as u8;
+                    let event = Event::WriteDurable { from, tile, token };
+                    self.hw.queue.event(written.durable, event);
                 }
+            }
+            Event::WriteDurable { from, tile, token } => {
+                let back = self.hw.mesh.control(from.into(), tile.into(), now);
+                self.design.written(&mut self.hw, token, back);
             }
             Event::Design(message) => self.design.message(&mut self.hw, message, now),
             Event::Crash => {
+                if cfg!(debug_assertions) {
+                    self.hw.check_directory();
+                }
                 let mut image = self.hw.memory.image(now);
                 self.design.save(&self.hw, &mut image);
                 self.observer.borrow_mut().crash(now, to_bytes(&image));
@@ -196,7 +203,7 @@ impl<D: Design> Machine<D> {
         });
         let mut counters = self.hw.counters.clone();
         counters.flit_hops = self.hw.mesh.flit_hops;
-        let mut image = self.hw.memory.image(Cycle::MAX - 1);
+        let mut image = self.hw.memory.newest().to_vec();
         self.hw.save_caches(&mut image);
         let mut pm = to_bytes(&image);
         pm.truncate(pm_bytes);
@@ -245,10 +252,9 @@ impl<D: Design> Machine<D> {
 /// Lets the shared cache hold as much of memory as fits, persistent lines first.
 fn warm<M: Copy>(hw: &mut Hw<M>) {
     for line in 0..hw.memory.lines() {
-        let (slot, victim) = hw.llc.victim(line);
-        if victim == crate::cache::NO_LINE {
+        if let (place, None) = hw.llc.victim(line) {
             let data = *hw.memory.value(line);
-            hw.llc.fill(slot, line, &data, 0);
+            hw.llc.fill(place, line, &data, 0);
         }
     }
 }

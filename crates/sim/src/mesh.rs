@@ -4,8 +4,8 @@
 //! router and one link latency per hop, and its tail follows one flit a cycle behind.
 
 use crate::Cycle;
-use crate::calendar::Calendar;
 use crate::config::Machine;
+use crate::link::Link;
 
 /// A place on the mesh: a core with its L1, the LLC bank beside it, perhaps a controller.
 pub(crate) type Tile = usize;
@@ -17,7 +17,11 @@ pub(crate) struct Mesh {
     data_flits: u64,
     routes: Vec<(u32, u32)>,
     path: Vec<u16>,
-    links: Vec<Calendar>,
+    links: Vec<Link>,
+    /// Per source: the tree of its routes to all tiles, parents before children.
+    outward: Vec<Branch>,
+    /// Per destination: the tree of all routes to it, children before parents.
+    inward: Vec<Branch>,
     /// Flits times links so far.
     pub(crate) flit_hops: u64,
 }
@@ -34,13 +38,19 @@ impl Mesh {
                 routes.push((start, path.len() as u32));
             }
         }
+        let trees = |source: bool| -> Vec<Branch> {
+            let tree = |root| branches(root, tiles, columns, source);
+            (0..tiles).flat_map(tree).collect()
+        };
         Mesh {
+            outward: trees(true),
+            inward: trees(false),
             tiles,
             hop: machine.mesh.router_latency + machine.mesh.link_latency,
             data_flits: 1 + 64u64.div_ceil(machine.mesh.flit_bytes),
             routes,
             path,
-            links: vec![Calendar::default(); tiles * 4],
+            links: vec![Link::default(); tiles * 4],
             flit_hops: 0,
         }
     }
@@ -71,12 +81,92 @@ impl Mesh {
         head + flits - 1
     }
 
+    /// Sends a message of one flit to every tile, one after the other on the links that their
+    /// routes share, nearest first; gives the arrivals by tile.
+    pub(crate) fn to_all(&mut self, from: Tile, at: Cycle, arrivals: &mut [Cycle]) {
+        arrivals[from] = at;
+        for step in from * (self.tiles - 1)..(from + 1) * (self.tiles - 1) {
+            let Branch { near, far, link, messages } = self.outward[step];
+            let (near, far) = (usize::from(near), usize::from(far));
+            // What goes beyond the near tile follows the message that was for the tile itself.
+            let ready = arrivals[near] + u64::from(near != from);
+            let start = self.links[usize::from(link)].book(ready, messages.into());
+            arrivals[far] = start + self.hop;
+            self.flit_hops += u64::from(messages);
+        }
+    }
+
+    /// Every tile sends a message of one flit to `to`, when `ready` says; gives the arrival of the
+    /// last, and leaves in `ready` when the last message through each tile had left it.
+    pub(crate) fn from_all(&mut self, to: Tile, ready: &mut [Cycle]) -> Cycle {
+        for step in to * (self.tiles - 1)..(to + 1) * (self.tiles - 1) {
+            let Branch { near, far, link, messages } = self.inward[step];
+            let (near, far) = (usize::from(near), usize::from(far));
+            let messages = u64::from(messages);
+            let first = (ready[far] + 1).saturating_sub(messages);
+            let start = self.links[usize::from(link)].book(first, messages);
+            ready[near] = ready[near].max(start + messages - 1 + self.hop);
+            self.flit_hops += messages;
+        }
+        ready[to]
+    }
+
     /// Latency of an undisturbed message.
     #[cfg(test)]
     pub(crate) fn lone(&self, from: Tile, to: Tile, data: bool) -> u64 {
         let (start, end) = self.routes[from * self.tiles + to];
         let flits = if data { self.data_flits } else { 1 };
         if start == end { 0 } else { u64::from(end - start) * self.hop + flits - 1 }
+    }
+}
+
+/// A link in a tree of routes, and how many routes go over it.
+#[derive(Clone, Copy)]
+struct Branch {
+    /// The end nearer the root.
+    near: u8,
+    /// The other end.
+    far: u8,
+    link: u16,
+    messages: u8,
+}
+
+/// The links over which messages go from `root` to all tiles, nearest first; or from all tiles to
+/// `root`, farthest first.
+fn branches(root: Tile, tiles: usize, columns: usize, outward: bool) -> Vec<Branch> {
+    let mut found: Vec<(usize, Branch)> = Vec::new();
+    for other in (0..tiles).filter(|other| *other != root) {
+        let mut path = Vec::new();
+        let (from, to) = if outward { (root, other) } else { (other, root) };
+        route(from, to, columns, &mut path);
+        let mut here = from;
+        for (at, link) in path.iter().enumerate() {
+            let next = neighbour(here, link % 4, columns);
+            let (near, far) = if outward { (here, next) } else { (next, here) };
+            let depth = if outward { at } else { path.len() - at };
+            match found.iter_mut().find(|(_, branch)| branch.link == *link) {
+                Some((_, branch)) => branch.messages += 1,
+                None => {
+                    let (near, far) = (near as u8, far as u8);
+                    found.push((depth, Branch { near, far, link: *link, messages: 1 }));
+                }
+            }
+            here = next;
+        }
+    }
+    found.sort_by_key(|(depth, branch)| (*depth, branch.link));
+    if !outward {
+        found.reverse();
+    }
+    found.into_iter().map(|(_, branch)| branch).collect()
+}
+
+fn neighbour(tile: Tile, direction: u16, columns: usize) -> Tile {
+    match direction {
+        0 => tile + 1,
+        1 => tile - 1,
+        2 => tile + columns,
+        _ => tile - columns,
     }
 }
 
@@ -114,6 +204,24 @@ mod tests {
         assert_eq!(mesh.control(0, 10, 100), 106);
         assert_eq!(mesh.data(31, 0, 0), 10 * 2 + 4);
         assert_eq!(mesh.data(7, 7, 50), 50);
+    }
+
+    #[test]
+    fn a_message_to_all_arrives_everywhere_as_soon_as_the_shared_links_allow() {
+        let machine = Machine::load("micro15").unwrap();
+        let mut mesh = Mesh::new(&machine);
+        let mut arrivals = vec![0; 32];
+        mesh.to_all(0, 100, &mut arrivals);
+        for (tile, arrival) in arrivals.iter().enumerate() {
+            let alone = 100 + mesh.lone(0, tile, false);
+            assert!(*arrival >= alone && *arrival <= alone + 31, "tile {tile}: {arrival}");
+        }
+        let hops: u64 = (0..32).map(|tile| mesh.lone(0, tile, false) / 2).sum();
+        assert_eq!(mesh.flit_hops, hops, "as many flits as one message a tile");
+        let mut ready = vec![1000; 32];
+        let last = mesh.from_all(0, &mut ready);
+        assert!((1000 + 20..=1000 + 20 + 31).contains(&last), "{last}");
+        assert_eq!(mesh.flit_hops, 2 * hops);
     }
 
     #[test]

@@ -24,6 +24,21 @@ pub(super) const MODEL: Model = Model::Px86;
 pub(super) struct Params {
     /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.
     adr: bool,
+    /// A deliberate mistake, to test the checks.
+    flaw: Flaw,
+}
+
+/// A deliberate mistake in the mechanism.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Flaw {
+    /// None.
+    #[default]
+    None,
+    /// A fence waits only until flushes have reached their controllers.
+    FencesEarly,
+    /// A flush of a clean line does not wait for the write of it that is under way.
+    ForgetsOthersFlushes,
 }
 
 impl Params {
@@ -32,8 +47,8 @@ impl Params {
     }
 }
 
-pub(super) fn design(_: &Params, machine: &Machine) -> Clwb {
-    Clwb { cores: vec![Flushes::default(); machine.core.count] }
+pub(super) fn design(params: &Params, machine: &Machine) -> Clwb {
+    Clwb { flaw: params.flaw, cores: vec![Flushes::default(); machine.core.count] }
 }
 
 /// The flushes of one core that no fence has waited for yet.
@@ -48,6 +63,7 @@ struct Flushes {
 
 /// Flushes in flight, per core.
 pub(crate) struct Clwb {
+    flaw: Flaw,
     cores: Vec<Flushes>,
 }
 
@@ -57,7 +73,7 @@ impl Clwb {
         if flushes.on_the_way > 0 {
             flushes.waits = Some(who);
             Gate::Wait(Reason::Fence)
-        } else if flushes.done > now {
+        } else if flushes.done > now && self.flaw != Flaw::FencesEarly {
             Gate::At(flushes.done, Reason::Fence)
         } else {
             Gate::Go
@@ -139,7 +155,8 @@ impl Clwb {
         home: usize,
         now: Cycle,
     ) -> Gate {
-        match hw.memory.durable_at(line, now) {
+        let under_way = hw.memory.durable_at(line, now);
+        match under_way.filter(|_| self.flaw != Flaw::ForgetsOthersFlushes) {
             None => Gate::Go,
             // It has not reached its controller: look again shortly.
             Some(Cycle::MAX) => Gate::At(now + 8, Reason::Fence),

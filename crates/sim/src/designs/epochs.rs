@@ -67,6 +67,8 @@ pub(crate) enum EpochFlaw {
     IgnoresReplacement,
     /// Another thread's epoch is neither waited for nor noted.
     IgnoresInterConflicts,
+    /// An open epoch is not split when another thread depends on it.
+    KeepsEpochsWhole,
     /// A newer version overwrites one that is not durable.
     LosesVersions,
 }
@@ -149,6 +151,8 @@ pub(crate) struct Epochs {
     config: Config,
     cores: Vec<CoreEpochs>,
     arbiters: Vec<Arbiter>,
+    /// Times by tile, for messages to and from all banks.
+    tiles: Vec<Cycle>,
 }
 
 /// A version of a line that is not durable yet.
@@ -165,6 +169,7 @@ impl Epochs {
             config,
             cores: (0..cores).map(|_| CoreEpochs::new(config.in_flight)).collect(),
             arbiters: (0..cores).map(|_| Arbiter::new(machine.llc.banks)).collect(),
+            tiles: vec![0; cores],
         }
     }
 
@@ -215,7 +220,8 @@ impl Epochs {
     fn meet(&mut self, hw: &mut Hw<Message>, version: Version, now: Cycle) -> Result<(), Epoch> {
         let Version { core, epoch } = version;
         self.cores[core].mark_conflicting(epoch);
-        if epoch < self.cores[core].current {
+        let keeps_whole = self.config.flaw == EpochFlaw::KeepsEpochsWhole;
+        if epoch < self.cores[core].current || keeps_whole {
             return Ok(());
         }
         if !self.cores[core].has_free_number() {
@@ -288,7 +294,7 @@ impl Epochs {
             return Gate::Go;
         }
         self.cores[old.core].mark_conflicting(old.epoch);
-        let line = hw.llc.line(slot);
+        let line = slot;
         self.ask_and_wait(hw, who, old, line, now, Reason::Replacement)
     }
 }
@@ -306,7 +312,7 @@ impl Design for Epochs {
         if own == current {
             return Gate::Go;
         }
-        let slot = hw.llc.find(at.line).expect("the shared cache includes every copy");
+        let slot = at.line;
         let in_bank = self.live_in_bank(hw, slot).filter(|version| version.core == core);
         let older = [own, in_bank.map_or(0, |version| version.epoch)];
         let older = older.into_iter().filter(|epoch| *epoch != current).max().unwrap_or(0);
@@ -393,12 +399,12 @@ impl Design for Epochs {
         if !hw.is_pm(line) || !hw.l1[who.core].copy(way).dirty {
             return Gate::Go;
         }
-        let slot = hw.llc.find(line).expect("the shared cache includes every copy");
+        let slot = line;
         self.keep_version(hw, who, slot, now)
     }
 
     fn evict(&mut self, hw: &mut Hw<Message>, who: Waiter, slot: Slot, now: Cycle) -> Gate {
-        let line = hw.llc.line(slot);
+        let line = slot;
         if !hw.is_pm(line) || self.config.flaw == EpochFlaw::IgnoresReplacement {
             return Gate::Go;
         }
@@ -425,7 +431,7 @@ impl Design for Epochs {
         match self.live_in_bank(hw, slot) {
             Some(Version { core, epoch }) => {
                 self.cores[core].leaves(epoch);
-                Token::of(core, hw.llc.bank(hw.llc.line(slot)), epoch)
+                Token::of(core, hw.llc.bank(slot), epoch)
             }
             None => Token::NONE,
         }

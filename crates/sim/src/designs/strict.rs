@@ -98,7 +98,7 @@ impl Design for Strict {
         // Memory has the value too; the copies in the caches are clean.
         hw.l1[core].copy_mut(at.way).dirty = false;
         let data = *hw.l1[core].data(at.way);
-        let slot = hw.llc.find(at.line).expect("the shared cache includes every copy");
+        let slot = at.line;
         *hw.llc.data_mut(slot) = data;
         for who in std::mem::take(&mut write.waiting) {
             hw.wake(who, now + 1);
@@ -123,8 +123,8 @@ impl Design for Strict {
         }
     }
 
-    fn evict(&mut self, hw: &mut Hw<()>, who: Waiter, slot: usize, _: Cycle) -> Gate {
-        match self.pinned(hw.llc.line(slot)) {
+    fn evict(&mut self, hw: &mut Hw<()>, who: Waiter, slot: LineId, _: Cycle) -> Gate {
+        match self.pinned(slot) {
             Some(core) => self.wait_for(core, who),
             None => Gate::Go,
         }

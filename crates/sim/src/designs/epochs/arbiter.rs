@@ -127,12 +127,14 @@ impl Epochs {
     fn tell_banks(&mut self, hw: &mut Hw<Message>, core: usize, at: Cycle) {
         let arbiter = &mut self.arbiters[core];
         (arbiter.missing, arbiter.last) = (0, at);
+        let mut tiles = std::mem::take(&mut self.tiles);
+        hw.mesh.to_all(core, at, &mut tiles);
+        let mut answered = at;
         for bank in 0..arbiter.banks.len() {
-            let tile = hw.bank_tile(bank);
-            let told = hw.mesh.control(core, tile, at);
+            let told = tiles[hw.bank_tile(bank)];
             let flush = &mut arbiter.banks[bank];
             if flush.lines == 0 {
-                arbiter.last = arbiter.last.max(hw.mesh.control(tile, core, told + 1));
+                answered = answered.max(told + 1);
                 continue;
             }
             arbiter.missing += 1;
@@ -141,6 +143,10 @@ impl Epochs {
             let message = Message::FlushEpoch { core: core as u8, bank: bank as u8 };
             hw.queue.event(starts, Event::Design(message));
         }
+        // The BankAcks of the banks without lines; the others' are on their way later.
+        tiles.iter_mut().for_each(|told| *told += 1);
+        arbiter.last = hw.mesh.from_all(core, &mut tiles).max(answered);
+        self.tiles = tiles;
         self.finish_if_complete(hw, core);
     }
 
@@ -179,7 +185,7 @@ impl Epochs {
         at: Cycle,
     ) {
         let found = hw.look_up(bank, at);
-        let line = hw.llc.line(slot);
+        let line = slot;
         let data = *hw.llc.data(slot);
         hw.llc.entry_mut(slot).dirty = false;
         let early = self.config.flaw == EpochFlaw::AcknowledgesEarly;
@@ -242,9 +248,9 @@ impl Epochs {
             hw.queue.event(told, Event::Design(Message::Inform { core: on as u8 }));
         }
         self.cores[core].durable = epoch;
-        for bank in 0..self.arbiters[core].banks.len() {
-            hw.mesh.control(core, hw.bank_tile(bank), now);
-        }
+        // PersistCMP; the banks know by their tags' epochs from then on.
+        let mut tiles = std::mem::take(&mut self.tiles);
+        hw.mesh.to_all(core, now, &mut tiles);
         let waiting = std::mem::take(&mut self.cores[core].waiters);
         for (number, who, tile) in waiting {
             if number > epoch {
@@ -252,10 +258,10 @@ impl Epochs {
             } else if who.core == core {
                 hw.wake(who, now);
             } else {
-                let at = hw.mesh.control(core, tile, now);
-                hw.wake(who, at);
+                hw.wake(who, tiles[tile]);
             }
         }
+        self.tiles = tiles;
         self.start_flush(hw, core, now);
     }
 }

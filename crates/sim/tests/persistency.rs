@@ -1,0 +1,309 @@
+//! Every design leaves only images that its model allows, and each broken variant is caught.
+//!
+//! Random programs of a few threads store unique values: to words of their own by plain stores, to
+//! shared words by swaps, so that the order in which stores of a word took effect is known. A crash
+//! image shows for each word which store survived. What must have persisted before that follows
+//! from program order across fences and from conflicts (buffered epoch persistency as Pelley et al.
+//! define it, ISCA'14); if it is not there, the design has broken its promise.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_memory::{Addr, Memory};
+use seawall_sim::{Choice, Cycle, Machine, Model, Observer, Program, SimMemory, Simulation};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+const THREADS: usize = 4;
+const SHARED: u64 = 6;
+const OWN: u64 = 24;
+const STEPS: usize = 60;
+
+#[derive(Clone, Copy)]
+enum Step {
+    Store(u64),
+    Swap(u64),
+    Load(u64),
+    Order,
+    Wait(u32),
+}
+
+/// Something a thread did to a word.
+#[derive(Clone, Copy)]
+struct Access {
+    word: u64,
+    /// The value written, or 0 for a load.
+    wrote: u64,
+    /// The value that was there, if the access saw it.
+    saw: Option<u64>,
+    epoch: u32,
+}
+
+type Logs = Rc<RefCell<Vec<Vec<Access>>>>;
+
+/// The address of a word: shared words in lines of their own, own words two to a line.
+fn place(word: u64) -> Addr {
+    if word < SHARED { Addr::pm(64 + word * 64) } else { Addr::pm(1024 + word * 32) }
+}
+
+fn random_steps(rng: &mut Xoshiro256PlusPlus, thread: u64) -> Vec<Step> {
+    let own = SHARED + thread * OWN;
+    let step = |rng: &mut Xoshiro256PlusPlus| match rng.random_range(0..100) {
+        0..45 => Step::Store(own + rng.random_range(0..OWN)),
+        45..60 => Step::Swap(rng.random_range(0..SHARED)),
+        60..70 => Step::Load(rng.random_range(0..SHARED)),
+        70..95 => Step::Order,
+        _ => Step::Wait(rng.random_range(1..2000)),
+    };
+    (0..STEPS).map(|_| step(rng)).collect()
+}
+
+fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
+    let thread = memory.thread();
+    let mut epoch = 0;
+    let mut next = (thread as u64 + 1) << 32;
+    for step in steps {
+        let access = match *step {
+            Step::Store(word) => {
+                next += 1;
+                memory.store(place(word), next);
+                memory.flush(place(word), 8);
+                Access { word, wrote: next, saw: None, epoch }
+            }
+            Step::Swap(word) => {
+                next += 1;
+                let saw = Some(memory.swap(place(word), next));
+                memory.flush(place(word), 8);
+                Access { word, wrote: next, saw, epoch }
+            }
+            Step::Load(word) => {
+                let saw = Some(memory.load(place(word)));
+                Access { word, wrote: 0, saw, epoch }
+            }
+            Step::Order => {
+                memory.order();
+                epoch += 1;
+                memory.output(logs.borrow()[thread].len() as u64);
+                continue;
+            }
+            Step::Wait(instructions) => {
+                memory.work(instructions);
+                continue;
+            }
+        };
+        logs.borrow_mut()[thread].push(access);
+    }
+}
+
+struct Crashes {
+    rng: Xoshiro256PlusPlus,
+    outputs: Vec<u64>,
+    images: Vec<(Cycle, Vec<u64>, Vec<u8>)>,
+}
+
+impl Observer for Crashes {
+    fn output(&mut self, core: usize, number: u64, now: Cycle) -> Option<Cycle> {
+        self.outputs[core] = number;
+        self.rng.random_bool(0.4).then(|| now + self.rng.random_range(0..1500))
+    }
+
+    fn crash(&mut self, now: Cycle, pm: Vec<u8>) {
+        self.images.push((now, self.outputs.clone(), pm));
+    }
+}
+
+/// A store by its thread and its place in the thread's log.
+type Id = (usize, usize);
+
+struct Judge<'a> {
+    model: Model,
+    logs: &'a [Vec<Access>],
+    writer: HashMap<u64, Id>,
+    /// Per word: the stores in the order in which they took effect.
+    order: HashMap<u64, Vec<Id>>,
+}
+
+impl Judge<'_> {
+    fn new(model: Model, logs: &[Vec<Access>]) -> Judge<'_> {
+        let mut writer = HashMap::new();
+        let mut order: HashMap<u64, Vec<Id>> = HashMap::new();
+        let mut after: HashMap<(u64, u64), Id> = HashMap::new();
+        for (thread, log) in logs.iter().enumerate() {
+            for (at, access) in log.iter().enumerate().filter(|(_, access)| access.wrote != 0) {
+                writer.insert(access.wrote, (thread, at));
+                match access.saw {
+                    Some(old) => drop(after.insert((access.word, old), (thread, at))),
+                    None => order.entry(access.word).or_default().push((thread, at)),
+                }
+            }
+        }
+        for word in 0..SHARED {
+            let mut last = 0;
+            while let Some(id) = after.get(&(word, last)) {
+                order.entry(word).or_default().push(*id);
+                last = logs[id.0][id.1].wrote;
+            }
+        }
+        Judge { model, logs, writer, order }
+    }
+
+    /// The stores that must have persisted before `store`, one step back.
+    fn before(&self, (thread, at): Id) -> Vec<Id> {
+        let log = &self.logs[thread];
+        let mut earlier = Vec::new();
+        for (place, access) in log[..at].iter().enumerate() {
+            if access.epoch == log[at].epoch {
+                continue;
+            }
+            if access.wrote != 0 {
+                earlier.push((thread, place));
+            }
+            let read_orders = self.model != Model::Px86;
+            if access.wrote == 0 && read_orders {
+                earlier.extend(access.saw.and_then(|value| self.writer.get(&value)));
+            }
+        }
+        earlier.extend(log[at].saw.and_then(|value| self.writer.get(&value)));
+        earlier
+    }
+
+    fn check(&self, outputs: &[u64], pm: &[u8]) -> Result<(), String> {
+        let mut rank: HashMap<u64, usize> = HashMap::new();
+        let mut todo = Vec::new();
+        for (word, stores) in &self.order {
+            let at = place(*word).offset() as usize;
+            let value = u64::from_le_bytes(pm[at..at + 8].try_into().unwrap());
+            let shown = match self.writer.get(&value) {
+                Some(id) => stores.iter().position(|store| store == id).unwrap() + 1,
+                None if value == 0 => 0,
+                None => return Err(format!("word {word} holds {value:#x}: nobody wrote it")),
+            };
+            rank.insert(*word, shown);
+            todo.extend(shown.checked_sub(1).map(|at| stores[at]));
+        }
+        if self.model.order_is_durable() {
+            for (thread, done) in outputs.iter().enumerate() {
+                todo.extend((0..*done as usize).map(|at| (thread, at)));
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        while let Some(id) = todo.pop() {
+            let access = &self.logs[id.0][id.1];
+            if access.wrote == 0 || !seen.insert(id) {
+                continue;
+            }
+            let stores = &self.order[&access.word];
+            let must = stores.iter().position(|store| *store == id).unwrap() + 1;
+            if rank[&access.word] < must {
+                return Err(format!("store {:#x} to word {} is lost", access.wrote, access.word));
+            }
+            todo.extend(self.before(id));
+        }
+        Ok(())
+    }
+}
+
+/// A machine so small that lines leave all its caches all the time.
+fn tiny() -> Machine {
+    let text = seawall_sim::MACHINES[0].1.to_string();
+    let text = text.replace("count = 32", "count = 4").replace("rows = 4 ", "rows = 2 ");
+    let text = text.replace("kib = 32\n", "kib = 1\n").replace("banks = 32", "banks = 2");
+    let text = text.replace("kib_per_bank = 1024", "kib_per_bank = 1");
+    Machine::parse("tiny", &text).unwrap()
+}
+
+/// Runs one random program and judges its crashes; gives how many there were.
+fn run(design: &str, machine: &Machine, seed: u64) -> Result<usize, String> {
+    run_as(None, design, machine, seed)
+}
+
+/// As [`run`], but held to another model than the one the design claims.
+fn run_as(
+    model: Option<Model>,
+    design: &str,
+    machine: &Machine,
+    seed: u64,
+) -> Result<usize, String> {
+    let choice = Choice::parse(design).unwrap();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let logs: Logs = Rc::new(RefCell::new(vec![Vec::new(); THREADS]));
+    let programs = (0..THREADS).map(|thread| {
+        let (steps, logs) = (random_steps(&mut rng, thread as u64), logs.clone());
+        Box::new(move |memory: &SimMemory| perform(memory, &steps, &logs)) as Program
+    });
+    let programs = programs.collect();
+    let outputs = vec![0; THREADS];
+    let crashes = Rc::new(RefCell::new(Crashes { rng, outputs, images: Vec::new() }));
+    Simulation::new(machine, &choice, vec![0; 1 << 14], vec![0; 64])
+        .watched_by(crashes.clone())
+        .run(programs)
+        .map_err(|error| error.to_string())?;
+    let logs = logs.borrow();
+    let judge = Judge::new(model.unwrap_or(choice.entry.model), &logs);
+    for (cycle, outputs, pm) in &crashes.borrow().images {
+        judge
+            .check(outputs, pm)
+            .map_err(|what| format!("{design}, seed {seed}, crash at {cycle}: {what}"))?;
+    }
+    Ok(crashes.borrow().images.len())
+}
+
+fn runs() -> u64 {
+    std::env::var("SEAWALL_REFINEMENT_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(25)
+}
+
+#[test]
+fn no_design_leaves_an_image_that_its_model_forbids() {
+    for machine in [tiny(), Machine::load("desktop").unwrap()] {
+        for design in seawall_sim::DESIGNS.iter().filter(|design| design.model != Model::None) {
+            let crashes: usize = (0..runs())
+                .map(|seed| {
+                    run(design.name, &machine, seed).unwrap_or_else(|what| panic!("{what}"))
+                })
+                .sum();
+            assert!(crashes > 100, "{}: only {crashes} crashes", design.name);
+        }
+    }
+}
+
+#[test]
+fn variants_with_parameters_keep_their_promise_too() {
+    let machine = tiny();
+    for design in [
+        "clwb:adr=true",
+        "strict:adr=true",
+        "lbpp:adr=true",
+        "lbpp:epochs=2",
+        "lbpp:registers=0",
+        "lb:invalidating=true",
+        "lbpp:invalidating=true",
+    ] {
+        for seed in 0..runs() {
+            run(design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
+        }
+    }
+}
+
+#[test]
+fn each_broken_mechanism_is_caught() {
+    let machine = tiny();
+    for design in [
+        "volatile",
+        "lbpp:flaw='acknowledges-early'",
+        "lbpp:flaw='drops-dependences'",
+        "lb:flaw='ignores-inter-conflicts'",
+        "lb:flaw='ignores-intra-conflicts'",
+        "lb:flaw='ignores-replacement'",
+        "lb-idt:flaw='loses-versions'",
+        "lb:flaw='keeps-epochs-whole'",
+        "lbpp:flaw='keeps-epochs-whole'",
+    ] {
+        let model = Some(Model::BufferedEpoch);
+        let caught = (0..400).any(|seed| run_as(model, design, &machine, seed).is_err());
+        assert!(caught, "{design} was not caught");
+    }
+    for design in ["clwb:flaw='fences-early'", "clwb:flaw='forgets-others-flushes'"] {
+        let caught = (0..400).any(|seed| run(design, &machine, seed).is_err());
+        assert!(caught, "{design} was not caught");
+    }
+}
