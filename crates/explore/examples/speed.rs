@@ -87,7 +87,8 @@ fn main() -> Result<(), seawall_explore::RunError> {
             let rate = outcome.checked as f64 / seconds;
             let (images, checked) = (outcome.generated, outcome.checked);
             println!(
-                "{name:<14} {model:<6} {images:>7} {checked:>8} {seconds:>8.3} {rate:>10.0}  {outcome}"
+                "{name:<14} {:<6} {images:>7} {checked:>8} {seconds:>8.3} {rate:>10.0}  {outcome}",
+                model.name()
             );
         }
     }

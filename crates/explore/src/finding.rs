@@ -40,7 +40,8 @@ pub enum ReplayError {
     Model(#[from] UnknownModel),
     /// The run has no such image.
     #[error(
-        "the run cannot leave the image {choice} ({why}): replay with the options and the version of the program that printed it"
+        "the run cannot leave the image {choice} ({why}): replay it with the options and the \
+         version of the program that printed it"
     )]
     OtherRun {
         /// As given.

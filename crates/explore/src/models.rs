@@ -133,8 +133,12 @@ const MODELS: &[Entry] = &[
 
 /// No model of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown persistency model `{0}`; the models are {names}", names = Model::names().join(", "))]
+#[error("unknown persistency model `{0}`; the models are {names}", names = names())]
 pub struct UnknownModel(pub String);
+
+fn names() -> String {
+    Model::names().join(", ")
+}
 
 impl Model {
     /// Every model, in the order in which they are listed.

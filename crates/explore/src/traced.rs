@@ -48,7 +48,8 @@ pub enum RunError {
     Deadlock(String),
     /// More seam calls than allowed.
     #[error(
-        "the run made more than {0} memory accesses: give it fewer operations, or a loop in it never ends"
+        "the run made more than {0} memory accesses: give it fewer operations, or a loop in it \
+         never ends"
     )]
     TooLong(u64),
     /// The program panicked.

@@ -460,12 +460,12 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_and_the_array_survive_every_image_that_is_tried() {
-        for workload in ["queue", "sps"] {
+    fn every_structure_survives_every_image_that_is_tried() {
+        for entry in WORKLOADS.iter().filter(|entry| entry.default) {
             for (threads, ops, schedules) in [(1, 12, 1), (2, 3, 3)] {
                 let models = Model::all().collect();
                 let options = ExploreOptions { threads, ops, schedules, models, ..small() };
-                let report = explore(workload, &options);
+                let report = explore(entry.name, &options);
                 assert!(!report.found(), "{report}");
                 let ends = |m: &ModelReport| m.outcome.reached >= Reached::Ends;
                 assert!(report.models.iter().all(ends), "{report}");
