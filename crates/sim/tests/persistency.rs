@@ -4,7 +4,9 @@
 //! shared words by swaps, so that the order in which stores of a word took effect is known. A crash
 //! image shows for each word which store survived. What must have persisted before that follows
 //! from program order across fences and from conflicts (buffered epoch persistency as Pelley et al.
-//! define it, ISCA'14); if it is not there, the design has broken its promise.
+//! define it, ISCA'14); if it is not there, the design has broken its promise. As every access is
+//! followed by a flush of its line, the same holds on x86: what a thread has read, flushed and
+//! fenced persists before what it stores then.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -78,6 +80,7 @@ fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
             }
             Step::Load(word) => {
                 let saw = Some(memory.load(place(word)));
+                memory.flush(place(word), 8);
                 Access { word, wrote: 0, saw, epoch }
             }
             Step::Order => {
@@ -158,8 +161,7 @@ impl Judge<'_> {
             if access.wrote != 0 {
                 earlier.push((thread, place));
             }
-            let read_orders = self.model != Model::Px86;
-            if access.wrote == 0 && read_orders {
+            if access.wrote == 0 {
                 earlier.extend(access.saw.and_then(|value| self.writer.get(&value)));
             }
         }

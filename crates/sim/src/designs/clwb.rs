@@ -35,7 +35,7 @@ enum Flaw {
     /// None.
     #[default]
     None,
-    /// A fence waits only until flushes have reached their controllers.
+    /// A fence does not wait for flushes on their way to memory.
     FencesEarly,
     /// A flush of a clean line does not wait for the write of it that is under way.
     ForgetsOthersFlushes,
@@ -70,10 +70,10 @@ pub(crate) struct Clwb {
 impl Clwb {
     fn fence(&mut self, who: Waiter, now: Cycle) -> Gate {
         let flushes = &mut self.cores[who.core];
-        if flushes.on_the_way > 0 {
+        if flushes.on_the_way > 0 && self.flaw != Flaw::FencesEarly {
             flushes.waits = Some(who);
             Gate::Wait(Reason::Fence)
-        } else if flushes.done > now && self.flaw != Flaw::FencesEarly {
+        } else if flushes.done > now {
             Gate::At(flushes.done, Reason::Fence)
         } else {
             Gate::Go
