@@ -2,5 +2,6 @@
 
 mod crash;
 mod machines;
+mod media;
 mod pools;
 mod threads;

@@ -1,118 +1,43 @@
-//! Crashes at every point of a short run of one thread, under two small persistency models: what
-//! is there afterwards must be explained by the run, and planted mistakes must be found.
-//!
-//! `Epochs`: everything before the last order is there, and of each word since then any of its
-//! values. `Px86`: of each line any prefix of its stores, from what was flushed and ordered on.
+//! Crashes at every point of a short run, under small persistency models: what is there afterwards
+//! must be explained by the run, and planted mistakes must be found.
 
-use crate::machines::{Event, Recorder};
+use crate::machines::{Event, Moment, Recorder};
+use crate::media::{Media, Model};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use seawall_memory::{Image, LINE_BYTES, Memory};
+use seawall_memory::{Image, Memory};
 use seawall_workloads::{
     Contents, Explainer, Flaw, History, Layout, Setup, Visitor, WORKLOADS, Worker, Workload,
     with_workload,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const OPERATIONS: u64 = 14;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Model {
-    Epochs,
-    Px86,
-}
-
-/// What a crash finds, while the events of a run go by.
-struct Media {
-    model: Model,
-    durable: Vec<u8>,
-    /// Stores that may or may not have arrived, by the unit that keeps their order: word or line.
-    pending: BTreeMap<u64, Vec<(u64, u64)>>,
-    /// How many pending stores of a line the next order makes durable.
-    flushed: BTreeMap<u64, usize>,
-}
-
-impl Media {
-    fn new(model: Model, durable: Vec<u8>) -> Media {
-        Media { model, durable, pending: BTreeMap::new(), flushed: BTreeMap::new() }
-    }
-
-    fn see(&mut self, event: Event) {
-        match (event, self.model) {
-            (Event::Store { at, value }, Model::Epochs) => {
-                self.pending.entry(at).or_default().push((at, value));
-            }
-            (Event::Store { at, value }, Model::Px86) => {
-                self.pending.entry(at / LINE_BYTES).or_default().push((at, value));
-            }
-            (Event::Flush { line }, Model::Px86) => {
-                self.flushed.insert(line, self.pending.get(&line).map_or(0, Vec::len));
-            }
-            (Event::Order, Model::Epochs) => {
-                for (at, value) in std::mem::take(&mut self.pending).into_values().flatten() {
-                    put(&mut self.durable, at, value);
-                }
-            }
-            (Event::Order, Model::Px86) => {
-                for (line, count) in std::mem::take(&mut self.flushed) {
-                    let stores = self.pending.entry(line).or_default();
-                    for (at, value) in stores.drain(..count) {
-                        put(&mut self.durable, at, value);
-                    }
-                }
-                self.pending.retain(|_, stores| !stores.is_empty());
-            }
-            (Event::Flush { .. }, Model::Epochs) | (Event::Done, _) => {}
-        }
-    }
-
-    /// An image that a crash now may leave; `keep` draws how many of n stores arrived.
-    fn image(&self, mut keep: impl FnMut(usize) -> usize) -> Vec<u8> {
-        let mut image = self.durable.clone();
-        for stores in self.pending.values() {
-            for (at, value) in &stores[..keep(stores.len())] {
-                put(&mut image, *at, *value);
-            }
-        }
-        image
-    }
-}
-
-fn put(bytes: &mut [u8], at: u64, value: u64) {
-    bytes[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());
-}
-
-fn up_to(rng: &mut Xoshiro256PlusPlus, n: usize) -> usize {
-    (rng.next_u64() % (n as u64 + 1)) as usize
-}
-
-/// Calls `check` with images of crashes at every event: a few anywhere, many before an order.
+/// Calls `check` with images of crashes at every store and fence: many before a fence, few else.
 fn crashes(
     media: &mut Media,
-    events: &[(Event, usize)],
+    moments: &[Moment],
     rng: &mut Xoshiro256PlusPlus,
-    mut check: impl FnMut(Vec<u8>, u64, usize) -> Result<(), String>,
+    mut check: impl FnMut(Vec<u8>, &[u64], usize) -> Result<(), String>,
 ) -> Result<(), String> {
-    let (mut done, mut len) = (0, 0);
-    for (event, len_then) in events {
-        let samples = if matches!(event, Event::Order | Event::Done) { 12 } else { 1 };
+    let (mut done, mut len) = (vec![0; media.threads()], 0);
+    for moment in moments {
+        let samples = match moment.event {
+            Event::Order | Event::Done => 12,
+            Event::Store { .. } => 1,
+            Event::Load { .. } | Event::Flush { .. } => 0,
+        };
         for _ in 0..samples {
-            let mood = rng.next_u64() % 4;
-            let image = media.image(|n| match (mood, rng.next_u64() % 8) {
-                (0, 0) => 0,
-                (0, _) => n,
-                (1, 0) => n,
-                (1, _) => 0,
-                _ => up_to(rng, n),
-            });
-            check(image, done, len)?;
+            check(media.image(rng), &done, len)?;
         }
-        media.see(*event);
-        done += u64::from(matches!(event, Event::Done));
-        len = *len_then;
+        media.see(moment);
+        if matches!(moment.event, Event::Done) && media.keeps_completed() {
+            done[moment.thread] += 1;
+        }
+        len = moment.len;
     }
-    check(media.image(|n| n), done, len)
+    check(media.whole(), &done, len)
 }
 
 /// A short run, crashed under `model`; gives the first violation.
@@ -120,36 +45,34 @@ struct Crash {
     model: Model,
     flaw: Flaw,
     seed: u64,
+    threads: usize,
 }
 
 impl Visitor for Crash {
     type Output = Result<(), String>;
 
     fn visit<W: Workload>(self) -> Result<(), String> {
-        let Crash { model, flaw, seed } = self;
-        let setup = Setup { threads: 1, seed, entries: 8, search_percent: 10, flaw };
+        let Crash { model, flaw, seed, threads } = self;
+        let setup = Setup { threads, seed, entries: 8, search_percent: 10, flaw };
         let layout = W::layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&image, &setup);
         let before = workload.contents(&image).expect("just made");
-        let (pm, dram) = image.into_parts();
-        let mut media = Media::new(model, pm.clone());
+        let mut media = Media::new(model, threads, image.clone().into_pm());
 
         let history = Arc::new(History::new());
-        let running = Image::from_pm(pm, layout.dram_bytes);
-        for (word, bytes) in dram.chunks_exact(8).enumerate() {
-            let value = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
-            running.store(seawall_memory::Addr::dram(8 * word as u64), value);
-        }
-        let recorder = Recorder::new(running, history.clone());
-        let mut worker = Worker::new(&setup, 0, history.clone());
-        while worker.number < OPERATIONS {
-            workload.step(&recorder, &mut worker);
+        let recorder = Recorder::new(image, history.clone());
+        let worker = |thread| Worker::new(&setup, thread, history.clone());
+        let mut workers: Vec<Worker> = (0..threads).map(worker).collect();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        for _ in 0..OPERATIONS {
+            let worker = &mut workers[(rng.next_u64() % threads as u64) as usize];
+            recorder.turn(worker.thread);
+            workload.step(&recorder, worker);
             worker.number += 1;
             recorder.output(worker.number);
         }
-        let run = Checked { before, index: history.index(), layout, model };
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let run = Checked { before, index: history.index(), layout, model, threads };
         let mut nested = rng.clone();
         crashes(&mut media, &recorder.into_events(), &mut rng, |image, done, len| {
             run.check::<W>(image, done, len, &mut nested)
@@ -163,18 +86,19 @@ struct Checked {
     index: Explainer,
     layout: Layout,
     model: Model,
+    threads: usize,
 }
 
 impl Checked {
     fn check<W: Workload>(
         &self,
         image: Vec<u8>,
-        done: u64,
+        done: &[u64],
         len: usize,
         rng: &mut Xoshiro256PlusPlus,
     ) -> Result<(), String> {
         let (pm, contents) = self.recover::<W>(image.clone())?;
-        let explained = self.index.explain_first(len, &self.before, &contents, &[done]);
+        let explained = self.index.explain_first(len, &self.before, &contents, done);
         explained.map_err(|violation| violation.to_string())?;
         let (again, same) = self.recover::<W>(pm.clone())?;
         if same != contents || again != pm {
@@ -200,7 +124,7 @@ impl Checked {
         contents: &Contents,
         rng: &mut Xoshiro256PlusPlus,
     ) -> Result<(), String> {
-        let mut media = Media::new(self.model, image.clone());
+        let mut media = Media::new(self.model, self.threads, image.clone());
         let image = Image::from_pm(image, self.layout.dram_bytes);
         let recorder = Recorder::new(image, Arc::new(History::new()));
         W::open(&recorder, self.layout).map_err(|damage| damage.to_string())?;
@@ -215,7 +139,8 @@ impl Checked {
 }
 
 fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> {
-    with_workload(name, Crash { model, flaw, seed }).expect("a workload of the table")
+    let threads = 1;
+    with_workload(name, Crash { model, flaw, seed, threads }).expect("a workload of the table")
 }
 
 fn five() -> impl Iterator<Item = &'static str> {
@@ -226,7 +151,7 @@ fn five() -> impl Iterator<Item = &'static str> {
 fn every_crash_leaves_a_prefix_of_the_run_that_has_all_completed_operations() {
     for name in five() {
         for seed in 1..=2 {
-            for model in [Model::Epochs, Model::Px86] {
+            for model in [Model::Epochs, Model::Px86, Model::Bep] {
                 let found = crash(name, model, Flaw::None, seed);
                 assert_eq!(found, Ok(()), "{name} under {model:?} with seed {seed}");
             }
@@ -235,9 +160,20 @@ fn every_crash_leaves_a_prefix_of_the_run_that_has_all_completed_operations() {
 }
 
 #[test]
+fn what_threads_do_to_the_same_entries_persists_in_their_order() {
+    for name in five() {
+        for (seed, model) in (1..=6).flat_map(|seed| [(seed, Model::Bep), (seed, Model::Px86)]) {
+            let run = Crash { model, flaw: Flaw::None, seed, threads: 3 };
+            let found = with_workload(name, run).expect("a workload of the table");
+            assert_eq!(found, Ok(()), "{name} under {model:?} with seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn an_update_that_is_visible_before_it_is_recoverable_is_caught() {
     for name in five() {
-        for model in [Model::Epochs, Model::Px86] {
+        for model in [Model::Epochs, Model::Px86, Model::Bep] {
             let found = crash(name, model, Flaw::NoOrder, 1);
             assert!(found.is_err(), "{name} without the order passes under {model:?}");
         }

@@ -1,47 +1,66 @@
-//! Two test machines: one that records a single thread's stores, flushes and orders, and one that
-//! several OS threads share.
+//! Two test machines: one that records loads, stores, flushes and orders of threads that take turns
+//! operation by operation, and one that several OS threads share.
 
 use seawall_memory::{Addr, Image, Memory, Width, lines_of};
 use seawall_workloads::History;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Something that a persistency model looks at. Addresses are offsets into the pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
+    Load { line: u64 },
     Store { at: u64, value: u64 },
     Flush { line: u64 },
     Order,
     Done,
 }
 
-/// An image that remembers what was done to it, and how long the history was at each point.
+/// An event, the thread that caused it, and how long the history was then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) event: Event,
+    pub(crate) thread: usize,
+    pub(crate) len: usize,
+}
+
+/// An image that remembers what was done to it.
 pub(crate) struct Recorder {
     image: Image,
+    thread: Cell<usize>,
     history: Arc<History>,
-    events: RefCell<Vec<(Event, usize)>>,
+    events: RefCell<Vec<Moment>>,
 }
 
 impl Recorder {
     pub(crate) fn new(image: Image, history: Arc<History>) -> Recorder {
-        Recorder { image, history, events: RefCell::default() }
+        Recorder { image, thread: Cell::new(0), history, events: RefCell::default() }
     }
 
-    pub(crate) fn into_events(self) -> Vec<(Event, usize)> {
+    pub(crate) fn into_events(self) -> Vec<Moment> {
         self.events.into_inner()
     }
 
     fn record(&self, event: Event) {
-        self.events.borrow_mut().push((event, self.history.len()));
+        let (thread, len) = (self.thread.get(), self.history.len());
+        self.events.borrow_mut().push(Moment { event, thread, len });
+    }
+
+    /// From now on `thread` runs.
+    pub(crate) fn turn(&self, thread: usize) {
+        self.thread.set(thread);
     }
 }
 
 impl Memory for Recorder {
     fn thread(&self) -> usize {
-        0
+        self.thread.get()
     }
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        if at.is_pm() {
+            self.record(Event::Load { line: at.line().0 });
+        }
         self.image.load_bits(at, width)
     }
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
