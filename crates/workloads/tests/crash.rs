@@ -162,7 +162,7 @@ fn every_crash_leaves_a_prefix_of_the_run_that_has_all_completed_operations() {
 #[test]
 fn what_threads_do_to_the_same_entries_persists_in_their_order() {
     for name in five() {
-        for (seed, model) in (1..=6).flat_map(|seed| [(seed, Model::Bep), (seed, Model::Px86)]) {
+        for (seed, model) in (1..=3).flat_map(|seed| [(seed, Model::Bep), (seed, Model::Px86)]) {
             let run = Crash { model, flaw: Flaw::None, seed, threads: 3 };
             let found = with_workload(name, run).expect("a workload of the table");
             assert_eq!(found, Ok(()), "{name} under {model:?} with seed {seed}");
