@@ -153,6 +153,9 @@ pub trait Memory {
     /// [`flush`](Memory::flush), is durable after the next [`drain`](Memory::drain), and is best in
     /// whole lines that nobody reads soon.
     ///
+    /// Other threads may see these stores later than plain stores that come after them, until the
+    /// next order, drain or locked operation: order before a plain store gives a lock back.
+    ///
     /// The default writes and flushes, which promises the same and costs more.
     #[track_caller]
     fn write_nt(&self, at: Addr, from: &[u8]) {

@@ -62,7 +62,6 @@ impl Workload for Hash {
         Ok(Hash { table, keys })
     }
 
-    #[track_caller]
     fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
         let (action, key) = (worker.action(), worker.below(self.keys));
         memory.work(20);

@@ -35,7 +35,6 @@ impl Ht {
         self.table.plus(index % self.buckets * LINE_BYTES)
     }
 
-    #[track_caller]
     fn update<M: Memory>(&self, memory: &M, at: Addr, key: u64, worker: &Worker) {
         memory.store(at.plus(VALUE), worker.number);
         let version = memory.load::<u64>(at.plus(VERSION));
@@ -81,7 +80,6 @@ impl Workload for Ht {
         Ok(ht)
     }
 
-    #[track_caller]
     fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
         let key = worker.rng.next_u64().wrapping_mul(0xff51_afd7_ed55_8ccd);
         memory.work(12);

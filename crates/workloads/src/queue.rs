@@ -1,6 +1,6 @@
 //! Enqueue, dequeue and peek in copy-while-locked queues (S2 Table 2, "Queue", and Fig 10).
 //!
-//! One lock serialises all who share a queue, so there are several, and each operation draws one.
+//! One lock serialises all who share a queue, so there are many, and each operation draws one.
 //! A full queue turns an enqueue, and an empty one a dequeue, into an operation without effect.
 
 use crate::history::{Contents, initial_tag};
@@ -11,7 +11,7 @@ use seawall_memory::Memory;
 use seawall_runtime::{Arena, pool};
 
 /// Queues unless there are fewer entries.
-const QUEUES: u64 = 32;
+const QUEUES: u64 = 1024;
 
 /// The queue benchmark.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ fn shape(setup: &Setup) -> QueueShape {
 impl Workload for Queue {
     const NAME: &'static str = "queue";
     const ABOUT: &'static str = "enqueue and dequeue in copy-while-locked queues";
-    const ENTRIES: u64 = 4096;
+    const ENTRIES: u64 = 8192;
     const SEARCH_PERCENT: u32 = 50;
 
     fn layout(setup: &Setup) -> Layout {
@@ -60,7 +60,6 @@ impl Workload for Queue {
         Ok(Queue { queues })
     }
 
-    #[track_caller]
     fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
         let (action, queue) = (worker.action(), worker.below(self.queues.shape().queues));
         memory.work(20);

@@ -67,7 +67,6 @@ impl Workload for RbTree {
         Ok(RbTree { forest, keys })
     }
 
-    #[track_caller]
     fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
         let (action, key) = (worker.action(), worker.below(self.keys));
         memory.work(20);

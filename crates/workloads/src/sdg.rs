@@ -70,7 +70,6 @@ impl Workload for Sdg {
         Ok(Sdg { graph, edges })
     }
 
-    #[track_caller]
     fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
         let action = worker.action();
         let edge = edge(self.graph.shape().vertices, worker.below(self.edges));

@@ -50,7 +50,6 @@ impl Workload for Sps {
         Ok(Sps { array })
     }
 
-    #[track_caller]
     fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
         let entries = self.array.shape().entries;
         let action = worker.action();
