@@ -98,7 +98,7 @@ impl Array {
         let stripe = index % self.shape.stripes;
         let guard = self.locks.acquire(memory, stripe, 0);
         let _ = self.batons.pick(memory, stripe);
-        entry::touch(memory, at);
+        entry::read(memory, at);
         let tag = memory.load(at.plus(TAG));
         self.locks.release(memory, guard);
         tag
@@ -174,9 +174,11 @@ impl Array {
 
 /// The words of the entry at `at`, with `tag` in place of its tag.
 fn read<M: Memory>(memory: &M, at: Addr, tag: u64) -> [u64; ENTRY_WORDS as usize] {
+    let entry = entry::read(memory, at);
+    let (words, _) = entry.as_chunks::<8>();
     std::array::from_fn(|word| match 8 * word as u64 {
         TAG => tag,
-        offset => memory.load(at.plus(offset)),
+        _ => u64::from_le_bytes(words[word]),
     })
 }
 

@@ -4,7 +4,7 @@
 //! key, tag and its place, so an entry that a crash tore or mixed is recognised by its own bytes.
 
 use crate::Damage;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, Memory};
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: u64 = 512;
@@ -27,12 +27,13 @@ pub fn fill<M: Memory>(memory: &M, at: Addr, from: u64, key: u64, tag: u64) {
     }
 }
 
-/// Reads one word of each line of the entry at `at`, as a reader of it does; gives their sum.
+/// Copies the entry at `at` out, as one who looks it up does.
 #[track_caller]
-pub fn touch<M: Memory>(memory: &M, at: Addr) -> u64 {
-    memory.work((ENTRY_BYTES / LINE_BYTES) as u32);
-    let lines = (0..ENTRY_BYTES).step_by(LINE_BYTES as usize);
-    lines.map(|line| memory.load::<u64>(at.plus(line))).fold(0, u64::wrapping_add)
+pub fn read<M: Memory>(memory: &M, at: Addr) -> [u8; ENTRY_BYTES as usize] {
+    let mut entry = [0; ENTRY_BYTES as usize];
+    memory.work(ENTRY_WORDS as u32);
+    memory.read(at, &mut entry);
+    entry
 }
 
 /// Checks the payload words from index `from` on.

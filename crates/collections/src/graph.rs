@@ -150,7 +150,7 @@ impl Graph {
         let guard = self.locks.acquire(memory, edge.source, 0);
         let _ = self.batons.pick(memory, edge.source);
         let found = self.find(memory, edge).map(|(_, at)| {
-            entry::touch(memory, at);
+            entry::read(memory, at);
             memory.load(at.plus(TAG))
         });
         self.locks.release(memory, guard);

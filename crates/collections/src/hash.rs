@@ -124,7 +124,7 @@ impl Hash {
     pub fn search<M: Memory>(&self, memory: &M, key: u64) -> Option<u64> {
         let held = self.hold(memory, key);
         let found = Hash::find(memory, held.head, key).map(|(_, at)| {
-            entry::touch(memory, at);
+            entry::read(memory, at);
             memory.load(at.plus(TAG))
         });
         self.locks.release(memory, held.guard);

@@ -149,7 +149,7 @@ impl Queue {
         let tag = (head != tail).then(|| {
             let at = self.entry(queue, tail);
             (change.note)(Queue::key(queue, tail), 0);
-            entry::touch(memory, at);
+            entry::read(memory, at);
             let tag = memory.load(at.plus(TAG));
             self.advance(memory, self.end(queue, TAIL), tail);
             tag
@@ -168,7 +168,7 @@ impl Queue {
         let (head, tail) = self.ends(memory, queue);
         let tag = (head != tail).then(|| {
             let at = self.entry(queue, tail);
-            entry::touch(memory, at);
+            entry::read(memory, at);
             memory.load(at.plus(TAG))
         });
         self.locks.release(memory, guard);

@@ -117,7 +117,7 @@ impl Forest {
         let guard = self.locks.acquire(memory, tree, 0);
         let _ = self.batons.pick(memory, tree);
         let found = Forest::find(memory, self.root(tree), key).ok().map(|at| {
-            entry::touch(memory, at);
+            entry::read(memory, at);
             memory.load(at.plus(TAG))
         });
         self.locks.release(memory, guard);

@@ -216,8 +216,9 @@ impl Sum {
     }
 
     fn object<M: Memory>(&mut self, memory: &M, at: Addr, words: u64) {
-        let words: Vec<u64> = (0..words).map(|word| memory.load(at.plus(8 * word))).collect();
-        self.add(words.iter());
+        let mut bytes = vec![0; 8 * words as usize];
+        memory.read(at, &mut bytes);
+        self.0 = u64::from(crc32c::crc32c_append(self.0 as u32, &bytes));
     }
 
     fn add<'w>(&mut self, words: impl Iterator<Item = &'w u64>) {

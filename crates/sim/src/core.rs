@@ -11,12 +11,12 @@
 use crate::config::Machine;
 use crate::counters::{Reason, Stalls};
 use crate::{Cycle, LineId};
-use seawall_memory::Addr;
+use seawall_memory::{Addr, LINE_BYTES};
 use std::collections::VecDeque;
 
 /// How far from a loaded pointer an access still counts as using it, in bytes.
 const OBJECT_BYTES: u64 = 1024;
-const POINTERS: usize = 8;
+const POINTERS: usize = 4;
 
 /// What stands in the store buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,12 +152,19 @@ pub(crate) struct Core {
     pub(crate) buffer: StoreBuffer,
     /// Where the cycles went.
     pub(crate) stalls: Stalls,
+    /// The line of the last load, and the turn and cycle in which it was loaded.
+    pub(crate) last_load: (LineId, u64, Cycle),
     /// When the last load in program order so far is complete: nothing younger retires earlier.
     retire: Cycle,
     retire_reason: Reason,
     issued: u32,
     number: u64,
+    /// Loads that retire later than all loads before them.
     loads: VecDeque<Outstanding>,
+    /// When the lines that the core's loads have asked for arrive.
+    misses: Vec<(Cycle, Reason)>,
+    /// Bytes of the larger memory: what an address can be.
+    address_limit: u64,
     pointers: [(u64, Cycle); POINTERS],
     next_pointer: usize,
     pointers_until: Cycle,
@@ -167,18 +174,22 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(machine: &Machine) -> Core {
+    /// A core of a machine whose memories have up to `address_limit` bytes.
+    pub(crate) fn new(machine: &Machine, address_limit: u64) -> Core {
         Core {
             clock: 0,
             waits: Waits::Nothing,
             since: 0,
             buffer: StoreBuffer::default(),
             stalls: Stalls::default(),
+            last_load: (LineId::MAX, 0, 0),
             retire: 0,
             retire_reason: Reason::LoadLlc,
             issued: 0,
             number: 0,
             loads: VecDeque::new(),
+            misses: Vec::new(),
+            address_limit,
             pointers: [(0, 0); POINTERS],
             next_pointer: 0,
             pointers_until: 0,
@@ -204,13 +215,15 @@ impl Core {
 
     /// Issues `count` instructions that touch no memory.
     pub(crate) fn work(&mut self, count: u32) {
-        for _ in 0..count.min(self.rob as u32) {
+        let mut left = count;
+        while left > 0 && !self.loads.is_empty() {
             self.issue();
+            left -= 1;
         }
-        // Past a full reorder buffer nothing is left to wait for: the rest is width alone.
-        let rest = u64::from(count.saturating_sub(self.rob as u32));
-        self.number += rest;
-        self.clock += rest / u64::from(self.width);
+        let issued = self.issued + left;
+        self.number += u64::from(left);
+        self.clock += u64::from(issued / self.width);
+        self.issued = issued % self.width;
     }
 
     fn retire_loads(&mut self) {
@@ -236,19 +249,24 @@ impl Core {
         }
     }
 
-    /// Waits until no more than the machine's misses are outstanding.
+    /// Waits until a load may ask for one more line.
     #[inline]
     pub(crate) fn wait_for_mshr(&mut self) {
-        if self.loads.len() < self.mshrs {
+        if self.misses.len() < self.mshrs {
             return;
         }
-        self.loads.retain(|load| load.done > self.clock);
-        while self.loads.len() >= self.mshrs {
-            let first = self.loads.iter().min_by_key(|load| load.done).expect("at least one");
-            let (done, reason) = (first.done, first.reason);
-            self.stall_until(done, reason);
-            self.loads.retain(|load| load.done > done);
+        self.misses.retain(|(arrives, _)| *arrives > self.clock);
+        while self.misses.len() >= self.mshrs {
+            let first = self.misses.iter().min_by_key(|(arrives, _)| *arrives);
+            let (arrives, reason) = *first.expect("at least one");
+            self.stall_until(arrives, reason);
+            self.misses.retain(|(other, _)| *other > arrives);
         }
+    }
+
+    /// A load has asked for a line, which arrives at `arrives`.
+    pub(crate) fn missed(&mut self, arrives: Cycle, reason: Reason) {
+        self.misses.push((arrives, reason));
     }
 
     /// When an access to `at` can start: now, or when the load that brought its address is done.
@@ -262,20 +280,21 @@ impl Core {
         pointers.map(|(_, done)| *done).fold(self.clock, Cycle::max)
     }
 
-    /// A load gave `value` at `done`.
+    /// A load gave `value` at `done`; `long` if that is later than a hit would.
     #[inline]
     pub(crate) fn loaded(&mut self, value: u64, done: Cycle, reason: Reason, long: bool) {
-        if value != 0 && done > self.clock {
+        let is_address = value >= LINE_BYTES && Addr::from_bits(value).offset() < self.address_limit;
+        if is_address && done > self.clock {
             self.pointers[self.next_pointer] = (value, done);
             self.next_pointer = (self.next_pointer + 1) % POINTERS;
             self.pointers_until = self.pointers_until.max(done);
         }
-        if long {
-            self.loads.push_back(Outstanding { number: self.number, done, reason });
-        }
         if done > self.retire {
             self.retire = done;
             self.retire_reason = reason;
+            if long {
+                self.loads.push_back(Outstanding { number: self.number, done, reason });
+            }
         }
     }
 
@@ -289,6 +308,7 @@ impl Core {
     pub(crate) fn wait_for_loads(&mut self) {
         self.stall_until(self.retire, self.retire_reason);
         self.loads.clear();
+        self.misses.clear();
     }
 
     /// Charges the time since the last account to `reason`, up to `now`.
@@ -306,7 +326,7 @@ mod tests {
     use super::*;
 
     fn core() -> Core {
-        Core::new(&Machine::load("micro15").unwrap())
+        Core::new(&Machine::load("micro15").unwrap(), 1 << 20)
     }
 
     #[test]

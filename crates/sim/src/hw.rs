@@ -11,6 +11,7 @@ use crate::counters::{Counters, Reason};
 use crate::mesh::{Mesh, Tile};
 use crate::queue::Queue;
 use crate::{Cycle, Epoch, LineId};
+use seawall_memory::LINE_BYTES;
 
 /// What a design answers when something wants to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +84,9 @@ impl<M: Copy> Hw<M> {
         adr: bool,
     ) -> Self {
         let (tiles, columns) = (machine.core.count, machine.columns());
+        let address_limit = cells.len() as u64 * LINE_BYTES;
         Hw {
-            cores: (0..tiles).map(|_| Core::new(machine)).collect(),
+            cores: (0..tiles).map(|_| Core::new(machine, address_limit)).collect(),
             l1: (0..tiles).map(|_| L1::new(machine)).collect(),
             llc: Llc::new(machine, cells.len() as LineId),
             ports: vec![Calendar::default(); machine.llc.banks],

@@ -15,8 +15,8 @@ pub(crate) struct Mesh {
     tiles: usize,
     hop: u64,
     data_flits: u64,
-    routes: Vec<(u32, u32)>,
-    path: Vec<u16>,
+    routes: Vec<(u16, u16)>,
+    path: Vec<u8>,
     links: Vec<Link>,
     /// Per source: the tree of its routes to all tiles, parents before children.
     outward: Vec<Branch>,
@@ -33,9 +33,9 @@ impl Mesh {
         let mut routes = Vec::with_capacity(tiles * tiles);
         for from in 0..tiles {
             for to in 0..tiles {
-                let start = path.len() as u32;
+                let start = path.len() as u16;
                 route(from, to, columns, &mut path);
-                routes.push((start, path.len() as u32));
+                routes.push((start, path.len() as u16));
             }
         }
         let trees = |source: bool| -> Vec<Branch> {
@@ -127,7 +127,7 @@ struct Branch {
     near: u8,
     /// The other end.
     far: u8,
-    link: u16,
+    link: u8,
     messages: u8,
 }
 
@@ -161,7 +161,7 @@ fn branches(root: Tile, tiles: usize, columns: usize, outward: bool) -> Vec<Bran
     found.into_iter().map(|(_, branch)| branch).collect()
 }
 
-fn neighbour(tile: Tile, direction: u16, columns: usize) -> Tile {
+fn neighbour(tile: Tile, direction: u8, columns: usize) -> Tile {
     match direction {
         0 => tile + 1,
         1 => tile - 1,
@@ -170,7 +170,7 @@ fn neighbour(tile: Tile, direction: u16, columns: usize) -> Tile {
     }
 }
 
-fn route(from: Tile, to: Tile, columns: usize, path: &mut Vec<u16>) {
+fn route(from: Tile, to: Tile, columns: usize, path: &mut Vec<u8>) {
     let (mut row, mut column) = (from / columns, from % columns);
     let (to_row, to_column) = (to / columns, to % columns);
     while (row, column) != (to_row, to_column) {
@@ -188,7 +188,7 @@ fn route(from: Tile, to: Tile, columns: usize, path: &mut Vec<u16>) {
             row -= 1;
             3
         };
-        path.push((link + direction) as u16);
+        path.push((link + direction) as u8);
     }
 }
 

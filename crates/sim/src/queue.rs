@@ -72,6 +72,7 @@ pub(crate) struct Queue<E> {
     asked: u64,
     now: Cycle,
     next: Cycle,
+    turns: u64,
 }
 
 impl<E: Copy> Queue<E> {
@@ -85,7 +86,14 @@ impl<E: Copy> Queue<E> {
             asked: 0,
             now: 0,
             next: Cycle::MAX,
+            turns: 0,
         }
+    }
+
+    /// How many turns have been given.
+    #[inline]
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns
     }
 
     /// The cycle of the turn that was given last.
@@ -175,6 +183,7 @@ impl<E: Copy> Queue<E> {
             self.now = self.next;
             self.bring_near();
         }
+        self.turns += 1;
         let index = self.now as usize % SLOTS;
         let slot = &mut self.slots[index];
         let turn = if slot.first != NONE {

@@ -1,5 +1,13 @@
 //! What the simulated machine does, shown through its public face. One binary for all.
 
+mod bandwidth;
+mod gem5_cases;
+mod latencies;
+#[path = "../../lab/src/validate/paths.rs"]
+mod paths;
 mod persistency;
 mod programs;
+#[path = "../../lab/src/validate/scenes.rs"]
+mod scenes;
+mod shapes;
 mod values;

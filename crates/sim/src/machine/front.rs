@@ -1,6 +1,7 @@
 //! What the program of a core asks for, one attempt at a time.
 
 use super::Machine;
+use crate::cache::Way;
 use crate::coherence::acquire;
 use crate::core::{Entry, Kind, Waits};
 use crate::counters::Reason;
@@ -16,6 +17,18 @@ pub(super) struct Place {
     pub(super) line: LineId,
     pub(super) word: u8,
     shift: u32,
+}
+
+/// For how long loads of one line may take effect with the first of them.
+const JOINED_CYCLES: Cycle = 4;
+
+/// A line in the L1 of the core that loads it.
+struct Found {
+    way: Way,
+    done: Cycle,
+    source: Reason,
+    /// It took longer than a hit does.
+    long: bool,
 }
 
 /// Why an access was not done: the program pauses.
@@ -71,6 +84,22 @@ impl<D: Design> Machine<D> {
         Err(Pause)
     }
 
+    /// As [`in_turn`](Self::in_turn), but a load takes effect together with the load just before it
+    /// if both are of one line and nothing else has happened in between, as a core that issues
+    /// several loads a cycle does.
+    #[inline]
+    fn in_turn_to_load(&mut self, core: usize, line: LineId) -> Result<Cycle, Pause> {
+        let state = &self.hw.cores[core];
+        let (last, turn, cycle) = state.last_load;
+        let turns = self.hw.queue.turns();
+        if last == line && turn == turns && state.clock - cycle <= JOINED_CYCLES {
+            return Ok(state.clock);
+        }
+        let clock = self.in_turn(core)?;
+        self.hw.cores[core].last_load = (line, turns, clock);
+        Ok(clock)
+    }
+
     fn wait(&mut self, core: usize, waits: Waits) -> Pause {
         let state = &mut self.hw.cores[core];
         state.waits = waits;
@@ -80,53 +109,93 @@ impl<D: Design> Machine<D> {
 
     /// The answer of a gate to the program of `core`.
     fn passes(&mut self, core: usize, gate: Gate) -> Result<(), Pause> {
+        if gate == Gate::Go { Ok(()) } else { Err(self.refused(core, gate)) }
+    }
+
+    /// The program waits as the gate says.
+    fn refused(&mut self, core: usize, gate: Gate) -> Pause {
         match gate {
-            Gate::Go => Ok(()),
+            Gate::Go => unreachable!("a refusal is never a go"),
             Gate::At(at, reason) => {
                 self.hw.queue.program(at, core);
-                Err(self.wait(core, Waits::Access(reason)))
+                self.wait(core, Waits::Access(reason))
             }
-            Gate::Wait(reason) => Err(self.wait(core, Waits::Access(reason))),
+            Gate::Wait(reason) => self.wait(core, Waits::Access(reason)),
         }
     }
 
     fn attempt_load(&mut self, core: usize, at: Addr, width: Width) -> Result<u64, Pause> {
         self.begin(core);
         let place = self.place(at, width);
-        let clock = self.in_turn(core)?;
+        let clock = self.in_turn_to_load(core, place.line)?;
         let need = width.mask() << place.shift;
         let (mask, pending) = self.hw.cores[core].buffer.pending(place.line, place.word);
         if mask & need == need {
             self.hw.cores[core].loaded(pending & need, clock + 1, Reason::StoreBuffer, false);
             return Ok((pending & need) >> place.shift);
         }
+        let found = self.find(core, at, place.line)?;
+        let stored = self.hw.l1[core].data(found.way)[place.word as usize];
+        let value = (stored & !mask | pending) & need;
+        self.hw.cores[core].loaded(value, found.done, found.source, found.long);
+        Ok(value >> place.shift)
+    }
+
+    /// Loads aligned words of one line, an instruction each, that take effect together.
+    fn attempt_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> Result<(), Pause> {
+        self.begin(core);
+        let place = self.place(at, Width::B8);
+        let clock = self.in_turn_to_load(core, place.line)?;
+        let buffer = &self.hw.cores[core].buffer;
+        let mut masks = [0; 8];
+        let words = into.iter_mut().zip(&mut masks).zip(place.word..);
+        for ((value, mask), word) in words {
+            (*mask, *value) = buffer.pending(place.line, word);
+        }
+        let (mut done, mut source, mut long) = (clock + 1, Reason::StoreBuffer, false);
+        if masks[..into.len()].iter().any(|mask| *mask != u64::MAX) {
+            let found = self.find(core, at, place.line)?;
+            let stored = &self.hw.l1[core].data(found.way)[place.word as usize..];
+            for ((value, mask), stored) in into.iter_mut().zip(masks).zip(stored) {
+                *value |= stored & !mask;
+            }
+            (done, source, long) = (found.done, found.source, found.long);
+        }
+        let state = &mut self.hw.cores[core];
+        for value in &into[1..] {
+            state.loaded(*value, done, source, long);
+            state.issue();
+        }
+        state.loaded(into[0], done, source, long);
+        Ok(())
+    }
+
+    /// The copy of `line` that a load from `at` reads: in the L1, or fetched.
+    fn find(&mut self, core: usize, at: Addr, line: LineId) -> Result<Found, Pause> {
+        let clock = self.hw.cores[core].clock;
         let start = self.hw.cores[core].start_of(at);
         let hit = start + self.hw.config.l1.latency;
-        let (way, done, reason) = match self.hw.l1[core].touch(place.line) {
-            Some(way) => {
-                let copy = self.hw.l1[core].copy(way);
-                (way, hit.max(copy.ready), copy.source)
-            }
-            None => {
-                self.hw.cores[core].wait_for_mshr();
-                if self.hw.cores[core].clock != clock {
-                    self.hw.queue.program(self.hw.cores[core].clock, core);
-                    return Err(Pause);
-                }
-                let who = Self::waiter(core, true);
-                match acquire(&mut self.design, &mut self.hw, who, place.line, false, start) {
-                    Ok(fill) => (fill.way, fill.ready, fill.source),
-                    Err(gate) => {
-                        self.passes(core, gate)?;
-                        unreachable!("a refused request is never a go")
-                    }
-                }
-            }
+        let found = |way, ready: Cycle, source| {
+            let done = hit.max(ready);
+            Found { way, done, source, long: done > hit }
         };
-        let stored = self.hw.l1[core].data(way)[place.word as usize];
-        let value = (stored & !mask | pending) & need;
-        self.hw.cores[core].loaded(value, done, reason, done > hit);
-        Ok(value >> place.shift)
+        if let Some(way) = self.hw.l1[core].touch(line) {
+            let copy = self.hw.l1[core].copy(way);
+            return Ok(found(way, copy.ready, copy.source));
+        }
+        self.hw.cores[core].wait_for_mshr();
+        if self.hw.cores[core].clock != clock {
+            self.hw.queue.program(self.hw.cores[core].clock, core);
+            return Err(Pause);
+        }
+        let who = Self::waiter(core, true);
+        match acquire(&mut self.design, &mut self.hw, who, line, false, start) {
+            Ok(fill) => {
+                self.hw.cores[core].missed(fill.ready, fill.source);
+                Ok(found(fill.way, fill.ready, fill.source))
+            }
+            Err(gate) => Err(self.refused(core, gate)),
+        }
     }
 
     fn push(&mut self, core: usize, entry: Entry) {
@@ -163,14 +232,10 @@ impl<D: Design> Machine<D> {
         self.passes(core, gate)?;
         let way = match self.own(who, place.line, now) {
             Ok(way) => way,
-            Err(gate) => {
-                let gate = match gate {
-                    Gate::At(at, Reason::StoreMiss) => Gate::At(at, Reason::Locked),
-                    gate => gate,
-                };
-                self.passes(core, gate)?;
-                unreachable!("a refused request is never a go")
+            Err(Gate::At(at, Reason::StoreMiss)) => {
+                return Err(self.refused(core, Gate::At(at, Reason::Locked)));
             }
+            Err(gate) => return Err(self.refused(core, gate)),
         };
         let old = self.hw.l1[core].data(way)[place.word as usize];
         let new = match operation {
@@ -209,6 +274,16 @@ impl<D: Design> Core for Machine<D> {
         self.hw.counters.references += 1;
         self.hw.counters.loads += 1;
         Some(value)
+    }
+
+    fn load_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool {
+        if self.attempt_words(core, at, into).is_err() {
+            return false;
+        }
+        self.done(core);
+        self.hw.counters.references += into.len() as u64;
+        self.hw.counters.loads += into.len() as u64;
+        true
     }
 
     #[inline]

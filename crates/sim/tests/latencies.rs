@@ -1,0 +1,180 @@
+//! A lone request takes the sum of its path: every expectation is added up from the machine file.
+
+use crate::paths::Paths;
+use crate::scenes::{Scene, balanced};
+use seawall_memory::Addr;
+use seawall_sim::Machine;
+
+fn machines() -> Vec<Machine> {
+    ["micro15", "desktop"].map(|name| Machine::load(name).unwrap()).into()
+}
+
+/// A few lines whose banks and controllers sit in different places.
+const LINES: [u64; 6] = [1, 2, 77, 300, 555, 901];
+
+#[test]
+fn a_load_that_hits_in_the_l1_takes_its_latency() {
+    for machine in machines() {
+        let scene = Scene::lone(&machine, "volatile");
+        let expected = Paths::new(&machine).l1_load();
+        assert_eq!(scene.load_again(0, Addr::pm(64)).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_load_that_hits_in_the_shared_cache_takes_the_way_to_its_bank_and_back_from_every_tile() {
+    for machine in machines() {
+        let scene = Scene::lone(&machine, "volatile");
+        let paths = Paths::new(&machine);
+        let mut distances = Vec::new();
+        for core in 0..machine.core.count {
+            for line in [3, 1000] {
+                let at = Addr::pm(line * 64);
+                let found = scene.load(core, at).unwrap();
+                assert_eq!(found, paths.llc_load(core, line), "core {core}, line {line}");
+                distances.push(paths.hops(core, paths.home(line)));
+            }
+        }
+        distances.sort_unstable();
+        distances.dedup();
+        assert!(distances.len() >= 3, "only distances {distances:?}");
+    }
+}
+
+#[test]
+fn a_load_that_misses_everywhere_takes_the_read_of_its_device_besides() {
+    for machine in machines() {
+        let scene = Scene::lone(&machine, "volatile").cold();
+        let paths = Paths::new(&machine);
+        for line in LINES {
+            let expected = paths.memory_load(1, line, machine.memory.nvm.read);
+            assert_eq!(scene.load(1, Addr::pm(line * 64)).unwrap(), expected, "line {line}");
+            let dram = machine.memory.dram.unwrap_or(machine.memory.nvm).read;
+            let expected = paths.memory_load(1, scene.lines + line, dram);
+            assert_eq!(scene.load(1, Addr::dram(line * 64)).unwrap(), expected, "dram {line}");
+        }
+    }
+}
+
+#[test]
+fn a_store_drains_in_a_cycle_once_its_line_is_there() {
+    for machine in machines() {
+        let scene = Scene::lone(&machine, "volatile");
+        let paths = Paths::new(&machine);
+        for line in LINES {
+            assert_eq!(scene.store(0, line, true).unwrap(), 1, "line {line}");
+            let expected = paths.llc_load(0, line) + 1;
+            assert_eq!(scene.store(0, line, false).unwrap(), expected, "line {line}");
+        }
+        let cold = scene.cold();
+        let expected = paths.memory_load(0, 77, machine.memory.nvm.read) + 1;
+        assert_eq!(cold.store(0, 77, false).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_line_that_another_core_has_written_comes_from_there() {
+    for machine in machines() {
+        let scene = Scene::lone(&machine, "volatile");
+        let paths = Paths::new(&machine);
+        for line in LINES {
+            for (core, owner) in [(0, 1), (1, 3), (2, 0), (0, machine.core.count - 1)] {
+                let found = scene.transfer(core, line, owner).unwrap();
+                let expected = paths.transfer(core, line, owner);
+                assert_eq!(found, expected, "core {core}, owner {owner}, line {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shared_line_may_be_written_when_the_last_sharer_has_given_it_up() {
+    let machine = Machine::load("micro15").unwrap();
+    let scene = Scene::lone(&machine, "volatile");
+    let paths = Paths::new(&machine);
+    // The bank of the line is beside the core, and the sharers lie in four directions from it, so
+    // that no two messages meet.
+    let core = 10;
+    let line = (1..2048).find(|line| paths.home(*line) == core).unwrap();
+    for others in [&[14usize][..], &[14, 9], &[14, 9, 2], &[14, 9, 2, 26]] {
+        let expected = paths.upgrade(core, line, others) + 1;
+        assert_eq!(scene.upgrade(core, line, others).unwrap(), expected, "{others:?}");
+    }
+    let all: Vec<usize> = (0..32).filter(|other| *other != core).collect();
+    let alone = paths.upgrade(core, line, &all) + 1;
+    let found = scene.upgrade(core, line, &all).unwrap();
+    assert!((alone..alone + 31).contains(&found), "{found} with 31 sharers, {alone} alone");
+}
+
+#[test]
+fn a_flush_and_a_fence_take_the_way_to_memory_and_back_with_the_write_only_without_adr() {
+    for machine in machines() {
+        let paths = Paths::new(&machine);
+        for (design, adr) in [("clwb", false), ("clwb:adr=true", true)] {
+            let scene = Scene::lone(&machine, design);
+            for line in LINES {
+                let expected = paths.persist(2, line, adr);
+                assert_eq!(scene.persist(2, &[line]).unwrap(), expected, "{design}, line {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_strict_store_is_visible_when_it_is_durable() {
+    for machine in machines() {
+        let paths = Paths::new(&machine);
+        for (design, adr) in [("strict", false), ("strict:adr=true", true)] {
+            let scene = Scene::lone(&machine, design);
+            for line in LINES {
+                let expected = paths.persist(1, line, adr) + 1;
+                assert_eq!(scene.store(1, line, true).unwrap(), expected, "{design}, line {line}");
+            }
+        }
+    }
+}
+
+/// Lines that go over one bank and one controller without meeting in a memory bank.
+pub(crate) fn one_way(paths: &Paths, home: usize, count: usize) -> Vec<u64> {
+    let corner = paths.corner((1..4096).find(|line| paths.home(*line) == home).unwrap());
+    let mut banks = Vec::new();
+    let fits = |line: &u64| {
+        let way = paths.home(*line) == home && paths.corner(*line) == corner;
+        let fits = way && !banks.contains(&paths.memory_bank(*line));
+        banks.extend(fits.then(|| paths.memory_bank(*line)));
+        fits
+    };
+    (1..2048).filter(fits).take(count).collect()
+}
+
+#[test]
+fn an_epoch_flush_takes_its_searches_its_lines_and_the_way_of_the_last() {
+    for machine in machines() {
+        let paths = Paths::new(&machine);
+        for design in ["lb", "lbpp"] {
+            let scene = Scene::lone(&machine, design);
+            for home in 0..machine.core.count.min(8) {
+                let lines = one_way(&paths, home, 8);
+                assert!(lines.len() >= 5, "too few lines at {home}");
+                for count in 1..=lines.len() {
+                    let lines = &lines[..count];
+                    let found = scene.persist(0, lines).unwrap();
+                    let expected = paths.epoch_flush(0, lines, 8);
+                    assert_eq!(found, expected, "{design}, home {home}, {count} lines");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_epoch_with_lines_in_all_banks_takes_no_less_than_any_of_its_parts() {
+    let machine = Machine::load("micro15").unwrap();
+    let paths = Paths::new(&machine);
+    let lines = balanced(2048, 32, |line| Some(paths.home(line)), 64);
+    let scene = Scene::lone(&machine, "lb");
+    let found = scene.persist(0, &lines).unwrap();
+    let least = lines.iter().map(|line| paths.epoch_flush(0, &[*line], 8)).max().unwrap();
+    let sum = least + 64 * (1 + paths.flits() + machine.memory.line_cycles);
+    assert!((least..sum).contains(&found), "{found}, not in {least}..{sum}");
+}
