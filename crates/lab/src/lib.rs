@@ -1,4 +1,41 @@
-//! To be written.
+//! Experiments: the only place where the workloads and the three machines meet.
+//!
+//! A [`Plan`] is made from names, [`Comparison`] runs it, and its tables, records and plots are
+//! what `seawall compare` shows. [`Figures`] holds a paper's numbers beside ours, [`bench`] times
+//! the simulator itself, [`native`] runs a workload on this computer, and [`explore`] tries every
+//! image that a crash may leave.
+//!
+//! It is not a command line: it prints nothing but progress, and every result is a value.
 
+#![forbid(unsafe_code)]
+
+pub mod bench;
+mod cell;
+mod compare;
+mod crash;
+mod describe;
+mod error;
 pub mod explore;
+mod figures;
 pub mod native;
+mod output;
+mod plan;
+mod plot;
+mod progress;
+mod record;
+mod table;
+
+pub use cell::{Cell, Point, run_cell};
+pub use compare::Comparison;
+pub use crash::Broken;
+pub use describe::{Listing, show_design, show_machine};
+pub use error::LabError;
+pub use figures::{Figure, FigureOptions, FigureRecord, Figures, Metric, Series};
+pub use output::{check_writable, write_file};
+pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan, flaw_name};
+pub use progress::Progress;
+pub use record::Record;
+
+pub use seawall_explore::Model;
+pub use seawall_native::{Doctor, Domain, DomainError};
+pub use seawall_workloads::Flaw;

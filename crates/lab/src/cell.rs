@@ -1,0 +1,244 @@
+//! One point of a comparison: a workload under a design on a simulated machine, with its crashes.
+//!
+//! The pool is filled on the simplest machine, then the threads run their operations on the
+//! simulated one. Throughput is measured from the end of each thread's warm-up to its last output
+//! and summed over the threads, so that the tail in which some have finished does not count.
+//! A cell runs on one host thread and depends on nothing but its point.
+
+use crate::LabError;
+use crate::crash::{Broken, Checked, CrashPlan, Watcher};
+use rustix::time::{ClockId, clock_gettime};
+use seawall_memory::{Image, Memory};
+use seawall_sim::{
+    Choice, Counters, Cycle, Machine, Model, Observer, Outcome, Program, Reason, Simulation, Stalls,
+};
+use seawall_workloads::{Flaw, History, Setup, Visitor, Worker, Workload, with_workload};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The workload's name.
+    pub workload: String,
+    /// The design with its parameters.
+    pub design: Choice,
+    /// Threads, 1 to the machine's cores.
+    pub threads: usize,
+    /// Seed of the operations and of the crash points.
+    pub seed: u64,
+    /// Measured operations of each thread, at least 1.
+    pub operations: u64,
+    /// Operations of each thread before those.
+    pub warmup: u64,
+    /// Entries at the start; by default the workload's.
+    pub entries: Option<u64>,
+    /// Per cent of operations that only search; by default the workload's.
+    pub search_percent: Option<u32>,
+    /// Crashes to inject; none under a design that promises nothing.
+    pub crashes: u64,
+    /// A deliberate mistake of the structure.
+    pub flaw: Flaw,
+    /// False to leave out all bookkeeping and checks, for timing the simulator.
+    pub checked: bool,
+}
+
+/// What became of a point.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// What was run; entries and search share are filled in.
+    pub point: Point,
+    /// Operations per cycle of all threads together.
+    pub throughput: f64,
+    /// The cycle at which the last thread finished.
+    pub cycles: Cycle,
+    /// Stalled cycles of all threads by reason, idle time at the end included.
+    pub stalls: Stalls,
+    /// What was counted, warm-up included.
+    pub counters: Counters,
+    /// Crashes that were injected and checked.
+    pub crashes: u64,
+    /// Those that broke the structure.
+    pub broken: Vec<Broken>,
+    /// CPU time of this host that the simulation took, checks included, filling the pool not.
+    pub host: Duration,
+}
+
+impl Cell {
+    /// Epochs that had to be flushed because of a conflict, in per cent of all; none if the design
+    /// has no epochs.
+    pub fn conflicting_epochs(&self) -> Option<f64> {
+        let Counters { epochs, epochs_conflicting, .. } = self.counters;
+        (epochs > 0).then(|| 100.0 * epochs_conflicting as f64 / epochs as f64)
+    }
+
+    /// Cycles of all threads from the start to the end of the run.
+    pub fn core_cycles(&self) -> u64 {
+        self.cycles * self.point.threads as u64
+    }
+
+    /// Cycles in which cores issued instructions.
+    pub fn busy(&self) -> u64 {
+        self.core_cycles() - self.stalls.total()
+    }
+
+    /// Share of a thread's time until it finishes that went to `reason`, 0 to 1.
+    pub fn share(&self, reason: Reason) -> f64 {
+        self.of_running(self.stalls.get(reason))
+    }
+
+    /// Share of a thread's time until it finishes in which it issued instructions, 0 to 1.
+    pub fn busy_share(&self) -> f64 {
+        self.of_running(self.busy())
+    }
+
+    fn of_running(&self, cycles: u64) -> f64 {
+        let running = self.core_cycles() - self.stalls.get(Reason::Idle);
+        cycles as f64 / running.max(1) as f64
+    }
+
+    /// True if the design promises something that crashes can test.
+    pub fn is_crashed(&self) -> bool {
+        self.point.design.entry.model != Model::None
+    }
+
+    /// The command that runs this cell again.
+    pub fn command(&self, machine: &str) -> String {
+        let Point { workload, design, threads, seed, operations, crashes, .. } = &self.point;
+        let mut command = format!(
+            "seawall compare --workloads {workload} --designs {} --machine {machine} \
+             --threads {threads} --seed {seed} --ops {operations} --crashes {crashes}",
+            design.text
+        );
+        if let Some(entries) = self.point.entries {
+            command += &format!(" --entries {entries}");
+        }
+        if let Some(percent) = self.point.search_percent {
+            command += &format!(" --search {percent}");
+        }
+        if let Some(name) = crate::plan::flaw_name(self.point.flaw) {
+            command += &format!(" --flaw {name}");
+        }
+        command
+    }
+}
+
+/// Runs `point` on `machine`; stops soon after `stop` becomes true.
+///
+/// # Errors
+/// An unknown workload, numbers that it cannot run with, more threads than cores, a deadlock, or
+/// the request to stop.
+pub fn run_cell(
+    machine: &Machine,
+    point: &Point,
+    stop: &Arc<AtomicBool>,
+) -> Result<Cell, LabError> {
+    with_workload(&point.workload, Run { machine, point, stop })?
+}
+
+struct Run<'a> {
+    machine: &'a Machine,
+    point: &'a Point,
+    stop: &'a Arc<AtomicBool>,
+}
+
+fn program<W: Workload>(
+    workload: &W,
+    setup: &Setup,
+    thread: usize,
+    history: &Arc<History>,
+    operations: u64,
+) -> Program {
+    let workload = workload.clone();
+    let mut worker = Worker::new(setup, thread, history.clone());
+    Box::new(move |memory| {
+        while worker.number < operations {
+            workload.step(memory, &mut worker);
+            worker.number += 1;
+            memory.output(worker.number);
+        }
+    })
+}
+
+impl Visitor for Run<'_> {
+    type Output = Result<Cell, LabError>;
+
+    fn visit<W: Workload>(self) -> Self::Output {
+        let mut point = self.point.clone();
+        let setup = Setup {
+            threads: point.threads,
+            seed: point.seed,
+            entries: *point.entries.get_or_insert(W::ENTRIES),
+            search_percent: *point.search_percent.get_or_insert(W::SEARCH_PERCENT),
+            flaw: point.flaw,
+        };
+        setup.check()?;
+        let layout = W::layout(&setup);
+        let start = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&start, &setup);
+        let before = workload.contents(&start);
+        let before = before.map_err(|damage| LabError::Damage { workload: W::NAME, damage })?;
+        let (pm, dram) = start.into_parts();
+
+        let model = point.design.entry.model;
+        let operations = point.warmup + point.operations;
+        let history = Arc::new(if point.checked { History::new() } else { History::off() });
+        let plan = CrashPlan {
+            threads: point.threads,
+            warmup: point.warmup,
+            operations,
+            crashes: if model == Model::None { 0 } else { point.crashes },
+            durable: model.order_is_durable(),
+            seed: point.seed,
+        };
+        let run = Checked { layout, before, history: history.clone() };
+        let watcher = Rc::new(RefCell::new(Watcher::<W>::new(run, &plan)));
+        let programs = (0..point.threads)
+            .map(|thread| program(&workload, &setup, thread, &history, operations))
+            .collect();
+        let host = cpu_time();
+        let observer: Rc<RefCell<dyn Observer>> = watcher.clone();
+        let outcome = Simulation::new(self.machine, &point.design, pm, dram)
+            .watched_by(observer)
+            .stopped_by(self.stop.clone())
+            .run(programs)?;
+        let mut watcher = watcher.borrow_mut();
+        let checked = point.checked;
+        let mut cell = measure(point, &watcher, &outcome);
+        if checked {
+            watcher.check_end(outcome.cycles, outcome.pm);
+        }
+        cell.broken = std::mem::take(&mut watcher.broken);
+        cell.host = cpu_time().saturating_sub(host);
+        Ok(cell)
+    }
+}
+
+fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &Outcome) -> Cell {
+    let time = |(last, warm): (&Cycle, &Cycle)| (last - warm).max(1) as f64;
+    let times = watcher.last.iter().zip(&watcher.warm).map(time);
+    let throughput = times.map(|cycles| point.operations as f64 / cycles).sum();
+    let mut stalls = Stalls::default();
+    for reason in Reason::ALL {
+        stalls.add(reason, outcome.stalls.iter().map(|stalls| stalls.get(reason)).sum());
+    }
+    Cell {
+        point,
+        throughput,
+        cycles: outcome.cycles,
+        stalls,
+        counters: outcome.counters.clone(),
+        crashes: watcher.crashes,
+        broken: Vec::new(),
+        host: Duration::ZERO,
+    }
+}
+
+/// CPU time that this host thread has used.
+pub(crate) fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}

@@ -1,0 +1,188 @@
+//! Crashes in the middle of a simulated run, and the check of what each leaves.
+//!
+//! A crash is an image that the simulator hands out while the run goes on. On each image recovery
+//! runs twice and the invariants are checked; then the operations that had begun must explain what
+//! the structure holds, with all of those that had completed if the design makes them durable.
+
+use rand::RngExt;
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_memory::Image;
+use seawall_sim::{Cycle, Observer};
+use seawall_workloads::{Contents, Explainer, History, Layout, Workload};
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A crash comes up to this many cycles after the output that it is attached to: longer than a
+/// write to NVM takes, so that it falls before, in and after the flushes that the output caused.
+const OFFSET_CYCLES_MAX: u64 = 3000;
+
+/// Separates the crash points from everything else that a seed decides.
+const CRASH_STREAM: u64 = 0x6372_6173_6865_7321;
+
+/// A crash that broke a structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The cycle of the crash; the end of the run if there was none.
+    pub cycle: Cycle,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What a check needs to know about a run.
+pub(crate) struct Checked {
+    pub(crate) layout: Layout,
+    pub(crate) before: Contents,
+    pub(crate) history: Arc<History>,
+}
+
+impl Checked {
+    fn recover<W: Workload>(&self, image: &Image) -> Result<Contents, String> {
+        let workload = W::open(image, self.layout)
+            .map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
+        workload.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
+    }
+
+    /// Whether the first `completed[t]` operations of each thread t, and any others that `index`
+    /// holds, explain `pm`.
+    pub(crate) fn check<W: Workload>(
+        &self,
+        index: &Explainer,
+        pm: Vec<u8>,
+        completed: &[u64],
+    ) -> Result<(), String> {
+        let image = Image::from_pm(pm, self.layout.dram_bytes);
+        let after = self.recover::<W>(&image)?;
+        let image = Image::from_pm(image.into_pm(), self.layout.dram_bytes);
+        if self.recover::<W>(&image)? != after {
+            return Err("a second recovery changes what the first one gave".into());
+        }
+        index
+            .explain(&self.before, &after, completed)
+            .map(drop)
+            .map_err(|violation| violation.to_string())
+    }
+}
+
+/// Watches a run: notes when outputs happen, asks for crashes, checks what they leave.
+pub(crate) struct Watcher<W> {
+    pub(crate) run: Checked,
+    pub(crate) index: Explainer,
+    /// Outputs of each thread so far.
+    pub(crate) outputs: Vec<u64>,
+    /// When each thread's warm-up ended.
+    pub(crate) warm: Vec<Cycle>,
+    /// When each thread's last output was.
+    pub(crate) last: Vec<Cycle>,
+    pub(crate) crashes: u64,
+    pub(crate) broken: Vec<Broken>,
+    warmup: u64,
+    durable: bool,
+    seen: u64,
+    /// Crash points to come, the next one last: after how many outputs, and how much later.
+    points: Vec<(u64, Cycle)>,
+    workload: PhantomData<W>,
+}
+
+/// How often to crash, and what a crash may lose.
+pub(crate) struct CrashPlan {
+    pub(crate) threads: usize,
+    pub(crate) warmup: u64,
+    /// Operations of each thread, warm-up included.
+    pub(crate) operations: u64,
+    pub(crate) crashes: u64,
+    pub(crate) durable: bool,
+    pub(crate) seed: u64,
+}
+
+impl CrashPlan {
+    /// Distinct numbers of outputs, spread over the whole run, each with its offset.
+    fn points(&self) -> Vec<(u64, Cycle)> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ CRASH_STREAM);
+        let outputs = self.operations * self.threads as u64;
+        let mut numbers = BTreeSet::new();
+        while (numbers.len() as u64) < self.crashes.min(outputs) {
+            numbers.insert(rng.random_range(1..=outputs));
+        }
+        let numbers = numbers.into_iter().rev();
+        numbers.map(|number| (number, rng.random_range(0..OFFSET_CYCLES_MAX))).collect()
+    }
+}
+
+impl<W> Watcher<W> {
+    pub(crate) fn new(run: Checked, plan: &CrashPlan) -> Watcher<W> {
+        Watcher {
+            run,
+            index: Explainer::new(),
+            outputs: vec![0; plan.threads],
+            warm: vec![0; plan.threads],
+            last: vec![0; plan.threads],
+            crashes: 0,
+            broken: Vec::new(),
+            warmup: plan.warmup,
+            durable: plan.durable,
+            seen: 0,
+            points: plan.points(),
+            workload: PhantomData,
+        }
+    }
+}
+
+impl<W: Workload> Watcher<W> {
+    /// Checks the image in which the run ended, with every operation in it.
+    pub(crate) fn check_end(&mut self, cycle: Cycle, pm: Vec<u8>) {
+        self.index.extend(&self.run.history);
+        if let Err(what) = self.run.check::<W>(&self.index, pm, &self.outputs) {
+            let what = format!("after the run, without any crash: {what}");
+            self.broken.push(Broken { cycle, what });
+        }
+    }
+}
+
+impl<W: Workload> Observer for Watcher<W> {
+    fn output(&mut self, core: usize, number: u64, now: Cycle) -> Option<Cycle> {
+        self.outputs[core] = number;
+        self.last[core] = now;
+        if number == self.warmup {
+            self.warm[core] = now;
+        }
+        self.seen += 1;
+        let (_, offset) = self.points.pop_if(|(number, _)| *number <= self.seen)?;
+        Some(now + offset)
+    }
+
+    fn crash(&mut self, now: Cycle, pm: Vec<u8>) {
+        self.crashes += 1;
+        self.index.extend(&self.run.history);
+        let none = vec![0; self.outputs.len()];
+        let completed = if self.durable { &self.outputs } else { &none };
+        if let Err(what) = self.run.check::<W>(&self.index, pm, completed) {
+            self.broken.push(Broken { cycle: now, what });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(crashes: u64, operations: u64) -> CrashPlan {
+        CrashPlan { threads: 2, warmup: 0, operations, crashes, durable: true, seed: 1 }
+    }
+
+    #[test]
+    fn crash_points_are_distinct_and_spread_over_the_whole_run() {
+        let points = plan(40, 5000).points();
+        assert_eq!(points.len(), 40);
+        assert!(points.windows(2).all(|pair| pair[0].0 > pair[1].0), "the next one is last");
+        assert!(points[0].0 > 8000 && points[39].0 < 2000, "{points:?}");
+        assert!(points.iter().all(|(_, offset)| *offset < OFFSET_CYCLES_MAX));
+    }
+
+    #[test]
+    fn a_short_run_has_no_more_crashes_than_outputs() {
+        assert_eq!(plan(40, 3).points().len(), 6);
+        assert_eq!(plan(0, 3).points(), []);
+    }
+}

@@ -1,0 +1,221 @@
+//! What there is, in words: designs, workloads, machines, figures, and each in detail.
+
+use crate::LabError;
+use crate::figures::Figure;
+use crate::table::{plain_table, text_of};
+use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
+use seawall_workloads::WORKLOADS;
+use std::fmt::Write;
+
+/// Everything that can be named on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// Persistency designs.
+    Designs,
+    /// Workloads.
+    Workloads,
+    /// Machines.
+    Machines,
+    /// Figures of the papers.
+    Figures,
+}
+
+impl Listing {
+    /// Names with a line each.
+    ///
+    /// # Errors
+    /// Never, with what comes with seawall.
+    pub fn to_text(self) -> Result<String, LabError> {
+        Ok(match self {
+            Listing::Designs => designs(),
+            Listing::Workloads => workloads(),
+            Listing::Machines => machines()?,
+            Listing::Figures => figures(),
+        })
+    }
+}
+
+fn designs() -> String {
+    let mut table = plain_table(&["design", "model", "what it is"], 0..0);
+    for design in DESIGNS {
+        table.add_row(vec![design.name, design.model.name(), design.about]);
+    }
+    text_of(&table)
+}
+
+fn workloads() -> String {
+    let mut table = plain_table(&["workload", "entries", "searches", "what it does"], 1..3);
+    for workload in WORKLOADS {
+        let about = match workload.default {
+            true => workload.about.to_owned(),
+            false => format!("{} (only when named)", workload.about),
+        };
+        let searches = format!("{} %", workload.search_percent);
+        let entries = workload.entries.to_string();
+        table.add_row(vec![workload.name.to_owned(), entries, searches, about]);
+    }
+    text_of(&table)
+}
+
+fn machines() -> Result<String, LabError> {
+    let mut table = plain_table(&["machine", "cores", "what it is"], 1..2);
+    for (name, _) in MACHINES {
+        let machine = Machine::load(name)?;
+        table.add_row(vec![name.to_string(), machine.core.count.to_string(), machine.about]);
+    }
+    Ok(text_of(&table) + "or the path of a .toml file: start from `seawall show machine NAME`\n")
+}
+
+fn figures() -> String {
+    let mut table = plain_table(&["figure", "what it shows", "source"], 0..0);
+    for Figure { name, title, source, .. } in Figure::known() {
+        table.add_row(vec![name, title, source]);
+    }
+    text_of(&table)
+}
+
+/// A design: what it is, what it promises, and its parameters with their defaults.
+///
+/// # Errors
+/// When there is no such design.
+pub fn show_design(name: &str) -> Result<String, LabError> {
+    let choice = Choice::parse(name)?;
+    let entry = choice.entry;
+    let model = entry.model;
+    let mut text = format!("{}: {}\n", entry.name, entry.about);
+    let _ = writeln!(text, "model: {}, {}", model.name(), promise(model));
+    let parameters = (entry.parameters)();
+    if parameters.is_empty() {
+        text += "no parameters\n";
+    } else {
+        let _ = writeln!(text, "parameters, as in `{}:key=value`, with their defaults:", name);
+        for line in parameters.lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    Ok(text)
+}
+
+fn promise(model: seawall_sim::Model) -> &'static str {
+    use seawall_sim::Model;
+    match model {
+        Model::None => "a crash may leave anything",
+        Model::Strict => "stores persist in the order in which they become visible",
+        Model::Px86 => "flushed lines persist by the next fence of the thread",
+        Model::Epoch => "epochs persist in order, and a barrier waits for the one before it",
+        Model::BufferedEpoch => "epochs persist in order, some time later",
+        Model::Eadr => "what a store has made visible survives",
+    }
+}
+
+/// A machine as a TOML file that can be copied and changed: every key with its value, its unit,
+/// and where it comes from.
+///
+/// # Errors
+/// When there is no such machine, or its file is wrong.
+pub fn show_machine(name: &str) -> Result<String, LabError> {
+    let machine = Machine::load(name)?;
+    let text = match MACHINES.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => (*text).to_owned(),
+        None => std::fs::read_to_string(name)
+            .map_err(|source| MachineError::Read { path: name.into(), source })?,
+    };
+    let mut shown = format!(
+        "# {name}: {} sets in each L1, {} in each LLC bank, a mesh of {} x {}\n",
+        machine.l1_sets(),
+        machine.llc_sets(),
+        machine.mesh.rows,
+        machine.columns(),
+    );
+    let mut table = "";
+    for line in text.lines() {
+        if let Some(name) = line.trim().strip_prefix('[') {
+            table = name.split(']').next().unwrap_or_default();
+        }
+        let _ = writeln!(shown, "{}", with_unit(table, line));
+    }
+    Ok(shown)
+}
+
+/// Adds the unit to a line `key = value`, before the comment that tells its origin.
+fn with_unit(table: &str, line: &str) -> String {
+    let (setting, origin) = match line.split_once('#') {
+        Some((setting, origin)) => (setting.trim_end(), Some(origin.trim())),
+        None => (line.trim_end(), None),
+    };
+    let Some((key, _)) = setting.split_once('=') else { return line.to_owned() };
+    let unit = unit(table, key.trim());
+    let comment = match (unit, origin) {
+        ("", None) => return setting.to_owned(),
+        ("", Some(origin)) => origin.to_owned(),
+        (unit, None) => unit.to_owned(),
+        (unit, Some(origin)) => format!("{unit}; {origin}"),
+    };
+    format!("{setting:<24} # {comment}")
+}
+
+fn unit(table: &str, key: &str) -> &'static str {
+    match (table, key) {
+        ("", "ghz") => "GHz, core clock",
+        ("core", "count") => "cores, one hardware thread each",
+        ("core", "width") => "instructions per cycle",
+        ("core", "rob" | "store_buffer") => "entries",
+        ("core", "mshrs") => "lines outstanding per core",
+        (_, "kib" | "kib_per_bank") => "KiB",
+        (_, "ways") => "lines per set",
+        ("llc" | "memory", "banks") => "banks",
+        ("mesh", "rows") => "rows of tiles",
+        (_, "flit_bytes") => "bytes, one flit per cycle and link",
+        ("memory", "controllers") => "controllers",
+        (_, "write_queue") => "lines",
+        ("memory", "line_cycles") => "cycles of the channel per line",
+        (_, "latency" | "port_cycles" | "router_latency" | "link_latency" | "read" | "write") => {
+            "cycles"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_machine_is_a_machine_again() {
+        for (name, _) in MACHINES {
+            let shown = show_machine(name).unwrap();
+            assert_eq!(Machine::parse(name, &shown).unwrap(), Machine::load(name).unwrap());
+        }
+    }
+
+    #[test]
+    fn every_number_of_a_machine_has_a_unit() {
+        for (name, text) in MACHINES {
+            let mut table = String::new();
+            for line in text.lines().map(|line| line.split('#').next().unwrap_or_default()) {
+                if let Some(name) = line.trim().strip_prefix('[') {
+                    table = name.trim_end_matches(']').to_owned();
+                } else if let Some((key, _)) = line.split_once('=') {
+                    let key = key.trim();
+                    assert!(key == "about" || !unit(&table, key).is_empty(), "{name}: {key}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn everything_that_is_listed_is_listed_by_its_name() {
+        let text = |listing: Listing| listing.to_text().unwrap();
+        assert!(DESIGNS.iter().all(|design| text(Listing::Designs).contains(design.name)));
+        assert!(WORKLOADS.iter().all(|entry| text(Listing::Workloads).contains(entry.name)));
+        assert!(text(Listing::Machines).contains("micro15"));
+        assert!(text(Listing::Figures).contains("s2-fig11"));
+    }
+
+    #[test]
+    fn a_design_is_shown_with_its_model_and_parameters() {
+        let text = show_design("lbpp").unwrap();
+        assert!(text.contains("model: bep") && text.contains("epochs = 8"), "{text}");
+        assert!(show_design("lbp").is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! Why an experiment cannot be run or shown; every message names the thing and the remedy.
+
+use seawall_sim::{MachineError, SimError};
+use seawall_workloads::{BadSetup, Damage, UnknownWorkload};
+use std::io;
+
+/// Why an experiment came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// No such workload.
+    #[error(transparent)]
+    Workload(#[from] UnknownWorkload),
+    /// No such design, a wrong parameter, too many threads, or a simulation that failed.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// The machine cannot be used.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// A number that the workloads cannot run with.
+    #[error(transparent)]
+    Setup(#[from] BadSetup),
+    /// An option is out of range.
+    #[error("{option} is {value}; it must be {valid}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        valid: String,
+    },
+    /// A design, workload or figure that is asked for twice.
+    #[error("{what} {name} is named twice; name it once")]
+    Twice {
+        /// "design", "workload" or "figure".
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The baseline is not among the designs.
+    #[error("the baseline {name} is not among the designs {designs}; add it or choose one of them")]
+    Baseline {
+        /// The baseline.
+        name: String,
+        /// The designs.
+        designs: String,
+    },
+    /// No such figure.
+    #[error("no figure '{name}'; known: {known}; or give the path of a .toml file")]
+    UnknownFigure {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The description of a figure is wrong.
+    #[error("figure {name}: {what}")]
+    Figure {
+        /// Name or path.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A structure that is wrong before any crash: a bug, not a finding.
+    #[error("{workload} is damaged before the run: {damage}; please report this")]
+    Damage {
+        /// The workload.
+        workload: &'static str,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// A file cannot be read or written.
+    #[error("{path}: {source}; check that the folder exists, is writable and has room")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The plot cannot be drawn.
+    #[error("the plot cannot be drawn: {0}")]
+    Plot(String),
+    /// The thread pool cannot be made.
+    #[error("{jobs} worker threads cannot be started: {why}; give fewer with --jobs")]
+    Jobs {
+        /// Threads asked for.
+        jobs: usize,
+        /// What went wrong.
+        why: String,
+    },
+}
+
+impl LabError {
+    pub(crate) fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> LabError {
+        let path = path.display().to_string();
+        move |source| LabError::File { path, source }
+    }
+}

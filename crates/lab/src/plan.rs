@@ -1,0 +1,267 @@
+//! From names and numbers to the points of a comparison: the stage in which everything that a user
+//! can get wrong is found, before anything runs.
+
+use crate::LabError;
+use crate::cell::Point;
+use seawall_sim::{Choice, DESIGNS, Machine, SimError};
+use seawall_workloads::{Flaw, UnknownWorkload, WORKLOADS};
+
+/// Measured operations of each thread, unless told otherwise.
+pub const OPERATIONS: u64 = 1000;
+
+/// Crashes of each cell, unless told otherwise.
+pub const CRASHES: u64 = 20;
+
+/// The baseline, if it is among the designs and no other is named.
+pub const BASELINE: &str = "lb";
+
+/// The machine, unless told otherwise.
+pub const MACHINE: &str = "micro15";
+
+const OPERATIONS_MAX: u64 = 1 << 32;
+const CRASHES_MAX: u64 = 1 << 20;
+const JOBS_MAX: usize = 1024;
+
+/// Share of the operations that run before those that are measured.
+const WARMUP_DIVISOR: u64 = 8;
+
+/// What to compare, as a user says it.
+#[derive(Clone, Debug)]
+pub struct CompareOptions {
+    /// Names of workloads; none: the five of MICRO'15, Table 2.
+    pub workloads: Vec<String>,
+    /// Designs, `name` or `name:key=value`; none: all.
+    pub designs: Vec<String>,
+    /// Name of a machine, or the path of a `.toml` file.
+    pub machine: String,
+    /// Threads; none: one per core of the machine.
+    pub threads: Option<usize>,
+    /// Seed of operations and crash points.
+    pub seed: u64,
+    /// Crashes of each cell.
+    pub crashes: u64,
+    /// Measured operations of each thread.
+    pub operations: u64,
+    /// Entries at the start; none: the workload's.
+    pub entries: Option<u64>,
+    /// Per cent of operations that only search; none: the workload's.
+    pub search_percent: Option<u32>,
+    /// The design that others are relative to; none: [`BASELINE`], or the first design.
+    pub baseline: Option<String>,
+    /// Host threads; none: one per core of the host.
+    pub jobs: Option<usize>,
+    /// A deliberate mistake of the structures.
+    pub flaw: Flaw,
+}
+
+impl Default for CompareOptions {
+    fn default() -> CompareOptions {
+        CompareOptions {
+            workloads: Vec::new(),
+            designs: Vec::new(),
+            machine: MACHINE.into(),
+            threads: None,
+            seed: 1,
+            crashes: CRASHES,
+            operations: OPERATIONS,
+            entries: None,
+            search_percent: None,
+            baseline: None,
+            jobs: None,
+            flaw: Flaw::None,
+        }
+    }
+}
+
+/// Points that can be run, and what to compare them with.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The machine as it was named.
+    pub machine_name: String,
+    /// The machine.
+    pub machine: Machine,
+    /// The baseline, one of the designs.
+    pub baseline: String,
+    /// Workload by workload, each under every design.
+    pub points: Vec<Point>,
+    /// Host threads; none: one per core of the host.
+    pub jobs: Option<usize>,
+}
+
+impl Plan {
+    /// Reads `options`.
+    ///
+    /// # Errors
+    /// Whatever is unknown, out of range, named twice, or does not fit together.
+    pub fn new(options: &CompareOptions) -> Result<Plan, LabError> {
+        let machine = Machine::load(&options.machine)?;
+        let cores = machine.core.count;
+        let threads = options.threads.unwrap_or(cores);
+        in_range("--threads", threads as u64, 1, u64::MAX)?;
+        if threads > cores {
+            return Err(SimError::TooManyPrograms { programs: threads, cores }.into());
+        }
+        in_range("--crashes", options.crashes, 0, CRASHES_MAX)?;
+        in_range("--ops", options.operations, 1, OPERATIONS_MAX)?;
+        if let Some(jobs) = options.jobs {
+            in_range("--jobs", jobs as u64, 1, JOBS_MAX as u64)?;
+        }
+        let designs = designs(&options.designs)?;
+        let baseline = baseline(options.baseline.as_deref(), &designs)?;
+        let mut points = Vec::new();
+        for workload in workloads(&options.workloads)? {
+            for design in &designs {
+                points.push(Point {
+                    workload: workload.clone(),
+                    design: design.clone(),
+                    threads,
+                    seed: options.seed,
+                    operations: options.operations,
+                    warmup: options.operations / WARMUP_DIVISOR,
+                    entries: options.entries,
+                    search_percent: options.search_percent,
+                    crashes: options.crashes,
+                    flaw: options.flaw,
+                    checked: true,
+                });
+            }
+        }
+        let machine_name = options.machine.clone();
+        Ok(Plan { machine_name, machine, baseline, points, jobs: options.jobs })
+    }
+
+    /// The workloads, in order, each once.
+    pub fn workloads(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.points.iter().map(|point| &*point.workload).collect();
+        names.dedup();
+        names
+    }
+
+    /// The designs, in order, each once.
+    pub fn designs(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for point in &self.points {
+            if !names.contains(&&*point.design.text) {
+                names.push(&point.design.text);
+            }
+        }
+        names
+    }
+}
+
+pub(crate) fn in_range(
+    option: &'static str,
+    value: u64,
+    low: u64,
+    high: u64,
+) -> Result<(), LabError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    let valid =
+        if high == u64::MAX { format!("at least {low}") } else { format!("{low} to {high}") };
+    Err(LabError::Option { option, value: value.to_string(), valid })
+}
+
+/// The designs that `texts` name; all of the table if there are none.
+pub(crate) fn designs(texts: &[String]) -> Result<Vec<Choice>, LabError> {
+    once("design", texts)?;
+    if texts.is_empty() {
+        let all = DESIGNS.iter().map(|entry| Choice::parse(entry.name));
+        return Ok(all.collect::<Result<_, _>>()?);
+    }
+    Ok(texts.iter().map(|text| Choice::parse(text)).collect::<Result<_, _>>()?)
+}
+
+/// The workloads that `names` name; the default ones of the table if there are none.
+pub(crate) fn workloads(names: &[String]) -> Result<Vec<String>, LabError> {
+    once("workload", names)?;
+    if names.is_empty() {
+        let default = WORKLOADS.iter().filter(|entry| entry.default);
+        return Ok(default.map(|entry| entry.name.to_owned()).collect());
+    }
+    let known = |name: &&String| WORKLOADS.iter().any(|entry| entry.name == **name);
+    match names.iter().find(|name| !known(name)) {
+        Some(name) => Err(UnknownWorkload { name: name.clone() }.into()),
+        None => Ok(names.to_vec()),
+    }
+}
+
+pub(crate) fn once(what: &'static str, names: &[String]) -> Result<(), LabError> {
+    let repeated = |place: &usize| names[..*place].contains(&names[*place]);
+    match (0..names.len()).find(repeated) {
+        Some(place) => Err(LabError::Twice { what, name: names[place].clone() }),
+        None => Ok(()),
+    }
+}
+
+fn baseline(asked: Option<&str>, designs: &[Choice]) -> Result<String, LabError> {
+    let has = |name: &str| designs.iter().any(|design| design.text == name);
+    match asked {
+        Some(name) if has(name) => Ok(name.to_owned()),
+        Some(name) => {
+            let designs: Vec<&str> = designs.iter().map(|design| &*design.text).collect();
+            Err(LabError::Baseline { name: name.to_owned(), designs: designs.join(", ") })
+        }
+        None if has(BASELINE) => Ok(BASELINE.to_owned()),
+        None => Ok(designs[0].text.clone()),
+    }
+}
+
+/// The name of a deliberate mistake on the command line.
+pub fn flaw_name(flaw: Flaw) -> Option<&'static str> {
+    match flaw {
+        Flaw::None => None,
+        Flaw::NoOrder => Some("no-order"),
+        Flaw::NoFlush => Some("no-flush"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| name.to_string()).collect()
+    }
+
+    fn error(change: impl FnOnce(&mut CompareOptions)) -> String {
+        let mut options = CompareOptions::default();
+        change(&mut options);
+        Plan::new(&options).expect_err("a bad option").to_string()
+    }
+
+    #[test]
+    fn by_default_the_five_workloads_meet_every_design_on_every_core() {
+        let plan = Plan::new(&CompareOptions::default()).unwrap();
+        assert_eq!(plan.workloads(), ["hash", "queue", "rbtree", "sdg", "sps"]);
+        assert_eq!(plan.designs().len(), DESIGNS.len());
+        assert_eq!(plan.points.len(), 5 * DESIGNS.len());
+        assert!(plan.points.iter().all(|point| point.threads == 32));
+        assert_eq!(plan.baseline, "lb");
+    }
+
+    #[test]
+    fn the_first_design_is_the_baseline_where_lb_is_missing() {
+        let designs = strings(&["epoch", "clwb:adr=true"]);
+        let plan = Plan::new(&CompareOptions { designs, ..CompareOptions::default() }).unwrap();
+        assert_eq!(plan.baseline, "epoch");
+        let message = error(|options| {
+            options.designs = strings(&["epoch"]);
+            options.baseline = Some("lb".into());
+        });
+        assert!(message.contains("lb") && message.contains("epoch"), "{message}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_would_be_right() {
+        assert!(error(|o| o.workloads = strings(&["hsah"])).contains("hash, queue"));
+        assert!(error(|o| o.designs = strings(&["lb9"])).contains("lb-idt"));
+        assert!(error(|o| o.designs = strings(&["lb", "lb"])).contains("named twice"));
+        assert!(error(|o| o.machine = "micro14".into()).contains("micro15, desktop"));
+        assert!(error(|o| o.threads = Some(33)).contains("at most 32"));
+        assert!(error(|o| o.threads = Some(0)).contains("at least 1"));
+        assert!(error(|o| o.operations = 0).contains("--ops"));
+        assert!(error(|o| o.jobs = Some(0)).contains("--jobs"));
+    }
+}

@@ -1,0 +1,140 @@
+//! JSON Lines: one record per cell, with names that stay.
+//!
+//! A record holds no time of day and nothing of the host, so the same run gives the same bytes.
+
+use crate::LabError;
+use crate::cell::Cell;
+use crate::compare::Comparison;
+use seawall_sim::Reason;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// A cell of a comparison as `--json` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Record {
+    /// The workload.
+    pub workload: String,
+    /// The design with its parameters, as it was asked for.
+    pub design: String,
+    /// The machine, as it was asked for.
+    pub machine: String,
+    /// Threads.
+    pub threads: usize,
+    /// Operations per cycle of all threads together.
+    pub throughput: f64,
+    /// `throughput` over that of `baseline`; null if that was not run.
+    pub relative: Option<f64>,
+    /// Epochs flushed because of a conflict, in per cent; null if there are no epochs.
+    pub conflicting_epochs: Option<f64>,
+    /// Crashes injected.
+    pub crashes: u64,
+    /// Of those, and of the end of the run, how many broke the structure.
+    pub broken: usize,
+    /// Share of all threads' cycles by reason, `busy` and `idle` included; adds up to 1.
+    pub stalls: Map<String, Value>,
+    /// The design that `relative` is relative to.
+    pub baseline: String,
+    /// `throughput` in millions of operations per simulated second.
+    pub million_operations_per_second: f64,
+    /// The persistency model that the design promises.
+    pub model: &'static str,
+    /// Whether an ordered operation is durable when it completes.
+    pub order_is_durable: bool,
+    /// The seed.
+    pub seed: u64,
+    /// Measured operations of each thread.
+    pub operations: u64,
+    /// Operations of each thread before those.
+    pub warmup: u64,
+    /// Entries at the start.
+    pub entries: Option<u64>,
+    /// Per cent of operations that only search.
+    pub search_percent: Option<u32>,
+    /// The deliberate mistake, if any.
+    pub flaw: Option<&'static str>,
+    /// Cycles until the last thread finished.
+    pub cycles: u64,
+    /// Everything that was counted.
+    pub counters: Map<String, Value>,
+    /// Cycle and message of each broken crash.
+    pub failures: Vec<Value>,
+    /// The command that repeats the cell.
+    pub command: String,
+    /// True if the comparison was stopped before all cells were done.
+    pub partial: bool,
+    /// Version of seawall.
+    pub version: &'static str,
+}
+
+impl Comparison {
+    /// The record of each cell, in the order of the plan.
+    pub fn records(&self) -> Vec<Record> {
+        self.cells.iter().map(|cell| self.record(cell)).collect()
+    }
+
+    /// Writes the records to `path`, a line each.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
+        write_lines(path, &self.records())
+    }
+
+    fn record(&self, cell: &Cell) -> Record {
+        let point = &cell.point;
+        let model = point.design.entry.model;
+        let counters = cell.counters.rows().into_iter();
+        let failure = |broken: &crate::Broken| json!({"cycle": broken.cycle, "what": broken.what});
+        Record {
+            workload: point.workload.clone(),
+            design: point.design.text.clone(),
+            machine: self.plan.machine_name.clone(),
+            threads: point.threads,
+            throughput: cell.throughput,
+            relative: self.relative(cell),
+            conflicting_epochs: cell.conflicting_epochs(),
+            crashes: cell.crashes,
+            broken: cell.broken.len(),
+            stalls: stalls(cell),
+            baseline: self.plan.baseline.clone(),
+            million_operations_per_second: cell.throughput * self.plan.machine.ghz * 1000.0,
+            model: model.name(),
+            order_is_durable: model.order_is_durable(),
+            seed: point.seed,
+            operations: point.operations,
+            warmup: point.warmup,
+            entries: point.entries,
+            search_percent: point.search_percent,
+            flaw: crate::plan::flaw_name(point.flaw),
+            cycles: cell.cycles,
+            counters: counters.map(|(name, _, count)| (name.to_owned(), json!(count))).collect(),
+            failures: cell.broken.iter().map(failure).collect(),
+            command: cell.command(&self.plan.machine_name),
+            partial: self.is_partial,
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+fn stalls(cell: &Cell) -> Map<String, Value> {
+    let share = |cycles: u64| json!(cycles as f64 / cell.core_cycles().max(1) as f64);
+    let reasons = Reason::ALL.into_iter();
+    let stalled = reasons.map(|reason| (reason.name(), cell.stalls.get(reason)));
+    std::iter::once(("busy", cell.busy()))
+        .chain(stalled)
+        .map(|(name, cycles)| (name.to_owned(), share(cycles)))
+        .collect()
+}
+
+/// Writes `records` to `path` as JSON Lines.
+pub(crate) fn write_lines<R: Serialize>(path: &Path, records: &[R]) -> Result<(), LabError> {
+    let mut bytes = Vec::new();
+    for record in records {
+        let written = serde_json::to_writer(&mut bytes, record);
+        written.map_err(|error| LabError::file(path)(error.into()))?;
+        bytes.push(b'\n');
+    }
+    crate::output::write_file(path, &bytes)
+}

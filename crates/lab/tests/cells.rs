@@ -1,0 +1,121 @@
+//! Small comparisons from end to end: they repeat themselves, and what is broken is caught.
+
+use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| name.to_string()).collect()
+}
+
+fn small(workloads: &[&str], designs: &[&str]) -> CompareOptions {
+    CompareOptions {
+        workloads: strings(workloads),
+        designs: strings(designs),
+        machine: "desktop".into(),
+        operations: 60,
+        entries: Some(64),
+        search_percent: Some(10),
+        ..CompareOptions::default()
+    }
+}
+
+fn run(options: &CompareOptions) -> Comparison {
+    let plan = Plan::new(options).unwrap();
+    Comparison::run(plan, &Progress::hidden(), &Arc::default()).unwrap()
+}
+
+fn json(comparison: &Comparison) -> String {
+    serde_json::to_string(&comparison.records()).unwrap()
+}
+
+const DESIGNS: [&str; 5] = ["volatile", "strict", "clwb", "lb", "lbpp"];
+
+#[test]
+fn a_comparison_gives_the_same_records_again_whatever_the_number_of_jobs() {
+    let options = small(&["hash", "queue"], &DESIGNS);
+    let first = json(&run(&options));
+    assert_eq!(first, json(&run(&CompareOptions { jobs: Some(1), ..options.clone() })));
+    assert_ne!(first, json(&run(&CompareOptions { seed: 2, ..options })));
+}
+
+#[test]
+fn every_structure_survives_every_crash_under_every_design() {
+    let comparison = run(&small(&[], &[]));
+    let text = comparison.to_text();
+    assert_eq!(comparison.broken(), 0, "{text}");
+    for cell in &comparison.cells {
+        let expected = if cell.is_crashed() { 20 } else { 0 };
+        assert_eq!(cell.crashes, expected, "{text}");
+    }
+    assert!(text.contains("none broke"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+}
+
+#[test]
+fn a_structure_without_its_order_is_caught_and_the_command_repeats_it() {
+    let mut options = small(&["hash"], &["lbpp"]);
+    options.flaw = Flaw::NoOrder;
+    options.crashes = 200;
+    let comparison = run(&options);
+    assert!(comparison.broken() > 0, "{}", comparison.to_text());
+    let record = &comparison.records()[0];
+    assert!(record.command.contains("--flaw no-order"), "{}", record.command);
+    assert!(record.command.contains("--crashes 200"), "{}", record.command);
+    assert!(comparison.to_text().contains(&record.command));
+    assert_eq!(json(&run(&options)), json(&comparison));
+}
+
+#[test]
+fn a_design_that_loses_data_is_caught() {
+    for design in ["clwb:flaw='fences-early'", "lbpp:flaw='acknowledges-early'"] {
+        let mut options = small(&["hash", "sps", "queue"], &[design]);
+        options.crashes = 200;
+        let comparison = run(&options);
+        assert!(comparison.broken() > 0, "{design}: {}", comparison.to_text());
+    }
+}
+
+#[test]
+fn shares_of_the_time_add_up() {
+    for record in run(&small(&["rbtree"], &DESIGNS)).records() {
+        let sum: f64 = record.stalls.values().filter_map(|share| share.as_f64()).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{}: {sum}", record.design);
+        assert!(record.stalls.contains_key("busy") && record.stalls.contains_key("fence"));
+    }
+}
+
+#[test]
+fn the_baseline_is_one_and_designs_without_epochs_have_no_conflicts() {
+    let comparison = run(&small(&["hash"], &DESIGNS));
+    for record in comparison.records() {
+        assert_eq!(record.relative == Some(1.0), record.design == "lb", "{record:?}");
+        let has_epochs = record.design.starts_with("lb");
+        assert_eq!(record.conflicting_epochs.is_some(), has_epochs, "{record:?}");
+    }
+}
+
+#[test]
+fn a_stopped_comparison_keeps_what_is_done_and_says_so() {
+    let plan = Plan::new(&small(&["hash"], &DESIGNS)).unwrap();
+    let stop = Arc::new(AtomicBool::new(true));
+    let comparison = Comparison::run(plan, &Progress::hidden(), &stop).unwrap();
+    assert!(comparison.is_partial && comparison.cells.len() < DESIGNS.len());
+    assert!(comparison.to_text().contains("PARTIAL"));
+}
+
+#[test]
+fn a_plot_is_the_same_again_and_names_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let comparison = run(&small(&["hash", "sps"], &DESIGNS));
+    let draw = |name: &str| {
+        let path = folder.path().join(name);
+        comparison.write_plot(&path).unwrap();
+        std::fs::read_to_string(path).unwrap()
+    };
+    let svg = draw("one.svg");
+    assert_eq!(svg, draw("two.svg"));
+    for name in DESIGNS.iter().chain(&["hash", "sps", "geo. mean", "intra-thread conflict"]) {
+        assert!(svg.contains(name), "{name} is not in the plot");
+    }
+}
