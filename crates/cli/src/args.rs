@@ -1,0 +1,257 @@
+//! First stage: what was typed. Nothing here knows what a name means; unknown options end here.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Persistent-memory programs, written once: run them, time them on simulated persistency
+/// hardware, and try every crash.
+///
+/// Exit codes: 0 fine, 1 something was found (a broken structure, a figure that does not hold with
+/// --strict), 2 it could not run.
+#[derive(Debug, Parser)]
+#[command(name = "seawall", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compare persistency designs on a simulated machine, with crashes
+    Compare(CompareArgs),
+    /// Run a workload on this machine's memory, or recover what a run left
+    Run(RunArgs),
+    /// Try the images that a crash of a short run may leave
+    Explore(ExploreArgs),
+    /// Print the figures of the papers, theirs beside ours
+    Reproduce(ReproduceArgs),
+    /// Time seawall itself
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// List what there is
+    List {
+        /// What to list
+        what: What,
+    },
+    /// Show a machine or a design in full
+    #[command(subcommand)]
+    Show(ShowCommand),
+    /// Say what this machine can do for persistent memory
+    Doctor,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// Workloads, separated by commas [default: the five of MICRO'15, Table 2]
+    #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) workloads: Vec<String>,
+    /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: all]
+    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
+    pub(crate) designs: Vec<String>,
+    /// Machine, or the path of a .toml file
+    #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
+    pub(crate) machine: String,
+    /// Threads [default: one per core of the machine]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Seed of the operations and of the crash points
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Crashes to inject into each cell
+    #[arg(long, default_value_t = seawall_lab::CRASHES, value_name = "N")]
+    pub(crate) crashes: u64,
+    /// Measured operations of each thread
+    #[arg(long, default_value_t = seawall_lab::OPERATIONS, value_name = "N")]
+    pub(crate) ops: u64,
+    /// Entries at the start [default: the workload's]
+    #[arg(long, value_name = "N")]
+    pub(crate) entries: Option<u64>,
+    /// Per cent of operations that only search [default: the workload's]
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) search: Option<u32>,
+    /// Design that the others are relative to [default: lb, or the first one]
+    #[arg(long, value_name = "DESIGN")]
+    pub(crate) baseline: Option<String>,
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Break the structures on purpose, to see it caught
+    #[arg(long, value_name = "FLAW")]
+    pub(crate) flaw: Option<FlawName>,
+    /// Write a JSON record per cell to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw the comparison to this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Workload
+    pub(crate) workload: String,
+    /// Threads
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) threads: usize,
+    /// Seconds to run
+    #[arg(long, default_value_t = 2.0, value_name = "N", conflicts_with = "ops")]
+    pub(crate) seconds: f64,
+    /// Operations of each thread, instead of a time
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u64>,
+    /// Seed of the operations
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Entries at the start [default: the workload's]
+    #[arg(long, value_name = "N")]
+    pub(crate) entries: Option<u64>,
+    /// Per cent of operations that only search [default: the workload's]
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) search: Option<u32>,
+    /// Pool file to create; it stays after the run [default: a temporary one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// File to create for the count of finished operations of each thread
+    #[arg(long, value_name = "FILE")]
+    pub(crate) witness: Option<PathBuf>,
+    /// What a drain must survive: line, page or none [default: what fits the file]
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// Recover and check this pool file instead of running
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "witness", "ops", "seconds"])]
+    pub(crate) recover: Option<PathBuf>,
+    /// Write what was done to this file, as one JSON record
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExploreArgs {
+    /// Workload
+    pub(crate) workload: String,
+    /// Persistency models, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "px86,bep", value_name = "MODELS")]
+    pub(crate) model: Vec<String>,
+    /// Threads
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Operations of each thread
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u64>,
+    /// Entries at the start
+    #[arg(long, value_name = "N")]
+    pub(crate) entries: Option<u64>,
+    /// Per cent of operations that only search
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) search: Option<u32>,
+    /// Schedules of the threads to try
+    #[arg(long, value_name = "N")]
+    pub(crate) schedules: Option<u64>,
+    /// Seed of the operations, the schedules and the random images
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Images to check at most, for each model and schedule
+    #[arg(long, value_name = "N")]
+    pub(crate) budget: Option<u64>,
+    /// Crash after each store, too
+    #[arg(long)]
+    pub(crate) thorough: bool,
+    /// Break the structure on purpose: the same as --flaw no-order
+    #[arg(long, conflicts_with = "flaw")]
+    pub(crate) broken: bool,
+    /// Break the structure on purpose
+    #[arg(long, value_name = "FLAW")]
+    pub(crate) flaw: Option<FlawName>,
+    /// Build one image again, as a finding printed it
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) replay: Option<String>,
+    /// Write the report to this file, as one JSON record
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// Figures, or paths of .toml files [default: all]
+    pub(crate) figures: Vec<String>,
+    /// List the figures instead
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Run a fifth of the operations
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Exit with 1 if something does not hold
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Seed of the operations
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Write a JSON record per series to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Simulated references per second of CPU time, and peak memory
+    Sim(BenchArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Workloads, separated by commas [default: the five of MICRO'15, Table 2]
+    #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) workloads: Vec<String>,
+    /// Designs, separated by commas [default: all]
+    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
+    pub(crate) designs: Vec<String>,
+    /// Numbers of simulated cores
+    #[arg(long, value_delimiter = ',', default_value = "1,32", value_name = "NUMBERS")]
+    pub(crate) cores: Vec<usize>,
+    /// Machine, or the path of a .toml file
+    #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
+    pub(crate) machine: String,
+    /// Runs of each point, of which the median counts
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub(crate) runs: usize,
+    /// References of a run, about
+    #[arg(long, default_value_t = 2_000_000, value_name = "N")]
+    pub(crate) references: u64,
+    /// Write a JSON record per point to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum What {
+    Designs,
+    Workloads,
+    Machines,
+    Figures,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ShowCommand {
+    /// All keys of a machine with value, unit and origin; a file to copy and change
+    Machine {
+        /// Machine, or the path of a .toml file
+        name: String,
+    },
+    /// What a design is, what it promises, and its parameters
+    Design {
+        /// Design
+        name: String,
+    },
+}
+
+/// A deliberate mistake.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum FlawName {
+    /// Leave out the order before an update becomes visible
+    NoOrder,
+    /// Leave out the flush before it
+    NoFlush,
+}

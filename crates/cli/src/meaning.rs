@@ -1,0 +1,172 @@
+//! Second stage: what the typed words mean. Everything that can be wrong with them is said here,
+//! before anything runs or is written.
+
+use crate::args::{
+    BenchArgs, BenchCommand, Cli, Command, CompareArgs, ExploreArgs, FlawName, ReproduceArgs,
+    RunArgs, ShowCommand, What,
+};
+use anyhow::{Context, Result};
+use seawall_lab::bench::BenchOptions;
+use seawall_lab::explore::ExploreOptions;
+use seawall_lab::native::{Limit, NativeOptions};
+use seawall_lab::{
+    CompareOptions, Domain, Figure, FigureOptions, Flaw, Listing, Model, Plan, check_writable,
+};
+use std::path::{Path, PathBuf};
+
+/// Something to do.
+pub(crate) enum Job {
+    Compare {
+        plan: Box<Plan>,
+        json: Option<PathBuf>,
+        plot: Option<PathBuf>,
+    },
+    Run {
+        workload: String,
+        options: Box<NativeOptions>,
+        json: Option<PathBuf>,
+    },
+    Explore {
+        workload: String,
+        options: Box<ExploreOptions>,
+        json: Option<PathBuf>,
+    },
+    Reproduce {
+        figures: Vec<Figure>,
+        options: FigureOptions,
+        is_strict: bool,
+        json: Option<PathBuf>,
+    },
+    Bench {
+        options: BenchOptions,
+        json: Option<PathBuf>,
+    },
+    List(Listing),
+    ShowMachine(String),
+    ShowDesign(String),
+    Doctor,
+}
+
+/// What `cli` asks for.
+pub(crate) fn mean(cli: Cli) -> Result<Job> {
+    match cli.command {
+        Command::Compare(args) => compare(args),
+        Command::Run(args) => run(args),
+        Command::Explore(args) => explore(args),
+        Command::Reproduce(args) => reproduce(args),
+        Command::Bench(BenchCommand::Sim(args)) => bench(args),
+        Command::List { what } => Ok(Job::List(listing(what))),
+        Command::Show(ShowCommand::Machine { name }) => Ok(Job::ShowMachine(name)),
+        Command::Show(ShowCommand::Design { name }) => Ok(Job::ShowDesign(name)),
+        Command::Doctor => Ok(Job::Doctor),
+    }
+}
+
+fn writable(files: &[&Option<PathBuf>]) -> Result<()> {
+    files
+        .iter()
+        .filter_map(|file| file.as_deref())
+        .try_for_each(|file: &Path| Ok(check_writable(file)?))
+}
+
+fn flaw(name: Option<FlawName>) -> Flaw {
+    match name {
+        None => Flaw::None,
+        Some(FlawName::NoOrder) => Flaw::NoOrder,
+        Some(FlawName::NoFlush) => Flaw::NoFlush,
+    }
+}
+
+fn listing(what: What) -> Listing {
+    match what {
+        What::Designs => Listing::Designs,
+        What::Workloads => Listing::Workloads,
+        What::Machines => Listing::Machines,
+        What::Figures => Listing::Figures,
+    }
+}
+
+fn compare(args: CompareArgs) -> Result<Job> {
+    let plan = Plan::new(&CompareOptions {
+        workloads: args.workloads,
+        designs: args.designs,
+        machine: args.machine,
+        threads: args.threads,
+        seed: args.seed,
+        crashes: args.crashes,
+        operations: args.ops,
+        entries: args.entries,
+        search_percent: args.search,
+        baseline: args.baseline,
+        jobs: args.jobs,
+        flaw: flaw(args.flaw),
+    })?;
+    writable(&[&args.json, &args.plot])?;
+    Ok(Job::Compare { plan: Box::new(plan), json: args.json, plot: args.plot })
+}
+
+fn run(args: RunArgs) -> Result<Job> {
+    let domain = args.domain.map(|name| Domain::parse(&name, "--domain")).transpose()?;
+    writable(&[&args.json])?;
+    let options = NativeOptions {
+        threads: args.threads,
+        limit: args.ops.map_or(Limit::Seconds(args.seconds), Limit::Operations),
+        seed: args.seed,
+        entries: args.entries,
+        search_percent: args.search,
+        file: args.file,
+        witness: args.witness,
+        domain,
+        recover: args.recover,
+        ..NativeOptions::default()
+    };
+    Ok(Job::Run { workload: args.workload, options: Box::new(options), json: args.json })
+}
+
+fn explore(args: ExploreArgs) -> Result<Job> {
+    let models: Result<Vec<Model>, _> = args.model.iter().map(|name| name.parse()).collect();
+    writable(&[&args.json])?;
+    let default = ExploreOptions::default();
+    let options = ExploreOptions {
+        models: models?,
+        threads: args.threads.unwrap_or(default.threads),
+        ops: args.ops.unwrap_or(default.ops),
+        entries: args.entries.unwrap_or(default.entries),
+        search_percent: args.search.unwrap_or(default.search_percent),
+        schedules: args.schedules.unwrap_or(default.schedules),
+        seed: args.seed.unwrap_or(default.seed),
+        flaw: if args.broken { Flaw::NoOrder } else { flaw(args.flaw) },
+        thorough: args.thorough,
+        budget: args.budget.unwrap_or(default.budget),
+        replay: args.replay,
+    };
+    Ok(Job::Explore { workload: args.workload, options: Box::new(options), json: args.json })
+}
+
+fn reproduce(args: ReproduceArgs) -> Result<Job> {
+    if args.list {
+        return Ok(Job::List(Listing::Figures));
+    }
+    let figures: Vec<Figure> = if args.figures.is_empty() {
+        Figure::known()
+    } else {
+        let figures: Result<_, _> = args.figures.iter().map(|name| Figure::load(name)).collect();
+        figures.context("see `seawall reproduce --list`")?
+    };
+    writable(&[&args.json])?;
+    let options = FigureOptions { is_quick: args.quick, seed: args.seed, jobs: args.jobs };
+    Ok(Job::Reproduce { figures, options, is_strict: args.strict, json: args.json })
+}
+
+fn bench(args: BenchArgs) -> Result<Job> {
+    writable(&[&args.json])?;
+    let options = BenchOptions {
+        workloads: args.workloads,
+        designs: args.designs,
+        cores: args.cores,
+        machine: args.machine,
+        runs: args.runs,
+        references: args.references,
+    };
+    Ok(Job::Bench { options, json: args.json })
+}

@@ -1,0 +1,139 @@
+//! Third stage: does it, prints it, and says what was found.
+
+use crate::meaning::Job;
+use anyhow::{Result, anyhow};
+use seawall_lab::bench::Bench;
+use seawall_lab::explore::{ExploreError, explore_workload};
+use seawall_lab::native::{NativeError, run_native};
+use seawall_lab::{
+    Comparison, Doctor, Figures, LabError, Progress, show_design, show_machine, write_file,
+};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing to complain about.
+    Fine,
+    /// A broken structure, or a figure that does not hold.
+    Found,
+    /// Stopped by the user.
+    Stopped,
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> ExitCode {
+        ExitCode::from(match verdict {
+            Verdict::Fine => 0,
+            Verdict::Found => 1,
+            Verdict::Stopped => 2,
+        })
+    }
+}
+
+/// Does `job`.
+pub(crate) fn run(job: Job) -> Result<Verdict> {
+    match job {
+        Job::Compare { plan, json, plot } => {
+            let comparison = Comparison::run(*plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+            if let Some(path) = &json {
+                comparison.write_json(path)?;
+            }
+            if let Some(path) = &plot {
+                comparison.write_plot(path)?;
+            }
+            print(&comparison.to_text())?;
+            Ok(verdict(comparison.broken() > 0, comparison.is_partial))
+        }
+        Job::Reproduce { figures, options, is_strict, json } => {
+            let progress = Progress::on_stderr();
+            let figures = Figures::run(figures, &options, &progress, &stop_on_ctrl_c()?)?;
+            if let Some(path) = &json {
+                figures.write_json(path)?;
+            }
+            print(&figures.to_text())?;
+            Ok(verdict(is_strict && !figures.hold(), figures.is_partial()))
+        }
+        Job::Bench { options, json } => {
+            let bench = Bench::run(&options, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+            if let Some(path) = &json {
+                bench.write_json(path)?;
+            }
+            print(&bench.to_text())?;
+            Ok(verdict(false, bench.is_partial))
+        }
+        Job::Run { workload, options, json } => match run_native(&workload, &options) {
+            Err(found @ NativeError::Broken { .. }) => {
+                print(&format!("BROKEN: {found}\n"))?;
+                Ok(Verdict::Found)
+            }
+            report => tell(report?, json.as_deref(), |_| false),
+        },
+        Job::Explore { workload, options, json } => {
+            let report = explore_workload(&workload, &options);
+            let report = report.map_err(|error: ExploreError| anyhow!(error))?;
+            tell(report, json.as_deref(), |report| report.found())
+        }
+        Job::List(listing) => say(&listing.to_text()?),
+        Job::ShowMachine(name) => say(&show_machine(&name)?),
+        Job::ShowDesign(name) => say(&show_design(&name)?),
+        Job::Doctor => say(&Doctor::examine().to_string()),
+    }
+}
+
+fn verdict(found: bool, stopped: bool) -> Verdict {
+    match (found, stopped) {
+        (true, _) => Verdict::Found,
+        (false, true) => Verdict::Stopped,
+        (false, false) => Verdict::Fine,
+    }
+}
+
+/// Writes a report as one record, and prints it.
+fn tell<R: Serialize + ToString>(
+    report: R,
+    json: Option<&Path>,
+    found: impl FnOnce(&R) -> bool,
+) -> Result<Verdict> {
+    if let Some(path) = json {
+        let mut line = serde_json::to_vec(&report)?;
+        line.push(b'\n');
+        write_file(path, &line)?;
+    }
+    print(&report.to_string())?;
+    Ok(verdict(found(&report), false))
+}
+
+fn say(text: &str) -> Result<Verdict> {
+    print(text)?;
+    Ok(Verdict::Fine)
+}
+
+/// Prints; a reader that has gone away has seen enough.
+fn print(text: &str) -> Result<(), LabError> {
+    let mut out = io::stdout().lock();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match printed {
+        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
+            Err(LabError::File { path: "standard output".into(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A flag that the first Ctrl-C sets; the second one ends the process.
+fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(2);
+        }
+    })?;
+    Ok(stop)
+}

@@ -1,0 +1,313 @@
+//! The command line from outside: exit codes, messages, and files that must not be touched.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn seawall(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_seawall")).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs it, wants exit code `code`, gives what it printed.
+fn run(code: i32, args: &[&str]) -> String {
+    let output = seawall(args);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "seawall {args:?}\n{out}\n{err}");
+    assert!(!err.contains("panicked"), "seawall {args:?}\n{err}");
+    if code == 2 { err } else { out }
+}
+
+fn refuses(args: &[&str], words: &[&str]) {
+    let message = run(2, args);
+    for word in words {
+        assert!(message.contains(word), "seawall {args:?}: {word} is not in\n{message}");
+    }
+}
+
+const SMALL: [&str; 11] = [
+    "compare",
+    "--machine",
+    "desktop",
+    "--ops",
+    "40",
+    "--entries",
+    "64",
+    "--workloads",
+    "hash,queue",
+    "--designs",
+    "lb,lbpp",
+];
+
+fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    SMALL.iter().chain(more).copied().collect()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn what_is_unknown_is_answered_with_what_is_known() {
+    refuses(&["compare", "--designs", "lbq"], &["lbq", "lb-idt", "lbpp"]);
+    refuses(&["compare", "--designs", "lbpp:epoch=3"], &["epoch", "epochs", "registers"]);
+    refuses(&["compare", "--workloads", "hsah"], &["hsah", "hash", "rbtree"]);
+    refuses(&["compare", "--machine", "micro16"], &["micro16", "micro15", "desktop", ".toml"]);
+    refuses(&["compare", "--designz", "lb"], &["--designz", "--designs"]);
+    refuses(&["run", "hsah"], &["hsah", "hash"]);
+    refuses(&["explore", "hsah"], &["hsah", "hash"]);
+    refuses(&["explore", "hash", "--model", "tso"], &["tso", "px86", "bep"]);
+    refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);
+    refuses(&["reproduce", "s2-fig99"], &["s2-fig99", "s2-fig11"]);
+    refuses(&["show", "machine", "micro16"], &["micro15"]);
+    refuses(&["show", "design", "lbq"], &["lbpp"]);
+    refuses(&["list", "desings"], &["designs"]);
+}
+
+#[test]
+fn numbers_out_of_range_are_named_with_their_range() {
+    refuses(&small(&["--threads", "0"]), &["--threads", "at least 1"]);
+    refuses(&small(&["--threads", "5"]), &["5 threads", "at most 4"]);
+    refuses(&["compare", "--ops", "0"], &["--ops", "1 to"]);
+    refuses(&["compare", "--search", "101"], &["search_percent", "0 to 100"]);
+    refuses(&["compare", "--jobs", "0"], &["--jobs"]);
+    refuses(&["compare", "--entries", "0"], &["entries", "1 to"]);
+    refuses(&["run", "hash", "--threads", "0"], &["threads", "1 to 1024"]);
+    refuses(&["run", "hash", "--seconds", "-1"], &["seconds"]);
+    refuses(&["explore", "hash", "--threads", "0"], &["threads"]);
+    refuses(&["explore", "hash", "--replay", "nonsense"], &["nonsense"]);
+    refuses(&["compare", "--baseline", "lb", "--designs", "clwb"], &["baseline", "clwb"]);
+}
+
+#[test]
+fn a_machine_that_cannot_be_is_refused_with_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = run(0, &["show", "machine", "desktop"]);
+    let file = folder.path().join("mine.toml");
+    let refused = |from: &str, to: &str, words: &[&str]| {
+        assert!(good.contains(from), "{from} in\n{good}");
+        fs::write(&file, good.replacen(from, to, 1)).unwrap();
+        refuses(&["compare", "--machine", path(&file)], words);
+    };
+    refused("count = 4 ", "count = 0 ", &["core.count = 0", "1 to 64"]);
+    refused("kib = 32 ", "kib = 33 ", &["power of two"]);
+    refused("banks = 4 ", "banks = 3 ", &["llc.banks = 3", "power of two"]);
+    refused("rob = 224", "robb = 224", &["robb", "store_buffer"]);
+    refused("[mesh]", "[mash]", &["mash", "mesh"]);
+    refused("ghz = 3.0", "ghz = \"fast\"", &["ghz"]);
+    refuses(&["compare", "--machine", "/no/such/machine.toml"], &["/no/such/machine.toml"]);
+    fs::write(&file, &good).unwrap();
+    run(0, &["show", "machine", path(&file)]);
+}
+
+#[test]
+fn a_comparison_twice_writes_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, more: &[&str]| {
+        let file = folder.path().join(name);
+        let mut args = small(more);
+        args.extend(["--json", path(&file)]);
+        run(0, &args);
+        fs::read(&file).unwrap()
+    };
+    let first = write("one", &[]);
+    assert_eq!(first, write("two", &["--jobs", "1"]));
+    assert_ne!(first, write("three", &["--seed", "2"]));
+    for line in text(&first).lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        for key in [
+            "workload",
+            "design",
+            "machine",
+            "threads",
+            "throughput",
+            "relative",
+            "conflicting_epochs",
+            "crashes",
+            "broken",
+            "stalls",
+        ] {
+            assert!(!record[key].is_null(), "{key} in {line}");
+        }
+    }
+    assert_eq!(text(&first).lines().count(), 4);
+}
+
+#[test]
+fn a_broken_structure_is_found_with_the_command_that_repeats_it() {
+    let found = run(1, &small(&["--flaw", "no-order", "--crashes", "100"]));
+    assert!(found.contains("BROKEN") && found.contains("cycle"), "{found}");
+    let command = found.lines().find_map(|line| line.trim().strip_prefix("repeat: seawall "));
+    let command: Vec<&str> = command.expect("a command").split(' ').collect();
+    assert!(run(1, &command).contains("BROKEN"));
+}
+
+#[test]
+fn a_plot_is_drawn_and_a_file_that_cannot_be_written_is_said_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plot.svg");
+    run(0, &small(&["--plot", path(&file)]));
+    assert!(fs::read_to_string(&file).unwrap().contains("</svg>"));
+    refuses(&small(&["--json", "/no/such/folder/x"]), &["/no/such/folder/x", "writable"]);
+    refuses(&small(&["--plot", path(folder.path())]), &[path(folder.path())]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_that_names_the_file() {
+    refuses(&small(&["--json", "/dev/full"]), &["/dev/full", "room"]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_seawall"))
+        .args(["list", "designs"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("standard output"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_seawall"))
+        .args(["list", "designs"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_run_leaves_a_pool_that_recovers() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("hash.pool");
+    let ran = run(0, &["run", "hash", "--ops", "500", "--threads", "2", "--file", path(&pool)]);
+    for word in ["flush", "durability", "operations/s"] {
+        assert!(ran.contains(word), "{word} in\n{ran}");
+    }
+    let recovered = run(0, &["run", "hash", "--recover", path(&pool)]);
+    assert!(recovered.contains("invariants hold"), "{recovered}");
+}
+
+#[test]
+fn an_existing_file_is_never_run_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("letter.txt");
+    fs::write(&file, "dear reader").unwrap();
+    refuses(&["run", "hash", "--ops", "1", "--file", path(&file)], &[path(&file)]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "dear reader");
+}
+
+fn pool(folder: &Path) -> PathBuf {
+    let pool = folder.join("queue.pool");
+    run(0, &["run", "queue", "--ops", "50", "--entries", "64", "--file", path(&pool)]);
+    pool
+}
+
+#[test]
+fn a_file_that_is_no_pool_of_ours_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = fs::read(pool(folder.path())).unwrap();
+    let refused = |name: &str, bytes: &[u8], words: &[&str]| {
+        let file = folder.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        refuses(&["run", "queue", "--recover", path(&file)], &[words, &[path(&file)]].concat());
+        assert_eq!(fs::read(&file).unwrap(), bytes, "{name} was changed");
+    };
+    refused("empty", b"", &[]);
+    refused("letter", b"dear reader", &[]);
+    refused("zeros", &vec![0; 1 << 16], &[]);
+    refused("truncated", &good[..good.len() / 2], &["bytes"]);
+    refused("short", &good[..100], &[]);
+    let mut other = good.clone();
+    other[..8].copy_from_slice(b"NOTOURS!");
+    refused("other", &other, &[]);
+    let file = folder.path().join("queue.pool");
+    refuses(&["run", "hash", "--recover", path(&file)], &["queue", "hash"]);
+    refuses(&["run", "queue", "--recover", "/no/such/pool"], &["/no/such/pool"]);
+}
+
+#[test]
+fn exploring_finds_nothing_unless_the_structure_is_broken() {
+    let quick = ["explore", "hash", "--ops", "3", "--budget", "3000"];
+    let fine = run(0, &quick);
+    assert!(fine.contains("px86") && fine.contains("bep"), "{fine}");
+    let found = run(1, &["explore", "hash", "--broken"]);
+    let command = found.lines().find_map(|line| line.trim().strip_prefix("replay: seawall "));
+    let command: Vec<&str> = command.expect("a command").split(' ').collect();
+    assert!(run(1, &command).contains("FAILS"));
+}
+
+#[test]
+fn figures_are_listed_and_printed_beside_the_papers() {
+    let list = run(0, &["reproduce", "--list"]);
+    for name in ["s2-fig11", "s2-fig12", "s2-flush"] {
+        assert!(list.contains(name), "{list}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (figure, json) = (folder.path().join("tiny.toml"), folder.path().join("tiny.json"));
+    let tiny = "title = 'tiny'\nsource = 'none'\nmachine = 'desktop'\noperations = 20\n\
+                workloads = ['sps']\nmetric = 'throughput'\nbaseline = 'lb'\ntolerance = 0.01\n\
+                [[series]]\nname = 'LB++'\ndesign = 'lbpp'\npaper = 99.0\n";
+    fs::write(&figure, tiny).unwrap();
+    let printed = run(0, &["reproduce", path(&figure), "--json", path(&json)]);
+    assert!(printed.contains("99.00") && printed.contains("NO"), "{printed}");
+    run(1, &["reproduce", path(&figure), "--strict"]);
+    let record: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    for key in ["figure", "series", "point", "paper", "measured", "tolerance", "holds"] {
+        assert!(!record[key].is_null(), "{key} in {record}");
+    }
+    assert_eq!(record["holds"], false);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_comparison_prints_what_is_done_and_says_that_it_is_partial() {
+    let long = SMALL.map(|arg| if arg == "40" { "100000000" } else { arg });
+    let child = Command::new(env!("CARGO_BIN_EXE_seawall"))
+        .args(long)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("PARTIAL: stopped after 0 of 4 cells"));
+}
+
+#[test]
+fn the_simulator_is_timed_beside_gem5() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("speed.json");
+    let args = ["bench", "sim", "--machine", "desktop", "--cores", "1,4", "--workloads", "queue"];
+    let more = ["--designs", "lbpp", "--references", "2000", "--runs", "1", "--json", path(&json)];
+    let printed = run(0, &[&args[..], &more].concat());
+    assert!(printed.contains("gem5") && printed.contains("peak resident memory"), "{printed}");
+    let records = fs::read_to_string(&json).unwrap();
+    let records: Vec<serde_json::Value> =
+        records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 4, "two of the queue, two of ht");
+    for record in records {
+        assert!(record["references_per_second"].as_f64().unwrap() > 0.0, "{record}");
+        assert!(record["cores"].is_u64() && record["workload"].is_string(), "{record}");
+    }
+}
+
+#[test]
+fn everything_can_be_listed_and_shown() {
+    for (what, word) in
+        [("designs", "lbpp"), ("workloads", "sps"), ("machines", "micro15"), ("figures", "s2-")]
+    {
+        assert!(run(0, &["list", what]).contains(word));
+    }
+    assert!(run(0, &["show", "design", "lbpp"]).contains("registers = 4"));
+    assert!(run(0, &["doctor"]).contains("flush"));
+    assert!(run(0, &["--version"]).contains("seawall"));
+    assert!(run(0, &["compare", "--help"]).contains("--designs"));
+}
