@@ -283,7 +283,8 @@ impl Core {
     /// A load gave `value` at `done`; `long` if that is later than a hit would.
     #[inline]
     pub(crate) fn loaded(&mut self, value: u64, done: Cycle, reason: Reason, long: bool) {
-        let is_address = value >= LINE_BYTES && Addr::from_bits(value).offset() < self.address_limit;
+        let is_address =
+            value >= LINE_BYTES && Addr::from_bits(value).offset() < self.address_limit;
         if is_address && done > self.clock {
             self.pointers[self.next_pointer] = (value, done);
             self.next_pointer = (self.next_pointer + 1) % POINTERS;
