@@ -76,7 +76,7 @@ fn numbers_out_of_range_are_named_with_their_range() {
     refuses(&["compare", "--jobs", "0"], &["--jobs"]);
     refuses(&["compare", "--entries", "0"], &["entries", "1 to"]);
     refuses(&["run", "hash", "--threads", "0"], &["threads", "1 to 1024"]);
-    refuses(&["run", "hash", "--seconds", "-1"], &["seconds"]);
+    refuses(&["run", "hash", "--seconds=-1"], &["seconds"]);
     refuses(&["explore", "hash", "--threads", "0"], &["threads"]);
     refuses(&["explore", "hash", "--replay", "nonsense"], &["nonsense"]);
     refuses(&["compare", "--baseline", "lb", "--designs", "clwb"], &["baseline", "clwb"]);

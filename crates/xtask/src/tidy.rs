@@ -1,0 +1,110 @@
+//! Walks the workspace and applies every rule.
+
+use anyhow::{Context, Result};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+mod arrows;
+mod modules;
+mod pages;
+mod source;
+
+/// Something to be put right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// The file, from the root of the workspace.
+    pub(crate) file: String,
+    /// The line from 1; 0 if it is about the whole file.
+    pub(crate) line: usize,
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.what),
+            line => write!(f, "{}:{line}: {}", self.file, self.what),
+        }
+    }
+}
+
+/// A text file of the workspace.
+#[derive(Clone, Debug)]
+pub(crate) struct Text {
+    /// The file, from the root of the workspace.
+    pub(crate) file: String,
+    pub(crate) text: String,
+}
+
+impl Text {
+    pub(crate) fn problem(&self, line: usize, what: impl Into<String>) -> Problem {
+        Problem { file: self.file.clone(), line, what: what.into() }
+    }
+}
+
+/// Folders that hold nothing of ours.
+const SKIPPED: [&str; 2] = ["target", ".git"];
+
+/// Checks the workspace that this program was built from; gives the number of files looked at.
+pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
+    let metadata = arrows::metadata()?;
+    let root = metadata["workspace_root"].as_str().context("cargo names no workspace root")?;
+    let root = PathBuf::from(root);
+    let texts = read_texts(&root)?;
+    let mut problems = Vec::new();
+    for text in &texts {
+        if text.file.ends_with(".rs") {
+            problems.extend(source::check(text));
+        } else {
+            problems.extend(pages::check(text, |path| root.join(path).exists()));
+        }
+    }
+    let roots = arrows::target_files(&metadata, &root);
+    problems.extend(modules::check(&texts, &roots));
+    problems.extend(arrows::check(&metadata));
+    Ok((texts.len(), problems))
+}
+
+/// All Rust and Markdown files under `root`, in the order of their names.
+fn read_texts(root: &Path) -> Result<Vec<Text>> {
+    let mut texts = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if !SKIPPED.contains(&name.as_str()) {
+                    folders.push(path);
+                }
+            } else if name.ends_with(".rs") || name.ends_with(".md") {
+                let text = fs::read_to_string(&path);
+                let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+                let file = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+                texts.push(Text { file, text });
+            }
+        }
+    }
+    texts.sort_by(|left, right| left.file.cmp(&right.file));
+    Ok(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_workspace_is_looked_at() {
+        let (files, _) = check_workspace().unwrap();
+        assert!(files > 50, "only {files} files were found");
+    }
+
+    #[test]
+    fn a_problem_is_shown_with_its_place() {
+        let text = Text { file: "a.rs".into(), text: String::new() };
+        assert_eq!(text.problem(3, "too long").to_string(), "a.rs:3: too long");
+        assert_eq!(text.problem(0, "too long").to_string(), "a.rs: too long");
+    }
+}

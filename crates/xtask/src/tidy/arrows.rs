@@ -1,0 +1,122 @@
+//! Which crate may use which: a new arrow is a decision, made here, and not an accident.
+
+use super::Problem;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// Each crate with those of ours that it may use; tests may use any.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("memory", &[]),
+    ("fiber", &[]),
+    ("native", &["memory"]),
+    ("runtime", &["memory"]),
+    ("sim", &["memory", "fiber"]),
+    ("explore", &["memory", "fiber"]),
+    ("collections", &["memory", "runtime"]),
+    ("workloads", &["memory", "runtime", "collections"]),
+    ("lab", &["memory", "native", "runtime", "workloads", "sim", "explore"]),
+    ("cli", &["lab"]),
+    ("xtask", &[]),
+];
+
+const PREFIX: &str = "seawall-";
+
+/// What cargo knows of the workspace.
+pub(super) fn metadata() -> Result<Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .context("cannot run cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata is no JSON")
+}
+
+/// The first file of each target, from `root`.
+pub(super) fn target_files(metadata: &Value, root: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    for package in list(&metadata["packages"]) {
+        for target in list(&package["targets"]) {
+            let file = Path::new(target["src_path"].as_str().unwrap_or_default());
+            files.push(file.strip_prefix(root).unwrap_or(file).display().to_string());
+        }
+    }
+    files
+}
+
+/// Arrows that are not in the table, and crates that are not.
+pub(super) fn check(metadata: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for package in list(&metadata["packages"]) {
+        let Some(name) = ours(&package["name"]) else { continue };
+        let file = format!("crates/{name}/Cargo.toml");
+        let problem = |what: String| Problem { file: file.clone(), line: 0, what };
+        let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
+            problems.push(problem("a crate that the table of arrows does not know".into()));
+            continue;
+        };
+        for dependency in list(&package["dependencies"]) {
+            let is_test = dependency["kind"] == "dev";
+            if let Some(used) = ours(&dependency["name"]).filter(|_| !is_test)
+                && !allowed.contains(&used)
+            {
+                problems.push(problem(format!("uses {used}; an arrow that is not in the table")));
+            }
+        }
+    }
+    problems
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn ours(name: &Value) -> Option<&str> {
+    name.as_str()?.strip_prefix(PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn package(name: &str, uses: &str, kind: Value) -> Value {
+        json!({"packages": [{
+            "name": name,
+            "dependencies": [{"name": uses, "kind": kind}],
+            "targets": [{"src_path": "/w/crates/a/src/lib.rs"}],
+        }]})
+    }
+
+    #[test]
+    fn an_arrow_that_is_not_in_the_table_is_named() {
+        let problems = check(&package("seawall-runtime", "seawall-sim", Value::Null));
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].what.contains("uses sim"), "{problems:?}");
+        assert_eq!(check(&package("seawall-runtime", "seawall-memory", Value::Null)), []);
+        assert_eq!(check(&package("seawall-runtime", "seawall-sim", json!("dev"))), []);
+        assert_eq!(check(&package("seawall-runtime", "serde", Value::Null)), []);
+        assert_eq!(check(&package("seawall-new", "serde", Value::Null)).len(), 1);
+    }
+
+    #[test]
+    fn files_of_targets_are_told_from_the_root() {
+        let metadata = package("seawall-a", "serde", Value::Null);
+        assert_eq!(target_files(&metadata, Path::new("/w")), ["crates/a/src/lib.rs"]);
+    }
+
+    #[test]
+    fn the_table_has_no_circle() {
+        for (place, (name, uses)) in ARROWS.iter().enumerate() {
+            for used in *uses {
+                let at = ARROWS.iter().position(|(known, _)| known == used);
+                assert!(at.is_some_and(|at| at < place), "{name} uses {used}, which comes later");
+            }
+        }
+    }
+}
