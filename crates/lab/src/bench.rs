@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 /// The workload of the comparison with gem5, and the design that it runs under.
 const GEM5: (&str, &str) = ("ht", "clwb");
 
-/// Cores, and references per CPU second of gem5 25.0 with Ruby on a machine of this class.
+/// Cores, and references per CPU second of gem5 24.0 (O3 cores, Ruby) on a machine of this class.
 const GEM5_SPEED: [(usize, f64); 3] = [(1, 36e3), (4, 31e3), (32, 17.5e3)];
 
 /// What to time.
