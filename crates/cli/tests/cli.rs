@@ -75,6 +75,7 @@ fn numbers_out_of_range_are_named_with_their_range() {
     refuses(&["compare", "--search", "101"], &["search_percent", "0 to 100"]);
     refuses(&["compare", "--jobs", "0"], &["--jobs"]);
     refuses(&["compare", "--entries", "0"], &["entries", "1 to"]);
+    refuses(&["compare", "--entries", "200000000"], &["--entries", "fewer", "bytes"]);
     refuses(&["run", "hash", "--threads", "0"], &["threads", "1 to 1024"]);
     refuses(&["run", "hash", "--seconds=-1"], &["seconds"]);
     refuses(&["explore", "hash", "--threads", "0"], &["threads"]);

@@ -19,6 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// The most memory that a simulated program may have: the host keeps a few copies of it.
+const BYTES_MAX: u64 = 4 << 30;
+
 /// What to run, and how.
 #[derive(Clone, Debug)]
 pub struct Point {
@@ -177,6 +180,13 @@ impl Visitor for Run<'_> {
         };
         setup.check()?;
         let layout = W::layout(&setup);
+        if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
+            return Err(LabError::Option {
+                option: "--entries",
+                value: setup.entries.to_string(),
+                valid: format!("fewer: {} would take more than {BYTES_MAX} bytes", W::NAME),
+            });
+        }
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&start, &setup);
         let before = workload.contents(&start);
