@@ -120,13 +120,21 @@ impl L1 {
         &mut self.copies[way]
     }
 
+    /// The data of a dirty copy; a clean one has what the shared cache has.
     #[inline]
-    pub(crate) fn data(&self, way: Way) -> &LineData {
+    pub(crate) fn dirty_data(&self, way: Way) -> &LineData {
+        debug_assert!(self.copies[way].dirty);
         &self.data[way]
     }
 
+    /// The data of the copy in `way`, to be written: it becomes dirty. A clean one starts from
+    /// `shared`, what the shared cache has.
     #[inline]
-    pub(crate) fn data_mut(&mut self, way: Way) -> &mut LineData {
+    pub(crate) fn write(&mut self, way: Way, shared: &LineData) -> &mut LineData {
+        if !self.copies[way].dirty {
+            self.copies[way].dirty = true;
+            self.data[way] = *shared;
+        }
         &mut self.data[way]
     }
 
@@ -163,14 +171,12 @@ impl L1 {
         way: Way,
         line: LineId,
         state: State,
-        data: &LineData,
         (ready, source): (Cycle, Reason),
     ) {
         self.clock += 1;
         self.tags[way] = line;
         let used = self.clock;
         self.copies[way] = Copy1 { state, dirty: false, epoch: 0, ready, source, used };
-        self.data[way] = *data;
     }
 
     /// Forgets the copy.
@@ -351,7 +357,7 @@ mod tests {
         for line in &same_set[..4] {
             let (way, tag) = l1.victim(*line);
             assert_eq!(tag, NO_LINE);
-            l1.fill(way, *line, State::Shared, &[u64::from(*line); 8], (0, Reason::LoadLlc));
+            l1.fill(way, *line, State::Shared, (0, Reason::LoadLlc));
         }
         l1.touch(same_set[0]);
         assert_eq!(l1.victim(same_set[4]).1, same_set[1]);

@@ -194,7 +194,7 @@ fn fill_from_memory<M: Copy>(
     entry.sharers = 1 << core;
     entry.owner = core as u8;
     let source = Reason::LoadMemory;
-    hw.l1[core].fill(way, line, State::Exclusive, &data, (ready, source));
+    hw.l1[core].fill(way, line, State::Exclusive, (ready, source));
     Fill { way, ready, source }
 }
 
@@ -223,8 +223,7 @@ fn fill_from_cache<M: Copy>(
     } else {
         entry.sharers |= 1 << core;
     }
-    let data = *hw.llc.data(slot);
-    hw.l1[core].fill(way, line, answer.state, &data, (answer.ready, answer.source));
+    hw.l1[core].fill(way, line, answer.state, (answer.ready, answer.source));
     Fill { way, ready: answer.ready, source: answer.source }
 }
 

@@ -163,20 +163,30 @@ impl<M: Copy> Hw<M> {
         }
     }
 
+    /// What `core`'s copy of `line` in `way` holds.
+    #[inline]
+    pub(crate) fn data(&self, core: usize, way: Way, line: LineId) -> &LineData {
+        if self.l1[core].copy(way).dirty {
+            self.l1[core].dirty_data(way)
+        } else {
+            self.llc.data(line)
+        }
+    }
+
     /// Moves the data of `core`'s dirty copy to the shared cache, which then has the tag; the copy
     /// stays, clean.
     pub(crate) fn clean(&mut self, core: usize, way: Way, slot: Slot) {
-        let copy = self.l1[core].copy_mut(way);
-        if !copy.dirty {
+        if !self.l1[core].copy(way).dirty {
             return;
         }
+        *self.llc.data_mut(slot) = *self.l1[core].dirty_data(way);
+        let copy = self.l1[core].copy_mut(way);
         let epoch = std::mem::take(&mut copy.epoch);
         copy.dirty = false;
         let entry = self.llc.entry_mut(slot);
         entry.dirty = true;
         entry.epoch = epoch;
         entry.writer = core as u8;
-        *self.llc.data_mut(slot) = *self.l1[core].data(way);
     }
 
     /// The owner's copy of the line in `slot`, if one core may write it.

@@ -96,7 +96,7 @@ impl Memory for SimMemory<'_> {
             let in_line = (LINE_BYTES - here.bits() % LINE_BYTES) as usize;
             let rest = &mut into[done..];
             let words = rest.len().min(in_line) / 8;
-            if here.bits() % 8 != 0 || words == 0 {
+            if !here.bits().is_multiple_of(8) || words == 0 {
                 let byte = self.load_bits(here, Width::B1) as u8;
                 rest[0] = byte;
                 done += 1;

@@ -83,7 +83,7 @@ impl Mesh {
 
     /// Sends a message of one flit to every tile, one after the other on the links that their
     /// routes share, nearest first; gives the arrivals by tile.
-    pub(crate) fn to_all(&mut self, from: Tile, at: Cycle, arrivals: &mut [Cycle]) {
+    pub(crate) fn broadcast(&mut self, from: Tile, at: Cycle, arrivals: &mut [Cycle]) {
         arrivals[from] = at;
         for step in from * (self.tiles - 1)..(from + 1) * (self.tiles - 1) {
             let Branch { near, far, link, messages } = self.outward[step];
@@ -98,7 +98,7 @@ impl Mesh {
 
     /// Every tile sends a message of one flit to `to`, when `ready` says; gives the arrival of the
     /// last, and leaves in `ready` when the last message through each tile had left it.
-    pub(crate) fn from_all(&mut self, to: Tile, ready: &mut [Cycle]) -> Cycle {
+    pub(crate) fn gather(&mut self, to: Tile, ready: &mut [Cycle]) -> Cycle {
         for step in to * (self.tiles - 1)..(to + 1) * (self.tiles - 1) {
             let Branch { near, far, link, messages } = self.inward[step];
             let (near, far) = (usize::from(near), usize::from(far));
@@ -211,7 +211,7 @@ mod tests {
         let machine = Machine::load("micro15").unwrap();
         let mut mesh = Mesh::new(&machine);
         let mut arrivals = vec![0; 32];
-        mesh.to_all(0, 100, &mut arrivals);
+        mesh.broadcast(0, 100, &mut arrivals);
         for (tile, arrival) in arrivals.iter().enumerate() {
             let alone = 100 + mesh.lone(0, tile, false);
             assert!(*arrival >= alone && *arrival <= alone + 31, "tile {tile}: {arrival}");
@@ -219,7 +219,7 @@ mod tests {
         let hops: u64 = (0..32).map(|tile| mesh.lone(0, tile, false) / 2).sum();
         assert_eq!(mesh.flit_hops, hops, "as many flits as one message a tile");
         let mut ready = vec![1000; 32];
-        let last = mesh.from_all(0, &mut ready);
+        let last = mesh.gather(0, &mut ready);
         assert!((1000 + 20..=1000 + 20 + 31).contains(&last), "{last}");
         assert_eq!(mesh.flit_hops, 2 * hops);
     }

@@ -13,7 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Memory};
 use seawall_sim::{Choice, Cycle, Machine, Model, Observer, Program, SimMemory, Simulation};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 const THREADS: usize = 4;
@@ -123,13 +123,13 @@ struct Judge<'a> {
     logs: &'a [Vec<Access>],
     writer: HashMap<u64, Id>,
     /// Per word: the stores in the order in which they took effect.
-    order: HashMap<u64, Vec<Id>>,
+    order: BTreeMap<u64, Vec<Id>>,
 }
 
 impl Judge<'_> {
     fn new(model: Model, logs: &[Vec<Access>]) -> Judge<'_> {
         let mut writer = HashMap::new();
-        let mut order: HashMap<u64, Vec<Id>> = HashMap::new();
+        let mut order: BTreeMap<u64, Vec<Id>> = HashMap::new();
         let mut after: HashMap<(u64, u64), Id> = HashMap::new();
         for (thread, log) in logs.iter().enumerate() {
             for (at, access) in log.iter().enumerate().filter(|(_, access)| access.wrote != 0) {
@@ -188,7 +188,7 @@ impl Judge<'_> {
                 todo.extend((0..*done as usize).map(|at| (thread, at)));
             }
         }
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         while let Some(id) = todo.pop() {
             let access = &self.logs[id.0][id.1];
             if access.wrote == 0 || !seen.insert(id) {

@@ -73,7 +73,7 @@ impl Design for Strict {
             (None, _) => {
                 write.line = Some(at.line);
                 write.by_program = who.is_program;
-                let mut data = *hw.l1[who.core].data(at.way);
+                let mut data = *hw.data(who.core, at.way, at.line);
                 let word = &mut data[at.word as usize];
                 *word = *word & !at.mask | at.value & at.mask;
                 let (bank, home) = (hw.llc.bank(at.line), hw.home_tile(at.line));
@@ -96,10 +96,8 @@ impl Design for Strict {
         write.line = None;
         write.done = None;
         // Memory has the value too; the copies in the caches are clean.
+        *hw.llc.data_mut(at.line) = *hw.data(core, at.way, at.line);
         hw.l1[core].copy_mut(at.way).dirty = false;
-        let data = *hw.l1[core].data(at.way);
-        let slot = at.line;
-        *hw.llc.data_mut(slot) = data;
         for who in std::mem::take(&mut write.waiting) {
             hw.wake(who, now + 1);
         }
@@ -123,7 +121,7 @@ impl Design for Strict {
         }
     }
 
-    fn evict(&mut self, hw: &mut Hw<()>, who: Waiter, slot: LineId, _: Cycle) -> Gate {
+    fn evict(&mut self, _: &mut Hw<()>, who: Waiter, slot: LineId, _: Cycle) -> Gate {
         match self.pinned(slot) {
             Some(core) => self.wait_for(core, who),
             None => Gate::Go,

@@ -135,7 +135,7 @@ impl<D: Design> Machine<D> {
             return Ok((pending & need) >> place.shift);
         }
         let found = self.find(core, at, place.line)?;
-        let stored = self.hw.l1[core].data(found.way)[place.word as usize];
+        let stored = self.hw.data(core, found.way, place.line)[place.word as usize];
         let value = (stored & !mask | pending) & need;
         self.hw.cores[core].loaded(value, found.done, found.source, found.long);
         Ok(value >> place.shift)
@@ -155,7 +155,7 @@ impl<D: Design> Machine<D> {
         let (mut done, mut source, mut long) = (clock + 1, Reason::StoreBuffer, false);
         if masks[..into.len()].iter().any(|mask| *mask != u64::MAX) {
             let found = self.find(core, at, place.line)?;
-            let stored = &self.hw.l1[core].data(found.way)[place.word as usize..];
+            let stored = &self.hw.data(core, found.way, place.line)[place.word as usize..];
             for ((value, mask), stored) in into.iter_mut().zip(masks).zip(stored) {
                 *value |= stored & !mask;
             }
@@ -237,7 +237,7 @@ impl<D: Design> Machine<D> {
             }
             Err(gate) => return Err(self.refused(core, gate)),
         };
-        let old = self.hw.l1[core].data(way)[place.word as usize];
+        let old = self.hw.data(core, way, place.line)[place.word as usize];
         let new = match operation {
             Locked::CompareExchange(current, new) => (old == current).then_some(new),
             Locked::Swap(new) => Some(new),

@@ -115,9 +115,9 @@ impl<D: Design> Machine<D> {
 
     /// The store takes effect.
     pub(super) fn write(&mut self, core: usize, store: Store, now: Cycle) {
-        let word = &mut self.hw.l1[core].data_mut(store.way)[store.word as usize];
+        let shared = self.hw.llc.data(store.line);
+        let word = &mut self.hw.l1[core].write(store.way, shared)[store.word as usize];
         *word = *word & !store.mask | store.value & store.mask;
-        self.hw.l1[core].copy_mut(store.way).dirty = true;
         self.design.stored(&mut self.hw, core, store, now);
     }
 

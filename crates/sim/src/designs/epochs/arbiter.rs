@@ -128,7 +128,7 @@ impl Epochs {
         let arbiter = &mut self.arbiters[core];
         (arbiter.missing, arbiter.last) = (0, at);
         let mut tiles = std::mem::take(&mut self.tiles);
-        hw.mesh.to_all(core, at, &mut tiles);
+        hw.mesh.broadcast(core, at, &mut tiles);
         let mut answered = at;
         for bank in 0..arbiter.banks.len() {
             let told = tiles[hw.bank_tile(bank)];
@@ -145,7 +145,7 @@ impl Epochs {
         }
         // The BankAcks of the banks without lines; the others' are on their way later.
         tiles.iter_mut().for_each(|told| *told += 1);
-        arbiter.last = hw.mesh.from_all(core, &mut tiles).max(answered);
+        arbiter.last = hw.mesh.gather(core, &mut tiles).max(answered);
         self.tiles = tiles;
         self.finish_if_complete(hw, core);
     }
@@ -250,7 +250,7 @@ impl Epochs {
         self.cores[core].durable = epoch;
         // PersistCMP; the banks know by their tags' epochs from then on.
         let mut tiles = std::mem::take(&mut self.tiles);
-        hw.mesh.to_all(core, now, &mut tiles);
+        hw.mesh.broadcast(core, now, &mut tiles);
         let waiting = std::mem::take(&mut self.cores[core].waiters);
         for (number, who, tile) in waiting {
             if number > epoch {
