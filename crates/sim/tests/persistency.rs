@@ -129,7 +129,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     fn new(model: Model, logs: &[Vec<Access>]) -> Judge<'_> {
         let mut writer = HashMap::new();
-        let mut order: BTreeMap<u64, Vec<Id>> = HashMap::new();
+        let mut order: BTreeMap<u64, Vec<Id>> = BTreeMap::new();
         let mut after: HashMap<(u64, u64), Id> = HashMap::new();
         for (thread, log) in logs.iter().enumerate() {
             for (at, access) in log.iter().enumerate().filter(|(_, access)| access.wrote != 0) {
@@ -170,7 +170,7 @@ impl Judge<'_> {
     }
 
     fn check(&self, outputs: &[u64], pm: &[u8]) -> Result<(), String> {
-        let mut rank: HashMap<u64, usize> = HashMap::new();
+        let mut rank: BTreeMap<u64, usize> = BTreeMap::new();
         let mut todo = Vec::new();
         for (word, stores) in &self.order {
             let at = place(*word).offset() as usize;
