@@ -166,6 +166,8 @@ impl<W: Workload> Observer for Watcher<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use seawall_memory::{Addr, Memory};
+    use seawall_workloads::{Damage, Hash, Setup, Worker};
 
     fn plan(crashes: u64, operations: u64) -> CrashPlan {
         CrashPlan { threads: 2, warmup: 0, operations, crashes, durable: true, seed: 1 }
@@ -178,11 +180,102 @@ mod tests {
         assert!(points.windows(2).all(|pair| pair[0].0 > pair[1].0), "the next one is last");
         assert!(points[0].0 > 8000 && points[39].0 < 2000, "{points:?}");
         assert!(points.iter().all(|(_, offset)| *offset < OFFSET_CYCLES_MAX));
+        let distinct: BTreeSet<Cycle> = points.iter().map(|(_, offset)| *offset).collect();
+        assert!(distinct.len() > 30, "{distinct:?}");
     }
 
     #[test]
     fn a_short_run_has_no_more_crashes_than_outputs() {
         assert_eq!(plan(40, 3).points().len(), 6);
         assert_eq!(plan(0, 3).points(), []);
+    }
+
+    /// A watcher of `W` after some operations of one thread, with the images before and after.
+    fn watched<W: Workload>(durable: bool) -> (Watcher<W>, Vec<u8>, Vec<u8>) {
+        let setup = Setup { entries: 16, search_percent: 0, ..Setup::of::<W>(1) };
+        let layout = W::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&image, &setup);
+        let before_pm = image.clone().into_pm();
+        let before = workload.contents(&image).unwrap();
+        let history = Arc::new(History::new());
+        let run = Checked { layout, before, history: history.clone() };
+        let plan =
+            CrashPlan { threads: 1, warmup: 4, operations: 12, crashes: 12, durable, seed: 1 };
+        let mut watcher = Watcher::new(run, &plan);
+        let mut worker = Worker::new(&setup, 0, history);
+        while worker.number < 12 {
+            workload.step(&image, &mut worker);
+            worker.number += 1;
+            let now = 100 * worker.number;
+            let (_, offset) = *watcher.points.last().expect("a crash for each output");
+            assert_eq!(watcher.output(0, worker.number, now), Some(now + offset));
+        }
+        (watcher, before_pm, image.into_pm())
+    }
+
+    #[test]
+    fn time_is_taken_from_the_end_of_the_warm_up_to_the_last_output() {
+        let (watcher, ..) = watched::<Hash>(true);
+        assert_eq!((watcher.warm[0], watcher.last[0], watcher.outputs[0]), (400, 1200, 12));
+    }
+
+    #[test]
+    fn losing_completed_operations_breaks_a_durable_design_only() {
+        for durable in [true, false] {
+            let (mut watcher, before, after) = watched::<Hash>(durable);
+            watcher.crash(7, after);
+            assert_eq!(watcher.broken, []);
+            watcher.crash(8, before);
+            let cycles: Vec<Cycle> = watcher.broken.iter().map(|broken| broken.cycle).collect();
+            assert_eq!(cycles, if durable { vec![8] } else { vec![] });
+            assert_eq!(watcher.crashes, 2);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_run_must_show_every_operation_under_every_design() {
+        let (mut watcher, before, after) = watched::<Hash>(false);
+        watcher.check_end(9, after);
+        assert_eq!(watcher.broken, []);
+        watcher.check_end(9, before);
+        assert!(watcher.broken[0].what.starts_with("after the run"), "{:?}", watcher.broken);
+    }
+
+    /// Its recovery adds an entry each time.
+    #[derive(Clone)]
+    struct Growing;
+
+    impl Workload for Growing {
+        const NAME: &'static str = "growing";
+        const ABOUT: &'static str = "";
+        const ENTRIES: u64 = 1;
+        const SEARCH_PERCENT: u32 = 0;
+
+        fn layout(_: &Setup) -> Layout {
+            Layout { pm_bytes: 64, dram_bytes: 0 }
+        }
+
+        fn create<M: Memory>(_: &M, _: &Setup) -> Growing {
+            Growing
+        }
+
+        fn open<M: Memory>(memory: &M, _: Layout) -> Result<Growing, Damage> {
+            memory.fetch_add(Addr::pm(0), 1);
+            Ok(Growing)
+        }
+
+        fn step<M: Memory>(&self, _: &M, _: &mut Worker) {}
+
+        fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
+            Ok(Contents::from([(0, memory.load(Addr::pm(0)))]))
+        }
+    }
+
+    #[test]
+    fn a_recovery_that_changes_something_when_it_runs_again_is_caught() {
+        let (mut watcher, before, _) = watched::<Growing>(false);
+        watcher.crash(1, before);
+        assert!(watcher.broken[0].what.contains("second recovery"), "{:?}", watcher.broken);
     }
 }
