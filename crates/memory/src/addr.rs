@@ -21,7 +21,7 @@ const DRAM_BIT: u64 = 1 << 47;
 pub struct Addr(u64);
 
 impl Addr {
-    /// Offset 0 of the pool. The pool's header lives there, so no object ever does: the null pointer.
+    /// Offset 0 of the pool, the null pointer: the pool's header lives there, so no object does.
     pub const NULL: Addr = Addr(0);
 
     /// The persistent address at `offset` bytes into the pool.
@@ -127,11 +127,8 @@ impl fmt::Debug for Line {
 /// ```
 #[inline]
 pub fn lines_of(at: Addr, len: u64) -> impl Iterator<Item = Line> + Clone {
-    let range: Range<u64> = if len == 0 {
-        0..0
-    } else {
-        at.0 / LINE_BYTES..(at.0 + len - 1) / LINE_BYTES + 1
-    };
+    let range: Range<u64> =
+        if len == 0 { 0..0 } else { at.0 / LINE_BYTES..(at.0 + len - 1) / LINE_BYTES + 1 };
     range.map(Line)
 }
 

@@ -68,7 +68,8 @@ pub trait Memory {
     #[track_caller]
     fn swap(&self, at: Addr, new: u64) -> u64;
 
-    /// Adds `by` (wrapping) to the aligned 8 bytes at `at`; gives what was there. A locked instruction.
+    /// Adds `by` (wrapping) to the aligned 8 bytes at `at`; gives what was there. A locked
+    /// instruction.
     #[track_caller]
     fn fetch_add(&self, at: Addr, by: u64) -> u64;
 

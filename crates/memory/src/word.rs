@@ -90,7 +90,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_split_covers_each_byte_once_with_aligned_accesses(offset in 0u64..64, len in 0usize..200) {
+        fn a_split_covers_each_byte_once_with_aligned_accesses(
+            offset in 0u64..64, len in 0usize..200,
+        ) {
             let mut next = 0;
             split(Addr::pm(offset), len, |at, width, range| {
                 assert_eq!(range.start, next);

@@ -132,7 +132,7 @@ impl Memory {
     }
 
     /// Hands a line over to be written; it counts as memory's value at once, and as durable from a
-    /// cycle that [`write_arrives`](Memory::write_arrives) will tell. Gives the number of the write.
+    /// cycle that [`write_arrives`](Memory::write_arrives) will tell. Gives the write's number.
     pub(crate) fn write_sent(&mut self, line: LineId, data: &LineData) -> u64 {
         let cell = &mut self.cells[line as usize];
         let replaced = std::mem::replace(cell, *data);

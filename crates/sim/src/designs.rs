@@ -8,6 +8,7 @@
 
 use crate::Cycle;
 use crate::cache::{Slot, Way};
+use crate::config::Machine;
 use crate::controller::LineData;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::machine::{Outcome, Setup};
@@ -223,7 +224,8 @@ macro_rules! designs {
             check: |table| parse::<$module::Params>(table).map(drop),
             run: |setup, table| {
                 let params: $module::Params = parse(table).expect("checked when it was parsed");
-                crate::machine::run(setup, |machine| $module::design(&params, machine), params.adr())
+                let build = |machine: &Machine| $module::design(&params, machine);
+                crate::machine::run(setup, build, params.adr())
             },
         }),*];
     };

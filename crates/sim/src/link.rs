@@ -1,9 +1,9 @@
 //! When a link of the mesh is free: a bit per cycle, one flit each.
 //!
 //! Like a [`Calendar`](crate::calendar::Calendar), but made for very many short bookings close to
-//! now: the next four thousand cycles are a ring of words of bits, and the usual booking is one test.
-//! Only the words near now are ever touched, so that all links together stay in the nearest cache of
-//! the computer that simulates.
+//! now: the next four thousand cycles are a ring of words of bits, and the usual booking is one
+//! test. Only the words near now are ever touched, so that all links together stay in the nearest
+//! cache of the computer that simulates.
 
 use crate::Cycle;
 
@@ -30,61 +30,73 @@ impl Link {
     /// gives the start.
     #[inline]
     pub(crate) fn book(&mut self, from: Cycle, flits: u64) -> Cycle {
-        let run = u64::MAX >> (64 - flits);
-        let mut start = from;
-        while start % 64 + flits <= 64 {
-            let word = self.word(start / 64);
-            let met = *word & run << (start % 64);
-            if met == 0 {
-                *word |= run << (start % 64);
-                return start;
-            }
-            start = start / 64 * 64 + 64 - u64::from(met.leading_zeros());
+        let (number, bit) = (from / 64, from % 64);
+        let at = number as usize % WORDS;
+        if self.numbers[at] > number as u32 {
+            return self.book_across(from, flits);
         }
-        self.book_across(start, flits)
+        // No branch on what is booked: it cannot be foretold.
+        let busy = if self.numbers[at] == number as u32 { self.words[at] } else { 0 };
+        let starts = starts(!busy, flits) >> bit;
+        if starts == 0 {
+            return self.book_across(from, flits);
+        }
+        let start = bit + u64::from(starts.trailing_zeros());
+        self.numbers[at] = number as u32;
+        self.words[at] = busy | u64::MAX >> (64 - flits) << start;
+        number * 64 + start
     }
 
     /// The word for those 64 cycles. If its place stands for later ones, the link is booked a whole
     /// ring ahead: what is asked for now has no place before that.
-    #[inline]
     fn word(&mut self, number: u64) -> &mut u64 {
-        let at = number as usize % WORDS;
-        if self.numbers[at] != number as u32 {
-            return self.turn(number);
-        }
-        &mut self.words[at]
-    }
-
-    #[cold]
-    fn turn(&mut self, number: u64) -> &mut u64 {
         let at = number as usize % WORDS;
         if self.numbers[at] > number as u32 {
             self.full = u64::MAX;
             return &mut self.full;
         }
-        self.numbers[at] = number as u32;
-        self.words[at] = 0;
+        if self.numbers[at] != number as u32 {
+            self.numbers[at] = number as u32;
+            self.words[at] = 0;
+        }
         &mut self.words[at]
     }
 
-    /// As [`book`](Link::book), where the run does not fit the word that it starts in.
+    /// As [`book`](Link::book), where no run fits the word that `from` falls into.
     #[inline(never)]
     fn book_across(&mut self, from: Cycle, flits: u64) -> Cycle {
-        let (number, bit) = (from / 64, from % 64);
-        let here = u64::MAX << bit;
-        let beyond = u64::MAX >> (128 - bit - flits);
-        let later = *self.word(number + 1) & beyond;
-        let met = *self.word(number) & here;
-        if later != 0 {
-            self.book((number + 1) * 64 + 64 - u64::from(later.leading_zeros()), flits)
-        } else if met != 0 {
-            self.book(number * 64 + 64 - u64::from(met.leading_zeros()), flits)
-        } else {
+        let mut start = from;
+        loop {
+            let (number, bit) = (start / 64, start % 64);
+            let here = u64::MAX >> (64 - flits) << bit;
+            let over = (bit + flits).saturating_sub(64);
+            let beyond = if over == 0 { 0 } else { u64::MAX >> (64 - over) };
+            let met = *self.word(number) & here;
+            if met != 0 {
+                start = number * 64 + 64 - u64::from(met.leading_zeros());
+                continue;
+            }
+            let met = *self.word(number + 1) & beyond;
+            if met != 0 {
+                start = (number + 1) * 64 + 64 - u64::from(met.leading_zeros());
+                continue;
+            }
             *self.word(number) |= here;
             *self.word(number + 1) |= beyond;
-            from
+            return start;
         }
     }
+}
+
+/// The bits at which `flits` bits in a row of `free` start.
+#[inline]
+fn starts(free: u64, flits: u64) -> u64 {
+    let (mut runs, mut length) = (free, 1);
+    while 2 * length <= flits {
+        runs &= runs >> length;
+        length *= 2;
+    }
+    runs & runs >> (flits - length)
 }
 
 #[cfg(test)]

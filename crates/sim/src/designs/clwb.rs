@@ -2,7 +2,7 @@
 //!
 //! A flush leaves the store buffer at once and fetches the newest data wherever it is dirty; a
 //! fence stays at the head of the store buffer until every flush of its core is durable, which
-//! holds up later stores but not later loads (facts: baselines.md, finding 2). A locked operation
+//! holds up later stores but not later loads (as measured on x86 processors). A locked operation
 //! waits in the same way. A line that is clean because another flush of it is under way is not
 //! durable yet: its flush waits for that write. With `adr` a line is durable when the controller's
 //! queue has accepted it, without when it is in the cells (the world of MICRO'15).

@@ -1,4 +1,5 @@
-//! eADR, or a battery for the caches: a store is durable once it is visible, so flushes do nothingn//! and fences only order. Store buffers are not saved. Facts: papers.md 8.9, crash.md 3.2.
+//! eADR, or a battery for the caches: a store is durable once it is visible, so flushes do nothing
+//! and fences only order. Store buffers are not saved.
 
 use super::{Design, Model};
 use crate::config::Machine;
@@ -6,7 +7,8 @@ use crate::controller::LineData;
 use crate::hw::Hw;
 use serde::{Deserialize, Serialize};
 
-pub(super) const ABOUT: &str = "Caches inside the persistence domain (eADR, flush on fail): nothing needs a flush.";
+pub(super) const ABOUT: &str =
+    "Caches inside the persistence domain (eADR, flush on fail): nothing needs a flush.";
 pub(super) const MODEL: Model = Model::Eadr;
 
 /// It has no parameters.

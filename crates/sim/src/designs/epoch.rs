@@ -1,4 +1,5 @@
-//! Unbuffered epoch persistency (MICRO'15, section 2.1, rules E1 and E2): the persist barrier ofn//! [`super::epochs`], which here waits until the epoch that it closes is durable.
+//! Unbuffered epoch persistency (MICRO'15, section 2.1, rules E1 and E2): the persist barrier of
+//! [`super::epochs`], which here waits until the epoch that it closes is durable.
 
 use super::Model;
 use super::epochs::epoch_params;

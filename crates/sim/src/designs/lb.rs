@@ -1,4 +1,5 @@
-//! LB, the lazy barrier of BPFS (MICRO'15, section 2.1): epochs are flushed only when a conflictn//! asks for them, and whoever met the conflict waits.
+//! LB, the lazy barrier of BPFS (MICRO'15, section 2.1): epochs are flushed only when a conflict
+//! asks for them, and whoever met the conflict waits.
 
 use super::Model;
 use super::epochs::epoch_params;

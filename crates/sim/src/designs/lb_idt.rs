@@ -1,4 +1,5 @@
-//! LB+IDT (MICRO'15, sections 3.1 and 4.2): an inter-thread conflict is noted in a pair of registersn//! and kept by the arbiters, instead of waited for.
+//! LB+IDT (MICRO'15, sections 3.1 and 4.2): an inter-thread conflict is noted in a pair of
+//! registers and kept by the arbiters, instead of waited for.
 
 use super::Model;
 use super::epochs::epoch_params;

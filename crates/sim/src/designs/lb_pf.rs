@@ -1,4 +1,5 @@
-//! LB+PF (MICRO'15, sections 3.2 and 4.2): an epoch is flushed as soon as it is complete and then//! epochs before it are durable.
+//! LB+PF (MICRO'15, sections 3.2 and 4.2): an epoch is flushed as soon as it is complete and the
+//! epochs before it are durable.
 
 use super::Model;
 use super::epochs::epoch_params;

@@ -1,10 +1,12 @@
-//! No persistency at all: what the same program costs on the same memory when nobody asks thatn//! anything survives. The upper bound that persistency designs are measured against.
+//! No persistency at all: what the same program costs on the same memory when nobody asks that
+//! anything survives. The upper bound that persistency designs are measured against.
 
 use super::{Design, Model};
 use crate::config::Machine;
 use serde::{Deserialize, Serialize};
 
-pub(super) const ABOUT: &str = "No persistency: flushes and barriers cost nothing and promise nothing.";
+pub(super) const ABOUT: &str =
+    "No persistency: flushes and barriers cost nothing and promise nothing.";
 pub(super) const MODEL: Model = Model::None;
 
 /// It has no parameters.

@@ -1,11 +1,11 @@
 //! The flush of an epoch: one arbiter per core, beside its L1, and a handshake with all banks.
 //!
-//! MICRO'15, section 4.1 and figure 8. (1) The L1 sends the epoch's dirty lines to their banks, then
-//! FlushEpoch to every bank, which thereby has seen every line of the epoch (EpochCMP). (2) Each
-//! bank writes its lines of the epoch to memory. (3) When all their PersistAcks are back, or at once
-//! if it has none, it sends BankAck. (4) When all banks have, the epoch is durable: PersistCMP goes
-//! to all banks, dependent epochs are informed, and the next epoch may be flushed. One epoch per
-//! core is in flush at a time.
+//! MICRO'15, section 4.1 and figure 8. (1) The L1 sends the epoch's dirty lines to their banks,
+//! then FlushEpoch to every bank, which thereby has seen every line of the epoch (EpochCMP). (2)
+//! Each bank writes its lines of the epoch to memory. (3) When all their PersistAcks are back, or
+//! at once if it has none, it sends BankAck. (4) When all banks have, the epoch is durable:
+//! PersistCMP goes to all banks, dependent epochs are informed, and the next epoch may be flushed.
+//! One epoch per core is in flush at a time.
 
 use super::{EpochFlaw, Epochs, Message};
 use crate::cache::Slot;
