@@ -1,9 +1,9 @@
 //! Experiments: the only place where the workloads and the three machines meet.
 //!
 //! A [`Plan`] is made from names, [`Comparison`] runs it, and its tables, records and plots are
-//! what `seawall compare` shows. [`Figures`] holds a paper's numbers beside ours, [`bench`] times
-//! the simulator itself, [`native`] runs a workload on this computer, and [`explore`] tries every
-//! image that a crash may leave.
+//! what `seawall compare` shows. [`Figures`] holds a paper's numbers beside ours, [`mod@bench`]
+//! times the simulator itself, [`native`] runs a workload on this computer, and [`explore`] tries
+//! every image that a crash may leave.
 //!
 //! It is not a command line: it prints nothing but progress, and every result is a value.
 
@@ -24,6 +24,7 @@ mod plot;
 mod progress;
 mod record;
 mod table;
+pub mod validate;
 
 pub use cell::{Cell, Point, run_cell};
 pub use compare::Comparison;

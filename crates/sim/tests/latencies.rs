@@ -1,7 +1,7 @@
 //! A lone request takes the sum of its path: every expectation is added up from the machine file.
 
 use crate::paths::Paths;
-use crate::scenes::{Scene, balanced};
+use crate::scenes::{Lines, Scene};
 use seawall_memory::Addr;
 use seawall_sim::Machine;
 
@@ -171,7 +171,7 @@ fn an_epoch_flush_takes_its_searches_its_lines_and_the_way_of_the_last() {
 fn an_epoch_with_lines_in_all_banks_takes_no_less_than_any_of_its_parts() {
     let machine = Machine::load("micro15").unwrap();
     let paths = Paths::new(&machine);
-    let lines = balanced(2048, 32, |line| Some(paths.home(line)), 64);
+    let lines = Lines::balanced(2048, 32, |line| Some(paths.home(line)), 64).list;
     let scene = Scene::lone(&machine, "lb");
     let found = scene.persist(0, &lines).unwrap();
     let least = lines.iter().map(|line| paths.epoch_flush(0, &[*line], 8)).max().unwrap();

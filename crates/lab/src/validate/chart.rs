@@ -1,0 +1,292 @@
+//! Line charts: what was measured as marks joined by lines, what a formula gives as dashes.
+//!
+//! The look is that of the other plots: pixels, a grey grid, colours of Okabe and Ito that
+//! colour-blind readers can tell apart; marks differ too, so that print in grey can be read.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+const GRID: RGBColor = RGBColor(222, 222, 222);
+const GREY: RGBColor = RGBColor(110, 110, 110);
+const COLOURS: [RGBColor; 4] =
+    [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
+
+const WIDTH: i32 = 640;
+const HEIGHT: i32 = 420;
+const LEFT: i32 = 76;
+const RIGHT: i32 = 20;
+const BOTTOM: i32 = 56;
+const LEGEND_ROW: i32 = 18;
+const TITLE: i32 = 36;
+/// Width of an average character of the legend.
+const CHARACTER: f64 = 8.0;
+
+/// What runs along an edge.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    label: &'static str,
+    is_log: bool,
+}
+
+impl Axis {
+    /// From 0 on.
+    pub(super) fn linear(label: &'static str) -> Axis {
+        Axis { label, is_log: false }
+    }
+
+    /// Powers of two.
+    pub(super) fn log(label: &'static str) -> Axis {
+        Axis { label, is_log: true }
+    }
+}
+
+/// A curve.
+#[derive(Clone, Debug)]
+pub(super) struct Series {
+    name: String,
+    points: Vec<(f64, f64)>,
+    is_formula: bool,
+}
+
+impl Series {
+    pub(super) fn measured(name: &str, points: Vec<(f64, f64)>) -> Series {
+        Series { name: name.into(), points, is_formula: false }
+    }
+
+    pub(super) fn formula(name: &str, points: Vec<(f64, f64)>) -> Series {
+        Series { name: name.into(), points, is_formula: true }
+    }
+}
+
+/// A chart, not yet drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Chart {
+    /// Name of its file, without the ending.
+    pub(super) file: &'static str,
+    title: &'static str,
+    x: Axis,
+    y: Axis,
+    series: Vec<Series>,
+}
+
+/// How values become pixels.
+struct Scale {
+    is_log: bool,
+    low: f64,
+    high: f64,
+    from: i32,
+    to: i32,
+}
+
+impl Scale {
+    fn at(&self, value: f64) -> i32 {
+        let place = |value: f64| if self.is_log { value.max(1e-9).log2() } else { value };
+        let (low, high) = (place(self.low), place(self.high));
+        let share = (place(value) - low) / (high - low).max(1e-9);
+        self.from + (share * f64::from(self.to - self.from)).round() as i32
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        if self.is_log {
+            let (low, high) = (self.low.log2().ceil() as i32, self.high.log2().floor() as i32);
+            let step = (high - low) / 8 + 1;
+            return (low..=high).step_by(step as usize).map(|power| 2f64.powi(power)).collect();
+        }
+        let step = step(self.high);
+        (0..=(self.high / step + 1e-9) as u32).map(|tick| f64::from(tick) * step).collect()
+    }
+}
+
+/// 1, 2 or 5 times a power of ten, so that there are four to ten steps.
+fn step(most: f64) -> f64 {
+    let power = 10f64.powf((most / 4.0).log10().floor());
+    [5.0, 2.0, 1.0].into_iter().map(|n| n * power).find(|n| most / n >= 4.0).unwrap_or(power)
+}
+
+impl Chart {
+    pub(super) fn new(file: &'static str, title: &'static str, x: Axis, y: Axis) -> Chart {
+        Chart { file, title, x, y, series: Vec::new() }
+    }
+
+    pub(super) fn with(mut self, series: Series) -> Chart {
+        self.series.push(series);
+        self
+    }
+
+    fn most(&self, of: impl Fn(&(f64, f64)) -> f64) -> f64 {
+        self.series.iter().flat_map(|series| &series.points).map(of).fold(0.0, f64::max)
+    }
+
+    fn scales(&self) -> (Scale, Scale) {
+        let least_x = self.series.iter().flat_map(|series| &series.points).map(|(x, _)| *x);
+        let low = if self.x.is_log { least_x.fold(f64::MAX, f64::min) } else { 0.0 };
+        let (most_x, most_y) = (self.most(|(x, _)| *x), self.most(|(_, y)| *y));
+        let step = step(most_y * 1.02);
+        let high = (most_y * 1.02 / step).ceil() * step;
+        let top = self.legend().last().map_or(TITLE, |(_, y)| *y) + LEGEND_ROW + 2;
+        (
+            Scale { is_log: self.x.is_log, low, high: most_x, from: LEFT, to: WIDTH - RIGHT - 10 },
+            Scale { is_log: self.y.is_log, low: 0.0, high, from: HEIGHT - BOTTOM, to: top },
+        )
+    }
+
+    /// The place of each name of the legend, in as many rows as they take.
+    fn legend(&self) -> Vec<(i32, i32)> {
+        let (mut x, mut y) = (LEFT, TITLE + 6);
+        let mut places = Vec::new();
+        for series in &self.series {
+            let width = 33 + (series.name.len() as f64 * CHARACTER) as i32;
+            if x + width > WIDTH - RIGHT && x > LEFT {
+                (x, y) = (LEFT, y + LEGEND_ROW);
+            }
+            places.push((x, y));
+            x += width + 24;
+        }
+        places
+    }
+
+    pub(super) fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
+        let mut svg = String::new();
+        {
+            let size = (WIDTH as u32, HEIGHT as u32);
+            let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+            area.fill(&WHITE)?;
+            text(&area, self.title, (LEFT, 10), HPos::Left, VPos::Top, 16.0)?;
+            let (x, y) = self.scales();
+            self.draw_axes(&area, &x, &y)?;
+            let mut number = 0;
+            for (series, place) in self.series.iter().zip(self.legend()) {
+                let colour = if series.is_formula { GREY } else { COLOURS[number % 4] };
+                let shown: Vec<(i32, i32)> =
+                    series.points.iter().map(|(px, py)| (x.at(*px), y.at(*py))).collect();
+                draw_name(&area, place, series, colour, number)?;
+                if series.is_formula {
+                    dashes(&area, &shown)?;
+                } else {
+                    area.draw(&PathElement::new(shown.clone(), colour.stroke_width(2)))?;
+                    shown.iter().try_for_each(|place| mark(&area, *place, number, colour))?;
+                    number += 1;
+                }
+            }
+            area.present()?;
+        }
+        Ok(svg)
+    }
+
+    fn draw_axes(&self, area: &Area<'_>, x: &Scale, y: &Scale) -> Drawn {
+        let (right, bottom) = (WIDTH - RIGHT, y.from);
+        for tick in y.ticks() {
+            let at = y.at(tick);
+            area.draw(&PathElement::new([(LEFT, at), (right, at)], GRID))?;
+            text(area, &plain(tick), (LEFT - 8, at), HPos::Right, VPos::Center, 13.0)?;
+        }
+        for tick in x.ticks() {
+            let at = x.at(tick);
+            area.draw(&PathElement::new([(at, bottom), (at, bottom + 5)], BLACK))?;
+            text(area, &plain(tick), (at, bottom + 9), HPos::Center, VPos::Top, 13.0)?;
+        }
+        area.draw(&PathElement::new([(LEFT, y.to), (LEFT, bottom)], BLACK))?;
+        area.draw(&PathElement::new([(LEFT, bottom), (right, bottom)], BLACK))?;
+        let middle = ((LEFT + right) / 2, HEIGHT - 12);
+        text(area, self.x.label, middle, HPos::Center, VPos::Bottom, 14.0)?;
+        let font = ("sans-serif", 14.0 * 1.24).into_font().transform(FontTransform::Rotate270);
+        let style = font.color(&BLACK).pos(Pos::new(HPos::Center, VPos::Center));
+        let place = (16, (y.from + y.to) / 2);
+        Ok(area.draw(&Text::new(self.y.label, place, style))?)
+    }
+}
+
+fn draw_name(
+    area: &Area<'_>,
+    (left, y): (i32, i32),
+    series: &Series,
+    colour: RGBColor,
+    number: usize,
+) -> Drawn {
+    if series.is_formula {
+        dashes(area, &[(left, y), (left + 26, y)])?;
+    } else {
+        let line = [(left, y), (left + 26, y)];
+        area.draw(&PathElement::new(line, colour.stroke_width(2)))?;
+        mark(area, (left + 13, y), number, colour)?;
+    }
+    text(area, &series.name, (left + 33, y), HPos::Left, VPos::Center, 13.0)
+}
+
+fn text(
+    area: &Area<'_>,
+    words: &str,
+    at: (i32, i32),
+    h_pos: HPos,
+    v_pos: VPos,
+    size: f64,
+) -> Drawn {
+    let style = ("sans-serif", size * 1.24).into_font().color(&BLACK);
+    Ok(area.draw(&Text::new(words.to_owned(), at, style.pos(Pos::new(h_pos, v_pos))))?)
+}
+
+fn plain(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value}") }
+}
+
+/// A mark whose form tells curves apart without colour: disc, square, triangle, ring.
+fn mark(area: &Area<'_>, (x, y): (i32, i32), number: usize, colour: RGBColor) -> Drawn {
+    match number % 4 {
+        0 => area.draw(&Circle::new((x, y), 4, colour.filled()))?,
+        1 => area.draw(&Rectangle::new([(x - 3, y - 3), (x + 4, y + 4)], colour.filled()))?,
+        2 => area.draw(&TriangleMarker::new((x, y), 5, colour.filled()))?,
+        _ => area.draw(&Circle::new((x, y), 7, colour.stroke_width(2)))?,
+    }
+    Ok(())
+}
+
+/// A dashed line through the points.
+fn dashes(area: &Area<'_>, points: &[(i32, i32)]) -> Drawn {
+    const ON: f64 = 7.0;
+    const OFF: f64 = 4.0;
+    let mut phase = 0.0;
+    for pair in points.windows(2) {
+        let from = (f64::from(pair[0].0), f64::from(pair[0].1));
+        let (dx, dy) = (f64::from(pair[1].0) - from.0, f64::from(pair[1].1) - from.1);
+        let length = dx.hypot(dy);
+        let at = |way: f64| {
+            let share = way.clamp(0.0, length) / length.max(1e-9);
+            ((from.0 + dx * share).round() as i32, (from.1 + dy * share).round() as i32)
+        };
+        let mut way = -phase;
+        while way < length {
+            if way + ON > 0.0 {
+                let dash = PathElement::new([at(way), at(way + ON)], GREY.stroke_width(2));
+                area.draw(&dash)?;
+            }
+            way += ON + OFF;
+        }
+        phase = ON + OFF - (way - length);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_holds_its_names_and_a_scale_its_ends() {
+        let chart = Chart::new("x", "title", Axis::log("cores"), Axis::linear("GB/s"))
+            .with(Series::formula("the peak", vec![(1.0, 20.0), (32.0, 20.0)]))
+            .with(Series::measured("reads", vec![(1.0, 3.0), (8.0, 18.0), (32.0, 19.9)]));
+        let svg = chart.to_svg().unwrap();
+        for words in ["title", "cores", "GB/s", "the peak", "reads", "32"] {
+            assert!(svg.contains(words), "{words}");
+        }
+        let (x, y) = chart.scales();
+        assert_eq!((x.at(1.0), x.at(32.0)), (LEFT, WIDTH - RIGHT - 10));
+        let octave = |from: f64| x.at(2.0 * from) - x.at(from);
+        assert!((octave(4.0) - octave(2.0)).abs() <= 1, "powers of two are even");
+        assert!(y.at(20.0) >= y.to && y.at(0.0) == y.from);
+    }
+}

@@ -1,0 +1,322 @@
+//! The curves: how each part behaves as it is asked for more, beside what the formulas say.
+
+use super::ValidatePoint;
+use super::chart::{Axis, Chart, Series};
+use super::paths::Paths;
+use super::points::{bandwidth_scene, memory_lines, one_way};
+use super::scenes::{Lines, Scene, Work, line_at};
+use seawall_sim::{Machine, SimError};
+
+type Xy = Vec<(f64, f64)>;
+
+/// The designs whose fences are compared, as they are chosen.
+const FENCES: [&str; 4] = ["clwb", "clwb:adr=true", "epoch", "lbpp"];
+const LINES_PER_FENCE_MAX: usize = 64;
+const SEARCH_CYCLES: u64 = 8;
+
+/// Everything measured, in cycles.
+pub(super) struct Curves<'a> {
+    machine: &'a Machine,
+    /// KiB walked, cycles a load.
+    footprint: Xy,
+    /// Cores, cycles a line.
+    writes: Xy,
+    reads: Xy,
+    /// For each of [`FENCES`]: lines, cycles until all are durable.
+    fences: Vec<Xy>,
+    /// Hops between core and bank, cycles a load.
+    hops: Xy,
+    /// Other cores that share a line, cycles to write it.
+    sharers: Xy,
+    /// Lines, cycles: of one bank, and spread over all.
+    one_bank: Xy,
+    all_banks: Xy,
+}
+
+impl<'a> Curves<'a> {
+    pub(super) fn measure(machine: &'a Machine, seed: u64) -> Result<Curves<'a>, SimError> {
+        Ok(Curves {
+            machine,
+            footprint: footprint(machine, seed)?,
+            writes: bandwidth(machine, Work::Persist)?,
+            reads: bandwidth(machine, Work::Load)?,
+            fences: fences(machine)?,
+            hops: hops(machine)?,
+            sharers: sharers(machine)?,
+            one_bank: epochs(machine, &one_way(&Paths::new(machine), 16384, 16))?,
+            all_banks: epochs(machine, &spread_lines(machine))?,
+        })
+    }
+
+    fn plateaus(&self) -> [f64; 3] {
+        let (paths, read) = (Paths::new(self.machine), self.machine.memory.nvm.read);
+        let lines = 1 << 16;
+        [
+            paths.l1_load() as f64,
+            Paths::mean(lines, |line| paths.llc_load(0, line)),
+            Paths::mean(lines, |line| paths.memory_load(0, line, read)),
+        ]
+    }
+
+    /// What the curves must look like.
+    pub(super) fn points(&self) -> Vec<ValidatePoint> {
+        let machine = self.machine;
+        let [l1, llc, memory] = self.plateaus();
+        let at = |kib: usize| {
+            let found = self.footprint.iter().find(|(x, _)| *x >= kib as f64);
+            found.map_or(f64::NAN, |(_, y)| *y)
+        };
+        let llc_kib = machine.llc.kib_per_bank * machine.llc.banks;
+        let plateau = |part: &str, kib: usize, formula: &str, expected, tolerance| {
+            let what = format!("pointer chase through {kib} KiB, each load");
+            let point = ValidatePoint::new(part, "shape", what);
+            point.expect(formula, expected).found(at(kib), tolerance)
+        };
+        let mut points = vec![
+            plateau("l1", machine.l1.kib, "l1.latency", l1, 0.0),
+            plateau("llc", llc_kib / 8, "mean path of a hit", llc, 2.0),
+            plateau("memory", 2 * llc_kib, "mean path of a load from NVM", memory, 3.0),
+        ];
+        for (curve, access, what) in [
+            (&self.writes, machine.memory.nvm.write, "written"),
+            (&self.reads, machine.memory.nvm.read, "read"),
+        ] {
+            let pace = Paths::new(machine).memory_pace(machine.memory.controllers, access);
+            let (cores, found) = *curve.last().unwrap_or(&(0.0, f64::NAN));
+            let what = format!("cycles a line {what}, {cores} cores");
+            let point = ValidatePoint::new("memory", "peak bandwidth", what);
+            let formula = "max(line_cycles, access / banks) / controllers";
+            points.push(point.expect(formula, pace).found(found, 6.0));
+        }
+        let falls = |curve: &Xy, what: &str, part: &str| {
+            let breaks = curve.windows(2).filter(|pair| pair[1].1 < pair[0].1 * 0.99).count();
+            let point = ValidatePoint::new(part, "shape", format!("{what}: points out of order"));
+            point.expect("none falls", 0.0).found(breaks as f64, 0.0)
+        };
+        points.push(falls(&self.footprint, "latency over footprint", "memory"));
+        points.push(falls(
+            &self.sharers,
+            "a write over the cores that share its line",
+            "coherence",
+        ));
+        points.push(falls(&self.hops, "a load over hops to its bank", "mesh"));
+        // Beyond a line for each memory bank, writes wait for the bank and not for the fence.
+        let banks = (machine.memory.controllers * machine.memory.banks) as f64;
+        for (design, curve) in FENCES.iter().zip(&self.fences) {
+            let each = curve.iter().filter(|(x, _)| *x <= banks).map(|(x, y)| (-x, y / x));
+            let each: Xy = each.rev().collect();
+            points.push(falls(&each, "cycles a line over fewer lines a fence", design));
+        }
+        points
+    }
+
+    pub(super) fn charts(&self) -> Vec<Chart> {
+        vec![
+            self.footprint_chart(),
+            self.bandwidth_chart(),
+            self.fence_chart(),
+            self.hops_chart(),
+            self.sharers_chart(),
+            self.epoch_chart(),
+        ]
+    }
+
+    fn footprint_chart(&self) -> Chart {
+        let [l1, llc, memory] = self.plateaus();
+        let across = |y| {
+            vec![self.footprint[0], *self.footprint.last().unwrap_or(&(1.0, 0.0))]
+                .into_iter()
+                .map(|(x, _)| (x, y))
+                .collect::<Xy>()
+        };
+        let chart = Chart::new(
+            "load-latency",
+            "A chain of dependent loads in random order",
+            Axis::log("memory walked (KiB)"),
+            Axis::linear("cycles a load"),
+        );
+        chart
+            .with(Series::formula(&format!("L1 hit: {l1:.0}"), across(l1)))
+            .with(Series::formula(&format!("mean path, shared cache: {llc:.1}"), across(llc)))
+            .with(Series::formula(&format!("mean path, NVM: {memory:.1}"), across(memory)))
+            .with(Series::measured("measured", self.footprint.clone()))
+    }
+
+    fn bandwidth_chart(&self) -> Chart {
+        let machine = self.machine;
+        let gbs = |cycles: f64| 64.0 * machine.ghz / cycles;
+        let curve = |xy: &Xy| xy.iter().map(|(x, y)| (*x, gbs(*y))).collect::<Xy>();
+        let paths = Paths::new(machine);
+        let device = machine.memory.nvm;
+        let peak = |access| gbs(paths.memory_pace(machine.memory.controllers, access));
+        let ends = |y| vec![(1.0, y), (machine.core.count as f64, y)];
+        let chart = Chart::new(
+            "bandwidth",
+            "NVM bandwidth, balanced over controllers and banks",
+            Axis::log("cores"),
+            Axis::linear("GB/s"),
+        );
+        let (read, write) = (peak(device.read), peak(device.write));
+        let chart = chart.with(Series::formula(&format!("peak, read: {read:.1}"), ends(read)));
+        let chart = if (read - write).abs() < 0.01 {
+            chart
+        } else {
+            chart.with(Series::formula(&format!("peak, write: {write:.1}"), ends(write)))
+        };
+        chart
+            .with(Series::measured("loads", curve(&self.reads)))
+            .with(Series::measured("stores + clwb", curve(&self.writes)))
+    }
+
+    fn fence_chart(&self) -> Chart {
+        let paths = Paths::new(self.machine);
+        let pace =
+            paths.memory_pace(self.machine.memory.controllers, self.machine.memory.nvm.write);
+        let lone = self.fences[0][0].1;
+        let line = |x: f64| (x, lone + (x - 1.0) * pace);
+        let mut chart = Chart::new(
+            "persist-latency",
+            "From the first flush (or the barrier) until all lines are durable",
+            Axis::linear("lines a fence waits for"),
+            Axis::linear("cycles"),
+        )
+        .with(Series::formula(
+            &format!("lone path + {pace:.1} a line"),
+            vec![line(1.0), line(LINES_PER_FENCE_MAX as f64)],
+        ));
+        for (design, curve) in FENCES.iter().zip(&self.fences) {
+            chart = chart.with(Series::measured(design, curve.clone()));
+        }
+        chart
+    }
+
+    fn hops_chart(&self) -> Chart {
+        let mesh = &self.machine.mesh;
+        let far = self.hops.last().map_or(1.0, |(x, _)| *x);
+        let near = (self.machine.l1.latency + self.machine.llc.latency) as f64;
+        let flits = Paths::new(self.machine).flits() as f64;
+        let hop = 2.0 * (mesh.router_latency + mesh.link_latency) as f64;
+        let line = |x: f64| (x, near + flits - 1.0 + hop * x);
+        Chart::new(
+            "mesh-latency",
+            "A lone load that the shared cache answers",
+            Axis::linear("hops from core to bank"),
+            Axis::linear("cycles"),
+        )
+        .with(Series::formula(
+            &format!("l1 + llc + {hop:.0} a hop + {:.0} flits behind the head", flits - 1.0),
+            vec![line(1.0), line(far)],
+        ))
+        .with(Series::measured("measured (0 hops: no message)", self.hops.clone()))
+    }
+
+    fn sharers_chart(&self) -> Chart {
+        let paths = Paths::new(self.machine);
+        let formula = self.sharers.iter().skip(1).map(|(x, _)| {
+            let others: Vec<usize> = (1..=*x as usize).collect();
+            (*x, (paths.upgrade(0, 7, &others) + 1) as f64)
+        });
+        Chart::new(
+            "sharers",
+            "A store to a line that other cores share",
+            Axis::linear("other cores that share the line"),
+            Axis::linear("cycles"),
+        )
+        .with(Series::formula("path of the farthest sharer", formula.collect()))
+        .with(Series::measured("measured", self.sharers.clone()))
+    }
+
+    fn epoch_chart(&self) -> Chart {
+        let paths = Paths::new(self.machine);
+        let lines = one_way(&paths, 16384, 16);
+        let formula = (1..=lines.len()).map(|count| {
+            (count as f64, paths.epoch_flush(0, &lines[..count], SEARCH_CYCLES) as f64)
+        });
+        Chart::new(
+            "epoch-flush",
+            "Drain of an epoch under lb: the four-step handshake with all banks",
+            Axis::linear("lines in the epoch"),
+            Axis::linear("cycles"),
+        )
+        .with(Series::formula("sum of the path, one bank, one controller", formula.collect()))
+        .with(Series::measured("lines of one bank", self.one_bank.clone()))
+        .with(Series::measured("lines of all banks", self.all_banks.clone()))
+    }
+}
+
+fn footprint(machine: &Machine, seed: u64) -> Result<Xy, SimError> {
+    let mut wide = machine.clone();
+    wide.core.width = 16;
+    let scene = Scene { machine: wide, design: "volatile".into(), lines: 0, cold: true };
+    let most = 2 * (machine.llc.kib_per_bank * machine.llc.banks) as u64;
+    let powers = (2..).map(|power| 1u64 << power).take_while(|kib| *kib < most);
+    let kib = powers.flat_map(|kib| [kib, kib * 3 / 2]).filter(|kib| *kib <= most).chain([most]);
+    kib.map(|kib| Ok((kib as f64, scene.chase(kib * 16, seed)?))).collect()
+}
+
+fn bandwidth(machine: &Machine, work: Work) -> Result<Xy, SimError> {
+    let lines = memory_lines(machine, machine.memory.controllers);
+    let cores = (0..).map(|power| 1usize << power).take_while(|cores| *cores < machine.core.count);
+    let cores = cores.chain([machine.core.count]);
+    let scene = match work {
+        Work::Load => bandwidth_scene(machine, "volatile").cold(),
+        Work::Persist => bandwidth_scene(machine, "clwb"),
+    };
+    cores.map(|cores| Ok((cores as f64, scene.pace(cores, &lines, work)?))).collect()
+}
+
+/// Lines in turn over controllers and their banks; the farthest is the first, so that every fence
+/// waits for that one.
+fn spread_lines(machine: &Machine) -> Vec<u64> {
+    let paths = Paths::new(machine);
+    let (controllers, banks) = (machine.memory.controllers, machine.memory.banks);
+    let key = |line| Some(paths.memory_bank(line) * controllers + paths.controller(line));
+    let lines = Lines::balanced(16384, controllers * banks, key, LINES_PER_FENCE_MAX);
+    let mut lines = lines.list;
+    // Among the first of each bank, so that all are still used evenly.
+    let first = 0..lines.len().min(controllers * banks);
+    let farthest = first.max_by_key(|at| paths.persist(0, lines[*at], false));
+    lines.swap(0, farthest.unwrap_or(0));
+    lines
+}
+
+fn counts() -> impl Iterator<Item = usize> {
+    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, LINES_PER_FENCE_MAX].into_iter()
+}
+
+fn fences(machine: &Machine) -> Result<Vec<Xy>, SimError> {
+    let lines = spread_lines(machine);
+    let curve = |design| {
+        let scene = Scene { lines: 16384, ..Scene::lone(machine, design) };
+        counts().map(|n| Ok((n as f64, scene.persist(0, &lines[..n])? as f64))).collect()
+    };
+    FENCES.into_iter().map(curve).collect()
+}
+
+fn hops(machine: &Machine) -> Result<Xy, SimError> {
+    let paths = Paths::new(machine);
+    let scene = Scene::lone(machine, "volatile");
+    let mut found = Vec::new();
+    for hops in 0..machine.core.count as u64 {
+        let at = |line: &u64| paths.hops(0, paths.home(*line)) == hops;
+        if let Some(line) = (1..scene.lines).find(at) {
+            found.push((hops as f64, scene.load(0, line_at(line))? as f64));
+        }
+    }
+    Ok(found)
+}
+
+fn sharers(machine: &Machine) -> Result<Xy, SimError> {
+    let scene = Scene::lone(machine, "volatile");
+    let time = |sharers: usize| {
+        let others: Vec<usize> = (1..=sharers).collect();
+        Ok((sharers as f64, scene.upgrade(0, 7, &others)? as f64))
+    };
+    (0..machine.core.count).map(time).collect()
+}
+
+fn epochs(machine: &Machine, lines: &[u64]) -> Result<Xy, SimError> {
+    let scene = Scene { lines: 16384, ..Scene::lone(machine, "lb") };
+    let counts = counts().filter(|count| *count <= lines.len());
+    counts.map(|n| Ok((n as f64, scene.persist(0, &lines[..n])? as f64))).collect()
+}

@@ -1,0 +1,184 @@
+//! What a lone request must cost: the sum of its path, from the numbers of the machine file alone.
+//!
+//! Written from the documentation of the machine and not from its code, and shared with the
+//! simulator's own tests, so that both hold it to the same sums. Of the simulator it knows only
+//! where things sit: bank `i` on tile `i`, controllers at the corners, lines spread by a hash.
+
+use seawall_sim::{Cycle, Machine};
+
+/// A tile of the mesh.
+pub(crate) type Tile = usize;
+
+/// The paths of a machine. Lines are numbered from the start of persistent memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths<'a> {
+    machine: &'a Machine,
+}
+
+/// The hash that spreads lines over banks and controllers.
+fn spread(line: u64) -> usize {
+    ((line + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24) as usize
+}
+
+impl<'a> Paths<'a> {
+    pub(crate) fn new(machine: &'a Machine) -> Paths<'a> {
+        Paths { machine }
+    }
+
+    /// The shared-cache bank of a line.
+    pub(crate) fn bank(&self, line: u64) -> usize {
+        (spread(line) >> 16) % self.machine.llc.banks
+    }
+
+    /// The tile of that bank.
+    pub(crate) fn home(&self, line: u64) -> Tile {
+        self.bank(line) % self.machine.core.count
+    }
+
+    /// The memory controller of a line.
+    pub(crate) fn controller(&self, line: u64) -> usize {
+        spread(line) % self.machine.memory.controllers
+    }
+
+    /// The bank behind that controller.
+    pub(crate) fn memory_bank(&self, line: u64) -> usize {
+        (spread(line) >> 8) % self.machine.memory.banks
+    }
+
+    /// The tile of that controller.
+    pub(crate) fn corner(&self, line: u64) -> Tile {
+        let (tiles, columns) = (self.machine.core.count, self.machine.columns());
+        [0, tiles - 1, columns - 1, tiles - columns][self.controller(line)]
+    }
+
+    pub(crate) fn hops(&self, from: Tile, to: Tile) -> u64 {
+        let columns = self.machine.columns();
+        let (row, column) = (from / columns, from % columns);
+        (row.abs_diff(to / columns) + column.abs_diff(to % columns)) as u64
+    }
+
+    /// Cycles of a router and a link.
+    fn hop(&self) -> Cycle {
+        self.machine.mesh.router_latency + self.machine.mesh.link_latency
+    }
+
+    /// Flits of a message that carries a line.
+    pub(crate) fn flits(&self) -> u64 {
+        1 + 64u64.div_ceil(self.machine.mesh.flit_bytes)
+    }
+
+    /// A message of one flit.
+    pub(crate) fn control(&self, from: Tile, to: Tile) -> Cycle {
+        self.hops(from, to) * self.hop()
+    }
+
+    /// A message with a line, until its tail is there.
+    pub(crate) fn data(&self, from: Tile, to: Tile) -> Cycle {
+        let tail = if from == to { 0 } else { self.flits() - 1 };
+        self.hops(from, to) * self.hop() + tail
+    }
+
+    /// A load that hits in the L1.
+    pub(crate) fn l1_load(&self) -> Cycle {
+        self.machine.l1.latency
+    }
+
+    /// A load by `core` that the shared cache answers.
+    pub(crate) fn llc_load(&self, core: Tile, line: u64) -> Cycle {
+        let home = self.home(line);
+        self.machine.l1.latency
+            + self.control(core, home)
+            + self.machine.llc.latency
+            + self.data(home, core)
+    }
+
+    /// A load by `core` that memory answers after `read` cycles.
+    pub(crate) fn memory_load(&self, core: Tile, line: u64, read: Cycle) -> Cycle {
+        let (home, corner) = (self.home(line), self.corner(line));
+        self.llc_load(core, line) + self.control(home, corner) + read + self.data(corner, home)
+    }
+
+    /// A load by `core` of a line that `owner` may write.
+    pub(crate) fn transfer(&self, core: Tile, line: u64, owner: Tile) -> Cycle {
+        let home = self.home(line);
+        self.machine.l1.latency
+            + self.control(core, home)
+            + self.machine.llc.latency
+            + self.control(home, owner)
+            + self.machine.l1.latency
+            + self.data(owner, core)
+    }
+
+    /// `core` may write a line that it and `others` share, when the last of them has given it up
+    /// (a cycle) and said so. Invalidations that share links wait for each other beyond that.
+    pub(crate) fn upgrade(&self, core: Tile, line: u64, others: &[Tile]) -> Cycle {
+        let home = self.home(line);
+        let asked = self.machine.l1.latency + self.control(core, home) + self.machine.llc.latency;
+        let acknowledged =
+            others.iter().map(|other| self.control(home, *other) + 1 + self.control(*other, core));
+        asked + acknowledged.fold(self.control(home, core), Cycle::max)
+    }
+
+    /// A line from `core`'s L1 through its bank to memory, and the acknowledgement back: from the
+    /// controller's queue with `adr`, from the cells without.
+    pub(crate) fn persist(&self, core: Tile, line: u64, adr: bool) -> Cycle {
+        let (home, corner) = (self.home(line), self.corner(line));
+        self.machine.l1.latency
+            + self.data(core, home)
+            + self.machine.llc.latency
+            + self.data(home, corner)
+            + if adr { 0 } else { self.machine.memory.nvm.write }
+            + self.control(corner, home)
+            + self.control(home, core)
+    }
+
+    /// An epoch of `core` with `lines` of one bank and one controller that meet in no memory bank.
+    ///
+    /// The arbiter searches the L1, the lines follow each other to their bank with FlushEpoch
+    /// behind them, the bank searches itself, and the slowest of port, links and channel paces the
+    /// lines; then the last PersistAck and the BankAck return.
+    pub(crate) fn epoch_flush(&self, core: Tile, lines: &[u64], search: Cycle) -> Cycle {
+        let (home, corner) = (self.home(lines[0]), self.corner(lines[0]));
+        let (machine, count) = (self.machine, lines.len() as u64);
+        let hops = self.hops(core, home);
+        let at_bank = match hops {
+            0 => count,
+            // FlushEpoch for the tiles on the way goes ahead, a cycle each.
+            hops => count * self.flits() + self.control(core, home) + hops - 1,
+        };
+        let l1_groups = groups(lines.iter().map(|line| *line as usize % machine.l1_sets()));
+        let llc_set = |line: &u64| (spread(*line) >> 24) % machine.llc_sets();
+        let searches = (l1_groups + groups(lines.iter().map(llc_set))) * search;
+        let on_link = if home == corner { 0 } else { self.flits() };
+        let pace = machine.llc.port_cycles.max(on_link).max(machine.memory.line_cycles);
+        searches
+            + at_bank
+            + machine.llc.latency
+            + self.data(home, corner)
+            + (count - 1) * pace
+            + machine.memory.nvm.write
+            + self.control(corner, home)
+            + self.control(home, core)
+    }
+
+    /// Cycles between two lines that all controllers together can take (or give), where a memory
+    /// bank is busy for `access` cycles.
+    pub(crate) fn memory_pace(&self, controllers: usize, access: Cycle) -> f64 {
+        let memory = &self.machine.memory;
+        let slowest = (memory.line_cycles as f64).max(access as f64 / memory.banks as f64);
+        slowest / controllers as f64
+    }
+
+    /// The mean of `latency` over `lines`.
+    pub(crate) fn mean(lines: u64, latency: impl Fn(u64) -> Cycle) -> f64 {
+        (0..lines).map(latency).sum::<Cycle>() as f64 / lines as f64
+    }
+}
+
+/// Groups of 64 sets that have to be searched.
+fn groups(sets: impl Iterator<Item = usize>) -> u64 {
+    let mut found: Vec<usize> = sets.map(|set| set / 64 % 64).collect();
+    found.sort_unstable();
+    found.dedup();
+    found.len() as u64
+}

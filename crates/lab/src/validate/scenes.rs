@@ -1,0 +1,290 @@
+//! The micro programs: each asks the simulated machine one question, through its public face.
+//!
+//! Time is read from outputs: an output takes effect when it reaches the head of its core's store
+//! buffer, after every load, store and fence before it. Rates come from the difference of a run
+//! and one twice as long, so that start and end fall out. Shared with the simulator's own tests.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_sim::{
+    Choice, Cycle, Machine, Observer, Outcome, Program, SimError, SimMemory, Simulation,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Long enough for everything under way to come to rest.
+const REST_CYCLES: u32 = 5000;
+
+/// A machine and a design to ask, and how much memory it has.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) machine: Machine,
+    pub(crate) design: String,
+    pub(crate) lines: u64,
+    pub(crate) cold: bool,
+}
+
+/// Outputs of each core: number and cycle.
+#[derive(Default)]
+struct Marks(Vec<(usize, u64, Cycle)>);
+
+impl Observer for Marks {
+    fn output(&mut self, core: usize, number: u64, now: Cycle) -> Option<Cycle> {
+        self.0.push((core, number, now));
+        None
+    }
+
+    fn crash(&mut self, _: Cycle, _: Vec<u8>) {}
+}
+
+/// The address of a persistent line.
+pub(crate) fn line_at(line: u64) -> Addr {
+    Addr::pm(line * LINE_BYTES)
+}
+
+fn rest(memory: &SimMemory, width: u32, times: u32) {
+    memory.work(REST_CYCLES * width * times);
+}
+
+impl Scene {
+    /// `machine` with 128 KiB of persistent memory and cores so wide that issuing takes no time.
+    pub(crate) fn lone(machine: &Machine, design: &str) -> Scene {
+        let mut machine = machine.clone();
+        machine.core.width = 16;
+        Scene { machine, design: design.into(), lines: 2048, cold: false }
+    }
+
+    /// Starts with empty caches.
+    pub(crate) fn cold(mut self) -> Scene {
+        self.cold = true;
+        self
+    }
+
+    fn simulate(
+        &self,
+        pm: Vec<u8>,
+        programs: Vec<(usize, Program)>,
+    ) -> Result<(Outcome, Marks), SimError> {
+        let design = Choice::parse(&self.design)?;
+        let cores = programs.iter().map(|(core, _)| core + 1).max().unwrap_or(0);
+        let idle = |_| Box::new(|_: &SimMemory| ()) as Program;
+        let mut all: Vec<Program> = (0..cores).map(idle).collect();
+        for (core, program) in programs {
+            all[core] = program;
+        }
+        let marks = Rc::new(RefCell::new(Marks::default()));
+        let observer: Rc<RefCell<dyn Observer>> = marks.clone();
+        let simulation = Simulation::new(&self.machine, &design, pm, vec![0; 1 << 16]);
+        let simulation = if self.cold { simulation.cold() } else { simulation };
+        let outcome = simulation.watched_by(observer).run(all)?;
+        Ok((outcome, marks.take()))
+    }
+
+    /// Runs `programs` on their cores, with memory that is all zero.
+    pub(crate) fn run(&self, programs: Vec<(usize, Program)>) -> Result<Outcome, SimError> {
+        let pm = vec![0; (self.lines * LINE_BYTES) as usize];
+        Ok(self.simulate(pm, programs)?.0)
+    }
+
+    /// The cycles between the first two outputs of `core`.
+    pub(crate) fn between(
+        &self,
+        core: usize,
+        programs: Vec<(usize, Program)>,
+    ) -> Result<Cycle, SimError> {
+        let pm = vec![0; (self.lines * LINE_BYTES) as usize];
+        let (_, marks) = self.simulate(pm, programs)?;
+        let of_core: Vec<Cycle> =
+            marks.0.iter().filter(|(by, ..)| *by == core).map(|(.., at)| *at).collect();
+        Ok(of_core.get(1).copied().unwrap_or_default() - of_core.first().copied().unwrap_or(0))
+    }
+
+    /// Cycles of a load of `at` by `core`, in a machine where nothing else happens.
+    pub(crate) fn load(&self, core: usize, at: Addr) -> Result<Cycle, SimError> {
+        let program = move |memory: &SimMemory| {
+            memory.output(1);
+            memory.load::<u64>(at);
+            memory.output(2);
+        };
+        self.between(core, vec![(core, Box::new(program))])
+    }
+
+    /// As [`load`](Scene::load), by a core that has just loaded the line.
+    pub(crate) fn load_again(&self, core: usize, at: Addr) -> Result<Cycle, SimError> {
+        let program = move |memory: &SimMemory| {
+            memory.load::<u64>(at);
+            memory.drain();
+            memory.output(1);
+            memory.load::<u64>(at);
+            memory.output(2);
+        };
+        self.between(core, vec![(core, Box::new(program))])
+    }
+
+    /// Cycles that a store to `line` keeps the head of the store buffer; with `again` by a core
+    /// that has written the line before.
+    pub(crate) fn store(&self, core: usize, line: u64, again: bool) -> Result<Cycle, SimError> {
+        let program = move |memory: &SimMemory| {
+            if again {
+                memory.store(line_at(line), 1u64);
+                memory.drain();
+            }
+            memory.output(1);
+            memory.store(line_at(line), 2u64);
+            memory.output(2);
+        };
+        self.between(core, vec![(core, Box::new(program))])
+    }
+
+    /// Cycles from the first flush of `lines`, just written by `core`, to the end of a drain.
+    pub(crate) fn persist(&self, core: usize, lines: &[u64]) -> Result<Cycle, SimError> {
+        let lines = lines.to_vec();
+        let program = move |memory: &SimMemory| {
+            for line in &lines {
+                memory.store(line_at(*line), 1u64);
+            }
+            memory.output(1);
+            for line in &lines {
+                memory.flush(line_at(*line), 8);
+            }
+            memory.drain();
+            memory.output(2);
+        };
+        self.between(core, vec![(core, Box::new(program))])
+    }
+
+    /// Cycles of a load by `core` of a line that `owner` has written.
+    pub(crate) fn transfer(&self, core: usize, line: u64, owner: usize) -> Result<Cycle, SimError> {
+        let width = self.machine.core.width;
+        let at = line_at(line);
+        let reader = move |memory: &SimMemory| {
+            rest(memory, width, 1);
+            memory.output(1);
+            memory.load::<u64>(at);
+            memory.output(2);
+        };
+        let writer = move |memory: &SimMemory| memory.store(at, 1u64);
+        self.between(core, vec![(core, Box::new(reader)), (owner, Box::new(writer))])
+    }
+
+    /// Cycles of a store by `core` to a line that it and `others` have read.
+    pub(crate) fn upgrade(
+        &self,
+        core: usize,
+        line: u64,
+        others: &[usize],
+    ) -> Result<Cycle, SimError> {
+        let width = self.machine.core.width;
+        let at = line_at(line);
+        let writer = move |memory: &SimMemory| {
+            memory.load::<u64>(at);
+            rest(memory, width, 64);
+            memory.output(1);
+            memory.store(at, 1u64);
+            memory.output(2);
+        };
+        let mut programs: Vec<(usize, Program)> = vec![(core, Box::new(writer))];
+        for (turn, other) in others.iter().enumerate() {
+            let reader = move |memory: &SimMemory| {
+                rest(memory, width, 1 + turn as u32);
+                memory.load::<u64>(at);
+            };
+            programs.push((*other, Box::new(reader)));
+        }
+        self.between(core, programs)
+    }
+
+    /// Mean cycles of a load in a chain of pointers through `lines` lines in random order, once
+    /// every line has been visited.
+    pub(crate) fn chase(&self, lines: u64, seed: u64) -> Result<f64, SimError> {
+        // Line 0 holds the null pointer: the chain starts and ends in line 1.
+        let mut order: Vec<u64> = (2..=lines).collect();
+        order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
+        let mut pm = vec![0; ((lines + 1) * LINE_BYTES) as usize];
+        let mut here = 1;
+        for next in order.into_iter().chain([1]) {
+            let at = (here * LINE_BYTES) as usize;
+            pm[at..at + 8].copy_from_slice(&(next * LINE_BYTES).to_le_bytes());
+            here = next;
+        }
+        let loads = lines.max(512);
+        let program = move |memory: &SimMemory| {
+            let mut at = line_at(1);
+            for number in 0..lines + loads {
+                if number == lines {
+                    memory.output(1);
+                }
+                at = Addr::from_bits(memory.load(at));
+            }
+            memory.output(2);
+        };
+        let (_, marks) = self.simulate(pm, vec![(0, Box::new(program))])?;
+        Ok((marks.0[1].2 - marks.0[0].2) as f64 / loads as f64)
+    }
+
+    /// Cycles that each line of `lines` takes when `cores` cores share them and all `work` at once.
+    pub(crate) fn pace(&self, cores: usize, lines: &Lines, work: Work) -> Result<f64, SimError> {
+        let shares = lines.list.chunks(lines.list.len().div_ceil(cores)).enumerate();
+        let programs = shares.map(|(core, share)| {
+            let mut own = share.to_vec();
+            // Each core starts elsewhere in the turn of banks, or all would meet in the first.
+            own.rotate_left(core * lines.keys / cores % share.len());
+            (core, Box::new(move |memory: &SimMemory| work.perform(memory, &own)) as Program)
+        });
+        let cycles = self.run(programs.collect())?.cycles;
+        Ok(cycles as f64 / lines.list.len() as f64)
+    }
+}
+
+/// What every core does with its lines when bandwidth is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    /// Independent loads.
+    Load,
+    /// Stores and flushes, and one drain at the end.
+    Persist,
+}
+
+impl Work {
+    fn perform(self, memory: &SimMemory, lines: &[u64]) {
+        for line in lines {
+            match self {
+                Work::Load => drop(memory.load::<u64>(line_at(*line))),
+                Work::Persist => {
+                    memory.store(line_at(*line), 1u64);
+                    memory.flush(line_at(*line), 8);
+                }
+            }
+        }
+        memory.drain();
+    }
+}
+
+/// Lines that use some parts of the machine evenly, in turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines {
+    pub(crate) list: Vec<u64>,
+    keys: usize,
+}
+
+impl Lines {
+    /// `count` of the first `lines` lines, as many of each of the `keys` values of `key`.
+    pub(crate) fn balanced(
+        lines: u64,
+        keys: usize,
+        key: impl Fn(u64) -> Option<usize>,
+        count: usize,
+    ) -> Lines {
+        let mut buckets = vec![Vec::new(); keys];
+        for line in 1..lines {
+            if let Some(key) = key(line) {
+                buckets[key].push(line);
+            }
+        }
+        let rounds = buckets.iter().map(Vec::len).min().unwrap_or(0).min(count.div_ceil(keys));
+        let turns = (0..rounds).flat_map(|round| buckets.iter().map(move |bucket| bucket[round]));
+        Lines { list: turns.take(count).collect(), keys }
+    }
+}
