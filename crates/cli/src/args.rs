@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Explore(ExploreArgs),
     /// Print the figures of the papers, theirs beside ours
     Reproduce(ReproduceArgs),
+    /// Hold the simulated machine to its closed formulas
+    Validate(ValidateArgs),
     /// Time seawall itself
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -38,6 +40,22 @@ pub(crate) enum Command {
     Show(ShowCommand),
     /// Say what this machine can do for persistent memory
     Doctor,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// Machine, or the path of a .toml file
+    #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
+    pub(crate) machine: String,
+    /// Seed of the orders in which memory is walked
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Write a record per point to this file, as JSON Lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw the curves into this folder, as SVG
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plots: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -3,12 +3,13 @@
 
 use crate::args::{
     BenchArgs, BenchCommand, Cli, Command, CompareArgs, ExploreArgs, FlawName, ReproduceArgs,
-    RunArgs, ShowCommand, What,
+    RunArgs, ShowCommand, ValidateArgs, What,
 };
 use anyhow::{Context, Result};
 use seawall_lab::bench::BenchOptions;
 use seawall_lab::explore::ExploreOptions;
 use seawall_lab::native::{Limit, NativeOptions};
+use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
     CompareOptions, Domain, Figure, FigureOptions, Flaw, Listing, Model, Plan, check_writable,
 };
@@ -41,6 +42,11 @@ pub(crate) enum Job {
         options: BenchOptions,
         json: Option<PathBuf>,
     },
+    Validate {
+        options: ValidateOptions,
+        json: Option<PathBuf>,
+        plots: Option<PathBuf>,
+    },
     List(Listing),
     ShowMachine(String),
     ShowDesign(String),
@@ -54,12 +60,19 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
         Command::Run(args) => run(args),
         Command::Explore(args) => explore(args),
         Command::Reproduce(args) => reproduce(args),
+        Command::Validate(args) => validate(args),
         Command::Bench(BenchCommand::Sim(args)) => bench(args),
         Command::List { what } => Ok(Job::List(listing(what))),
         Command::Show(ShowCommand::Machine { name }) => Ok(Job::ShowMachine(name)),
         Command::Show(ShowCommand::Design { name }) => Ok(Job::ShowDesign(name)),
         Command::Doctor => Ok(Job::Doctor),
     }
+}
+
+fn validate(args: ValidateArgs) -> Result<Job> {
+    writable(&[&args.json])?;
+    let options = ValidateOptions { machine: args.machine, seed: args.seed };
+    Ok(Job::Validate { options, json: args.json, plots: args.plots })
 }
 
 fn writable(files: &[&Option<PathBuf>]) -> Result<()> {

@@ -5,6 +5,7 @@ use anyhow::{Result, anyhow};
 use seawall_lab::bench::Bench;
 use seawall_lab::explore::{ExploreError, explore_workload};
 use seawall_lab::native::{NativeError, run_native};
+use seawall_lab::validate::validate;
 use seawall_lab::{
     Comparison, Doctor, Figures, LabError, Progress, show_design, show_machine, write_file,
 };
@@ -78,6 +79,17 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             let report = explore_workload(&workload, &options);
             let report = report.map_err(|error: ExploreError| anyhow!(error))?;
             tell(report, json.as_deref(), |report| report.found())
+        }
+        Job::Validate { options, json, plots } => {
+            let report = validate(&options)?;
+            if let Some(path) = &json {
+                write_file(path, report.to_json_lines()?.as_bytes())?;
+            }
+            if let Some(folder) = &plots {
+                report.write_plots(folder)?;
+            }
+            print(&report.to_string())?;
+            Ok(verdict(report.failures() > 0, false))
         }
         Job::List(listing) => say(&listing.to_text()?),
         Job::ShowMachine(name) => say(&show_machine(&name)?),
