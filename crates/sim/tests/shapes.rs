@@ -178,7 +178,8 @@ fn stalled_cycles_go_to_the_reason_that_caused_them() {
 #[test]
 fn busy_and_stalled_cycles_add_up_to_the_time_of_each_core() {
     // What is not stalled is issue: instructions over the width, less slots lost at stalls.
-    let cases: [(&str, fn(&SimMemory), u64); 4] = [
+    type Case = (&'static str, fn(&SimMemory), u64);
+    let cases: [Case; 4] = [
         ("volatile", loads, 1001),
         ("volatile", stores, 1001),
         ("clwb", persists, 151),

@@ -96,7 +96,8 @@ impl Scale {
             let step = (high - low) / 8 + 1;
             return (low..=high).step_by(step as usize).map(|power| 2f64.powi(power)).collect();
         }
-        let step = step(self.high);
+        // What is counted here comes in whole numbers.
+        let step = step(self.high).max(1.0);
         (0..=(self.high / step + 1e-9) as u32).map(|tick| f64::from(tick) * step).collect()
     }
 }

@@ -157,11 +157,12 @@ impl<'a> Curves<'a> {
             Axis::linear("GB/s"),
         );
         let (read, write) = (peak(device.read), peak(device.write));
-        let chart = chart.with(Series::formula(&format!("peak, read: {read:.1}"), ends(read)));
         let chart = if (read - write).abs() < 0.01 {
-            chart
+            chart.with(Series::formula(&format!("peak: {read:.1}"), ends(read)))
         } else {
-            chart.with(Series::formula(&format!("peak, write: {write:.1}"), ends(write)))
+            chart
+                .with(Series::formula(&format!("peak, read: {read:.1}"), ends(read)))
+                .with(Series::formula(&format!("peak, write: {write:.1}"), ends(write)))
         };
         chart
             .with(Series::measured("loads", curve(&self.reads)))
