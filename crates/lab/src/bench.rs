@@ -18,8 +18,27 @@ use std::sync::atomic::AtomicBool;
 /// The workload of the comparison with gem5, and the design that it runs under.
 const GEM5: (&str, &str) = ("ht", "clwb");
 
-/// Cores, and references per CPU second of gem5 24.0 (O3 cores, Ruby) on a machine of this class.
-const GEM5_SPEED: [(usize, f64); 3] = [(1, 36e3), (4, 31e3), (32, 17.5e3)];
+/// What gem5 was measured to do with it.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Gem5 {
+    what: String,
+    speed: Vec<Gem5Speed>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Gem5Speed {
+    cores: usize,
+    references_per_second: f64,
+}
+
+impl Gem5 {
+    fn read() -> Gem5 {
+        let text = include_str!("../../../validation/gem5-ht.toml");
+        toml::from_str(text).expect("a test reads validation/gem5-ht.toml")
+    }
+}
 
 /// What to time.
 #[derive(Clone, Debug)]
@@ -102,9 +121,11 @@ impl Bench {
         }
         let most = seawall_sim::Machine::load(&options.machine)?.core.count;
         let (workload, design) = GEM5;
-        for (cores, _) in GEM5_SPEED.iter().filter(|(cores, _)| *cores <= most) {
-            points
-                .extend(plan(options, vec![workload.into()], vec![design.into()], *cores)?.points);
+        for Gem5Speed { cores, .. } in Gem5::read().speed {
+            if cores <= most {
+                let alone = plan(options, vec![workload.into()], vec![design.into()], cores)?;
+                points.extend(alone.points);
+            }
         }
         let machine = seawall_sim::Machine::load(&options.machine)?;
         progress.start(points.iter().map(|point| &*point.workload));
@@ -161,8 +182,9 @@ impl Bench {
 fn gem5_text(records: &[&SpeedRecord]) -> String {
     let (workload, design) = GEM5;
     let mut text = format!(
-        "\n{workload} under {design}, the program that gem5 was timed with; gem5's figures were \
-         measured\nelsewhere, on a machine like this one (validation/DEVIATIONS.md)\n\n"
+        "\n{workload} under {design}, the program that gem5 was timed with; its figures were \
+         measured elsewhere\n(validation/gem5.md), with {}\n\n",
+        Gem5::read().what
     );
     let head = ["workload", "design", "cores", "median", "range", "gem5", "times faster"];
     let mut table = plain_table(&head, 2..7);
@@ -230,7 +252,8 @@ fn time(
     }
     speeds.sort_by(f64::total_cmp);
     let is_gem5 = (&*point.workload, &*point.design.text) == GEM5;
-    let gem5 = GEM5_SPEED.iter().find(|(cores, _)| is_gem5 && *cores == point.threads);
+    let gem5 = Gem5::read().speed.into_iter();
+    let gem5 = gem5.filter(|_| is_gem5).find(|speed| speed.cores == point.threads);
     Ok(SpeedRecord {
         workload: point.workload.clone(),
         design: point.design.text.clone(),
@@ -240,7 +263,7 @@ fn time(
         range: [speeds[0], speeds[speeds.len() - 1]],
         runs: options.runs,
         machine: options.machine.clone(),
-        gem5_references_per_second: gem5.map(|(_, speed)| *speed),
+        gem5_references_per_second: gem5.map(|speed| speed.references_per_second),
     })
 }
 
@@ -255,6 +278,14 @@ fn peak_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_figures_of_gem5_can_be_read() {
+        let gem5 = Gem5::read();
+        assert!(gem5.what.contains("gem5"));
+        let cores: Vec<usize> = gem5.speed.iter().map(|speed| speed.cores).collect();
+        assert_eq!(cores, [1, 4, 32]);
+    }
 
     #[test]
     fn a_small_benchmark_times_each_point_and_the_program_of_gem5() {
