@@ -1,4 +1,4 @@
-//! An array of entries that swaps two of them atomically (S2 Table 2, "SPS").
+//! An array of entries that swaps two of them atomically (MICRO'15, Table 2, "SPS").
 //!
 //! A swap rewrites two whole entries, so its transaction logs 1 KB: the structure whose log weighs
 //! most. Each entry holds an id that moves with its payload, and the tag of the swap that put

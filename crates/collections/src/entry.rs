@@ -1,4 +1,5 @@
-//! Entries: 512 bytes, the size of table entries, tree nodes and queue entries in S2, section 6.
+//! Entries: 512 bytes, the size of table entries, tree nodes and queue entries in MICRO'15,
+//! section 6 ("Efficient Persist Barriers for Multicores").
 //!
 //! The first words belong to the structure (pointers, key, tag); every other word is a function of
 //! key, tag and its place, so an entry that a crash tore or mixed is recognised by its own bytes.

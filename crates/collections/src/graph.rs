@@ -1,5 +1,5 @@
-//! A directed graph whose edges are entries, in lists by source (S2 Table 2, "SDG": the scalable
-//! graph).
+//! A directed graph whose edges are entries, in lists by source (MICRO'15, Table 2, "SDG": the
+//! scalable graph).
 //!
 //! An insert or delete of an edge changes the list and out-degree of its source and the in-degree
 //! of its target: two lines of two vertices, hence a transaction. It locks both vertices, in order.

@@ -1,4 +1,4 @@
-//! A chained hash table with striped locks (S2 Table 2, "Hash").
+//! A chained hash table with striped locks (MICRO'15, Table 2, "Hash").
 //!
 //! A stripe is one line: the number of its entries and the heads of six chains. The entry
 //! and the stripe's number change together, so an insert or delete is a transaction of two words;

@@ -1,5 +1,5 @@
 //! Queues whose insert copies the entry under the lock and then advances the head: the
-//! copy-while-locked queue of S2, Fig 10.
+//! copy-while-locked queue of MICRO'15, Figure 10.
 //!
 //! Adding is two epochs, copy and advance, removing is one, and neither needs a log: the 8-byte
 //! store of the head (or tail) is what happens or does not. Head and tail count up for ever; the

@@ -1,4 +1,4 @@
-//! Red-black trees whose nodes are entries (S2 Table 2, "RBTree").
+//! Red-black trees whose nodes are entries (MICRO'15, Table 2, "RBTree").
 //!
 //! The algorithms are those of Cormen et al., chapter 13, with null pointers for the leaves and
 //! both directions in one piece of code. Every pointer and colour of a reachable node is written

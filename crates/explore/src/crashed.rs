@@ -2,7 +2,7 @@
 //!
 //! There is one buffer for all images. Moving from image to image applies or takes back single
 //! stores of the trace; what recovery and check write is logged and undone; DRAM is zeroed by the
-//! same log. No image is ever copied and no process is started (facts 4.3, point 1).
+//! same log. No image is ever copied and no process is started.
 //!
 //! Each access counts against a budget, so a recovery that loops ends as a finding.
 

@@ -3,7 +3,8 @@
 //! A model follows a trace event by event. At any point it gives the images that a crash there may
 //! leave, as families: every line has a base (how many of its stores are durable for certain), and
 //! some lines have a window, within which each may stand anywhere and independently of the others.
-//! All models here keep the stores of one line in order (option A of facts 3.3).
+//! All models here keep the stores of one line in order, as Px86 does (POPL'20): a line moves as a
+//! unit.
 //!
 //! Adding a model is one file and one line of the table below.
 

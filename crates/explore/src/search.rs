@@ -1,11 +1,12 @@
 //! The search for an image that breaks the program: order, budget, and what was covered.
 //!
-//! Correct programs have few images and wrong ones many, most of them bad (facts 4.1), so the
-//! order matters more than the total. Over all failure points at once the search goes (4.3,
-//! point 3): nothing extra durable and everything durable; one line ahead of nothing or behind
-//! everything; two such lines; then every image of each family that is small enough, and random
-//! images of the others (Xoshiro256PlusPlus). An image is checked once for each set of promises it
-//! must keep: equal images are found by hash (128 bits, Zobrist), before they are built.
+//! Correct programs have few images. One missing flush makes them exponentially many, as its line
+//! stays pending for ever, and most of those are bad: so the order matters more than the total.
+//! Over all failure points at once the search goes: nothing extra durable and everything durable;
+//! one line ahead of nothing or behind everything; two such lines; then every image of each family
+//! that is small enough, and random images of the others (Xoshiro256PlusPlus). An image is checked
+//! once for each set of promises it must keep: equal images are found by hash (128 bits, Zobrist),
+//! before they are built.
 
 use crate::crashed::{CrashImage, Cursor};
 use crate::finding::Finding;

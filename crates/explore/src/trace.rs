@@ -1,9 +1,9 @@
 //! What a run did to persistent memory, event by event, in the order in which it became visible.
 //!
 //! A trace is sequentially consistent. Persistency models are applied to it afterwards, so one run
-//! serves all models (facts 4.3, point 6). Stores are also kept by line, because in every model
-//! here the stores of one line persist in order: what a line holds after a crash is then just a
-//! number, how many of its stores are durable, and an image is one such number for each line.
+//! serves all models. Stores are also kept by line, because in every model here the stores of one
+//! line persist in order: what a line holds after a crash is then just a number, how many of its
+//! stores are durable, and an image is one such number for each line.
 
 use crate::words::{WordChange, Words};
 use rustc_hash::FxHashMap;

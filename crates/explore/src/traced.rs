@@ -3,7 +3,7 @@
 //! The threads of a run are fibers on one OS thread. A seeded generator (Xoshiro256PlusPlus) picks
 //! who runs and for how many calls of the seam, so every call is a switch point and a seed is a
 //! schedule. Execution is sequentially consistent; store buffers are not modelled (a single thread
-//! cannot tell; for several, facts 3.1 lists what they add).
+//! cannot tell; several might see stores late, and persist in ways that no run here shows).
 //!
 //! A run always ends: it is cut after a number of seam calls, and threads that all wait are a
 //! deadlock. Both are errors, not hangs. A loop that never touches memory is not bounded.

@@ -1,4 +1,4 @@
-//! A region of memory as 8-byte words, the unit that a crash never tears (facts 3.2).
+//! A region of memory as 8-byte words, the unit that a crash never tears.
 
 use seawall_memory::{Addr, Width};
 use std::cell::Cell;

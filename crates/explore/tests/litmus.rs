@@ -1,9 +1,10 @@
 //! Small programs with a known answer: may a crash leave this memory, or not?
 //!
-//! Of the x86 tests (facts 3.6) those that the seam can say and a sequentially consistent run can
-//! decide: no `clflush`, no non-temporal stores, no outcome that needs a store buffer (C17, C19,
-//! F04) or that asks for a register. `MF` is a locked operation on DRAM. The others (3.7) are all
-//! of those of column LB. Threads run under many seeds; an allowed memory must turn up under one
+//! The x86 tests are those that the seam can say and a sequentially consistent run can decide: no
+//! `clflush`, no non-temporal stores, no outcome that needs a store buffer or that asks for a
+//! register. Their verdicts follow Px86 (Raad et al., POPL'20; Cho et al., PLDI'21). `MF` is a
+//! locked operation on DRAM. The other tests are of buffered epoch persistency as in LB
+//! (MICRO'15). Threads run under many seeds; an allowed memory must turn up under one
 //! of them, a forbidden one under none.
 
 use seawall_explore::{Model, Reached, Schedule, Traced, reachable, record};

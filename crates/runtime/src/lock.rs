@@ -4,14 +4,15 @@
 //! Scott, 1991): a waiting thread spins on a line of its own, and threads enter in the order in
 //! which they came, so 32 waiters cost one line transfer each and not a storm.
 //!
-//! **The baton is one PM word per lock.** Under buffered epoch persistency (S2, section 5.1)
-//! hardware orders epochs of different threads only where they touch the same PM line. With locks
-//! in DRAM, thread B could persist an update that builds on one of thread A while A's retire mark
-//! is lost; recovery would then apply A's old log over B's data. So the holder loads the baton
-//! after it acquires the lock, and stores baton + 1 in the epoch that retires its log
-//! ([`Tx::commit`](crate::Tx::commit)). Reading what A wrote in its last epoch makes every later
-//! epoch of B follow it. A critical section that changes nothing loads the baton and does not
-//! store it. On x86 all this costs one load and one store.
+//! **The baton is one PM word per lock.** Under buffered epoch persistency as in LB ("Efficient
+//! Persist Barriers for Multicores", Joshi et al., MICRO'15, section 5.1) hardware orders epochs of
+//! different threads only where they touch the same PM line. With locks in DRAM, thread B could
+//! persist an update that builds on one of thread A while A's retire mark is lost; recovery would
+//! then apply A's old log over B's data. So the holder loads the baton after it acquires the lock,
+//! and stores baton + 1 in the epoch that retires its log ([`Tx::commit`](crate::Tx::commit)).
+//! Reading what A wrote in its last epoch makes every later epoch of B follow it. A critical
+//! section that changes nothing loads the baton and does not store it. On x86 all this costs one
+//! load and one store.
 
 use crate::Arena;
 use seawall_memory::{Addr, LINE_BYTES, Memory};

@@ -1,5 +1,5 @@
-//! Insert, delete and search in a hash table (S2 Table 2, "Hash"): keys uniform in twice the
-//! entries, so that the population stays where it is.
+//! Insert, delete and search in a hash table (MICRO'15, Table 2, "Hash"): keys uniform in twice
+//! the entries, so that the population stays where it is.
 
 use crate::history::{Contents, initial_tag};
 use crate::workload::{Action, initial_keys};

@@ -48,7 +48,7 @@ pub struct Entry {
     pub entries: u64,
     /// Per cent of operations that only search, unless told otherwise.
     pub search_percent: u32,
-    /// Whether it is one of the five of S2 Table 2, which run when none is named.
+    /// Whether it is one of the five of MICRO'15, Table 2, which run when none is named.
     pub default: bool,
 }
 

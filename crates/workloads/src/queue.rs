@@ -1,4 +1,5 @@
-//! Enqueue, dequeue and peek in copy-while-locked queues (S2 Table 2, "Queue", and Fig 10).
+//! Enqueue, dequeue and peek in copy-while-locked queues (MICRO'15, Table 2, "Queue", and
+//! Figure 10).
 //!
 //! One lock serialises all who share a queue, so there are many, and each operation draws one.
 //! A full queue turns an enqueue, and an empty one a dequeue, into an operation without effect.

@@ -1,5 +1,5 @@
-//! Insert, delete and search in red-black trees (S2 Table 2, "RBTree"): keys uniform in twice the
-//! entries, so that the population stays where it is.
+//! Insert, delete and search in red-black trees (MICRO'15, Table 2, "RBTree"): keys uniform in
+//! twice the entries, so that the population stays where it is.
 //!
 //! One lock serialises all who share a tree, so the keys are spread over several trees.
 

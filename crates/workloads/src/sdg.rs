@@ -1,5 +1,5 @@
-//! Insert, delete and search edges in a graph (S2 Table 2, "SDG", the scalable graph): edges
-//! uniform in twice the initial number, about four a vertex at the start.
+//! Insert, delete and search edges in a graph (MICRO'15, Table 2, "SDG", the scalable graph):
+//! edges uniform in twice the initial number, about four a vertex at the start.
 
 use crate::history::{Contents, initial_tag};
 use crate::workload::{Action, initial_keys};

@@ -1,4 +1,5 @@
-//! Random swaps of two entries of an array (S2 Table 2, "SPS"); a search reads one entry.
+//! Random swaps of two entries of an array (MICRO'15, Table 2, "SPS"); a search reads one
+//! entry.
 
 use crate::history::{Contents, initial_tag};
 use crate::workload::Action;

@@ -2,10 +2,10 @@
 //!
 //! `Epochs` (one thread): all before the last order, and of each word since then any value.
 //! `Px86`: of each line any prefix of its stores, but at least those that a thread flushed and
-//! then ordered. `Bep`, buffered epoch persistency (S2, sections 2.1 and 3): any set of epochs that
-//! holds with an epoch its predecessors, and parts of those whose predecessors it holds; an epoch
-//! follows the epoch before it in its thread, and the epoch of another thread that last wrote a
-//! line that it reads or writes.
+//! then ordered. `Bep`, buffered epoch persistency (MICRO'15, sections 2.1 and 3): any set of
+//! epochs that holds with an epoch its predecessors, and parts of those whose predecessors it
+//! holds; an epoch follows the epoch before it in its thread, and the epoch of another thread that
+//! last wrote a line that it reads or writes.
 
 use crate::machines::{Event, Moment};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -1,18 +1,18 @@
-//! Buffered epoch persistency as LB and LB++ keep it (S2 sections 2 and 3; papers facts 4.1 and
-//! 4.5, crash facts 3.4 and 3.7, column LB).
+//! Buffered epoch persistency (Pelley, Chen, Wenisch, ISCA'14) as LB and LB++ keep it: "Efficient
+//! Persist Barriers for Multicores" (Joshi et al., MICRO'15), sections 2 and 3.
 //!
 //! - A persist barrier (order, drain) ends the thread's epoch; the epochs of a thread persist in
 //!   program order. Nothing waits, so nothing is ever promised to be durable.
 //! - A load or store of a line whose last writer is an epoch of another thread is a conflict: the
 //!   accessor's epoch persists after that epoch.
 //! - If that epoch is still open it is split there: what it did so far becomes an epoch of its own
-//!   and the rest follows in a new one, so that the order has no circle (S2 section 3.3).
+//!   and the rest follows in a new one, so that the order has no circle (MICRO'15, section 3.3).
 //! - A crash leaves a down-closed set of whole epochs, and of the first epochs not in it any prefix
 //!   of each line's stores.
 //!
 //! Conflicts order whole epochs: what the accessor's epoch stored before the conflict is taken to
-//! persist after the source epoch as well (choice of crash facts, head). A locked operation is a
-//! load and a store; it is no barrier. DRAM lines carry no order.
+//! persist after the source epoch as well. A locked operation is a load and a store; it is no
+//! barrier. DRAM lines carry no order.
 
 use super::epochs::{EpochId, Graph};
 use super::{Cut, Persistency, Visit};

@@ -1,4 +1,4 @@
-//! The graph of epochs that the epoch models share, and its down-closed sets (facts 4.3, point 7).
+//! The graph of epochs that the epoch models share, and its down-closed sets.
 //!
 //! An epoch holds, for each line that it wrote, a run of that line's stores. Epochs are ordered by
 //! edges; a crash leaves a down-closed set of whole epochs, and of each epoch that has all its

@@ -1,4 +1,5 @@
-//! Px86 on sequentially consistent traces (facts 3.1 in the form of its views, 3.2, 3.3).
+//! Px86 (Raad, Wickerson, Neiger, Vafeiadis, POPL'20) on sequentially consistent traces, in the
+//! form of its views (Cho, Lee, Raad, Kang, PLDI'21).
 //!
 //! - The stores of a line persist in order; lines are independent of each other.
 //! - A flush (clwb / clflushopt) remembers how many stores its line had then: a debt of the thread.
@@ -6,10 +7,11 @@
 //!   those stores are durable from then on. A fence alone makes nothing durable, nor does a flush.
 //! - So a line may keep any number of its stores between what is durable and what was stored.
 //!
-//! A locked operation that fails is a plain load: it pays no debts (choice B of facts 3.3, which
-//! allows more images). Aligned stores up to 8 bytes never tear; wider writes are several stores.
+//! A locked operation that fails is a plain load: it pays no debts, as in PLDI'21. (Taken
+//! as a fence, which the vendor's manual suggests, fewer images would be allowed.) Aligned stores
+//! up to 8 bytes never tear; wider writes are several stores.
 //!
-//! Not modelled: store buffers, which only matter to two threads (facts 3.6, C17 and C19);
+//! Not modelled: store buffers, which only matter to two threads or more;
 //! `clflush` with its own order, and non-temporal stores: the seam has no word for the first and
 //! its default for the second is store + flush.
 

@@ -1,4 +1,4 @@
-//! Strict persistency (S2 section 2, facts 3.4), and eADR on the same traces (facts 3.2).
+//! Strict persistency (Pelley, Chen, Wenisch, ISCA'14), and eADR on the same traces.
 //!
 //! Persist order is memory order, and a store is visible only after the one before it is durable:
 //! a crash leaves memory as it was at that moment. With battery-backed caches (eADR) the reason is
