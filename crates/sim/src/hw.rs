@@ -73,6 +73,7 @@ pub(crate) struct Hw<M> {
     pub(crate) queue: Queue<Event<M>>,
     pub(crate) counters: Counters,
     pub(crate) pm_lines: LineId,
+    bank_tiles: Vec<u8>,
     corners: [Tile; 4],
 }
 
@@ -95,6 +96,7 @@ impl<M: Copy> Hw<M> {
             queue: Queue::new(),
             counters: Counters::default(),
             pm_lines,
+            bank_tiles: (0..machine.llc.banks).map(|bank| (bank % tiles) as u8).collect(),
             corners: [0, tiles - 1, columns - 1, tiles - columns],
             config: machine.clone(),
         }
@@ -109,7 +111,7 @@ impl<M: Copy> Hw<M> {
     /// Where a bank sits.
     #[inline]
     pub(crate) fn bank_tile(&self, bank: usize) -> Tile {
-        bank % self.config.core.count
+        self.bank_tiles[bank].into()
     }
 
     /// Where a line's bank sits.

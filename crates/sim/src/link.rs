@@ -1,45 +1,59 @@
-//! When a link of the mesh is free: a bit per cycle, one flit each.
+//! When the links of the mesh are free: a bit per link and cycle, one flit each.
 //!
 //! Like a [`Calendar`](crate::calendar::Calendar), but made for very many short bookings close to
 //! now: the next four thousand cycles are a ring of words of bits, and the usual booking is one
-//! test. Only the words near now are ever touched, so that all links together stay in the nearest
-//! cache of the computer that simulates.
+//! test. The words of all links for the same cycles stand side by side, as a message goes over
+//! several links within a few cycles, and only the words near now are ever touched.
 
 use crate::Cycle;
+use std::cmp::Ordering;
 
+/// Words of the ring.
 const WORDS: usize = 64;
+/// Links there may be: every number that a [`Link`] has.
+const LINKS: usize = 256;
 
-/// The busy cycles of one link.
-#[derive(Clone)]
-pub(crate) struct Link {
-    words: [u64; WORDS],
+/// The number of a link.
+pub(crate) type Link = u8;
+
+/// The busy cycles of all links.
+pub(crate) struct Links {
+    words: Box<[u64; WORDS * LINKS]>,
     /// Which 64 cycles, by number, each word stands for.
-    numbers: [u32; WORDS],
-    /// What a word that cannot be had looks like.
-    full: u64,
+    numbers: Box<[u32; WORDS * LINKS]>,
 }
 
-impl Default for Link {
-    fn default() -> Link {
-        Link { words: [0; WORDS], numbers: [0; WORDS], full: 0 }
+impl Default for Links {
+    fn default() -> Links {
+        Links { words: zeros(), numbers: zeros() }
     }
 }
 
-impl Link {
-    /// Books `flits` cycles in a row (1 to 64) from `from` or the first later moment that is free;
-    /// gives the start.
-    #[inline]
-    pub(crate) fn book(&mut self, from: Cycle, flits: u64) -> Cycle {
+fn zeros<T: Copy + Default>() -> Box<[T; WORDS * LINKS]> {
+    let zeros = vec![T::default(); WORDS * LINKS].into_boxed_slice();
+    zeros.try_into().unwrap_or_else(|_| unreachable!("as long as the array"))
+}
+
+#[inline]
+fn place(link: Link, number: u64) -> usize {
+    number as usize % WORDS * LINKS + usize::from(link)
+}
+
+impl Links {
+    /// Books `flits` cycles in a row (1 to 64) on `link` from `from` or the first later moment that
+    /// is free; gives the start.
+    #[inline(always)]
+    pub(crate) fn book(&mut self, link: Link, from: Cycle, flits: u64) -> Cycle {
         let (number, bit) = (from / 64, from % 64);
-        let at = number as usize % WORDS;
+        let at = place(link, number);
         if self.numbers[at] > number as u32 {
-            return self.book_across(from, flits);
+            return self.book_across(link, from, flits);
         }
         // No branch on what is booked: it cannot be foretold.
         let busy = if self.numbers[at] == number as u32 { self.words[at] } else { 0 };
         let starts = starts(!busy, flits) >> bit;
         if starts == 0 {
-            return self.book_across(from, flits);
+            return self.book_across(link, from, flits);
         }
         let start = bit + u64::from(starts.trailing_zeros());
         self.numbers[at] = number as u32;
@@ -47,43 +61,48 @@ impl Link {
         number * 64 + start
     }
 
-    /// The word for those 64 cycles. If its place stands for later ones, the link is booked a whole
-    /// ring ahead: what is asked for now has no place before that.
-    fn word(&mut self, number: u64) -> &mut u64 {
-        let at = number as usize % WORDS;
-        if self.numbers[at] > number as u32 {
-            self.full = u64::MAX;
-            return &mut self.full;
+    /// What is booked in those 64 cycles. If their place stands for later ones, the link is booked
+    /// a whole ring ahead: what is asked for now has no place before that.
+    fn busy(&self, link: Link, number: u64) -> u64 {
+        let at = place(link, number);
+        match self.numbers[at].cmp(&(number as u32)) {
+            Ordering::Less => 0,
+            Ordering::Equal => self.words[at],
+            Ordering::Greater => u64::MAX,
         }
-        if self.numbers[at] != number as u32 {
-            self.numbers[at] = number as u32;
-            self.words[at] = 0;
-        }
-        &mut self.words[at]
     }
 
-    /// As [`book`](Link::book), where no run fits the word that `from` falls into.
+    fn set_busy(&mut self, link: Link, number: u64, busy: u64) {
+        let at = place(link, number);
+        if self.numbers[at] <= number as u32 {
+            self.numbers[at] = number as u32;
+            self.words[at] = busy;
+        }
+    }
+
+    /// As [`book`](Links::book), where no run fits the word that `from` falls into: a run may end
+    /// in the next one.
     #[inline(never)]
-    fn book_across(&mut self, from: Cycle, flits: u64) -> Cycle {
-        let mut start = from;
+    fn book_across(&mut self, link: Link, from: Cycle, flits: u64) -> Cycle {
+        let (mut number, mut bit) = (from / 64, from % 64);
+        let mut here = self.busy(link, number);
         loop {
-            let (number, bit) = (start / 64, start % 64);
-            let here = u64::MAX >> (64 - flits) << bit;
-            let over = (bit + flits).saturating_sub(64);
-            let beyond = if over == 0 { 0 } else { u64::MAX >> (64 - over) };
-            let met = *self.word(number) & here;
-            if met != 0 {
-                start = number * 64 + 64 - u64::from(met.leading_zeros());
-                continue;
+            let inside = starts(!here, flits) >> bit;
+            if inside != 0 {
+                let start = bit + u64::from(inside.trailing_zeros());
+                self.set_busy(link, number, here | u64::MAX >> (64 - flits) << start);
+                return number * 64 + start;
             }
-            let met = *self.word(number + 1) & beyond;
-            if met != 0 {
-                start = (number + 1) * 64 + 64 - u64::from(met.leading_zeros());
-                continue;
+            let next = self.busy(link, number + 1);
+            // Only a run that starts right after the last busy bit can end in the next word.
+            let start = bit.max(64 - u64::from(here.leading_zeros()));
+            let over = start + flits - 64;
+            if start < 64 && over <= u64::from(next.trailing_zeros()) {
+                self.set_busy(link, number, here | u64::MAX << start);
+                self.set_busy(link, number + 1, next | u64::MAX >> (64 - over));
+                return number * 64 + start;
             }
-            *self.word(number) |= here;
-            *self.word(number + 1) |= beyond;
-            return start;
+            (number, bit, here) = (number + 1, 0, next);
         }
     }
 }
@@ -91,12 +110,20 @@ impl Link {
 /// The bits at which `flits` bits in a row of `free` start.
 #[inline]
 fn starts(free: u64, flits: u64) -> u64 {
-    let (mut runs, mut length) = (free, 1);
-    while 2 * length <= flits {
-        runs &= runs >> length;
-        length *= 2;
+    // Runs of up to 8 are usual, and take no branch.
+    let one = (flits - 1).min(1);
+    let two = (flits - 1 - one).min(2);
+    let four = (flits - 1 - one - two).min(4);
+    let mut runs = free & free >> one;
+    runs &= runs >> two;
+    runs &= runs >> four;
+    let mut length = 1 + one + two + four;
+    while length < flits {
+        let more = (flits - length).min(length);
+        runs &= runs >> more;
+        length += more;
     }
-    runs & runs >> (flits - length)
+    runs
 }
 
 #[cfg(test)]
@@ -109,10 +136,10 @@ mod tests {
         fn bookings_never_overlap_and_take_the_first_gap(
             asks in proptest::collection::vec((0u64..500, 1u64..=64), 1..40),
         ) {
-            let mut link = Link::default();
+            let mut links = Links::default();
             let mut busy = vec![false; 4000];
             for (from, flits) in asks {
-                let start = link.book(from, flits);
+                let start = links.book(9, from, flits);
                 let free = |at: u64| (at..at + flits).all(|cycle| !busy[cycle as usize]);
                 prop_assert_eq!((from..).find(|at| free(*at)), Some(start));
                 (start..start + flits).for_each(|cycle| busy[cycle as usize] = true);
@@ -123,15 +150,23 @@ mod tests {
 
     #[test]
     fn a_link_that_is_full_for_longer_than_it_can_tell_moves_a_flit_a_cycle_all_the_same() {
-        let mut link = Link::default();
-        let last = (0..10_000).map(|_| link.book(0, 5)).max();
+        let mut links = Links::default();
+        let last = (0..10_000).map(|_| links.book(9, 0, 5)).max();
         assert!(last >= Some(9_999 * 5), "{last:?}");
     }
 
     #[test]
+    fn links_are_booked_each_by_itself() {
+        let mut links = Links::default();
+        assert_eq!(links.book(0, 10, 5), 10);
+        assert_eq!(links.book(255, 10, 5), 10);
+        assert_eq!(links.book(0, 10, 5), 15);
+    }
+
+    #[test]
     fn a_link_forgets_what_is_long_past() {
-        let mut link = Link::default();
-        assert_eq!(link.book(10, 5), 10);
-        assert_eq!(link.book(10 + 64 * WORDS as u64, 5), 10 + 64 * WORDS as u64);
+        let mut links = Links::default();
+        assert_eq!(links.book(9, 10, 5), 10);
+        assert_eq!(links.book(9, 10 + 64 * WORDS as u64, 5), 10 + 64 * WORDS as u64);
     }
 }

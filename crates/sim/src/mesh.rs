@@ -5,10 +5,16 @@
 
 use crate::Cycle;
 use crate::config::Machine;
-use crate::link::Link;
+use crate::link::{Link, Links};
 
 /// A place on the mesh: a core with its L1, the LLC bank beside it, perhaps a controller.
 pub(crate) type Tile = usize;
+
+/// Tiles there may be: as many as cores.
+const TILES: usize = 64;
+
+/// A time for each tile.
+pub(crate) type Times = [Cycle; TILES];
 
 /// Links, routes and their bookings.
 pub(crate) struct Mesh {
@@ -16,8 +22,8 @@ pub(crate) struct Mesh {
     hop: u64,
     data_flits: u64,
     routes: Vec<(u16, u16)>,
-    path: Vec<u8>,
-    links: Vec<Link>,
+    path: Vec<Link>,
+    links: Links,
     /// Per source: the tree of its routes to all tiles, parents before children.
     outward: Vec<Branch>,
     /// Per destination: the tree of all routes to it, children before parents.
@@ -34,7 +40,7 @@ impl Mesh {
         for from in 0..tiles {
             for to in 0..tiles {
                 let start = path.len() as u16;
-                route(from, to, columns, &mut path);
+                path.extend(route(from, to, columns).iter().map(|hop| hop.link(tiles)));
                 routes.push((start, path.len() as u16));
             }
         }
@@ -50,32 +56,32 @@ impl Mesh {
             data_flits: 1 + 64u64.div_ceil(machine.mesh.flit_bytes),
             routes,
             path,
-            links: vec![Link::default(); tiles * 4],
+            links: Links::default(),
             flit_hops: 0,
         }
     }
 
     /// Sends a message of one flit at `at`; gives the arrival.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn control(&mut self, from: Tile, to: Tile, at: Cycle) -> Cycle {
         self.send(from, to, 1, at)
     }
 
     /// Sends a message with a line in it at `at`; gives the arrival of its tail.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn data(&mut self, from: Tile, to: Tile, at: Cycle) -> Cycle {
         self.send(from, to, self.data_flits, at)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, from: Tile, to: Tile, flits: u64, at: Cycle) -> Cycle {
         let (start, end) = self.routes[from * self.tiles + to];
         if start == end {
             return at;
         }
         let mut head = at;
-        for link in &self.path[start as usize..end as usize] {
-            head = self.links[*link as usize].book(head, flits) + self.hop;
+        for link in &self.path[usize::from(start)..usize::from(end)] {
+            head = self.links.book(*link, head, flits) + self.hop;
         }
         self.flit_hops += flits * u64::from(end - start);
         head + flits - 1
@@ -83,14 +89,14 @@ impl Mesh {
 
     /// Sends a message of one flit to every tile, one after the other on the links that their
     /// routes share, nearest first; gives the arrivals by tile.
-    pub(crate) fn broadcast(&mut self, from: Tile, at: Cycle, arrivals: &mut [Cycle]) {
+    pub(crate) fn broadcast(&mut self, from: Tile, at: Cycle, arrivals: &mut Times) {
         arrivals[from] = at;
-        for step in from * (self.tiles - 1)..(from + 1) * (self.tiles - 1) {
-            let Branch { near, far, link, messages } = self.outward[step];
-            let (near, far) = (usize::from(near), usize::from(far));
+        for branch in &self.outward[from * (self.tiles - 1)..][..self.tiles - 1] {
+            let Branch { near, far, link, messages } = *branch;
+            let (near, far) = (usize::from(near) % TILES, usize::from(far) % TILES);
             // What goes beyond the near tile follows the message that was for the tile itself.
             let ready = arrivals[near] + u64::from(near != from);
-            let start = self.links[usize::from(link)].book(ready, messages.into());
+            let start = self.links.book(link, ready, messages.into());
             arrivals[far] = start + self.hop;
             self.flit_hops += u64::from(messages);
         }
@@ -98,13 +104,13 @@ impl Mesh {
 
     /// Every tile sends a message of one flit to `to`, when `ready` says; gives the arrival of the
     /// last, and leaves in `ready` when the last message through each tile had left it.
-    pub(crate) fn gather(&mut self, to: Tile, ready: &mut [Cycle]) -> Cycle {
-        for step in to * (self.tiles - 1)..(to + 1) * (self.tiles - 1) {
-            let Branch { near, far, link, messages } = self.inward[step];
-            let (near, far) = (usize::from(near), usize::from(far));
+    pub(crate) fn gather(&mut self, to: Tile, ready: &mut Times) -> Cycle {
+        for branch in &self.inward[to * (self.tiles - 1)..][..self.tiles - 1] {
+            let Branch { near, far, link, messages } = *branch;
+            let (near, far) = (usize::from(near) % TILES, usize::from(far) % TILES);
             let messages = u64::from(messages);
             let first = (ready[far] + 1).saturating_sub(messages);
-            let start = self.links[usize::from(link)].book(first, messages);
+            let start = self.links.book(link, first, messages);
             ready[near] = ready[near].max(start + messages - 1 + self.hop);
             self.flit_hops += messages;
         }
@@ -127,7 +133,7 @@ struct Branch {
     near: u8,
     /// The other end.
     far: u8,
-    link: u8,
+    link: Link,
     messages: u8,
 }
 
@@ -136,22 +142,19 @@ struct Branch {
 fn branches(root: Tile, tiles: usize, columns: usize, outward: bool) -> Vec<Branch> {
     let mut found: Vec<(usize, Branch)> = Vec::new();
     for other in (0..tiles).filter(|other| *other != root) {
-        let mut path = Vec::new();
         let (from, to) = if outward { (root, other) } else { (other, root) };
-        route(from, to, columns, &mut path);
-        let mut here = from;
-        for (at, link) in path.iter().enumerate() {
-            let next = neighbour(here, link % 4, columns);
-            let (near, far) = if outward { (here, next) } else { (next, here) };
-            let depth = if outward { at } else { path.len() - at };
-            match found.iter_mut().find(|(_, branch)| branch.link == *link) {
+        let hops = route(from, to, columns);
+        for (at, hop) in hops.iter().enumerate() {
+            let (near, far) = if outward { (hop.from, hop.to) } else { (hop.to, hop.from) };
+            let depth = if outward { at } else { hops.len() - at };
+            let link = hop.link(tiles);
+            match found.iter_mut().find(|(_, branch)| branch.link == link) {
                 Some((_, branch)) => branch.messages += 1,
                 None => {
                     let (near, far) = (near as u8, far as u8);
-                    found.push((depth, Branch { near, far, link: *link, messages: 1 }));
+                    found.push((depth, Branch { near, far, link, messages: 1 }));
                 }
             }
-            here = next;
         }
     }
     found.sort_by_key(|(depth, branch)| (*depth, branch.link));
@@ -161,35 +164,37 @@ fn branches(root: Tile, tiles: usize, columns: usize, outward: bool) -> Vec<Bran
     found.into_iter().map(|(_, branch)| branch).collect()
 }
 
-fn neighbour(tile: Tile, direction: u8, columns: usize) -> Tile {
-    match direction {
-        0 => tile + 1,
-        1 => tile - 1,
-        2 => tile + columns,
-        _ => tile - columns,
+/// A step from a tile to a neighbour.
+struct Hop {
+    from: Tile,
+    to: Tile,
+    direction: usize,
+}
+
+impl Hop {
+    /// Links of one direction are numbered side by side.
+    fn link(&self, tiles: usize) -> Link {
+        (self.direction * tiles + self.from) as Link
     }
 }
 
-fn route(from: Tile, to: Tile, columns: usize, path: &mut Vec<u8>) {
-    let (mut row, mut column) = (from / columns, from % columns);
-    let (to_row, to_column) = (to / columns, to % columns);
-    while (row, column) != (to_row, to_column) {
-        let link = (row * columns + column) * 4;
-        let direction = if column < to_column {
-            column += 1;
-            0
-        } else if column > to_column {
-            column -= 1;
-            1
-        } else if row < to_row {
-            row += 1;
-            2
+fn route(from: Tile, to: Tile, columns: usize) -> Vec<Hop> {
+    let mut hops = Vec::new();
+    let mut here = from;
+    while here != to {
+        let (direction, next) = if here % columns < to % columns {
+            (0, here + 1)
+        } else if here % columns > to % columns {
+            (1, here - 1)
+        } else if here < to {
+            (2, here + columns)
         } else {
-            row -= 1;
-            3
+            (3, here - columns)
         };
-        path.push((link + direction) as u8);
+        hops.push(Hop { from: here, to: next, direction });
+        here = next;
     }
+    hops
 }
 
 #[cfg(test)]
@@ -210,15 +215,15 @@ mod tests {
     fn a_message_to_all_arrives_everywhere_as_soon_as_the_shared_links_allow() {
         let machine = Machine::load("micro15").unwrap();
         let mut mesh = Mesh::new(&machine);
-        let mut arrivals = vec![0; 32];
+        let mut arrivals = [0; TILES];
         mesh.broadcast(0, 100, &mut arrivals);
-        for (tile, arrival) in arrivals.iter().enumerate() {
+        for (tile, arrival) in arrivals[..32].iter().enumerate() {
             let alone = 100 + mesh.lone(0, tile, false);
             assert!(*arrival >= alone && *arrival <= alone + 31, "tile {tile}: {arrival}");
         }
         let hops: u64 = (0..32).map(|tile| mesh.lone(0, tile, false) / 2).sum();
         assert_eq!(mesh.flit_hops, hops, "as many flits as one message a tile");
-        let mut ready = vec![1000; 32];
+        let mut ready = [1000; TILES];
         let last = mesh.gather(0, &mut ready);
         assert!((1000 + 20..=1000 + 20 + 31).contains(&last), "{last}");
         assert_eq!(mesh.flit_hops, 2 * hops);

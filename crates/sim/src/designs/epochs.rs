@@ -21,6 +21,7 @@ use crate::cache::Slot;
 use crate::config::Machine;
 use crate::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
+use crate::mesh::Times;
 use crate::{Cycle, Epoch, LineId};
 
 mod arbiter;
@@ -152,7 +153,7 @@ pub(crate) struct Epochs {
     cores: Vec<CoreEpochs>,
     arbiters: Vec<Arbiter>,
     /// Times by tile, for messages to and from all banks.
-    tiles: Vec<Cycle>,
+    tiles: Times,
 }
 
 /// A version of a line that is not durable yet.
@@ -169,7 +170,7 @@ impl Epochs {
             config,
             cores: (0..cores).map(|_| CoreEpochs::new(config.in_flight)).collect(),
             arbiters: (0..cores).map(|_| Arbiter::new(machine.llc.banks)).collect(),
-            tiles: vec![0; cores],
+            tiles: [0; 64],
         }
     }
 

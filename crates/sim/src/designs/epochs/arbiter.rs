@@ -127,8 +127,8 @@ impl Epochs {
     fn tell_banks(&mut self, hw: &mut Hw<Message>, core: usize, at: Cycle) {
         let arbiter = &mut self.arbiters[core];
         (arbiter.missing, arbiter.last) = (0, at);
-        let mut tiles = std::mem::take(&mut self.tiles);
-        hw.mesh.broadcast(core, at, &mut tiles);
+        let tiles = &mut self.tiles;
+        hw.mesh.broadcast(core, at, tiles);
         let mut answered = at;
         for bank in 0..arbiter.banks.len() {
             let told = tiles[hw.bank_tile(bank)];
@@ -145,8 +145,7 @@ impl Epochs {
         }
         // The BankAcks of the banks without lines; the others' are on their way later.
         tiles.iter_mut().for_each(|told| *told += 1);
-        arbiter.last = hw.mesh.gather(core, &mut tiles).max(answered);
-        self.tiles = tiles;
+        arbiter.last = hw.mesh.gather(core, tiles).max(answered);
         self.finish_if_complete(hw, core);
     }
 
@@ -249,8 +248,7 @@ impl Epochs {
         }
         self.cores[core].durable = epoch;
         // PersistCMP; the banks know by their tags' epochs from then on.
-        let mut tiles = std::mem::take(&mut self.tiles);
-        hw.mesh.broadcast(core, now, &mut tiles);
+        hw.mesh.broadcast(core, now, &mut self.tiles);
         let waiting = std::mem::take(&mut self.cores[core].waiters);
         for (number, who, tile) in waiting {
             if number > epoch {
@@ -258,10 +256,9 @@ impl Epochs {
             } else if who.core == core {
                 hw.wake(who, now);
             } else {
-                hw.wake(who, tiles[tile]);
+                hw.wake(who, self.tiles[tile]);
             }
         }
-        self.tiles = tiles;
         self.start_flush(hw, core, now);
     }
 }
