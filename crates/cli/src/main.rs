@@ -15,9 +15,13 @@ fn main() -> ExitCode {
     match outcome {
         Ok(verdict) => verdict.into(),
         Err(error) => {
-            eprintln!("error: {error}");
-            for cause in error.chain().skip(1) {
-                eprintln!("  {cause}");
+            let mut said = error.to_string();
+            eprintln!("error: {said}");
+            for cause in error.chain().skip(1).map(|cause| cause.to_string()) {
+                if !said.contains(&cause) {
+                    eprintln!("  {cause}");
+                }
+                said = cause;
             }
             ExitCode::from(2)
         }

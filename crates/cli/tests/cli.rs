@@ -72,7 +72,7 @@ fn numbers_out_of_range_are_named_with_their_range() {
     refuses(&small(&["--threads", "0"]), &["--threads", "at least 1"]);
     refuses(&small(&["--threads", "5"]), &["5 threads", "at most 4"]);
     refuses(&["compare", "--ops", "0"], &["--ops", "1 to"]);
-    refuses(&["compare", "--search", "101"], &["search_percent", "0 to 100"]);
+    refuses(&["compare", "--search", "101"], &["--search", "0 to 100"]);
     refuses(&["compare", "--jobs", "0"], &["--jobs"]);
     refuses(&["compare", "--entries", "0"], &["entries", "1 to"]);
     refuses(&["compare", "--entries", "200000000"], &["--entries", "fewer", "bytes"]);
@@ -81,6 +81,14 @@ fn numbers_out_of_range_are_named_with_their_range() {
     refuses(&["explore", "hash", "--threads", "0"], &["threads"]);
     refuses(&["explore", "hash", "--replay", "nonsense"], &["nonsense"]);
     refuses(&["compare", "--baseline", "lb", "--designs", "clwb"], &["baseline", "clwb"]);
+}
+
+#[test]
+fn an_error_says_its_cause_once() {
+    let message = run(2, &["compare", "--machine", "/no/such/machine.toml"]);
+    assert_eq!(message.matches("No such file").count(), 1, "{message}");
+    let message = run(2, &["reproduce", "s2-fig99"]);
+    assert!(message.contains("reproduce --list") && message.contains("s2-fig99"), "{message}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use seawall_memory::{Image, Memory};
 use seawall_sim::{
     Choice, Counters, Cycle, Machine, Model, Observer, Outcome, Program, Reason, Simulation, Stalls,
 };
-use seawall_workloads::{Flaw, History, Setup, Visitor, Worker, Workload, with_workload};
+use seawall_workloads::{Flaw, History, Layout, Setup, Visitor, Worker, Workload, with_workload};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -142,6 +142,43 @@ pub fn run_cell(
     with_workload(&point.workload, Run { machine, point, stop })?
 }
 
+/// Refuses numbers that the workload of `point` cannot run with.
+pub(crate) fn check_point(point: &Point) -> Result<(), LabError> {
+    with_workload(&point.workload, Fit { point })?
+}
+
+struct Fit<'a> {
+    point: &'a Point,
+}
+
+impl Visitor for Fit<'_> {
+    type Output = Result<(), LabError>;
+
+    fn visit<W: Workload>(self) -> Self::Output {
+        fit::<W>(self.point).map(|_| ())
+    }
+}
+
+fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabError> {
+    let setup = Setup {
+        threads: point.threads,
+        seed: point.seed,
+        entries: point.entries.unwrap_or(W::ENTRIES),
+        search_percent: point.search_percent.unwrap_or(W::SEARCH_PERCENT),
+        flaw: point.flaw,
+    };
+    setup.check()?;
+    let layout = W::layout(&setup);
+    if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
+        return Err(LabError::Option {
+            option: "--entries",
+            value: setup.entries.to_string(),
+            valid: format!("fewer: {} would take more than {BYTES_MAX} bytes", W::NAME),
+        });
+    }
+    Ok((setup, layout))
+}
+
 struct Run<'a> {
     machine: &'a Machine,
     point: &'a Point,
@@ -171,22 +208,9 @@ impl Visitor for Run<'_> {
 
     fn visit<W: Workload>(self) -> Self::Output {
         let mut point = self.point.clone();
-        let setup = Setup {
-            threads: point.threads,
-            seed: point.seed,
-            entries: *point.entries.get_or_insert(W::ENTRIES),
-            search_percent: *point.search_percent.get_or_insert(W::SEARCH_PERCENT),
-            flaw: point.flaw,
-        };
-        setup.check()?;
-        let layout = W::layout(&setup);
-        if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
-            return Err(LabError::Option {
-                option: "--entries",
-                value: setup.entries.to_string(),
-                valid: format!("fewer: {} would take more than {BYTES_MAX} bytes", W::NAME),
-            });
-        }
+        let (setup, layout) = fit::<W>(&point)?;
+        point.entries = Some(setup.entries);
+        point.search_percent = Some(setup.search_percent);
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&start, &setup);
         let before = workload.contents(&start);

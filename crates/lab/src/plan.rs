@@ -2,7 +2,7 @@
 //! can get wrong is found, before anything runs.
 
 use crate::LabError;
-use crate::cell::Point;
+use crate::cell::{Point, check_point};
 use seawall_sim::{Choice, DESIGNS, Machine, SimError};
 use seawall_workloads::{Flaw, UnknownWorkload, WORKLOADS};
 
@@ -103,6 +103,9 @@ impl Plan {
         }
         in_range("--crashes", options.crashes, 0, CRASHES_MAX)?;
         in_range("--ops", options.operations, 1, OPERATIONS_MAX)?;
+        if let Some(percent) = options.search_percent {
+            in_range("--search", percent.into(), 0, 100)?;
+        }
         if let Some(jobs) = options.jobs {
             in_range("--jobs", jobs as u64, 1, JOBS_MAX as u64)?;
         }
@@ -126,6 +129,7 @@ impl Plan {
                 });
             }
         }
+        points.iter().step_by(designs.len()).try_for_each(check_point)?;
         let machine_name = options.machine.clone();
         Ok(Plan { machine_name, machine, baseline, points, jobs: options.jobs })
     }
@@ -263,5 +267,8 @@ mod tests {
         assert!(error(|o| o.threads = Some(0)).contains("at least 1"));
         assert!(error(|o| o.operations = 0).contains("--ops"));
         assert!(error(|o| o.jobs = Some(0)).contains("--jobs"));
+        assert!(error(|o| o.search_percent = Some(101)).contains("--search"));
+        assert!(error(|o| o.entries = Some(0)).contains("entries is 0"));
+        assert!(error(|o| o.entries = Some(200_000_000)).contains("fewer: hash"));
     }
 }
