@@ -5,7 +5,7 @@ use crate::args::{
     BenchArgs, BenchCommand, Cli, Command, CompareArgs, ExploreArgs, FlawName, ReproduceArgs,
     RunArgs, ShowCommand, ValidateArgs, What,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::BenchOptions;
 use seawall_lab::explore::ExploreOptions;
 use seawall_lab::native::{Limit, NativeOptions};
@@ -114,6 +114,9 @@ fn compare(args: CompareArgs) -> Result<Job> {
         jobs: args.jobs,
         flaw: flaw(args.flaw),
     })?;
+    if let (Some(json), Some(plot)) = (&args.json, &args.plot) {
+        ensure!(json != plot, "--json and --plot name the same file; give each its own");
+    }
     writable(&[&args.json, &args.plot])?;
     Ok(Job::Compare { plan: Box::new(plan), json: args.json, plot: args.plot })
 }

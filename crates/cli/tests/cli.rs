@@ -80,7 +80,10 @@ fn numbers_out_of_range_are_named_with_their_range() {
     refuses(&["run", "hash", "--seconds=-1"], &["seconds"]);
     refuses(&["explore", "hash", "--threads", "0"], &["threads"]);
     refuses(&["explore", "hash", "--replay", "nonsense"], &["nonsense"]);
+    refuses(&["explore", "hash", "--budget", "0"], &["budget is 0"]);
+    refuses(&["bench", "sim", "--references", "0"], &["--references", "1000 to"]);
     refuses(&["compare", "--baseline", "lb", "--designs", "clwb"], &["baseline", "clwb"]);
+    refuses(&small(&["--json", "one", "--plot", "one"]), &["--json", "--plot", "same file"]);
 }
 
 #[test]

@@ -114,6 +114,7 @@ impl Bench {
         stop: &Arc<AtomicBool>,
     ) -> Result<Bench, LabError> {
         crate::plan::in_range("--runs", options.runs as u64, 1, 1000)?;
+        crate::plan::in_range("--references", options.references, 1000, 1 << 40)?;
         let mut points = Vec::new();
         for &cores in &options.cores {
             let plan = plan(options, options.workloads.clone(), options.designs.clone(), cores)?;

@@ -395,6 +395,10 @@ fn explore_schedules<W: Workload>(options: &ExploreOptions) -> Result<ExploreRep
         return Err(ExploreError::NoModel(Model::names().join(", ")));
     }
     in_range("schedules", options.schedules, 1, 1 << 20)?;
+    if options.budget == 0 {
+        let range = "at least 1".into();
+        return Err(ExploreError::Range { option: "budget", value: 0, range });
+    }
     options.key(0).check()?;
     let models = options.models.par_iter().map(|&model| under_model::<W>(model, options));
     let models: Result<Vec<ModelReport>, ExploreError> = models.collect();
@@ -534,6 +538,8 @@ mod tests {
         assert!(error("hash", none).contains("px86, bep"));
         let threads = error("hash", ExploreOptions { threads: 0, ..default() });
         assert_eq!(threads, "threads is 0: it must be 1 to 64");
+        let budget = error("hash", ExploreOptions { budget: 0, ..default() });
+        assert!(budget.contains("budget is 0"), "a search of nothing finds nothing: {budget}");
         for replay in ["", "1-1-12-8-0-0", "1-1-12-8-0/px86/1/none", "1-0-1-8-0-0/px86/1/none"] {
             let options = ExploreOptions { replay: Some(replay.into()), ..default() };
             assert!(explore_workload("hash", &options).is_err(), "{replay}");
