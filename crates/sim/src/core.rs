@@ -48,25 +48,20 @@ pub(crate) struct Entry {
 /// A store buffer with the forwarding that loads need.
 pub(crate) struct StoreBuffer {
     pub(crate) entries: VecDeque<Entry>,
-    /// How many stores each hash of (line, word) has, so that most loads need not search.
-    filter: [u8; FILTER],
+    /// How many stores each word of each hash of a line has, so that most loads need not search.
+    filter: [[u8; 8]; FILTER],
     /// Entries that take a place (outputs do not).
     places: usize,
     /// Why the head does not drain.
     pub(crate) reason: Option<Reason>,
 }
 
-/// Counters of the filter; more than any store buffer has entries.
-const FILTER: usize = 512;
-
-#[inline]
-fn hash(line: LineId, word: u8) -> usize {
-    (line as usize * 8 + word as usize) % FILTER
-}
+/// Lines that the filter tells apart; a store buffer rarely has stores to more.
+const FILTER: usize = 64;
 
 impl Default for StoreBuffer {
     fn default() -> StoreBuffer {
-        StoreBuffer { entries: VecDeque::new(), filter: [0; FILTER], places: 0, reason: None }
+        StoreBuffer { entries: VecDeque::new(), filter: [[0; 8]; FILTER], places: 0, reason: None }
     }
 }
 
@@ -77,9 +72,20 @@ impl StoreBuffer {
         self.places
     }
 
+    #[inline]
+    fn stores_to(&mut self, line: LineId, word: u8) -> &mut u8 {
+        &mut self.filter[line as usize % FILTER][usize::from(word % 8)]
+    }
+
+    /// False if no store to `line` waits.
+    #[inline]
+    pub(crate) fn may_have(&self, line: LineId) -> bool {
+        self.filter[line as usize % FILTER] != [0; 8]
+    }
+
     pub(crate) fn push(&mut self, entry: Entry) {
         if entry.kind == Kind::Store {
-            self.filter[hash(entry.line, entry.word)] += 1;
+            *self.stores_to(entry.line, entry.word) += 1;
         }
         self.places += usize::from(entry.kind != Kind::Output);
         self.entries.push_back(entry);
@@ -88,7 +94,7 @@ impl StoreBuffer {
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         if entry.kind == Kind::Store {
-            self.filter[hash(entry.line, entry.word)] -= 1;
+            *self.stores_to(entry.line, entry.word) -= 1;
         }
         self.places -= usize::from(entry.kind != Kind::Output);
         Some(entry)
@@ -102,7 +108,7 @@ impl StoreBuffer {
     /// The bytes of a word that waiting stores will write: which (as a mask), and what.
     #[inline]
     pub(crate) fn pending(&self, line: LineId, word: u8) -> (u64, u64) {
-        if self.filter[hash(line, word)] == 0 {
+        if self.filter[line as usize % FILTER][usize::from(word % 8)] == 0 {
             return (0, 0);
         }
         let mut found = (0, 0);
@@ -146,6 +152,8 @@ pub(crate) struct Core {
     pub(crate) clock: Cycle,
     /// What the program waits for.
     pub(crate) waits: Waits,
+    /// The instruction that the program is at has been issued.
+    pub(crate) started: bool,
     /// Since when, as far as it has been accounted.
     pub(crate) since: Cycle,
     /// Stores, flushes and fences on their way.
@@ -179,6 +187,7 @@ impl Core {
         Core {
             clock: 0,
             waits: Waits::Nothing,
+            started: false,
             since: 0,
             buffer: StoreBuffer::default(),
             stalls: Stalls::default(),

@@ -59,8 +59,6 @@ pub(crate) struct Machine<D: Design> {
     pub(super) hw: Hw<D::Message>,
     pub(super) design: D,
     pub(super) observer: Rc<RefCell<dyn Observer>>,
-    /// The instruction that each core's program is at has been issued.
-    pub(super) started: Vec<bool>,
     running: usize,
 }
 
@@ -89,7 +87,6 @@ pub(crate) fn run<D: Design + 'static>(
     let machine = Rc::new(RefCell::new(Machine {
         design: design(&setup.machine),
         observer: setup.observer,
-        started: vec![false; setup.machine.core.count],
         running: programs,
         hw,
     }));
@@ -180,7 +177,7 @@ impl<D: Design> Machine<D> {
     fn deadlock(&self) -> SimError {
         let mut who = String::new();
         for (core, state) in self.hw.cores.iter().enumerate() {
-            if state.waits != Waits::Done && (state.clock > 0 || self.started[core]) {
+            if state.waits != Waits::Done && (state.clock > 0 || state.started) {
                 let head = state.buffer.entries.front().map(|entry| entry.kind);
                 let _ = write!(who, "core {core} waits for {:?}", state.waits);
                 if let (Some(head), Some(reason)) = (head, state.buffer.reason) {

@@ -64,7 +64,7 @@ impl<E> Ord for Far<E> {
 
 /// The wheel.
 pub(crate) struct Queue<E> {
-    slots: Vec<Slot>,
+    slots: Box<[Slot; SLOTS]>,
     occupied: [u64; WORDS],
     events: Vec<(E, u32)>,
     free: u32,
@@ -78,7 +78,7 @@ pub(crate) struct Queue<E> {
 impl<E: Copy> Queue<E> {
     pub(crate) fn new() -> Queue<E> {
         Queue {
-            slots: vec![Slot::EMPTY; SLOTS],
+            slots: Box::new([Slot::EMPTY; SLOTS]),
             occupied: [0; WORDS],
             events: Vec::new(),
             free: NONE,

@@ -46,31 +46,35 @@ impl<D: Design> Machine<D> {
     /// Ends a wait that is over, and issues the instruction if this is its first attempt.
     #[inline]
     fn begin(&mut self, core: usize) {
-        let now = self.hw.queue.now();
+        if self.hw.cores[core].waits != Waits::Nothing {
+            self.end_wait(core);
+        }
         let state = &mut self.hw.cores[core];
-        match state.waits {
-            Waits::Nothing => {}
-            Waits::Access(reason) => state.account(now, reason),
-            Waits::Change(_) => state.account(now, Reason::Lock),
-            Waits::Room | Waits::Empty | Waits::Drain => {
-                let reason = state.buffer.reason.unwrap_or(Reason::StoreBuffer);
-                state.account(now, reason);
-            }
-            Waits::Done => unreachable!("the program has returned"),
-        }
-        if state.waits != Waits::Nothing {
-            state.clock = state.clock.max(now);
-            state.waits = Waits::Nothing;
-        }
-        if !self.started[core] {
-            self.started[core] = true;
+        if !state.started {
+            state.started = true;
             state.issue();
         }
     }
 
+    fn end_wait(&mut self, core: usize) {
+        let now = self.hw.queue.now();
+        let state = &mut self.hw.cores[core];
+        let reason = match state.waits {
+            Waits::Access(reason) => reason,
+            Waits::Change(_) => Reason::Lock,
+            Waits::Room | Waits::Empty | Waits::Drain => {
+                state.buffer.reason.unwrap_or(Reason::StoreBuffer)
+            }
+            Waits::Nothing | Waits::Done => unreachable!("the program does not wait"),
+        };
+        state.account(now, reason);
+        state.clock = state.clock.max(now);
+        state.waits = Waits::Nothing;
+    }
+
     #[inline]
     fn done(&mut self, core: usize) {
-        self.started[core] = false;
+        self.hw.cores[core].started = false;
     }
 
     /// Waits for the program's turn.
@@ -148,9 +152,12 @@ impl<D: Design> Machine<D> {
         let clock = self.in_turn_to_load(core, place.line)?;
         let buffer = &self.hw.cores[core].buffer;
         let mut masks = [0; 8];
-        let words = into.iter_mut().zip(&mut masks).zip(place.word..);
-        for ((value, mask), word) in words {
-            (*mask, *value) = buffer.pending(place.line, word);
+        into.fill(0);
+        if buffer.may_have(place.line) {
+            let words = into.iter_mut().zip(&mut masks).zip(place.word..);
+            for ((value, mask), word) in words {
+                (*mask, *value) = buffer.pending(place.line, word);
+            }
         }
         let (mut done, mut source, mut long) = (clock + 1, Reason::StoreBuffer, false);
         if masks[..into.len()].iter().any(|mask| *mask != u64::MAX) {
