@@ -76,7 +76,7 @@ pub struct LlcConfig {
 pub struct MeshConfig {
     /// Rows; must divide the number of cores (1 otherwise always fits).
     pub rows: usize,
-    /// Bytes per flit; a link moves one flit a cycle.
+    /// Bytes per flit, at least 2; a link moves one flit a cycle.
     pub flit_bytes: u64,
     /// Cycles in a router.
     pub router_latency: u64,
@@ -242,7 +242,7 @@ impl Machine {
                 self.mesh.rows, self.core.count
             ));
         }
-        within("mesh.flit_bytes", self.mesh.flit_bytes, 1, 4096)?;
+        within("mesh.flit_bytes", self.mesh.flit_bytes, 2, 4096)?;
         within("mesh.router_latency", self.mesh.router_latency, 0, 1000)?;
         within("mesh.link_latency", self.mesh.link_latency, 0, 1000)?;
         within("memory.controllers", self.memory.controllers as u64, 1, 4)?;

@@ -5,7 +5,7 @@
 
 use crate::Cycle;
 use crate::config::Machine;
-use crate::link::{Link, Links};
+use crate::link::{Link, Links, Run};
 
 /// A place on the mesh: a core with its L1, the LLC bank beside it, perhaps a controller.
 pub(crate) type Tile = usize;
@@ -16,11 +16,14 @@ const TILES: usize = 64;
 /// A time for each tile.
 pub(crate) type Times = [Cycle; TILES];
 
+/// A message without data.
+const CONTROL: Run = Run::new(1);
+
 /// Links, routes and their bookings.
 pub(crate) struct Mesh {
     tiles: usize,
     hop: u64,
-    data_flits: u64,
+    data: Run,
     routes: Vec<(u16, u16)>,
     path: Vec<Link>,
     links: Links,
@@ -53,7 +56,7 @@ impl Mesh {
             inward: trees(false),
             tiles,
             hop: machine.mesh.router_latency + machine.mesh.link_latency,
-            data_flits: 1 + 64u64.div_ceil(machine.mesh.flit_bytes),
+            data: Run::new(1 + 64u64.div_ceil(machine.mesh.flit_bytes) as u32),
             routes,
             path,
             links: Links::default(),
@@ -64,56 +67,59 @@ impl Mesh {
     /// Sends a message of one flit at `at`; gives the arrival.
     #[inline(never)]
     pub(crate) fn control(&mut self, from: Tile, to: Tile, at: Cycle) -> Cycle {
-        self.send(from, to, 1, at)
+        self.send(from, to, CONTROL, at)
     }
 
     /// Sends a message with a line in it at `at`; gives the arrival of its tail.
     #[inline(never)]
     pub(crate) fn data(&mut self, from: Tile, to: Tile, at: Cycle) -> Cycle {
-        self.send(from, to, self.data_flits, at)
+        self.send(from, to, self.data, at)
     }
 
     #[inline(always)]
-    fn send(&mut self, from: Tile, to: Tile, flits: u64, at: Cycle) -> Cycle {
+    fn send(&mut self, from: Tile, to: Tile, run: Run, at: Cycle) -> Cycle {
         let (start, end) = self.routes[from * self.tiles + to];
         if start == end {
             return at;
         }
         let mut head = at;
         for link in &self.path[usize::from(start)..usize::from(end)] {
-            head = self.links.book(*link, head, flits) + self.hop;
+            head = self.links.book(*link, head, run) + self.hop;
         }
-        self.flit_hops += flits * u64::from(end - start);
-        head + flits - 1
+        self.flit_hops += run.flits() * u64::from(end - start);
+        head + run.flits() - 1
     }
 
     /// Sends a message of one flit to every tile, one after the other on the links that their
     /// routes share, nearest first; gives the arrivals by tile.
     pub(crate) fn broadcast(&mut self, from: Tile, at: Cycle, arrivals: &mut Times) {
         arrivals[from] = at;
+        let mut flit_hops = 0;
         for branch in &self.outward[from * (self.tiles - 1)..][..self.tiles - 1] {
-            let Branch { near, far, link, messages } = *branch;
+            let Branch { near, far, link, run } = *branch;
             let (near, far) = (usize::from(near) % TILES, usize::from(far) % TILES);
             // What goes beyond the near tile follows the message that was for the tile itself.
             let ready = arrivals[near] + u64::from(near != from);
-            let start = self.links.book(link, ready, messages.into());
+            let start = self.links.book(link, ready, run);
             arrivals[far] = start + self.hop;
-            self.flit_hops += u64::from(messages);
+            flit_hops += run.flits();
         }
+        self.flit_hops += flit_hops;
     }
 
     /// Every tile sends a message of one flit to `to`, when `ready` says; gives the arrival of the
     /// last, and leaves in `ready` when the last message through each tile had left it.
     pub(crate) fn gather(&mut self, to: Tile, ready: &mut Times) -> Cycle {
+        let mut flit_hops = 0;
         for branch in &self.inward[to * (self.tiles - 1)..][..self.tiles - 1] {
-            let Branch { near, far, link, messages } = *branch;
+            let Branch { near, far, link, run } = *branch;
             let (near, far) = (usize::from(near) % TILES, usize::from(far) % TILES);
-            let messages = u64::from(messages);
-            let first = (ready[far] + 1).saturating_sub(messages);
-            let start = self.links.book(link, first, messages);
-            ready[near] = ready[near].max(start + messages - 1 + self.hop);
-            self.flit_hops += messages;
+            let first = (ready[far] + 1).saturating_sub(run.flits());
+            let start = self.links.book(link, first, run);
+            ready[near] = ready[near].max(start + run.flits() - 1 + self.hop);
+            flit_hops += run.flits();
         }
+        self.flit_hops += flit_hops;
         ready[to]
     }
 
@@ -121,7 +127,7 @@ impl Mesh {
     #[cfg(test)]
     pub(crate) fn lone(&self, from: Tile, to: Tile, data: bool) -> u64 {
         let (start, end) = self.routes[from * self.tiles + to];
-        let flits = if data { self.data_flits } else { 1 };
+        let flits = if data { self.data.flits() } else { 1 };
         if start == end { 0 } else { u64::from(end - start) * self.hop + flits - 1 }
     }
 }
@@ -134,7 +140,7 @@ struct Branch {
     /// The other end.
     far: u8,
     link: Link,
-    messages: u8,
+    run: Run,
 }
 
 /// The links over which messages go from `root` to all tiles, nearest first; or from all tiles to
@@ -149,10 +155,10 @@ fn branches(root: Tile, tiles: usize, columns: usize, outward: bool) -> Vec<Bran
             let depth = if outward { at } else { hops.len() - at };
             let link = hop.link(tiles);
             match found.iter_mut().find(|(_, branch)| branch.link == link) {
-                Some((_, branch)) => branch.messages += 1,
+                Some((_, branch)) => branch.run = Run::new(branch.run.flits() as u32 + 1),
                 None => {
                     let (near, far) = (near as u8, far as u8);
-                    found.push((depth, Branch { near, far, link, messages: 1 }));
+                    found.push((depth, Branch { near, far, link, run: CONTROL }));
                 }
             }
         }
