@@ -113,7 +113,7 @@ fn may_spill<D: Design>(
 ) -> Gate {
     let ready = hw.l1[who.core].copy(way).ready;
     if ready > now {
-        return Gate::At(ready, Reason::Replacement);
+        return Gate::At(ready, Reason::LoadMemory);
     }
     design.spill(hw, who, way, line, now)
 }
@@ -152,7 +152,7 @@ fn choose_victim<D: Design>(
         ready = ready.max(hw.l1[owner].copy(way).ready);
     }
     if ready > now {
-        return Err(Gate::At(ready + 1, Reason::Replacement));
+        return Err(Gate::At(ready + 1, Reason::LoadMemory));
     }
     pass(design.evict(hw, who, slot, now))?;
     Ok((place, Some(slot)))

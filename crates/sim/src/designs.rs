@@ -157,7 +157,7 @@ pub struct DesignEntry {
     pub model: Model,
     /// Its parameters with their defaults, as TOML.
     pub parameters: fn() -> String,
-    pub(crate) check: fn(&toml::Table) -> Result<(), toml::de::Error>,
+    pub(crate) check: fn(&toml::Table) -> Result<(), String>,
     pub(crate) run: fn(Setup, &toml::Table) -> Result<Outcome, SimError>,
 }
 
@@ -194,20 +194,35 @@ impl Choice {
         let mut parameters = toml::Table::new();
         for part in parts {
             let wrong = |what: String| SimError::Parameter { design: name.into(), what };
-            let table: toml::Table = toml::from_str(part)
-                .map_err(|_| wrong(format!("'{part}' is not of the form key=value")))?;
+            let table: toml::Table = toml::from_str(part).map_err(|error| {
+                wrong(format!("'{part}' is not of the form key=value: {}", error.message()))
+            })?;
             parameters.extend(table);
         }
-        (entry.check)(&parameters).map_err(|error| SimError::Parameter {
-            design: name.into(),
-            what: error.message().to_string(),
-        })?;
+        (entry.check)(&parameters)
+            .map_err(|what| SimError::Parameter { design: name.into(), what })?;
         Ok(Choice { entry, text: text.into(), parameters })
     }
 }
 
-fn parse<P: DeserializeOwned>(table: &toml::Table) -> Result<P, toml::de::Error> {
-    table.clone().try_into()
+/// What the parameters of a design say beyond their values.
+pub(crate) trait Parameters: DeserializeOwned {
+    /// True if a write is durable once its controller's queue has accepted it.
+    fn adr(&self) -> bool {
+        false
+    }
+
+    /// Refuses values that make no design, naming key, value and range.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn parse<P: Parameters>(table: &toml::Table) -> Result<P, String> {
+    let params: P =
+        table.clone().try_into().map_err(|error: toml::de::Error| error.message().to_string())?;
+    params.check()?;
+    Ok(params)
 }
 
 /// One line a design makes its module, its entry in [`DESIGNS`] and its place in all tables.
@@ -256,5 +271,7 @@ mod tests {
         assert!(error("clwb:adrr=true").contains("adr"), "{}", error("clwb:adrr=true"));
         assert!(error("clwb:adr=7").contains("adr") || error("clwb:adr=7").contains("bool"));
         assert!(error("clwb:adr").contains("key=value"));
+        assert!(error("lbpp:epochs=1").contains("epochs = 1 is out of range; give 2 to 64"));
+        assert!(error("lb:search_cycles=9000000000").contains("give 0 to 10000"));
     }
 }

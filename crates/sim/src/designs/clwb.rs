@@ -7,7 +7,7 @@
 //! durable yet: its flush waits for that write. With `adr` a line is durable when the controller's
 //! queue has accepted it, without when it is in the cells (the world of MICRO'15).
 
-use super::{Design, Model};
+use super::{Design, Model, Parameters};
 use crate::Cycle;
 use crate::LineId;
 use crate::config::Machine;
@@ -41,8 +41,8 @@ enum Flaw {
     ForgetsOthersFlushes,
 }
 
-impl Params {
-    pub(super) fn adr(&self) -> bool {
+impl Parameters for Params {
+    fn adr(&self) -> bool {
         self.adr
     }
 }

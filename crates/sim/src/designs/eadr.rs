@@ -1,7 +1,7 @@
 //! eADR, or a battery for the caches: a store is durable once it is visible, so flushes do nothing
 //! and fences only order. Store buffers are not saved.
 
-use super::{Design, Model};
+use super::{Design, Model, Parameters};
 use crate::config::Machine;
 use crate::controller::LineData;
 use crate::hw::Hw;
@@ -16,11 +16,7 @@ pub(super) const MODEL: Model = Model::Eadr;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Params {}
 
-impl Params {
-    pub(super) fn adr(&self) -> bool {
-        false
-    }
-}
+impl Parameters for Params {}
 
 pub(super) fn design(_: &Params, _: &Machine) -> Eadr {
     Eadr

@@ -89,7 +89,7 @@ macro_rules! epoch_params {
             epochs: u32,
             /// Dependence and inform registers per epoch, 0 to 64.
             registers: usize,
-            /// Cycles to search a group of 64 sets for lines of an epoch.
+            /// Cycles to search a group of 64 sets for lines of an epoch, 0 to 10000.
             search_cycles: u64,
             /// A deliberate mistake in the mechanism, to test the checks.
             flaw: crate::designs::epochs::EpochFlaw,
@@ -108,9 +108,15 @@ macro_rules! epoch_params {
             }
         }
 
-        impl Params {
-            pub(super) fn adr(&self) -> bool {
+        impl crate::designs::Parameters for Params {
+            fn adr(&self) -> bool {
                 self.adr
+            }
+
+            fn check(&self) -> Result<(), String> {
+                crate::designs::epochs::within("epochs", self.epochs.into(), 2, 64)?;
+                crate::designs::epochs::within("registers", self.registers as u64, 0, 64)?;
+                crate::designs::epochs::within("search_cycles", self.search_cycles, 0, 10_000)
             }
         }
 
@@ -122,8 +128,8 @@ macro_rules! epoch_params {
                 crate::designs::epochs::Config {
                     $($field: $value,)*
                     invalidates: params.invalidating,
-                    in_flight: params.epochs.clamp(2, 64),
-                    registers: params.registers.min(64),
+                    in_flight: params.epochs,
+                    registers: params.registers,
                     search_cycles: params.search_cycles,
                     flaw: params.flaw,
                 },
@@ -133,6 +139,14 @@ macro_rules! epoch_params {
     };
 }
 pub(super) use epoch_params;
+
+/// Refuses a value out of range.
+pub(super) fn within(key: &str, value: u64, low: u64, high: u64) -> Result<(), String> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{key} = {value} is out of range; give {low} to {high}"))
+}
 
 /// What the parts of the design tell each other.
 #[derive(Clone, Copy, Debug)]
@@ -231,6 +245,21 @@ impl Epochs {
         hw.counters.epoch_splits += 1;
         self.complete(hw, core, now);
         Ok(())
+    }
+
+    /// Closes the epoch of who asks, unless nothing was done in it.
+    fn barrier(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
+        let epochs = &self.cores[who.core];
+        if epochs.is_empty() {
+            return Gate::Go;
+        }
+        if !epochs.has_free_number() {
+            let version = Version { core: who.core, epoch: epochs.durable + 1 };
+            return self.ask_and_wait(hw, who, version, 0, now, Reason::EpochIds);
+        }
+        hw.counters.fences += 1;
+        self.complete(hw, who.core, now);
+        Gate::Go
     }
 
     /// Closes `core`'s epoch and opens the next.
@@ -339,33 +368,16 @@ impl Design for Epochs {
     }
 
     fn order(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
-        let core = who.core;
-        if !self.cores[core].is_empty() {
-            if !self.cores[core].has_free_number() {
-                let version = Version { core, epoch: self.cores[core].durable + 1 };
-                return self.ask_and_wait(hw, who, version, 0, now, Reason::EpochIds);
-            }
-            hw.counters.fences += 1;
-            self.complete(hw, core, now);
-        }
-        if self.config.waits { self.drain(hw, who, now) } else { Gate::Go }
+        if self.config.waits { self.drain(hw, who, now) } else { self.barrier(hw, who, now) }
     }
 
     fn drain(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
-        let core = who.core;
-        if !self.cores[core].is_empty() {
-            if !self.cores[core].has_free_number() {
-                let version = Version { core, epoch: self.cores[core].durable + 1 };
-                return self.ask_and_wait(hw, who, version, 0, now, Reason::EpochIds);
-            }
-            hw.counters.fences += 1;
-            self.complete(hw, core, now);
+        let gate = self.barrier(hw, who, now);
+        let last = self.cores[who.core].current - 1;
+        if gate != Gate::Go || !self.is_live(who.core, last) {
+            return gate;
         }
-        let last = self.cores[core].current - 1;
-        if !self.is_live(core, last) {
-            return Gate::Go;
-        }
-        let version = Version { core, epoch: last };
+        let version = Version { core: who.core, epoch: last };
         self.ask_and_wait(hw, who, version, 0, now, Reason::Fence)
     }
 

@@ -5,7 +5,7 @@
 //! visible, so that a value read from another thread never outlives the value it was made from.
 //! The line is pinned meanwhile: were it taken, two cores would write back halves of one line.
 
-use super::{Design, Model, Store};
+use super::{Design, Model, Parameters, Store};
 use crate::config::Machine;
 use crate::counters::Reason;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
@@ -24,8 +24,8 @@ pub(super) struct Params {
     adr: bool,
 }
 
-impl Params {
-    pub(super) fn adr(&self) -> bool {
+impl Parameters for Params {
+    fn adr(&self) -> bool {
         self.adr
     }
 }

@@ -1,7 +1,7 @@
 //! No persistency at all: what the same program costs on the same memory when nobody asks that
 //! anything survives. The upper bound that persistency designs are measured against.
 
-use super::{Design, Model};
+use super::{Design, Model, Parameters};
 use crate::config::Machine;
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +14,7 @@ pub(super) const MODEL: Model = Model::None;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Params {}
 
-impl Params {
-    pub(super) fn adr(&self) -> bool {
-        false
-    }
-}
+impl Parameters for Params {}
 
 pub(super) fn design(_: &Params, _: &Machine) -> Volatile {
     Volatile
