@@ -8,7 +8,7 @@
 use crate::Cycle;
 
 /// Intervals that are remembered; a power of two.
-const KEPT: usize = 4;
+const KEPT: usize = 16;
 
 /// The busy intervals of one resource, sorted, disjoint, not adjacent; the newest last, in a ring.
 #[derive(Clone, Debug, Default)]
@@ -115,6 +115,17 @@ mod tests {
         calendar.book(200, 10);
         assert_eq!(calendar.book(105, 20), 110);
         assert_eq!(calendar.book(105, 80), 210, "too long for the gap");
+    }
+
+    #[test]
+    fn a_dozen_gaps_are_all_remembered() {
+        let mut calendar = Calendar::default();
+        for number in 0..12 {
+            assert_eq!(calendar.book(number * 20, 10), number * 20);
+        }
+        for number in 0..11 {
+            assert_eq!(calendar.book(0, 10), 10 + number * 20, "gap {number}");
+        }
     }
 
     proptest! {
