@@ -202,13 +202,6 @@ impl Machine {
     }
 
     fn check(&self) -> Result<(), String> {
-        let within = |key: &str, value: u64, low: u64, high: u64| {
-            if (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("{key} = {value} is out of range; give {low} to {high}"))
-            }
-        };
         let power = |key: &str, value: usize| {
             if value.is_power_of_two() {
                 Ok(())
@@ -264,6 +257,15 @@ impl Machine {
             within(&format!("memory.{key}.write"), device.write, 1, 1_000_000)?;
         }
         Ok(())
+    }
+}
+
+/// Refuses a value out of range, naming key, value and range.
+pub(crate) fn within(key: &str, value: u64, low: u64, high: u64) -> Result<(), String> {
+    if (low..=high).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!("{key} = {value} is out of range; give {low} to {high}"))
     }
 }
 

@@ -43,7 +43,7 @@ fn controllers_take_lines_at_the_pace_of_their_channels_or_banks() {
             let expected = paths.memory_pace(controllers, machine.memory.nvm.write);
             for cores in [8, 32] {
                 let found = scene(&machine, "clwb").pace(cores, &lines, Work::Persist).unwrap();
-                assert_near(found, expected, 5.0, &format!("{controllers} controllers, {cores}"));
+                assert_near(found, expected, 3.0, &format!("{controllers} controllers, {cores}"));
             }
         }
     }
@@ -62,7 +62,7 @@ fn controllers_give_lines_at_the_pace_of_their_channels_or_banks() {
             for cores in [8, 32] {
                 let cold = scene(&machine, "volatile").cold();
                 let found = cold.pace(cores, &lines, Work::Load).unwrap();
-                assert_near(found, expected, 5.0, &format!("{controllers} controllers, {cores}"));
+                assert_near(found, expected, 3.0, &format!("{controllers} controllers, {cores}"));
             }
         }
     }

@@ -114,9 +114,10 @@ macro_rules! epoch_params {
             }
 
             fn check(&self) -> Result<(), String> {
-                crate::designs::epochs::within("epochs", self.epochs.into(), 2, 64)?;
-                crate::designs::epochs::within("registers", self.registers as u64, 0, 64)?;
-                crate::designs::epochs::within("search_cycles", self.search_cycles, 0, 10_000)
+                use crate::config::within;
+                within("epochs", self.epochs.into(), 2, 64)?;
+                within("registers", self.registers as u64, 0, 64)?;
+                within("search_cycles", self.search_cycles, 0, 10_000)
             }
         }
 
@@ -139,14 +140,6 @@ macro_rules! epoch_params {
     };
 }
 pub(super) use epoch_params;
-
-/// Refuses a value out of range.
-pub(super) fn within(key: &str, value: u64, low: u64, high: u64) -> Result<(), String> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(format!("{key} = {value} is out of range; give {low} to {high}"))
-}
 
 /// What the parts of the design tell each other.
 #[derive(Clone, Copy, Debug)]

@@ -143,7 +143,8 @@ impl Epochs {
             let message = Message::FlushEpoch { core: core as u8, bank: bank as u8 };
             hw.queue.event(starts, Event::Design(message));
         }
-        // The BankAcks of the banks without lines; the others' are on their way later.
+        // BankAcks, gathered from every tile at once; banks with lines send another when they are
+        // done, which the gathering cannot leave out.
         tiles.iter_mut().for_each(|told| *told += 1);
         arbiter.last = hw.mesh.gather(core, tiles).max(answered);
         self.finish_if_complete(hw, core);
