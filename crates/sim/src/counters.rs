@@ -139,6 +139,11 @@ impl Reason {
         }
     }
 
+    /// True for a request that waits because it met an epoch that is not durable.
+    pub fn is_conflict(self) -> bool {
+        matches!(self, Reason::IntraConflict | Reason::InterConflict | Reason::Replacement)
+    }
+
     /// True for the reasons that only persistency causes.
     pub fn is_persistency(self) -> bool {
         matches!(

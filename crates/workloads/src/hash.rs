@@ -27,7 +27,7 @@ impl Workload for Hash {
     const NAME: &'static str = "hash";
     const ABOUT: &'static str = "insert, delete and search in a hash table with striped locks";
     const ENTRIES: u64 = 4096;
-    const SEARCH_PERCENT: u32 = 50;
+    const SEARCH_PERCENT: u32 = 33;
 
     fn layout(setup: &Setup) -> Layout {
         let mut arena = Arena::new();

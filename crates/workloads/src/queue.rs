@@ -1,8 +1,8 @@
 //! Enqueue, dequeue and peek in copy-while-locked queues (MICRO'15, Table 2, "Queue", and
 //! Figure 10).
 //!
-//! One lock serialises all who share a queue, so there are many, and each operation draws one.
-//! A full queue turns an enqueue, and an empty one a dequeue, into an operation without effect.
+//! One lock serialises all who share a queue, so there are many. A thread works mostly on queues
+//! of its own, and hands entries over through the others. A full queue turns an enqueue, and an empty one a dequeue, into an operation without effect.
 
 use crate::history::{Contents, initial_tag};
 use crate::workload::Action;
@@ -11,8 +11,11 @@ use seawall_collections::{Change, QueueShape};
 use seawall_memory::Memory;
 use seawall_runtime::{Arena, pool};
 
-/// Queues unless there are fewer entries.
-const QUEUES: u64 = 1024;
+/// Queues for each thread, unless there are too few entries.
+const QUEUES_PER_THREAD: u64 = 10;
+
+/// Per cent of operations on the thread's own queues; the others draw any queue.
+const OWN_PERCENT: u64 = 75;
 
 /// The queue benchmark.
 #[derive(Clone, Copy, Debug)]
@@ -21,16 +24,25 @@ pub struct Queue {
 }
 
 fn shape(setup: &Setup) -> QueueShape {
-    let queues = QUEUES.min(setup.entries.div_ceil(4)).max(1);
-    let capacity = 2 * setup.entries.div_ceil(queues);
-    QueueShape { threads: setup.threads as u64, queues, capacity }
+    let threads = setup.threads as u64;
+    let queues = (QUEUES_PER_THREAD * threads).min(setup.entries.div_ceil(4)).max(1);
+    QueueShape { threads, queues, capacity: 2 * setup.entries.div_ceil(queues) }
+}
+
+/// The queue that the next operation uses.
+fn draw(shape: QueueShape, worker: &mut Worker) -> u64 {
+    let own = shape.queues / shape.threads;
+    if own > 0 && worker.below(100) < OWN_PERCENT {
+        return worker.thread as u64 * own + worker.below(own);
+    }
+    worker.below(shape.queues)
 }
 
 impl Workload for Queue {
     const NAME: &'static str = "queue";
     const ABOUT: &'static str = "enqueue and dequeue in copy-while-locked queues";
     const ENTRIES: u64 = 8192;
-    const SEARCH_PERCENT: u32 = 50;
+    const SEARCH_PERCENT: u32 = 33;
 
     fn layout(setup: &Setup) -> Layout {
         let mut arena = Arena::new();
@@ -62,7 +74,8 @@ impl Workload for Queue {
     }
 
     fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
-        let (action, queue) = (worker.action(), worker.below(self.queues.shape().queues));
+        let action = worker.action();
+        let queue = draw(self.queues.shape(), worker);
         memory.work(20);
         match action {
             Action::Search => {

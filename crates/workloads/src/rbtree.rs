@@ -32,7 +32,7 @@ impl Workload for RbTree {
     const NAME: &'static str = "rbtree";
     const ABOUT: &'static str = "insert, delete and search in red-black trees";
     const ENTRIES: u64 = 4096;
-    const SEARCH_PERCENT: u32 = 50;
+    const SEARCH_PERCENT: u32 = 33;
 
     fn layout(setup: &Setup) -> Layout {
         let mut arena = Arena::new();

@@ -34,7 +34,7 @@ impl Workload for Sdg {
     const NAME: &'static str = "sdg";
     const ABOUT: &'static str = "insert, delete and search edges in a scalable graph";
     const ENTRIES: u64 = 4096;
-    const SEARCH_PERCENT: u32 = 50;
+    const SEARCH_PERCENT: u32 = 33;
 
     fn layout(setup: &Setup) -> Layout {
         let mut arena = Arena::new();

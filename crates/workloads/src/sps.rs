@@ -23,7 +23,7 @@ impl Workload for Sps {
     const NAME: &'static str = "sps";
     const ABOUT: &'static str = "random swaps between entries of an array";
     const ENTRIES: u64 = 4096;
-    const SEARCH_PERCENT: u32 = 50;
+    const SEARCH_PERCENT: u32 = 33;
 
     fn layout(setup: &Setup) -> Layout {
         let mut arena = Arena::new();

@@ -210,6 +210,9 @@ impl Epochs {
         reason: Reason,
     ) -> Gate {
         let Version { core, epoch } = version;
+        if reason.is_conflict() {
+            self.cores[core].mark_flushed_for_conflict(epoch);
+        }
         let home = hw.home_tile(line);
         let at = if core == who.core {
             now
@@ -223,8 +226,8 @@ impl Epochs {
         Gate::Wait(reason)
     }
 
-    /// A conflict needs `version` durable: marks it and its predecessors, and makes sure that it
-    /// is complete. Answers the epoch to wait for first if no epoch number is free for a split.
+    /// A conflict needs `version` durable: marks it and makes sure that it is complete. Answers the
+    /// epoch to wait for first if no epoch number is free for a split.
     fn meet(&mut self, hw: &mut Hw<Message>, version: Version, now: Cycle) -> Result<(), Epoch> {
         let Version { core, epoch } = version;
         self.cores[core].mark_conflicting(epoch);
@@ -316,7 +319,6 @@ impl Epochs {
         if new == old {
             return Gate::Go;
         }
-        self.cores[old.core].mark_conflicting(old.epoch);
         let line = slot;
         self.ask_and_wait(hw, who, old, line, now, Reason::Replacement)
     }
@@ -343,7 +345,6 @@ impl Design for Epochs {
             return Gate::Go;
         }
         hw.counters.conflicts_intra += 1;
-        self.cores[core].mark_conflicting(older);
         let version = Version { core, epoch: older };
         self.ask_and_wait(hw, who, version, at.line, now, Reason::IntraConflict)
     }

@@ -86,8 +86,13 @@ impl CoreEpochs {
         std::mem::take(&mut self.state(epoch).lines)
     }
 
-    /// Marks `epoch` and all before it that are not durable as flushed because of a conflict.
+    /// A conflict met `epoch`.
     pub(super) fn mark_conflicting(&mut self, epoch: Epoch) {
+        self.state(epoch).conflicting = true;
+    }
+
+    /// A request waits until `epoch` is durable: it and all before it are flushed for a conflict.
+    pub(super) fn mark_flushed_for_conflict(&mut self, epoch: Epoch) {
         for number in self.durable + 1..=epoch {
             self.state(number).conflicting = true;
         }
