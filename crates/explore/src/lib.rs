@@ -35,6 +35,7 @@ mod crashed;
 mod finding;
 mod guard;
 mod images;
+pub mod litmus;
 mod models;
 mod search;
 mod shrink;
