@@ -2,8 +2,9 @@
 //!
 //! The threads of a run are fibers on one OS thread. A seeded generator (Xoshiro256PlusPlus) picks
 //! who runs and for how many calls of the seam, so every call is a switch point and a seed is a
-//! schedule. Execution is sequentially consistent; store buffers are not modelled (a single thread
-//! cannot tell; several might see stores late, and persist in ways that no run here shows).
+//! schedule. Execution is sequentially consistent: stores are visible at once, non-temporal ones
+//! too (a single thread cannot tell; several might see stores late, and persist in ways that no run
+//! here shows; litmus tests do model that).
 //!
 //! A run always ends: it is cut after a number of seam calls, and threads that all wait are a
 //! deadlock. Both are errors, not hangs. A loop that never touches memory is not bounded.
@@ -13,6 +14,7 @@ use crate::trace::{Event, Kind, Trace};
 use crate::words::Words;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rustc_hash::FxHashMap;
 use seawall_fiber::{Fiber, Pause};
 use seawall_memory::{Addr, Image, Memory, Width, lines_of};
 use std::cell::{Cell, RefCell};
@@ -69,7 +71,11 @@ struct Shared {
     pm: Words,
     dram: Words,
     trace: RefCell<Trace>,
+    /// Who wrote a line last, and who a word.
     writer: RefCell<Vec<u16>>,
+    word_writer: RefCell<FxHashMap<u32, u16>>,
+    /// Who wrote a word of DRAM last, and how many stores to persistent memory came before.
+    dram_writer: RefCell<FxHashMap<u64, (u16, u32)>>,
     operation: Vec<Cell<u32>>,
     waits: Vec<Cell<Option<(Addr, u64)>>>,
     turn: Cell<u32>,
@@ -143,6 +149,8 @@ impl Shared {
             dram: Words::from_bytes(&dram),
             trace: RefCell::new(Trace::new(threads, pm, dram.len() as u64)),
             writer: RefCell::new(Vec::new()),
+            word_writer: RefCell::default(),
+            dram_writer: RefCell::default(),
             operation: vec![Cell::new(0); threads],
             waits: vec![Cell::new(None); threads],
             turn: Cell::new(0),
@@ -200,16 +208,29 @@ impl Traced<'_> {
         self.event(&mut self.shared.trace.borrow_mut(), kind, Location::caller());
     }
 
-    /// Notes a load of a line whose last writer is another thread: a dependence between epochs.
+    /// Notes a load of what another thread wrote last: a dependence between epochs if it is in
+    /// persistent memory, and in any case the thread knows now what came before.
     fn note_read(&self, at: Addr, from: &'static Location<'static>) {
-        if !at.is_pm() || self.shared.operation.len() == 1 {
+        if self.shared.operation.len() == 1 {
             return;
         }
         let mut trace = self.shared.trace.borrow_mut();
+        let mine = self.thread as u16;
+        if !at.is_pm() {
+            let writers = self.shared.dram_writer.borrow();
+            let last = writers.get(&(at.offset() / 8)).filter(|(writer, _)| *writer != mine);
+            if let Some(&(_, stores)) = last {
+                self.event(&mut trace, Kind::Sync { stores }, from);
+            }
+            return;
+        }
         let Some(line) = trace.find_line(at.line()) else { return };
-        let writer = self.shared.writer.borrow().get(line as usize).copied().unwrap_or(u16::MAX);
-        if writer != u16::MAX && usize::from(writer) != self.thread {
-            self.event(&mut trace, Kind::Read { line }, from);
+        let word = (at.offset() / 8) as u32;
+        let other = |writer: Option<&u16>| writer.is_some_and(|&w| w != u16::MAX && w != mine);
+        if other(self.shared.writer.borrow().get(line as usize))
+            || other(self.shared.word_writer.borrow().get(&word))
+        {
+            self.event(&mut trace, Kind::Read { line, word }, from);
         }
     }
 
@@ -218,6 +239,9 @@ impl Traced<'_> {
     fn put(&self, trace: &mut Trace, at: Addr, width: Width, value: u64) -> Option<u32> {
         let change = self.shared.region(at).store(at, width, value);
         if !at.is_pm() {
+            let stores = trace.stores.len() as u32;
+            let writer = (self.thread as u16, stores);
+            self.shared.dram_writer.borrow_mut().insert(at.offset() / 8, writer);
             return None;
         }
         let store = trace.add_store(at, width, change);
@@ -227,6 +251,7 @@ impl Traced<'_> {
             writer.resize(line + 1, u16::MAX);
         }
         writer[line] = self.thread as u16;
+        self.shared.word_writer.borrow_mut().insert(change.word, self.thread as u16);
         Some(store)
     }
 
@@ -281,12 +306,27 @@ impl Memory for Traced<'_> {
 
     fn flush(&self, at: Addr, len: u64) {
         self.step();
-        if at.is_pm() && len > 0 {
+        if !at.is_pm() {
+            self.note(Kind::FlushElsewhere);
+        } else if len > 0 {
             let end = at.offset().saturating_add(len);
             assert!(end <= self.shared.pm.bytes(), "flush of {len} bytes from {at}, past the pool");
             for line in lines_of(at, len) {
                 let line = self.shared.trace.borrow_mut().line(line);
                 self.note(Kind::Flush { line });
+            }
+        }
+    }
+
+    fn write_nt(&self, at: Addr, from: &[u8]) {
+        let first = self.shared.trace.borrow().events.len();
+        self.write(at, from);
+        let mut trace = self.shared.trace.borrow_mut();
+        let mine = self.thread as u16;
+        for event in trace.events[first..].iter_mut().filter(|event| event.thread == mine) {
+            if let Kind::Store { store } = event.kind {
+                event.kind = Kind::StoreNt { store };
+                event.at = Location::caller();
             }
         }
     }
