@@ -35,7 +35,8 @@ mod tests {
     use super::*;
     use crate::models::order::Cut;
     use crate::outcome::Reached;
-    use crate::traced::{Schedule, record};
+    use crate::schedule::Schedule;
+    use crate::traced::record;
     use crate::walk::Walk;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
@@ -49,7 +50,7 @@ mod tests {
 
     /// Two threads of a few random operations on a few shared lines.
     fn random_run(seed: u64) -> Trace {
-        let schedule = Schedule { threads: 2, seed, steps: 1000 };
+        let schedule = Schedule { threads: 2, seed, steps: 1000, ..Schedule::default() };
         let run = record(Image::new(64 * LINES, 0), &schedule, move |memory| {
             let thread = memory.thread() as u64;
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed * 2 + thread);

@@ -38,6 +38,7 @@ mod guard;
 mod images;
 mod models;
 mod outcome;
+mod schedule;
 mod search;
 mod shrink;
 mod trace;
@@ -45,6 +46,7 @@ mod traced;
 mod tree;
 mod verdict;
 mod walk;
+mod waste;
 mod words;
 
 pub use crashed::CrashImage;
@@ -54,7 +56,9 @@ pub use finding::{
 pub use images::reachable;
 pub use models::{Model, UnknownModel};
 pub use outcome::{Outcome, Reached};
+pub use schedule::{Interleavings, Preemption, Preemptions, Schedule, Turns, TurnsName};
 pub use search::{Check, Search, check, search, search_watched};
 pub use trace::{Event, Kind, Store, Trace};
-pub use traced::{RunError, Schedule, Traced, record};
+pub use traced::{RunError, Traced, record};
 pub use walk::CrashPoint;
+pub use waste::{Waste, WasteKind, waste};

@@ -7,6 +7,7 @@
 //!
 //! What recovery does to an image is a trace too: it may be cut short by the next crash.
 
+use crate::schedule::Access;
 use crate::words::WordChange;
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Line, Width};
@@ -121,13 +122,23 @@ pub struct Trace {
     pub(crate) threads: usize,
     pub(crate) start: Vec<u8>,
     pub(crate) dram_bytes: u64,
+    /// All accesses, in runs that are made to find places to interrupt.
+    pub(crate) accesses: Vec<Access>,
     index: FxHashMap<Line, LineIndex>,
 }
 
 impl Trace {
     pub(crate) fn new(threads: usize, start: Vec<u8>, dram_bytes: u64) -> Trace {
-        let (events, stores, lines) = (Vec::new(), Vec::new(), Vec::new());
-        Trace { events, stores, lines, threads, start, dram_bytes, index: FxHashMap::default() }
+        Trace {
+            events: Vec::new(),
+            stores: Vec::new(),
+            lines: Vec::new(),
+            threads,
+            start,
+            dram_bytes,
+            accesses: Vec::new(),
+            index: FxHashMap::default(),
+        }
     }
 
     /// The events, in the order in which they took effect.

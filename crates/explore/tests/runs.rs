@@ -9,7 +9,7 @@ const LOCK: Addr = Addr::dram(0);
 const COUNT: Addr = Addr::pm(64);
 
 fn schedule(threads: usize, seed: u64) -> Schedule {
-    Schedule { threads, seed, steps: 100_000 }
+    Schedule { threads, seed, steps: 100_000, ..Schedule::default() }
 }
 
 fn count_under_a_lock(memory: &Traced<'_>) {
