@@ -50,11 +50,13 @@
 //! Lahav, POPL'21; PEL = Pelley et al., ISCA'14; LB = Joshi et al., MICRO'15; HOPS = Nalli et al.,
 //! ASPLOS'17.
 
+mod enumerate;
 mod language;
 mod outcome;
 mod parse;
 mod suite;
 
+pub use enumerate::{Reachable, STATES_MAX, enumerate};
 pub use language::{Column, Expectation, Instruction, Litmus, Place, Register, Threads, Verdict};
 pub use outcome::{Outcome, VALUE_MAX, Value};
 pub use parse::{

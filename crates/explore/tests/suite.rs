@@ -4,7 +4,11 @@
 //! anew, for review.
 
 use crate::oracles::{Rules, outcomes, outcomes_under};
-use seawall_explore::litmus::{Litmus, MODELS, Verdict, suite};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_explore::Model;
+use seawall_explore::litmus::{Litmus, MODELS, Outcome, STATES_MAX, Verdict, enumerate, suite};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 fn path(test: &Litmus) -> PathBuf {
@@ -109,5 +113,103 @@ fn a_stricter_model_never_allows_more() {
         assert!(set("eadr").is_subset(&set("px86")), "{}: a battery takes outcomes away", test.id);
         assert!(set("bsp").is_subset(&set("bep")), "{}: atomic epochs are epochs", test.id);
         assert_eq!(set("bep"), set("hops"), "{}", test.id);
+    }
+}
+
+fn reached(test: &Litmus, model: &str) -> BTreeSet<Outcome> {
+    let model: Model = model.parse().unwrap();
+    let reachable = enumerate(test, model, STATES_MAX);
+    assert!(reachable.is_complete, "{} under {model} was cut", test.id);
+    reachable.outcomes()
+}
+
+#[test]
+fn every_model_reaches_exactly_the_outcomes_of_the_files() {
+    let mut wrong = String::new();
+    for test in suite() {
+        for expected in &test.expected {
+            let found = reached(&test, &expected.model);
+            let allowed = expected.outcomes.as_ref().unwrap();
+            let list = |set: BTreeSet<&Outcome>| {
+                set.iter().map(|outcome| outcome.to_string()).collect::<Vec<_>>().join(" ")
+            };
+            if found != *allowed {
+                wrong += &format!(
+                    "{} under {}: {}\n  reached and forbidden: {}\n  allowed and not reached: {}\n",
+                    test.id,
+                    expected.model,
+                    test.program(),
+                    list(found.difference(allowed).collect()),
+                    list(allowed.difference(&found).collect()),
+                );
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A random test: every word of memory and every register is a column.
+fn random_test(rng: &mut Xoshiro256PlusPlus) -> Litmus {
+    const WORDS: [&str; 5] = ["x.a", "x.b", "y", "y", "z"];
+    let threads = [1, 2, 2, 2, 3][rng.random_range(0..5)];
+    let longest = [7, 4, 3][threads - 1];
+    let (mut text, mut registers) = (String::new(), 0);
+    for _ in 0..threads {
+        let mut own = 0;
+        let mut code = vec![format!("W {} 1", WORDS[rng.random_range(0..WORDS.len())])];
+        while code.len() < rng.random_range(1..=longest) {
+            let at = WORDS[rng.random_range(0..WORDS.len())];
+            let value = rng.random_range(1..3);
+            let mut register = || {
+                registers += 1;
+                own = registers;
+                format!("r{registers}")
+            };
+            code.push(match rng.random_range(0..22u32) {
+                0..6 => format!("W {at} {value}"),
+                6..10 => format!("R {at} {}", register()),
+                10 | 11 => format!("CO {at}"),
+                12 => format!("CF {at}"),
+                13 => "SF".into(),
+                14 => "MF".into(),
+                15 => "PB".into(),
+                16 => "DF".into(),
+                17 | 18 => format!("NT {at} {value}"),
+                19 => format!("FAA {at} 1"),
+                20 => format!("CAS {at} {} {value} {}", rng.random_range(0..2), register()),
+                _ if own > 0 => format!("IF r{own} {}", rng.random_range(0..2)),
+                _ => "PB".into(),
+            });
+        }
+        text += &format!("thread: {}\n", code.join(" ; "));
+    }
+    let words = ["x.a", "x.b", "y", "z"].into_iter().filter(|name| text.contains(name));
+    let words = words
+        .filter(|name| text.contains(&format!(" {name} ")) || text.contains(&format!(" {name}\n")));
+    let mut columns: Vec<String> = words.map(String::from).collect();
+    columns.extend((1..=registers).map(|number| format!("r{number}")));
+    if !columns.is_empty() {
+        text += &format!("memory: {}\n", columns.join(" "));
+    }
+    Litmus::parse("random", text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn models_and_oracles_agree_on_random_programs() {
+    let runs = std::env::var("SEAWALL_LITMUS_RANDOM").ok().and_then(|text| text.parse().ok());
+    for seed in 0..runs.unwrap_or(300) {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let test = random_test(&mut rng);
+        for model in MODELS {
+            let (found, allowed) = (reached(&test, model), outcomes(&test, model));
+            if found != allowed {
+                let more: Vec<String> = found.difference(&allowed).map(|o| o.to_string()).collect();
+                let less: Vec<String> = allowed.difference(&found).map(|o| o.to_string()).collect();
+                let program = test.program();
+                panic!(
+                    "seed {seed}, {model}: {program}\n  model only: {more:?}\n  oracle only: {less:?}"
+                );
+            }
+        }
     }
 }

@@ -158,8 +158,10 @@ fn run(state: &State, core: usize, step: Instruction, battery: bool) -> Vec<Stat
             }
             if value == old {
                 after.append(at, new, battery);
+                after.told[usize::from(into.0)] = Some(value);
+            } else {
+                after.cores[core].buffer.push(Entry::Told(into, value));
             }
-            after.cores[core].buffer.push(Entry::Told(into, value));
             after.registers[usize::from(into.0)] = Some(value);
         }
         Instruction::If(register, value) => {
