@@ -3,7 +3,6 @@
 //! An outcome has one value for each column. If all are below 10 it is written as their digits
 //! (`011`), else with commas (`0,12,1`). `-` stands for a register that was not read.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 /// A value of a litmus test; the greatest is [`VALUE_MAX`].
@@ -66,11 +65,6 @@ pub(super) fn number(text: &str) -> Result<Value, String> {
     let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let value = text.parse().ok().filter(|value| all_digits && *value <= VALUE_MAX);
     value.ok_or_else(|| format!("`{text}` is no value; give a number from 0 to {VALUE_MAX}"))
-}
-
-/// A set of outcomes in one line, separated by blanks.
-pub(crate) fn list(outcomes: &BTreeSet<Outcome>) -> String {
-    outcomes.iter().map(Outcome::to_string).collect::<Vec<String>>().join(" ")
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@
 //!   buffer, only when nothing is owed;
 //! - a non-temporal store leaves for the thread's write-combining list, and that at any time for
 //!   memory, but after those of the same word; then it is owed like a store that was written back.
-//!   Entries and loads of its line, sfence, mfence and locked operations wait for that;
+//!   Entries of its line, sfence, mfence and locked operations wait for that;
 //! - a compare-exchange that fails is a load.
 //!
-//! A load runs at once, from the newest store in the buffer or from memory, and leaves a mark in
-//! the buffer: what it read counts as told when the mark leaves, after all that stands before it.
+//! A load runs at once, from the newest store of the thread that is on its way or from memory, and
+//! leaves a mark in the buffer: what it read counts as told when the mark leaves, after all that
+//! stands before it, and after the non-temporal stores of its line.
 //! With batteries (eADR) coherent memory is what persists.
 
 use seawall_explore::litmus::{Instruction, Litmus, Outcome, Place, Register, Threads, Value};
@@ -26,7 +27,7 @@ enum Entry {
     Flush(u8),
     WriteBack(u8),
     Fence,
-    Told(Register, Value),
+    Told(Register, Value, u8),
 }
 
 /// Whether `later` must stay in the buffer as long as `earlier` does.
@@ -103,19 +104,17 @@ impl State {
         self.cores[core].combining.iter().any(|(at, _)| at.line == line)
     }
 
-    /// What a load would read; `None` if it has to wait for a non-temporal store.
-    fn load(&self, core: usize, at: Place) -> Option<Value> {
-        let buffer = &self.cores[core].buffer;
-        let streams =
-            buffer.iter().any(|e| matches!(e, Entry::Stream(other, _) if other.line == at.line));
-        if streams || self.combines(core, at.line) {
-            return None;
-        }
-        let own = buffer.iter().rev().find_map(|entry| match entry {
-            Entry::Store(other, value) if *other == at => Some(*value),
+    /// What a load reads: the newest store of the thread that is on its way, or memory.
+    fn load(&self, core: usize, at: Place) -> Value {
+        let core = &self.cores[core];
+        let own = core.buffer.iter().rev().find_map(|entry| match entry {
+            Entry::Store(other, value) | Entry::Stream(other, value) if *other == at => {
+                Some(*value)
+            }
             _ => None,
         });
-        Some(own.unwrap_or_else(|| self.memory(at)))
+        let combined = core.combining.iter().rev().find(|(other, _)| *other == at);
+        own.or(combined.map(|(_, value)| *value)).unwrap_or_else(|| self.memory(at))
     }
 
     /// Nothing of the core is on its way: a locked operation may run.
@@ -136,8 +135,8 @@ fn run(state: &State, core: usize, step: Instruction, battery: bool) -> Vec<Stat
         Instruction::Flush(at) => push(Entry::Flush(at.line)),
         Instruction::StoreFence | Instruction::Barrier | Instruction::Drain => push(Entry::Fence),
         Instruction::Read(at, into) => {
-            let Some(value) = state.load(core, at) else { return Vec::new() };
-            push(Entry::Told(into, value));
+            let value = state.load(core, at);
+            push(Entry::Told(into, value, at.line));
             after.registers[usize::from(into.0)] = Some(value);
         }
         Instruction::Fence if !state.is_quiet(core) => return Vec::new(),
@@ -152,7 +151,7 @@ fn run(state: &State, core: usize, step: Instruction, battery: bool) -> Vec<Stat
             }
         }
         Instruction::Exchange { at, old, new, into } => {
-            let Some(value) = state.load(core, at) else { return Vec::new() };
+            let value = state.load(core, at);
             if value == old && !state.is_quiet(core) {
                 return Vec::new();
             }
@@ -160,7 +159,7 @@ fn run(state: &State, core: usize, step: Instruction, battery: bool) -> Vec<Stat
                 after.append(at, new, battery);
                 after.told[usize::from(into.0)] = Some(value);
             } else {
-                after.cores[core].buffer.push(Entry::Told(into, value));
+                after.cores[core].buffer.push(Entry::Told(into, value, at.line));
             }
             after.registers[usize::from(into.0)] = Some(value);
         }
@@ -200,7 +199,8 @@ fn leave(state: &State, core: usize, at: usize, battery: bool) -> Option<State> 
         }
         Entry::Fence if !state.owes_nothing(core) => return None,
         Entry::Fence => {}
-        Entry::Told(register, value) => after.told[usize::from(register.0)] = Some(value),
+        Entry::Told(_, _, line) if state.combines(core, line) => return None,
+        Entry::Told(register, value, _) => after.told[usize::from(register.0)] = Some(value),
     }
     Some(after)
 }

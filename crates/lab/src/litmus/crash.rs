@@ -98,8 +98,9 @@ impl Pair<'_> {
             images: Vec::new(),
         };
         let watcher = Rc::new(RefCell::new(watcher));
-        let programs = (0..setting.code.len()).map(|thread| {
-            let (setting, seed) = (setting.clone(), rng.random());
+        let seeds: Vec<u64> = setting.code.iter().map(|_| rng.random()).collect();
+        let programs = seeds.into_iter().enumerate().map(|(thread, seed)| {
+            let setting = setting.clone();
             let perform = move |memory: &SimMemory<'_>| {
                 let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
                 Thread { setting: &setting, memory, rng, registers: Vec::new(), stored: false }
