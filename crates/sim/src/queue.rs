@@ -66,6 +66,8 @@ impl<E> Ord for Far<E> {
 pub(crate) struct Queue<E> {
     slots: Box<[Slot; SLOTS]>,
     occupied: [u64; WORDS],
+    /// Which words of `occupied` are not zero.
+    words: u64,
     events: Vec<(E, u32)>,
     free: u32,
     far: BinaryHeap<Far<E>>,
@@ -80,6 +82,7 @@ impl<E: Copy> Queue<E> {
         Queue {
             slots: Box::new([Slot::EMPTY; SLOTS]),
             occupied: [0; WORDS],
+            words: 0,
             events: Vec::new(),
             free: NONE,
             far: BinaryHeap::new(),
@@ -146,6 +149,7 @@ impl<E: Copy> Queue<E> {
     fn put_near(&mut self, at: Cycle, turn: Turn<E>) {
         let index = at as usize % SLOTS;
         self.occupied[index / 64] |= 1 << (index % 64);
+        self.words |= 1 << (index / 64);
         match turn {
             Turn::Stores(core) => self.slots[index].stores |= 1 << core,
             Turn::Program(core) => self.slots[index].programs |= 1 << core,
@@ -205,6 +209,7 @@ impl<E: Copy> Queue<E> {
         };
         if self.slots[index].is_empty() {
             self.occupied[index / 64] &= !(1 << (index % 64));
+            self.words &= !(u64::from(self.occupied[index / 64] == 0) << (index / 64));
             self.next = self.find_next();
         }
         Some((self.now, turn))
@@ -227,12 +232,12 @@ impl<E: Copy> Queue<E> {
         if first != 0 {
             return self.now + (first.trailing_zeros() as usize - start % 64) as u64;
         }
-        for step in 1..=WORDS {
-            let word = (start / 64 + step) % WORDS;
-            if self.occupied[word] != 0 {
-                let index = word * 64 + self.occupied[word].trailing_zeros() as usize;
-                return self.now + ((index + SLOTS - start) % SLOTS) as u64;
-            }
+        // The word of now comes last: what is left in it lies a whole turn of the wheel ahead.
+        let words = self.words.rotate_right((start / 64) as u32 + 1);
+        if words != 0 {
+            let word = (start / 64 + 1 + words.trailing_zeros() as usize) % WORDS;
+            let index = word * 64 + self.occupied[word].trailing_zeros() as usize;
+            return self.now + ((index + SLOTS - start) % SLOTS) as u64;
         }
         self.far.peek().map_or(Cycle::MAX, |far| far.key.0.0)
     }
