@@ -119,6 +119,24 @@ impl StoreBuffer {
         }
         found
     }
+
+    /// As [`pending`](StoreBuffer::pending), for the words of `line` from `first` on: what goes
+    /// into `values`, under `masks`.
+    pub(crate) fn pending_words(
+        &self,
+        line: LineId,
+        first: u8,
+        values: &mut [u64],
+        masks: &mut [u64; 8],
+    ) {
+        for entry in self.entries.iter().filter(|entry| entry.line == line) {
+            let at = usize::from(entry.word.wrapping_sub(first)) % 8;
+            if entry.kind == Kind::Store && entry.word >= first && at < values.len() {
+                masks[at] |= entry.mask;
+                values[at] = values[at] & !entry.mask | entry.value & entry.mask;
+            }
+        }
+    }
 }
 
 /// What the program of a core is doing.
@@ -375,6 +393,9 @@ mod tests {
         buffer.push(store(0xff, 0x22));
         assert_eq!(buffer.pending(9, 2), (0xffff, 0x1122));
         assert_eq!(buffer.pending(9, 3), (0, 0));
+        let (mut values, mut masks) = ([7; 3], [0; 8]);
+        buffer.pending_words(9, 1, &mut values, &mut masks);
+        assert_eq!((values, masks), ([7, 0x1122, 7], [0, 0xffff, 0, 0, 0, 0, 0, 0]));
         buffer.pop();
         buffer.pop();
         assert_eq!(buffer.pending(9, 2), (0, 0));

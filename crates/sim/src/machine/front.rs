@@ -154,10 +154,7 @@ impl<D: Design> Machine<D> {
         let mut masks = [0; 8];
         into.fill(0);
         if buffer.may_have(place.line) {
-            let words = into.iter_mut().zip(&mut masks).zip(place.word..);
-            for ((value, mask), word) in words {
-                (*mask, *value) = buffer.pending(place.line, word);
-            }
+            buffer.pending_words(place.line, place.word, into, &mut masks);
         }
         let (mut done, mut source, mut long) = (clock + 1, Reason::StoreBuffer, false);
         if masks[..into.len()].iter().any(|mask| *mask != u64::MAX) {
