@@ -124,7 +124,7 @@ fn spill<M: Copy>(hw: &mut Hw<M>, core: usize, way: Way, now: Cycle) {
     if line == NO_LINE {
         return;
     }
-    if hw.l1[core].copy(way).dirty {
+    if hw.l1[core].copy(way).is_dirty() {
         let tile = hw.home_tile(line);
         hw.mesh.data(core, tile, now);
         hw.clean(core, way, line);
@@ -163,9 +163,7 @@ fn evict<D: Design>(design: &mut D, hw: &mut Hw<D::Message>, slot: Slot, now: Cy
     hw.recall(slot, now);
     if hw.llc.entry(slot).dirty {
         let token = design.evicted(hw, slot);
-        let data = *hw.llc.data(slot);
-        let tile = hw.home_tile(slot);
-        hw.write_back(slot, &data, tile, now, token);
+        hw.write_back(slot, hw.home_tile(slot), now, token);
     }
     hw.llc.invalidate(slot);
 }
@@ -188,11 +186,8 @@ fn fill_from_memory<M: Copy>(
     let read = hw.memory.read(line, asked);
     let at_bank = hw.mesh.data(controller, home, read);
     let ready = hw.mesh.data(home, core, at_bank);
-    let data = *hw.memory.value(line);
-    hw.llc.fill(place, line, &data, at_bank);
-    let entry = hw.llc.entry_mut(line);
-    entry.sharers = 1 << core;
-    entry.owner = core as u8;
+    hw.llc.fill(place, line, at_bank);
+    hw.own(core, way, line);
     let source = Reason::LoadMemory;
     hw.l1[core].fill(way, line, State::Exclusive, (ready, source));
     Fill { way, ready, source }
@@ -216,12 +211,10 @@ fn fill_from_cache<M: Copy>(
         Some(owner) => forward(hw, core, owner, slot, writes, found),
         None => from_bank(hw, core, slot, writes, found),
     };
-    let entry = hw.llc.entry_mut(slot);
     if answer.state == State::Exclusive {
-        entry.sharers = 1 << core;
-        entry.owner = core as u8;
+        hw.own(core, way, slot);
     } else {
-        entry.sharers |= 1 << core;
+        hw.llc.entry_mut(slot).sharers |= 1 << core;
     }
     hw.l1[core].fill(way, line, answer.state, (answer.ready, answer.source));
     Fill { way, ready: answer.ready, source: answer.source }
@@ -241,7 +234,7 @@ fn forward<M: Copy>(
     let asked = hw.mesh.control(home, owner, found);
     let sent = asked + hw.config.l1.latency;
     let ready = hw.mesh.data(owner, core, sent);
-    if hw.l1[owner].copy(way).dirty {
+    if hw.l1[owner].copy(way).is_dirty() {
         hw.mesh.data(owner, home, sent);
         hw.clean(owner, way, slot);
     }

@@ -9,9 +9,9 @@
 use crate::Cycle;
 use crate::cache::{Slot, Way};
 use crate::config::Machine;
-use crate::controller::LineData;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::machine::{Outcome, Setup};
+use crate::values::LineData;
 use crate::{LineId, SimError};
 use serde::de::DeserializeOwned;
 

@@ -372,7 +372,7 @@ impl<D: Design> Core for Machine<D> {
         let (first, lines) = if at.is_pm() {
             (0, self.hw.pm_lines)
         } else {
-            (self.hw.pm_lines, self.hw.memory.lines() - self.hw.pm_lines)
+            (self.hw.pm_lines, self.hw.values.lines() - self.hw.pm_lines)
         };
         assert!(at.offset() / 64 < u64::from(lines), "{at:?} is outside memory");
         first + line

@@ -115,8 +115,7 @@ impl<D: Design> Machine<D> {
 
     /// The store takes effect.
     pub(super) fn write(&mut self, core: usize, store: Store, now: Cycle) {
-        let shared = self.hw.llc.data(store.line);
-        let word = &mut self.hw.l1[core].write(store.way, shared)[store.word as usize];
+        let word = &mut self.hw.data_mut(core, store.way, store.line)[store.word as usize];
         *word = *word & !store.mask | store.value & store.mask;
         self.design.stored(&mut self.hw, core, store, now);
     }

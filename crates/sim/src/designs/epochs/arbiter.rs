@@ -105,7 +105,7 @@ impl Epochs {
             let mut arrives = 0;
             if let Some(way) = hw.l1[core].find(line) {
                 let copy = *hw.l1[core].copy(way);
-                if copy.dirty && copy.epoch == epoch {
+                if copy.is_dirty() && copy.epoch == epoch {
                     hw.clean(core, way, slot);
                     arrives = hw.mesh.data(core, hw.home_tile(line), at);
                     at += 1;
@@ -186,11 +186,9 @@ impl Epochs {
     ) {
         let found = hw.look_up(bank, at);
         let line = slot;
-        let data = *hw.llc.data(slot);
-        hw.llc.entry_mut(slot).dirty = false;
         let early = self.config.flaw == EpochFlaw::AcknowledgesEarly;
         let token = if early { Token::NONE } else { Token::of(core, bank, 0) };
-        hw.write_back(line, &data, hw.bank_tile(bank), found, token);
+        hw.write_back(line, hw.bank_tile(bank), found, token);
         if self.config.invalidates && self.live_in_l1(hw, slot).is_none() {
             hw.recall(slot, found);
             hw.llc.invalidate(slot);
