@@ -12,6 +12,7 @@ use crate::values::{LineData, Values, Version};
 use crate::{Cycle, LineId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 /// One controller with its channel, banks and queue.
 struct Controller {
@@ -126,13 +127,13 @@ impl Memory {
         let controller = &mut self.controllers[home];
         let accepted = controller.accept(now, self.queue_entries);
         // Writes of one line never pass each other.
-        let floor =
-            self.last_write.get(&line).map_or(0, |end| (end + 1).saturating_sub(device.write));
+        let last = self.last_write.entry(line).or_insert(0);
+        let floor = (*last + 1).saturating_sub(device.write);
         let moved = controller.channel.book(accepted.max(floor), self.line_cycles);
         let start = controller.banks[bank].book(moved, device.write);
         let done = start + device.write;
         controller.queue.push(done);
-        self.last_write.insert(line, done);
+        *last = done;
         let written = Written { accepted, durable: if self.adr { accepted } else { done } };
         self.pending[at].durable_at = written.durable;
         self.forget(now, values);
@@ -151,8 +152,10 @@ impl Memory {
             let write = self.pending.pop_front().expect("just seen");
             self.dropped += 1;
             values.release(write.replaced);
-            if self.last_write.get(&write.line).is_some_and(|end| *end <= now) {
-                self.last_write.remove(&write.line);
+            if let Entry::Occupied(last) = self.last_write.entry(write.line)
+                && *last.get() <= now
+            {
+                last.remove();
             }
         }
     }
