@@ -118,52 +118,58 @@ impl<E: Copy> Queue<E> {
     /// Gives `core`'s program a turn at `at`.
     #[inline]
     pub(crate) fn program(&mut self, at: Cycle, core: usize) {
-        self.put(at, Turn::Program(core));
+        match self.slot(at) {
+            Some(slot) => slot.programs |= 1 << core,
+            None => self.put_far(at, Turn::Program(core)),
+        }
     }
 
     /// Gives `core`'s store buffer a turn at `at`.
     #[inline]
     pub(crate) fn stores(&mut self, at: Cycle, core: usize) {
-        self.put(at, Turn::Stores(core));
+        match self.slot(at) {
+            Some(slot) => slot.stores |= 1 << core,
+            None => self.put_far(at, Turn::Stores(core)),
+        }
     }
 
     /// Lets `event` happen at `at`.
     #[inline]
     pub(crate) fn event(&mut self, at: Cycle, event: E) {
-        self.put(at, Turn::Event(event));
-    }
-
-    #[inline]
-    fn put(&mut self, at: Cycle, turn: Turn<E>) {
-        let at = at.max(self.now);
-        self.next = self.next.min(at);
-        if at - self.now < SLOTS as u64 {
-            self.put_near(at, turn);
-        } else {
-            self.asked += 1;
-            self.far.push(Far { key: Reverse((at, self.asked)), turn });
+        match self.slot(at) {
+            Some(_) => self.put_event(at.max(self.now), event),
+            None => self.put_far(at, Turn::Event(event)),
         }
     }
 
+    /// The slot of cycle `at`, or of now if that is past; `None` if it is too far ahead.
     #[inline]
-    fn put_near(&mut self, at: Cycle, turn: Turn<E>) {
+    fn slot(&mut self, at: Cycle) -> Option<&mut Slot> {
+        let at = at.max(self.now);
+        self.next = self.next.min(at);
+        if at - self.now >= SLOTS as u64 {
+            return None;
+        }
         let index = at as usize % SLOTS;
         self.occupied[index / 64] |= 1 << (index % 64);
         self.words |= 1 << (index / 64);
-        match turn {
-            Turn::Stores(core) => self.slots[index].stores |= 1 << core,
-            Turn::Program(core) => self.slots[index].programs |= 1 << core,
-            Turn::Event(event) => {
-                let node = self.node(event);
-                let slot = &mut self.slots[index];
-                if slot.first == NONE {
-                    slot.first = node;
-                } else {
-                    self.events[slot.last as usize].1 = node;
-                }
-                self.slots[index].last = node;
-            }
+        Some(&mut self.slots[index])
+    }
+
+    fn put_far(&mut self, at: Cycle, turn: Turn<E>) {
+        self.asked += 1;
+        self.far.push(Far { key: Reverse((at, self.asked)), turn });
+    }
+
+    fn put_event(&mut self, at: Cycle, event: E) {
+        let node = self.node(event);
+        let slot = &mut self.slots[at as usize % SLOTS];
+        if slot.first == NONE {
+            slot.first = node;
+        } else {
+            self.events[slot.last as usize].1 = node;
         }
+        slot.last = node;
     }
 
     fn node(&mut self, event: E) -> u32 {
@@ -222,7 +228,11 @@ impl<E: Copy> Queue<E> {
             }
             let (at, turn) = (*at, *turn);
             self.far.pop();
-            self.put_near(at, turn);
+            match turn {
+                Turn::Stores(core) => self.stores(at, core),
+                Turn::Program(core) => self.program(at, core),
+                Turn::Event(event) => self.event(at, event),
+            }
         }
     }
 
