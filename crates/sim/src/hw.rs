@@ -202,14 +202,14 @@ impl<M: Copy> Hw<M> {
         if version.is_some() { self.values.version(version) } else { self.values.shared(line) }
     }
 
-    /// As [`data`](Hw::data), to be written: the copy becomes dirty.
+    /// What `core`'s copy of `line` in `way` holds, to be written: the copy becomes dirty.
     #[inline]
-    pub(crate) fn data_mut(&mut self, core: usize, way: Way, line: LineId) -> &mut LineData {
+    pub(crate) fn dirty(&mut self, core: usize, way: Way, line: LineId) -> Version {
         let copy = self.l1[core].copy_mut(way);
         if !copy.is_dirty() {
             copy.version = self.values.differ(line);
         }
-        self.values.version_mut(copy.version)
+        copy.version
     }
 
     /// Moves the data of `core`'s dirty copy to the shared cache, which then has the tag; the copy
