@@ -19,16 +19,16 @@ pub(crate) const NO_CORE: u8 = u8::MAX;
 /// Which of a set's tags is `line`; looks at four at a time, without branches in between.
 #[inline]
 fn position(tags: &[LineId], line: LineId) -> Option<usize> {
-    let mut chunks = tags.chunks_exact(4);
-    for (at, chunk) in chunks.by_ref().enumerate() {
+    let (mut rest, mut first) = (tags, 0);
+    while let Some((chunk, more)) = rest.split_first_chunk::<4>() {
         let equal = |way: usize| u32::from(chunk[way] == line) << way;
         let found = equal(0) | equal(1) | equal(2) | equal(3);
         if found != 0 {
-            return Some(4 * at + found.trailing_zeros() as usize);
+            return Some(first + found.trailing_zeros() as usize);
         }
+        (rest, first) = (more, first + 4);
     }
-    let rest = chunks.remainder();
-    rest.iter().position(|tag| *tag == line).map(|way| tags.len() - rest.len() + way)
+    rest.iter().position(|tag| *tag == line).map(|way| first + way)
 }
 
 /// What a copy in an L1 may be used for.

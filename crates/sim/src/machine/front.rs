@@ -44,8 +44,19 @@ impl<D: Design> Machine<D> {
     }
 
     /// Ends a wait that is over, and issues the instruction if this is its first attempt.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, core: usize) {
+        let state = &mut self.hw.cores[core];
+        if state.waits == Waits::Nothing && !state.started {
+            state.started = true;
+            state.issue();
+        } else {
+            self.begin_again(core);
+        }
+    }
+
+    #[inline(never)]
+    fn begin_again(&mut self, core: usize) {
         if self.hw.cores[core].waits != Waits::Nothing {
             self.end_wait(core);
         }
@@ -152,7 +163,9 @@ impl<D: Design> Machine<D> {
         let clock = self.in_turn_to_load(core, place.line)?;
         let buffer = &self.hw.cores[core].buffer;
         let mut masks = [0; 8];
-        into.fill(0);
+        for value in into.iter_mut() {
+            *value = 0;
+        }
         if buffer.may_have(place.line) {
             buffer.pending_words(place.line, place.word, into, &mut masks);
         }
@@ -166,11 +179,12 @@ impl<D: Design> Machine<D> {
             (done, source, long) = (found.done, found.source, found.long);
         }
         let state = &mut self.hw.cores[core];
-        for value in &into[1..] {
+        let (first, others) = into.split_first().expect("at least a word");
+        for value in others {
             state.loaded(*value, done, source, long);
             state.issue();
         }
-        state.loaded(into[0], done, source, long);
+        state.loaded(*first, done, source, long);
         Ok(())
     }
 
