@@ -2,7 +2,7 @@
 
 use super::Machine;
 use crate::cache::Way;
-use crate::coherence::acquire;
+use crate::coherence::{Fill, acquire};
 use crate::core::{Entry, Kind, Waits};
 use crate::counters::Reason;
 use crate::designs::{Design, Store};
@@ -29,6 +29,15 @@ struct Found {
     source: Reason,
     /// It took longer than a hit does.
     long: bool,
+}
+
+impl Found {
+    /// In `way`, where it is at `ready`; a hit is done at `hit`.
+    #[inline(always)]
+    fn new(hit: Cycle, way: Way, ready: Cycle, source: Reason) -> Found {
+        let done = hit.max(ready);
+        Found { way, done, source, long: done > hit }
+    }
 }
 
 /// Why an access was not done: the program pauses.
@@ -189,18 +198,22 @@ impl<D: Design> Machine<D> {
     }
 
     /// The copy of `line` that a load from `at` reads: in the L1, or fetched.
+    #[inline(always)]
     fn find(&mut self, core: usize, at: Addr, line: LineId) -> Result<Found, Pause> {
-        let clock = self.hw.cores[core].clock;
         let start = self.hw.cores[core].start_of(at);
         let hit = start + self.hw.config.l1.latency;
-        let found = |way, ready: Cycle, source| {
-            let done = hit.max(ready);
-            Found { way, done, source, long: done > hit }
-        };
         if let Some(way) = self.hw.l1[core].touch(line) {
             let copy = self.hw.l1[core].copy(way);
-            return Ok(found(way, copy.ready, copy.source));
+            return Ok(Found::new(hit, way, copy.ready, copy.source));
         }
+        let fill = self.fetch(core, line, start)?;
+        Ok(Found::new(hit, fill.way, fill.ready, fill.source))
+    }
+
+    /// Fetches `line` at `start` for a load.
+    #[inline(never)]
+    fn fetch(&mut self, core: usize, line: LineId, start: Cycle) -> Result<Fill, Pause> {
+        let clock = self.hw.cores[core].clock;
         self.hw.cores[core].wait_for_mshr();
         if self.hw.cores[core].clock != clock {
             self.hw.queue.program(self.hw.cores[core].clock, core);
@@ -210,12 +223,13 @@ impl<D: Design> Machine<D> {
         match acquire(&mut self.design, &mut self.hw, who, line, false, start) {
             Ok(fill) => {
                 self.hw.cores[core].missed(fill.ready, fill.source);
-                Ok(found(fill.way, fill.ready, fill.source))
+                Ok(fill)
             }
             Err(gate) => Err(self.refused(core, gate)),
         }
     }
 
+    #[inline(always)]
     fn push(&mut self, core: usize, entry: Entry) {
         let state = &mut self.hw.cores[core];
         let entry = Entry { from: state.retires(), ..entry };
@@ -227,6 +241,7 @@ impl<D: Design> Machine<D> {
     }
 
     /// Puts an entry into the store buffer, once there is a place.
+    #[inline(always)]
     fn attempt_push(&mut self, core: usize, entry: Entry) -> Result<(), Pause> {
         self.begin(core);
         if self.hw.cores[core].buffer.len() >= self.hw.config.core.store_buffer {
