@@ -2,8 +2,8 @@
 //!
 //! A request is followed to its end at the cycle in which it is made: state changes at once, and
 //! the time it takes is the sum of its path, with every link, port, channel and bank booked. A
-//! line whose fill is under way stays with the core that asked until it has come (others ask
-//! again a cycle later), so that a store always gets its chance.
+//! line whose fill is under way stays with the core that asked until the cycle after it has come
+//! (others ask again then), so that the access it was fetched for is always done.
 
 use crate::cache::{NO_CORE, NO_LINE, Place, Slot, State, Way};
 use crate::counters::Reason;
@@ -42,7 +42,7 @@ pub(crate) fn acquire<D: Design>(
     if let Some(slot) = slot {
         if let Some((owner, way)) = hw.owner(slot) {
             let ready = hw.l1[owner].copy(way).ready;
-            if ready > now {
+            if ready >= turn(hw, who, now) {
                 return Err(Gate::At(ready + 1, Reason::LoadRemote));
             }
         }
@@ -65,6 +65,12 @@ pub(crate) fn acquire<D: Design>(
         evict(design, hw, victim, now);
     }
     Ok(fill_from_memory(hw, who.core, line, way, place, now))
+}
+
+/// The cycle whose turn this is. A load may start later, when its address has come, but what it
+/// takes away it takes now.
+fn turn<M: Copy>(hw: &Hw<M>, who: Waiter, now: Cycle) -> Cycle {
+    if who.is_program { now.min(hw.cores[who.core].clock) } else { now }
 }
 
 fn pass(gate: Gate) -> Result<(), Gate> {
@@ -112,7 +118,7 @@ fn may_spill<D: Design>(
     now: Cycle,
 ) -> Gate {
     let ready = hw.l1[who.core].copy(way).ready;
-    if ready > now {
+    if ready > turn(hw, who, now) {
         return Gate::At(ready, Reason::LoadMemory);
     }
     design.spill(hw, who, way, line, now)
@@ -151,7 +157,7 @@ fn choose_victim<D: Design>(
     if let Some((owner, way)) = hw.owner(slot) {
         ready = ready.max(hw.l1[owner].copy(way).ready);
     }
-    if ready > now {
+    if ready >= turn(hw, who, now) && ready > 0 {
         return Err(Gate::At(ready + 1, Reason::LoadMemory));
     }
     pass(design.evict(hw, who, slot, now))?;
