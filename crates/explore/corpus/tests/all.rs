@@ -1,0 +1,3 @@
+//! What the corpus promises, seen from outside.
+
+mod cases;
