@@ -10,13 +10,23 @@
 
 #![forbid(unsafe_code)]
 
+mod cceh;
+mod clht;
+mod fast_fair;
+mod fast_fair_bugs;
+mod hash_table;
 mod kit;
+mod level_hash;
 mod pmdk;
 mod pmdk_examples;
 mod program;
+mod recipe;
 mod run;
+mod tries;
 mod tx;
 
+pub use fast_fair::FastFair;
+pub use hash_table::HashTable;
 pub use program::{About, BugKind, Case, Entry, Found, Program};
 pub use run::{Effort, Report, Row, explore, run_all, run_case};
 
@@ -42,4 +52,43 @@ pub static CASES: &[&dyn Case] = &[
     &Entry(pmdk_examples::ArrayBeforeInfo),
     &Entry(pmdk_examples::ArrayShrink),
     &Entry(pmdk_examples::FlexibleTail),
+    &Entry(fast_fair_bugs::ShiftLeft),
+    &Entry(fast_fair_bugs::DeleteOneCopy),
+    &Entry(fast_fair_bugs::Merge),
+    &Entry(fast_fair_bugs::ROOT),
+    &Entry(fast_fair_bugs::HEADER),
+    &Entry(fast_fair_bugs::EMPTY_NODE),
+    &Entry(fast_fair_bugs::SPLIT_EARLY),
+    &Entry(fast_fair_bugs::SiblingRead),
+    &Entry(fast_fair_bugs::LastIndex),
+    &Entry(level_hash::TokenFirst),
+    &Entry(level_hash::ExpandCapacity),
+    &Entry(level_hash::MoveDuplicates),
+    &Entry(level_hash::UpdateLoses),
+    &Entry(level_hash::FlushLoop),
+    &Entry(cceh::DepthFirst),
+    &Entry(cceh::LineMask),
+    &Entry(cceh::Stride),
+    &Entry(cceh::CapacityRead),
+    &Entry(cceh::SegmentLock),
+    &Entry(cceh::DirectoryVisible),
+    &Entry(cceh::GetUnpersisted),
+    &Entry(recipe::CompactCount),
+    &Entry(recipe::OverwriteLive),
+    &Entry(recipe::TreeObject),
+    &Entry(recipe::DeletionList),
+    &Entry(recipe::AllocatorTail),
+    &Entry(recipe::AllocationMeta),
+    &Entry(recipe::HelpSplit),
+    &Entry(recipe::RemoveDelta),
+    &Entry(recipe::FlushAfterLoad),
+    &Entry(clht::ResizeSwap),
+    &Entry(clht::OffsetFlushed),
+    &Entry(clht::OldestFreed),
+    &Entry(clht::BucketLock),
+    &Entry(clht::TableLeak),
+    &Entry(tries::NodeNoFence),
+    &Entry(tries::LocationFlushed),
+    &Entry(tries::NextFlushed),
+    &Entry(tries::TwigHead),
 ];
