@@ -259,7 +259,6 @@ impl Program for SiblingRead {
         let (page, right) = (line(4), line(6));
         if memory.thread() == 0 {
             memory.put(page, right.bits());
-            memory.work(100);
             memory.persist(page, 8);
         } else {
             let to = memory.get(page);

@@ -14,14 +14,17 @@ mod cceh;
 mod clht;
 mod fast_fair;
 mod fast_fair_bugs;
+mod filesystems;
 mod hash_table;
 mod kit;
 mod level_hash;
+mod logs;
 mod pmdk;
 mod pmdk_examples;
 mod program;
 mod recipe;
 mod run;
+mod servers;
 mod tries;
 mod tx;
 
@@ -91,4 +94,39 @@ pub static CASES: &[&dyn Case] = &[
     &Entry(tries::LocationFlushed),
     &Entry(tries::NextFlushed),
     &Entry(tries::TwigHead),
+    &Entry(servers::CasId::NotFlushed),
+    &Entry(servers::CasId::AfterLink),
+    &Entry(servers::TornField::SlabId),
+    &Entry(servers::TornField::PoolValid),
+    &Entry(servers::UnlinkNotFlushed),
+    &Entry(servers::RedisRoot),
+    &Entry(servers::HeaderChecksum),
+    &Entry(servers::PayloadSeen),
+    &Entry(servers::PoolCreate),
+    &Entry(filesystems::LogHead::NotFlushed),
+    &Entry(filesystems::LogHead::NotBeforeTail),
+    &Entry(filesystems::Rename::TwoSteps),
+    &Entry(filesystems::Rename::LinksOutside),
+    &Entry(filesystems::UnlinkNoFence),
+    &Entry(filesystems::ReplicaNoFence),
+    &Entry(filesystems::LinksInPlace),
+    &Entry(filesystems::WriteTail::Nova),
+    &Entry(filesystems::WriteTail::Pmfs),
+    &Entry(filesystems::FastPath),
+    &Entry(filesystems::TruncateList),
+    &Entry(filesystems::CpuJournals),
+    &Entry(filesystems::StrictWrite),
+    &Entry(logs::UndoWrite::CountFirst),
+    &Entry(logs::UndoWrite::DataFirst),
+    &Entry(logs::UndoWrite::NoFence),
+    &Entry(logs::UndoWrite::NotCleared),
+    &Entry(logs::Record::NoChecksum),
+    &Entry(logs::Record::LengthLeftOut),
+    &Entry(logs::ReplayTwice),
+    &Entry(logs::Rollback::ClearsEarly),
+    &Entry(logs::Rollback::NotFlushed),
+    &Entry(logs::Rollback::Swaps),
+    &Entry(logs::DirtyClearedFirst),
+    &Entry(logs::UndoForwards),
+    &Entry(logs::ReserveLeak),
 ];

@@ -127,15 +127,8 @@ impl Program for CancelledRange {
         let (kept, cancelled) = (line(4), line(5));
         memory.put(kept, 7);
         memory.put(cancelled, 8);
-        let mut to_flush = vec![(kept, 128)];
-        if fixed {
-            to_flush = vec![(kept, 64)];
-        } else {
-            to_flush.retain(|&(start, len)| cancelled >= start.plus(len));
-        }
-        for (start, len) in to_flush {
-            memory.flush(start, len);
-        }
+        // Both are one range of 128 bytes to flush; then the second object is cancelled.
+        memory.flush(kept, if fixed { 64 } else { 0 });
         memory.order();
         memory.put_persist(line(1), kept.bits());
         memory.output(0);
@@ -288,11 +281,14 @@ impl Program for ReplicaLog {
     }
 
     fn recover<M: Memory>(&self, memory: &M, fixed: bool) -> Result<Found, String> {
-        if !fixed {
-            let length = memory.get(LOG);
-            memory.put_persist(LOG, length.min(1));
+        for replica in 0..memory.get(LOG) {
+            if fixed || replica == 0 {
+                let at = Addr::from_bits(memory.get(entry(replica)));
+                memory.put_flush(at, memory.get(word(entry(replica), 1)));
+            }
         }
-        redo_apply(memory);
+        memory.order();
+        memory.put_persist(LOG, 0);
         Ok(vec![memory.get(line(1)), memory.get(line(2))])
     }
 
