@@ -285,7 +285,7 @@ impl Tree {
         let mut all: Vec<(u64, u64)> = Vec::new();
         while !node.is_null() {
             let records = self.records(memory, node);
-            let order = records.windows(2).all(|pair| pair[0].0 <= pair[1].0);
+            let order = records.windows(2).all(|pair| pair[0].0 < pair[1].0);
             ensure(order, "the records of a node are not in order")?;
             for (key, value) in records {
                 if all.last().is_none_or(|(last, _)| *last < key) {
@@ -303,7 +303,7 @@ impl Tree {
 
 /// The key of insert `number`: spread, so that inserts go to all places.
 pub(crate) fn nth_key(number: u64) -> u64 {
-    1 + (50 + number * 37) % 101
+    1 + (500 + number * 379) % 1009
 }
 
 /// A value that no other key has and that is no address of a node.
@@ -317,7 +317,7 @@ pub(crate) fn value_of(key: u64) -> u64 {
 /// once it has completed.
 #[derive(Clone, Copy, Debug)]
 pub struct FastFair {
-    /// Inserts, up to 100.
+    /// Inserts, up to 1000.
     pub inserts: u64,
     /// Records in a node, a multiple of 4: 28 as the published one has in 512 bytes.
     pub slots: u64,
@@ -345,7 +345,7 @@ impl Program for FastFair {
     }
 
     fn pool_bytes(&self) -> u64 {
-        let nodes = 4 + 4 * self.inserts / self.slots;
+        let nodes = 4 + 8 * self.inserts / self.slots;
         LINE_BYTES * FIRST_NODE + nodes * self.tree().node_bytes()
     }
 
@@ -394,4 +394,34 @@ pub(crate) fn found_keys<M: Memory>(
 pub(crate) fn judge_keys(found: &[u64], promised: &[u64]) -> Result<(), String> {
     let values: Vec<u64> = (0..found.len() as u64).map(|n| value_of(nth_key(n))).collect();
     inserted(found, promised, &values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_memory::Image;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_tree_holds_what_a_map_holds() {
+        for slots in [4, 8, 28] {
+            let program = FastFair { inserts: 300, slots };
+            let (tree, memory) = (program.tree(), Image::new(program.pool_bytes(), 0));
+            let mut map = BTreeMap::new();
+            tree.create(&memory);
+            for number in 0..300 {
+                let key = nth_key(number);
+                tree.insert(&memory, key, value_of(key));
+                map.insert(key, value_of(key));
+                if number % 3 == 2 {
+                    let old = nth_key(number / 2);
+                    assert_eq!(tree.delete_one(&memory, old), map.remove(&old).is_some());
+                }
+                assert_eq!(tree.leaves(&memory), Ok(map.clone().into_iter().collect()));
+            }
+            for key in 0..1100 {
+                assert_eq!(tree.search(&memory, key), map.get(&key).copied(), "{key}");
+            }
+        }
+    }
 }

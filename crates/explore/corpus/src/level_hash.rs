@@ -44,7 +44,7 @@ fn pairs<M: Memory>(memory: &M, buckets: &[Addr]) -> Vec<(u64, u64)> {
     pairs
 }
 
-/// LH-1 and its nine siblings.
+/// LH-1, so LH-2 .. LH-8 and LH-10.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenFirst;
 
@@ -54,7 +54,7 @@ impl Program for TokenFirst {
             "lh-1",
             BugKind::Order,
             "an insert sets the token before key and value are durable",
-            "level_hashing.c 417, 445, .. 677, 28eca31 -> 5a6f9c1, c3dcb9b (Witcher 7-16)",
+            "level_hashing.c 417, 445, .. 616, 28eca31 -> 5a6f9c1, c3dcb9b (Witcher 7-16)",
         )
         .epochs_too()
     }
@@ -80,6 +80,48 @@ impl Program for TokenFirst {
 
     fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {
         inserted(found, promised, &[10, 11, 12])
+    }
+}
+
+/// LH-9, one of those in an update.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpdateTokenFirst;
+
+impl Program for UpdateTokenFirst {
+    fn about(&self) -> About {
+        About::new(
+            "lh-9",
+            BugKind::Order,
+            "an update exchanges the tokens before the new slot is durable",
+            "level_hashing.c 657, 677, 28eca31 -> c3dcb9b (Witcher 15-16)",
+        )
+        .epochs_too()
+    }
+
+    fn setup<M: Memory>(&self, memory: &M) {
+        memory.put(bucket(0), 1);
+        write_slot(memory, slot(bucket(0), 0), 5, 50);
+    }
+
+    fn run<M: Memory>(&self, memory: &M, fixed: bool) {
+        for number in 0..2 {
+            write_slot(memory, slot(bucket(0), number + 1), 5, 51 + number);
+            if fixed {
+                memory.order();
+            }
+            memory.put_persist(bucket(0), 1 << (number + 1));
+            memory.output(number);
+        }
+    }
+
+    fn recover<M: Memory>(&self, memory: &M, _: bool) -> Result<Found, String> {
+        let pairs = pairs(memory, &[bucket(0)]);
+        ensure(pairs.iter().all(|(key, _)| *key == 5), "a valid slot has no key")?;
+        Ok(pairs.iter().map(|(_, value)| *value).collect())
+    }
+
+    fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {
+        some_state(found, promised, &[[50], [51], [52]])
     }
 }
 

@@ -65,6 +65,7 @@ pub static CASES: &[&dyn Case] = &[
     &Entry(fast_fair_bugs::SiblingRead),
     &Entry(fast_fair_bugs::LastIndex),
     &Entry(level_hash::TokenFirst),
+    &Entry(level_hash::UpdateTokenFirst),
     &Entry(level_hash::ExpandCapacity),
     &Entry(level_hash::MoveDuplicates),
     &Entry(level_hash::UpdateLoses),

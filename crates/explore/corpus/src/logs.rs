@@ -145,7 +145,7 @@ impl Program for Record {
             Record::NoChecksum => (
                 "torn-record",
                 "a record of 32 bytes over two lines is taken as whole when its length is there",
-                "class of torn log entries, against which PMDK's ulog and NOVA-Fortis keep checksums",
+                "class of torn log entries, as PMDK and NOVA-Fortis keep checksums for",
             ),
             Record::LengthLeftOut => (
                 "torn-length",

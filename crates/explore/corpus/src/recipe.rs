@@ -57,7 +57,7 @@ impl Program for CompactCount {
     }
 }
 
-/// RA-2.
+/// RA-2. Count and children in one line, whose stores persist in order: which goes first decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OverwriteLive;
 
@@ -66,7 +66,7 @@ impl Program for OverwriteLive {
         About::new(
             "ra-2",
             BugKind::Atomicity,
-            "child and counter share a line but not a store: a later insert overwrites a live child",
+            "child and counter share a line, not a store: a later insert overwrites a live child",
             "RECIPE P-ART N4.cpp:17, 5b4cf3e -> 4b0c276 (Witcher 27)",
         )
         .epochs_too()

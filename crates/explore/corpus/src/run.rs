@@ -19,11 +19,13 @@ pub struct Effort {
     pub budget: u64,
     /// Crash recovery too, at each of its failure points.
     pub nested: bool,
+    /// Crash after every store too, not only before fences and outputs.
+    pub thorough: bool,
 }
 
 impl Default for Effort {
     fn default() -> Effort {
-        Effort { schedules: 48, budget: 100_000, nested: false }
+        Effort { schedules: 48, budget: 100_000, nested: false, thorough: false }
     }
 }
 
@@ -121,8 +123,8 @@ fn one_run(case: &dyn Case, fixed: bool, seed: u64, effort: &Effort, report: &mu
             return;
         }
     };
-    let options =
-        Search { budget: effort.budget, steps: RECOVERY_STEPS, ..Search::new(report.model) };
+    let Effort { budget, thorough, .. } = *effort;
+    let options = Search { budget, thorough, steps: RECOVERY_STEPS, ..Search::new(report.model) };
     let nested = Cell::new(0);
     let outcome = search(&trace, &options, &|image, point| {
         let before = effort.nested.then(|| copy(image));

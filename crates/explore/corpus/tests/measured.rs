@@ -1,7 +1,7 @@
 //! The two correct programs to measure with: clean, and explored completely.
 
 use seawall_corpus::{Case, Effort, Entry, FastFair, HashTable, Report, explore};
-use seawall_explore::Model;
+use seawall_explore::{Kind, Model, Schedule};
 
 fn clean(case: &dyn Case) -> Report {
     let report = explore(case, true, Model::Px86, &Effort::default());
@@ -31,4 +31,13 @@ fn the_hash_table_is_clean_after_a_hundred_inserts() {
     let report = clean(&Entry(HashTable::new(100)));
     assert!(report.complete, "{report:?}");
     assert!(report.images >= 400, "key, both words, bit, done, for each insert: {report:?}");
+}
+
+#[test]
+fn an_insert_into_the_hash_table_is_three_stores_two_flushes_and_two_fences() {
+    let run = Entry(HashTable::new(10)).record(true, &Schedule::default()).unwrap();
+    let count = |is: fn(Kind) -> bool| run.events().iter().filter(|event| is(event.kind)).count();
+    assert_eq!(count(|kind| matches!(kind, Kind::Store { .. })), 30);
+    assert_eq!(count(|kind| matches!(kind, Kind::Flush { .. })), 20);
+    assert_eq!(count(|kind| matches!(kind, Kind::Order | Kind::Drain)), 20);
 }
