@@ -1,49 +1,127 @@
-//! The memory that recovery sees: a crash image that takes back what recovery did to it.
+//! The memory that recovery sees: a crash image that is decided only where it is read.
 //!
-//! There is one buffer for all images. Moving from image to image applies or takes back single
-//! stores of the trace; what recovery and check write is logged and undone; DRAM is zeroed by the
-//! same log. No image is ever copied and no process is started.
+//! A crash leaves each line with some number of its stores. Which number matters only if recovery
+//! reads the line, so a word keeps all values that it may have until it is read; then one is chosen
+//! and the images that have another are ruled out (what others call reads-from choices: Jaaru,
+//! ASPLOS'21). One pass of recovery thus stands for all images that it cannot tell apart. Nothing
+//! is copied and no process is started; what recovery writes is gone with the next pass.
+//!
+//! When power fails again during recovery, its own stores are one more layer on top: a word is then
+//! what recovery stored, if that persisted, or what the first crash had left.
 //!
 //! Each access counts against a budget, so a recovery that loops ends as a finding.
 
-use crate::models::Cut;
-use crate::trace::{LineIndex, Trace};
-use crate::words::Words;
-use seawall_memory::{Addr, Memory, Width};
+use crate::models::order::PersistOrder;
+use crate::trace::{Event, Kind, LineIndex, Trace};
+use crate::words::{WordChange, Words};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of};
 use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::rc::Rc;
 
-/// Persistent memory as a crash left it, with fresh, zeroed DRAM, for one thread.
-pub struct CrashImage {
-    pm: Words,
+/// A run that a crash cut short, and the order in which its stores may have persisted.
+pub(crate) struct Layer<'t> {
+    pub(crate) trace: Log<'t>,
+    pub(crate) order: PersistOrder,
+}
+
+/// The trace of a layer: the program's, or one of recovery.
+pub(crate) enum Log<'t> {
+    Run(&'t Trace),
+    Recovery(Rc<Trace>),
+}
+
+impl std::ops::Deref for Log<'_> {
+    type Target = Trace;
+
+    fn deref(&self) -> &Trace {
+        match self {
+            Log::Run(trace) => trace,
+            Log::Recovery(trace) => trace,
+        }
+    }
+}
+
+/// A line of a layer is to keep `low` to `high` of its stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keep {
+    pub(crate) layer: usize,
+    pub(crate) line: LineIndex,
+    pub(crate) low: u32,
+    pub(crate) high: u32,
+}
+
+/// A value that a word may have, and what follows for the image if it has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Possible {
+    pub(crate) value: u64,
+    pub(crate) keeps: Vec<Keep>,
+}
+
+/// Which of its possible values a word takes when it is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Prefer {
+    /// As little as possible persisted.
+    Least,
+    /// As much as possible.
+    Most,
+}
+
+/// Persistent memory as a crash may have left it, with fresh, zeroed DRAM, for one thread.
+pub struct CrashImage<'t> {
+    start: Words,
     dram: Words,
-    pm_undo: RefCell<Vec<(u32, u64)>>,
     dram_used: RefCell<Vec<u32>>,
     steps: Cell<u64>,
     limit: u64,
+    pub(crate) layers: RefCell<Vec<Layer<'t>>>,
+    /// For each line whether some layer may have stored to it, ever.
+    varies: RefCell<Vec<bool>>,
+    /// The pass in which a word was decided, and its value.
+    decided: RefCell<Vec<(u32, u64)>>,
+    pass: Cell<u32>,
+    /// What was decided in this pass, beyond what it was started with.
+    reads: RefCell<Vec<(u32, u64)>>,
+    prefer: Cell<Prefer>,
+    recording: RefCell<Trace>,
+    records: Cell<bool>,
 }
 
-impl CrashImage {
-    fn new(trace: &Trace, limit: u64) -> CrashImage {
+impl<'t> CrashImage<'t> {
+    pub(crate) fn new(trace: &'t Trace, limit: u64) -> CrashImage<'t> {
+        let start = Words::from_bytes(&trace.start);
+        let lines = start.bytes().div_ceil(LINE_BYTES) as usize;
+        let mut varies = vec![false; lines];
+        trace.lines.iter().for_each(|log| varies[log.line.0 as usize] = true);
         CrashImage {
-            pm: trace.words(),
+            decided: RefCell::new(vec![(0, 0); lines * 8]),
+            start,
             dram: Words::zeroed(trace.dram_bytes),
-            pm_undo: RefCell::default(),
             dram_used: RefCell::default(),
             steps: Cell::new(limit),
             limit,
+            layers: RefCell::default(),
+            varies: RefCell::new(varies),
+            pass: Cell::new(0),
+            reads: RefCell::default(),
+            prefer: Cell::new(Prefer::Least),
+            recording: RefCell::new(Trace::new(1, Vec::new(), 0)),
+            records: Cell::new(false),
         }
     }
 
-    /// What a second restart finds: persistent memory as it is now, DRAM zeroed.
+    /// What a second restart finds: persistent memory as it is now, DRAM zeroed. Crashes of
+    /// recovery are looked for before the first restart only.
     pub fn restart(&self) {
         for word in self.dram_used.borrow_mut().drain(..) {
             self.dram.set_word(word, 0);
         }
+        self.records.set(false);
     }
 
     /// Bytes of persistent memory.
     pub fn pm_bytes(&self) -> u64 {
-        self.pm.bytes()
+        self.start.bytes()
     }
 
     /// Bytes of volatile memory.
@@ -51,12 +129,97 @@ impl CrashImage {
         self.dram.bytes()
     }
 
-    fn undo(&self) {
-        for (word, old) in self.pm_undo.borrow_mut().drain(..).rev() {
-            self.pm.set_word(word, old);
+    /// Runs `recover` with the words on `path` as they stand there and all others as preferred;
+    /// gives its answer, and what it read beyond them.
+    pub(crate) fn pass<T>(
+        &self,
+        path: &[(u32, u64)],
+        prefer: Prefer,
+        records: bool,
+        recover: impl FnOnce(&Self) -> T,
+    ) -> Pass<T> {
+        self.pass.set(self.pass.get() + 1);
+        let pass = self.pass.get();
+        for &(word, value) in path {
+            self.decided.borrow_mut()[word as usize] = (pass, value);
         }
-        self.restart();
+        self.reads.borrow_mut().clear();
+        self.prefer.set(prefer);
         self.steps.set(self.limit);
+        self.records.set(records);
+        let marks = self.mark();
+        let result = crate::guard::guarded(|| recover(self));
+        self.undo(marks);
+        self.restart();
+        let recording = self.recording.replace(Trace::new(1, Vec::new(), 0));
+        Pass { result, reads: self.reads.take(), recording }
+    }
+
+    pub(crate) fn mark(&self) -> Vec<usize> {
+        self.layers.borrow_mut().iter_mut().map(|layer| layer.order.mark()).collect()
+    }
+
+    pub(crate) fn undo(&self, marks: Vec<usize>) {
+        for (layer, mark) in self.layers.borrow_mut().iter_mut().zip(marks) {
+            layer.order.undo(mark);
+        }
+    }
+
+    /// Rules out all images that do not fit; false if none is left.
+    pub(crate) fn keep(&self, keeps: &[Keep]) -> bool {
+        let mut layers = self.layers.borrow_mut();
+        keeps.iter().all(|keep| layers[keep.layer].order.keep(keep.line, keep.low, keep.high))
+    }
+
+    /// From now on the recorded recovery may be a layer; true if it stored where no run had.
+    pub(crate) fn may_store(&self, recording: &Trace) -> bool {
+        let mut varies = self.varies.borrow_mut();
+        let mut new = false;
+        for log in recording.lines.iter().filter(|log| !log.stores.is_empty()) {
+            new |= !std::mem::replace(&mut varies[log.line.0 as usize], true);
+        }
+        new
+    }
+
+    /// The values that the word may have, from what persisted least to what persisted most.
+    pub(crate) fn possible(&self, word: u32) -> Vec<Possible> {
+        let layers = self.layers.borrow();
+        self.possible_below(&layers, layers.len(), word)
+    }
+
+    fn possible_below(&self, layers: &[Layer<'_>], top: usize, word: u32) -> Vec<Possible> {
+        let Some(layer) = top.checked_sub(1) else {
+            return vec![Possible { value: self.start.word(word), keeps: Vec::new() }];
+        };
+        let Layer { trace, order } = &layers[layer];
+        let Some(line) = trace.find_line(Line(u64::from(word / 8))) else {
+            return self.possible_below(layers, layer, word);
+        };
+        let history = &trace.lines[line as usize].words[word as usize % 8];
+        let (low, high) = order.window(line);
+        let mut next = history.partition_point(|(stores, _)| *stores <= low);
+        let after = |at: usize| history.get(at).map_or(high, |(stores, _)| (stores - 1).min(high));
+        let keep = |low, high| Keep { layer, line, low, high };
+        let mut all = match next.checked_sub(1) {
+            Some(at) => {
+                vec![Possible { value: history[at].1, keeps: vec![keep(low, after(next))] }]
+            }
+            None => self.possible_below(layers, layer, word),
+        };
+        if next == 0 && after(next) < high {
+            all.iter_mut().for_each(|possible| possible.keeps.push(keep(low, after(next))));
+        }
+        while next < history.len() && history[next].0 <= high {
+            let (from, value) = history[next];
+            next += 1;
+            match all.last_mut().map(|last| (last.value, &mut last.keeps[..])) {
+                Some((same, [only])) if same == value && only.layer == layer => {
+                    only.high = after(next);
+                }
+                _ => all.push(Possible { value, keeps: vec![keep(from, after(next))] }),
+            }
+        }
+        all
     }
 
     #[inline]
@@ -66,17 +229,92 @@ impl CrashImage {
         self.steps.set(left - 1);
     }
 
+    #[inline]
+    fn word(&self, word: u32) -> u64 {
+        let (pass, value) = self.decided.borrow()[word as usize];
+        if pass == self.pass.get() {
+            return value;
+        }
+        if !self.varies.borrow()[word as usize / 8] {
+            return self.start.word(word);
+        }
+        self.decide(word)
+    }
+
+    fn decide(&self, word: u32) -> u64 {
+        let mut possible = self.possible(word);
+        let chosen = match self.prefer.get() {
+            Prefer::Least => possible.swap_remove(0),
+            Prefer::Most => possible.pop().expect("a word has a value"),
+        };
+        let kept = self.keep(&chosen.keeps);
+        debug_assert!(kept, "what is possible can be kept");
+        self.decided.borrow_mut()[word as usize] = (self.pass.get(), chosen.value);
+        self.reads.borrow_mut().push((word, chosen.value));
+        chosen.value
+    }
+
+    fn note(&self, kind: Kind, at: &'static Location<'static>) {
+        if self.records.get() {
+            self.recording.borrow_mut().events.push(Event { thread: 0, operation: 0, kind, at });
+        }
+    }
+
+    #[track_caller]
+    fn put(&self, at: Addr, width: Width, value: u64, locked: bool) {
+        let (word, shift) = self.start.place(at, width);
+        let word = word as u32;
+        let new = match width {
+            Width::B8 => value,
+            _ => self.word(word) & !(width.mask() << shift) | (value & width.mask()) << shift,
+        };
+        let mut decided = self.decided.borrow_mut();
+        let (pass, known) = decided[word as usize];
+        let old = if pass == self.pass.get() { known } else { self.start.word(word) };
+        decided[word as usize] = (self.pass.get(), new);
+        drop(decided);
+        if self.records.get() {
+            let change = WordChange { word, old, new };
+            let store = self.recording.borrow_mut().add_store(at, width, change);
+            let kind = match locked {
+                true => Kind::Locked { store: Some(store) },
+                false => Kind::Store { store },
+            };
+            self.note(kind, Location::caller());
+        }
+    }
+
+    fn put_dram(&self, at: Addr, width: Width, value: u64) {
+        let change = self.dram.store(at, width, value);
+        if change.old == 0 && change.new != 0 {
+            self.dram_used.borrow_mut().push(change.word);
+        }
+    }
+
     #[track_caller]
     fn update(&self, at: Addr, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
         let old = self.load_bits(at, Width::B8);
-        if let Some(new) = change(old) {
-            self.store_bits(at, Width::B8, new);
+        match change(old) {
+            Some(new) if at.is_pm() => self.put(at, Width::B8, new, true),
+            Some(new) => {
+                self.put_dram(at, Width::B8, new);
+                self.note(Kind::Locked { store: None }, Location::caller());
+            }
+            None => {}
         }
         old
     }
 }
 
-impl Memory for CrashImage {
+/// What a pass of recovery gave.
+pub(crate) struct Pass<T> {
+    /// Its answer, or the message of its panic.
+    pub(crate) result: Result<T, String>,
+    pub(crate) reads: Vec<(u32, u64)>,
+    pub(crate) recording: Trace,
+}
+
+impl Memory for CrashImage<'_> {
     fn thread(&self) -> usize {
         0
     }
@@ -84,23 +322,17 @@ impl Memory for CrashImage {
     #[inline]
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
-        if at.is_pm() { self.pm.load(at, width) } else { self.dram.load(at, width) }
+        if !at.is_pm() {
+            return self.dram.load(at, width);
+        }
+        let (word, shift) = self.start.place(at, width);
+        self.word(word as u32) >> shift & width.mask()
     }
 
     #[inline]
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
         self.step();
-        if at.is_pm() {
-            let change = self.pm.store(at, width, value);
-            if change.old != change.new {
-                self.pm_undo.borrow_mut().push((change.word, change.old));
-            }
-        } else {
-            let change = self.dram.store(at, width, value);
-            if change.old == 0 && change.new != 0 {
-                self.dram_used.borrow_mut().push(change.word);
-            }
-        }
+        if at.is_pm() { self.put(at, width, value, false) } else { self.put_dram(at, width, value) }
     }
 
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
@@ -116,9 +348,26 @@ impl Memory for CrashImage {
         self.update(at, |old| Some(old.wrapping_add(by)))
     }
 
-    fn flush(&self, _: Addr, _: u64) {}
-    fn order(&self) {}
-    fn drain(&self) {}
+    fn flush(&self, at: Addr, len: u64) {
+        if !self.records.get() || !at.is_pm() || len == 0 {
+            return;
+        }
+        let end = at.offset().saturating_add(len);
+        assert!(end <= self.pm_bytes(), "flush of {len} bytes from {at}, past the pool");
+        for line in lines_of(at, len) {
+            let line = self.recording.borrow_mut().line(line);
+            self.note(Kind::Flush { line }, Location::caller());
+        }
+    }
+
+    fn order(&self) {
+        self.note(Kind::Order, Location::caller());
+    }
+
+    fn drain(&self) {
+        self.note(Kind::Drain, Location::caller());
+    }
+
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {}
 
@@ -126,79 +375,5 @@ impl Memory for CrashImage {
         let now = self.load_bits(at, Width::B8);
         assert_ne!(now, value, "the only thread waits for itself at {at}");
         now
-    }
-}
-
-/// The buffer behind the images, and which of the trace's stores it holds now.
-pub(crate) struct Cursor<'t> {
-    trace: &'t Trace,
-    image: CrashImage,
-    held: Vec<u32>,
-}
-
-impl<'t> Cursor<'t> {
-    pub(crate) fn new(trace: &'t Trace, limit: u64) -> Cursor<'t> {
-        let held = vec![0; trace.lines.len()];
-        Cursor { trace, image: CrashImage::new(trace, limit), held }
-    }
-
-    /// Makes the line hold its first `stores` stores.
-    #[inline]
-    pub(crate) fn set(&mut self, line: LineIndex, stores: u32) {
-        let held = &mut self.held[line as usize];
-        let log = &self.trace.lines[line as usize].stores;
-        while *held < stores {
-            let change = self.trace.stores[log[*held as usize] as usize].change;
-            self.image.pm.set_word(change.word, change.new);
-            *held += 1;
-        }
-        while *held > stores {
-            *held -= 1;
-            let change = self.trace.stores[log[*held as usize] as usize].change;
-            self.image.pm.set_word(change.word, change.old);
-        }
-    }
-
-    pub(crate) fn move_to(&mut self, cut: &Cut) {
-        for line in 0..self.held.len() as u32 {
-            self.set(line, cut.get(line));
-        }
-    }
-
-    /// Runs `check` on the image, and takes back what it wrote.
-    pub(crate) fn run<T>(&mut self, check: impl FnOnce(&CrashImage) -> T) -> Result<T, String> {
-        let result = crate::guard::guarded(|| check(&self.image));
-        self.image.undo();
-        result
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_check_writes_is_gone_before_the_next() {
-        let trace = Trace::new(1, vec![1; 64], 64);
-        let mut cursor = Cursor::new(&trace, 100);
-        for _ in 0..2 {
-            let seen = cursor.run(|image| {
-                let seen = (image.load::<u8>(Addr::pm(3)), image.load::<u64>(Addr::dram(8)));
-                image.store(Addr::pm(3), 9u8);
-                image.store(Addr::pm(0), 9u64);
-                image.store(Addr::dram(8), 9u64);
-                seen
-            });
-            assert_eq!(seen, Ok((1, 0)));
-        }
-    }
-
-    #[test]
-    fn a_recovery_that_loops_is_stopped() {
-        let trace = Trace::new(1, vec![0; 64], 0);
-        let mut cursor = Cursor::new(&trace, 1000);
-        let said = cursor.run(|image| while image.load::<u64>(Addr::pm(0)) == 0 {}).unwrap_err();
-        assert!(said.starts_with("more than 1000 memory accesses"), "{said}");
-        assert_eq!(cursor.run(|image| image.load::<u64>(Addr::pm(0))), Ok(0));
     }
 }

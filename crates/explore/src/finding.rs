@@ -1,10 +1,12 @@
 //! A failing image in words, and the string that builds it again.
 
-use crate::crashed::Cursor;
-use crate::models::{Cut, Model, UnknownModel};
-use crate::search::{Check, Search, verdict};
+use crate::crashed::Log;
+use crate::models::order::Cut;
+use crate::models::{Model, UnknownModel};
+use crate::search::{Check, Crash, Search};
 use crate::shrink::describe;
 use crate::trace::{Event, Store, Trace};
+use crate::verdict::{Court, Verdict, stored};
 use crate::walk::Walk;
 use seawall_memory::Line;
 use serde::{Serialize, Serializer};
@@ -17,12 +19,20 @@ const LISTED: usize = 8;
 /// One image of one run: where power failed, and which lines lost how many of their last stores.
 ///
 /// As text `MODEL/EVENT/LOST`, LOST being `LINE-STORES` joined by dots (lines in hexadecimal), or
-/// `none`: `px86/345/40-2.41-1`.
+/// `none`: `px86/345/40-2.41-1`. When power fails again during recovery, `/EVENT/LOST` of the
+/// recovery follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The model that allows the image.
     pub model: Model,
-    /// Events that took effect before the crash.
+    /// The crash of the run, then those of the recoveries.
+    pub crashes: Vec<CrashChoice>,
+}
+
+/// One crash of a [`Choice`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrashChoice {
+    /// Events of the run, or of recovery, that took effect before the crash.
     pub event: usize,
     /// Lines that lost stores, and how many each, in order of address.
     pub lost: Vec<(Line, u32)>,
@@ -53,13 +63,16 @@ pub enum ReplayError {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/", self.model, self.event)?;
-        if self.lost.is_empty() {
-            return f.write_str("none");
-        }
-        for (index, (line, stores)) in self.lost.iter().enumerate() {
-            let dot = if index == 0 { "" } else { "." };
-            write!(f, "{dot}{:x}-{stores}", line.0)?;
+        write!(f, "{}", self.model)?;
+        for CrashChoice { event, lost } in &self.crashes {
+            write!(f, "/{event}/")?;
+            if lost.is_empty() {
+                f.write_str("none")?;
+            }
+            for (index, (line, stores)) in lost.iter().enumerate() {
+                let dot = if index == 0 { "" } else { "." };
+                write!(f, "{dot}{:x}-{stores}", line.0)?;
+            }
         }
         Ok(())
     }
@@ -70,23 +83,54 @@ impl FromStr for Choice {
 
     fn from_str(text: &str) -> Result<Choice, ReplayError> {
         let malformed = || ReplayError::Malformed(text.into());
-        let mut parts = text.split('/');
-        let (Some(model), Some(event), Some(lost), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(malformed());
-        };
+        let (model, crashes) = text.split_once('/').ok_or_else(malformed)?;
         let model = model.parse()?;
-        let event = event.parse().map_err(|_| malformed())?;
+        let parts: Vec<&str> = crashes.split('/').collect();
+        let (pairs, []) = parts.as_chunks() else { return Err(malformed()) };
+        let crashes: Option<Vec<CrashChoice>> =
+            pairs.iter().map(|[event, lost]| CrashChoice::parse(event, lost)).collect();
+        Ok(Choice { model, crashes: crashes.ok_or_else(malformed)? })
+    }
+}
+
+impl CrashChoice {
+    fn parse(event: &str, lost: &str) -> Option<CrashChoice> {
         let one = |part: &str| {
             let (line, stores) = part.split_once('-')?;
             Some((Line(u64::from_str_radix(line, 16).ok()?), stores.parse().ok()?))
         };
         let lost = match lost {
-            "none" => Some(Vec::new()),
-            _ => lost.split('.').map(one).collect(),
+            "none" => Vec::new(),
+            _ => lost.split('.').map(one).collect::<Option<Vec<(Line, u32)>>>()?,
         };
-        Ok(Choice { model, event, lost: lost.ok_or_else(malformed)? })
+        Some(CrashChoice { event: event.parse().ok()?, lost })
+    }
+
+    /// The crash in short form: what it lost of what the trace had stored.
+    fn of(trace: &Trace, crash: &Crash) -> CrashChoice {
+        let stored = stored(trace, crash.event);
+        let gone = trace.lines.iter().zip(0..).filter_map(|(log, line)| {
+            let gone = stored.get(line) - crash.cut.get(line);
+            (gone > 0).then_some((log.line, gone))
+        });
+        let mut lost: Vec<(Line, u32)> = gone.collect();
+        lost.sort_unstable();
+        CrashChoice { event: crash.event, lost }
+    }
+
+    /// The crash of this trace, or why it cannot be one.
+    fn crash_of(&self, trace: &Trace) -> Result<Crash, String> {
+        let events = trace.events.len();
+        if self.event > events {
+            return Err(format!("it has {events} events"));
+        }
+        let mut cut = stored(trace, self.event);
+        for &(line, stores) in &self.lost {
+            let index = trace.find_line(line).ok_or_else(|| format!("{line:?} is not in it"))?;
+            let kept = cut.get(index).checked_sub(stores);
+            cut.set(index, kept.ok_or_else(|| format!("{line:?} has fewer stores"))?);
+        }
+        Ok(Crash { event: self.event, cut })
     }
 }
 
@@ -146,6 +190,23 @@ pub struct Finding {
     pub early: Vec<StoreNote>,
     /// Other stores that are in the image though an earlier one is lost.
     pub early_others: usize,
+    /// When power failed again: each recovery that it cut short.
+    pub recoveries: Vec<CutRecovery>,
+}
+
+/// A recovery that was cut short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CutRecovery {
+    /// Events of recovery that took effect before the crash.
+    pub event: usize,
+    /// Events that it would have had.
+    pub events: usize,
+    /// The last call that took effect, as file:line; empty if there was none.
+    pub place: String,
+    /// Its stores that are not in the image.
+    pub lost: Vec<StoreNote>,
+    /// Its stores that are in the image though an earlier one is lost.
+    pub early: Vec<StoreNote>,
 }
 
 fn place(event: &Event) -> String {
@@ -165,32 +226,43 @@ fn note(trace: &Trace, store: &Store) -> StoreNote {
     }
 }
 
+/// What a crash lost of a trace, and what came early.
+struct Gone {
+    lost: Vec<StoreNote>,
+    early: Vec<StoreNote>,
+    early_others: usize,
+}
+
+/// `decisive` has the early stores that matter; of the others there is only the number.
+fn gone(trace: &Trace, crash: &Crash, decisive: &Cut) -> Gone {
+    let mut rank = vec![0; trace.lines.len()];
+    let (mut lost, mut early, mut early_others) = (Vec::new(), Vec::new(), 0);
+    for store in trace.events[..crash.event].iter().filter_map(|event| event.kind.store()) {
+        let store = &trace.stores[store as usize];
+        let rank = &mut rank[store.line as usize];
+        *rank += 1;
+        if *rank > crash.cut.get(store.line) {
+            lost.push(note(trace, store));
+        } else if !lost.is_empty() && *rank > decisive.get(store.line) {
+            early_others += 1;
+        } else if !lost.is_empty() {
+            early.push(note(trace, store));
+        }
+    }
+    Gone { lost, early, early_others }
+}
+
 impl Finding {
-    pub(crate) fn describe(walk: &Walk<'_>, cut: &Cut, decisive: &Cut, message: String) -> Finding {
+    /// `scenes` are the traces that the crashes cut short; `decisive` is of the last one.
+    pub(crate) fn describe(
+        walk: &Walk<'_>,
+        crashes: &[Crash],
+        scenes: &[Log<'_>],
+        decisive: &Cut,
+        message: String,
+    ) -> Finding {
         let trace = walk.trace;
         let done = &trace.events[..walk.point.event];
-        let mut rank = vec![0; trace.lines.len()];
-        let (mut lost, mut early, mut early_others) = (Vec::new(), Vec::new(), 0);
-        for store in done.iter().filter_map(|event| event.kind.store()) {
-            let store = &trace.stores[store as usize];
-            let rank = &mut rank[store.line as usize];
-            *rank += 1;
-            if *rank > cut.get(store.line) {
-                lost.push(note(trace, store));
-            } else if !lost.is_empty() && *rank > decisive.get(store.line) {
-                early_others += 1;
-            } else if !lost.is_empty() {
-                early.push(note(trace, store));
-            }
-        }
-        let mut lines: Vec<(Line, u32)> = Vec::new();
-        for (index, log) in trace.lines.iter().enumerate() {
-            let gone = walk.stored.get(index as u32) - cut.get(index as u32);
-            if gone > 0 {
-                lines.push((log.line, gone));
-            }
-        }
-        lines.sort_unstable();
         let in_flight = (0..trace.threads).map(|thread| InFlight {
             thread,
             operation: walk.point.outputs[thread],
@@ -199,8 +271,26 @@ impl Finding {
                 .rfind(|e| usize::from(e.thread) == thread)
                 .map_or(String::new(), place),
         });
+        let last = crashes.len() - 1;
+        let none = Cut::default();
+        let sifted = |at: usize| if at == last { decisive } else { &none };
+        let Gone { lost, early, early_others } = gone(trace, &crashes[0], sifted(0));
+        let recoveries = (1..crashes.len()).map(|at| {
+            let (trace, crash) = (&*scenes[at], &crashes[at]);
+            let Gone { lost, early, .. } = gone(trace, crash, sifted(at));
+            let done = &trace.events[..crash.event];
+            CutRecovery {
+                event: crash.event,
+                events: trace.events.len(),
+                place: done.last().map_or(String::new(), place),
+                lost,
+                early,
+            }
+        });
+        let crashes =
+            crashes.iter().zip(scenes).map(|(crash, trace)| CrashChoice::of(trace, crash));
         Finding {
-            choice: Choice { model: walk.model, event: walk.point.event, lost: lines },
+            choice: Choice { model: walk.model, crashes: crashes.collect() },
             message,
             events: trace.events.len(),
             last_thread: done.last().map(|event| event.thread),
@@ -208,6 +298,7 @@ impl Finding {
             lost,
             early,
             early_others,
+            recoveries: recoveries.collect(),
         }
     }
 }
@@ -215,7 +306,7 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.message)?;
-        let (event, model) = (self.choice.event, self.choice.model);
+        let (event, model) = (self.choice.crashes[0].event, self.choice.model);
         writeln!(f, "  power fails after event {event} of {} (model {model})", self.events)?;
         for InFlight { thread, operation, place } in &self.in_flight {
             let last = self.last_thread.is_some_and(|last| usize::from(last) == *thread);
@@ -228,9 +319,18 @@ impl fmt::Display for Finding {
         list(f, "lost: stored before the crash, not durable", &self.lost)?;
         list(f, "early: durable, stored after a lost one, and it matters", &self.early)?;
         match self.early_others {
-            0 => Ok(()),
-            more => writeln!(f, "    ({more} more stores are early and make no difference)"),
+            0 => {}
+            more => writeln!(f, "    ({more} more stores are early and make no difference)")?,
         }
+        for CutRecovery { event, events, place, lost, early } in &self.recoveries {
+            writeln!(
+                f,
+                "  power fails again after event {event} of {events} of recovery, at {place}"
+            )?;
+            list(f, "lost: stored by recovery before the crash, not durable", lost)?;
+            list(f, "early: durable, stored by recovery after a lost one", early)?;
+        }
+        Ok(())
     }
 }
 
@@ -257,32 +357,31 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, stores: &[StoreNote]) -> fmt::R
 ///
 /// # Errors
 /// When the run cannot leave such an image, so it is not the run that the choice was made from.
-pub fn replay(
+pub fn replay<C: Check>(
     trace: &Trace,
     options: &Search,
     choice: &Choice,
-    check: &Check<'_>,
+    check: &C,
 ) -> Result<Option<Finding>, ReplayError> {
     let other = |why: String| ReplayError::OtherRun { choice: choice.to_string(), why };
-    if choice.event > trace.events.len() {
-        return Err(other(format!("it has {} events", trace.events.len())));
+    let options = Search { model: choice.model, ..options.clone() };
+    let mut court = Court::new(trace, &options, check);
+    let mut crashes: Vec<Crash> = Vec::new();
+    for (at, next) in choice.crashes.iter().enumerate() {
+        let crash = match at {
+            0 => next.crash_of(trace),
+            _ => match court.recovery_after(&crashes) {
+                Some(recovery) => next.crash_of(&recovery),
+                None => Err(format!("{} forbids it", choice.model)),
+            },
+        };
+        crashes.push(crash.map_err(other)?);
     }
-    let mut walk = Walk::new(trace, choice.model);
-    walk.advance_to(choice.event);
-    let mut cut = walk.stored.clone();
-    for &(line, stores) in &choice.lost {
-        let index = trace.find_line(line).ok_or_else(|| other(format!("{line:?} is not in it")))?;
-        let kept = walk.stored.get(index).checked_sub(stores);
-        let kept = kept.ok_or_else(|| other(format!("{line:?} has fewer stores")))?;
-        cut.set(index, kept);
+    match court.verdict(&crashes) {
+        Verdict::Forbidden => Err(other(format!("{} forbids it", choice.model))),
+        Verdict::Fine => Ok(None),
+        Verdict::Fails(message) => Ok(Some(describe(&mut court, &crashes, message))),
     }
-    if !walk.state.allows(&cut) {
-        return Err(other(format!("{} forbids it", choice.model)));
-    }
-    let mut cursor = Cursor::new(trace, options.steps);
-    cursor.move_to(&cut);
-    let said = verdict(&mut cursor, check, &walk.point);
-    Ok(said.err().map(|message| describe(&walk, &mut cursor, check, &cut, message)))
 }
 
 #[cfg(test)]
@@ -291,14 +390,15 @@ mod tests {
 
     #[test]
     fn a_choice_survives_being_printed() {
-        for text in ["px86/345/40-2.41-1", "bep/0/none"] {
+        for text in ["px86/345/40-2.41-1", "bep/0/none", "px86/7/1-1/12/none/3/2-2"] {
             assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn a_malformed_choice_is_an_error_that_says_so() {
-        for text in ["", "px86", "px86/x/none", "px86/1/zz-1", "px86/1/1", "px86/1/none/2"] {
+        for text in ["", "px86", "px86/x/none", "px86/1/zz-1", "px86/1/1", "px86/1/none/2", "px86/"]
+        {
             assert!(text.parse::<Choice>().is_err(), "{text}");
         }
         assert!(matches!("tso/1/none".parse::<Choice>(), Err(ReplayError::Model(_))));

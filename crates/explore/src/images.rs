@@ -1,7 +1,9 @@
 //! Every image that a crash may leave, as contents of chosen words: what litmus tests ask for.
 
+use crate::crashed::CrashImage;
 use crate::models::Model;
-use crate::search::{Outcome, Search, search};
+use crate::outcome::Outcome;
+use crate::search::{Search, check, search};
 use crate::trace::Trace;
 use seawall_memory::{Addr, Memory};
 use std::cell::RefCell;
@@ -15,21 +17,26 @@ pub fn reachable(trace: &Trace, model: Model, places: &[Addr]) -> (BTreeSet<Vec<
 
 fn images(trace: &Trace, options: &Search, places: &[Addr]) -> (BTreeSet<Vec<u64>>, Outcome) {
     let found = RefCell::new(BTreeSet::new());
-    let outcome = search(trace, options, &|image, _| {
-        let values = places.iter().map(|&at| image.load(at)).collect();
-        found.borrow_mut().insert(values);
-        Ok(())
-    });
+    let read =
+        |image: &CrashImage<'_>| Ok(places.iter().map(|&at| image.load(at)).collect::<Vec<u64>>());
+    let outcome = search(
+        trace,
+        options,
+        &check(read, |values, _| {
+            found.borrow_mut().insert(values.clone());
+            Ok(())
+        }),
+    );
     (found.into_inner(), outcome)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crashed::Cursor;
-    use crate::models::Cut;
-    use crate::search::Reached;
-    use crate::traced::{Schedule, record};
+    use crate::models::order::Cut;
+    use crate::outcome::Reached;
+    use crate::schedule::Schedule;
+    use crate::traced::record;
     use crate::walk::Walk;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
@@ -43,17 +50,18 @@ mod tests {
 
     /// Two threads of a few random operations on a few shared lines.
     fn random_run(seed: u64) -> Trace {
-        let schedule = Schedule { threads: 2, seed, steps: 1000 };
+        let schedule = Schedule { threads: 2, seed, steps: 1000, ..Schedule::default() };
         let run = record(Image::new(64 * LINES, 0), &schedule, move |memory| {
             let thread = memory.thread() as u64;
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed * 2 + thread);
             for number in 0..rng.random_range(3..8u64) {
                 let at = words()[rng.random_range(0..words().len())];
-                match rng.random_range(0..8) {
+                match rng.random_range(0..9) {
                     0..4 => memory.store(at, 1 + number * 2 + thread),
                     4 => drop(memory.load::<u64>(at)),
                     5 => memory.flush(at, 8),
                     6 => memory.order(),
+                    7 => memory.drain(),
                     _ => drop(memory.fetch_add(at, 16)),
                 }
             }
@@ -61,21 +69,26 @@ mod tests {
         run.expect("it ends")
     }
 
+    /// The words of the image with so many stores of each line.
+    fn contents(trace: &Trace, cut: &Cut) -> Vec<u64> {
+        let value = |at: &Addr| {
+            let line = trace.find_line(at.line())?;
+            let history = &trace.lines[line as usize].words[at.offset() as usize / 8 % 8];
+            Some(history.iter().rfind(|(stores, _)| *stores <= cut.get(line))?.1)
+        };
+        words().iter().map(|at| value(at).unwrap_or(0)).collect()
+    }
+
     /// What a search must give: every cut at every failure point that the model allows.
     fn by_force(trace: &Trace, model: Model, thorough: bool) -> BTreeSet<Vec<u64>> {
         let mut found = BTreeSet::new();
         let mut walk = Walk::new(trace, model);
-        let mut cursor = Cursor::new(trace, u64::MAX);
         loop {
             let lines = trace.lines.len() as u32;
             let mut cut = Cut(vec![0; lines as usize]);
             while walk.is_failure_point(thorough) {
-                if walk.state.allows(&cut) {
-                    cursor.move_to(&cut);
-                    let read = |image: &crate::CrashImage| {
-                        words().iter().map(|&at| image.load(at)).collect::<Vec<u64>>()
-                    };
-                    found.extend(cursor.run(read));
+                if walk.state.order.allows(&cut) {
+                    found.insert(contents(trace, &cut));
                 }
                 let next = (0..lines).find(|&line| cut.get(line) < walk.stored.get(line));
                 let Some(next) = next else { break };

@@ -9,7 +9,7 @@
 //! given, and says in words how far it got ([`Outcome`]).
 //!
 //! ```
-//! use seawall_explore::{Model, Schedule, Search, record, search};
+//! use seawall_explore::{CrashImage, Model, Schedule, Search, check, record, search};
 //! use seawall_memory::{Addr, Image, Memory};
 //!
 //! const DATA: Addr = Addr::pm(64);
@@ -20,10 +20,11 @@
 //!     memory.store(FLAG, 1u64);
 //!     memory.persist(FLAG, 8);
 //! })?;
-//! let outcome = search(&run, &Search::new(Model::Px86), &|image, _| {
-//!     let (flag, data) = (image.load::<u64>(FLAG), image.load::<u64>(DATA));
-//!     if flag == 1 && data != 7 { Err("flag without data".into()) } else { Ok(()) }
-//! });
+//! let recover = |image: &CrashImage<'_>| match image.load::<u64>(FLAG) {
+//!     1 if image.load::<u64>(DATA) != 7 => Err("flag without data".into()),
+//!     flag => Ok(flag),
+//! };
+//! let outcome = search(&run, &Search::new(Model::Px86), &check(recover, |_, _| Ok(())));
 //! let finding = outcome.finding.expect("a crash can keep the flag and lose the data");
 //! assert_eq!(finding.choice.to_string(), "px86/3/1-1");
 //! # Ok::<(), seawall_explore::RunError>(())
@@ -36,18 +37,28 @@ mod finding;
 mod guard;
 mod images;
 mod models;
+mod outcome;
+mod schedule;
 mod search;
 mod shrink;
 mod trace;
 mod traced;
+mod tree;
+mod verdict;
 mod walk;
+mod waste;
 mod words;
 
 pub use crashed::CrashImage;
-pub use finding::{Choice, Finding, InFlight, ReplayError, StoreNote, replay};
+pub use finding::{
+    Choice, CrashChoice, CutRecovery, Finding, InFlight, ReplayError, StoreNote, replay,
+};
 pub use images::reachable;
 pub use models::{Model, UnknownModel};
-pub use search::{Check, Outcome, Reached, Search, search};
+pub use outcome::{Outcome, Reached};
+pub use schedule::{Interleavings, Preemption, Preemptions, Schedule, Turns, TurnsName};
+pub use search::{Check, Search, check, search, search_watched};
 pub use trace::{Event, Kind, Store, Trace};
-pub use traced::{RunError, Schedule, Traced, record};
+pub use traced::{RunError, Traced, record};
 pub use walk::CrashPoint;
+pub use waste::{Waste, WasteKind, waste};

@@ -1,148 +1,221 @@
 //! Persistency models as executable definitions: which images may a crash leave?
 //!
-//! A model follows a trace event by event. At any point it gives the images that a crash there may
-//! leave, as families: every line has a base (how many of its stores are durable for certain), and
-//! some lines have a window, within which each may stand anywhere and independently of the others.
-//! All models here keep the stores of one line in order, as Px86 does (POPL'20): a line moves as a
-//! unit.
+//! A model follows what threads do, in memory order, and writes down in which order the stores may
+//! persist ([`order`]); the images that a crash may leave follow from that. All models here keep
+//! the stores of one line in order, as Px86 does (POPL'20): a line moves as a unit.
 //!
-//! Adding a model is one file and one line of the table below.
+//! The same definitions serve recorded runs of programs and litmus tests. Adding a model is one
+//! file and one line of the table below.
 
-use crate::trace::{Event, LineIndex, Trace};
+use crate::trace::{Event, Kind, LineIndex, Trace};
+use order::PersistOrder;
 use std::fmt;
-use std::ops::ControlFlow;
 use std::str::FromStr;
+use views::Place;
 
-mod bep;
-mod epochs;
-mod px86;
-mod strict;
+pub(crate) mod order;
+pub(crate) mod views;
 
-/// How many of the stores of each line are in an image; lines past the end have none.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Cut(pub(crate) Vec<u32>);
+/// Something that takes effect, and who does it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) thread: u16,
+    pub(crate) act: Act,
+}
 
-impl Cut {
-    #[inline]
-    pub(crate) fn get(&self, line: LineIndex) -> u32 {
-        self.0.get(line as usize).copied().unwrap_or(0)
-    }
+/// What takes effect. A word is one of 8 bytes that no crash tears.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    Store {
+        line: LineIndex,
+        word: u32,
+    },
+    /// A non-temporal store leaves the write-combining buffer.
+    StoreNt {
+        line: LineIndex,
+        word: u32,
+    },
+    /// A load that returned the store at `from` (0: what was there at the start), or the newest.
+    Load {
+        line: LineIndex,
+        word: u32,
+        from: Option<Place>,
+    },
+    /// By way of volatile memory the thread learns of all that was stored up to there.
+    Learn {
+        upto: Place,
+    },
+    /// `clwb`, `clflushopt`.
+    WriteBack {
+        line: LineIndex,
+    },
+    /// `clflush`.
+    Flush {
+        line: LineIndex,
+    },
+    /// `sfence`, a persist barrier, `ofence`.
+    Order,
+    /// A wait for durability: `dfence`; `sfence` on x86.
+    Drain,
+    /// `mfence`.
+    FullFence,
+    /// A successful locked operation, and its store if it was to persistent memory.
+    Locked {
+        store: Option<(LineIndex, u32)>,
+    },
+}
 
-    #[inline]
-    pub(crate) fn set(&mut self, line: LineIndex, stores: u32) {
-        if self.0.len() <= line as usize {
-            self.0.resize(line as usize + 1, 0);
+impl Act {
+    /// The line and word that it stores to, if it does.
+    pub(crate) fn stores(self) -> Option<(LineIndex, u32)> {
+        match self {
+            Act::Store { line, word } | Act::StoreNt { line, word } => Some((line, word)),
+            Act::Locked { store } => store,
+            _ => None,
         }
-        self.0[line as usize] = stores;
     }
 }
 
-/// A line that may keep from `low` to `high` of its stores; `low < high`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
-    pub(crate) line: LineIndex,
-    pub(crate) low: u32,
-    pub(crate) high: u32,
-}
-
-/// Images that differ only within independent windows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Family {
-    pub(crate) base: Cut,
-    pub(crate) windows: Vec<Window>,
-}
-
-/// Told of each family; stops the walk by breaking.
-pub(crate) type Visit<'a> = dyn FnMut(Family) -> ControlFlow<()> + 'a;
-
-/// The state of a model at a point of a trace.
+/// A model at a point of a run.
 pub(crate) trait Persistency {
-    /// Follows the next event.
-    fn follow(&mut self, trace: &Trace, event: &Event);
+    /// Follows the next step.
+    fn follow(&mut self, step: Step, order: &mut PersistOrder);
 
-    /// Gives the families that together hold all images a crash may leave now, but for those it
-    /// may forget (below). Where epochs make them many, it leaves some out after `limit` families
-    /// around one epoch, and then returns false.
-    fn families(&self, limit: usize, visit: &mut Visit<'_>) -> bool;
+    /// A load of the word by the thread may return the newest store to it, or an older one that is
+    /// not overwritten up to this place of memory.
+    fn oldest(&self, _thread: u16, _word: u32) -> Place {
+        Place::MAX
+    }
 
-    /// Told after a visit of all families. A model that never promises durability need not give
-    /// an image again at later points.
-    fn forget_given(&mut self) {}
-
-    /// True if a crash may leave this image now. The caller keeps it within what was stored.
-    fn allows(&self, cut: &Cut) -> bool;
+    fn copy(&self) -> Box<dyn Persistency>;
 }
 
-/// A persistency model, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Model {
-    /// x86 with `clwb` / `clflushopt`, `sfence` and locked operations.
-    Px86,
-    /// Buffered epoch persistency with conflict order, as LB and LB++ keep it.
-    Bep,
+/// A model and the persist order that it has written down so far.
+pub(crate) struct State {
+    model: Box<dyn Persistency>,
+    pub(crate) order: PersistOrder,
+}
+
+impl Clone for State {
+    fn clone(&self) -> State {
+        State { model: self.model.copy(), order: self.order.clone() }
+    }
+}
+
+impl State {
+    pub(crate) fn new(model: Model) -> State {
+        State { model: (model.entry().start)(), order: PersistOrder::default() }
+    }
+
+    pub(crate) fn follow(&mut self, step: Step) {
+        self.model.follow(step, &mut self.order);
+    }
+
+    pub(crate) fn follow_event(&mut self, trace: &Trace, event: &Event) {
+        let place = |store: u32| {
+            let store = &trace.stores[store as usize];
+            (store.line, store.change.word)
+        };
+        let act = match event.kind {
+            Kind::Store { store } => {
+                let (line, word) = place(store);
+                Act::Store { line, word }
+            }
+            Kind::StoreNt { store } => {
+                let (line, word) = place(store);
+                Act::StoreNt { line, word }
+            }
+            Kind::Locked { store } => Act::Locked { store: store.map(place) },
+            Kind::Read { line, word } => Act::Load { line, word, from: None },
+            Kind::Sync { stores } => Act::Learn { upto: stores },
+            Kind::Flush { line } => Act::WriteBack { line },
+            Kind::Order => Act::Order,
+            Kind::Drain => Act::Drain,
+            Kind::FlushElsewhere | Kind::Output { .. } => return,
+        };
+        self.follow(Step { thread: event.thread, act });
+    }
+
+    /// A load of the word by the thread may return the newest store to it, or an older one that is
+    /// not overwritten up to this place.
+    pub(crate) fn oldest(&self, thread: u16, word: u32) -> Place {
+        self.model.oldest(thread, word)
+    }
+}
+
+/// When what a thread did before is durable for certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durable {
+    /// After an order, if it was flushed where that is needed.
+    Order,
+    /// After a drain only.
+    Drain,
+}
+
+macro_rules! models {
+    ($($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident, $durable:ident,
+       every_store: $every:literal, $about:literal;)*) => {
+        $(mod $module;)*
+
+        /// A persistency model, by name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+        #[serde(rename_all = "lowercase")]
+        #[non_exhaustive]
+        pub enum Model {
+            $($(#[$doc])* $Name,)*
+        }
+
+        const MODELS: &[Entry] = &[$(Entry {
+            model: Model::$Name,
+            name: $name,
+            about: $about,
+            durable: Durable::$durable,
+            every_store: $every,
+            start: || Box::new($module::$Name::default()),
+        }),*];
+    };
+}
+
+models! {
+    /// x86 with `clwb` / `clflushopt`, `clflush`, `sfence` and locked operations.
+    Px86 = "px86" in px86, Order, every_store: false,
+        "x86: lines persist on their own, flush + fence makes them durable";
     /// Every store is durable before the next one is visible.
-    Strict,
+    Strict = "strict" in strict, Order, every_store: true,
+        "strict persistency: stores persist one by one, in memory order";
+    /// Barriers wait; conflicting accesses of a word persist in order.
+    Epoch = "epoch" in epoch, Order, every_store: false,
+        "epoch persistency: a barrier waits until its epoch is durable";
+    /// Buffered epoch persistency with conflict order, as LB and LB++ keep it.
+    Bep = "bep" in bep, Drain, every_store: false,
+        "buffered epoch persistency: epochs persist in order, later than they run";
+    /// Atomic epochs made by hardware.
+    Bsp = "bsp" in bsp, Drain, every_store: false,
+        "buffered strict persistency in bulk: hardware's epochs persist in order, each as a whole";
+    /// Persist buffers with `ofence` and `dfence`.
+    Hops = "hops" in hops, Drain, every_store: false,
+        "persist buffers: ofence orders epochs, dfence waits until they are durable";
     /// Caches are in the persistence domain: what was visible survives.
-    Eadr,
+    Eadr = "eadr" in eadr, Order, every_store: true,
+        "battery-backed caches: whatever was stored survives";
 }
 
 struct Entry {
     model: Model,
     name: &'static str,
     about: &'static str,
-    durable: bool,
+    durable: Durable,
     every_store: bool,
     start: fn() -> Box<dyn Persistency>,
 }
 
-const MODELS: &[Entry] = &[
-    Entry {
-        model: Model::Px86,
-        name: "px86",
-        about: "x86: lines persist on their own, flush + fence makes them durable",
-        durable: true,
-        every_store: false,
-        start: || Box::new(px86::Px86::default()),
-    },
-    Entry {
-        model: Model::Bep,
-        name: "bep",
-        about: "buffered epoch persistency: epochs persist in order, later than they run",
-        durable: false,
-        every_store: false,
-        start: || Box::new(bep::Bep::default()),
-    },
-    Entry {
-        model: Model::Strict,
-        name: "strict",
-        about: "strict persistency: stores persist one by one, in memory order",
-        durable: true,
-        every_store: true,
-        start: || Box::new(strict::Strict::default()),
-    },
-    Entry {
-        model: Model::Eadr,
-        name: "eadr",
-        about: "battery-backed caches: memory survives as it was",
-        durable: true,
-        every_store: true,
-        start: || Box::new(strict::Strict::default()),
-    },
-];
-
-/// No model of that name.
+/// There is no model of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown persistency model `{0}`; the models are {names}", names = names())]
-pub struct UnknownModel(pub String);
-
-fn names() -> String {
-    Model::names().join(", ")
-}
+#[error("unknown persistency model `{0}`; the models are {names}", names = Model::names().join(", "))]
+pub struct UnknownModel(String);
 
 impl Model {
-    /// Every model, in the order in which they are listed.
+    /// All models.
     pub fn all() -> impl Iterator<Item = Model> {
         MODELS.iter().map(|entry| entry.model)
     }
@@ -167,18 +240,15 @@ impl Model {
         self.entry().about
     }
 
-    /// True if what a thread ordered before an output survives a crash after the output.
+    /// True if what a thread ordered before an output survives a crash after the output. After a
+    /// drain it does under every model.
     pub fn order_is_durable(self) -> bool {
-        self.entry().durable
+        self.entry().durable == Durable::Order
     }
 
     /// True if a crash has to be tried after each store, not only before fences.
     pub(crate) fn every_store(self) -> bool {
         self.entry().every_store
-    }
-
-    pub(crate) fn start(self) -> Box<dyn Persistency> {
-        (self.entry().start)()
     }
 }
 
@@ -209,7 +279,8 @@ mod tests {
         let wrong = "px87".parse::<Model>().unwrap_err().to_string();
         assert_eq!(
             wrong,
-            "unknown persistency model `px87`; the models are px86, bep, strict, eadr"
+            "unknown persistency model `px87`; the models are px86, strict, epoch, bep, bsp, hops, \
+             eadr"
         );
     }
 }

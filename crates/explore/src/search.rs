@@ -1,48 +1,102 @@
 //! The search for an image that breaks the program: order, budget, and what was covered.
 //!
-//! Correct programs have few images. One missing flush makes them exponentially many, as its line
+//! Correct programs leave few images. One missing flush makes them exponentially many, as its line
 //! stays pending for ever, and most of those are bad: so the order matters more than the total.
-//! Over all failure points at once the search goes: nothing extra durable and everything durable;
-//! one line ahead of nothing or behind everything; two such lines; then every image of each family
-//! that is small enough, and random images of the others (Xoshiro256PlusPlus). An image is checked
-//! once for each set of promises it must keep: equal images are found by hash (128 bits, Zobrist),
-//! before they are built.
+//! Over all failure points at once the search goes: as little as possible persisted, and as much as
+//! possible; one line ahead of the former or behind the latter; two such lines; then every image,
+//! and random ones (Xoshiro256PlusPlus) at points that have too many.
+//!
+//! At each point only images that hold something which could not persist at an earlier point are
+//! new; the others are looked at again only when more was promised since. Images are decided where
+//! recovery reads them ([`CrashImage`]), and recovery runs only if it was not seen to read the same
+//! before ([`Tree`]). Power may fail again while recovery runs, as often as is asked for.
 
-use crate::crashed::{CrashImage, Cursor};
-use crate::finding::Finding;
-use crate::models::{Cut, Family, Model, Window};
+use crate::crashed::{CrashImage, Layer, Log, Pass, Possible, Prefer};
+use crate::models::order::Cut;
+use crate::models::{Model, State};
+use crate::outcome::{Outcome, Reached};
 use crate::shrink::shrink;
-use crate::trace::{Trace, mix};
-use crate::walk::{CrashPoint, Walk};
+use crate::trace::Trace;
+use crate::tree::{Node, NodeId, Tree};
+use crate::walk::{CrashPoint, Walk, is_failure_point};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustc_hash::FxHashSet;
-use serde::Serialize;
-use std::fmt;
-use std::ops::ControlFlow;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use std::hash::{BuildHasher, Hash};
+use std::ops::{ControlFlow, Range};
+use std::rc::Rc;
 
-/// Says whether what survived is right: runs recovery on the image, then looks.
-///
-/// It must be a function of the image and of the promises in the point, and of nothing else.
-pub type Check<'a> = dyn Fn(&CrashImage, &CrashPoint) -> Result<(), String> + 'a;
+/// Says whether what survived is right: runs recovery on an image, and judges what it found.
+pub trait Check {
+    /// What recovery finds: whatever the judgement needs.
+    type Found: Eq + Hash;
+
+    /// Runs recovery, and looks at what it left.
+    ///
+    /// It must be a function of the image and of nothing else: it runs once for all images in which
+    /// it reads the same.
+    ///
+    /// # Errors
+    /// What is wrong with the image, whatever was promised.
+    fn recover(&self, image: &CrashImage<'_>) -> Result<Self::Found, String>;
+
+    /// Compares what recovery found with what must have survived a crash at that point.
+    ///
+    /// # Errors
+    /// What is lost, or there but should not be.
+    fn judge(&self, found: &Self::Found, point: &CrashPoint) -> Result<(), String>;
+}
+
+/// A [`Check`] made of two functions.
+pub fn check<F, R, J>(recover: R, judge: J) -> impl Check<Found = F>
+where
+    F: Eq + Hash,
+    R: Fn(&CrashImage<'_>) -> Result<F, String>,
+    J: Fn(&F, &CrashPoint) -> Result<(), String>,
+{
+    Both(recover, judge)
+}
+
+struct Both<R, J>(R, J);
+
+impl<F, R, J> Check for Both<R, J>
+where
+    F: Eq + Hash,
+    R: Fn(&CrashImage<'_>) -> Result<F, String>,
+    J: Fn(&F, &CrashPoint) -> Result<(), String>,
+{
+    type Found = F;
+
+    fn recover(&self, image: &CrashImage<'_>) -> Result<F, String> {
+        self.0(image)
+    }
+
+    fn judge(&self, found: &F, point: &CrashPoint) -> Result<(), String> {
+        self.1(found, point)
+    }
+}
 
 /// How far to search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     /// The persistency model.
     pub model: Model,
-    /// Images to check at most.
+    /// Runs of recovery at most.
     pub budget: u64,
     /// Crash after every store too, not only before fences and outputs.
     pub thorough: bool,
-    /// Images of one family up to which all of them are tried.
-    pub family_limit: u64,
-    /// Random images tried of each larger family.
+    /// Crashes during recovery that follow the first crash: 0, 1, 2, ...
+    pub depth: usize,
+    /// Crash states of one point up to which all of them are tried.
+    pub point_limit: u64,
+    /// Random crash states tried at each larger point.
     pub samples: u64,
-    /// Memory accesses that recovery and check of one image may make.
+    /// Memory accesses that one run of recovery and check may make.
     pub steps: u64,
-    /// Seed of the random images.
+    /// Seed of the random states.
     pub seed: u64,
+    /// The events of the run at which to look for failure points.
+    pub events: Range<usize>,
 }
 
 impl Search {
@@ -52,365 +106,423 @@ impl Search {
             model,
             budget: 1_000_000,
             thorough: false,
-            family_limit: 10_000,
-            samples: 100,
+            depth: 1,
+            point_limit: 20_000,
+            samples: 200,
             steps: 10_000_000,
             seed: 1,
+            events: 0..usize::MAX,
         }
     }
 }
 
-/// How much of all that a crash may leave was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reached {
-    /// Not even the first kind of images at every point.
-    Part,
-    /// At each point nothing extra and everything.
-    Ends,
-    /// One line ahead or behind.
-    Singles,
-    /// Two lines ahead or behind.
-    Pairs,
-    /// Every image.
-    Complete,
+/// Looks for a state that fails the check, until one does or the budget ends.
+pub fn search<C: Check>(trace: &Trace, search: &Search, check: &C) -> Outcome {
+    search_watched(trace, search, check, &mut |_| ControlFlow::Continue(()))
 }
 
-/// What a search did.
-#[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
-    /// The model searched.
-    pub model: Model,
-    /// Moments at which power was taken to fail.
-    pub points: u64,
-    /// Families of images over all points, without repetition.
-    pub families: u64,
-    /// Families of which every image was tried.
-    pub whole_families: u64,
-    /// True if some point had more families than are looked at; `reached` is of the others.
-    pub families_cut: bool,
-    /// Images generated, with repetition.
-    pub generated: u64,
-    /// Different images (or equal ones with different promises), each checked once.
-    pub checked: u64,
-    /// The last kind of images that was tried at every point.
-    pub reached: Reached,
-    /// True if the budget ended the search.
-    pub out_of_budget: bool,
-    /// The smallest failing image made from the first one found.
-    pub finding: Option<Finding>,
-}
-
-impl Outcome {
-    fn new(model: Model) -> Outcome {
-        Outcome {
-            model,
-            points: 0,
-            families: 0,
-            whole_families: 0,
-            families_cut: false,
-            generated: 0,
-            checked: 0,
-            reached: Reached::Part,
-            out_of_budget: false,
-            finding: None,
-        }
-    }
-
-    /// The outcome of looking at one image, as [`replay`](crate::replay) does.
-    pub fn of_replay(model: Model, finding: Option<Finding>) -> Outcome {
-        Outcome { points: 1, generated: 1, checked: 1, finding, ..Outcome::new(model) }
-    }
-
-    /// Adds the outcome of the same search on another run of the program.
-    pub fn add(&mut self, other: Outcome) {
-        self.points += other.points;
-        self.families += other.families;
-        self.whole_families += other.whole_families;
-        self.families_cut |= other.families_cut;
-        self.generated += other.generated;
-        self.checked += other.checked;
-        self.reached = self.reached.min(other.reached);
-        self.out_of_budget |= other.out_of_budget;
-        self.finding = self.finding.take().or(other.finding);
-    }
-}
-
-impl fmt::Display for Outcome {
-    /// The coverage in words.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.finding.is_some() {
-            return write!(f, "stopped at a failing image, after {} images", self.checked);
-        }
-        let words = match self.reached {
-            Reached::Complete => return f.write_str("complete"),
-            Reached::Part => "part of the points",
-            Reached::Ends => "all points, nothing or everything persisted",
-            Reached::Singles => "one line ahead or behind",
-            Reached::Pairs => "all pairs of lines",
-        };
-        f.write_str(words)?;
-        if self.families_cut {
-            f.write_str("; of the first epoch sets only, where they are many")?;
-        }
-        if self.out_of_budget {
-            write!(f, "; budget reached after {} images", self.checked)
-        } else {
-            let (whole, all) = (self.whole_families, self.families);
-            write!(f, "; {whole} of {all} families complete, the others sampled")
-        }
-    }
-}
-
-/// Checks the images that a crash of the traced run may leave, until one fails or the budget ends.
-pub fn search(trace: &Trace, search: &Search, check: &Check<'_>) -> Outcome {
+/// As [`search`]; tells `watch` after each failure point how much is done of the whole, from 0 to
+/// 1 (an estimate: later phases take longer), and stops when it breaks.
+pub fn search_watched<C: Check>(
+    trace: &Trace,
+    search: &Search,
+    check: &C,
+    watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
+) -> Outcome {
     let mut explorer = Explorer::new(trace, search, check);
-    for phase in [Phase::Ends, Phase::Singles, Phase::Pairs, Phase::Product] {
-        match explorer.walk(phase) {
-            ControlFlow::Break(()) => break,
-            ControlFlow::Continue(()) => explorer.finish(phase),
+    for (at, phase) in PHASES.iter().enumerate() {
+        (explorer.skipped, explorer.cut) = (false, false);
+        let mut told = |part: f64| watch((at as f64 + part) / PHASES.len() as f64);
+        if explorer.walk(phase, &mut told).is_break() {
+            break;
+        }
+        if !explorer.skipped {
+            explorer.outcome.reached = Reached::Complete;
+            break;
+        }
+        if !explorer.cut {
+            explorer.outcome.reached = phase.reached;
         }
     }
-    let failed = explorer.failed.take();
-    let mut outcome = explorer.outcome;
-    outcome.finding = failed.map(|(point, cut)| shrink(trace, search, check, point, cut));
+    let Explorer { failed, mut outcome, .. } = explorer;
+    outcome.finding = failed.map(|crashes| shrink(trace, search, check, crashes));
     outcome
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Ends,
-    Singles,
-    Pairs,
-    Product,
+/// A kind of images, tried at every point before the next kind is.
+struct Phase {
+    prefer: Prefer,
+    /// How often a word may have another value than the preferred one.
+    deviations: usize,
+    reached: Reached,
 }
 
-struct Explorer<'a> {
+const PHASES: [Phase; 7] = [
+    Phase { prefer: Prefer::Least, deviations: 0, reached: Reached::Part },
+    Phase { prefer: Prefer::Most, deviations: 0, reached: Reached::Ends },
+    Phase { prefer: Prefer::Least, deviations: 1, reached: Reached::Ends },
+    Phase { prefer: Prefer::Most, deviations: 1, reached: Reached::Singles },
+    Phase { prefer: Prefer::Least, deviations: 2, reached: Reached::Singles },
+    Phase { prefer: Prefer::Most, deviations: 2, reached: Reached::Pairs },
+    Phase { prefer: Prefer::Least, deviations: usize::MAX, reached: Reached::Pairs },
+];
+
+/// A crash: how many events took effect before it, and what each line kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Crash {
+    pub(crate) event: usize,
+    pub(crate) cut: Cut,
+}
+
+/// Nodes of a tree after which it is started afresh: some 100 MB.
+const TREE_LIMIT: usize = 2_000_000;
+
+struct Explorer<'a, C: Check> {
     trace: &'a Trace,
     options: &'a Search,
-    check: &'a Check<'a>,
-    cursor: Cursor<'a>,
-    seen: FxHashSet<u128>,
-    families: FxHashSet<u128>,
+    check: &'a C,
+    image: CrashImage<'a>,
+    /// For each depth of crashes what recovery was seen to do, and how many words could vary then.
+    trees: Vec<(Tree, u32)>,
+    varied: u32,
+    found: Vec<Result<C::Found, String>>,
+    found_by_hash: FxHashMap<u64, Vec<u32>>,
+    /// Findings that were judged, with what was promised then.
+    judged: FxHashSet<(u32, u64)>,
+    /// Words and values from the root of the tree to where the walk is.
+    path: Vec<(u32, u64)>,
+    /// The events before the crash of each layer.
+    events: Vec<usize>,
+    phase: &'static Phase,
+    /// Some state was left to a later phase.
+    skipped: bool,
+    /// Some point had more states than are tried, in this phase; and in this point.
+    cut: bool,
+    cut_here: bool,
+    /// States that may still be tried at this point.
+    left: u64,
     rng: Xoshiro256PlusPlus,
     outcome: Outcome,
-    failed: Option<(usize, Cut)>,
+    failed: Option<Vec<Crash>>,
 }
 
-/// A family at a crash point, with what its images have in common.
-struct Site<'a> {
-    family: &'a Family,
-    point: &'a CrashPoint,
-    /// Hash of the base image and the promises.
-    hash: u128,
+/// How to choose among the values that a word may have.
+#[derive(Clone, Copy)]
+enum Choose {
+    Deviating(usize),
+    Randomly,
 }
 
-/// Families around one epoch that are looked at in one crash point.
-const FAMILIES_PER_EPOCH: usize = 4096;
-
-impl<'a> Explorer<'a> {
-    fn new(trace: &'a Trace, options: &'a Search, check: &'a Check<'a>) -> Explorer<'a> {
+impl<'a, C: Check> Explorer<'a, C> {
+    fn new(trace: &'a Trace, options: &'a Search, check: &'a C) -> Explorer<'a, C> {
         Explorer {
             trace,
             options,
             check,
-            cursor: Cursor::new(trace, options.steps),
-            seen: FxHashSet::default(),
-            families: FxHashSet::default(),
+            image: CrashImage::new(trace, options.steps),
+            trees: (0..=options.depth).map(|_| (Tree::default(), 0)).collect(),
+            varied: 0,
+            found: Vec::new(),
+            found_by_hash: FxHashMap::default(),
+            judged: FxHashSet::default(),
+            path: Vec::new(),
+            events: Vec::new(),
+            phase: &PHASES[0],
+            skipped: false,
+            cut: false,
+            cut_here: false,
+            left: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(options.seed),
             outcome: Outcome::new(options.model),
             failed: None,
         }
     }
 
-    fn walk(&mut self, phase: Phase) -> ControlFlow<()> {
+    fn walk(
+        &mut self,
+        phase: &'static Phase,
+        watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.phase = phase;
+        let first = std::ptr::eq(phase, &PHASES[0]);
         let mut walk = Walk::new(self.trace, self.options.model);
-        self.families.clear();
-        self.outcome.whole_families = 0;
+        let mut promised = None;
+        let end = self.options.events.end.min(self.trace.events.len() + 1);
         loop {
-            if walk.is_failure_point(self.options.thorough) {
-                self.point(phase, &walk)?;
-                walk.state.forget_given();
+            let here = self.options.events.contains(&walk.point.event);
+            if here && walk.is_failure_point(self.options.thorough) {
+                self.outcome.points += u64::from(first);
+                let grown = walk.state.order.take_grown();
+                let all = promised.replace(walk.point.promised.clone()) != promised;
+                self.point(&mut walk, all, &grown)?;
+                let done = walk.point.event - self.options.events.start;
+                if watch(done as f64 / (end - self.options.events.start) as f64).is_break() {
+                    self.outcome.stopped = true;
+                    return ControlFlow::Break(());
+                }
             }
-            if !walk.advance() {
+            if walk.point.event + 1 >= end || !walk.advance() {
                 return ControlFlow::Continue(());
             }
         }
     }
 
-    fn finish(&mut self, phase: Phase) {
-        let outcome = &mut self.outcome;
-        outcome.families = self.families.len() as u64;
-        outcome.reached = match phase {
-            Phase::Ends => Reached::Ends,
-            Phase::Singles => Reached::Singles,
-            Phase::Pairs => Reached::Pairs,
-            Phase::Product
-                if outcome.whole_families == outcome.families && !outcome.families_cut =>
-            {
-                Reached::Complete
+    fn point(&mut self, walk: &mut Walk<'a>, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
+        for (tree, _) in &mut self.trees {
+            if tree.len() > TREE_LIMIT {
+                *tree = Tree::default();
             }
-            Phase::Product => Reached::Pairs,
-        };
-    }
-
-    fn point(&mut self, phase: Phase, walk: &Walk<'_>) -> ControlFlow<()> {
-        if phase == Phase::Ends {
-            self.outcome.points += 1;
         }
-        let mut flow = ControlFlow::Continue(());
-        let all = walk.state.families(FAMILIES_PER_EPOCH, &mut |family| {
-            flow = self.family(phase, &family, &walk.point);
-            flow
-        });
-        self.outcome.families_cut |= !all;
+        let order = std::mem::take(&mut walk.state.order);
+        self.image.layers.borrow_mut().push(Layer { trace: Log::Run(self.trace), order });
+        self.events.push(walk.point.event);
+        self.left = self.options.point_limit;
+        self.cut_here = false;
+        let flow = self.layer(&walk.point, all, grown);
+        self.events.pop();
+        let layer = self.image.layers.borrow_mut().pop().expect("it was put there");
+        walk.state.order = layer.order;
+        if self.cut_here && self.phase.deviations == usize::MAX {
+            self.outcome.sampled_points += 1;
+        }
         flow
     }
 
-    fn family(&mut self, phase: Phase, family: &Family, point: &CrashPoint) -> ControlFlow<()> {
-        let hash = self.base_hash(family, point);
-        let windows = family.windows.iter().fold(hash, |hash, window| {
-            let Window { line, low, high } = *window;
-            let id = mix(u64::from(line) << 32 | u64::from(high));
-            hash ^ u128::from(mix(id ^ u64::from(low))) << 64 ^ u128::from(mix(id))
-        });
-        if !self.families.insert(windows) {
-            return ControlFlow::Continue(());
-        }
-        self.cursor.move_to(&family.base);
-        let site = Site { family, point, hash };
-        match phase {
-            Phase::Ends => {
-                self.visit(&site, &picks(family, |window| window.low))?;
-                self.visit(&site, &picks(family, |window| window.high))
-            }
-            Phase::Singles => self.lines(&site, 1),
-            Phase::Pairs => self.lines(&site, 2),
-            Phase::Product => self.product(&site),
-        }
-    }
-
-    fn base_hash(&self, family: &Family, point: &CrashPoint) -> u128 {
-        let mut hash = 0;
-        for (line, &stores) in self.trace.lines.iter().zip(&family.base.0) {
-            hash ^= line.hash[stores as usize];
-        }
-        for (thread, &promised) in point.promised.iter().enumerate() {
-            let part = mix((promised << 16) + thread as u64 + 1);
-            hash ^= u128::from(mix(part)) << 64 | u128::from(part);
-        }
-        hash
-    }
-
-    /// All images in which `count` lines differ from nothing extra, or from everything.
-    fn lines(&mut self, site: &Site<'_>, count: usize) -> ControlFlow<()> {
-        for ahead in [true, false] {
-            let mut picked =
-                picks(site.family, |window| if ahead { window.low } else { window.high });
-            self.vary(site, &mut picked, 0, count)?;
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn vary(
-        &mut self,
-        site: &Site<'_>,
-        picked: &mut [u32],
-        from: usize,
-        count: usize,
-    ) -> ControlFlow<()> {
-        if count == 0 {
-            return self.visit(site, picked);
-        }
-        for index in from..picked.len() {
-            let Window { low, high, .. } = site.family.windows[index];
-            let kept = picked[index];
-            for stores in (low..=high).filter(|&stores| stores != kept) {
-                picked[index] = stores;
-                self.vary(site, picked, index + 1, count - 1)?;
-            }
-            picked[index] = kept;
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn product(&mut self, site: &Site<'_>) -> ControlFlow<()> {
-        let windows = &site.family.windows;
-        let size = windows.iter().fold(1u64, |size, window| {
-            size.saturating_mul(u64::from(window.high - window.low) + 1)
-        });
-        if size > self.options.family_limit {
-            return self.sample(site);
-        }
-        let mut picked = picks(site.family, |window| window.low);
-        loop {
-            self.visit(site, &picked)?;
-            let Some(place) = (0..windows.len()).find(|&i| picked[i] < windows[i].high) else {
-                self.outcome.whole_families += 1;
-                return ControlFlow::Continue(());
+    /// Tries the images of the topmost layer: those that hold a new store, by the first line that
+    /// has one, and if `all` those that hold none.
+    fn layer(&mut self, point: &CrashPoint, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
+        let choose = Choose::Deviating(self.phase.deviations);
+        for new in usize::from(!all)..=grown.len() {
+            let marks = self.image.mark();
+            let fits = {
+                let mut layers = self.image.layers.borrow_mut();
+                let order = &mut layers.last_mut().expect("a layer was put there").order;
+                let (first, before) = match new.checked_sub(1) {
+                    Some(at) => (Some(grown[at]), &grown[..at]),
+                    None => (None, grown),
+                };
+                first.is_none_or(|(line, old)| order.keep(line, old + 1, u32::MAX))
+                    && before.iter().all(|&(line, old)| order.keep(line, 0, old))
             };
-            picked[place] += 1;
-            for lower in 0..place {
-                picked[lower] = windows[lower].low;
-            }
-        }
-    }
-
-    fn sample(&mut self, site: &Site<'_>) -> ControlFlow<()> {
-        for _ in 0..self.options.samples {
-            let picked = picks(site.family, |window| match self.rng.random_range(0..3) {
-                0 => window.low,
-                1 => window.high,
-                _ => self.rng.random_range(window.low..=window.high),
-            });
-            self.visit(site, &picked)?;
+            let flow = if fits { self.states(point, choose) } else { ControlFlow::Continue(()) };
+            self.image.undo(marks);
+            flow?;
         }
         ControlFlow::Continue(())
     }
 
-    /// Checks the image whose windows stand as `picked`, unless it was checked before.
-    fn visit(&mut self, site: &Site<'_>, picked: &[u32]) -> ControlFlow<()> {
-        let windows = &site.family.windows;
-        let hash = windows.iter().zip(picked).fold(site.hash, |hash, (window, &stores)| {
-            let line = &self.trace.lines[window.line as usize].hash;
-            hash ^ line[window.low as usize] ^ line[stores as usize]
-        });
-        self.outcome.generated += 1;
-        if !self.seen.insert(hash) {
-            return ControlFlow::Continue(());
+    /// Tries the images that are open now; where a point has too many, random ones of them.
+    fn states(&mut self, point: &CrashPoint, choose: Choose) -> ControlFlow<()> {
+        let before = std::mem::take(&mut self.path);
+        let mut flow = ControlFlow::Continue(());
+        if self.left > 0 {
+            flow = self.start(point, choose);
         }
-        if self.outcome.checked == self.options.budget {
+        let samples =
+            if self.cut_here && self.events.len() == 1 { self.options.samples } else { 0 };
+        for _ in 0..samples {
+            if flow.is_break() {
+                break;
+            }
+            self.left = 1;
+            flow = self.start(point, Choose::Randomly);
+            self.left = 0;
+        }
+        self.path = before;
+        flow
+    }
+
+    fn start(&mut self, point: &CrashPoint, choose: Choose) -> ControlFlow<()> {
+        let depth = self.events.len() - 1;
+        if depth > 0 && self.trees[depth].1 != self.varied {
+            self.trees[depth] = (Tree::default(), self.varied);
+        }
+        let root = match self.trees[depth].0.root() {
+            Some(root) => root,
+            None => self.run(depth)?,
+        };
+        self.descend(root, point, choose)
+    }
+
+    /// Follows what recovery would read from `node` on, and branches where a word may have several
+    /// values.
+    fn descend(&mut self, mut node: NodeId, point: &CrashPoint, choose: Choose) -> ControlFlow<()> {
+        let depth = self.events.len() - 1;
+        let begun = self.path.len();
+        let flow = loop {
+            let word = match self.trees[depth].0.node(node) {
+                Node::Read { word, .. } => *word,
+                Node::Done { found, recording } => {
+                    let (found, recording) = (*found, recording.clone());
+                    break self.done(found, recording, point);
+                }
+            };
+            let possible = self.image.possible(word);
+            if let [only] = &possible[..] {
+                match self.follow(node, word, only.value) {
+                    ControlFlow::Continue(next) => node = next,
+                    ControlFlow::Break(()) => break ControlFlow::Break(()),
+                }
+                continue;
+            }
+            break self.branch(node, word, possible, point, choose);
+        };
+        self.path.truncate(begun);
+        flow
+    }
+
+    /// The node that follows if the word has the value; recovery runs if that was never seen.
+    fn follow(&mut self, node: NodeId, word: u32, value: u64) -> ControlFlow<(), NodeId> {
+        let depth = self.events.len() - 1;
+        self.path.push((word, value));
+        if let Some(child) = self.trees[depth].0.child(node, value) {
+            return ControlFlow::Continue(child);
+        }
+        let child = self.run(depth)?;
+        self.trees[depth].0.link(node, value, child);
+        ControlFlow::Continue(child)
+    }
+
+    fn branch(
+        &mut self,
+        node: NodeId,
+        word: u32,
+        mut possible: Vec<Possible>,
+        point: &CrashPoint,
+        choose: Choose,
+    ) -> ControlFlow<()> {
+        if self.phase.prefer == Prefer::Most {
+            possible.reverse();
+        }
+        let length = self.path.len();
+        if let Choose::Randomly = choose {
+            let at = self.rng.random_range(0..possible.len());
+            possible.swap(0, at);
+            possible.truncate(1);
+        }
+        // A value that the phase does not prefer costs one of its deviations.
+        for (at, possible) in possible.into_iter().enumerate() {
+            let choose = match choose {
+                Choose::Deviating(0) if at > 0 => {
+                    self.skipped = true;
+                    break;
+                }
+                Choose::Deviating(left) if at > 0 => Choose::Deviating(left - 1),
+                _ => choose,
+            };
+            if self.left == 0 {
+                (self.skipped, self.cut, self.cut_here) = (true, true, true);
+                break;
+            }
+            let marks = self.image.mark();
+            let mut flow = ControlFlow::Continue(());
+            if self.image.keep(&possible.keeps) {
+                flow = match self.follow(node, word, possible.value) {
+                    ControlFlow::Continue(child) => self.descend(child, point, choose),
+                    ControlFlow::Break(()) => ControlFlow::Break(()),
+                };
+            }
+            self.image.undo(marks);
+            self.path.truncate(length);
+            flow?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Runs recovery on the path so far, and adds what it read beyond to the tree.
+    fn run(&mut self, depth: usize) -> ControlFlow<(), NodeId> {
+        if self.outcome.runs == self.options.budget {
             self.outcome.out_of_budget = true;
             return ControlFlow::Break(());
         }
-        self.outcome.checked += 1;
-        for (window, &stores) in windows.iter().zip(picked) {
-            self.cursor.set(window.line, stores);
+        self.outcome.runs += 1;
+        let records = depth < self.options.depth;
+        let check = self.check;
+        let recover = |image: &CrashImage<'_>| check.recover(image);
+        let Pass { result, reads, recording } =
+            self.image.pass(&self.path, self.phase.prefer, records, recover);
+        let result = result.unwrap_or_else(|panic| Err(format!("recovery panicked: {panic}")));
+        let found = self.intern(result);
+        let recording = (records && !recording.stores.is_empty()).then(|| Rc::new(recording));
+        ControlFlow::Continue(self.trees[depth].0.add(&reads, found, recording))
+    }
+
+    fn intern(&mut self, result: Result<C::Found, String>) -> u32 {
+        let hash = FxBuildHasher.hash_one(&result);
+        let same = self.found_by_hash.entry(hash).or_default();
+        if let Some(known) = same.iter().find(|known| self.found[**known as usize] == result) {
+            return *known;
         }
-        if verdict(&mut self.cursor, self.check, site.point).is_ok() {
-            return ControlFlow::Continue(());
+        same.push(self.found.len() as u32);
+        self.found.push(result);
+        self.found.len() as u32 - 1
+    }
+
+    /// Recovery is done on all images that are open now.
+    fn done(
+        &mut self,
+        found: u32,
+        recording: Option<Rc<Trace>>,
+        point: &CrashPoint,
+    ) -> ControlFlow<()> {
+        self.left = self.left.saturating_sub(1);
+        self.outcome.states += 1;
+        let good = match &self.found[found as usize] {
+            Err(_) => false,
+            Ok(_) if self.judged.contains(&(found, promises(point))) => true,
+            Ok(contents) => self.check.judge(contents, point).is_ok(),
+        };
+        if !good {
+            let layers = self.image.layers.borrow();
+            let crashes = layers.iter().zip(&self.events);
+            let crash = |(layer, event): (&Layer<'_>, &usize)| Crash {
+                event: *event,
+                cut: layer.order.largest(),
+            };
+            self.failed = Some(crashes.map(crash).collect());
+            return ControlFlow::Break(());
         }
-        let mut cut = site.family.base.clone();
-        for (window, &stores) in windows.iter().zip(picked) {
-            cut.set(window.line, stores);
+        self.judged.insert((found, promises(point)));
+        match recording {
+            Some(recording) => self.nested(recording, point),
+            None => ControlFlow::Continue(()),
         }
-        self.failed = Some((site.point.event, cut));
-        ControlFlow::Break(())
+    }
+
+    /// Power fails again while recovery does what is recorded.
+    fn nested(&mut self, recording: Rc<Trace>, point: &CrashPoint) -> ControlFlow<()> {
+        if self.image.may_store(&recording) {
+            self.varied += 1;
+        }
+        let path = std::mem::take(&mut self.path);
+        let mut state = State::new(self.options.model);
+        let mut flow = ControlFlow::Continue(());
+        for event in 0..=recording.events.len() {
+            let here =
+                is_failure_point(&recording, event, self.options.model, self.options.thorough);
+            if here {
+                let grown = state.order.take_grown();
+                self.outcome.nested_points += u64::from(!grown.is_empty());
+                let order = std::mem::take(&mut state.order);
+                let trace = Log::Recovery(recording.clone());
+                self.image.layers.borrow_mut().push(Layer { trace, order });
+                self.events.push(event);
+                flow = self.layer(point, false, &grown);
+                self.events.pop();
+                let layer = self.image.layers.borrow_mut().pop().expect("it was put there");
+                state.order = layer.order;
+            }
+            match recording.events.get(event) {
+                Some(next) if flow.is_continue() => state.follow_event(&recording, next),
+                _ => break,
+            }
+        }
+        self.path = path;
+        flow
     }
 }
 
-fn picks(family: &Family, pick: impl FnMut(&Window) -> u32) -> Vec<u32> {
-    family.windows.iter().map(pick).collect()
-}
-
-/// What the check says of the image under the cursor; a panic in it is a verdict too.
-pub(crate) fn verdict(
-    cursor: &mut Cursor<'_>,
-    check: &Check<'_>,
-    point: &CrashPoint,
-) -> Result<(), String> {
-    match cursor.run(|image| check(image, point)) {
-        Ok(result) => result,
-        Err(panic) => Err(format!("recovery panicked: {panic}")),
-    }
+/// What a judgement depends on besides what was found.
+fn promises(point: &CrashPoint) -> u64 {
+    FxBuildHasher.hash_one((&point.promised, &point.outputs))
 }

@@ -3,111 +3,112 @@
 //! Small means few stores lost against "everything up to the crash is durable", at the earliest
 //! crash that still fails. Two steps alternate until neither helps: give lost lines back, whole or
 //! in part, as long as the check still fails; and move the crash earlier with the same stores
-//! kept. Each try must be an image that the model allows at that point.
+//! kept. Each try must be an image that the model allows at that point. After a crash of recovery
+//! only that last crash is made small.
 //!
 //! What is left is described by what it lost and by what came too early. Of the early stores only
 //! those are shown without which the check is content: the others are taken away first.
 
-use crate::crashed::Cursor;
+use crate::crashed::Log;
 use crate::finding::Finding;
-use crate::models::Cut;
-use crate::search::{Check, Search, verdict};
-use crate::trace::{Kind, Trace};
-use crate::walk::Walk;
+use crate::models::order::Cut;
+use crate::search::{Check, Crash, Search};
+use crate::trace::{Kind, LineIndex, Trace};
+use crate::verdict::{Court, Verdict, stored};
 
-pub(crate) fn shrink(
+pub(crate) fn shrink<C: Check>(
     trace: &Trace,
     options: &Search,
-    check: &Check<'_>,
-    event: usize,
-    cut: Cut,
+    check: &C,
+    crashes: Vec<Crash>,
 ) -> Finding {
-    let cursor = Cursor::new(trace, options.steps);
-    let mut shrinker = Shrinker { trace, options, check, cursor, event, cut };
+    let mut shrinker = Shrinker { court: Court::new(trace, options, check), crashes };
     while shrinker.restore() | shrinker.earlier() {}
-    let Shrinker { mut cursor, event, cut, .. } = shrinker;
-    let mut walk = Walk::new(trace, options.model);
-    walk.advance_to(event);
-    cursor.move_to(&cut);
-    let message = verdict(&mut cursor, check, &walk.point).err();
-    let message = message.unwrap_or_else(|| "the check gives a different answer each time".into());
-    describe(&walk, &mut cursor, check, &cut, message)
+    let Shrinker { mut court, crashes } = shrinker;
+    let message = match court.verdict(&crashes) {
+        Verdict::Fails(message) => message,
+        _ => "the check gives a different answer each time".into(),
+    };
+    describe(&mut court, &crashes, message)
 }
 
 /// The failing image in words, its early stores sifted.
-pub(crate) fn describe(
-    walk: &Walk<'_>,
-    cursor: &mut Cursor<'_>,
-    check: &Check<'_>,
-    cut: &Cut,
+pub(crate) fn describe<C: Check>(
+    court: &mut Court<'_, C>,
+    crashes: &[Crash],
     message: String,
 ) -> Finding {
-    let decisive = decisive(walk, cursor, check, cut);
-    Finding::describe(walk, cut, &decisive, message)
+    let decisive = decisive(court, crashes);
+    let scenes = court.scenes(crashes);
+    Finding::describe(&court.walk_to(crashes[0].event), crashes, &scenes, &decisive, message)
 }
 
-/// The image without the early stores that it fails without.
-fn decisive(walk: &Walk<'_>, cursor: &mut Cursor<'_>, check: &Check<'_>, cut: &Cut) -> Cut {
-    let trace = walk.trace;
-    let lost = trace.lines.iter().enumerate().filter_map(|(line, log)| {
-        let line = line as u32;
-        let gone = cut.get(line) < walk.stored.get(line);
-        gone.then(|| log.stores[cut.get(line) as usize])
+/// The last crash's image without the early stores that it fails without.
+fn decisive<C: Check>(court: &mut Court<'_, C>, crashes: &[Crash]) -> Cut {
+    let at = crashes.len() - 1;
+    let Some(trace) = court.scenes(crashes).pop() else { return crashes[at].cut.clone() };
+    let stored = stored(&trace, crashes[at].event);
+    let mut least = crashes.to_vec();
+    let lost = trace.lines.iter().zip(0..).filter_map(|(log, line)| {
+        let kept = crashes[at].cut.get(line);
+        (kept < stored.get(line)).then(|| log.stores[kept as usize])
     });
-    let Some(first) = lost.min() else { return cut.clone() };
-    let mut least = cut.clone();
-    for (line, log) in trace.lines.iter().enumerate() {
-        let line = line as u32;
+    let Some(first) = lost.min() else { return crashes[at].cut.clone() };
+    for (log, line) in trace.lines.iter().zip(0..) {
         let late = log.stores.partition_point(|&store| store < first) as u32;
-        for fewer in late..cut.get(line) {
-            let mut image = least.clone();
-            image.set(line, fewer);
-            if !walk.state.allows(&image) {
-                continue;
-            }
-            cursor.move_to(&image);
-            if verdict(cursor, check, &walk.point).is_err() {
-                least = image;
+        let kept = least[at].cut.get(line);
+        for fewer in late..kept {
+            least[at].cut.set(line, fewer);
+            if fails(court, &least) {
                 break;
             }
+            least[at].cut.set(line, kept);
         }
     }
-    least
+    least.swap_remove(at).cut
 }
 
-struct Shrinker<'a> {
-    trace: &'a Trace,
-    options: &'a Search,
-    check: &'a Check<'a>,
-    cursor: Cursor<'a>,
-    event: usize,
-    cut: Cut,
+fn fails<C: Check>(court: &mut Court<'_, C>, crashes: &[Crash]) -> bool {
+    matches!(court.verdict(crashes), Verdict::Fails(_))
 }
 
-impl Shrinker<'_> {
-    fn fails(&mut self, walk: &Walk<'_>, cut: &Cut) -> bool {
-        if !walk.state.allows(cut) {
-            return false;
+struct Shrinker<'a, C: Check> {
+    court: Court<'a, C>,
+    crashes: Vec<Crash>,
+}
+
+impl<'a, C: Check> Shrinker<'a, C> {
+    /// What ran before the last crash, and that crash.
+    fn last(&mut self) -> Option<(Log<'a>, Crash)> {
+        let trace = self.court.scenes(&self.crashes).pop()?;
+        Some((trace, self.crashes.last()?.clone()))
+    }
+
+    /// Takes this for the last crash if the check still fails.
+    fn accept(&mut self, last: Crash) -> bool {
+        let at = self.crashes.len() - 1;
+        let before = std::mem::replace(&mut self.crashes[at], last);
+        let helps = fails(&mut self.court, &self.crashes);
+        if !helps {
+            self.crashes[at] = before;
         }
-        self.cursor.move_to(cut);
-        verdict(&mut self.cursor, self.check, &walk.point).is_err()
+        helps
     }
 
     /// Gives lost stores back, line by line; true if any could be.
     fn restore(&mut self) -> bool {
-        let mut walk = Walk::new(self.trace, self.options.model);
-        walk.advance_to(self.event);
+        let Some((trace, Crash { event, mut cut })) = self.last() else { return false };
+        let stored = stored(&trace, event);
         let mut helped = false;
-        for line in 0..self.trace.lines.len() as u32 {
-            let (kept, stored) = (self.cut.get(line), walk.stored.get(line));
-            for more in (kept + 1..=stored).rev() {
-                let mut cut = self.cut.clone();
+        for line in 0..trace.lines.len() as LineIndex {
+            let kept = cut.get(line);
+            for more in (kept + 1..=stored.get(line)).rev() {
                 cut.set(line, more);
-                if self.fails(&walk, &cut) {
-                    self.cut = cut;
+                if self.accept(Crash { event, cut: cut.clone() }) {
                     helped = true;
                     break;
                 }
+                cut.set(line, kept);
             }
         }
         helped
@@ -115,26 +116,23 @@ impl Shrinker<'_> {
 
     /// Moves the crash to the earliest point that fails with no other stores kept.
     fn earlier(&mut self) -> bool {
-        let mut walk = Walk::new(self.trace, self.options.model);
+        let Some((trace, Crash { event: last, cut })) = self.last() else { return false };
+        let mut stored = Cut(vec![0; trace.lines.len()]);
         let mut changed = true;
-        while walk.point.event < self.event {
+        for (event, next) in trace.events[..last].iter().enumerate() {
             if changed {
-                let cut = clip(&self.cut, &walk.stored);
-                if self.fails(&walk, &cut) {
-                    self.event = walk.point.event;
-                    self.cut = cut;
+                let cut =
+                    Cut(stored.0.iter().zip(0..).map(|(&s, line)| cut.get(line).min(s)).collect());
+                if self.accept(Crash { event, cut }) {
                     return true;
                 }
             }
-            let kind = walk.next_event().map(|event| event.kind);
-            changed = kind
-                .is_some_and(|kind| kind.store().is_some() || matches!(kind, Kind::Output { .. }));
-            walk.advance();
+            let store = next.kind.store();
+            if let Some(store) = store {
+                stored.0[trace.stores[store as usize].line as usize] += 1;
+            }
+            changed = store.is_some() || matches!(next.kind, Kind::Output { .. });
         }
         false
     }
-}
-
-fn clip(cut: &Cut, most: &Cut) -> Cut {
-    Cut(cut.0.iter().zip(&most.0).map(|(&kept, &stored)| kept.min(stored)).collect())
 }

@@ -4,8 +4,11 @@
 //! serves all models. Stores are also kept by line, because in every model here the stores of one
 //! line persist in order: what a line holds after a crash is then just a number, how many of its
 //! stores are durable, and an image is one such number for each line.
+//!
+//! What recovery does to an image is a trace too: it may be cut short by the next crash.
 
-use crate::words::{WordChange, Words};
+use crate::schedule::Access;
+use crate::words::WordChange;
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Line, Width};
 use std::panic::Location;
@@ -39,16 +42,31 @@ pub enum Kind {
         /// Which one.
         store: Option<u32>,
     },
+    /// A store past the caches.
+    StoreNt {
+        /// Which one.
+        store: u32,
+    },
     /// A load of a persistent line that another thread wrote last.
     Read {
         /// The line.
         line: u32,
+        /// The word of 8 bytes in memory.
+        word: u32,
+    },
+    /// A load of volatile memory that another thread wrote last: who reads it knows what had been
+    /// stored by then.
+    Sync {
+        /// Stores to persistent memory before that write.
+        stores: u32,
     },
     /// The write-back of a persistent line was asked for.
     Flush {
         /// The line.
         line: u32,
     },
+    /// The write-back of something that is not persistent was asked for.
+    FlushElsewhere,
     /// A persist barrier.
     Order,
     /// A wait for durability.
@@ -64,7 +82,7 @@ impl Kind {
     /// The store that the event made to persistent memory, if it made one.
     pub fn store(self) -> Option<u32> {
         match self {
-            Kind::Store { store } => Some(store),
+            Kind::Store { store } | Kind::StoreNt { store } => Some(store),
             Kind::Locked { store } => store,
             _ => None,
         }
@@ -92,8 +110,8 @@ pub struct Store {
 pub(crate) struct LineLog {
     pub(crate) line: Line,
     pub(crate) stores: Vec<u32>,
-    /// Hash of the line's contents after each number of stores, against its contents at the start.
-    pub(crate) hash: Vec<u128>,
+    /// For each word of the line: what it holds once the line has so many of its stores.
+    pub(crate) words: [Vec<(u32, u64)>; 8],
 }
 
 /// What a run did, and the memory that it started from.
@@ -104,13 +122,23 @@ pub struct Trace {
     pub(crate) threads: usize,
     pub(crate) start: Vec<u8>,
     pub(crate) dram_bytes: u64,
+    /// All accesses, in runs that are made to find places to interrupt.
+    pub(crate) accesses: Vec<Access>,
     index: FxHashMap<Line, LineIndex>,
 }
 
 impl Trace {
     pub(crate) fn new(threads: usize, start: Vec<u8>, dram_bytes: u64) -> Trace {
-        let (events, stores, lines) = (Vec::new(), Vec::new(), Vec::new());
-        Trace { events, stores, lines, threads, start, dram_bytes, index: FxHashMap::default() }
+        Trace {
+            events: Vec::new(),
+            stores: Vec::new(),
+            lines: Vec::new(),
+            threads,
+            start,
+            dram_bytes,
+            accesses: Vec::new(),
+            index: FxHashMap::default(),
+        }
     }
 
     /// The events, in the order in which they took effect.
@@ -130,7 +158,7 @@ impl Trace {
 
     pub(crate) fn line(&mut self, line: Line) -> LineIndex {
         *self.index.entry(line).or_insert_with(|| {
-            self.lines.push(LineLog { line, stores: Vec::new(), hash: vec![0] });
+            self.lines.push(LineLog { line, stores: Vec::new(), words: Default::default() });
             self.lines.len() as u32 - 1
         })
     }
@@ -148,47 +176,8 @@ impl Trace {
         let (old, new) = (part(change.old), part(change.new));
         self.stores.push(Store { at, width, old, new, event, line, change });
         let log = &mut self.lines[line as usize];
-        let before = log.hash[log.stores.len()];
         log.stores.push(number);
-        log.hash.push(before ^ zobrist(change.word, change.old) ^ zobrist(change.word, change.new));
+        log.words[change.word as usize % 8].push((log.stores.len() as u32, change.new));
         number
-    }
-
-    pub(crate) fn words(&self) -> Words {
-        Words::from_bytes(&self.start)
-    }
-}
-
-/// A random-looking value for one word of memory holding one value: their xor over all words is a
-/// hash that one store updates in place (Zobrist).
-fn zobrist(word: u32, value: u64) -> u128 {
-    let low = mix(value ^ mix(u64::from(word) ^ 0x9e37_79b9_7f4a_7c15));
-    let high = mix(low ^ value.rotate_left(32) ^ 0xd1b5_4a32_d192_ed03);
-    u128::from(high) << 64 | u128::from(low)
-}
-
-/// The finaliser of splitmix64.
-pub(crate) fn mix(value: u64) -> u64 {
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_that_returns_to_its_old_contents_has_its_old_hash() {
-        let mut trace = Trace::new(1, vec![0; 64], 0);
-        let memory = trace.words();
-        for value in [5u64, 6, 5, 0] {
-            let change = memory.store(Addr::pm(8), Width::B8, value);
-            trace.add_store(Addr::pm(8), Width::B8, change);
-        }
-        let hash = &trace.lines[0].hash;
-        assert_eq!(hash[1], hash[3]);
-        assert_eq!(hash[4], 0);
-        assert_ne!(hash[1], hash[2]);
     }
 }

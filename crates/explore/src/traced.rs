@@ -1,18 +1,21 @@
 //! The machine that records: memory that keeps a trace of all that is done to it.
 //!
-//! The threads of a run are fibers on one OS thread. A seeded generator (Xoshiro256PlusPlus) picks
-//! who runs and for how many calls of the seam, so every call is a switch point and a seed is a
-//! schedule. Execution is sequentially consistent; store buffers are not modelled (a single thread
-//! cannot tell; several might see stores late, and persist in ways that no run here shows).
+//! The threads of a run are fibers on one OS thread. A [`Schedule`] says who runs and for how many
+//! calls of the seam, so every call is a switch point; what is random about it comes from a seeded
+//! generator (Xoshiro256PlusPlus). Execution is sequentially consistent: stores are visible at once, non-temporal ones
+//! too (a single thread cannot tell; several might see stores late, and persist in ways that no run
+//! here shows; litmus tests do model that).
 //!
 //! A run always ends: it is cut after a number of seam calls, and threads that all wait are a
 //! deadlock. Both are errors, not hangs. A loop that never touches memory is not bounded.
 
 use crate::guard::guarded;
+use crate::schedule::{Access, Schedule, Turns};
 use crate::trace::{Event, Kind, Trace};
 use crate::words::Words;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rustc_hash::FxHashMap;
 use seawall_fiber::{Fiber, Pause};
 use seawall_memory::{Addr, Image, Memory, Width, lines_of};
 use std::cell::{Cell, RefCell};
@@ -20,24 +23,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 /// Longest turn of a thread, in seam calls; one of these is drawn for each run.
-const SPANS: [u32; 4] = [3, 12, 48, 400];
-
-/// How to run the threads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schedule {
-    /// Threads, at least 1.
-    pub threads: usize,
-    /// Seed of the schedule.
-    pub seed: u64,
-    /// Seam calls of all threads together after which the run is given up.
-    pub steps: u64,
-}
-
-impl Default for Schedule {
-    fn default() -> Schedule {
-        Schedule { threads: 1, seed: 1, steps: 20_000_000 }
-    }
-}
+const SPANS: [u64; 4] = [3, 12, 48, 400];
 
 /// Why a run gave no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,10 +55,17 @@ struct Shared {
     pm: Words,
     dram: Words,
     trace: RefCell<Trace>,
+    /// Who wrote a line last, and who a word.
     writer: RefCell<Vec<u16>>,
+    word_writer: RefCell<FxHashMap<u32, u16>>,
+    /// Who wrote a word of DRAM last, and how many stores to persistent memory came before.
+    dram_writer: RefCell<FxHashMap<u64, (u16, u32)>>,
     operation: Vec<Cell<u32>>,
     waits: Vec<Cell<Option<(Addr, u64)>>>,
-    turn: Cell<u32>,
+    turn: Cell<u64>,
+    /// Whether accesses are noted, for the search for places to interrupt.
+    notes_accesses: bool,
+    calls: u64,
     steps: Cell<u64>,
     closing: Cell<bool>,
 }
@@ -112,8 +105,7 @@ where
 }
 
 fn drive(shared: &Shared, fibers: &mut [Fiber], schedule: &Schedule) -> Result<(), RunError> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(schedule.seed);
-    let span = SPANS[rng.random_range(0..SPANS.len())];
+    let mut turns = Dispatcher::new(schedule);
     loop {
         let ready: Vec<usize> =
             (0..fibers.len()).filter(|&t| !fibers[t].is_done() && shared.ready(t)).collect();
@@ -123,13 +115,79 @@ fn drive(shared: &Shared, fibers: &mut [Fiber], schedule: &Schedule) -> Result<(
                 Some(who) => Err(RunError::Deadlock(who)),
             };
         }
-        let thread = ready[rng.random_range(0..ready.len())];
-        let alone = fibers.len() == 1;
-        shared.turn.set(if alone { u32::MAX } else { rng.random_range(1..=span) });
+        let (thread, calls) = turns.next(&ready, schedule.steps.max(1) - shared.steps.get());
+        shared.turn.set(if fibers.len() == 1 { u64::MAX } else { calls });
         guarded(|| fibers[thread].resume())
             .map_err(|message| RunError::Panicked { thread, message })?;
         if shared.steps.get() == 0 {
             return Err(RunError::TooLong(schedule.steps));
+        }
+    }
+}
+
+/// Says who runs next, and for how many calls of the seam.
+struct Dispatcher<'s> {
+    turns: &'s Turns,
+    rng: Xoshiro256PlusPlus,
+    /// Longest random turn.
+    span: u64,
+    /// For each thread, highest first to run.
+    priorities: Vec<i64>,
+    /// Calls at which the running thread falls behind; interruptions done.
+    changes: Vec<u64>,
+    done: usize,
+    last: usize,
+}
+
+/// Calls among which priorities change: about as many as a short run has.
+const CHANGES_WITHIN: u64 = 400;
+
+impl Dispatcher<'_> {
+    fn new(schedule: &Schedule) -> Dispatcher<'_> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(schedule.seed);
+        let span = SPANS[rng.random_range(0..SPANS.len())];
+        let priorities = (0..schedule.threads).map(|_| rng.random_range(0..1 << 32)).collect();
+        let changes = match schedule.turns {
+            Turns::Priorities(changes) => changes,
+            _ => 0,
+        };
+        let within = CHANGES_WITHIN << rng.random_range(0..4);
+        let mut changes: Vec<u64> = (0..changes).map(|_| rng.random_range(1..within)).collect();
+        changes.sort_unstable();
+        let turns = &schedule.turns;
+        Dispatcher { turns, rng, span, priorities, changes, done: 0, last: 0 }
+    }
+
+    /// `calls` were made so far.
+    fn next(&mut self, ready: &[usize], calls: u64) -> (usize, u64) {
+        match self.turns {
+            Turns::Random => {
+                let thread = ready[self.rng.random_range(0..ready.len())];
+                (thread, self.rng.random_range(1..=self.span))
+            }
+            Turns::Priorities(_) => {
+                while self.changes.get(self.done).is_some_and(|&at| at <= calls) {
+                    self.done += 1;
+                    self.priorities[self.last] = -(self.done as i64);
+                }
+                let highest = ready.iter().max_by_key(|&&thread| self.priorities[thread]);
+                self.last = *highest.expect("a thread is ready");
+                let until = self.changes.get(self.done).copied();
+                (self.last, until.map_or(CHANGES_WITHIN, |at| at - calls - 1))
+            }
+            Turns::Preempted(all) => {
+                let mut wanted = self.last;
+                while let Some(one) = all.get(self.done).filter(|one| one.before <= calls) {
+                    self.done += 1;
+                    wanted = usize::from(one.to);
+                }
+                let running = ready.contains(&self.last).then_some(self.last);
+                let to = ready.contains(&wanted).then_some(wanted);
+                let after = ready.iter().copied().find(|&thread| thread > self.last);
+                self.last = to.or(running).or(after).unwrap_or(ready[0]);
+                let until = all.get(self.done).map(|one| one.before);
+                (self.last, until.map_or(u64::MAX, |at| at - calls - 1))
+            }
         }
     }
 }
@@ -143,9 +201,13 @@ impl Shared {
             dram: Words::from_bytes(&dram),
             trace: RefCell::new(Trace::new(threads, pm, dram.len() as u64)),
             writer: RefCell::new(Vec::new()),
+            word_writer: RefCell::default(),
+            dram_writer: RefCell::default(),
             operation: vec![Cell::new(0); threads],
             waits: vec![Cell::new(None); threads],
             turn: Cell::new(0),
+            notes_accesses: threads > 1 && matches!(schedule.turns, Turns::Preempted(_)),
+            calls: schedule.steps.max(1),
             steps: Cell::new(schedule.steps.max(1)),
             closing: Cell::new(false),
         })
@@ -190,6 +252,17 @@ impl Traced<'_> {
         }
     }
 
+    /// Notes which word this call of the seam uses.
+    fn note_access(&self, at: Addr, writes: bool) {
+        let shared = &*self.shared;
+        if shared.notes_accesses {
+            let call = shared.calls - shared.steps.get();
+            let (thread, word) = (self.thread as u16, at.bits() / 8);
+            let access = Access { call, thread, word, writes };
+            shared.trace.borrow_mut().accesses.push(access);
+        }
+    }
+
     fn event(&self, trace: &mut Trace, kind: Kind, at: &'static Location<'static>) {
         let operation = self.shared.operation[self.thread].get();
         trace.events.push(Event { thread: self.thread as u16, operation, kind, at });
@@ -200,16 +273,29 @@ impl Traced<'_> {
         self.event(&mut self.shared.trace.borrow_mut(), kind, Location::caller());
     }
 
-    /// Notes a load of a line whose last writer is another thread: a dependence between epochs.
+    /// Notes a load of what another thread wrote last: a dependence between epochs if it is in
+    /// persistent memory, and in any case the thread knows now what came before.
     fn note_read(&self, at: Addr, from: &'static Location<'static>) {
-        if !at.is_pm() || self.shared.operation.len() == 1 {
+        if self.shared.operation.len() == 1 {
             return;
         }
         let mut trace = self.shared.trace.borrow_mut();
+        let mine = self.thread as u16;
+        if !at.is_pm() {
+            let writers = self.shared.dram_writer.borrow();
+            let last = writers.get(&(at.offset() / 8)).filter(|(writer, _)| *writer != mine);
+            if let Some(&(_, stores)) = last {
+                self.event(&mut trace, Kind::Sync { stores }, from);
+            }
+            return;
+        }
         let Some(line) = trace.find_line(at.line()) else { return };
-        let writer = self.shared.writer.borrow().get(line as usize).copied().unwrap_or(u16::MAX);
-        if writer != u16::MAX && usize::from(writer) != self.thread {
-            self.event(&mut trace, Kind::Read { line }, from);
+        let word = (at.offset() / 8) as u32;
+        let other = |writer: Option<&u16>| writer.is_some_and(|&w| w != u16::MAX && w != mine);
+        if other(self.shared.writer.borrow().get(line as usize))
+            || other(self.shared.word_writer.borrow().get(&word))
+        {
+            self.event(&mut trace, Kind::Read { line, word }, from);
         }
     }
 
@@ -218,6 +304,9 @@ impl Traced<'_> {
     fn put(&self, trace: &mut Trace, at: Addr, width: Width, value: u64) -> Option<u32> {
         let change = self.shared.region(at).store(at, width, value);
         if !at.is_pm() {
+            let stores = trace.stores.len() as u32;
+            let writer = (self.thread as u16, stores);
+            self.shared.dram_writer.borrow_mut().insert(at.offset() / 8, writer);
             return None;
         }
         let store = trace.add_store(at, width, change);
@@ -227,12 +316,14 @@ impl Traced<'_> {
             writer.resize(line + 1, u16::MAX);
         }
         writer[line] = self.thread as u16;
+        self.shared.word_writer.borrow_mut().insert(change.word, self.thread as u16);
         Some(store)
     }
 
     #[track_caller]
     fn locked(&self, at: Addr, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
         self.step();
+        self.note_access(at, true);
         let caller = Location::caller();
         let old = self.shared.region(at).load(at, Width::B8);
         match change(old) {
@@ -254,12 +345,14 @@ impl Memory for Traced<'_> {
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
+        self.note_access(at, false);
         self.note_read(at, Location::caller());
         self.shared.region(at).load(at, width)
     }
 
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
         self.step();
+        self.note_access(at, true);
         let mut trace = self.shared.trace.borrow_mut();
         if let Some(store) = self.put(&mut trace, at, width, value) {
             self.event(&mut trace, Kind::Store { store }, Location::caller());
@@ -281,12 +374,27 @@ impl Memory for Traced<'_> {
 
     fn flush(&self, at: Addr, len: u64) {
         self.step();
-        if at.is_pm() && len > 0 {
+        if !at.is_pm() {
+            self.note(Kind::FlushElsewhere);
+        } else if len > 0 {
             let end = at.offset().saturating_add(len);
             assert!(end <= self.shared.pm.bytes(), "flush of {len} bytes from {at}, past the pool");
             for line in lines_of(at, len) {
                 let line = self.shared.trace.borrow_mut().line(line);
                 self.note(Kind::Flush { line });
+            }
+        }
+    }
+
+    fn write_nt(&self, at: Addr, from: &[u8]) {
+        let first = self.shared.trace.borrow().events.len();
+        self.write(at, from);
+        let mut trace = self.shared.trace.borrow_mut();
+        let mine = self.thread as u16;
+        for event in trace.events[first..].iter_mut().filter(|event| event.thread == mine) {
+            if let Kind::Store { store } = event.kind {
+                event.kind = Kind::StoreNt { store };
+                event.at = Location::caller();
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A walk along a trace with a model beside it: the state just before each event.
 
-use crate::models::{Cut, Model, Persistency};
+use crate::models::order::Cut;
+use crate::models::{Model, State};
 use crate::trace::{Event, Kind, Trace};
 
 /// A moment at which power may fail.
@@ -10,8 +11,8 @@ pub struct CrashPoint {
     pub event: usize,
     /// For each thread, operations whose output had been seen.
     pub outputs: Vec<u64>,
-    /// For each thread, operations that must have survived: `outputs` if the model makes what is
-    /// ordered durable, else 0.
+    /// For each thread, operations that must have survived: those with an output after an order
+    /// where that makes durable what was flushed, else those with an output after a drain.
     pub promised: Vec<u64>,
 }
 
@@ -19,16 +20,19 @@ pub struct CrashPoint {
 pub(crate) struct Walk<'t> {
     pub(crate) trace: &'t Trace,
     pub(crate) model: Model,
-    pub(crate) state: Box<dyn Persistency>,
+    pub(crate) state: State,
     pub(crate) point: CrashPoint,
     pub(crate) stored: Cut,
+    /// For each thread whether it drained since its last store.
+    drained: Vec<bool>,
 }
 
 impl<'t> Walk<'t> {
     pub(crate) fn new(trace: &'t Trace, model: Model) -> Walk<'t> {
         let zeros = vec![0; trace.threads];
         let point = CrashPoint { event: 0, outputs: zeros.clone(), promised: zeros };
-        Walk { trace, model, state: model.start(), point, stored: Cut::default() }
+        let (state, stored) = (State::new(model), Cut::default());
+        Walk { trace, model, state, point, stored, drained: vec![true; trace.threads] }
     }
 
     pub(crate) fn next_event(&self) -> Option<&'t Event> {
@@ -38,18 +42,22 @@ impl<'t> Walk<'t> {
     /// Lets the next event take effect; false at the end.
     pub(crate) fn advance(&mut self) -> bool {
         let Some(event) = self.next_event() else { return false };
-        self.state.follow(self.trace, event);
+        self.state.follow_event(self.trace, event);
         self.point.event += 1;
         if let Some(store) = event.kind.store() {
             let line = self.trace.stores[store as usize].line;
             self.stored.set(line, self.stored.get(line) + 1);
         }
-        if let Kind::Output { .. } = event.kind {
-            let thread = usize::from(event.thread);
-            self.point.outputs[thread] += 1;
-            if self.model.order_is_durable() {
-                self.point.promised[thread] += 1;
+        let thread = usize::from(event.thread);
+        match event.kind {
+            Kind::Output { .. } => {
+                self.point.outputs[thread] += 1;
+                if self.model.order_is_durable() || self.drained[thread] {
+                    self.point.promised[thread] = self.point.outputs[thread];
+                }
             }
+            Kind::Drain => self.drained[thread] = true,
+            kind => self.drained[thread] &= kind.store().is_none(),
         }
         true
     }
@@ -58,16 +66,19 @@ impl<'t> Walk<'t> {
         while self.point.event < event && self.advance() {}
     }
 
-    /// True where images that differ from those of the points around may appear: before what makes
-    /// stores durable, before outputs, and at the end; in the thorough mode after each store too.
     pub(crate) fn is_failure_point(&self, thorough: bool) -> bool {
-        let Some(next) = self.next_event() else { return true };
-        let fence = matches!(
-            next.kind,
-            Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. }
-        );
-        let before = self.point.event.checked_sub(1).map(|event| self.trace.events[event].kind);
-        let stored = before.is_none_or(|kind| kind.store().is_some());
-        fence || (stored && (thorough || self.model.every_store()))
+        is_failure_point(self.trace, self.point.event, self.model, thorough)
     }
+}
+
+/// True just before events where images that differ from those of the points around may appear:
+/// before what makes stores durable, before outputs, and at the end; in the thorough mode after
+/// each store too.
+pub(crate) fn is_failure_point(trace: &Trace, event: usize, model: Model, thorough: bool) -> bool {
+    let Some(next) = trace.events.get(event) else { return true };
+    let fence =
+        matches!(next.kind, Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. });
+    let before = event.checked_sub(1).map(|event| trace.events[event].kind);
+    let stored = before.is_none_or(|kind| kind.store().is_some());
+    fence || (stored && (thorough || model.every_store()))
 }

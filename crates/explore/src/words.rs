@@ -37,7 +37,7 @@ impl Words {
 
     #[inline]
     #[track_caller]
-    fn place(&self, at: Addr, width: Width) -> (usize, u32) {
+    pub(crate) fn place(&self, at: Addr, width: Width) -> (usize, u32) {
         let offset = at.offset();
         if !offset.is_multiple_of(width.bytes()) {
             panic!("access to {at}, which is not aligned to {} bytes", width.bytes());
@@ -63,6 +63,11 @@ impl Words {
         let new = old & !(width.mask() << shift) | (value & width.mask()) << shift;
         self.words[word].set(new);
         WordChange { word: word as u32, old, new }
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, word: u32) -> u64 {
+        self.words[word as usize].get()
     }
 
     #[inline]

@@ -1,8 +1,8 @@
 //! Planted mistakes are found, made small, and replayed; their repaired twins are clean.
 
 use seawall_explore::{
-    Check, Choice, Finding, Model, Reached, ReplayError, Schedule, Search, Trace, Traced, record,
-    replay, search,
+    Check, Choice, CrashImage, CrashPoint, Finding, Model, Reached, ReplayError, Schedule, Search,
+    Trace, Traced, check, record, replay, search,
 };
 use seawall_memory::{Addr, Image, Memory};
 
@@ -51,31 +51,39 @@ fn trace(mistake: Mistake) -> Trace {
         .unwrap()
 }
 
-fn check(image: &impl Memory, promised: u64) -> Result<(), String> {
-    for operation in 0..OPERATIONS {
+/// Which operations are there.
+fn recover(image: &CrashImage<'_>) -> Result<Vec<bool>, String> {
+    let one = |operation| {
         let set = image.load::<u64>(flag(operation)) == 1;
-        if !set && operation < promised {
-            return Err(format!("operation {operation} was done and is lost"));
-        }
-        let whole = (0..WORDS).all(|i| image.load::<u64>(word(operation, i)) == 100 + i);
-        if set && !whole {
+        if set && (0..WORDS).any(|i| image.load::<u64>(word(operation, i)) != 100 + i) {
             return Err(format!("operation {operation} is half there"));
         }
+        Ok(set)
+    };
+    (0..OPERATIONS).map(one).collect()
+}
+
+fn judge(found: &Vec<bool>, point: &CrashPoint) -> Result<(), String> {
+    match (0..point.promised[0] as usize).find(|operation| !found[*operation]) {
+        Some(operation) => Err(format!("operation {operation} was done and is lost")),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+fn all_there() -> impl Check<Found = Vec<bool>> {
+    check(recover, judge)
 }
 
 fn find(mistake: Mistake, model: Model) -> Option<Finding> {
     let run = trace(mistake);
-    search(&run, &Search::new(model), &|image, point| check(image, point.promised[0])).finding
+    search(&run, &Search::new(model), &all_there()).finding
 }
 
 #[test]
 fn the_correct_program_is_clean_and_completely_explored() {
     for model in Model::all() {
         let run = trace(Mistake::None);
-        let outcome =
-            search(&run, &Search::new(model), &|image, point| check(image, point.promised[0]));
+        let outcome = search(&run, &Search::new(model), &all_there());
         assert_eq!(outcome.finding, None, "{model}");
         assert_eq!(outcome.reached, Reached::Complete);
         assert_eq!(outcome.to_string(), "complete");
@@ -84,13 +92,13 @@ fn the_correct_program_is_clean_and_completely_explored() {
 
 #[test]
 fn a_missing_order_is_shrunk_to_one_lost_store() {
-    for model in [Model::Px86, Model::Bep] {
+    for model in [Model::Px86, Model::Bep, Model::Hops] {
         let finding = find(Mistake::NoOrder, model).expect("found");
-        assert_eq!(finding.message, "operation 0 is half there");
+        assert_eq!(finding.message, "operation 0 is half there", "{finding}");
         assert_eq!(finding.lost.len(), 1, "{finding}");
         assert_eq!(finding.early.len(), 1, "only the flag matters: {finding}");
         assert_eq!(finding.early[0].address, flag(0).to_string());
-        let stored = finding.events - finding.choice.event;
+        let stored = finding.events - finding.choice.crashes[0].event;
         assert!(stored > 0, "the crash is as early as it can be: {finding}");
         assert!(finding.lost[0].place.contains("bugs.rs"));
     }
@@ -123,9 +131,8 @@ fn a_replay_builds_the_same_failing_image() {
         let choice: Choice = finding.choice.to_string().parse().unwrap();
         let options = Search::new(Model::Px86);
         let run = trace(mistake);
-        let check: &Check<'_> = &|image, point| check(image, point.promised[0]);
-        assert_eq!(replay(&run, &options, &choice, check), Ok(Some(finding)));
-        let repaired = replay(&trace(Mistake::None), &options, &choice, check);
+        assert_eq!(replay(&run, &options, &choice, &all_there()), Ok(Some(finding)));
+        let repaired = replay(&trace(Mistake::None), &options, &choice, &all_there());
         assert!(!matches!(repaired, Ok(Some(_))), "{repaired:?}");
     }
 }
@@ -135,74 +142,162 @@ fn a_replay_of_another_run_is_an_error_that_says_what_does_not_fit() {
     let options = Search::new(Model::Px86);
     let run = trace(Mistake::None);
     for text in ["px86/9999/none", "px86/3/ff-1", "px86/3/1-9", "px86/40/1-1"] {
-        let answer = replay(&run, &options, &text.parse().unwrap(), &|_, _| Ok(()));
+        let answer = replay(&run, &options, &text.parse().unwrap(), &all_there());
         assert!(matches!(answer, Err(ReplayError::OtherRun { .. })), "{text}: {answer:?}");
     }
+}
+
+/// A check that only recovers.
+fn only<F: Eq + std::hash::Hash>(
+    recover: impl Fn(&CrashImage<'_>) -> Result<F, String>,
+) -> impl Check<Found = F> {
+    check(recover, |_, _| Ok(()))
 }
 
 #[test]
 fn a_recovery_that_panics_or_loops_is_a_finding() {
     let run = trace(Mistake::None);
     let options = Search { steps: 1000, ..Search::new(Model::Px86) };
-    let panics = search(&run, &options, &|image, _| {
+    let panics = only(|image| {
         let set = image.load::<u64>(flag(0)) as usize;
         assert!([true, false][set], "flag is set");
         Ok(())
     });
-    let message = panics.finding.expect("found").message;
+    let message = search(&run, &options, &panics).finding.expect("found").message;
     assert!(message.starts_with("recovery panicked: flag is set"), "{message}");
-    let loops = search(&run, &options, &|image, _| {
+    let loops = only(|image| {
         while image.load::<u64>(flag(0)) == 1 {}
         Ok(())
     });
-    let message = loops.finding.expect("found").message;
+    let message = search(&run, &options, &loops).finding.expect("found").message;
     assert!(message.contains("more than 1000 memory accesses"), "{message}");
+}
+
+/// A run that leaves five lines pending, and how many of the first `read` of them survived.
+fn pending(read: u64) -> (Trace, impl Fn(&CrashImage<'_>) -> Result<Vec<u64>, String>) {
+    let run = record(Image::new(1024, 0), &Schedule::default(), |memory| {
+        (1..6).for_each(|line| memory.store(Addr::pm(64 * line), 1u64));
+    });
+    let lines = move |image: &CrashImage<'_>| {
+        Ok((1..=read).map(|line| image.load::<u64>(Addr::pm(64 * line))).collect())
+    };
+    (run.unwrap(), lines)
 }
 
 #[test]
 fn a_search_that_runs_out_of_budget_says_so() {
-    let run = trace(Mistake::NoFlush);
+    let (run, lines) = pending(5);
     let options = Search { budget: 20, ..Search::new(Model::Px86) };
-    let outcome = search(&run, &options, &|_, _| Ok(()));
+    let outcome = search(&run, &options, &only(lines));
     assert!(outcome.out_of_budget);
-    assert_eq!(outcome.checked, 20);
-    assert!(outcome.to_string().ends_with("budget reached after 20 images"), "{outcome}");
+    assert_eq!(outcome.runs, 20);
+    assert!(outcome.to_string().ends_with("budget reached after 20 runs of recovery"), "{outcome}");
 }
 
 #[test]
-fn lines_go_wrong_one_by_one_and_in_pairs_before_in_larger_sets() {
-    let run = record(Image::new(1024, 0), &Schedule::default(), |memory| {
-        (1..6).for_each(|line| memory.store(Addr::pm(64 * line), 1u64));
-    });
-    let run = run.unwrap();
-    let options = Search { family_limit: 0, samples: 0, ..Search::new(Model::Px86) };
-    let lost = std::cell::RefCell::new(Vec::new());
-    let outcome = search(&run, &options, &|image, _| {
-        let set = (1..6).filter(|line| image.load::<u64>(Addr::pm(64 * line)) == 1).count();
-        lost.borrow_mut().push(set.min(5 - set));
+fn lines_survive_alone_before_they_survive_in_sets() {
+    let (run, lines) = pending(5);
+    let seen = std::cell::RefCell::new(Vec::new());
+    let noting = only(|image| {
+        seen.borrow_mut().push(lines(image)?.iter().sum::<u64>());
         Ok(())
     });
-    assert_eq!(lost.take(), [vec![0; 2], vec![1; 10], vec![2; 20]].concat());
-    assert_eq!(outcome.reached, Reached::Pairs);
-    assert_eq!(
-        outcome.to_string(),
-        "all pairs of lines; 0 of 1 families complete, the others sampled"
-    );
+    let outcome = search(&run, &Search::new(Model::Px86), &noting);
+    assert_eq!(outcome.reached, Reached::Complete);
+    let seen = seen.take();
+    assert_eq!((&seen[..6], seen.len()), (&[0, 1, 1, 1, 1, 1][..], 32));
 }
 
 #[test]
-fn an_image_is_checked_again_once_more_is_promised() {
+fn a_point_with_too_many_states_is_sampled_and_the_outcome_says_so() {
+    let (run, lines) = pending(5);
+    let options = Search { point_limit: 30, samples: 3, ..Search::new(Model::Px86) };
+    let outcome = search(&run, &options, &only(lines));
+    assert_eq!(outcome.reached, Reached::Pairs);
+    let words = "all pairs of lines ahead or behind; 1 of 1 points sampled beyond that";
+    assert_eq!(outcome.to_string(), words);
+}
+
+#[test]
+fn lines_that_recovery_does_not_read_cost_nothing() {
+    for read in 0..=5 {
+        let (run, lines) = pending(read);
+        let outcome = search(&run, &Search::new(Model::Px86), &only(lines));
+        assert_eq!((outcome.runs, outcome.reached), (1 << read, Reached::Complete));
+    }
+}
+
+#[test]
+fn an_image_is_judged_again_once_more_is_promised() {
     let run = record(Image::new(1024, 0), &Schedule::default(), |memory| {
         memory.store(Addr::pm(64), 1u64);
         memory.order();
         memory.output(0);
     });
-    let outcome = search(&run.unwrap(), &Search::new(Model::Px86), &|image, point| match (
-        image.load::<u64>(Addr::pm(64)),
-        point.promised[0],
-    ) {
-        (0, 1) => Err("lost".into()),
-        _ => Ok(()),
-    });
+    let lost = check(
+        |image: &CrashImage<'_>| Ok(image.load::<u64>(Addr::pm(64))),
+        |found, point| match (found, point.promised[0]) {
+            (0, 1) => Err("lost".into()),
+            _ => Ok(()),
+        },
+    );
+    let outcome = search(&run.unwrap(), &Search::new(Model::Px86), &lost);
     assert_eq!(outcome.finding.expect("found").choice.to_string(), "px86/3/1-1");
+}
+
+/// A transfer between two accounts with an undo log; recovery of the broken variant clears the log
+/// before what it put back is durable.
+fn transfer(memory: &impl Memory) {
+    let (log, a, b) = (Addr::pm(64), Addr::pm(128), Addr::pm(192));
+    memory.store(log.plus(8), memory.load::<u64>(a));
+    memory.store(log, 1u64);
+    memory.persist(log, 16);
+    memory.store(a, 3u64);
+    memory.store(b, 7u64);
+    memory.flush(a, 8);
+    memory.persist(b, 8);
+    memory.store(log, 0u64);
+    memory.persist(log, 8);
+}
+
+fn undo(image: &CrashImage<'_>, ordered: bool) -> Result<u64, String> {
+    let (log, a, b) = (Addr::pm(64), Addr::pm(128), Addr::pm(192));
+    if image.load::<u64>(log) == 1 {
+        let old = image.load::<u64>(log.plus(8));
+        image.store(a, old);
+        image.store(b, 10 - old);
+        image.flush(a, 8);
+        image.flush(b, 8);
+        if ordered {
+            image.drain();
+        }
+        image.store(log, 0u64);
+        image.persist(log, 8);
+    }
+    match image.load::<u64>(a) + image.load::<u64>(b) {
+        10 => Ok(image.load(a)),
+        sum => Err(format!("the sum is {sum}")),
+    }
+}
+
+#[test]
+fn a_recovery_that_does_not_survive_its_own_crash_is_found_and_replayed() {
+    let start = Image::new(1024, 0);
+    start.store(Addr::pm(128), 5u64);
+    start.store(Addr::pm(192), 5u64);
+    let run = record(start, &Schedule::default(), |memory| transfer(memory)).unwrap();
+    for model in [Model::Px86, Model::Bep] {
+        let options = Search::new(model);
+        let sound = search(&run, &options, &only(|image| undo(image, true)));
+        assert_eq!((sound.finding, sound.reached), (None, Reached::Complete));
+        assert!(sound.nested_points > 0);
+        let broken = only(|image| undo(image, false));
+        let once = search(&run, &Search { depth: 0, ..options.clone() }, &broken);
+        assert_eq!(once.finding, None, "the first recovery is fine");
+        let finding = search(&run, &options, &broken).finding.expect("the second is not");
+        assert_eq!(finding.choice.crashes.len(), 2);
+        assert_eq!(finding.recoveries[0].lost.len(), 1, "{finding}");
+        let choice: Choice = finding.choice.to_string().parse().unwrap();
+        assert_eq!(replay(&run, &options, &choice, &broken), Ok(Some(finding)));
+    }
 }

@@ -1,13 +1,15 @@
 //! How programs run on the recording machine: schedules, waiting, and runs that do not end.
 
-use seawall_explore::{Kind, Model, RunError, Schedule, Search, Traced, record, search};
+use seawall_explore::{
+    CrashImage, Kind, Model, RunError, Schedule, Search, Traced, check, record, search,
+};
 use seawall_memory::{Addr, Image, Memory};
 
 const LOCK: Addr = Addr::dram(0);
 const COUNT: Addr = Addr::pm(64);
 
 fn schedule(threads: usize, seed: u64) -> Schedule {
-    Schedule { threads, seed, steps: 100_000 }
+    Schedule { threads, seed, steps: 100_000, ..Schedule::default() }
 }
 
 fn count_under_a_lock(memory: &Traced<'_>) {
@@ -119,11 +121,12 @@ fn a_search_gives_the_same_outcome_twice() {
                 }
                 memory.order();
             });
-            let options = Search { family_limit: 50, ..Search::new(model) };
-            let outcome = search(&trace.unwrap(), &options, &|image, _| {
+            let options = Search { point_limit: 50, ..Search::new(model) };
+            let sum = |image: &CrashImage<'_>| {
                 let sum: u64 = (1..8).map(|line| image.load::<u64>(Addr::pm(64 * line))).sum();
-                if sum % 97 == 55 { Err(format!("sum {sum}")) } else { Ok(()) }
-            });
+                if sum % 97 == 55 { Err(format!("sum {sum}")) } else { Ok(sum) }
+            };
+            let outcome = search(&trace.unwrap(), &options, &check(sum, |_, _| Ok(())));
             format!("{outcome:?}")
         };
         assert_eq!(run(), run());

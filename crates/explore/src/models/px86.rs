@@ -1,83 +1,82 @@
-//! Px86 (Raad, Wickerson, Neiger, Vafeiadis, POPL'20) on sequentially consistent traces, in the
-//! form of its views (Cho, Lee, Raad, Kang, PLDI'21).
+//! Px86: x86 persistency (Raad, Wickerson, Neiger, Vafeiadis, POPL'20) in the form of its views
+//! (Cho, Lee, Raad, Kang, PLDI'21), with the non-temporal stores of Raad, Maranget, Vafeiadis
+//! (POPL'22).
 //!
-//! - The stores of a line persist in order; lines are independent of each other.
-//! - A flush (clwb / clflushopt) remembers how many stores its line had then: a debt of the thread.
-//! - A fence of the same thread (order, drain, a successful locked operation) pays its debts:
-//!   those stores are durable from then on. A fence alone makes nothing durable, nor does a flush.
-//! - So a line may keep any number of its stores between what is durable and what was stored.
+//! - The stores of a line persist in order; lines are independent of each other. An aligned store
+//!   of up to 8 bytes never tears; wider writes are several stores.
+//! - `clwb` and `clflushopt` leave a debt of the thread: what it has seen of the line. The next
+//!   `sfence`, `mfence` or successful locked operation of the same thread pays its debts: they are
+//!   durable from then on. A fence alone makes nothing durable, nor does a write-back.
+//! - `clflush` is ordered with the thread's stores: what the thread has seen is durable at once.
+//! - A non-temporal store is a store with a debt. Until a fence it may stay in a write-combining
+//!   buffer, where other threads do not see it (that is done by who runs the program: recorded
+//!   runs take it out at once).
+//! - A locked operation that fails is a plain load and pays no debts, as in PLDI'21. (Taken as a
+//!   fence, which the vendor's manual suggests, fewer images would be allowed.)
 //!
-//! A locked operation that fails is a plain load: it pays no debts, as in PLDI'21. (Taken
-//! as a fence, which the vendor's manual suggests, fewer images would be allowed.) Aligned stores
-//! up to 8 bytes never tear; wider writes are several stores.
-//!
-//! Not modelled: store buffers, which only matter to two threads or more;
-//! `clflush` with its own order, and non-temporal stores: the seam has no word for the first and
-//! its default for the second is store + flush.
+//! So a line may keep any number of its stores between what is durable and what was stored.
 
-use super::{Cut, Family, Persistency, Visit, Window};
-use crate::trace::{Event, Kind, LineIndex, Trace};
-use std::collections::BTreeSet;
+use super::order::{NodeId, PersistOrder};
+use super::views::{Place, Views};
+use super::{Act, Persistency, Step};
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Px86 {
-    durable: Cut,
-    stored: Cut,
-    pending: BTreeSet<LineIndex>,
-    debts: Vec<Vec<(LineIndex, u32)>>,
+    views: Views,
+    /// All stores are in one node: they have no order but that of their lines.
+    all: Option<NodeId>,
 }
 
 impl Px86 {
-    fn debts(&mut self, thread: u16) -> &mut Vec<(LineIndex, u32)> {
-        let thread = usize::from(thread);
-        if self.debts.len() <= thread {
-            self.debts.resize_with(thread + 1, Vec::new);
-        }
-        &mut self.debts[thread]
+    fn store(&mut self, thread: u16, line: u32, word: u32, order: &mut PersistOrder) {
+        let all = *self.all.get_or_insert_with(|| order.node(&[], false));
+        order.store(all, line);
+        self.views.store(thread, line, word);
     }
 
-    fn fence(&mut self, thread: u16) {
-        for (line, stores) in std::mem::take(self.debts(thread)) {
-            if stores > self.durable.get(line) {
-                self.durable.set(line, stores);
-                if stores == self.stored.get(line) {
-                    self.pending.remove(&line);
-                }
-            }
+    fn fence(&mut self, thread: u16, order: &mut PersistOrder) {
+        for (line, stores) in self.views.fence(thread) {
+            order.persist_line(line, stores);
         }
     }
 }
 
 impl Persistency for Px86 {
-    fn follow(&mut self, trace: &Trace, event: &Event) {
-        match event.kind {
-            Kind::Order | Kind::Drain | Kind::Locked { .. } => self.fence(event.thread),
-            Kind::Flush { line } if self.pending.contains(&line) => {
-                let stores = self.stored.get(line);
-                self.debts(event.thread).push((line, stores));
+    fn follow(&mut self, step: Step, order: &mut PersistOrder) {
+        let Step { thread, act } = step;
+        match act {
+            Act::Store { line, word } => self.store(thread, line, word, order),
+            Act::StoreNt { line, word } => {
+                self.store(thread, line, word, order);
+                self.views.write_back(thread, line);
             }
-            _ => {}
-        }
-        if let Some(store) = event.kind.store() {
-            let line = trace.stores[store as usize].line;
-            self.stored.set(line, self.stored.get(line) + 1);
-            self.pending.insert(line);
+            Act::Load { line, word, from } => self.views.load(thread, line, word, from),
+            Act::Learn { upto } => self.views.learn(thread, upto),
+            Act::WriteBack { line } => self.views.write_back(thread, line),
+            Act::Flush { line } => {
+                let stores = self.views.flush(thread, line);
+                order.persist_line(line, stores);
+            }
+            Act::Order | Act::Drain => self.fence(thread, order),
+            Act::FullFence => {
+                self.views.full_fence(thread, false);
+                self.fence(thread, order);
+            }
+            Act::Locked { store } => {
+                if let Some((line, word)) = store {
+                    self.store(thread, line, word, order);
+                }
+                self.views.full_fence(thread, true);
+                self.fence(thread, order);
+            }
         }
     }
 
-    fn families(&self, _: usize, visit: &mut Visit<'_>) -> bool {
-        let windows = self.pending.iter().map(|&line| {
-            let (low, high) = (self.durable.get(line), self.stored.get(line));
-            Window { line, low, high }
-        });
-        let family = Family { base: self.durable.clone(), windows: windows.collect() };
-        let _ = visit(family);
-        true
+    fn oldest(&self, thread: u16, word: u32) -> Place {
+        self.views.oldest(thread, word)
     }
 
-    fn allows(&self, cut: &Cut) -> bool {
-        let lines = self.stored.0.len().max(cut.0.len()) as u32;
-        (0..lines)
-            .all(|line| (self.durable.get(line)..=self.stored.get(line)).contains(&cut.get(line)))
+    fn copy(&self) -> Box<dyn Persistency> {
+        Box::new(self.clone())
     }
 }

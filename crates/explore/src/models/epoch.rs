@@ -1,0 +1,93 @@
+//! Epoch persistency (Pelley, Chen, Wenisch, "Memory Persistency", ISCA'14), unbuffered.
+//!
+//! - A barrier (order, drain) ends the thread's epoch, and returns when the thread's stores before
+//!   it are durable. Stores of one epoch persist in any order.
+//! - Strong persist atomicity: two accesses of one word, of which at least one is a store, are
+//!   ordered as in memory, whoever makes them; a load orders what comes before it and after it in
+//!   this way too. The order is transitive, and it is one of accesses, not of whole epochs: of two
+//!   stores before a conflict only the conflicting one is ordered.
+//!
+//! Visibility is sequentially consistent; a locked operation is a load and a store, no barrier.
+//! A crash leaves the stores that the barriers waited for, and any of the others that is closed
+//! under this order.
+
+use super::order::{NodeId, PersistOrder};
+use super::{Act, Persistency, Step};
+use crate::trace::LineIndex;
+use rustc_hash::FxHashMap;
+
+#[derive(Clone, Default)]
+struct Word {
+    store: Option<NodeId>,
+    loads: Vec<NodeId>,
+}
+
+#[derive(Clone, Default)]
+struct Thread {
+    /// Comes after everything before the thread's last barrier.
+    barrier: Option<NodeId>,
+    stores: Vec<NodeId>,
+    loads: Vec<NodeId>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Epoch {
+    threads: Vec<Thread>,
+    words: FxHashMap<u32, Word>,
+}
+
+impl Epoch {
+    fn thread(&mut self, thread: u16) -> &mut Thread {
+        let thread = usize::from(thread);
+        if self.threads.len() <= thread {
+            self.threads.resize_with(thread + 1, Thread::default);
+        }
+        &mut self.threads[thread]
+    }
+
+    fn load(&mut self, thread: u16, word: u32, order: &mut PersistOrder) {
+        let Some(store) = self.words.get(&word).and_then(|word| word.store) else { return };
+        let own = self.thread(thread);
+        let node = order.node(own.barrier.as_slice(), false);
+        order.precede(store, node);
+        own.loads.push(node);
+        self.words.entry(word).or_default().loads.push(node);
+    }
+
+    fn store(&mut self, thread: u16, line: LineIndex, word: u32, order: &mut PersistOrder) {
+        let own = self.thread(thread);
+        let node = order.node(own.barrier.as_slice(), false);
+        own.stores.push(node);
+        let last = self.words.entry(word).or_default();
+        for before in last.loads.drain(..).chain(last.store.replace(node)) {
+            order.precede(before, node);
+        }
+        order.store(node, line);
+    }
+
+    fn barrier(&mut self, thread: u16, order: &mut PersistOrder) {
+        let own = self.thread(thread);
+        own.stores.drain(..).for_each(|node| order.persist(node));
+        let before: Vec<NodeId> = own.loads.drain(..).chain(own.barrier).collect();
+        let barrier = order.node(&before, false);
+        own.barrier = (!order.nodes_before(barrier).is_empty()).then_some(barrier);
+    }
+}
+
+impl Persistency for Epoch {
+    fn follow(&mut self, step: Step, order: &mut PersistOrder) {
+        let Step { thread, act } = step;
+        match act {
+            Act::Order | Act::Drain | Act::FullFence => self.barrier(thread, order),
+            Act::Load { word, .. } => self.load(thread, word, order),
+            _ => {}
+        }
+        if let Some((line, word)) = act.stores() {
+            self.store(thread, line, word, order);
+        }
+    }
+
+    fn copy(&self) -> Box<dyn Persistency> {
+        Box::new(self.clone())
+    }
+}

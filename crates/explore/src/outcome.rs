@@ -1,0 +1,106 @@
+//! What a search did, and how far it got, in words.
+
+use crate::finding::Finding;
+use crate::models::Model;
+use serde::Serialize;
+use std::fmt;
+
+/// How much of all that a crash may leave was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reached {
+    /// Not even the first kind of images at every point.
+    Part,
+    /// At each point as little as possible persisted, and as much as possible.
+    Ends,
+    /// What recovery reads differs from that in one line.
+    Singles,
+    /// In two lines.
+    Pairs,
+    /// Every image.
+    Complete,
+}
+
+/// What a search did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The model searched.
+    pub model: Model,
+    /// Moments at which power was taken to fail.
+    pub points: u64,
+    /// Moments at which it was taken to fail again, during recovery.
+    pub nested_points: u64,
+    /// Times that recovery ran.
+    pub runs: u64,
+    /// Crash states that recovery can tell apart, over all points; each stands for all images that
+    /// differ only in what recovery does not read.
+    pub states: u64,
+    /// The last kind of images that was tried at every point.
+    pub reached: Reached,
+    /// Points whose images were too many, and sampled.
+    pub sampled_points: u64,
+    /// True if the budget ended the search.
+    pub out_of_budget: bool,
+    /// True if it was stopped from outside.
+    pub stopped: bool,
+    /// The smallest failing image made from the first one found.
+    pub finding: Option<Finding>,
+}
+
+impl Outcome {
+    pub(crate) fn new(model: Model) -> Outcome {
+        Outcome {
+            model,
+            points: 0,
+            nested_points: 0,
+            runs: 0,
+            states: 0,
+            reached: Reached::Part,
+            sampled_points: 0,
+            out_of_budget: false,
+            stopped: false,
+            finding: None,
+        }
+    }
+
+    /// The outcome of looking at one image, as [`replay`](crate::replay) does.
+    pub fn of_replay(model: Model, finding: Option<Finding>) -> Outcome {
+        Outcome { points: 1, runs: 1, states: 1, finding, ..Outcome::new(model) }
+    }
+
+    /// Adds the outcome of the same search elsewhere: on other points, or another run.
+    pub fn add(&mut self, other: Outcome) {
+        self.points += other.points;
+        self.nested_points += other.nested_points;
+        self.runs += other.runs;
+        self.states += other.states;
+        self.reached = self.reached.min(other.reached);
+        self.sampled_points += other.sampled_points;
+        self.out_of_budget |= other.out_of_budget;
+        self.stopped |= other.stopped;
+        self.finding = self.finding.take().or(other.finding);
+    }
+}
+
+impl fmt::Display for Outcome {
+    /// The coverage in words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.finding.is_some() {
+            return write!(f, "stopped at a failing image, after {} runs of recovery", self.runs);
+        }
+        f.write_str(match self.reached {
+            Reached::Complete => return f.write_str("complete"),
+            Reached::Part => "part of the points",
+            Reached::Ends => "all points, as little and as much persisted as possible",
+            Reached::Singles => "one line ahead or behind",
+            Reached::Pairs => "all pairs of lines ahead or behind",
+        })?;
+        if self.stopped {
+            f.write_str("; interrupted")
+        } else if self.out_of_budget {
+            write!(f, "; budget reached after {} runs of recovery", self.runs)
+        } else {
+            write!(f, "; {} of {} points sampled beyond that", self.sampled_points, self.points)
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! In which order the threads of a run take turns: at random, by priorities, or all ways in which
+//! at most so many of them are interrupted.
+//!
+//! - Random turns are what tests of threads usually do: they rarely hit a bug that needs one
+//!   particular interruption, but reach odd places.
+//! - Priorities (Burckhardt, Kothari, Musuvathi, Nagarakatte, "A Randomized Scheduler with
+//!   Probabilistic Guarantees of Finding Bugs", ASPLOS'10): the runnable thread of highest priority
+//!   runs, and at `d - 1` random moments the running one falls behind all others. Of a run with `k`
+//!   steps of `n` threads a bug of depth `d` is hit with probability 1 / (n k^(d-1)) at least.
+//! - Preemptions (Musuvathi, Qadeer, "Iterative Context Bounding", PLDI'07): a thread runs until it
+//!   waits or is done, except for at most a few interruptions. All places for these are tried:
+//!   before each access to a word that several threads use and one of them writes. Runs that differ
+//!   only in the order of accesses that do not conflict are one.
+
+use crate::trace::{Event, Kind, Trace};
+use crate::traced::RunError;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+/// How to run the threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Threads, at least 1.
+    pub threads: usize,
+    /// Who runs when.
+    pub turns: Turns,
+    /// Seed of what is random about it.
+    pub seed: u64,
+    /// Seam calls of all threads together after which the run is given up.
+    pub steps: u64,
+}
+
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule { threads: 1, turns: Turns::Random, seed: 1, steps: 20_000_000 }
+    }
+}
+
+/// Who runs when.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Turns {
+    /// Turns of random length.
+    #[default]
+    Random,
+    /// By random priorities, with so many moments at which the running thread falls behind.
+    Priorities(u32),
+    /// Each thread until it waits or is done, except for these interruptions, in order.
+    Preempted(Vec<Preemption>),
+}
+
+/// An interruption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Preemption {
+    /// Before this seam call of the run, counted from 1 over all threads.
+    pub before: u64,
+    /// Who runs then, if it does not wait.
+    pub to: u16,
+}
+
+/// The turns of a schedule in short, with the seed: `r7`, `p7.2` (two priority changes), `s`
+/// (no interruption), `s40.1_52.0` (before call 40 thread 1 runs, before call 52 thread 0).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnsName(pub Turns, pub u64);
+
+impl fmt::Display for TurnsName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TurnsName(turns, seed) = self;
+        match turns {
+            Turns::Random => write!(f, "r{seed}"),
+            Turns::Priorities(changes) => write!(f, "p{seed}.{changes}"),
+            Turns::Preempted(all) => {
+                f.write_str("s")?;
+                for (at, Preemption { before, to }) in all.iter().enumerate() {
+                    write!(f, "{}{before}.{to}", if at == 0 { "" } else { "_" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl FromStr for TurnsName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<TurnsName, ()> {
+        let (kind, rest) = text.split_at_checked(1).ok_or(())?;
+        let pair = |text: &str| -> Option<(u64, u32)> {
+            let (first, second) = text.split_once('.')?;
+            Some((first.parse().ok()?, second.parse().ok()?))
+        };
+        let preemption = |text: &str| {
+            let (before, to) = pair(text)?;
+            Some(Preemption { before, to: to.try_into().ok()? })
+        };
+        let name = match kind {
+            "r" => TurnsName(Turns::Random, rest.parse().map_err(|_| ())?),
+            "p" => {
+                let (seed, changes) = pair(rest).ok_or(())?;
+                TurnsName(Turns::Priorities(changes), seed)
+            }
+            "s" if rest.is_empty() => TurnsName(Turns::Preempted(Vec::new()), 0),
+            "s" => {
+                let all: Option<Vec<Preemption>> = rest.split('_').map(preemption).collect();
+                TurnsName(Turns::Preempted(all.ok_or(())?), 0)
+            }
+            _ => return Err(()),
+        };
+        Ok(name)
+    }
+}
+
+/// An access to memory, as the search for places to interrupt needs it.
+#[derive(Clone, Copy)]
+pub(crate) struct Access {
+    pub(crate) call: u64,
+    pub(crate) thread: u16,
+    pub(crate) word: u64,
+    pub(crate) writes: bool,
+}
+
+/// All runs with few enough interruptions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preemptions {
+    /// Interruptions of one run at most.
+    pub bound: usize,
+    /// Different runs at most.
+    pub limit: usize,
+}
+
+/// The different runs that were found.
+pub struct Interleavings {
+    /// Each with its schedule, those with fewer interruptions first.
+    pub runs: Vec<(Schedule, Trace)>,
+    /// Runs that were made; the others were like one before.
+    pub tried: usize,
+    /// False if there are more than the limit.
+    pub complete: bool,
+}
+
+impl Preemptions {
+    /// Runs the program with every way of interrupting it that the bound allows.
+    ///
+    /// # Errors
+    /// Those of the first run that fails.
+    pub fn all(
+        &self,
+        base: &Schedule,
+        mut record: impl FnMut(&Schedule) -> Result<Trace, RunError>,
+    ) -> Result<Interleavings, RunError> {
+        let mut found = Interleavings { runs: Vec::new(), tried: 0, complete: true };
+        let mut seen = FxHashSet::default();
+        let mut level = vec![Vec::new()];
+        for _ in 0..=self.bound {
+            let mut next = Vec::new();
+            for preemptions in std::mem::take(&mut level) {
+                if found.runs.len() == self.limit || found.tried == 100 * self.limit {
+                    found.complete = false;
+                    return Ok(found);
+                }
+                let turns = Turns::Preempted(preemptions);
+                let schedule = Schedule { turns, ..base.clone() };
+                let trace = record(&schedule)?;
+                found.tried += 1;
+                if seen.insert(likeness(&trace)) {
+                    next.extend(longer(&schedule, &trace));
+                    found.runs.push((schedule, trace));
+                }
+            }
+            level = next;
+        }
+        Ok(found)
+    }
+}
+
+/// The same interruptions and one more after them.
+fn longer(schedule: &Schedule, trace: &Trace) -> Vec<Vec<Preemption>> {
+    let Turns::Preempted(before) = &schedule.turns else { return Vec::new() };
+    let mut users: FxHashMap<u64, (u64, bool)> = FxHashMap::default();
+    for access in &trace.accesses {
+        let (threads, written) = users.entry(access.word).or_default();
+        *threads |= 1 << (access.thread % 64);
+        *written |= access.writes;
+    }
+    let shared = |word: &u64| {
+        users.get(word).is_some_and(|(threads, written)| threads.count_ones() > 1 && *written)
+    };
+    let last = before.last().map_or(0, |last| last.before);
+    let places = trace.accesses.iter().filter(|at| at.call > last && shared(&at.word));
+    let others = |at: &Access| {
+        let (call, thread) = (at.call, at.thread);
+        let others = (0..schedule.threads as u16).filter(move |&to| to != thread);
+        others.map(move |to| Preemption { before: call, to })
+    };
+    places.flat_map(others).map(|one| [&before[..], &[one]].concat()).collect()
+}
+
+/// Equal for runs that differ only in the order of things that do not conflict.
+fn likeness(trace: &Trace) -> u64 {
+    let mut threads = vec![FxHasher::default(); trace.threads];
+    let mut lines = vec![FxHasher::default(); trace.lines.len()];
+    let mut writers = vec![(0u16, 0u32); trace.lines.len()];
+    let mut stores = vec![0u32; trace.threads];
+    for Event { thread, kind, at, .. } in &trace.events {
+        let own = &mut threads[usize::from(*thread)];
+        (at.file(), at.line(), at.column()).hash(own);
+        match *kind {
+            Kind::Read { line, word } => (0, word, writers[line as usize]).hash(own),
+            Kind::Sync { stores: upto } => {
+                let mut known = vec![0u32; trace.threads];
+                for store in &trace.stores[..upto as usize] {
+                    known[usize::from(trace.events[store.event as usize].thread)] += 1;
+                }
+                (1, known).hash(own);
+            }
+            Kind::Flush { line } => (2, trace.lines[line as usize].line).hash(own),
+            Kind::Output { number } => (3, number).hash(own),
+            _ => {}
+        }
+        if let Some(store) = kind.store() {
+            let store = &trace.stores[store as usize];
+            (4, store.at.bits(), store.new).hash(own);
+            let number = &mut stores[usize::from(*thread)];
+            *number += 1;
+            (thread, *number).hash(&mut lines[store.line as usize]);
+            writers[store.line as usize] = (*thread, *number);
+        }
+    }
+    // Lines are numbered by first use, which is not the same in runs that are alike.
+    let lines = lines.iter().zip(&trace.lines).map(|(hash, log)| {
+        let mut line = FxHasher::default();
+        (log.line, hash.finish()).hash(&mut line);
+        line.finish()
+    });
+    let lines = lines.fold(0u64, u64::wrapping_add);
+    let mut all = FxHasher::default();
+    (lines, threads.iter().map(FxHasher::finish).collect::<Vec<u64>>()).hash(&mut all);
+    all.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traced::{Traced, record};
+    use seawall_memory::{Addr, Image, Memory};
+
+    fn interleavings(bound: usize, program: fn(&Traced<'_>)) -> Interleavings {
+        let base = Schedule { threads: 2, ..Schedule::default() };
+        let preemptions = Preemptions { bound, limit: 1000 };
+        preemptions.all(&base, |turns| record(Image::new(1024, 64), turns, program)).unwrap()
+    }
+
+    #[test]
+    fn threads_that_share_nothing_have_one_run() {
+        let found = interleavings(3, |memory| {
+            let own = Addr::pm(512 * memory.thread() as u64);
+            (0..4).for_each(|line| memory.store(own.plus(64 * line), 1u64));
+        });
+        assert_eq!((found.runs.len(), found.tried, found.complete), (1, 1, true));
+    }
+
+    #[test]
+    fn a_lost_update_needs_one_interruption() {
+        let sums = |bound| {
+            let found = interleavings(bound, |memory| {
+                let sum = memory.load::<u64>(Addr::pm(64));
+                memory.store(Addr::pm(64), sum + 1);
+            });
+            let last = |trace: &Trace| trace.stores.last().expect("two stores").new;
+            found.runs.iter().map(|(_, trace)| last(trace)).collect::<Vec<u64>>()
+        };
+        assert_eq!(sums(0), [2]);
+        assert!(sums(1).contains(&1));
+    }
+
+    #[test]
+    fn a_limit_that_cuts_the_runs_is_told() {
+        let base = Schedule { threads: 2, ..Schedule::default() };
+        let found = Preemptions { bound: 2, limit: 2 }.all(&base, |turns| {
+            record(Image::new(1024, 64), turns, |memory| {
+                (0..3).for_each(|_| drop(memory.fetch_add(Addr::pm(64), 1)));
+            })
+        });
+        let found = found.unwrap();
+        assert_eq!((found.runs.len(), found.complete), (2, false));
+    }
+
+    #[test]
+    fn the_name_of_turns_gives_them_back() {
+        for text in ["r7", "p7.2", "s", "s40.1", "s40.1_52.0"] {
+            assert_eq!(text.parse::<TurnsName>().unwrap().to_string(), text);
+        }
+        for text in ["", "x1", "r", "p7", "s40", "s40.1_", "é"] {
+            assert!(text.parse::<TurnsName>().is_err(), "{text}");
+        }
+    }
+}

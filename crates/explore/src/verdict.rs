@@ -1,0 +1,112 @@
+//! What the check says of one whole image, after one crash or several.
+
+use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
+use crate::models::State;
+use crate::models::order::Cut;
+use crate::search::{Check, Crash, Search};
+use crate::trace::Trace;
+use crate::walk::{CrashPoint, Walk};
+use std::rc::Rc;
+
+/// What is said of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The model does not allow it.
+    Forbidden,
+    Fine,
+    Fails(String),
+}
+
+/// Builds images and has them judged.
+pub(crate) struct Court<'a, C: Check> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) options: &'a Search,
+    check: &'a C,
+    image: CrashImage<'a>,
+}
+
+impl<'a, C: Check> Court<'a, C> {
+    pub(crate) fn new(trace: &'a Trace, options: &'a Search, check: &'a C) -> Court<'a, C> {
+        Court { trace, options, check, image: CrashImage::new(trace, options.steps) }
+    }
+
+    pub(crate) fn walk_to(&self, event: usize) -> Walk<'a> {
+        let mut walk = Walk::new(self.trace, self.options.model);
+        walk.advance_to(event);
+        walk
+    }
+
+    /// What the check says after these crashes, the first of the run and each other one of the
+    /// recovery from the one before.
+    pub(crate) fn verdict(&mut self, crashes: &[Crash]) -> Verdict {
+        let Some((_, point)) = self.stage(crashes) else { return Verdict::Forbidden };
+        let Pass { result, .. } = self.recover(false);
+        let judged = result
+            .unwrap_or_else(|panic| Err(format!("recovery panicked: {panic}")))
+            .and_then(|found| self.check.judge(&found, &point));
+        judged.map_or_else(Verdict::Fails, |()| Verdict::Fine)
+    }
+
+    /// What ran before each of the crashes: the program, then recoveries.
+    pub(crate) fn scenes(&mut self, crashes: &[Crash]) -> Vec<Log<'a>> {
+        let recordings = self.stage(crashes).map_or(Vec::new(), |(recordings, _)| recordings);
+        let recoveries = recordings.into_iter().map(Log::Recovery);
+        std::iter::once(Log::Run(self.trace)).chain(recoveries).collect()
+    }
+
+    /// What recovery does after these crashes.
+    pub(crate) fn recovery_after(&mut self, crashes: &[Crash]) -> Option<Trace> {
+        self.stage(crashes)?;
+        Some(self.recover(true).recording)
+    }
+
+    fn recover(&mut self, records: bool) -> Pass<Result<C::Found, String>> {
+        let check = self.check;
+        self.image.pass(&[], Prefer::Least, records, |image| check.recover(image))
+    }
+
+    fn stage(&mut self, crashes: &[Crash]) -> Option<(Vec<Rc<Trace>>, CrashPoint)> {
+        self.image.layers.borrow_mut().clear();
+        let Walk { state, point, .. } = self.walk_to(crashes[0].event);
+        self.push(Log::Run(self.trace), state, &crashes[0].cut)?;
+        let mut recordings = Vec::new();
+        for crash in &crashes[1..] {
+            let recording = Rc::new(self.recover(true).recording);
+            self.image.may_store(&recording);
+            let state = state_after(&recording, crash.event, self.options)?;
+            self.push(Log::Recovery(recording.clone()), state, &crash.cut)?;
+            recordings.push(recording);
+        }
+        Some((recordings, point))
+    }
+
+    fn push(&mut self, trace: Log<'a>, mut state: State, cut: &Cut) -> Option<()> {
+        if !state.order.allows(cut) {
+            return None;
+        }
+        state.order.mark();
+        for line in 0..state.order.lines() {
+            state.order.keep(line, cut.get(line), cut.get(line));
+        }
+        self.image.layers.borrow_mut().push(Layer { trace, order: state.order });
+        Some(())
+    }
+}
+
+/// The persist order of a recovery after its first events.
+fn state_after(recording: &Trace, event: usize, options: &Search) -> Option<State> {
+    let mut state = State::new(options.model);
+    for next in recording.events.get(..event)? {
+        state.follow_event(recording, next);
+    }
+    Some(state)
+}
+
+/// How many stores each line had before the event.
+pub(crate) fn stored(trace: &Trace, event: usize) -> Cut {
+    let mut stored = Cut(vec![0; trace.lines.len()]);
+    for store in trace.events[..event].iter().filter_map(|event| event.kind.store()) {
+        stored.0[trace.stores[store as usize].line as usize] += 1;
+    }
+    stored
+}

@@ -1,0 +1,178 @@
+//! Flushes and fences that do nothing, and stores that nobody flushed: what a run shows about them.
+//!
+//! A fence costs more than anything else that a program does to persistent memory, and a flush of a
+//! clean line nearly as much as one of a dirty line; neither is wrong. A store whose line is not
+//! flushed by the end of the run is no proof of a bug either (recovery may not need it), but most
+//! bugs of this kind are one. The rules are those that trace checkers use (pmemcheck; PMDebugger,
+//! ASPLOS'21); they look at x86, where flushes are the program's business.
+
+use crate::trace::{Event, Kind, Trace};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What is wrong with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WasteKind {
+    /// The line was not stored to since it was flushed last.
+    CleanFlush,
+    /// The address is not in persistent memory: a pointer was flushed instead of what it points to.
+    ElsewhereFlush,
+    /// The thread had stored and flushed nothing since its last fence.
+    IdleFence,
+    /// The line was never flushed after the store.
+    UnflushedStore,
+}
+
+/// A call that is wasted, or lacks a flush, and how often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Waste {
+    /// What is wrong with it.
+    pub kind: WasteKind,
+    /// The call, as file:line.
+    pub place: String,
+    /// How often in the run.
+    pub times: u64,
+    /// How often the call was made in all.
+    pub calls: u64,
+}
+
+impl fmt::Display for Waste {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Waste { kind, place, times, calls } = self;
+        let what = match kind {
+            WasteKind::CleanFlush => "flushes a line that is clean",
+            WasteKind::ElsewhereFlush => "flushes what is not persistent memory",
+            WasteKind::IdleFence => "is a fence after nothing",
+            WasteKind::UnflushedStore => "stores what is never flushed",
+        };
+        write!(f, "{place} {what}: {times} of {calls} times")
+    }
+}
+
+/// The wasted calls of a run, by place.
+pub fn waste(trace: &Trace) -> Vec<Waste> {
+    let mut state = State {
+        dirty: vec![None; trace.lines.len()],
+        busy: vec![false; trace.threads],
+        ..State::default()
+    };
+    for event in &trace.events {
+        state.follow(trace, event);
+    }
+    for event in std::mem::take(&mut state.dirty).into_iter().flatten() {
+        state.count(WasteKind::UnflushedStore, &trace.events[event as usize]);
+    }
+    let State { wasted, calls, .. } = state;
+    let waste = wasted.into_iter().map(|((kind, place), times)| {
+        let calls = calls.get(&place).copied().unwrap_or(times).max(times);
+        Waste { kind, place: format!("{}:{}", place.0, place.1), times, calls }
+    });
+    waste.collect()
+}
+
+type Place = (&'static str, u32, u32);
+
+#[derive(Default)]
+struct State {
+    /// For each line the event of its last store, until it is flushed.
+    dirty: Vec<Option<u32>>,
+    /// For each thread whether its next fence does something.
+    busy: Vec<bool>,
+    wasted: BTreeMap<(WasteKind, Place), u64>,
+    calls: BTreeMap<Place, u64>,
+}
+
+fn place(event: &Event) -> Place {
+    (event.at.file(), event.at.line(), event.at.column())
+}
+
+impl State {
+    fn count(&mut self, kind: WasteKind, event: &Event) {
+        *self.wasted.entry((kind, place(event))).or_default() += 1;
+    }
+
+    fn follow(&mut self, trace: &Trace, event: &Event) {
+        *self.calls.entry(place(event)).or_default() += 1;
+        let thread = usize::from(event.thread);
+        if let Some(store) = event.kind.store() {
+            let store = &trace.stores[store as usize];
+            let past_caches = matches!(event.kind, Kind::StoreNt { .. });
+            self.dirty[store.line as usize] = (!past_caches).then_some(store.event);
+            self.busy[thread] = true;
+        }
+        match event.kind {
+            Kind::Flush { line } => {
+                self.busy[thread] = true;
+                if self.dirty[line as usize].take().is_none() {
+                    self.count(WasteKind::CleanFlush, event);
+                }
+            }
+            Kind::FlushElsewhere => self.count(WasteKind::ElsewhereFlush, event),
+            Kind::Order | Kind::Drain => {
+                if !std::mem::take(&mut self.busy[thread]) {
+                    self.count(WasteKind::IdleFence, event);
+                }
+            }
+            // What it has read may be another thread's store that it is to order or flush.
+            Kind::Read { .. } | Kind::Sync { .. } => self.busy[thread] = true,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Schedule;
+    use crate::traced::{Traced, record};
+    use seawall_memory::{Addr, Image, Memory};
+
+    fn kinds(program: fn(&Traced<'_>)) -> Vec<(WasteKind, u64)> {
+        let trace = record(Image::new(1024, 64), &Schedule::default(), program).unwrap();
+        waste(&trace).iter().map(|waste| (waste.kind, waste.times)).collect()
+    }
+
+    #[test]
+    fn a_store_that_is_flushed_and_fenced_once_is_no_waste() {
+        let clean = |memory: &Traced<'_>| {
+            memory.store(Addr::pm(64), 1u64);
+            memory.store(Addr::pm(72), 1u64);
+            memory.flush(Addr::pm(64), 16);
+            memory.order();
+            memory.write_nt(Addr::pm(128), &[1; 64]);
+            memory.drain();
+        };
+        assert_eq!(kinds(clean), []);
+    }
+
+    #[test]
+    fn each_kind_of_waste_is_found_where_it_is() {
+        let wasteful = |memory: &Traced<'_>| {
+            memory.store(Addr::pm(64), 1u64);
+            memory.flush(Addr::pm(64), 8);
+            memory.flush(Addr::pm(64), 8);
+            memory.order();
+            memory.order();
+            memory.flush(Addr::dram(0), 8);
+            memory.store(Addr::pm(128), 1u64);
+        };
+        use WasteKind::{CleanFlush, ElsewhereFlush, IdleFence, UnflushedStore};
+        let all = [(CleanFlush, 1), (ElsewhereFlush, 1), (IdleFence, 1), (UnflushedStore, 1)];
+        assert_eq!(kinds(wasteful), all);
+    }
+
+    #[test]
+    fn a_loop_counts_as_one_place() {
+        let again = |memory: &Traced<'_>| {
+            for line in 1..4 {
+                memory.store(Addr::pm(64 * line), 1u64);
+            }
+            for _ in 0..2 {
+                memory.flush(Addr::pm(64), 192);
+            }
+        };
+        assert_eq!(kinds(again), [(WasteKind::CleanFlush, 3)]);
+    }
+}
