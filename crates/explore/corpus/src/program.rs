@@ -174,17 +174,11 @@ pub trait Case: Sync {
     /// When the run deadlocks, does not end, or panics.
     fn record(&self, fixed: bool, schedule: &Schedule) -> Result<Trace, RunError>;
 
-    /// Records a recovery that starts from `image`.
-    ///
-    /// # Errors
-    /// As [`record`](Case::record).
-    fn record_recovery(&self, image: Image, fixed: bool) -> Result<Trace, RunError>;
-
     /// Runs recovery on a crash image.
     ///
     /// # Errors
     /// What is wrong with the image.
-    fn recover(&self, image: &CrashImage, fixed: bool) -> Result<Found, String>;
+    fn recover(&self, image: &CrashImage<'_>, fixed: bool) -> Result<Found, String>;
 
     /// Judges what recovery found.
     ///
@@ -210,15 +204,7 @@ impl<P: Program> Case for Entry<P> {
         record(start, &schedule, move |memory| program.run(memory, fixed))
     }
 
-    fn record_recovery(&self, image: Image, fixed: bool) -> Result<Trace, RunError> {
-        let program = self.0;
-        let schedule = Schedule { steps: crate::run::RECOVERY_STEPS, ..Schedule::default() };
-        record(image, &schedule, move |memory| {
-            let _ = program.recover(memory, fixed);
-        })
-    }
-
-    fn recover(&self, image: &CrashImage, fixed: bool) -> Result<Found, String> {
+    fn recover(&self, image: &CrashImage<'_>, fixed: bool) -> Result<Found, String> {
         self.0.recover(image, fixed)
     }
 

@@ -1,31 +1,33 @@
 //! Runs cases in the explorer: is every broken program found, and every fixed one clean?
 
-use crate::program::{About, Case};
-use seawall_explore::{CrashImage, CrashPoint, Model, Reached, Schedule, Search, search};
-use seawall_memory::{Addr, Image, LINE_BYTES, Memory};
+use crate::program::{About, Case, Found};
+use seawall_explore::{
+    Model, Preemptions, Reached, RunError, Schedule, Search, Trace, TurnsName, check, search,
+};
 use serde::Serialize;
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Accesses that one recovery may make.
-pub(crate) const RECOVERY_STEPS: u64 = 100_000;
+const RECOVERY_STEPS: u64 = 100_000;
 
 /// How far to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Schedules tried for a program of several threads: the seeds from 1.
-    pub schedules: u64,
-    /// Images checked for one run at most.
+    /// Interruptions of one run of several threads; all places for them are tried.
+    pub preemptions: usize,
+    /// Different runs of several threads at most.
+    pub schedules: usize,
+    /// Runs of recovery for one run of the program at most.
     pub budget: u64,
-    /// Crash recovery too, at each of its failure points.
-    pub nested: bool,
+    /// Crashes of recovery that follow the first crash; one at least where the bug needs it.
+    pub depth: usize,
     /// Crash after every store too, not only before fences and outputs.
     pub thorough: bool,
 }
 
 impl Default for Effort {
     fn default() -> Effort {
-        Effort { schedules: 48, budget: 100_000, nested: false, thorough: false }
+        Effort { preemptions: 2, schedules: 1000, budget: 100_000, depth: 0, thorough: false }
     }
 }
 
@@ -38,15 +40,17 @@ pub struct Report {
     pub message: Option<String>,
     /// Builds the failing image again: the choice of the explorer.
     pub choice: Option<String>,
-    /// The seed of the schedule that showed it.
-    pub seed: Option<u64>,
-    /// Runs (schedules) explored.
+    /// The schedule that showed it, in short.
+    pub schedule: Option<String>,
+    /// Runs of the program (schedules) explored.
     pub runs: u64,
-    /// Different images checked, over all runs.
-    pub images: u64,
-    /// Images checked of crashes of recovery.
-    pub nested_images: u64,
-    /// True if every image of every run was checked.
+    /// Runs of recovery, over all runs of the program.
+    pub recoveries: u64,
+    /// Crash states that recovery can tell apart.
+    pub states: u64,
+    /// Moments at which recovery was cut short.
+    pub nested_points: u64,
+    /// True if every state of every run was checked, and no run was left out.
     pub complete: bool,
     /// Wall-clock time.
     pub time: Duration,
@@ -78,7 +82,7 @@ pub fn run_all(effort: &Effort) -> Vec<Row> {
 /// Explores both twins of a case, under each model that must show its bug.
 pub fn run_case(case: &dyn Case, effort: &Effort) -> Vec<Row> {
     let about = case.about();
-    let effort = Effort { nested: effort.nested || about.needs_nested, ..*effort };
+    let effort = Effort { depth: effort.depth.max(usize::from(about.needs_nested)), ..*effort };
     let row = |&model| Row {
         about,
         broken: explore(case, false, model, &effort),
@@ -94,87 +98,65 @@ pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> R
         model,
         message: None,
         choice: None,
-        seed: None,
+        schedule: None,
         runs: 0,
-        images: 0,
-        nested_images: 0,
+        recoveries: 0,
+        states: 0,
+        nested_points: 0,
         complete: true,
         time: Duration::ZERO,
     };
-    let schedules = if case.about().threads == 1 { 1 } else { effort.schedules };
-    for seed in 1..=schedules {
-        one_run(case, fixed, seed, effort, &mut report);
-        if report.message.is_some() {
-            report.seed = Some(seed);
-            break;
+    match all_runs(case, fixed, effort, &mut report.complete) {
+        Err(error) => report.message = Some(error.to_string()),
+        Ok(runs) => {
+            for (schedule, trace) in &runs {
+                one_run(case, fixed, trace, effort, &mut report);
+                if report.message.is_some() {
+                    let name = TurnsName(schedule.turns.clone(), schedule.seed);
+                    report.schedule = Some(name.to_string());
+                    break;
+                }
+            }
         }
     }
     report.time = clock.elapsed();
     report
 }
 
-fn one_run(case: &dyn Case, fixed: bool, seed: u64, effort: &Effort, report: &mut Report) {
+fn all_runs(
+    case: &dyn Case,
+    fixed: bool,
+    effort: &Effort,
+    complete: &mut bool,
+) -> Result<Vec<(Schedule, Trace)>, RunError> {
+    let threads = case.about().threads;
+    let base = Schedule { threads, steps: 100_000, ..Schedule::default() };
+    if threads == 1 {
+        let trace = case.record(fixed, &base)?;
+        return Ok(vec![(base, trace)]);
+    }
+    let preemptions = Preemptions { bound: effort.preemptions, limit: effort.schedules };
+    let found = preemptions.all(&base, |schedule| case.record(fixed, schedule))?;
+    *complete &= found.complete;
+    Ok(found.runs)
+}
+
+fn one_run(case: &dyn Case, fixed: bool, trace: &Trace, effort: &Effort, report: &mut Report) {
+    let Effort { budget, depth, thorough, .. } = *effort;
+    let options =
+        Search { budget, depth, thorough, steps: RECOVERY_STEPS, ..Search::new(report.model) };
+    let check = check(
+        |image| case.recover(image, fixed),
+        |found: &Found, point| case.judge(found, &point.promised),
+    );
+    let outcome = search(trace, &options, &check);
     report.runs += 1;
-    let schedule = Schedule { seed, steps: 100_000, ..Schedule::default() };
-    let trace = match case.record(fixed, &schedule) {
-        Ok(trace) => trace,
-        Err(error) => {
-            report.message = Some(error.to_string());
-            return;
-        }
-    };
-    let Effort { budget, thorough, .. } = *effort;
-    let options = Search { budget, thorough, steps: RECOVERY_STEPS, ..Search::new(report.model) };
-    let nested = Cell::new(0);
-    let outcome = search(&trace, &options, &|image, point| {
-        let before = effort.nested.then(|| copy(image));
-        let found = case.recover(image, fixed)?;
-        case.judge(&found, &point.promised)?;
-        match before {
-            Some(before) => crash_recovery(case, fixed, before, &options, point, &nested),
-            None => Ok(()),
-        }
-    });
-    report.images += outcome.checked;
-    report.nested_images += nested.get();
+    report.recoveries += outcome.runs;
+    report.states += outcome.states;
+    report.nested_points += outcome.nested_points;
     report.complete &= outcome.reached == Reached::Complete;
     if let Some(finding) = outcome.finding {
         report.message = Some(finding.message);
         report.choice = Some(finding.choice.to_string());
-    }
-}
-
-/// The image before recovery writes to it.
-fn copy(image: &CrashImage) -> Image {
-    let copy = Image::new(image.pm_bytes(), image.dram_bytes());
-    let mut bytes = [0; LINE_BYTES as usize];
-    for start in (0..image.pm_bytes()).step_by(LINE_BYTES as usize) {
-        image.read(Addr::pm(start), &mut bytes);
-        copy.write(Addr::pm(start), &bytes);
-    }
-    copy
-}
-
-/// Crashes the recovery from `before` at each of its failure points and recovers again.
-fn crash_recovery(
-    case: &dyn Case,
-    fixed: bool,
-    before: Image,
-    options: &Search,
-    outer: &CrashPoint,
-    nested: &Cell<u64>,
-) -> Result<(), String> {
-    let trace = case.record_recovery(before, fixed).map_err(|error| error.to_string())?;
-    if trace.stores().is_empty() {
-        return Ok(());
-    }
-    let outcome = search(&trace, options, &|image, _| {
-        let found = case.recover(image, fixed)?;
-        case.judge(&found, &outer.promised)
-    });
-    nested.set(nested.get() + outcome.checked);
-    match outcome.finding {
-        Some(finding) => Err(format!("after a crash of recovery: {}", finding.message)),
-        None => Ok(()),
     }
 }

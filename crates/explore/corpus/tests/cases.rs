@@ -1,26 +1,26 @@
 //! Every broken program is found, and every fixed one is clean.
 
-use seawall_corpus::{BugKind, CASES, Case, Effort, Row, explore, run_all};
-use seawall_explore::{Choice, Model, Schedule, Search, replay};
+use seawall_corpus::{BugKind, CASES, Case, Effort, Found, Row, explore, run_all};
+use seawall_explore::{Choice, CrashChoice, Model, Schedule, Search, check, replay};
 use std::collections::BTreeSet;
 
 fn line(row: &Row) -> String {
     let (broken, fixed) = (&row.broken, &row.fixed);
     format!(
-        "{:10} {} {:5} images {:6} + {:6} | {:6} + {:7} {:9.2?} {:9.2?} runs {:2} {} {:?} | {:?}",
+        "{:14} {} {:5} {:4} {:4} {:9.2?} | {:5} {:5} {:9.2?} runs {} {} {} | {}",
         row.about.name,
         row.about.kind,
         broken.model.name(),
-        broken.images,
-        broken.nested_images,
-        fixed.images,
-        fixed.nested_images,
+        broken.recoveries,
+        broken.states,
         broken.time,
+        fixed.recoveries,
+        fixed.states,
         fixed.time,
         broken.runs,
-        fixed.complete,
+        fixed.runs,
         broken.message.as_deref().unwrap_or("NOT FOUND"),
-        fixed.message,
+        fixed.message.as_deref().unwrap_or(if fixed.complete { "clean" } else { "CUT" }),
     )
 }
 
@@ -38,7 +38,7 @@ fn every_broken_program_is_found_and_every_fixed_one_is_clean() {
 fn a_fixed_program_is_clean_under_every_model_when_recovery_crashes_too() {
     for case in CASES {
         let name = case.about().name;
-        let effort = Effort { nested: true, thorough: true, schedules: 4, ..Effort::default() };
+        let effort = Effort { depth: 2, thorough: true, ..Effort::default() };
         for model in Model::all() {
             let report = explore(*case, true, model, &effort);
             assert_eq!(report.message, None, "{name} under {model}: {report:?}");
@@ -47,9 +47,8 @@ fn a_fixed_program_is_clean_under_every_model_when_recovery_crashes_too() {
     }
 }
 
-fn is_found(case: &dyn Case, model: Model, nested: bool) -> bool {
-    let effort = Effort { nested, ..Effort::default() };
-    explore(case, false, model, &effort).message.is_some()
+fn is_found(case: &dyn Case, model: Model) -> bool {
+    explore(case, false, model, &Effort::default()).message.is_some()
 }
 
 /// Wrong even when nothing is cut short: recovery or the program itself errs at every restart.
@@ -61,10 +60,13 @@ fn a_broken_program_is_right_when_no_crash_cuts_it_short() {
         let run = case.record(false, &Schedule::default()).unwrap();
         let options = Search::new(Model::Eadr);
         for event in [0, run.events().len()] {
-            let all = Choice { model: Model::Eadr, event, lost: Vec::new() };
-            let finding = replay(&run, &options, &all, &|image, point| {
-                case.judge(&case.recover(image, false)?, &point.promised)
-            });
+            let crashes = vec![CrashChoice { event, lost: Vec::new() }];
+            let all = Choice { model: Model::Eadr, crashes };
+            let check = check(
+                |image| case.recover(image, false),
+                |found: &Found, point| case.judge(found, &point.promised),
+            );
+            let finding = replay(&run, &options, &all, &check);
             assert_eq!(finding, Ok(None), "{} after {event} events", case.about().name);
         }
     }
@@ -78,7 +80,7 @@ fn a_missing_flush_is_no_bug_where_hardware_tracks_stores() {
     };
     assert!(CASES.iter().filter(unseen).count() > 10);
     for case in CASES.iter().filter(unseen) {
-        assert!(!is_found(*case, Model::Bep, false), "{}", case.about().name);
+        assert!(!is_found(*case, Model::Bep), "{}", case.about().name);
     }
 }
 
@@ -87,7 +89,7 @@ fn what_needs_a_crash_of_recovery_does_not_show_without_one() {
     let nested = |case: &&&dyn Case| case.about().needs_nested;
     assert!(CASES.iter().filter(nested).count() >= 5);
     for case in CASES.iter().filter(nested) {
-        assert!(!is_found(*case, Model::Px86, false), "{}", case.about().name);
+        assert!(!is_found(*case, Model::Px86), "{}", case.about().name);
     }
 }
 

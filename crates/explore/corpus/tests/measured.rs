@@ -12,7 +12,8 @@ fn clean(case: &dyn Case) -> Report {
 #[test]
 fn the_tree_is_clean_after_any_number_of_inserts() {
     for inserts in [1, 2, 5, 10, 20, 30] {
-        clean(&Entry(FastFair::new(inserts)));
+        let report = clean(&Entry(FastFair::new(inserts)));
+        assert!(report.complete, "{report:?}");
     }
     for slots in [4, 8] {
         let report = clean(&Entry(FastFair { inserts: 60, slots }));
@@ -21,16 +22,16 @@ fn the_tree_is_clean_after_any_number_of_inserts() {
 }
 
 #[test]
-fn the_tree_has_more_images_with_more_inserts() {
-    let images = [2, 10, 30].map(|inserts| clean(&Entry(FastFair::new(inserts))).images);
-    assert!(images.is_sorted_by(|fewer, more| fewer < more), "{images:?}");
+fn the_tree_has_more_states_with_more_inserts() {
+    let states = [2, 10, 30].map(|inserts| clean(&Entry(FastFair::new(inserts))).states);
+    assert!(states.is_sorted_by(|fewer, more| fewer < more), "{states:?}");
 }
 
 #[test]
 fn the_hash_table_is_clean_after_a_hundred_inserts() {
     let report = clean(&Entry(HashTable::new(100)));
     assert!(report.complete, "{report:?}");
-    assert!(report.images >= 400, "key, both words, bit, done, for each insert: {report:?}");
+    assert!(report.states >= 400, "key, both words, bit, done, for each insert: {report:?}");
 }
 
 #[test]
