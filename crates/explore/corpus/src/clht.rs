@@ -37,20 +37,22 @@ impl Program for ResizeSwap {
     }
 
     fn run<M: Memory>(&self, memory: &M, fixed: bool) {
-        let resizing = Addr::dram(0);
+        let lock = Addr::dram(0);
+        while memory.compare_exchange(lock, 0, 1).is_err() {
+            memory.spin_while(lock, 1);
+        }
         if memory.thread() == 0 {
-            let _ = memory.swap(resizing, 1);
+            memory.put_persist(word(table(1), 1), memory.get(word(table(0), 1)));
             memory.put(TABLE, table(1).bits());
             if fixed {
                 memory.persist(TABLE, 8);
             }
-            let _ = memory.swap(resizing, 2);
+            let _ = memory.swap(lock, 0);
             memory.persist(TABLE, 8);
         } else {
-            memory.spin_while(resizing, 0);
-            memory.spin_while(resizing, 1);
             let home = Addr::from_bits(memory.get(TABLE));
             memory.put_persist(word(home, 1), 77);
+            let _ = memory.swap(lock, 0);
         }
         memory.output(0);
     }

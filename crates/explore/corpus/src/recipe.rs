@@ -408,12 +408,16 @@ impl Program for FlushAfterLoad {
         let counter = line(1);
         let mine = line(4 + memory.thread() as u64);
         for number in 0..2 {
-            let before = memory.get(counter);
-            if fixed {
-                memory.persist(counter, 8);
+            loop {
+                let before = memory.get(counter);
+                if fixed {
+                    memory.persist(counter, 8);
+                }
+                memory.put_persist(mine, before);
+                if memory.compare_exchange(counter, before, before + 1).is_ok() {
+                    break;
+                }
             }
-            memory.put_persist(mine, before);
-            let _ = memory.compare_exchange(counter, before, before + 1);
             memory.persist(counter, 8);
             memory.output(number);
         }
@@ -427,7 +431,7 @@ impl Program for FlushAfterLoad {
     }
 
     fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {
-        let each = promised.iter().max().copied().unwrap_or(0);
-        ensure(found[0] >= each, "the counter went back behind a completed operation")
+        let done: u64 = promised.iter().sum();
+        ensure(found[0] >= done, "the counter went back behind the completed operations")
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::program::{About, Case, Found};
 use seawall_explore::{
-    Model, Preemptions, Reached, RunError, Schedule, Search, Trace, TurnsName, check, search,
+    Model, Preemptions, Reached, RunError, Schedule, Search, Trace, Turns, TurnsName, check, search,
 };
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -15,8 +15,10 @@ const RECOVERY_STEPS: u64 = 100_000;
 pub struct Effort {
     /// Interruptions of one run of several threads; all places for them are tried.
     pub preemptions: usize,
-    /// Different runs of several threads at most.
+    /// Different runs of several threads at most that such interruptions give.
     pub schedules: usize,
+    /// Runs of several threads after these with random turns or priorities: the seeds from 1.
+    pub random: u64,
     /// Runs of recovery for one run of the program at most.
     pub budget: u64,
     /// Crashes of recovery that follow the first crash; one at least where the bug needs it.
@@ -27,7 +29,14 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Effort {
-        Effort { preemptions: 2, schedules: 1000, budget: 100_000, depth: 0, thorough: false }
+        Effort {
+            preemptions: 2,
+            schedules: 1000,
+            random: 96,
+            budget: 100_000,
+            depth: 0,
+            thorough: false,
+        }
     }
 }
 
@@ -138,7 +147,14 @@ fn all_runs(
     let preemptions = Preemptions { bound: effort.preemptions, limit: effort.schedules };
     let found = preemptions.all(&base, |schedule| case.record(fixed, schedule))?;
     *complete &= found.complete;
-    Ok(found.runs)
+    let mut runs = found.runs;
+    for seed in 1..=effort.random {
+        let turns = if seed % 2 == 0 { Turns::Priorities(2) } else { Turns::Random };
+        let schedule = Schedule { seed, turns, ..base.clone() };
+        let trace = case.record(fixed, &schedule)?;
+        runs.push((schedule, trace));
+    }
+    Ok(runs)
 }
 
 fn one_run(case: &dyn Case, fixed: bool, trace: &Trace, effort: &Effort, report: &mut Report) {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 fn line(row: &Row) -> String {
     let (broken, fixed) = (&row.broken, &row.fixed);
     format!(
-        "{:14} {} {:5} {:4} {:4} {:9.2?} | {:5} {:5} {:9.2?} runs {} {} {} | {}",
+        "{:14} {} {:5} {:4} {:4} {:9.2?} | {:5} {:5} {:9.2?} runs {} {} {:3} {} | {}",
         row.about.name,
         row.about.kind,
         broken.model.name(),
@@ -19,6 +19,7 @@ fn line(row: &Row) -> String {
         fixed.time,
         broken.runs,
         fixed.runs,
+        broken.schedule.as_deref().unwrap_or("-"),
         broken.message.as_deref().unwrap_or("NOT FOUND"),
         fixed.message.as_deref().unwrap_or(if fixed.complete { "clean" } else { "CUT" }),
     )
@@ -38,7 +39,7 @@ fn every_broken_program_is_found_and_every_fixed_one_is_clean() {
 fn a_fixed_program_is_clean_under_every_model_when_recovery_crashes_too() {
     for case in CASES {
         let name = case.about().name;
-        let effort = Effort { depth: 2, thorough: true, ..Effort::default() };
+        let effort = Effort { depth: 2, thorough: true, random: 8, ..Effort::default() };
         for model in Model::all() {
             let report = explore(*case, true, model, &effort);
             assert_eq!(report.message, None, "{name} under {model}: {report:?}");
