@@ -36,6 +36,7 @@ mod crashed;
 mod finding;
 mod guard;
 mod images;
+pub mod litmus;
 mod models;
 mod outcome;
 mod schedule;

@@ -2,4 +2,6 @@
 
 mod bugs;
 mod litmus;
+mod oracles;
 mod runs;
+mod suite;

@@ -2,8 +2,8 @@
 //!
 //! A [`Plan`] is made from names, [`Comparison`] runs it, and its tables, records and plots are
 //! what `seawall compare` shows. [`Figures`] holds a paper's numbers beside ours, [`mod@bench`]
-//! times the simulator itself, [`native`] runs a workload on this computer, and [`explore`] tries
-//! every image that a crash may leave.
+//! times the simulator itself, [`native`] runs a workload on this computer, [`explore`] tries every
+//! image that a crash may leave, and [`litmus`] runs small programs over models and designs.
 //!
 //! It is not a command line: it prints nothing but progress, and every result is a value.
 
@@ -17,6 +17,7 @@ mod describe;
 mod error;
 pub mod explore;
 mod figures;
+pub mod litmus;
 pub mod native;
 mod output;
 mod plan;

@@ -1,0 +1,41 @@
+//! Two slow and simple machines that say what a crash may leave, written from the definitions and
+//! sharing nothing with the models of the crate but the litmus language. The expectations in the
+//! litmus files come from them.
+
+mod persist_order;
+mod store_buffer;
+
+pub(crate) use persist_order::Rules;
+use seawall_explore::litmus::{Column, Litmus, Outcome, Place, Value};
+use std::collections::BTreeSet;
+
+/// All outcomes of the test under the model.
+pub(crate) fn outcomes(test: &Litmus, model: &str) -> BTreeSet<Outcome> {
+    let mut found = BTreeSet::new();
+    for threads in test.variants() {
+        match model {
+            "px86" => store_buffer::explore(test, &threads, false, &mut found),
+            "eadr" => store_buffer::explore(test, &threads, true, &mut found),
+            _ => persist_order::explore(test, &threads, Rules::of(model), &mut found),
+        }
+    }
+    found
+}
+
+/// As [`outcomes`], under rules that no model of the crate has.
+pub(crate) fn outcomes_under(test: &Litmus, rules: Rules) -> BTreeSet<Outcome> {
+    let mut found = BTreeSet::new();
+    for threads in test.variants() {
+        persist_order::explore(test, &threads, rules, &mut found);
+    }
+    found
+}
+
+/// The outcome of a memory and registers.
+fn outcome(test: &Litmus, memory: impl Fn(Place) -> Value, registers: &[Option<Value>]) -> Outcome {
+    let value = |column: &Column| match *column {
+        Column::Memory(at) => Some(memory(at)),
+        Column::Register(register) => registers[usize::from(register.0)],
+    };
+    Outcome(test.columns.iter().map(value).collect())
+}

@@ -1,0 +1,278 @@
+//! Sequentially consistent threads, and an order of persists: by brute force, every interleaving,
+//! and at every moment every set of stores that is closed under the order.
+//!
+//! A store is a bit, numbered by its place in the program. For each store that was made, `before`
+//! is the set of stores that are durable if it is. What may be in an image is any set that holds
+//! `before` of each of its members, and all of `durable`: what a barrier has waited for.
+//!
+//! - The stores of one line persist in order, under all rules (a line moves as a unit).
+//! - *strict*: memory order is persist order, and nothing that was stored is not durable.
+//! - *epoch* (Pelley et al., ISCA'14): events of a thread are ordered across a barrier, conflicting
+//!   accesses of a word (one of them a store) in memory order, transitively. If barriers wait
+//!   (*epoch* here), what the thread has stored is durable when its barrier returns.
+//! - *lines* (MICRO'15: LB, LB++; HOPS): the epochs of a thread are ordered; a load or store of a
+//!   line whose last writer is another thread's epoch orders all that the thread stores from there
+//!   on behind that epoch and all that it depends on by then; the epoch ends there if it is open.
+//!   A durable barrier waits for the thread's epochs and all they depend on.
+//! - *bulk* (MICRO'15, bulk mode with undo log): the same, but an epoch is atomic, all of it is
+//!   ordered behind what any part depends on, and an open one is rolled back.
+
+use seawall_explore::litmus::{Instruction, Litmus, Outcome, Place, Threads, Value};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// A set of stores, one bit each.
+type Set = u64;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rules {
+    Strict,
+    Epoch { waits: bool },
+    Lines,
+    Bulk,
+}
+
+impl Rules {
+    pub(super) fn of(model: &str) -> Rules {
+        match model {
+            "strict" => Rules::Strict,
+            "epoch" => Rules::Epoch { waits: true },
+            "bep" | "hops" => Rules::Lines,
+            "bsp" => Rules::Bulk,
+            _ => panic!("no oracle for {model}"),
+        }
+    }
+}
+
+/// What a thread has behind it.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+struct Thread {
+    next: usize,
+    /// Behind the last barrier: ordered before whatever comes.
+    ordered: Set,
+    /// Since then.
+    recent: Set,
+    /// Number and stores of the open epoch; what epochs of this thread hold, with all before them.
+    epoch: usize,
+    stored: Set,
+    closed: BTreeMap<usize, Set>,
+    /// What other threads' epochs brought, for all that this thread does now.
+    depends: Set,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct State {
+    threads: Vec<Thread>,
+    registers: Vec<Option<Value>>,
+    /// All stores of each line, in order: bit, word, value.
+    lines: Vec<Vec<(u32, u8, Value)>>,
+    /// The thread and epoch that stored to a line last.
+    writers: Vec<Option<(usize, usize)>>,
+    /// What loads and stores of a word carry with them (epoch rules only).
+    loads: BTreeMap<Place, Set>,
+    stores: BTreeMap<Place, Set>,
+    before: BTreeMap<u32, Set>,
+    durable: Set,
+    /// Stores that are in no image: those of open bulk epochs.
+    hidden: Set,
+}
+
+impl State {
+    fn read(&self, at: Place, present: Set) -> Value {
+        let line = self.lines[usize::from(at.line)].iter().rev();
+        let mut there = line.filter(|(bit, word, _)| present >> bit & 1 == 1 && *word == at.word);
+        there.next().map_or(0, |(_, _, value)| *value)
+    }
+
+    /// The thread is about to use the word.
+    fn access(&mut self, rules: Rules, thread: usize, at: Place) {
+        let writer = self.writers[usize::from(at.line)];
+        let Some((source, epoch)) = writer.filter(|(source, _)| *source != thread) else { return };
+        if matches!(rules, Rules::Lines | Rules::Bulk) {
+            if self.threads[source].epoch == epoch {
+                self.close(rules, source);
+            }
+            let source = self.threads[source].closed[&epoch];
+            self.threads[thread].depends |= source;
+        }
+    }
+
+    /// Ends the thread's epoch.
+    fn close(&mut self, rules: Rules, thread: usize) {
+        let (stored, all) = {
+            let it = &mut self.threads[thread];
+            let before = it.stored_with(&self.before) | it.depends | it.ordered;
+            it.closed.insert(it.epoch, before);
+            it.epoch += 1;
+            it.ordered |= before;
+            (std::mem::take(&mut it.stored), before)
+        };
+        if rules == Rules::Bulk {
+            self.hidden &= !stored;
+            for bit in bits(stored) {
+                *self.before.entry(bit).or_default() |= all;
+            }
+        }
+    }
+
+    fn barrier(&mut self, rules: Rules, thread: usize, drains: bool) {
+        match rules {
+            Rules::Strict => {}
+            Rules::Epoch { waits } => {
+                if waits {
+                    let own = self.threads[thread].stored_with(&self.before);
+                    self.durable |= own;
+                }
+                let it = &mut self.threads[thread];
+                it.ordered |= std::mem::take(&mut it.recent);
+            }
+            Rules::Lines | Rules::Bulk => {
+                self.close(rules, thread);
+                if drains {
+                    self.durable |= self.threads[thread].ordered;
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, rules: Rules, thread: usize, at: Place) -> Value {
+        self.access(rules, thread, at);
+        if let Rules::Epoch { .. } = rules {
+            let carried = self.stores.get(&at).copied().unwrap_or(0) | self.threads[thread].ordered;
+            *self.loads.entry(at).or_default() |= carried;
+            self.threads[thread].recent |= carried;
+        }
+        self.read(at, Set::MAX)
+    }
+
+    fn store(&mut self, rules: Rules, thread: usize, bit: u32, (at, value): (Place, Value)) {
+        self.access(rules, thread, at);
+        let line = &mut self.lines[usize::from(at.line)];
+        let mut before = self.threads[thread].ordered;
+        before |= line.last().map_or(0, |(last, ..)| self.before[last] | 1 << last);
+        line.push((bit, at.word, value));
+        match rules {
+            Rules::Strict => self.durable |= 1 << bit,
+            Rules::Epoch { .. } => {
+                for carried in [&self.loads, &self.stores] {
+                    before |= carried.get(&at).copied().unwrap_or(0);
+                }
+                *self.stores.entry(at).or_default() |= before | 1 << bit;
+                self.threads[thread].recent |= before | 1 << bit;
+            }
+            Rules::Lines => before |= self.threads[thread].depends,
+            Rules::Bulk => self.hidden |= 1 << bit,
+        }
+        self.before.insert(bit, before);
+        let it = &mut self.threads[thread];
+        it.stored |= 1 << bit;
+        self.writers[usize::from(at.line)] = Some((thread, it.epoch));
+    }
+
+    fn set(&mut self, register: seawall_explore::litmus::Register, value: Value) {
+        self.registers[usize::from(register.0)] = Some(value);
+    }
+
+    /// The thread runs its next instruction, which is number `bit` of the program.
+    fn run(&mut self, rules: Rules, thread: usize, bit: u32, step: Instruction) {
+        self.threads[thread].next += 1;
+        match step {
+            Instruction::Write(at, value) | Instruction::Stream(at, value) => {
+                self.store(rules, thread, bit, (at, value));
+            }
+            Instruction::Read(at, into) => {
+                let value = self.load(rules, thread, at);
+                self.set(into, value);
+            }
+            Instruction::Add(at, by, into) => {
+                let old = self.load(rules, thread, at);
+                self.store(rules, thread, bit, (at, old + by));
+                if let Some(into) = into {
+                    self.set(into, old);
+                }
+            }
+            Instruction::Exchange { at, old, new, into } => {
+                let value = self.load(rules, thread, at);
+                if value == old {
+                    self.store(rules, thread, bit, (at, new));
+                }
+                self.set(into, value);
+            }
+            Instruction::WriteBack(_) | Instruction::Flush(_) => {}
+            Instruction::StoreFence | Instruction::Fence | Instruction::Barrier => {
+                self.barrier(rules, thread, false);
+            }
+            Instruction::Drain => self.barrier(rules, thread, true),
+            Instruction::If(register, value) => {
+                if self.registers[usize::from(register.0)] != Some(value) {
+                    self.threads[thread].next = usize::MAX;
+                }
+            }
+            Instruction::Wide(..) => unreachable!("variants have none"),
+        }
+    }
+
+    /// Adds the outcome of every set of stores that a crash may leave now.
+    fn crash(&self, test: &Litmus, found: &mut BTreeSet<Outcome>) {
+        let made = self.before.keys().fold(0, |set, bit| set | 1 << bit) & !self.hidden;
+        let free = made & !self.durable;
+        let mut chosen = free;
+        loop {
+            let present = chosen | self.durable;
+            if bits(present).all(|bit| self.before[&bit] & !present == 0) {
+                let memory = |at: Place| self.read(at, present);
+                found.insert(super::outcome(test, memory, &self.registers));
+            }
+            if chosen == 0 {
+                return;
+            }
+            chosen = (chosen - 1) & free;
+        }
+    }
+}
+
+impl Thread {
+    /// The stores of the open epoch, with all that comes before them.
+    fn stored_with(&self, before: &BTreeMap<u32, Set>) -> Set {
+        bits(self.stored).fold(self.stored, |set, bit| set | before[&bit])
+    }
+}
+
+fn bits(set: Set) -> impl Iterator<Item = u32> {
+    (0..Set::BITS).filter(move |bit| set >> bit & 1 == 1)
+}
+
+pub(super) fn explore(
+    test: &Litmus,
+    threads: &Threads,
+    rules: Rules,
+    found: &mut BTreeSet<Outcome>,
+) {
+    let first: Vec<usize> =
+        (0..threads.len()).map(|thread| threads[..thread].iter().map(Vec::len).sum()).collect();
+    let start = State {
+        threads: vec![Thread::default(); threads.len()],
+        registers: vec![None; test.register_count()],
+        lines: vec![Vec::new(); test.line_count()],
+        writers: vec![None; test.line_count()],
+        loads: BTreeMap::new(),
+        stores: BTreeMap::new(),
+        before: BTreeMap::new(),
+        durable: 0,
+        hidden: 0,
+    };
+    let mut seen = HashSet::from([start.clone()]);
+    let mut open = vec![start];
+    while let Some(state) = open.pop() {
+        state.crash(test, found);
+        for (thread, code) in threads.iter().enumerate() {
+            let next = state.threads[thread].next;
+            if let Some(step) = code.get(next) {
+                let mut after = state.clone();
+                after.run(rules, thread, (first[thread] + next) as u32, *step);
+                if seen.insert(after.clone()) {
+                    open.push(after);
+                }
+            }
+        }
+    }
+}
