@@ -68,8 +68,7 @@ impl Program for UndoWrite {
                 "class of PMTest's unterminated transactions",
             ),
         };
-        let about = About::new(name, kind, what, source);
-        if *self == UndoWrite::NotCleared { about } else { about.epochs_too() }
+        About::new(name, kind, what, source).epochs_too()
     }
 
     fn run<M: Memory>(&self, memory: &M, fixed: bool) {
