@@ -162,15 +162,27 @@ pub(crate) struct ExploreArgs {
     /// Per cent of operations that only search
     #[arg(long, value_name = "PERCENT")]
     pub(crate) search: Option<u32>,
-    /// Schedules of the threads to try
+    /// Schedules of the threads to try at most
     #[arg(long, value_name = "N")]
     pub(crate) schedules: Option<u64>,
+    /// Interruptions of a thread in one schedule at most, where not at random
+    #[arg(long, value_name = "N")]
+    pub(crate) preemptions: Option<u64>,
     /// Seed of the operations, the schedules and the random images
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Images to check at most, for each model and schedule
+    /// Runs of recovery at most, for each model and part of a run
     #[arg(long, value_name = "N")]
     pub(crate) budget: Option<u64>,
+    /// Crashes during recovery that follow the first crash
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u64>,
+    /// Do one part of the work, as 3/64
+    #[arg(long, value_name = "PART")]
+    pub(crate) shard: Option<String>,
+    /// File to note finished work in, and to go on from
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
     /// Crash after each store, too
     #[arg(long)]
     pub(crate) thorough: bool,

@@ -150,10 +150,14 @@ fn explore(args: ExploreArgs) -> Result<Job> {
         entries: args.entries.unwrap_or(default.entries),
         search_percent: args.search.unwrap_or(default.search_percent),
         schedules: args.schedules.unwrap_or(default.schedules),
+        preemptions: args.preemptions.unwrap_or(default.preemptions),
         seed: args.seed.unwrap_or(default.seed),
         flaw: if args.broken { Flaw::NoOrder } else { flaw(args.flaw) },
         thorough: args.thorough,
+        depth: args.depth.unwrap_or(default.depth),
         budget: args.budget.unwrap_or(default.budget),
+        shard: args.shard.map_or(Ok(default.shard), |part| part.parse())?,
+        resume: args.resume,
         replay: args.replay,
     };
     Ok(Job::Explore { workload: args.workload, options: Box::new(options), json: args.json })

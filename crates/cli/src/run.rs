@@ -1,9 +1,9 @@
 //! Third stage: does it, prints it, and says what was found.
 
 use crate::meaning::Job;
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use seawall_lab::bench::Bench;
-use seawall_lab::explore::{ExploreError, explore_workload};
+use seawall_lab::explore::explore_workload;
 use seawall_lab::native::{NativeError, run_native};
 use seawall_lab::validate::validate;
 use seawall_lab::{
@@ -76,9 +76,11 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             report => tell(report?, json.as_deref(), |_| false),
         },
         Job::Explore { workload, options, json } => {
-            let report = explore_workload(&workload, &options);
-            let report = report.map_err(|error: ExploreError| anyhow!(error))?;
-            tell(report, json.as_deref(), |report| report.found())
+            let stop = stop_on_ctrl_c()?;
+            let report = explore_workload(&workload, &options, &Progress::on_stderr(), &stop)?;
+            let partial = report.is_partial();
+            let found = tell(report, json.as_deref(), |report| report.found())?;
+            Ok(verdict(found == Verdict::Found, partial))
         }
         Job::Validate { options, json, plots } => {
             let report = validate(&options)?;

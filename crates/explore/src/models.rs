@@ -158,7 +158,8 @@ macro_rules! models {
         $(mod $module;)*
 
         /// A persistency model, by name.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "lowercase")]
         #[non_exhaustive]
         pub enum Model {

@@ -2,11 +2,11 @@
 
 use crate::finding::Finding;
 use crate::models::Model;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How much of all that a crash may leave was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reached {
     /// Not even the first kind of images at every point.
@@ -22,7 +22,7 @@ pub enum Reached {
 }
 
 /// What a search did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// The model searched.
     pub model: Model,
@@ -44,11 +44,13 @@ pub struct Outcome {
     /// True if it was stopped from outside.
     pub stopped: bool,
     /// The smallest failing image made from the first one found.
+    #[serde(skip_deserializing)]
     pub finding: Option<Finding>,
 }
 
 impl Outcome {
-    pub(crate) fn new(model: Model) -> Outcome {
+    /// Nothing was done yet.
+    pub fn of(model: Model) -> Outcome {
         Outcome {
             model,
             points: 0,
@@ -65,7 +67,7 @@ impl Outcome {
 
     /// The outcome of looking at one image, as [`replay`](crate::replay) does.
     pub fn of_replay(model: Model, finding: Option<Finding>) -> Outcome {
-        Outcome { points: 1, runs: 1, states: 1, finding, ..Outcome::new(model) }
+        Outcome { points: 1, runs: 1, states: 1, finding, ..Outcome::of(model) }
     }
 
     /// Adds the outcome of the same search elsewhere: on other points, or another run.

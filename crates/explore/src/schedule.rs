@@ -13,7 +13,6 @@
 //!   only in the order of accesses that do not conflict are one.
 
 use crate::trace::{Event, Kind, Trace};
-use crate::traced::RunError;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -130,9 +129,9 @@ pub struct Preemptions {
 }
 
 /// The different runs that were found.
-pub struct Interleavings {
+pub struct Interleavings<R> {
     /// Each with its schedule, those with fewer interruptions first.
-    pub runs: Vec<(Schedule, Trace)>,
+    pub runs: Vec<(Schedule, R)>,
     /// Runs that were made; the others were like one before.
     pub tried: usize,
     /// False if there are more than the limit.
@@ -140,15 +139,16 @@ pub struct Interleavings {
 }
 
 impl Preemptions {
-    /// Runs the program with every way of interrupting it that the bound allows.
+    /// Runs the program with every way of interrupting it that the bound allows. What `record`
+    /// gives holds the trace of the run.
     ///
     /// # Errors
     /// Those of the first run that fails.
-    pub fn all(
+    pub fn all<R: AsRef<Trace>, E>(
         &self,
         base: &Schedule,
-        mut record: impl FnMut(&Schedule) -> Result<Trace, RunError>,
-    ) -> Result<Interleavings, RunError> {
+        mut record: impl FnMut(&Schedule) -> Result<R, E>,
+    ) -> Result<Interleavings<R>, E> {
         let mut found = Interleavings { runs: Vec::new(), tried: 0, complete: true };
         let mut seen = FxHashSet::default();
         let mut level = vec![Vec::new()];
@@ -161,11 +161,11 @@ impl Preemptions {
                 }
                 let turns = Turns::Preempted(preemptions);
                 let schedule = Schedule { turns, ..base.clone() };
-                let trace = record(&schedule)?;
+                let run = record(&schedule)?;
                 found.tried += 1;
-                if seen.insert(likeness(&trace)) {
-                    next.extend(longer(&schedule, &trace));
-                    found.runs.push((schedule, trace));
+                if seen.insert(likeness(run.as_ref())) {
+                    next.extend(longer(&schedule, run.as_ref()));
+                    found.runs.push((schedule, run));
                 }
             }
             level = next;
@@ -245,7 +245,7 @@ mod tests {
     use crate::traced::{Traced, record};
     use seawall_memory::{Addr, Image, Memory};
 
-    fn interleavings(bound: usize, program: fn(&Traced<'_>)) -> Interleavings {
+    fn interleavings(bound: usize, program: fn(&Traced<'_>)) -> Interleavings<Trace> {
         let base = Schedule { threads: 2, ..Schedule::default() };
         let preemptions = Preemptions { bound, limit: 1000 };
         preemptions.all(&base, |turns| record(Image::new(1024, 64), turns, program)).unwrap()

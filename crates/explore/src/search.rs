@@ -104,10 +104,10 @@ impl Search {
     pub fn new(model: Model) -> Search {
         Search {
             model,
-            budget: 1_000_000,
+            budget: 50_000,
             thorough: false,
             depth: 1,
-            point_limit: 20_000,
+            point_limit: 5_000,
             samples: 200,
             steps: 10_000_000,
             seed: 1,
@@ -152,7 +152,7 @@ pub fn search_watched<C: Check>(
 /// A kind of images, tried at every point before the next kind is.
 struct Phase {
     prefer: Prefer,
-    /// How often a word may have another value than the preferred one.
+    /// How many lines may stand otherwise than preferred.
     deviations: usize,
     reached: Reached,
 }
@@ -193,6 +193,10 @@ struct Explorer<'a, C: Check> {
     path: Vec<(u32, u64)>,
     /// The events before the crash of each layer.
     events: Vec<usize>,
+    /// Lines that do not stand as the phase prefers, on the way to where the walk is.
+    deviating: Vec<u32>,
+    /// What recovery did, each different trace once.
+    recordings: FxHashMap<u64, Vec<Rc<Trace>>>,
     phase: &'static Phase,
     /// Some state was left to a later phase.
     skipped: bool,
@@ -227,13 +231,15 @@ impl<'a, C: Check> Explorer<'a, C> {
             judged: FxHashSet::default(),
             path: Vec::new(),
             events: Vec::new(),
+            deviating: Vec::new(),
+            recordings: FxHashMap::default(),
             phase: &PHASES[0],
             skipped: false,
             cut: false,
             cut_here: false,
             left: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(options.seed),
-            outcome: Outcome::new(options.model),
+            outcome: Outcome::of(options.model),
             failed: None,
         }
     }
@@ -400,14 +406,15 @@ impl<'a, C: Check> Explorer<'a, C> {
             possible.swap(0, at);
             possible.truncate(1);
         }
-        // A value that the phase does not prefer costs one of its deviations.
         for (at, possible) in possible.into_iter().enumerate() {
-            let choose = match choose {
-                Choose::Deviating(0) if at > 0 => {
+            // The first value that the phase does not prefer makes the line deviate.
+            let line = (at > 0 && !self.deviating.contains(&(word / 8))).then_some(());
+            let choose = match (choose, line) {
+                (Choose::Deviating(0), Some(_)) => {
                     self.skipped = true;
                     break;
                 }
-                Choose::Deviating(left) if at > 0 => Choose::Deviating(left - 1),
+                (Choose::Deviating(left), Some(_)) => Choose::Deviating(left - 1),
                 _ => choose,
             };
             if self.left == 0 {
@@ -415,6 +422,7 @@ impl<'a, C: Check> Explorer<'a, C> {
                 break;
             }
             let marks = self.image.mark();
+            self.deviating.extend(line.map(|_| word / 8));
             let mut flow = ControlFlow::Continue(());
             if self.image.keep(&possible.keeps) {
                 flow = match self.follow(node, word, possible.value) {
@@ -424,6 +432,9 @@ impl<'a, C: Check> Explorer<'a, C> {
             }
             self.image.undo(marks);
             self.path.truncate(length);
+            if line.is_some() {
+                self.deviating.pop();
+            }
             flow?;
         }
         ControlFlow::Continue(())
@@ -443,7 +454,8 @@ impl<'a, C: Check> Explorer<'a, C> {
             self.image.pass(&self.path, self.phase.prefer, records, recover);
         let result = result.unwrap_or_else(|panic| Err(format!("recovery panicked: {panic}")));
         let found = self.intern(result);
-        let recording = (records && !recording.stores.is_empty()).then(|| Rc::new(recording));
+        let recording =
+            (records && !recording.stores.is_empty()).then(|| self.intern_recording(recording));
         ControlFlow::Continue(self.trees[depth].0.add(&reads, found, recording))
     }
 
@@ -456,6 +468,18 @@ impl<'a, C: Check> Explorer<'a, C> {
         same.push(self.found.len() as u32);
         self.found.push(result);
         self.found.len() as u32 - 1
+    }
+
+    fn intern_recording(&mut self, recording: Trace) -> Rc<Trace> {
+        let hash = FxBuildHasher
+            .hash_one(recording.stores.iter().map(|s| (s.at.bits(), s.new)).collect::<Vec<_>>());
+        let same = self.recordings.entry(hash).or_default();
+        if let Some(known) = same.iter().find(|known| known.is_same(&recording)) {
+            return known.clone();
+        }
+        let recording = Rc::new(recording);
+        same.push(recording.clone());
+        recording
     }
 
     /// Recovery is done on all images that are open now.

@@ -127,6 +127,12 @@ pub struct Trace {
     index: FxHashMap<Line, LineIndex>,
 }
 
+impl AsRef<Trace> for Trace {
+    fn as_ref(&self) -> &Trace {
+        self
+    }
+}
+
 impl Trace {
     pub(crate) fn new(threads: usize, start: Vec<u8>, dram_bytes: u64) -> Trace {
         Trace {
@@ -154,6 +160,18 @@ impl Trace {
     /// Threads that ran.
     pub fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// True if it did the same to memory, in the same order and from the same places.
+    pub(crate) fn is_same(&self, other: &Trace) -> bool {
+        let stores =
+            |trace: &Trace| trace.stores.iter().map(|s| (s.at, s.width, s.new)).collect::<Vec<_>>();
+        let lines = |trace: &Trace| trace.lines.iter().map(|log| log.line).collect::<Vec<_>>();
+        let same = |(a, b): (&Event, &Event)| a.kind == b.kind && std::ptr::eq(a.at, b.at);
+        self.events.len() == other.events.len()
+            && self.events.iter().zip(&other.events).all(same)
+            && stores(self) == stores(other)
+            && lines(self) == lines(other)
     }
 
     pub(crate) fn line(&mut self, line: Line) -> LineIndex {

@@ -43,6 +43,21 @@ impl Progress {
         self.bar.enable_steady_tick(std::time::Duration::from_millis(200));
     }
 
+    /// Starts to show work that is not made of cells: so many units, in thousandths.
+    pub(crate) fn start_work(&self, units: u64) {
+        let style = "{bar:30} {percent} %, {elapsed} elapsed, about {eta} to go";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            self.bar.set_style(style);
+        }
+        self.bar.set_length(units * 1000);
+        self.bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    }
+
+    /// So many thousandths of a unit are done.
+    pub(crate) fn advance_work(&self, thousandths: u64) {
+        self.bar.inc(thousandths);
+    }
+
     pub(crate) fn cell_done(&self, workload: &str, design: &str) {
         self.bar.set_message(format!("{workload} {design}"));
         self.bar.inc(1);

@@ -6,8 +6,9 @@
 //! still live is the design's business.
 
 use crate::config::Machine;
-use crate::controller::{LineData, spread};
+use crate::controller::spread;
 use crate::counters::Reason;
+use crate::values::Version;
 use crate::{Cycle, Epoch, LineId};
 
 /// No line.
@@ -18,16 +19,16 @@ pub(crate) const NO_CORE: u8 = u8::MAX;
 /// Which of a set's tags is `line`; looks at four at a time, without branches in between.
 #[inline]
 fn position(tags: &[LineId], line: LineId) -> Option<usize> {
-    let mut chunks = tags.chunks_exact(4);
-    for (at, chunk) in chunks.by_ref().enumerate() {
+    let (mut rest, mut first) = (tags, 0);
+    while let Some((chunk, more)) = rest.split_first_chunk::<4>() {
         let equal = |way: usize| u32::from(chunk[way] == line) << way;
         let found = equal(0) | equal(1) | equal(2) | equal(3);
         if found != 0 {
-            return Some(4 * at + found.trailing_zeros() as usize);
+            return Some(first + found.trailing_zeros() as usize);
         }
+        (rest, first) = (more, first + 4);
     }
-    let rest = chunks.remainder();
-    rest.iter().position(|tag| *tag == line).map(|way| tags.len() - rest.len() + way)
+    rest.iter().position(|tag| *tag == line).map(|way| first + way)
 }
 
 /// What a copy in an L1 may be used for.
@@ -47,8 +48,8 @@ pub(crate) type Way = usize;
 pub(crate) struct Copy1 {
     /// Whether it may be written.
     pub(crate) state: State,
-    /// Newer than the shared cache's.
-    pub(crate) dirty: bool,
+    /// What it holds, if that is newer than what the shared cache has.
+    pub(crate) version: Version,
     /// The owner's epoch that wrote it, 0 if it was not written since it came.
     pub(crate) epoch: Epoch,
     /// When the fill that brought it is complete.
@@ -58,11 +59,18 @@ pub(crate) struct Copy1 {
     used: u32,
 }
 
+impl Copy1 {
+    /// Newer than the shared cache's.
+    #[inline]
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.version.is_some()
+    }
+}
+
 /// A private first-level cache.
 pub(crate) struct L1 {
     tags: Vec<LineId>,
     copies: Vec<Copy1>,
-    data: Vec<LineData>,
     ways: usize,
     set_mask: usize,
     clock: u32,
@@ -73,7 +81,7 @@ impl L1 {
         let (sets, ways) = (machine.l1_sets(), machine.l1.ways);
         let empty = Copy1 {
             state: State::Shared,
-            dirty: false,
+            version: Version::NONE,
             epoch: 0,
             ready: 0,
             source: Reason::LoadLlc,
@@ -82,17 +90,22 @@ impl L1 {
         L1 {
             tags: vec![NO_LINE; sets * ways],
             copies: vec![empty; sets * ways],
-            data: vec![[0; 8]; sets * ways],
             ways,
             set_mask: sets - 1,
             clock: 0,
         }
     }
 
+    /// The first way of the set that `line` belongs to.
+    #[inline]
+    pub(crate) fn first_way(&self, line: LineId) -> Way {
+        (line as usize & self.set_mask) * self.ways
+    }
+
     /// Where the line is, if it is here.
     #[inline]
     pub(crate) fn find(&self, line: LineId) -> Option<Way> {
-        let first = (line as usize & self.set_mask) * self.ways;
+        let first = self.first_way(line);
         position(&self.tags[first..first + self.ways], line).map(|way| first + way)
     }
 
@@ -120,27 +133,9 @@ impl L1 {
         &mut self.copies[way]
     }
 
-    /// The data of a dirty copy; a clean one has what the shared cache has.
-    #[inline]
-    pub(crate) fn dirty_data(&self, way: Way) -> &LineData {
-        debug_assert!(self.copies[way].dirty);
-        &self.data[way]
-    }
-
-    /// The data of the copy in `way`, to be written: it becomes dirty. A clean one starts from
-    /// `shared`, what the shared cache has.
-    #[inline]
-    pub(crate) fn write(&mut self, way: Way, shared: &LineData) -> &mut LineData {
-        if !self.copies[way].dirty {
-            self.copies[way].dirty = true;
-            self.data[way] = *shared;
-        }
-        &mut self.data[way]
-    }
-
     /// The ways that `line` could go into, the best victim first: free, then least recently used.
     pub(crate) fn victims(&self, line: LineId) -> impl Iterator<Item = (Way, LineId)> + use<> {
-        let first = (line as usize & self.set_mask) * self.ways;
+        let first = self.first_way(line);
         let mut order: Vec<(u32, Way)> = (first..first + self.ways)
             .map(|way| (if self.tags[way] == NO_LINE { 0 } else { self.copies[way].used }, way))
             .collect();
@@ -152,7 +147,7 @@ impl L1 {
     /// The best victim for `line`: a free way, or the least recently used.
     #[inline]
     pub(crate) fn victim(&self, line: LineId) -> (Way, LineId) {
-        let first = (line as usize & self.set_mask) * self.ways;
+        let first = self.first_way(line);
         let mut best = (u32::MAX, first);
         for way in first..first + self.ways {
             if self.tags[way] == NO_LINE {
@@ -176,26 +171,26 @@ impl L1 {
         self.clock += 1;
         self.tags[way] = line;
         let used = self.clock;
-        self.copies[way] = Copy1 { state, dirty: false, epoch: 0, ready, source, used };
+        let version = Version::NONE;
+        self.copies[way] = Copy1 { state, version, epoch: 0, ready, source, used };
     }
 
-    /// Forgets the copy.
+    /// Forgets the copy, which is clean.
     pub(crate) fn invalidate(&mut self, way: Way) {
+        debug_assert!(!self.copies[way].is_dirty(), "dirty data is never dropped");
         self.tags[way] = NO_LINE;
-        self.copies[way].dirty = false;
         self.copies[way].epoch = 0;
     }
 
     /// Every dirty line with its data.
-    pub(crate) fn dirty(&self) -> impl Iterator<Item = (LineId, &LineData)> {
-        (0..self.tags.len())
-            .filter(|way| self.tags[*way] != NO_LINE && self.copies[*way].dirty)
-            .map(|way| (self.tags[way], &self.data[way]))
+    pub(crate) fn dirty(&self) -> impl Iterator<Item = (LineId, Version)> {
+        let copies = self.tags.iter().zip(&self.copies);
+        copies.filter(|(_, copy)| copy.is_dirty()).map(|(line, copy)| (*line, copy.version))
     }
 }
 
-/// A line of the last-level cache: state and data stand by line number, since neighbouring lines
-/// are used together; sets only say which lines are here.
+/// A line of the last-level cache: its state stands by line number, as its data does, since
+/// neighbouring lines are used together; sets only say which lines are here.
 pub(crate) type Slot = LineId;
 
 /// One line of the last-level cache, with its directory entry.
@@ -207,25 +202,30 @@ pub(crate) struct Entry {
     pub(crate) ready: Cycle,
     /// Epoch of `writer` that wrote this version, 0 if none did since it came from memory.
     pub(crate) epoch: Epoch,
+    /// What memory holds, if that is not the shared value.
+    pub(crate) memory: Version,
+    /// When it was used last; 0 if it is not here.
     used: u32,
     /// The L1 that may write, or [`NO_CORE`].
     pub(crate) owner: u8,
+    /// Where in its set the owner has the line.
+    pub(crate) owner_way: u8,
     /// The core whose epoch wrote this version.
     pub(crate) writer: u8,
     /// Newer than memory's.
     pub(crate) dirty: bool,
-    present: bool,
 }
 
 const ABSENT: Entry = Entry {
     sharers: 0,
     ready: 0,
     epoch: 0,
+    memory: Version::NONE,
     used: 0,
     owner: NO_CORE,
+    owner_way: 0,
     writer: NO_CORE,
     dirty: false,
-    present: false,
 };
 
 /// A way of a set of the last-level cache.
@@ -235,7 +235,6 @@ pub(crate) type Place = usize;
 pub(crate) struct Llc {
     residents: Vec<LineId>,
     entries: Vec<Entry>,
-    data: Vec<LineData>,
     ways: usize,
     set_mask: usize,
     bank_mask: usize,
@@ -250,7 +249,6 @@ impl Llc {
         Llc {
             residents: vec![NO_LINE; sets * ways * banks],
             entries: vec![ABSENT; lines as usize],
-            data: vec![[0; 8]; lines as usize],
             ways,
             set_mask: sets - 1,
             bank_mask: banks - 1,
@@ -279,7 +277,7 @@ impl Llc {
     /// Where the line is, if it is here.
     #[inline]
     pub(crate) fn find(&self, line: LineId) -> Option<Slot> {
-        self.entries[line as usize].present.then_some(line)
+        (self.entries[line as usize].used != 0).then_some(line)
     }
 
     /// Counts as a use for replacement.
@@ -299,16 +297,6 @@ impl Llc {
         &mut self.entries[slot as usize]
     }
 
-    #[inline]
-    pub(crate) fn data(&self, slot: Slot) -> &LineData {
-        &self.data[slot as usize]
-    }
-
-    #[inline]
-    pub(crate) fn data_mut(&mut self, slot: Slot) -> &mut LineData {
-        &mut self.data[slot as usize]
-    }
-
     /// The best place for `line`, and what is there now: nothing, or the least recently used.
     pub(crate) fn victim(&self, line: LineId) -> (Place, Option<Slot>) {
         let places = self.places(line);
@@ -322,11 +310,10 @@ impl Llc {
     }
 
     /// Puts a clean line that nobody shares into an empty `place`.
-    pub(crate) fn fill(&mut self, place: Place, line: LineId, data: &LineData, ready: Cycle) {
+    pub(crate) fn fill(&mut self, place: Place, line: LineId, ready: Cycle) {
         self.clock += 1;
         self.residents[place] = line;
-        self.entries[line as usize] = Entry { ready, used: self.clock, present: true, ..ABSENT };
-        self.data[line as usize] = *data;
+        self.entries[line as usize] = Entry { ready, used: self.clock, ..ABSENT };
     }
 
     /// Forgets the line.
@@ -334,14 +321,7 @@ impl Llc {
         let places = self.places(slot);
         let way = position(&self.residents[places.clone()], slot).expect("a present line");
         self.residents[places.start + way] = NO_LINE;
-        self.entries[slot as usize].present = false;
-    }
-
-    /// Every dirty line with its data.
-    pub(crate) fn dirty(&self) -> impl Iterator<Item = (LineId, &LineData)> {
-        let lines = self.entries.iter().zip(&self.data).zip(0..);
-        let dirty = lines.filter(|((entry, _), _)| entry.present && entry.dirty);
-        dirty.map(|((_, data), line)| (line, data))
+        self.entries[slot as usize].used = 0;
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A request is followed to its end at the cycle in which it is made: state changes at once, and
 //! the time it takes is the sum of its path, with every link, port, channel and bank booked. A
-//! line whose fill is under way stays with the core that asked until it has come (others ask
-//! again a cycle later), so that a store always gets its chance.
+//! line whose fill is under way stays with the core that asked until the cycle after it has come
+//! (others ask again then), so that the access it was fetched for is always done.
 
 use crate::cache::{NO_CORE, NO_LINE, Place, Slot, State, Way};
 use crate::counters::Reason;
@@ -42,7 +42,7 @@ pub(crate) fn acquire<D: Design>(
     if let Some(slot) = slot {
         if let Some((owner, way)) = hw.owner(slot) {
             let ready = hw.l1[owner].copy(way).ready;
-            if ready > now {
+            if ready >= turn(hw, who, now) {
                 return Err(Gate::At(ready + 1, Reason::LoadRemote));
             }
         }
@@ -65,6 +65,12 @@ pub(crate) fn acquire<D: Design>(
         evict(design, hw, victim, now);
     }
     Ok(fill_from_memory(hw, who.core, line, way, place, now))
+}
+
+/// The cycle whose turn this is. A load may start later, when its address has come, but what it
+/// takes away it takes now.
+fn turn<M: Copy>(hw: &Hw<M>, who: Waiter, now: Cycle) -> Cycle {
+    if who.is_program { now.min(hw.cores[who.core].clock) } else { now }
 }
 
 fn pass(gate: Gate) -> Result<(), Gate> {
@@ -112,7 +118,7 @@ fn may_spill<D: Design>(
     now: Cycle,
 ) -> Gate {
     let ready = hw.l1[who.core].copy(way).ready;
-    if ready > now {
+    if ready > turn(hw, who, now) {
         return Gate::At(ready, Reason::LoadMemory);
     }
     design.spill(hw, who, way, line, now)
@@ -124,7 +130,7 @@ fn spill<M: Copy>(hw: &mut Hw<M>, core: usize, way: Way, now: Cycle) {
     if line == NO_LINE {
         return;
     }
-    if hw.l1[core].copy(way).dirty {
+    if hw.l1[core].copy(way).is_dirty() {
         let tile = hw.home_tile(line);
         hw.mesh.data(core, tile, now);
         hw.clean(core, way, line);
@@ -151,7 +157,7 @@ fn choose_victim<D: Design>(
     if let Some((owner, way)) = hw.owner(slot) {
         ready = ready.max(hw.l1[owner].copy(way).ready);
     }
-    if ready > now {
+    if ready >= turn(hw, who, now) && ready > 0 {
         return Err(Gate::At(ready + 1, Reason::LoadMemory));
     }
     pass(design.evict(hw, who, slot, now))?;
@@ -163,9 +169,7 @@ fn evict<D: Design>(design: &mut D, hw: &mut Hw<D::Message>, slot: Slot, now: Cy
     hw.recall(slot, now);
     if hw.llc.entry(slot).dirty {
         let token = design.evicted(hw, slot);
-        let data = *hw.llc.data(slot);
-        let tile = hw.home_tile(slot);
-        hw.write_back(slot, &data, tile, now, token);
+        hw.write_back(slot, hw.home_tile(slot), now, token);
     }
     hw.llc.invalidate(slot);
 }
@@ -188,11 +192,8 @@ fn fill_from_memory<M: Copy>(
     let read = hw.memory.read(line, asked);
     let at_bank = hw.mesh.data(controller, home, read);
     let ready = hw.mesh.data(home, core, at_bank);
-    let data = *hw.memory.value(line);
-    hw.llc.fill(place, line, &data, at_bank);
-    let entry = hw.llc.entry_mut(line);
-    entry.sharers = 1 << core;
-    entry.owner = core as u8;
+    hw.llc.fill(place, line, at_bank);
+    hw.own(core, way, line);
     let source = Reason::LoadMemory;
     hw.l1[core].fill(way, line, State::Exclusive, (ready, source));
     Fill { way, ready, source }
@@ -216,12 +217,10 @@ fn fill_from_cache<M: Copy>(
         Some(owner) => forward(hw, core, owner, slot, writes, found),
         None => from_bank(hw, core, slot, writes, found),
     };
-    let entry = hw.llc.entry_mut(slot);
     if answer.state == State::Exclusive {
-        entry.sharers = 1 << core;
-        entry.owner = core as u8;
+        hw.own(core, way, slot);
     } else {
-        entry.sharers |= 1 << core;
+        hw.llc.entry_mut(slot).sharers |= 1 << core;
     }
     hw.l1[core].fill(way, line, answer.state, (answer.ready, answer.source));
     Fill { way, ready: answer.ready, source: answer.source }
@@ -241,7 +240,7 @@ fn forward<M: Copy>(
     let asked = hw.mesh.control(home, owner, found);
     let sent = asked + hw.config.l1.latency;
     let ready = hw.mesh.data(owner, core, sent);
-    if hw.l1[owner].copy(way).dirty {
+    if hw.l1[owner].copy(way).is_dirty() {
         hw.mesh.data(owner, home, sent);
         hw.clean(owner, way, slot);
     }

@@ -228,13 +228,6 @@ impl Machine {
         within("llc.latency", self.llc.latency, 1, 1000)?;
         within("llc.port_cycles", self.llc.port_cycles, 1, 1000)?;
         power("llc.kib_per_bank / llc.ways (sets)", self.llc_sets())?;
-        let (lines, least) = (self.llc.banks * self.llc.kib_per_bank * 16, 8 * self.core.count);
-        if lines < least {
-            return Err(format!(
-                "llc.banks x llc.kib_per_bank holds {lines} lines; {} cores need {least} or more",
-                self.core.count
-            ));
-        }
         within("mesh.rows", self.mesh.rows as u64, 1, self.core.count as u64)?;
         if !self.core.count.is_multiple_of(self.mesh.rows) {
             return Err(format!(
@@ -284,14 +277,6 @@ mod tests {
         let text = MACHINES[0].1.replace(from, to);
         assert_ne!(text, MACHINES[0].1, "the test changes something");
         Machine::parse("test", &text).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_shared_cache_too_small_for_its_cores_is_refused() {
-        let text = MACHINES[0].1.replace("banks = 32", "banks = 1");
-        let text = text.replace("kib_per_bank = 1024", "kib_per_bank = 1");
-        let error = Machine::parse("test", &text).unwrap_err().to_string();
-        assert!(error.contains("16 lines") && error.contains("256 or more"), "{error}");
     }
 
     #[test]

@@ -2,18 +2,17 @@
 //!
 //! A write is visible to reads from the moment it leaves the last-level cache (the controller
 //! answers from its queue), but it is durable only when it is in the cells, or under ADR when the
-//! queue has accepted it. The values are kept the other way round: memory holds the newest, and
-//! each write that is not durable yet remembers what it replaced. So the image at any cycle is
-//! memory with those writes taken back, newest first, and a run that never crashes pays nothing.
+//! queue has accepted it. The values are kept the other way round: what memory holds is the newest,
+//! and each write that is not durable yet remembers what it replaced. So the image at any cycle is
+//! that with those writes taken back, newest first, and a run that never crashes pays nothing.
 
 use crate::calendar::Calendar;
 use crate::config::{DeviceConfig, Machine};
+use crate::values::{LineData, Values, Version};
 use crate::{Cycle, LineId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-
-/// The 64 bytes of a line.
-pub(crate) type LineData = [u64; 8];
+use std::collections::hash_map::Entry;
 
 /// One controller with its channel, banks and queue.
 struct Controller {
@@ -26,7 +25,7 @@ struct Controller {
 /// A write that is on its way to the cells.
 struct Pending {
     line: LineId,
-    replaced: LineData,
+    replaced: Version,
     durable_at: Cycle,
 }
 
@@ -40,7 +39,6 @@ pub(crate) struct Memory {
     dram: DeviceConfig,
     pm_lines: LineId,
     adr: bool,
-    cells: Vec<LineData>,
     pending: VecDeque<Pending>,
     dropped: u64,
     last_write: FxHashMap<LineId, Cycle>,
@@ -56,14 +54,9 @@ pub(crate) struct Written {
 }
 
 impl Memory {
-    /// Memory that holds `cells`, of which the first `pm_lines` are persistent. With `adr` a write
-    /// is durable once its controller's queue has accepted it.
-    pub(crate) fn new(
-        machine: &Machine,
-        cells: Vec<LineData>,
-        pm_lines: LineId,
-        adr: bool,
-    ) -> Memory {
+    /// Memory of which the first `pm_lines` are persistent. With `adr` a write is durable once its
+    /// controller's queue has accepted it.
+    pub(crate) fn new(machine: &Machine, pm_lines: LineId, adr: bool) -> Memory {
         let config = &machine.memory;
         let controller = || Controller {
             channel: Calendar::default(),
@@ -79,7 +72,6 @@ impl Memory {
             dram: config.dram.unwrap_or(config.nvm),
             pm_lines,
             adr,
-            cells,
             pending: VecDeque::new(),
             dropped: 0,
             last_write: FxHashMap::default(),
@@ -98,23 +90,6 @@ impl Memory {
         (self.home(line), bank, device)
     }
 
-    /// What a read of the line gives.
-    #[inline]
-    pub(crate) fn value(&self, line: LineId) -> &LineData {
-        &self.cells[line as usize]
-    }
-
-    /// The persistent lines with every write that has been sent.
-    pub(crate) fn newest(&self) -> &[LineData] {
-        &self.cells[..self.pm_lines as usize]
-    }
-
-    /// How many lines there are.
-    #[inline]
-    pub(crate) fn lines(&self) -> LineId {
-        self.cells.len() as LineId
-    }
-
     /// The line of a write that was sent and has not arrived.
     pub(crate) fn line_of(&self, number: u64) -> LineId {
         self.pending[(number - self.dropped) as usize].line
@@ -131,33 +106,37 @@ impl Memory {
         (start + device.read).max(moved + self.line_cycles)
     }
 
-    /// Hands a line over to be written; it counts as memory's value at once, and as durable from a
-    /// cycle that [`write_arrives`](Memory::write_arrives) will tell. Gives the write's number.
-    pub(crate) fn write_sent(&mut self, line: LineId, data: &LineData) -> u64 {
-        let cell = &mut self.cells[line as usize];
-        let replaced = std::mem::replace(cell, *data);
+    /// Hands a line over to be written, in place of what memory holds now; the new value counts as
+    /// memory's at once, and as durable from a cycle that [`write_arrives`](Memory::write_arrives)
+    /// will tell. Gives the write's number.
+    pub(crate) fn write_sent(&mut self, line: LineId, replaced: Version) -> u64 {
         self.pending.push_back(Pending { line, replaced, durable_at: Cycle::MAX });
         self.dropped + self.pending.len() as u64 - 1
     }
 
-    /// Write `number` reaches its controller at `now`.
-    pub(crate) fn write_arrives(&mut self, number: u64, now: Cycle) -> Written {
+    /// Write `number` reaches its controller at `now`; versions that no crash needs are released.
+    pub(crate) fn write_arrives(
+        &mut self,
+        number: u64,
+        now: Cycle,
+        values: &mut Values,
+    ) -> Written {
         let at = (number - self.dropped) as usize;
         let line = self.pending[at].line;
         let (home, bank, device) = self.place(line);
         let controller = &mut self.controllers[home];
         let accepted = controller.accept(now, self.queue_entries);
         // Writes of one line never pass each other.
-        let floor =
-            self.last_write.get(&line).map_or(0, |end| (end + 1).saturating_sub(device.write));
+        let last = self.last_write.entry(line).or_insert(0);
+        let floor = (*last + 1).saturating_sub(device.write);
         let moved = controller.channel.book(accepted.max(floor), self.line_cycles);
         let start = controller.banks[bank].book(moved, device.write);
         let done = start + device.write;
         controller.queue.push(done);
-        self.last_write.insert(line, done);
+        *last = done;
         let written = Written { accepted, durable: if self.adr { accepted } else { done } };
         self.pending[at].durable_at = written.durable;
-        self.forget(now);
+        self.forget(now, values);
         written
     }
 
@@ -168,25 +147,27 @@ impl Memory {
         (newest.durable_at > now).then_some(newest.durable_at)
     }
 
-    fn forget(&mut self, now: Cycle) {
+    fn forget(&mut self, now: Cycle, values: &mut Values) {
         while self.pending.front().is_some_and(|write| write.durable_at <= now) {
             let write = self.pending.pop_front().expect("just seen");
             self.dropped += 1;
-            if self.last_write.get(&write.line).is_some_and(|end| *end <= now) {
-                self.last_write.remove(&write.line);
+            values.release(write.replaced);
+            if let Entry::Occupied(last) = self.last_write.entry(write.line)
+                && *last.get() <= now
+            {
+                last.remove();
             }
         }
     }
 
-    /// The persistent cells as a crash at the end of cycle `at`, not before now, leaves them.
-    pub(crate) fn image(&self, at: Cycle) -> Vec<LineData> {
-        let mut image = self.cells[..self.pm_lines as usize].to_vec();
+    /// Turns `image`, the persistent lines with every write that has been sent, into what a crash
+    /// at the end of cycle `at`, not before now, leaves.
+    pub(crate) fn take_back(&self, image: &mut [LineData], at: Cycle, values: &Values) {
         for write in self.pending.iter().rev() {
             if write.durable_at > at && write.line < self.pm_lines {
-                image[write.line as usize] = write.replaced;
+                image[write.line as usize] = *values.version(write.replaced);
             }
         }
-        image
     }
 }
 
@@ -216,27 +197,52 @@ pub(crate) fn spread(line: LineId) -> u64 {
 mod tests {
     use super::*;
 
-    fn memory(adr: bool) -> Memory {
-        let machine = Machine::load("micro15").unwrap();
-        Memory::new(&machine, vec![[0; 8]; 4096], 4096, adr)
+    struct Rig {
+        memory: Memory,
+        values: Values,
+    }
+
+    impl Rig {
+        fn new(adr: bool) -> Rig {
+            let machine = Machine::load("micro15").unwrap();
+            let values = Values::new(vec![[0; 8]; 4096]);
+            Rig { memory: Memory::new(&machine, 4096, adr), values }
+        }
+
+        fn send(&mut self, line: LineId, value: u64) -> u64 {
+            let version = self.values.differ(line);
+            *self.values.version_mut(version) = [value; 8];
+            self.values.swap(line, version);
+            self.memory.write_sent(line, version)
+        }
+
+        fn arrives(&mut self, number: u64, now: Cycle) -> Written {
+            self.memory.write_arrives(number, now, &mut self.values)
+        }
+
+        fn image(&self, at: Cycle) -> Vec<LineData> {
+            let mut image = self.values.all_shared().to_vec();
+            self.memory.take_back(&mut image, at, &self.values);
+            image
+        }
     }
 
     #[test]
     fn a_lone_read_and_write_take_the_latency_of_the_device() {
-        let mut memory = memory(false);
-        assert_eq!(memory.read(7, 1000), 1240);
-        let number = memory.write_sent(8, &[1; 8]);
-        assert_eq!(memory.write_arrives(number, 5000), Written { accepted: 5000, durable: 5360 });
+        let mut rig = Rig::new(false);
+        assert_eq!(rig.memory.read(7, 1000), 1240);
+        let number = rig.send(8, 1);
+        assert_eq!(rig.arrives(number, 5000), Written { accepted: 5000, durable: 5360 });
     }
 
     #[test]
     fn peak_write_bandwidth_is_the_smaller_of_channel_and_banks() {
-        let mut memory = memory(false);
-        let lines: Vec<LineId> = (0..4096).filter(|line| memory.home(*line) == 0).collect();
+        let mut rig = Rig::new(false);
+        let lines: Vec<LineId> = (0..4096).filter(|line| rig.memory.home(*line) == 0).collect();
         let mut last = 0;
         for line in &lines {
-            let number = memory.write_sent(*line, &[1; 8]);
-            last = last.max(memory.write_arrives(number, 0).durable);
+            let number = rig.send(*line, 1);
+            last = last.max(rig.arrives(number, 0).durable);
         }
         // 16 banks of 360 cycles could take a line every 22.5 cycles; the channel every 24.
         let per_line = last as f64 / lines.len() as f64;
@@ -246,30 +252,30 @@ mod tests {
     #[test]
     fn the_image_has_what_was_durable_at_that_cycle_and_nothing_later() {
         for adr in [false, true] {
-            let mut memory = memory(adr);
-            let first = memory.write_sent(3, &[1; 8]);
-            let second = memory.write_sent(3, &[2; 8]);
-            assert_eq!(memory.value(3), &[2; 8], "reads see the newest");
-            assert_eq!(memory.image(99)[3], [0; 8], "nothing has arrived");
-            let first = memory.write_arrives(first, 100).durable;
+            let mut rig = Rig::new(adr);
+            let first = rig.send(3, 1);
+            let second = rig.send(3, 2);
+            assert_eq!(rig.values.shared(3), &[2; 8], "reads see the newest");
+            assert_eq!(rig.image(99)[3], [0; 8], "nothing has arrived");
+            let first = rig.arrives(first, 100).durable;
             assert_eq!(first, if adr { 100 } else { 460 });
-            assert_eq!(memory.image(first)[3], [1; 8]);
-            let second = memory.write_arrives(second, 101).durable;
+            assert_eq!(rig.image(first)[3], [1; 8]);
+            let second = rig.arrives(second, 101).durable;
             assert!(first < second);
-            assert_eq!(memory.image(first.max(101))[3], [if adr { 2 } else { 1 }; 8]);
-            assert_eq!(memory.image(second)[3], [2; 8]);
+            assert_eq!(rig.image(first.max(101))[3], [if adr { 2 } else { 1 }; 8]);
+            assert_eq!(rig.image(second)[3], [2; 8]);
         }
     }
 
     #[test]
     fn a_full_queue_makes_writes_wait_at_the_door() {
-        let mut memory = memory(true);
-        let lines: Vec<LineId> = (0..4096).filter(|line| memory.home(*line) == 0).collect();
+        let mut rig = Rig::new(true);
+        let lines: Vec<LineId> = (0..4096).filter(|line| rig.memory.home(*line) == 0).collect();
         let accepted: Vec<Cycle> = lines[..100]
             .iter()
             .map(|line| {
-                let number = memory.write_sent(*line, &[1; 8]);
-                memory.write_arrives(number, 0).accepted
+                let number = rig.send(*line, 1);
+                rig.arrives(number, 0).accepted
             })
             .collect();
         assert!(accepted[..64].iter().all(|at| *at == 0));

@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 /// How far from a loaded pointer an access still counts as using it, in bytes.
 const OBJECT_BYTES: u64 = 1024;
 const POINTERS: usize = 4;
+/// No load is outstanding.
+const NEVER: (Cycle, u64) = (Cycle::MAX, u64::MAX);
 
 /// What stands in the store buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +121,24 @@ impl StoreBuffer {
         }
         found
     }
+
+    /// As [`pending`](StoreBuffer::pending), for the words of `line` from `first` on: what goes
+    /// into `values`, under `masks`.
+    pub(crate) fn pending_words(
+        &self,
+        line: LineId,
+        first: u8,
+        values: &mut [u64],
+        masks: &mut [u64; 8],
+    ) {
+        for entry in self.entries.iter().filter(|entry| entry.line == line) {
+            let at = usize::from(entry.word.wrapping_sub(first)) % 8;
+            if entry.kind == Kind::Store && entry.word >= first && at < values.len() {
+                masks[at] |= entry.mask;
+                values[at] = values[at] & !entry.mask | entry.value & entry.mask;
+            }
+        }
+    }
 }
 
 /// What the program of a core is doing.
@@ -169,6 +189,8 @@ pub(crate) struct Core {
     number: u64,
     /// Loads that retire later than all loads before them.
     loads: VecDeque<Outstanding>,
+    /// The clock and the instruction at which the first of them has to be looked at.
+    retire_at: (Cycle, u64),
     /// When the lines that the core's loads have asked for arrive.
     misses: Vec<(Cycle, Reason)>,
     /// Bytes of the larger memory: what an address can be.
@@ -197,6 +219,7 @@ impl Core {
             issued: 0,
             number: 0,
             loads: VecDeque::new(),
+            retire_at: NEVER,
             misses: Vec::new(),
             address_limit,
             pointers: [(0, 0); POINTERS],
@@ -217,28 +240,38 @@ impl Core {
             self.issued = 0;
             self.clock += 1;
         }
-        if !self.loads.is_empty() {
+        if self.clock >= self.retire_at.0 || self.number >= self.retire_at.1 {
             self.retire_loads();
         }
     }
 
     /// Issues `count` instructions that touch no memory.
     pub(crate) fn work(&mut self, count: u32) {
-        let mut left = count;
-        while left > 0 && !self.loads.is_empty() {
-            self.issue();
-            left -= 1;
+        let mut left = u64::from(count);
+        let width = u64::from(self.width);
+        while left > 0 {
+            // In one step up to the instruction with which a load has to be looked at.
+            let (clock, number) = self.retire_at;
+            let cycles = clock.saturating_sub(self.clock).min(left);
+            let by_clock = (cycles * width).saturating_sub(self.issued.into());
+            let by_number = number.saturating_sub(self.number);
+            let step = left.min(by_clock).min(by_number).max(1);
+            let issued = u64::from(self.issued) + step;
+            self.number += step;
+            self.clock += issued / width;
+            self.issued = (issued % width) as u32;
+            self.retire_loads();
+            left -= step;
         }
-        let issued = self.issued + left;
-        self.number += u64::from(left);
-        self.clock += u64::from(issued / self.width);
-        self.issued = issued % self.width;
     }
 
+    #[inline(never)]
     fn retire_loads(&mut self) {
         while let Some(first) = self.loads.front() {
             if first.done > self.clock {
-                if first.number + self.rob > self.number {
+                let full = first.number + self.rob;
+                if full > self.number {
+                    self.retire_at = (first.done, full);
                     return;
                 }
                 let (done, reason) = (first.done, first.reason);
@@ -246,6 +279,7 @@ impl Core {
             }
             self.loads.pop_front();
         }
+        self.retire_at = NEVER;
     }
 
     /// Moves the clock to `at`, if that is later, for `reason`.
@@ -303,6 +337,9 @@ impl Core {
             self.retire = done;
             self.retire_reason = reason;
             if long {
+                if self.loads.is_empty() {
+                    self.retire_at = (done, self.number + self.rob);
+                }
                 self.loads.push_back(Outstanding { number: self.number, done, reason });
             }
         }
@@ -318,6 +355,7 @@ impl Core {
     pub(crate) fn wait_for_loads(&mut self) {
         self.stall_until(self.retire, self.retire_reason);
         self.loads.clear();
+        self.retire_at = NEVER;
         self.misses.clear();
     }
 
@@ -359,6 +397,24 @@ mod tests {
     }
 
     #[test]
+    fn work_in_one_step_is_as_many_instructions_one_by_one() {
+        let state = |core: &Core| (core.clock, core.issued, core.number, core.loads.len());
+        for count in 1..400 {
+            let (mut steps, mut single) = (core(), core());
+            for (at, done) in [(0, 7), (3, 60), (90, 61), (91, 300), (92, 301)] {
+                for core in [&mut steps, &mut single] {
+                    (0..at).for_each(|_| core.issue());
+                    core.loaded(0, done, Reason::LoadMemory, true);
+                }
+                steps.work(count);
+                (0..count).for_each(|_| single.issue());
+                assert_eq!(state(&steps), state(&single), "{count} after a load until {done}");
+                assert_eq!(steps.stalls, single.stalls);
+            }
+        }
+    }
+
+    #[test]
     fn an_access_through_a_loaded_pointer_waits_for_it_and_others_do_not() {
         let mut core = core();
         core.loaded(4096, 300, Reason::LoadLlc, true);
@@ -375,6 +431,9 @@ mod tests {
         buffer.push(store(0xff, 0x22));
         assert_eq!(buffer.pending(9, 2), (0xffff, 0x1122));
         assert_eq!(buffer.pending(9, 3), (0, 0));
+        let (mut values, mut masks) = ([7; 3], [0; 8]);
+        buffer.pending_words(9, 1, &mut values, &mut masks);
+        assert_eq!((values, masks), ([7, 0x1122, 7], [0, 0xffff, 0, 0, 0, 0, 0, 0]));
         buffer.pop();
         buffer.pop();
         assert_eq!(buffer.pending(9, 2), (0, 0));

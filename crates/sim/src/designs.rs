@@ -9,9 +9,9 @@
 use crate::Cycle;
 use crate::cache::{Slot, Way};
 use crate::config::Machine;
-use crate::controller::LineData;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::machine::{Outcome, Setup};
+use crate::values::LineData;
 use crate::{LineId, SimError};
 use serde::de::DeserializeOwned;
 
@@ -71,7 +71,7 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// The store has been done.
+    /// The store has been done, and those behind it in the store buffer that left with it.
     fn stored(&mut self, hw: &mut Hw<Self::Message>, core: usize, at: Store, now: Cycle) {}
 
     /// `core`'s program wants to run a locked operation; its store buffer is empty.

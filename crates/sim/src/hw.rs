@@ -5,11 +5,12 @@
 use crate::cache::{L1, Llc, NO_CORE, Slot, State, Way};
 use crate::calendar::Calendar;
 use crate::config::Machine;
-use crate::controller::{LineData, Memory};
+use crate::controller::Memory;
 use crate::core::{Core, Waits};
 use crate::counters::{Counters, Reason};
 use crate::mesh::{Mesh, Tile};
 use crate::queue::Queue;
+use crate::values::{LineData, Values, Version};
 use crate::{Cycle, Epoch, LineId};
 use seawall_memory::LINE_BYTES;
 
@@ -70,6 +71,7 @@ pub(crate) struct Hw<M> {
     pub(crate) ports: Vec<Calendar>,
     pub(crate) mesh: Mesh,
     pub(crate) memory: Memory,
+    pub(crate) values: Values,
     pub(crate) queue: Queue<Event<M>>,
     pub(crate) counters: Counters,
     pub(crate) pm_lines: LineId,
@@ -92,7 +94,8 @@ impl<M: Copy> Hw<M> {
             llc: Llc::new(machine, cells.len() as LineId),
             ports: vec![Calendar::default(); machine.llc.banks],
             mesh: Mesh::new(machine),
-            memory: Memory::new(machine, cells, pm_lines, adr),
+            memory: Memory::new(machine, pm_lines, adr),
+            values: Values::new(cells),
             queue: Queue::new(),
             counters: Counters::default(),
             pm_lines,
@@ -142,8 +145,18 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// Sends a line from `tile` to its memory controller; the acknowledgement returns to `tile`.
-    pub(crate) fn write_back(
+    /// Sends the shared cache's dirty `line` from `tile`, where its bank is, to its memory
+    /// controller; the acknowledgement returns to `tile`.
+    pub(crate) fn write_back(&mut self, line: LineId, tile: Tile, at: Cycle, token: Token) {
+        let entry = self.llc.entry_mut(line);
+        entry.dirty = false;
+        let replaced = std::mem::replace(&mut entry.memory, Version::NONE);
+        self.send_write(line, replaced, tile, at, token);
+    }
+
+    /// As [`write_back`](Hw::write_back), past a clean line: memory gets `data` now, the shared
+    /// cache with [`agree`](Hw::agree).
+    pub(crate) fn write_through(
         &mut self,
         line: LineId,
         data: &LineData,
@@ -151,8 +164,25 @@ impl<M: Copy> Hw<M> {
         at: Cycle,
         token: Token,
     ) {
+        let (new, replaced) = (self.values.differ(line), self.values.differ(line));
+        *self.values.version_mut(new) = *data;
+        self.llc.entry_mut(line).memory = new;
+        self.send_write(line, replaced, tile, at, token);
+    }
+
+    /// What memory holds of `line` is now in the shared cache, and in the copy of the core that
+    /// wrote it.
+    pub(crate) fn agree(&mut self, core: usize, way: Way, line: LineId) {
+        let copy = self.l1[core].copy_mut(way);
+        self.values.release(std::mem::replace(&mut copy.version, Version::NONE));
+        let entry = self.llc.entry_mut(line);
+        let written = std::mem::replace(&mut entry.memory, Version::NONE);
+        self.values.share(line, written);
+    }
+
+    fn send_write(&mut self, line: LineId, replaced: Version, tile: Tile, at: Cycle, token: Token) {
         self.counters.line_writes += 1;
-        let number = self.memory.write_sent(line, data);
+        let number = self.memory.write_sent(line, replaced);
         let arrives = self.mesh.data(tile, self.memory_tile(line), at);
         self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token });
     }
@@ -168,37 +198,60 @@ impl<M: Copy> Hw<M> {
     /// What `core`'s copy of `line` in `way` holds.
     #[inline]
     pub(crate) fn data(&self, core: usize, way: Way, line: LineId) -> &LineData {
-        if self.l1[core].copy(way).dirty {
-            self.l1[core].dirty_data(way)
-        } else {
-            self.llc.data(line)
+        let version = self.l1[core].copy(way).version;
+        if version.is_some() { self.values.version(version) } else { self.values.shared(line) }
+    }
+
+    /// What `core`'s copy of `line` in `way` holds, to be written: the copy becomes dirty.
+    #[inline]
+    pub(crate) fn dirty(&mut self, core: usize, way: Way, line: LineId) -> Version {
+        let copy = self.l1[core].copy_mut(way);
+        if !copy.is_dirty() {
+            copy.version = self.values.differ(line);
         }
+        copy.version
     }
 
     /// Moves the data of `core`'s dirty copy to the shared cache, which then has the tag; the copy
     /// stays, clean.
     pub(crate) fn clean(&mut self, core: usize, way: Way, slot: Slot) {
-        if !self.l1[core].copy(way).dirty {
+        let copy = self.l1[core].copy_mut(way);
+        if !copy.is_dirty() {
             return;
         }
-        *self.llc.data_mut(slot) = *self.l1[core].dirty_data(way);
-        let copy = self.l1[core].copy_mut(way);
-        let epoch = std::mem::take(&mut copy.epoch);
-        copy.dirty = false;
+        let version = std::mem::replace(&mut copy.version, Version::NONE);
         let entry = self.llc.entry_mut(slot);
-        entry.dirty = true;
-        entry.epoch = epoch;
+        entry.epoch = std::mem::take(&mut copy.epoch);
         entry.writer = core as u8;
+        if entry.dirty {
+            self.values.share(slot, version);
+        } else {
+            entry.dirty = true;
+            entry.memory = version;
+            self.values.swap(slot, version);
+        }
+    }
+
+    /// Lets the directory say that only `core` has the line in `slot`, in `way`, and may write it.
+    pub(crate) fn own(&mut self, core: usize, way: Way, slot: Slot) {
+        let first = self.l1[core].first_way(slot);
+        let entry = self.llc.entry_mut(slot);
+        entry.sharers = 1 << core;
+        entry.owner = core as u8;
+        entry.owner_way = (way - first) as u8;
     }
 
     /// The owner's copy of the line in `slot`, if one core may write it.
+    #[inline]
     pub(crate) fn owner(&self, slot: Slot) -> Option<(usize, Way)> {
-        let owner = self.llc.entry(slot).owner;
-        if owner == NO_CORE {
+        let entry = self.llc.entry(slot);
+        if entry.owner == NO_CORE {
             return None;
         }
-        let way = self.l1[owner as usize].find(slot).expect("directory is exact");
-        Some((owner as usize, way))
+        let owner = usize::from(entry.owner);
+        let way = self.l1[owner].first_way(slot) + usize::from(entry.owner_way);
+        debug_assert_eq!(self.l1[owner].line(way), slot, "the directory is exact");
+        Some((owner, way))
     }
 
     /// Takes the copies of the line in `slot` away from all L1 caches; their data is not lost.
@@ -217,20 +270,34 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// The newest value of every line, on its way to memory or in the caches, laid over `image`:
-    /// what a machine whose caches survive would keep.
-    pub(crate) fn save_caches(&self, image: &mut [LineData]) {
-        image.copy_from_slice(self.memory.newest());
-        let dirty = self.llc.dirty().chain(self.l1.iter().flat_map(L1::dirty));
-        for (line, data) in dirty.filter(|(line, _)| self.is_pm(*line)) {
-            image[line as usize] = *data;
+    /// The persistent lines as a crash at the end of cycle `at`, not before now, leaves them.
+    pub(crate) fn image(&self, at: Cycle) -> Vec<LineData> {
+        let mut image = self.values.all_shared()[..self.pm_lines as usize].to_vec();
+        for (line, value) in image.iter_mut().enumerate() {
+            let version = self.llc.entry(line as LineId).memory;
+            if version.is_some() {
+                *value = *self.values.version(version);
+            }
         }
+        self.memory.take_back(&mut image, at, &self.values);
+        image
+    }
+
+    /// The newest value of every persistent line, in the caches or in memory: what a machine whose
+    /// caches survive would keep.
+    pub(crate) fn newest(&self) -> Vec<LineData> {
+        let mut newest = self.values.all_shared()[..self.pm_lines as usize].to_vec();
+        let dirty = self.l1.iter().flat_map(L1::dirty);
+        for (line, version) in dirty.filter(|(line, _)| self.is_pm(*line)) {
+            newest[line as usize] = *self.values.version(version);
+        }
+        newest
     }
 
     /// Checks what must hold between any two turns: the directory is exact, and at most one copy
     /// may be written. Costs a walk over all lines and caches.
     pub(crate) fn check_directory(&self) {
-        for line in 0..self.memory.lines() {
+        for line in 0..self.values.lines() {
             let entry = self.llc.entry(line);
             for core in 0..self.l1.len() {
                 let copy = self.l1[core].find(line).map(|way| self.l1[core].copy(way));
@@ -239,7 +306,10 @@ impl<M: Copy> Hw<M> {
                 if let Some(copy) = copy {
                     let owns = usize::from(entry.owner) == core;
                     assert_eq!(copy.state == State::Exclusive, owns, "owner of line {line}");
-                    assert!(!copy.dirty || owns, "a dirty copy of line {line} without ownership");
+                    assert!(
+                        !copy.is_dirty() || owns,
+                        "a dirty copy of line {line} without ownership"
+                    );
                 }
             }
         }

@@ -41,6 +41,7 @@ mod memory;
 mod mesh;
 mod queue;
 mod simulation;
+mod values;
 
 pub use config::{
     CoreConfig, DeviceConfig, L1Config, LlcConfig, MACHINES, Machine, MachineError, MemoryConfig,

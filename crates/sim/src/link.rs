@@ -17,7 +17,7 @@ const LINKS: usize = 256;
 pub(crate) type Link = u8;
 
 /// How many flits go over a link in a row, 1 to 64, and how to find room for them.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     mask: u64,
     flits: u32,

@@ -4,7 +4,6 @@
 //! Its stores need none, as they only enter its own store buffer; that buffer drains in turns of
 //! its own. So the order of everything that one core can see of another is exact.
 
-use crate::controller::LineData;
 use crate::core::{Kind, Waits};
 use crate::counters::{Counters, Reason, Stalls};
 use crate::designs::Design;
@@ -12,6 +11,7 @@ use crate::hw::{Event, Hw, Waiter};
 use crate::memory::{Core as _, SimMemory};
 use crate::queue::Turn;
 use crate::simulation::{Observer, Program, SimError};
+use crate::values::LineData;
 use crate::{Cycle, LineId, Machine as Config};
 use seawall_fiber::Fiber;
 use std::cell::RefCell;
@@ -151,7 +151,7 @@ impl<D: Design> Machine<D> {
         match event {
             Event::WriteArrives { number, tile, token } => {
                 let line = self.hw.memory.line_of(number);
-                let written = self.hw.memory.write_arrives(number, now);
+                let written = self.hw.memory.write_arrives(number, now, &mut self.hw.values);
                 if token != crate::hw::Token::NONE {
                     let from = self.hw.memory_tile(line) as u8;
                     let event = Event::WriteDurable { from, tile, token };
@@ -167,7 +167,7 @@ impl<D: Design> Machine<D> {
                 if cfg!(debug_assertions) {
                     self.hw.check_directory();
                 }
-                let mut image = self.hw.memory.image(now);
+                let mut image = self.hw.image(now);
                 self.design.save(&self.hw, &mut image);
                 self.observer.borrow_mut().crash(now, to_bytes(&image));
             }
@@ -200,9 +200,7 @@ impl<D: Design> Machine<D> {
         });
         let mut counters = self.hw.counters.clone();
         counters.flit_hops = self.hw.mesh.flit_hops;
-        let mut image = self.hw.memory.newest().to_vec();
-        self.hw.save_caches(&mut image);
-        let mut pm = to_bytes(&image);
+        let mut pm = to_bytes(&self.hw.newest());
         pm.truncate(pm_bytes);
         Outcome { cycles, finished, stalls: stalls.collect(), counters, pm }
     }
@@ -248,10 +246,9 @@ impl<D: Design> Machine<D> {
 
 /// Lets the shared cache hold as much of memory as fits, persistent lines first.
 fn warm<M: Copy>(hw: &mut Hw<M>) {
-    for line in 0..hw.memory.lines() {
+    for line in 0..hw.values.lines() {
         if let (place, None) = hw.llc.victim(line) {
-            let data = *hw.memory.value(line);
-            hw.llc.fill(place, line, &data, 0);
+            hw.llc.fill(place, line, 0);
         }
     }
 }

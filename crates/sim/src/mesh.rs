@@ -6,6 +6,7 @@
 use crate::Cycle;
 use crate::config::Machine;
 use crate::link::{Link, Links, Run};
+use std::cmp::Reverse;
 
 /// A place on the mesh: a core with its L1, the LLC bank beside it, perhaps a controller.
 pub(crate) type Tile = usize;
@@ -18,6 +19,8 @@ pub(crate) type Times = [Cycle; TILES];
 
 /// A message without data.
 const CONTROL: Run = Run::new(1);
+/// A message with a line, where a flit has the usual 16 bytes: known to the compiler.
+const DATA: Run = Run::new(5);
 
 /// Links, routes and their bookings.
 pub(crate) struct Mesh {
@@ -27,10 +30,10 @@ pub(crate) struct Mesh {
     routes: Vec<(u16, u16)>,
     path: Vec<Link>,
     links: Links,
-    /// Per source: the tree of its routes to all tiles, parents before children.
-    outward: Vec<Branch>,
-    /// Per destination: the tree of all routes to it, children before parents.
-    inward: Vec<Branch>,
+    /// Per source: the tree of its routes to all tiles.
+    outward: Vec<Tree>,
+    /// Per destination: the tree of all routes to it.
+    inward: Vec<Tree>,
     /// Flits times links so far.
     pub(crate) flit_hops: u64,
 }
@@ -47,9 +50,8 @@ impl Mesh {
                 routes.push((start, path.len() as u16));
             }
         }
-        let trees = |source: bool| -> Vec<Branch> {
-            let tree = |root| branches(root, tiles, columns, source);
-            (0..tiles).flat_map(tree).collect()
+        let trees = |outward| -> Vec<Tree> {
+            (0..tiles).map(|root| Tree::new(root, tiles, columns, outward)).collect()
         };
         Mesh {
             outward: trees(true),
@@ -73,7 +75,11 @@ impl Mesh {
     /// Sends a message with a line in it at `at`; gives the arrival of its tail.
     #[inline(never)]
     pub(crate) fn data(&mut self, from: Tile, to: Tile, at: Cycle) -> Cycle {
-        self.send(from, to, self.data, at)
+        if self.data == DATA {
+            self.send(from, to, DATA, at)
+        } else {
+            self.send(from, to, self.data, at)
+        }
     }
 
     #[inline(always)]
@@ -93,33 +99,44 @@ impl Mesh {
     /// Sends a message of one flit to every tile, one after the other on the links that their
     /// routes share, nearest first; gives the arrivals by tile.
     pub(crate) fn broadcast(&mut self, from: Tile, at: Cycle, arrivals: &mut Times) {
-        arrivals[from] = at;
-        let mut flit_hops = 0;
-        for branch in &self.outward[from * (self.tiles - 1)..][..self.tiles - 1] {
-            let Branch { near, far, link, run } = *branch;
-            let (near, far) = (usize::from(near) % TILES, usize::from(far) % TILES);
-            // What goes beyond the near tile follows the message that was for the tile itself.
-            let ready = arrivals[near] + u64::from(near != from);
-            let start = self.links.book(link, ready, run);
-            arrivals[far] = start + self.hop;
-            flit_hops += run.flits();
+        let (hop, links) = (self.hop, &mut self.links);
+        // What goes beyond a tile follows the message that was for the tile itself.
+        arrivals[from] = at.wrapping_sub(1);
+        let tree = &self.outward[from];
+        for (branch, run) in &tree.thick {
+            branch.book_outward(*run, links, hop, arrivals);
         }
-        self.flit_hops += flit_hops;
+        for branch in &tree.of_3 {
+            branch.book_outward(const { Run::new(3) }, links, hop, arrivals);
+        }
+        for branch in &tree.of_2 {
+            branch.book_outward(const { Run::new(2) }, links, hop, arrivals);
+        }
+        for branch in &tree.of_1 {
+            branch.book_outward(CONTROL, links, hop, arrivals);
+        }
+        arrivals[from] = at;
+        self.flit_hops += tree.flit_hops;
     }
 
     /// Every tile sends a message of one flit to `to`, when `ready` says; gives the arrival of the
     /// last, and leaves in `ready` when the last message through each tile had left it.
     pub(crate) fn gather(&mut self, to: Tile, ready: &mut Times) -> Cycle {
-        let mut flit_hops = 0;
-        for branch in &self.inward[to * (self.tiles - 1)..][..self.tiles - 1] {
-            let Branch { near, far, link, run } = *branch;
-            let (near, far) = (usize::from(near) % TILES, usize::from(far) % TILES);
-            let first = (ready[far] + 1).saturating_sub(run.flits());
-            let start = self.links.book(link, first, run);
-            ready[near] = ready[near].max(start + run.flits() - 1 + self.hop);
-            flit_hops += run.flits();
+        let (hop, links) = (self.hop, &mut self.links);
+        let tree = &self.inward[to];
+        for branch in &tree.of_1 {
+            branch.book_inward(CONTROL, links, hop, ready);
         }
-        self.flit_hops += flit_hops;
+        for branch in &tree.of_2 {
+            branch.book_inward(const { Run::new(2) }, links, hop, ready);
+        }
+        for branch in &tree.of_3 {
+            branch.book_inward(const { Run::new(3) }, links, hop, ready);
+        }
+        for (branch, run) in tree.thick.iter().rev() {
+            branch.book_inward(*run, links, hop, ready);
+        }
+        self.flit_hops += tree.flit_hops;
         ready[to]
     }
 
@@ -132,7 +149,7 @@ impl Mesh {
     }
 }
 
-/// A link in a tree of routes, and how many routes go over it.
+/// A link in a tree of routes.
 #[derive(Clone, Copy)]
 struct Branch {
     /// The end nearer the root.
@@ -140,34 +157,69 @@ struct Branch {
     /// The other end.
     far: u8,
     link: Link,
-    run: Run,
 }
 
-/// The links over which messages go from `root` to all tiles, nearest first; or from all tiles to
-/// `root`, farthest first.
-fn branches(root: Tile, tiles: usize, columns: usize, outward: bool) -> Vec<Branch> {
-    let mut found: Vec<(usize, Branch)> = Vec::new();
-    for other in (0..tiles).filter(|other| *other != root) {
-        let (from, to) = if outward { (root, other) } else { (other, root) };
-        let hops = route(from, to, columns);
-        for (at, hop) in hops.iter().enumerate() {
-            let (near, far) = if outward { (hop.from, hop.to) } else { (hop.to, hop.from) };
-            let depth = if outward { at } else { hops.len() - at };
-            let link = hop.link(tiles);
-            match found.iter_mut().find(|(_, branch)| branch.link == link) {
-                Some((_, branch)) => branch.run = Run::new(branch.run.flits() as u32 + 1),
-                None => {
-                    let (near, far) = (near as u8, far as u8);
-                    found.push((depth, Branch { near, far, link, run: CONTROL }));
+impl Branch {
+    fn ends(self) -> (Tile, Tile) {
+        (usize::from(self.near) % TILES, usize::from(self.far) % TILES)
+    }
+
+    #[inline(always)]
+    fn book_outward(self, run: Run, links: &mut Links, hop: u64, arrivals: &mut Times) {
+        let (near, far) = self.ends();
+        arrivals[far] = links.book(self.link, arrivals[near].wrapping_add(1), run) + hop;
+    }
+
+    #[inline(always)]
+    fn book_inward(self, run: Run, links: &mut Links, hop: u64, ready: &mut Times) {
+        let (near, far) = self.ends();
+        let first = (ready[far] + 1).saturating_sub(run.flits());
+        let start = links.book(self.link, first, run);
+        ready[near] = ready[near].max(start + run.flits() - 1 + hop);
+    }
+}
+
+/// The links over which messages go from a root to all tiles, or from all tiles to it, by how many
+/// routes go over each. Fewer go over a link than over any nearer the root, so going from the many
+/// to the few comes to parents before their children; and for the few, which most links have, the
+/// compiler knows how many.
+#[derive(Default)]
+struct Tree {
+    /// Four and more, most first.
+    thick: Vec<(Branch, Run)>,
+    of_3: Vec<Branch>,
+    of_2: Vec<Branch>,
+    of_1: Vec<Branch>,
+    flit_hops: u64,
+}
+
+impl Tree {
+    fn new(root: Tile, tiles: usize, columns: usize, outward: bool) -> Tree {
+        let mut found: Vec<(Branch, u32)> = Vec::new();
+        for other in (0..tiles).filter(|other| *other != root) {
+            let (from, to) = if outward { (root, other) } else { (other, root) };
+            for hop in route(from, to, columns) {
+                let (near, far) = if outward { (hop.from, hop.to) } else { (hop.to, hop.from) };
+                let link = hop.link(tiles);
+                match found.iter_mut().find(|(branch, _)| branch.link == link) {
+                    Some((_, routes)) => *routes += 1,
+                    None => found.push((Branch { near: near as u8, far: far as u8, link }, 1)),
                 }
             }
         }
+        found.sort_by_key(|(branch, routes)| (Reverse(*routes), branch.link));
+        let mut tree = Tree::default();
+        for (branch, routes) in found {
+            tree.flit_hops += u64::from(routes);
+            match routes {
+                1 => tree.of_1.push(branch),
+                2 => tree.of_2.push(branch),
+                3 => tree.of_3.push(branch),
+                _ => tree.thick.push((branch, Run::new(routes))),
+            }
+        }
+        tree
     }
-    found.sort_by_key(|(depth, branch)| (*depth, branch.link));
-    if !outward {
-        found.reverse();
-    }
-    found.into_iter().map(|(_, branch)| branch).collect()
 }
 
 /// A step from a tile to a neighbour.

@@ -66,6 +66,8 @@ impl<E> Ord for Far<E> {
 pub(crate) struct Queue<E> {
     slots: Box<[Slot; SLOTS]>,
     occupied: [u64; WORDS],
+    /// Which words of `occupied` are not zero.
+    words: u64,
     events: Vec<(E, u32)>,
     free: u32,
     far: BinaryHeap<Far<E>>,
@@ -80,6 +82,7 @@ impl<E: Copy> Queue<E> {
         Queue {
             slots: Box::new([Slot::EMPTY; SLOTS]),
             occupied: [0; WORDS],
+            words: 0,
             events: Vec::new(),
             free: NONE,
             far: BinaryHeap::new(),
@@ -115,51 +118,58 @@ impl<E: Copy> Queue<E> {
     /// Gives `core`'s program a turn at `at`.
     #[inline]
     pub(crate) fn program(&mut self, at: Cycle, core: usize) {
-        self.put(at, Turn::Program(core));
+        match self.slot(at) {
+            Some(slot) => slot.programs |= 1 << core,
+            None => self.put_far(at, Turn::Program(core)),
+        }
     }
 
     /// Gives `core`'s store buffer a turn at `at`.
     #[inline]
     pub(crate) fn stores(&mut self, at: Cycle, core: usize) {
-        self.put(at, Turn::Stores(core));
+        match self.slot(at) {
+            Some(slot) => slot.stores |= 1 << core,
+            None => self.put_far(at, Turn::Stores(core)),
+        }
     }
 
     /// Lets `event` happen at `at`.
     #[inline]
     pub(crate) fn event(&mut self, at: Cycle, event: E) {
-        self.put(at, Turn::Event(event));
+        match self.slot(at) {
+            Some(_) => self.put_event(at.max(self.now), event),
+            None => self.put_far(at, Turn::Event(event)),
+        }
     }
 
+    /// The slot of cycle `at`, or of now if that is past; `None` if it is too far ahead.
     #[inline]
-    fn put(&mut self, at: Cycle, turn: Turn<E>) {
+    fn slot(&mut self, at: Cycle) -> Option<&mut Slot> {
         let at = at.max(self.now);
         self.next = self.next.min(at);
-        if at - self.now < SLOTS as u64 {
-            self.put_near(at, turn);
-        } else {
-            self.asked += 1;
-            self.far.push(Far { key: Reverse((at, self.asked)), turn });
+        if at - self.now >= SLOTS as u64 {
+            return None;
         }
-    }
-
-    #[inline]
-    fn put_near(&mut self, at: Cycle, turn: Turn<E>) {
         let index = at as usize % SLOTS;
         self.occupied[index / 64] |= 1 << (index % 64);
-        match turn {
-            Turn::Stores(core) => self.slots[index].stores |= 1 << core,
-            Turn::Program(core) => self.slots[index].programs |= 1 << core,
-            Turn::Event(event) => {
-                let node = self.node(event);
-                let slot = &mut self.slots[index];
-                if slot.first == NONE {
-                    slot.first = node;
-                } else {
-                    self.events[slot.last as usize].1 = node;
-                }
-                self.slots[index].last = node;
-            }
+        self.words |= 1 << (index / 64);
+        Some(&mut self.slots[index])
+    }
+
+    fn put_far(&mut self, at: Cycle, turn: Turn<E>) {
+        self.asked += 1;
+        self.far.push(Far { key: Reverse((at, self.asked)), turn });
+    }
+
+    fn put_event(&mut self, at: Cycle, event: E) {
+        let node = self.node(event);
+        let slot = &mut self.slots[at as usize % SLOTS];
+        if slot.first == NONE {
+            slot.first = node;
+        } else {
+            self.events[slot.last as usize].1 = node;
         }
+        slot.last = node;
     }
 
     fn node(&mut self, event: E) -> u32 {
@@ -205,6 +215,7 @@ impl<E: Copy> Queue<E> {
         };
         if self.slots[index].is_empty() {
             self.occupied[index / 64] &= !(1 << (index % 64));
+            self.words &= !(u64::from(self.occupied[index / 64] == 0) << (index / 64));
             self.next = self.find_next();
         }
         Some((self.now, turn))
@@ -217,7 +228,11 @@ impl<E: Copy> Queue<E> {
             }
             let (at, turn) = (*at, *turn);
             self.far.pop();
-            self.put_near(at, turn);
+            match turn {
+                Turn::Stores(core) => self.stores(at, core),
+                Turn::Program(core) => self.program(at, core),
+                Turn::Event(event) => self.event(at, event),
+            }
         }
     }
 
@@ -227,12 +242,12 @@ impl<E: Copy> Queue<E> {
         if first != 0 {
             return self.now + (first.trailing_zeros() as usize - start % 64) as u64;
         }
-        for step in 1..=WORDS {
-            let word = (start / 64 + step) % WORDS;
-            if self.occupied[word] != 0 {
-                let index = word * 64 + self.occupied[word].trailing_zeros() as usize;
-                return self.now + ((index + SLOTS - start) % SLOTS) as u64;
-            }
+        // The word of now comes last: what is left in it lies a whole turn of the wheel ahead.
+        let words = self.words.rotate_right((start / 64) as u32 + 1);
+        if words != 0 {
+            let word = (start / 64 + 1 + words.trailing_zeros() as usize) % WORDS;
+            let index = word * 64 + self.occupied[word].trailing_zeros() as usize;
+            return self.now + ((index + SLOTS - start) % SLOTS) as u64;
         }
         self.far.peek().map_or(Cycle::MAX, |far| far.key.0.0)
     }

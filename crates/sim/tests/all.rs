@@ -1,6 +1,7 @@
 //! What the simulated machine does, shown through its public face. One binary for all.
 
 mod bandwidth;
+mod contention;
 mod gem5_cases;
 mod latencies;
 #[path = "../../lab/src/validate/paths.rs"]

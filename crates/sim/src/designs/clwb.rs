@@ -92,7 +92,7 @@ impl Design for Clwb {
         };
         let asked = now + hw.config.l1.latency;
         let at_bank = match hw.owner(slot) {
-            Some((owner, way)) if hw.l1[owner].copy(way).dirty => {
+            Some((owner, way)) if hw.l1[owner].copy(way).is_dirty() => {
                 hw.clean(owner, way, slot);
                 if owner == who.core {
                     hw.mesh.data(owner, home, asked)
@@ -109,9 +109,7 @@ impl Design for Clwb {
         }
         hw.counters.flushes += 1;
         let found = hw.look_up(bank, at_bank);
-        let data = *hw.llc.data(slot);
-        hw.llc.entry_mut(slot).dirty = false;
-        hw.write_back(line, &data, home, found, Token::of(who.core, bank, 0));
+        hw.write_back(line, home, found, Token::of(who.core, bank, 0));
         self.cores[who.core].on_the_way += 1;
         Gate::Go
     }

@@ -3,8 +3,8 @@
 
 use super::{Design, Model, Parameters};
 use crate::config::Machine;
-use crate::controller::LineData;
 use crate::hw::Hw;
+use crate::values::LineData;
 use serde::{Deserialize, Serialize};
 
 pub(super) const ABOUT: &str =
@@ -29,6 +29,6 @@ impl Design for Eadr {
     type Message = ();
 
     fn save(&self, hw: &Hw<()>, image: &mut [LineData]) {
-        hw.save_caches(image);
+        image.copy_from_slice(&hw.newest());
     }
 }

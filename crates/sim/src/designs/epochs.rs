@@ -403,7 +403,7 @@ impl Design for Epochs {
         line: LineId,
         now: Cycle,
     ) -> Gate {
-        if !hw.is_pm(line) || !hw.l1[who.core].copy(way).dirty {
+        if !hw.is_pm(line) || !hw.l1[who.core].copy(way).is_dirty() {
             return Gate::Go;
         }
         let slot = line;

@@ -79,7 +79,7 @@ impl Design for Strict {
                 let (bank, home) = (hw.llc.bank(at.line), hw.home_tile(at.line));
                 let sent = hw.mesh.data(who.core, home, now + hw.config.l1.latency);
                 let through = hw.look_up(bank, sent);
-                hw.write_back(at.line, &data, home, through, Token::of(who.core, bank, 0));
+                hw.write_through(at.line, &data, home, through, Token::of(who.core, bank, 0));
                 Gate::Wait(Reason::WriteThrough)
             }
             (Some(_), None) => Gate::Wait(Reason::WriteThrough),
@@ -96,8 +96,7 @@ impl Design for Strict {
         write.line = None;
         write.done = None;
         // Memory has the value too; the copies in the caches are clean.
-        *hw.llc.data_mut(at.line) = *hw.data(core, at.way, at.line);
-        hw.l1[core].copy_mut(at.way).dirty = false;
+        hw.agree(core, at.way, at.line);
         for who in std::mem::take(&mut write.waiting) {
             hw.wake(who, now + 1);
         }

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use crate::cache::Way;
-use crate::coherence::acquire;
+use crate::coherence::{Fill, acquire};
 use crate::core::{Entry, Kind, Waits};
 use crate::counters::Reason;
 use crate::designs::{Design, Store};
@@ -31,6 +31,15 @@ struct Found {
     long: bool,
 }
 
+impl Found {
+    /// In `way`, where it is at `ready`; a hit is done at `hit`.
+    #[inline(always)]
+    fn new(hit: Cycle, way: Way, ready: Cycle, source: Reason) -> Found {
+        let done = hit.max(ready);
+        Found { way, done, source, long: done > hit }
+    }
+}
+
 /// Why an access was not done: the program pauses.
 struct Pause;
 
@@ -44,8 +53,19 @@ impl<D: Design> Machine<D> {
     }
 
     /// Ends a wait that is over, and issues the instruction if this is its first attempt.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, core: usize) {
+        let state = &mut self.hw.cores[core];
+        if state.waits == Waits::Nothing && !state.started {
+            state.started = true;
+            state.issue();
+        } else {
+            self.begin_again(core);
+        }
+    }
+
+    #[inline(never)]
+    fn begin_again(&mut self, core: usize) {
         if self.hw.cores[core].waits != Waits::Nothing {
             self.end_wait(core);
         }
@@ -152,12 +172,11 @@ impl<D: Design> Machine<D> {
         let clock = self.in_turn_to_load(core, place.line)?;
         let buffer = &self.hw.cores[core].buffer;
         let mut masks = [0; 8];
-        into.fill(0);
+        for value in into.iter_mut() {
+            *value = 0;
+        }
         if buffer.may_have(place.line) {
-            let words = into.iter_mut().zip(&mut masks).zip(place.word..);
-            for ((value, mask), word) in words {
-                (*mask, *value) = buffer.pending(place.line, word);
-            }
+            buffer.pending_words(place.line, place.word, into, &mut masks);
         }
         let (mut done, mut source, mut long) = (clock + 1, Reason::StoreBuffer, false);
         if masks[..into.len()].iter().any(|mask| *mask != u64::MAX) {
@@ -169,27 +188,32 @@ impl<D: Design> Machine<D> {
             (done, source, long) = (found.done, found.source, found.long);
         }
         let state = &mut self.hw.cores[core];
-        for value in &into[1..] {
+        let (first, others) = into.split_first().expect("at least a word");
+        for value in others {
             state.loaded(*value, done, source, long);
             state.issue();
         }
-        state.loaded(into[0], done, source, long);
+        state.loaded(*first, done, source, long);
         Ok(())
     }
 
     /// The copy of `line` that a load from `at` reads: in the L1, or fetched.
+    #[inline(always)]
     fn find(&mut self, core: usize, at: Addr, line: LineId) -> Result<Found, Pause> {
-        let clock = self.hw.cores[core].clock;
         let start = self.hw.cores[core].start_of(at);
         let hit = start + self.hw.config.l1.latency;
-        let found = |way, ready: Cycle, source| {
-            let done = hit.max(ready);
-            Found { way, done, source, long: done > hit }
-        };
         if let Some(way) = self.hw.l1[core].touch(line) {
             let copy = self.hw.l1[core].copy(way);
-            return Ok(found(way, copy.ready, copy.source));
+            return Ok(Found::new(hit, way, copy.ready, copy.source));
         }
+        let fill = self.fetch(core, line, start)?;
+        Ok(Found::new(hit, fill.way, fill.ready, fill.source))
+    }
+
+    /// Fetches `line` at `start` for a load.
+    #[inline(never)]
+    fn fetch(&mut self, core: usize, line: LineId, start: Cycle) -> Result<Fill, Pause> {
+        let clock = self.hw.cores[core].clock;
         self.hw.cores[core].wait_for_mshr();
         if self.hw.cores[core].clock != clock {
             self.hw.queue.program(self.hw.cores[core].clock, core);
@@ -199,12 +223,13 @@ impl<D: Design> Machine<D> {
         match acquire(&mut self.design, &mut self.hw, who, line, false, start) {
             Ok(fill) => {
                 self.hw.cores[core].missed(fill.ready, fill.source);
-                Ok(found(fill.way, fill.ready, fill.source))
+                Ok(fill)
             }
             Err(gate) => Err(self.refused(core, gate)),
         }
     }
 
+    #[inline(always)]
     fn push(&mut self, core: usize, entry: Entry) {
         let state = &mut self.hw.cores[core];
         let entry = Entry { from: state.retires(), ..entry };
@@ -216,6 +241,7 @@ impl<D: Design> Machine<D> {
     }
 
     /// Puts an entry into the store buffer, once there is a place.
+    #[inline(always)]
     fn attempt_push(&mut self, core: usize, entry: Entry) -> Result<(), Pause> {
         self.begin(core);
         if self.hw.cores[core].buffer.len() >= self.hw.config.core.store_buffer {
@@ -375,7 +401,7 @@ impl<D: Design> Core for Machine<D> {
         let (first, lines) = if at.is_pm() {
             (0, self.hw.pm_lines)
         } else {
-            (self.hw.pm_lines, self.hw.memory.lines() - self.hw.pm_lines)
+            (self.hw.pm_lines, self.hw.values.lines() - self.hw.pm_lines)
         };
         assert!(at.offset() / 64 < u64::from(lines), "{at:?} is outside memory");
         first + line

@@ -63,17 +63,22 @@ impl<D: Design> Machine<D> {
             return gate;
         }
         let core = who.core;
+        let version = self.hw.dirty(core, way, head.line);
+        let data = self.hw.values.version_mut(version);
+        let buffer = &mut self.hw.cores[core].buffer;
         loop {
-            let entry = self.hw.cores[core].buffer.pop().expect("a store is at the head");
-            self.write(core, store_of(entry, way), now);
-            let next = self.hw.cores[core].buffer.entries.front();
-            let joins = next.is_some_and(|next| {
+            let entry = buffer.pop().expect("a store is at the head");
+            let word = &mut data[usize::from(entry.word % 8)];
+            *word = *word & !entry.mask | entry.value & entry.mask;
+            let joins = buffer.entries.front().is_some_and(|next| {
                 next.kind == Kind::Store && next.line == head.line && next.from <= now
             });
             if !D::COALESCES || !joins {
-                return Gate::Go;
+                break;
             }
         }
+        self.design.stored(&mut self.hw, core, store_of(head, way), now);
+        Gate::Go
     }
 
     /// A way of `core`'s L1 in which it may write `line` now.
@@ -115,8 +120,8 @@ impl<D: Design> Machine<D> {
 
     /// The store takes effect.
     pub(super) fn write(&mut self, core: usize, store: Store, now: Cycle) {
-        let shared = self.hw.llc.data(store.line);
-        let word = &mut self.hw.l1[core].write(store.way, shared)[store.word as usize];
+        let version = self.hw.dirty(core, store.way, store.line);
+        let word = &mut self.hw.values.version_mut(version)[store.word as usize];
         *word = *word & !store.mask | store.value & store.mask;
         self.design.stored(&mut self.hw, core, store, now);
     }

@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &["memory"]),
     ("sim", &["memory", "fiber"]),
     ("explore", &["memory", "fiber"]),
+    ("corpus", &["memory", "explore"]),
     ("collections", &["memory", "runtime"]),
     ("workloads", &["memory", "runtime", "collections"]),
     ("lab", &["memory", "native", "runtime", "workloads", "sim", "explore"]),

@@ -17,6 +17,8 @@ pub(crate) struct Arbiter {
     flushing: Option<Epoch>,
     /// Lines of the epoch that the banks have to write.
     lines: Vec<LineId>,
+    /// The banks that have lines to write, a bit each.
+    writing: u64,
     /// Per bank: lines without PersistAck, when the last one came.
     banks: Vec<BankFlush>,
     /// BankAcks to come, and when the last of those that came was at the arbiter.
@@ -37,6 +39,7 @@ impl Arbiter {
         Arbiter {
             flushing: None,
             lines: Vec::new(),
+            writing: 0,
             banks: vec![BankFlush::default(); banks],
             missing: 0,
             last: 0,
@@ -61,6 +64,9 @@ impl Epochs {
 
     fn dependences_left(&mut self, core: usize, epoch: Epoch) -> usize {
         if self.config.flaw == EpochFlaw::DropsDependences {
+            return 0;
+        }
+        if self.cores[core].dependences(epoch) == 0 {
             return 0;
         }
         let mut dependences = std::mem::take(self.cores[core].dependences_mut(epoch));
@@ -100,12 +106,12 @@ impl Epochs {
         let mut at = now + groups * self.config.search_cycles;
         let arbiter = &mut self.arbiters[core];
         arbiter.lines.clear();
-        for line in tagged {
+        for &line in &tagged {
             let Some(slot) = hw.llc.find(line) else { continue };
             let mut arrives = 0;
             if let Some(way) = hw.l1[core].find(line) {
                 let copy = *hw.l1[core].copy(way);
-                if copy.dirty && copy.epoch == epoch {
+                if copy.is_dirty() && copy.epoch == epoch {
                     hw.clean(core, way, slot);
                     arrives = hw.mesh.data(core, hw.home_tile(line), at);
                     at += 1;
@@ -115,29 +121,29 @@ impl Epochs {
             let is_here = usize::from(entry.writer) == core && entry.epoch == epoch;
             if is_here && entry.dirty && !arbiter.lines.contains(&line) {
                 arbiter.lines.push(line);
-                let bank = &mut arbiter.banks[hw.llc.bank(line)];
-                bank.lines += 1;
-                bank.last = bank.last.max(arrives);
+                let bank = hw.llc.bank(line);
+                arbiter.writing |= 1 << bank;
+                let flush = &mut arbiter.banks[bank];
+                flush.lines += 1;
+                flush.last = flush.last.max(arrives);
             }
         }
+        self.cores[core].give_back_lines(epoch, tagged);
         at
     }
 
     /// Step 1, second half: FlushEpoch to all banks; those without lines answer with BankAck.
     fn tell_banks(&mut self, hw: &mut Hw<Message>, core: usize, at: Cycle) {
         let arbiter = &mut self.arbiters[core];
-        (arbiter.missing, arbiter.last) = (0, at);
         let tiles = &mut self.tiles;
         hw.mesh.broadcast(core, at, tiles);
-        let mut answered = at;
-        for bank in 0..arbiter.banks.len() {
+        let mut writing = std::mem::take(&mut arbiter.writing);
+        arbiter.missing = writing.count_ones();
+        while writing != 0 {
+            let bank = writing.trailing_zeros() as usize;
+            writing &= writing - 1;
             let told = tiles[hw.bank_tile(bank)];
             let flush = &mut arbiter.banks[bank];
-            if flush.lines == 0 {
-                answered = answered.max(told + 1);
-                continue;
-            }
-            arbiter.missing += 1;
             let starts = told.max(flush.last);
             flush.last = 0;
             let message = Message::FlushEpoch { core: core as u8, bank: bank as u8 };
@@ -146,7 +152,7 @@ impl Epochs {
         // BankAcks, gathered from every tile at once; banks with lines send another when they are
         // done, which the gathering cannot leave out.
         tiles.iter_mut().for_each(|told| *told += 1);
-        arbiter.last = hw.mesh.gather(core, tiles).max(answered);
+        arbiter.last = hw.mesh.gather(core, tiles);
         self.finish_if_complete(hw, core);
     }
 
@@ -159,11 +165,14 @@ impl Epochs {
         now: Cycle,
     ) {
         let epoch = self.arbiters[core].flushing.expect("a flush is under way");
-        let lines = self.arbiters[core].lines.iter().copied();
-        let lines: Vec<LineId> = lines.filter(|line| hw.llc.bank(*line) == bank).collect();
-        let searched = groups(lines.iter().map(|line| hw.llc.set(*line)));
+        let lines = self.arbiters[core].lines.iter().filter(|line| hw.llc.bank(**line) == bank);
+        let searched = groups(lines.map(|line| hw.llc.set(*line)));
         let at = now + searched * self.config.search_cycles;
-        for line in lines {
+        for number in 0..self.arbiters[core].lines.len() {
+            let line = self.arbiters[core].lines[number];
+            if hw.llc.bank(line) != bank {
+                continue;
+            }
             // A line that is not here any more has left by itself, and is counted as leaving.
             let slot = hw.llc.find(line).filter(|slot| {
                 let entry = hw.llc.entry(*slot);
@@ -186,11 +195,9 @@ impl Epochs {
     ) {
         let found = hw.look_up(bank, at);
         let line = slot;
-        let data = *hw.llc.data(slot);
-        hw.llc.entry_mut(slot).dirty = false;
         let early = self.config.flaw == EpochFlaw::AcknowledgesEarly;
         let token = if early { Token::NONE } else { Token::of(core, bank, 0) };
-        hw.write_back(line, &data, hw.bank_tile(bank), found, token);
+        hw.write_back(line, hw.bank_tile(bank), found, token);
         if self.config.invalidates && self.live_in_l1(hw, slot).is_none() {
             hw.recall(slot, found);
             hw.llc.invalidate(slot);
@@ -250,16 +257,13 @@ impl Epochs {
         self.cores[core].durable = epoch;
         // PersistCMP; the banks know by their tags' epochs from then on.
         hw.mesh.broadcast(core, now, &mut self.tiles);
-        let waiting = std::mem::take(&mut self.cores[core].waiters);
-        for (number, who, tile) in waiting {
-            if number > epoch {
-                self.cores[core].waiters.push((number, who, tile));
-            } else if who.core == core {
-                hw.wake(who, now);
-            } else {
-                hw.wake(who, self.tiles[tile]);
+        let tiles = &self.tiles;
+        self.cores[core].waiters.retain(|(number, who, tile)| {
+            if *number <= epoch {
+                hw.wake(*who, if who.core == core { now } else { tiles[*tile] });
             }
-        }
+            *number > epoch
+        });
         self.start_flush(hw, core, now);
     }
 }

@@ -20,6 +20,17 @@ struct State {
     conflicting: bool,
 }
 
+impl State {
+    /// As new, but with the room that its lists have.
+    fn clear(&mut self) {
+        let State { lines, leaving, left, depends_on, informs, conflicting } = self;
+        lines.clear();
+        depends_on.clear();
+        informs.clear();
+        (*leaving, *left, *conflicting) = (0, 0, false);
+    }
+}
+
 /// The epochs of one core.
 pub(crate) struct CoreEpochs {
     /// The open epoch; numbers start at 1.
@@ -71,7 +82,7 @@ impl CoreEpochs {
     pub(super) fn close(&mut self) -> Epoch {
         assert!(self.has_free_number(), "an epoch number is free");
         self.current += 1;
-        *self.state(self.current) = State::default();
+        self.state(self.current).clear();
         self.current - 1
     }
 
@@ -84,6 +95,12 @@ impl CoreEpochs {
     /// The lines that the epoch has tagged; a line may stand twice.
     pub(super) fn take_lines(&mut self, epoch: Epoch) -> Vec<LineId> {
         std::mem::take(&mut self.state(epoch).lines)
+    }
+
+    /// The list that [`take_lines`](CoreEpochs::take_lines) gave, for its room.
+    pub(super) fn give_back_lines(&mut self, epoch: Epoch, mut lines: Vec<LineId>) {
+        lines.clear();
+        self.state(epoch).lines = lines;
     }
 
     /// A conflict met `epoch`.

@@ -1,0 +1,178 @@
+//! Runs cases in the explorer: is every broken program found, and every fixed one clean?
+
+use crate::program::{About, Case, Found};
+use seawall_explore::{
+    Model, Preemptions, Reached, RunError, Schedule, Search, Trace, Turns, TurnsName, check, search,
+};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Accesses that one recovery may make.
+const RECOVERY_STEPS: u64 = 100_000;
+
+/// How far to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Interruptions of one run of several threads; all places for them are tried.
+    pub preemptions: usize,
+    /// Different runs of several threads at most that such interruptions give.
+    pub schedules: usize,
+    /// Runs of several threads after these with random turns or priorities: the seeds from 1.
+    pub random: u64,
+    /// Runs of recovery for one run of the program at most.
+    pub budget: u64,
+    /// Crashes of recovery that follow the first crash; one at least where the bug needs it.
+    pub depth: usize,
+    /// Crash after every store too, not only before fences and outputs.
+    pub thorough: bool,
+}
+
+impl Default for Effort {
+    fn default() -> Effort {
+        Effort {
+            preemptions: 2,
+            schedules: 1000,
+            random: 96,
+            budget: 100_000,
+            depth: 0,
+            thorough: false,
+        }
+    }
+}
+
+/// What the exploration of one twin gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The model.
+    pub model: Model,
+    /// What the first failing image showed, in words; the text of a run that failed itself.
+    pub message: Option<String>,
+    /// Builds the failing image again: the choice of the explorer.
+    pub choice: Option<String>,
+    /// The schedule that showed it, in short.
+    pub schedule: Option<String>,
+    /// Runs of the program (schedules) explored.
+    pub runs: u64,
+    /// Runs of recovery, over all runs of the program.
+    pub recoveries: u64,
+    /// Crash states that recovery can tell apart.
+    pub states: u64,
+    /// Moments at which recovery was cut short.
+    pub nested_points: u64,
+    /// True if every state of every run was checked, and no run was left out.
+    pub complete: bool,
+    /// Wall-clock time.
+    pub time: Duration,
+}
+
+/// A line of the table: one case under one model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The case.
+    pub about: About,
+    /// The exploration of the program with the bug.
+    pub broken: Report,
+    /// The exploration of its fixed twin.
+    pub fixed: Report,
+}
+
+impl Row {
+    /// True if the bug was found and the fixed twin is clean.
+    pub fn is_as_expected(&self) -> bool {
+        self.broken.message.is_some() && self.fixed.message.is_none()
+    }
+}
+
+/// Explores both twins of every case, under each model that must show its bug.
+pub fn run_all(effort: &Effort) -> Vec<Row> {
+    crate::CASES.iter().flat_map(|case| run_case(*case, effort)).collect()
+}
+
+/// Explores both twins of a case, under each model that must show its bug.
+pub fn run_case(case: &dyn Case, effort: &Effort) -> Vec<Row> {
+    let about = case.about();
+    let effort = Effort { depth: effort.depth.max(usize::from(about.needs_nested)), ..*effort };
+    let row = |&model| Row {
+        about,
+        broken: explore(case, false, model, &effort),
+        fixed: explore(case, true, model, &effort),
+    };
+    about.models().iter().map(row).collect()
+}
+
+/// Explores one twin of a case under `model`.
+pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> Report {
+    let clock = Instant::now();
+    let mut report = Report {
+        model,
+        message: None,
+        choice: None,
+        schedule: None,
+        runs: 0,
+        recoveries: 0,
+        states: 0,
+        nested_points: 0,
+        complete: true,
+        time: Duration::ZERO,
+    };
+    match all_runs(case, fixed, effort, &mut report.complete) {
+        Err(error) => report.message = Some(error.to_string()),
+        Ok(runs) => {
+            for (schedule, trace) in &runs {
+                one_run(case, fixed, trace, effort, &mut report);
+                if report.message.is_some() {
+                    let name = TurnsName(schedule.turns.clone(), schedule.seed);
+                    report.schedule = Some(name.to_string());
+                    break;
+                }
+            }
+        }
+    }
+    report.time = clock.elapsed();
+    report
+}
+
+fn all_runs(
+    case: &dyn Case,
+    fixed: bool,
+    effort: &Effort,
+    complete: &mut bool,
+) -> Result<Vec<(Schedule, Trace)>, RunError> {
+    let threads = case.about().threads;
+    let base = Schedule { threads, steps: 100_000, ..Schedule::default() };
+    if threads == 1 {
+        let trace = case.record(fixed, &base)?;
+        return Ok(vec![(base, trace)]);
+    }
+    let preemptions = Preemptions { bound: effort.preemptions, limit: effort.schedules };
+    let found = preemptions.all(&base, |schedule| case.record(fixed, schedule))?;
+    *complete &= found.complete;
+    let mut runs = found.runs;
+    for seed in 1..=effort.random {
+        let turns = if seed % 2 == 0 { Turns::Priorities(2) } else { Turns::Random };
+        let schedule = Schedule { seed, turns, ..base.clone() };
+        let trace = case.record(fixed, &schedule)?;
+        runs.push((schedule, trace));
+    }
+    Ok(runs)
+}
+
+fn one_run(case: &dyn Case, fixed: bool, trace: &Trace, effort: &Effort, report: &mut Report) {
+    let Effort { budget, depth, thorough, .. } = *effort;
+    let options =
+        Search { budget, depth, thorough, steps: RECOVERY_STEPS, ..Search::new(report.model) };
+    let check = check(
+        |image| case.recover(image, fixed),
+        |found: &Found, point| case.judge(found, &point.promised),
+    );
+    let outcome = search(trace, &options, &check);
+    report.runs += 1;
+    report.recoveries += outcome.runs;
+    report.states += outcome.states;
+    report.nested_points += outcome.nested_points;
+    report.complete &= outcome.reached == Reached::Complete;
+    if let Some(finding) = outcome.finding {
+        report.message = Some(finding.message);
+        report.choice = Some(finding.choice.to_string());
+    }
+}

@@ -1,0 +1,4 @@
+//! What the corpus promises, seen from outside.
+
+mod cases;
+mod measured;

@@ -1,0 +1,163 @@
+//! What can be explored: a program that can be recorded under a schedule, and its check.
+
+use super::ExploreError;
+use seawall_explore::{Check, CrashImage, CrashPoint, Schedule, Trace, record};
+use seawall_memory::{Image, Memory};
+use seawall_workloads::history::Effect;
+use seawall_workloads::{Contents, Explainer, Flaw, History, Layout, Setup, Worker, Workload};
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A program, and what it has to survive.
+pub(super) trait Target: Sync {
+    /// Says what is right after a crash of one run.
+    type Check: Check + Send + Sync;
+
+    /// Threads of a run.
+    fn threads(&self) -> usize;
+
+    /// Runs the program once.
+    fn record(&self, schedule: &Schedule) -> Result<Recorded<Self::Check>, ExploreError>;
+}
+
+/// A run, and what its images are checked against.
+pub(super) struct Recorded<C> {
+    pub(super) trace: Trace,
+    pub(super) check: C,
+}
+
+impl<C> AsRef<Trace> for Recorded<C> {
+    fn as_ref(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+/// What a run of a workload depends on besides its schedule; the head of a replay string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunKey {
+    pub(super) seed: u64,
+    pub(super) threads: usize,
+    pub(super) ops: u64,
+    pub(super) entries: u64,
+    pub(super) search_percent: u32,
+    pub(super) flaw: Flaw,
+}
+
+/// The letters of deliberate mistakes.
+const FLAWS: [(Flaw, &str); 3] = [(Flaw::None, "n"), (Flaw::NoOrder, "o"), (Flaw::NoFlush, "f")];
+
+impl fmt::Display for RunKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunKey { seed, threads, ops, entries, search_percent, flaw } = self;
+        let letter =
+            FLAWS.iter().find(|(known, _)| known == flaw).map_or("n", |(_, letter)| letter);
+        write!(f, "{seed}-{threads}-{ops}-{entries}-{search_percent}-{letter}")
+    }
+}
+
+impl FromStr for RunKey {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<RunKey, ()> {
+        let parts: Vec<&str> = text.split('-').collect();
+        let [numbers @ .., letter] = &parts[..] else { return Err(()) };
+        let numbers: Result<Vec<u64>, _> = numbers.iter().map(|part| part.parse()).collect();
+        let numbers: [u64; 5] = numbers.map_err(|_| ())?.try_into().map_err(|_| ())?;
+        let [seed, threads, ops, entries, search_percent] = numbers;
+        let threads = usize::try_from(threads).map_err(|_| ())?;
+        let search_percent = u32::try_from(search_percent).map_err(|_| ())?;
+        let flaw = FLAWS.iter().find(|(_, known)| known == letter).ok_or(())?.0;
+        Ok(RunKey { seed, threads, ops, entries, search_percent, flaw })
+    }
+}
+
+/// A workload with its numbers.
+pub(super) struct WorkloadTarget<W> {
+    key: RunKey,
+    workload: PhantomData<fn() -> W>,
+}
+
+impl<W> WorkloadTarget<W> {
+    pub(super) fn new(key: RunKey) -> WorkloadTarget<W> {
+        WorkloadTarget { key, workload: PhantomData }
+    }
+}
+
+impl<W: Workload> Target for WorkloadTarget<W> {
+    type Check = WorkloadCheck<W>;
+
+    fn threads(&self) -> usize {
+        self.key.threads
+    }
+
+    fn record(&self, schedule: &Schedule) -> Result<Recorded<WorkloadCheck<W>>, ExploreError> {
+        let RunKey { seed, threads, ops, entries, search_percent, flaw } = self.key;
+        let damaged = |damage| ExploreError::Damage { workload: W::NAME, damage };
+        let setup = Setup { threads, seed, entries, search_percent, flaw };
+        let layout = W::layout(&setup);
+        let start = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&start, &setup);
+        let before = workload.contents(&start).map_err(damaged)?;
+        let history = Arc::new(History::new());
+        let told = history.clone();
+        let trace = record(start, schedule, move |memory| {
+            let mut worker = Worker::new(&setup, memory.thread(), told.clone());
+            while worker.number < ops {
+                workload.step(memory, &mut worker);
+                worker.number += 1;
+                memory.output(worker.number);
+            }
+        });
+        let trace = trace.map_err(|error| ExploreError::Run { program: W::NAME.into(), error })?;
+        let (effects, explainer) = (history.effects(), history.index());
+        let workload = PhantomData;
+        let check = WorkloadCheck { layout, before, effects, explainer, workload };
+        Ok(Recorded { trace, check })
+    }
+}
+
+/// On each image recovery runs twice (the second time must change nothing), then the invariants
+/// are checked, and what the structure holds must be explained by the operations that had begun,
+/// with all that had been promised among them.
+pub(super) struct WorkloadCheck<W> {
+    layout: Layout,
+    before: Contents,
+    effects: Vec<Effect>,
+    explainer: Explainer,
+    workload: PhantomData<fn() -> W>,
+}
+
+impl<W: Workload> WorkloadCheck<W> {
+    fn recover_once(&self, image: &CrashImage<'_>) -> Result<Contents, String> {
+        let workload = W::open(image, self.layout)
+            .map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
+        workload.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
+    }
+
+    /// Effects at the start of the history whose operations had begun when power failed.
+    fn begun(&self, outputs: &[u64]) -> usize {
+        let later = |effect: &Effect| effect.number > outputs[effect.thread];
+        self.effects.iter().position(later).unwrap_or(self.effects.len())
+    }
+}
+
+impl<W: Workload> Check for WorkloadCheck<W> {
+    type Found = Contents;
+
+    fn recover(&self, image: &CrashImage<'_>) -> Result<Contents, String> {
+        let after = self.recover_once(image)?;
+        image.restart();
+        if after != self.recover_once(image)? {
+            return Err("a second recovery changes what the first one gave".into());
+        }
+        Ok(after)
+    }
+
+    fn judge(&self, after: &Contents, point: &CrashPoint) -> Result<(), String> {
+        let begun = self.begun(&point.outputs);
+        let explained = self.explainer.explain_first(begun, &self.before, after, &point.promised);
+        explained.map(drop).map_err(|violation| violation.to_string())
+    }
+}
