@@ -2,7 +2,7 @@
 //!
 //! A [`Plan`] is made from names, [`Comparison`] runs it, and its tables, records and plots are
 //! what `seawall compare` shows. [`Figures`] holds a paper's numbers beside ours, [`mod@bench`]
-//! times the simulator itself, [`native`] runs a workload on this computer, `explore` tries every
+//! times the simulator itself, [`native`] runs a workload on this computer, [`explore`] tries every
 //! image that a crash may leave, and [`litmus`] runs small programs over models and designs.
 //!
 //! It is not a command line: it prints nothing but progress, and every result is a value.
@@ -15,7 +15,7 @@ mod compare;
 mod crash;
 mod describe;
 mod error;
-//TMP pub mod explore;
+pub mod explore;
 mod figures;
 pub mod litmus;
 pub mod native;
