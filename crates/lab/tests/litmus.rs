@@ -10,45 +10,71 @@ fn run(options: &LitmusOptions) -> LitmusReport {
     plan.run(&Progress::hidden(), &Arc::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Crashes of each test under each design; more for a longer look.
 fn crashes() -> u64 {
-    std::env::var("SEAWALL_LITMUS_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
+    std::env::var("SEAWALL_LITMUS_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+}
+
+fn without_models(designs: &[&str], tests: &[&str], crashes: u64) -> LitmusReport {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    run(&LitmusOptions {
+        tests: names(tests),
+        models: names(&["none"]),
+        designs: names(designs),
+        crashes,
+        ..LitmusOptions::default()
+    })
 }
 
 #[test]
 fn no_design_leaves_what_its_model_forbids() {
-    let models = vec!["none".into()];
-    let report = run(&LitmusOptions { models, crashes: crashes(), ..LitmusOptions::default() });
+    let report = without_models(&[], &[], crashes());
     assert_eq!(report.disagreements(), 0, "{}", report.to_text());
+    assert_eq!(report.designs.len(), 8);
     assert!(report.crashes() >= 8 * 240 * crashes(), "{}", report.to_text());
-    println!("{}", report.to_text());
 }
 
-const FLAWS: &[&str] = &[
-    "lbpp:flaw='acknowledges-early'",
-    "lbpp:flaw='drops-dependences'",
-    "lb:flaw='ignores-inter-conflicts'",
-    "lb:flaw='ignores-intra-conflicts'",
-    "lb:flaw='ignores-replacement'",
-    "lb-idt:flaw='loses-versions'",
-    "lb:flaw='keeps-epochs-whole'",
-    "lbpp:flaw='keeps-epochs-whole'",
-    "clwb:flaw='fences-early'",
-    "clwb:flaw='forgets-others-flushes'",
+/// Each deliberate flaw, with tests that catch it, the quickest first. Without a flaw the same runs
+/// find nothing, as [`no_design_leaves_what_its_model_forbids`] and the long mode show.
+const CAUGHT: &[(&str, &[&str], u64)] = &[
+    ("lbpp:flaw='acknowledges-early'", &["I20", "G35", "H17", "A15"], 100),
+    ("lbpp:flaw='drops-dependences'", &["H04", "D41", "H06"], 150),
+    ("lb:flaw='ignores-inter-conflicts'", &["G39", "G40", "H05", "G11"], 150),
+    ("lb:flaw='ignores-intra-conflicts'", &["H25", "I09", "I01"], 150),
+    ("lb:flaw='ignores-replacement'", &["A14", "D40", "N06"], 150),
+    ("lb-idt:flaw='loses-versions'", &["G11", "C37"], 1000),
+    ("lb:flaw='keeps-epochs-whole'", &["H11", "H12", "B09"], 50),
+    ("lbpp:flaw='keeps-epochs-whole'", &["H27", "D41", "H07"], 200),
+    ("clwb:flaw='fences-early'", &["F06", "N31", "F14", "E10"], 100),
+    ("clwb:flaw='forgets-others-flushes'", &["C48"], 100),
 ];
 
 #[test]
 fn each_broken_mechanism_is_caught_by_tests_of_the_suite() {
-    for design in FLAWS {
-        let options = LitmusOptions {
-            models: vec!["none".into()],
-            designs: vec![(*design).into()],
-            crashes: crashes(),
-            ..LitmusOptions::default()
-        };
-        let report = run(&options);
-        let caught = report.tests.iter().filter(|test| test.designs[0].violation.is_some());
-        let caught: Vec<(&str, u64)> =
-            caught.map(|test| (&*test.id, test.designs[0].crashes)).collect();
-        println!("{design}: {caught:?}");
+    for (design, tests, crashes) in CAUGHT {
+        let report = without_models(&[design], tests, *crashes);
+        for test in &report.tests {
+            assert!(test.designs[0].violation.is_some(), "{design} passes {}", test.id);
+        }
     }
+}
+
+#[test]
+fn a_pair_does_not_depend_on_what_else_is_run() {
+    let (alone, together) = (
+        without_models(&["lbpp"], &["G11"], 100),
+        without_models(&["clwb", "lbpp"], &["epoch"], 100),
+    );
+    let together = together.tests.iter().find(|test| test.id == "G11").unwrap();
+    let record = |cell| serde_json::to_string(cell).unwrap();
+    assert_eq!(record(&alone.tests[0].designs[0]), record(&together.designs[1]));
+}
+
+/// A known gap of the simulated designs: a line of an epoch that is not durable may leave the
+/// caches by itself, and who reads it afterwards is not ordered behind the rest of that epoch. When
+/// it is closed this test fails, and the line in the long mode goes away.
+#[test]
+fn known_gap_a_line_that_left_by_itself_no_longer_tells_of_its_epoch() {
+    let report = without_models(&["lb"], &["G40"], 1000);
+    assert_eq!(report.disagreements(), 1, "closed? then remove this: {}", report.to_text());
 }

@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
             [name, ..] => {
                 let is_it = |known: &&str| known.split(' ').next() == Some(*name);
                 return Err(match INSTRUCTIONS.split(", ").find(is_it) {
-                    Some(usage) => format!("`{}` is no {name}; write `{usage}`", shown(text)),
+                    Some(usage) => format!("cannot read `{}`; write `{usage}`", shown(text)),
                     None => format!(
                         "unknown instruction `{}`; the instructions are {INSTRUCTIONS}",
                         shown(name)

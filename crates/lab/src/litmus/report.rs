@@ -359,8 +359,9 @@ impl LitmusReport {
             (0, _) => format!("{held} of {held} expectations met"),
             _ => format!("{wrong} of {held} expectations NOT met"),
         };
-        let tests = cells.len();
-        format!("{:8} {tests} tests, {outcomes} outcomes, {verdict}\n", model.name())
+        let tests =
+            if cells.len() == 1 { "1 test".into() } else { format!("{} tests", cells.len()) };
+        format!("{:8} {tests}, {outcomes} outcomes, {verdict}\n", model.name())
     }
 
     fn of_design(&self, at: usize, (name, model): &(String, Model)) -> String {
@@ -369,6 +370,7 @@ impl LitmusReport {
         let bad = cells.iter().filter(|cell| cell.violation.is_some()).count();
         let verdict = match bad {
             0 => "no memory that is forbidden".into(),
+            1 => "1 test BROKEN".into(),
             _ => format!("{bad} tests BROKEN"),
         };
         format!(
