@@ -373,7 +373,7 @@ impl Memory for CrashImage<'_> {
 
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let now = self.load_bits(at, Width::B8);
-        assert_ne!(now, value, "the only thread waits for itself at {at}");
+        assert!(now != value, "recovery waits for ever at {at}, which holds {value:#x}");
         now
     }
 }
