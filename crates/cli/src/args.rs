@@ -145,7 +145,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExploreArgs {
-    /// Workload
+    /// Workload, case of the corpus, fast-fair or hash-table
     pub(crate) workload: String,
     /// Persistency models, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "px86,bep", value_name = "MODELS")]
@@ -192,6 +192,9 @@ pub(crate) struct ExploreArgs {
     /// Break the structure on purpose
     #[arg(long, value_name = "FLAW")]
     pub(crate) flaw: Option<FlawName>,
+    /// The fixed twin of a case of the corpus
+    #[arg(long)]
+    pub(crate) fixed: bool,
     /// Build one image again, as a finding printed it
     #[arg(long, value_name = "IMAGE")]
     pub(crate) replay: Option<String>,

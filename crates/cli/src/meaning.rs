@@ -153,6 +153,7 @@ fn explore(args: ExploreArgs) -> Result<Job> {
         preemptions: args.preemptions.unwrap_or(default.preemptions),
         seed: args.seed.unwrap_or(default.seed),
         flaw: if args.broken { Flaw::NoOrder } else { flaw(args.flaw) },
+        fixed: args.fixed,
         thorough: args.thorough,
         depth: args.depth.unwrap_or(default.depth),
         budget: args.budget.unwrap_or(default.budget),

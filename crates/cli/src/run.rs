@@ -3,7 +3,7 @@
 use crate::meaning::Job;
 use anyhow::Result;
 use seawall_lab::bench::Bench;
-use seawall_lab::explore::explore_workload;
+use seawall_lab::explore::explore;
 use seawall_lab::native::{NativeError, run_native};
 use seawall_lab::validate::validate;
 use seawall_lab::{
@@ -77,7 +77,7 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
         },
         Job::Explore { workload, options, json } => {
             let stop = stop_on_ctrl_c()?;
-            let report = explore_workload(&workload, &options, &Progress::on_stderr(), &stop)?;
+            let report = explore(&workload, &options, &Progress::on_stderr(), &stop)?;
             let partial = report.is_partial();
             let found = tell(report, json.as_deref(), |report| report.found())?;
             Ok(verdict(found == Verdict::Found, partial))
