@@ -292,7 +292,8 @@ impl<'t> CrashImage<'t> {
         };
         let mut decided = self.decided.borrow_mut();
         let (pass, known) = decided[word as usize];
-        let old = if pass == self.pass.get() { known } else { self.start.word(word) };
+        let is_known = pass == self.pass.get();
+        let old = if is_known { known } else { self.only(word).unwrap_or(self.start.word(word)) };
         decided[word as usize] = (self.pass.get(), new);
         drop(decided);
         if self.records.get() {

@@ -233,7 +233,8 @@ struct Gone {
     early_others: usize,
 }
 
-/// `decisive` has the early stores that matter; of the others there is only the number.
+/// `decisive` has the early stores that matter; of the others there is only the number. Stores of
+/// what was there already are left out.
 fn gone(trace: &Trace, crash: &Crash, decisive: &Cut) -> Gone {
     let mut rank = vec![0; trace.lines.len()];
     let (mut lost, mut early, mut early_others) = (Vec::new(), Vec::new(), 0);
@@ -241,6 +242,9 @@ fn gone(trace: &Trace, crash: &Crash, decisive: &Cut) -> Gone {
         let store = &trace.stores[store as usize];
         let rank = &mut rank[store.line as usize];
         *rank += 1;
+        if store.old == store.new {
+            continue;
+        }
         if *rank > crash.cut.get(store.line) {
             lost.push(note(trace, store));
         } else if !lost.is_empty() && *rank > decisive.get(store.line) {

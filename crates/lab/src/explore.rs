@@ -20,12 +20,16 @@ use std::time::Instant;
 use target::{Recorded, RunKey, Target, WorkloadTarget};
 use units::{Done, Interleave, Work, units, work};
 
+mod bench;
 mod case;
+mod corpus;
 mod report;
 mod target;
 mod units;
 
+pub use bench::{ExploreBench, ExploreSpeed};
 pub use case::MEASURED;
+pub use corpus::{Corpus, CorpusOptions, UnknownCase};
 pub use report::ExploreReport;
 
 /// The most threads of a run.
