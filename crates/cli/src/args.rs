@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Try the images that a crash of a short run may leave
     Explore(ExploreArgs),
+    /// Try all that a crash may leave of tiny programs, under models and on simulated designs
+    Litmus(LitmusArgs),
     /// Print the figures of the papers, theirs beside ours
     Reproduce(ReproduceArgs),
     /// Hold the simulated machine to its closed formulas
@@ -202,6 +204,51 @@ pub(crate) struct ExploreArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
+
+/// Litmus tests: a model must reach exactly the outcomes that a test's file expects, and a
+/// simulated design must never leave any others, whenever it crashes.
+#[derive(Debug, Args)]
+#[command(after_help = LITMUS_LANGUAGE)]
+pub(crate) struct LitmusArgs {
+    /// Ids (A01) or families (x86) of tests, or paths of .litmus files [default: the suite]
+    #[arg(value_name = "TEST")]
+    pub(crate) tests: Vec<String>,
+    /// Persistency models, separated by commas, or none [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "MODELS")]
+    pub(crate) models: Vec<String>,
+    /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.., or none [default: all that
+    /// promise something]
+    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
+    pub(crate) designs: Vec<String>,
+    /// Crashes of each test under each design
+    #[arg(long, default_value_t = seawall_lab::litmus::LITMUS_CRASHES, value_name = "N")]
+    pub(crate) crashes: u64,
+    /// 10000 crashes of each test under each design
+    #[arg(long, conflicts_with = "crashes")]
+    pub(crate) long: bool,
+    /// Seed of timing and crashes
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Write a JSON record per test to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+const LITMUS_LANGUAGE: &str = "\
+A test is a text file; only `thread:` lines are needed:
+  title:    a store that is written back and fenced persists before the next
+  thread:   W x 1 ; CO x ; SF ; W y 1
+  memory:   x y
+  question: x=0 & y=1
+  px86:     forbidden; 00 10 11
+
+Threads: W x v store, W2 x.a x.b v store that may tear, NT x v non-temporal store, R x r load,
+  FAA x n [r] and CAS x old new r locked, CO x clwb, CF x clflush, SF sfence, MF mfence,
+  PB persist barrier (ofence), DF durable barrier (dfence), IF r v go on only if r is v.
+Memory starts as 0; x and y are on lines of their own, x.a to x.h are the words of one line.
+An outcome has one digit for each name in `memory:` (words after the crash, registers before it,
+  - for a register not read). A model's line gives the answer and all outcomes; without such lines
+  the outcomes are printed and held to nothing.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {

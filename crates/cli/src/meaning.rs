@@ -2,12 +2,13 @@
 //! before anything runs or is written.
 
 use crate::args::{
-    BenchArgs, BenchCommand, Cli, Command, CompareArgs, ExploreArgs, FlawName, ReproduceArgs,
-    RunArgs, ShowCommand, ValidateArgs, What,
+    BenchArgs, BenchCommand, Cli, Command, CompareArgs, ExploreArgs, FlawName, LitmusArgs,
+    ReproduceArgs, RunArgs, ShowCommand, ValidateArgs, What,
 };
 use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::BenchOptions;
 use seawall_lab::explore::ExploreOptions;
+use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
 use seawall_lab::native::{Limit, NativeOptions};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
@@ -30,6 +31,10 @@ pub(crate) enum Job {
     Explore {
         workload: String,
         options: Box<ExploreOptions>,
+        json: Option<PathBuf>,
+    },
+    Litmus {
+        plan: Box<LitmusPlan>,
         json: Option<PathBuf>,
     },
     Reproduce {
@@ -59,6 +64,7 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
         Command::Compare(args) => compare(args),
         Command::Run(args) => run(args),
         Command::Explore(args) => explore(args),
+        Command::Litmus(args) => litmus(args),
         Command::Reproduce(args) => reproduce(args),
         Command::Validate(args) => validate(args),
         Command::Bench(BenchCommand::Sim(args)) => bench(args),
@@ -162,6 +168,18 @@ fn explore(args: ExploreArgs) -> Result<Job> {
         replay: args.replay,
     };
     Ok(Job::Explore { workload: args.workload, options: Box::new(options), json: args.json })
+}
+
+fn litmus(args: LitmusArgs) -> Result<Job> {
+    let plan = LitmusPlan::new(&LitmusOptions {
+        tests: args.tests,
+        models: args.models,
+        designs: args.designs,
+        crashes: if args.long { LITMUS_CRASHES_LONG } else { args.crashes },
+        seed: args.seed,
+    })?;
+    writable(&[&args.json])?;
+    Ok(Job::Litmus { plan: Box::new(plan), json: args.json })
 }
 
 fn reproduce(args: ReproduceArgs) -> Result<Job> {

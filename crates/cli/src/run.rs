@@ -51,6 +51,14 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             print(&comparison.to_text())?;
             Ok(verdict(comparison.broken() > 0, comparison.is_partial))
         }
+        Job::Litmus { plan, json } => {
+            let report = plan.run(&Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+            if let Some(path) = &json {
+                report.write_json(path)?;
+            }
+            print(&report.to_text())?;
+            Ok(verdict(report.disagreements() > 0, report.is_partial))
+        }
         Job::Reproduce { figures, options, is_strict, json } => {
             let progress = Progress::on_stderr();
             let figures = Figures::run(figures, &options, &progress, &stop_on_ctrl_c()?)?;

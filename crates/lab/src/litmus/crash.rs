@@ -2,9 +2,9 @@
 //! every memory that they leave held to the set that the model allows.
 //!
 //! What varies from run to run: where the lines lie, which of them are in which cache, when each
-//! thread starts, what it does between two instructions (nothing, work, use of lines of its own, so
-//! that caches replace what they hold), the order of the halves of a wide store, and the moments of
-//! the crashes. Loads may overtake stores in the simulated cores, which sequentially consistent
+//! thread starts and with what backlog of persists, what it does between two instructions (nothing,
+//! work, use of lines of its own, so that caches replace what they hold), whether another thread
+//! keeps memory busy, the order of the halves of a wide store, and the moments of the crashes. Loads may overtake stores in the simulated cores, which sequentially consistent
 //! models do not know: under those a thread empties its store buffer before it loads, by a locked
 //! operation on DRAM, which orders no persists.
 //!
@@ -13,17 +13,19 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_explore::litmus::{Column, Instruction, Litmus, Outcome, Place, Register, Value};
+use seawall_explore::litmus::{
+    Column, Instruction, Litmus, Outcome, Place, Register, THREADS_MAX, Value,
+};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_sim::{Choice, Cycle, Machine, Observer, Program, SimError, SimMemory, Simulation};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Lines of persistent memory in a run.
-const SLOTS: usize = 64;
-/// Lines at its end that belong to single threads.
-const OWN_SLOTS: usize = 10;
+/// Lines of persistent memory in which those of a test lie.
+const SLOTS: usize = 32;
+/// Lines behind these that belong to each thread: more than the caches of the tiny machine hold.
+const OWN_SLOTS: usize = 40;
 /// Crashes of a run, about; the image at its end comes on top.
 const CRASHES: usize = 8;
 /// No litmus test runs longer.
@@ -40,13 +42,15 @@ const CRASH: u64 = 3 << 56;
 /// A memory that the model forbids, and how it came about.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
-    /// What the crash left.
-    pub outcome: Outcome,
+    /// What the crash left; none if the machine never came to its end.
+    pub outcome: Option<Outcome>,
+    /// Why it did not come to its end.
+    pub stuck: Option<String>,
     /// Number of the run.
     pub run: u64,
     /// The machine.
     pub machine: &'static str,
-    /// The cycle of the crash; none if it is the memory at the end of the run.
+    /// The cycle of the crash; none if it is the memory at the end of the run, or it had none.
     pub crash: Option<Cycle>,
     /// What had taken effect by then, as far as the run told: cycle, thread (from 1), instruction.
     pub steps: Vec<(Cycle, usize, String)>,
@@ -98,25 +102,45 @@ impl Pair<'_> {
             images: Vec::new(),
         };
         let watcher = Rc::new(RefCell::new(watcher));
-        let seeds: Vec<u64> = setting.code.iter().map(|_| rng.random()).collect();
+        let threads = setting.code.len();
+        let disturbs = threads < machine.core.count.min(THREADS_MAX) && rng.random_bool(0.3);
+        let seeds = (0..threads + usize::from(disturbs)).map(|_| rng.random());
+        let seeds: Vec<u64> = seeds.collect();
         let programs = seeds.into_iter().enumerate().map(|(thread, seed)| {
             let setting = setting.clone();
             let perform = move |memory: &SimMemory<'_>| {
                 let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-                Thread { setting: &setting, memory, rng, registers: Vec::new(), stored: false }
-                    .perform(thread);
+                let registers = Vec::new();
+                let mut it = Thread { setting: &setting, memory, rng, registers, stored: false };
+                if thread < threads { it.perform(thread) } else { it.disturb(thread) }
             };
             Box::new(perform) as Program
         });
-        let pm = vec![0; SLOTS * LINE_BYTES as usize];
+        let pm = vec![0; (SLOTS + THREADS_MAX * OWN_SLOTS) * LINE_BYTES as usize];
         let mut simulation = Simulation::new(machine, self.design, pm, vec![0; DRAM_BYTES])
             .watched_by(watcher.clone())
             .at_most(CYCLES_MAX);
         if rng.random_bool(0.3) {
             simulation = simulation.cold();
         }
-        let outcome = simulation.run(programs.collect())?;
+        let result = simulation.run(programs.collect());
         let mut watcher = watcher.borrow_mut();
+        let violation = |crash: Option<Cycle>, steps: &[(Cycle, usize, u64)]| Violation {
+            outcome: None,
+            stuck: None,
+            run,
+            machine: name,
+            crash,
+            steps: setting.told(self.test, steps),
+        };
+        let outcome = match result {
+            Err(stuck @ (SimError::Deadlock { .. } | SimError::TooLong { .. })) => {
+                let stuck = Some(stuck.to_string());
+                all.violation = Some(Violation { stuck, ..violation(None, &watcher.steps) });
+                return Ok(horizon);
+            }
+            result => result?,
+        };
         let told = watcher.told.clone();
         let steps = watcher.steps.len();
         let crashes = watcher.images.len();
@@ -124,19 +148,28 @@ impl Pair<'_> {
         for (number, crash) in watcher.images.iter().enumerate() {
             let left = setting.outcome(self.test, crash);
             all.crashes += u64::from(number < crashes);
-            if !self.allowed.contains(&left) {
+            if !self.is_allowed(&left) {
                 all.forbidden += 1;
-                all.violation.get_or_insert_with(|| Violation {
-                    outcome: left.clone(),
-                    run,
-                    machine: name,
-                    crash: crash.at,
-                    steps: setting.told(self.test, &watcher.steps[..crash.steps]),
+                all.violation.get_or_insert_with(|| {
+                    let outcome = Some(left.clone());
+                    Violation { outcome, ..violation(crash.at, &watcher.steps[..crash.steps]) }
                 });
             }
             all.seen.insert(left);
         }
         Ok(outcome.cycles)
+    }
+
+    /// True if the model allows the outcome. A register that was not told of may have been read all
+    /// the same: a locked operation stores and is told of a little later.
+    fn is_allowed(&self, left: &Outcome) -> bool {
+        let fits = |allowed: &Outcome| {
+            let mut pairs = self.test.columns.iter().zip(left.0.iter().zip(&allowed.0));
+            pairs.all(|(column, (left, allowed))| {
+                left == allowed || left.is_none() && matches!(column, Column::Register(_))
+            })
+        };
+        self.allowed.contains(left) || self.allowed.iter().any(fits)
     }
 
     /// Every run has a seed of its own, which does not depend on what else is run.
@@ -165,6 +198,8 @@ struct Setting {
     own: f64,
     /// Probability of having a line in the cache at the start.
     warm: f64,
+    /// Longest backlog of a thread: epochs of stores to lines of its own before the test's code.
+    backlog: u32,
 }
 
 impl Setting {
@@ -173,7 +208,7 @@ impl Setting {
         let code = variants.swap_remove(rng.random_range(0..variants.len()));
         let mut slots: Vec<u64> = Vec::new();
         while slots.len() < pair.test.line_count() {
-            let slot = rng.random_range(0..(SLOTS - 4 * OWN_SLOTS) as u64);
+            let slot = rng.random_range(0..SLOTS as u64);
             if !slots.contains(&slot) {
                 slots.push(slot);
             }
@@ -189,6 +224,7 @@ impl Setting {
             pause: (rng.random_range(0.0..0.8), [8, 100, 1000, 4000][rng.random_range(0..4)]),
             own: [0.0, 0.0, 0.2, 0.6][rng.random_range(0..4)],
             warm: [0.0, 0.5, 1.0][rng.random_range(0..3)],
+            backlog: [0, 0, 3, 6][rng.random_range(0..4)],
         }
     }
 
@@ -239,6 +275,11 @@ impl Thread<'_, '_> {
             }
         }
         self.memory.work(self.rng.random_range(0..=self.setting.start));
+        for _ in 0..self.rng.random_range(0..=self.setting.backlog) {
+            self.use_own_lines(thread);
+            self.memory.order();
+            self.stored = true;
+        }
         for (number, step) in self.setting.code[thread].iter().enumerate() {
             self.pass_time(thread);
             if !self.run(*step) {
@@ -248,6 +289,24 @@ impl Thread<'_, '_> {
                 self.memory.output(DONE | number as u64);
             }
         }
+        self.finish(thread);
+    }
+
+    /// Lets what was stored persist soon, in any order: an unfenced flush promises nothing, and a
+    /// barrier orders only what comes after it.
+    fn finish(&mut self, thread: usize) {
+        match self.rng.random_range(0..4) {
+            0 => self.use_own_lines(thread),
+            1 => self.memory.order(),
+            2 => {
+                let mut slots = self.setting.slots.clone();
+                while !slots.is_empty() {
+                    let slot = slots.swap_remove(self.rng.random_range(0..slots.len()));
+                    self.memory.flush(Addr::pm(slot * LINE_BYTES), 8);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn pass_time(&mut self, thread: usize) {
@@ -256,17 +315,41 @@ impl Thread<'_, '_> {
             self.memory.work(self.rng.random_range(1..=long));
         }
         if self.rng.random_bool(self.setting.own) {
-            let first = SLOTS - (4 - thread % 4) * OWN_SLOTS;
-            for _ in 0..self.rng.random_range(1..OWN_SLOTS) {
-                let slot = (first + self.rng.random_range(0..OWN_SLOTS)) as u64;
-                let at = Addr::pm(slot * LINE_BYTES + 8 * self.rng.random_range(0..8));
-                if self.rng.random_bool(0.5) {
-                    let _: u64 = self.memory.load(at);
-                } else {
-                    self.memory.store(at, self.rng.random::<u64>());
-                    self.stored = true;
-                }
+            self.use_own_lines(thread);
+        }
+    }
+
+    fn use_own_lines(&mut self, thread: usize) {
+        let first = SLOTS + thread * OWN_SLOTS;
+        let uses = [3, 10, OWN_SLOTS][self.rng.random_range(0..3)];
+        for _ in 0..self.rng.random_range(1..=uses) {
+            let slot = (first + self.rng.random_range(0..OWN_SLOTS)) as u64;
+            let at = Addr::pm(slot * LINE_BYTES + 8 * self.rng.random_range(0..8));
+            if self.rng.random_bool(0.5) {
+                let _: u64 = self.memory.load(at);
+                continue;
             }
+            self.memory.store(at, self.rng.random::<u64>());
+            self.stored = true;
+            if self.rng.random_bool(0.5) {
+                self.memory.flush(at, 8);
+            }
+        }
+    }
+
+    /// A thread that is not of the test: keeps memory busy with lines of its own, and looks at the
+    /// lines of the test now and then, which adds order at most.
+    fn disturb(&mut self, thread: usize) {
+        for _ in 0..self.rng.random_range(1..20) {
+            self.use_own_lines(thread);
+            if self.rng.random_bool(0.5) {
+                self.memory.order();
+            }
+            if self.rng.random_bool(0.3) {
+                let slot = self.setting.slots[self.rng.random_range(0..self.setting.slots.len())];
+                let _: u64 = self.memory.load(Addr::pm(slot * LINE_BYTES));
+            }
+            self.memory.work(self.rng.random_range(0..=self.setting.start));
         }
     }
 

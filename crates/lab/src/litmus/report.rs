@@ -251,22 +251,28 @@ impl TestReport {
             }
             for (outcome, way) in cell.forbidden.iter().zip(&cell.ways) {
                 let _ = writeln!(text, "  {outcome} after:");
-                way.iter().for_each(|step| drop(writeln!(text, "    {step}")));
+                for step in way {
+                    let _ = writeln!(text, "    {step}");
+                }
             }
         }
         for cell in &self.designs {
             let Some(violation) = &cell.violation else { continue };
             let _ = writeln!(text, "\nBROKEN: design {} ({})", cell.design, cell.model.name());
             text += &self.head();
-            let when = violation.crash.map_or("at the end".into(), |at| format!("at cycle {at}"));
-            let _ = writeln!(
-                text,
-                "  run {} on {}: power fails {when} and leaves {} ({}), which is forbidden",
-                violation.run,
-                violation.machine,
-                violation.outcome,
-                self.memory.join(" ")
-            );
+            let _ = writeln!(text, "  run {} on {}: {}", violation.run, violation.machine, {
+                let memory = self.memory.join(" ");
+                match (&violation.stuck, &violation.outcome, violation.crash) {
+                    (Some(stuck), ..) => stuck.clone(),
+                    (None, Some(left), Some(at)) => format!(
+                        "power fails at cycle {at} and leaves {left} ({memory}), which is forbidden"
+                    ),
+                    (None, left, _) => {
+                        let left = left.as_ref().map_or(String::new(), Outcome::to_string);
+                        format!("the memory at the end is {left} ({memory}), which is forbidden")
+                    }
+                }
+            });
             for (cycle, thread, step) in &violation.steps {
                 let _ = writeln!(text, "    cycle {cycle}: thread {thread}: {step}");
             }
