@@ -23,6 +23,7 @@ use units::{Done, Interleave, Work, units, work};
 mod bench;
 mod case;
 mod corpus;
+mod html;
 mod report;
 mod target;
 mod units;
