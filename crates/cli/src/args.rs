@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Explore(ExploreArgs),
     /// Try all that a crash may leave of tiny programs, under models and on simulated designs
     Litmus(LitmusArgs),
+    /// Let the explorer find known bugs: small programs, each broken and fixed
+    Corpus(CorpusArgs),
     /// Print the figures of the papers, theirs beside ours
     Reproduce(ReproduceArgs),
     /// Hold the simulated machine to its closed formulas
@@ -147,7 +149,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExploreArgs {
-    /// Workload
+    /// Workload, case of the corpus, fast-fair or hash-table
     pub(crate) workload: String,
     /// Persistency models, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "px86,bep", value_name = "MODELS")]
@@ -194,12 +196,18 @@ pub(crate) struct ExploreArgs {
     /// Break the structure on purpose
     #[arg(long, value_name = "FLAW")]
     pub(crate) flaw: Option<FlawName>,
+    /// The fixed twin of a case of the corpus
+    #[arg(long)]
+    pub(crate) fixed: bool,
     /// Build one image again, as a finding printed it
     #[arg(long, value_name = "IMAGE")]
     pub(crate) replay: Option<String>,
     /// Write the report to this file, as one JSON record
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the report to this file, as a page with what happened before each crash
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Litmus tests: a model must reach exactly the outcomes that a test's file expects, and a
@@ -275,6 +283,30 @@ pub(crate) struct ReproduceArgs {
 pub(crate) enum BenchCommand {
     /// Simulated references per second of CPU time, and peak memory
     Sim(BenchArgs),
+    /// Runs of recovery and crash states per second of CPU time
+    Explore(BenchExploreArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchExploreArgs {
+    /// Seconds that the exploration of the largest tree may take
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub(crate) seconds: u64,
+    /// Write a JSON record per program to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CorpusArgs {
+    /// Cases, or beginnings of their names [default: all]
+    pub(crate) cases: Vec<String>,
+    /// Crash after each store too, and crash recovery twice
+    #[arg(long)]
+    pub(crate) long: bool,
+    /// Write a JSON record per case and model to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -308,6 +340,8 @@ pub(crate) enum What {
     Workloads,
     Machines,
     Figures,
+    Models,
+    Corpus,
 }
 
 #[derive(Debug, Subcommand)]

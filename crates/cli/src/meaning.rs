@@ -2,12 +2,12 @@
 //! before anything runs or is written.
 
 use crate::args::{
-    BenchArgs, BenchCommand, Cli, Command, CompareArgs, ExploreArgs, FlawName, LitmusArgs,
-    ReproduceArgs, RunArgs, ShowCommand, ValidateArgs, What,
+    BenchArgs, BenchCommand, BenchExploreArgs, Cli, Command, CompareArgs, CorpusArgs, ExploreArgs,
+    FlawName, LitmusArgs, ReproduceArgs, RunArgs, ShowCommand, ValidateArgs, What,
 };
 use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::BenchOptions;
-use seawall_lab::explore::ExploreOptions;
+use seawall_lab::explore::{CorpusOptions, ExploreOptions};
 use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
 use seawall_lab::native::{Limit, NativeOptions};
 use seawall_lab::validate::ValidateOptions;
@@ -15,6 +15,7 @@ use seawall_lab::{
     CompareOptions, Domain, Figure, FigureOptions, Flaw, Listing, Model, Plan, check_writable,
 };
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Something to do.
 pub(crate) enum Job {
@@ -31,6 +32,15 @@ pub(crate) enum Job {
     Explore {
         workload: String,
         options: Box<ExploreOptions>,
+        json: Option<PathBuf>,
+        html: Option<PathBuf>,
+    },
+    Corpus {
+        options: CorpusOptions,
+        json: Option<PathBuf>,
+    },
+    BenchExplore {
+        limit: Duration,
         json: Option<PathBuf>,
     },
     Litmus {
@@ -65,6 +75,14 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
         Command::Run(args) => run(args),
         Command::Explore(args) => explore(args),
         Command::Litmus(args) => litmus(args),
+        Command::Corpus(CorpusArgs { cases, long, json }) => {
+            writable(&[&json])?;
+            Ok(Job::Corpus { options: CorpusOptions { cases, long }, json })
+        }
+        Command::Bench(BenchCommand::Explore(BenchExploreArgs { seconds, json })) => {
+            writable(&[&json])?;
+            Ok(Job::BenchExplore { limit: Duration::from_secs(seconds), json })
+        }
         Command::Reproduce(args) => reproduce(args),
         Command::Validate(args) => validate(args),
         Command::Bench(BenchCommand::Sim(args)) => bench(args),
@@ -102,6 +120,8 @@ fn listing(what: What) -> Listing {
         What::Workloads => Listing::Workloads,
         What::Machines => Listing::Machines,
         What::Figures => Listing::Figures,
+        What::Models => Listing::Models,
+        What::Corpus => Listing::Corpus,
     }
 }
 
@@ -147,7 +167,7 @@ fn run(args: RunArgs) -> Result<Job> {
 
 fn explore(args: ExploreArgs) -> Result<Job> {
     let models: Result<Vec<Model>, _> = args.model.iter().map(|name| name.parse()).collect();
-    writable(&[&args.json])?;
+    writable(&[&args.json, &args.html])?;
     let default = ExploreOptions::default();
     let options = ExploreOptions {
         models: models?,
@@ -159,6 +179,7 @@ fn explore(args: ExploreArgs) -> Result<Job> {
         preemptions: args.preemptions.unwrap_or(default.preemptions),
         seed: args.seed.unwrap_or(default.seed),
         flaw: if args.broken { Flaw::NoOrder } else { flaw(args.flaw) },
+        fixed: args.fixed,
         thorough: args.thorough,
         depth: args.depth.unwrap_or(default.depth),
         budget: args.budget.unwrap_or(default.budget),
@@ -166,7 +187,8 @@ fn explore(args: ExploreArgs) -> Result<Job> {
         resume: args.resume,
         replay: args.replay,
     };
-    Ok(Job::Explore { workload: args.workload, options: Box::new(options), json: args.json })
+    let (json, html) = (args.json, args.html);
+    Ok(Job::Explore { workload: args.workload, options: Box::new(options), json, html })
 }
 
 fn litmus(args: LitmusArgs) -> Result<Job> {

@@ -3,7 +3,7 @@
 use crate::meaning::Job;
 use anyhow::Result;
 use seawall_lab::bench::Bench;
-use seawall_lab::explore::explore_workload;
+use seawall_lab::explore::{Corpus, ExploreBench, explore};
 use seawall_lab::native::{NativeError, run_native};
 use seawall_lab::validate::validate;
 use seawall_lab::{
@@ -83,12 +83,32 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             }
             report => tell(report?, json.as_deref(), |_| false),
         },
-        Job::Explore { workload, options, json } => {
+        Job::Explore { workload, options, json, html } => {
             let stop = stop_on_ctrl_c()?;
-            let report = explore_workload(&workload, &options, &Progress::on_stderr(), &stop)?;
+            let report = explore(&workload, &options, &Progress::on_stderr(), &stop)?;
+            if let Some(path) = &html {
+                write_file(path, report.to_html().as_bytes())?;
+            }
             let partial = report.is_partial();
             let found = tell(report, json.as_deref(), |report| report.found())?;
             Ok(verdict(found == Verdict::Found, partial))
+        }
+        Job::Corpus { options, json } => {
+            let corpus = Corpus::run(&options, &Progress::on_stderr())?;
+            if let Some(path) = &json {
+                corpus.write_json(path)?;
+            }
+            print(&corpus.to_text())?;
+            Ok(verdict(corpus.wrong() > 0, false))
+        }
+        Job::BenchExplore { limit, json } => {
+            let stop = stop_on_ctrl_c()?;
+            let bench = ExploreBench::run(limit, &stop)?;
+            if let Some(path) = &json {
+                bench.write_json(path)?;
+            }
+            print(&bench.to_text())?;
+            Ok(verdict(false, bench.is_partial))
         }
         Job::Validate { options, json, plots } => {
             let report = validate(&options)?;

@@ -181,6 +181,23 @@ impl<'t> CrashImage<'t> {
         new
     }
 
+    /// The value of the word, if it has the same one in all images that are open.
+    pub(crate) fn only(&self, word: u32) -> Option<u64> {
+        for Layer { trace, order } in self.layers.borrow().iter().rev() {
+            let Some(line) = trace.find_line(Line(u64::from(word / 8))) else { continue };
+            let history = &trace.lines[line as usize].words[word as usize % 8];
+            let (low, high) = order.window(line);
+            let next = history.partition_point(|(stores, _)| *stores <= low);
+            if history.get(next).is_some_and(|(stores, _)| *stores <= high) {
+                return None;
+            }
+            if let Some(last) = next.checked_sub(1) {
+                return Some(history[last].1);
+            }
+        }
+        Some(self.start.word(word))
+    }
+
     /// The values that the word may have, from what persisted least to what persisted most.
     pub(crate) fn possible(&self, word: u32) -> Vec<Possible> {
         let layers = self.layers.borrow();
@@ -242,6 +259,11 @@ impl<'t> CrashImage<'t> {
     }
 
     fn decide(&self, word: u32) -> u64 {
+        if let Some(value) = self.only(word) {
+            self.decided.borrow_mut()[word as usize] = (self.pass.get(), value);
+            self.reads.borrow_mut().push((word, value));
+            return value;
+        }
         let mut possible = self.possible(word);
         let chosen = match self.prefer.get() {
             Prefer::Least => possible.swap_remove(0),
@@ -270,7 +292,8 @@ impl<'t> CrashImage<'t> {
         };
         let mut decided = self.decided.borrow_mut();
         let (pass, known) = decided[word as usize];
-        let old = if pass == self.pass.get() { known } else { self.start.word(word) };
+        let is_known = pass == self.pass.get();
+        let old = if is_known { known } else { self.only(word).unwrap_or(self.start.word(word)) };
         decided[word as usize] = (self.pass.get(), new);
         drop(decided);
         if self.records.get() {
@@ -373,7 +396,7 @@ impl Memory for CrashImage<'_> {
 
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let now = self.load_bits(at, Width::B8);
-        assert_ne!(now, value, "the only thread waits for itself at {at}");
+        assert!(now != value, "recovery waits for ever at {at}, which holds {value:#x}");
         now
     }
 }

@@ -5,10 +5,10 @@ use crate::models::order::Cut;
 use crate::models::{Model, UnknownModel};
 use crate::search::{Check, Crash, Search};
 use crate::shrink::describe;
-use crate::trace::{Event, Store, Trace};
+use crate::trace::{Event, Kind, Store, Trace};
 use crate::verdict::{Court, Verdict, stored};
 use crate::walk::Walk;
-use seawall_memory::Line;
+use seawall_memory::{Addr, Line};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -192,6 +192,28 @@ pub struct Finding {
     pub early_others: usize,
     /// When power failed again: each recovery that it cut short.
     pub recoveries: Vec<CutRecovery>,
+    /// What happened before the crash, the last [`TIMELINE`] events of the run.
+    pub timeline: Vec<EventNote>,
+}
+
+/// Events before a crash that a finding holds.
+pub const TIMELINE: usize = 80;
+
+/// Something that took effect before the crash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EventNote {
+    /// Its number in the run, from 0.
+    pub event: usize,
+    /// The thread.
+    pub thread: u16,
+    /// The operation of that thread, from 0.
+    pub operation: u32,
+    /// What it did.
+    pub what: String,
+    /// The call, as file:line.
+    pub place: String,
+    /// For a store whether it is in the image.
+    pub kept: Option<bool>,
 }
 
 /// A recovery that was cut short.
@@ -233,7 +255,8 @@ struct Gone {
     early_others: usize,
 }
 
-/// `decisive` has the early stores that matter; of the others there is only the number.
+/// `decisive` has the early stores that matter; of the others there is only the number. Stores of
+/// what was there already are left out.
 fn gone(trace: &Trace, crash: &Crash, decisive: &Cut) -> Gone {
     let mut rank = vec![0; trace.lines.len()];
     let (mut lost, mut early, mut early_others) = (Vec::new(), Vec::new(), 0);
@@ -241,6 +264,9 @@ fn gone(trace: &Trace, crash: &Crash, decisive: &Cut) -> Gone {
         let store = &trace.stores[store as usize];
         let rank = &mut rank[store.line as usize];
         *rank += 1;
+        if store.old == store.new {
+            continue;
+        }
         if *rank > crash.cut.get(store.line) {
             lost.push(note(trace, store));
         } else if !lost.is_empty() && *rank > decisive.get(store.line) {
@@ -250,6 +276,54 @@ fn gone(trace: &Trace, crash: &Crash, decisive: &Cut) -> Gone {
         }
     }
     Gone { lost, early, early_others }
+}
+
+/// The last events of the trace before the crash.
+fn timeline(trace: &Trace, crash: &Crash) -> Vec<EventNote> {
+    let mut rank = vec![0; trace.lines.len()];
+    let mut notes = Vec::new();
+    for (number, event) in trace.events[..crash.event].iter().enumerate() {
+        let mut kept = None;
+        if let Some(store) = event.kind.store() {
+            let line = trace.stores[store as usize].line;
+            rank[line as usize] += 1;
+            kept = Some(rank[line as usize] <= crash.cut.get(line));
+        }
+        if number + TIMELINE >= crash.event {
+            notes.push(EventNote {
+                event: number,
+                thread: event.thread,
+                operation: event.operation,
+                what: what(trace, event.kind),
+                place: place(event),
+                kept,
+            });
+        }
+    }
+    notes
+}
+
+fn what(trace: &Trace, kind: Kind) -> String {
+    let line = |line: u32| trace.lines[line as usize].line.start();
+    let stores = |store: u32| {
+        let Store { at, new, width, .. } = trace.stores[store as usize];
+        format!("{at} = {new:#x} ({} bytes)", width.bytes())
+    };
+    match kind {
+        Kind::Store { store } => format!("store {}", stores(store)),
+        Kind::StoreNt { store } => format!("non-temporal store {}", stores(store)),
+        Kind::Locked { store: Some(store) } => format!("locked store {}", stores(store)),
+        Kind::Locked { store: None } => "locked operation on DRAM".into(),
+        Kind::Read { word, .. } => {
+            format!("reads {} of another thread", Addr::pm(8 * u64::from(word)))
+        }
+        Kind::Sync { .. } => "reads DRAM of another thread".into(),
+        Kind::Flush { line: index } => format!("flush of the line {}", line(index)),
+        Kind::FlushElsewhere => "flush of what is not persistent".into(),
+        Kind::Order => "order".into(),
+        Kind::Drain => "drain".into(),
+        Kind::Output { number } => format!("output {number}"),
+    }
 }
 
 impl Finding {
@@ -287,6 +361,7 @@ impl Finding {
                 early,
             }
         });
+        let timeline = timeline(trace, &crashes[0]);
         let crashes =
             crashes.iter().zip(scenes).map(|(crash, trace)| CrashChoice::of(trace, crash));
         Finding {
@@ -299,6 +374,7 @@ impl Finding {
             early,
             early_others,
             recoveries: recoveries.collect(),
+            timeline,
         }
     }
 }

@@ -52,7 +52,8 @@ mod words;
 
 pub use crashed::CrashImage;
 pub use finding::{
-    Choice, CrashChoice, CutRecovery, Finding, InFlight, ReplayError, StoreNote, replay,
+    Choice, CrashChoice, CutRecovery, EventNote, Finding, InFlight, ReplayError, StoreNote,
+    TIMELINE, replay,
 };
 pub use images::reachable;
 pub use models::{Model, UnknownModel};

@@ -212,8 +212,12 @@ struct Entry {
 
 /// There is no model of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown persistency model `{0}`; the models are {names}", names = Model::names().join(", "))]
+#[error("unknown persistency model `{0}`; the models are {names}", names = names())]
 pub struct UnknownModel(String);
+
+fn names() -> String {
+    Model::names().join(", ")
+}
 
 impl Model {
     /// All models.

@@ -9,8 +9,9 @@
 //!   steps of `n` threads a bug of depth `d` is hit with probability 1 / (n k^(d-1)) at least.
 //! - Preemptions (Musuvathi, Qadeer, "Iterative Context Bounding", PLDI'07): a thread runs until it
 //!   waits or is done, except for at most a few interruptions. All places for these are tried:
-//!   before each access to a word that several threads use and one of them writes. Runs that differ
-//!   only in the order of accesses that do not conflict are one.
+//!   before each access to a word that several threads use and one of them writes, and before each
+//!   fence and output, as a crash can come between those of two threads. Runs that differ only in
+//!   the order of what does not conflict are one.
 
 use crate::trace::{Event, Kind, Trace};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -202,6 +203,7 @@ fn likeness(trace: &Trace) -> u64 {
     let mut lines = vec![FxHasher::default(); trace.lines.len()];
     let mut writers = vec![(0u16, 0u32); trace.lines.len()];
     let mut stores = vec![0u32; trace.threads];
+    let mut fences = FxHasher::default();
     for Event { thread, kind, at, .. } in &trace.events {
         let own = &mut threads[usize::from(*thread)];
         (at.file(), at.line(), at.column()).hash(own);
@@ -217,6 +219,9 @@ fn likeness(trace: &Trace) -> u64 {
             Kind::Flush { line } => (2, trace.lines[line as usize].line).hash(own),
             Kind::Output { number } => (3, number).hash(own),
             _ => {}
+        }
+        if matches!(kind, Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. }) {
+            thread.hash(&mut fences);
         }
         if let Some(store) = kind.store() {
             let store = &trace.stores[store as usize];
@@ -235,7 +240,8 @@ fn likeness(trace: &Trace) -> u64 {
     });
     let lines = lines.fold(0u64, u64::wrapping_add);
     let mut all = FxHasher::default();
-    (lines, threads.iter().map(FxHasher::finish).collect::<Vec<u64>>()).hash(&mut all);
+    let threads: Vec<u64> = threads.iter().map(FxHasher::finish).collect();
+    (fences.finish(), lines, threads).hash(&mut all);
     all.finish()
 }
 
@@ -291,7 +297,7 @@ mod tests {
         for text in ["r7", "p7.2", "s", "s40.1", "s40.1_52.0"] {
             assert_eq!(text.parse::<TurnsName>().unwrap().to_string(), text);
         }
-        for text in ["", "x1", "r", "p7", "s40", "s40.1_", "é"] {
+        for text in ["", "x1", "r", "p7", "s40", "s40.1_", "\u{e9}"] {
             assert!(text.parse::<TurnsName>().is_err(), "{text}");
         }
     }

@@ -11,7 +11,7 @@
 //! recovery reads them ([`CrashImage`]), and recovery runs only if it was not seen to read the same
 //! before ([`Tree`]). Power may fail again while recovery runs, as often as is asked for.
 
-use crate::crashed::{CrashImage, Layer, Log, Pass, Possible, Prefer};
+use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
 use crate::models::order::Cut;
 use crate::models::{Model, State};
 use crate::outcome::{Outcome, Reached};
@@ -363,15 +363,13 @@ impl<'a, C: Check> Explorer<'a, C> {
                     break self.done(found, recording, point);
                 }
             };
-            let possible = self.image.possible(word);
-            if let [only] = &possible[..] {
-                match self.follow(node, word, only.value) {
-                    ControlFlow::Continue(next) => node = next,
-                    ControlFlow::Break(()) => break ControlFlow::Break(()),
-                }
-                continue;
+            let Some(value) = self.image.only(word) else {
+                break self.branch(node, word, point, choose);
+            };
+            match self.follow(node, word, value) {
+                ControlFlow::Continue(next) => node = next,
+                ControlFlow::Break(()) => break ControlFlow::Break(()),
             }
-            break self.branch(node, word, possible, point, choose);
         };
         self.path.truncate(begun);
         flow
@@ -393,10 +391,10 @@ impl<'a, C: Check> Explorer<'a, C> {
         &mut self,
         node: NodeId,
         word: u32,
-        mut possible: Vec<Possible>,
         point: &CrashPoint,
         choose: Choose,
     ) -> ControlFlow<()> {
+        let mut possible = self.image.possible(word);
         if self.phase.prefer == Prefer::Most {
             possible.reverse();
         }

@@ -2,9 +2,9 @@
 //!
 //! The threads of a run are fibers on one OS thread. A [`Schedule`] says who runs and for how many
 //! calls of the seam, so every call is a switch point; what is random about it comes from a seeded
-//! generator (Xoshiro256PlusPlus). Execution is sequentially consistent: stores are visible at once, non-temporal ones
-//! too (a single thread cannot tell; several might see stores late, and persist in ways that no run
-//! here shows; litmus tests do model that).
+//! generator (Xoshiro256PlusPlus). Execution is sequentially consistent: stores are visible at
+//! once, non-temporal ones too (a single thread cannot tell; several might see stores late, and
+//! persist in ways that no run here shows; litmus tests do model that).
 //!
 //! A run always ends: it is cut after a number of seam calls, and threads that all wait are a
 //! deadlock. Both are errors, not hangs. A loop that never touches memory is not bounded.
@@ -21,6 +21,10 @@ use seawall_memory::{Addr, Image, Memory, Width, lines_of};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
+
+/// A word that no memory has: fences and outputs count as writes to it, because a crash can tell in
+/// which order those of several threads came.
+const FENCES: Addr = Addr::pm(1 << 40);
 
 /// Longest turn of a thread, in seam calls; one of these is drawn for each run.
 const SPANS: [u64; 4] = [3, 12, 48, 400];
@@ -139,8 +143,8 @@ struct Dispatcher<'s> {
     last: usize,
 }
 
-/// Calls among which priorities change: about as many as a short run has.
-const CHANGES_WITHIN: u64 = 400;
+/// The fewest calls among which priorities change; a seed draws up to 128 times as many.
+const CHANGES_WITHIN: u64 = 8;
 
 impl Dispatcher<'_> {
     fn new(schedule: &Schedule) -> Dispatcher<'_> {
@@ -151,7 +155,7 @@ impl Dispatcher<'_> {
             Turns::Priorities(changes) => changes,
             _ => 0,
         };
-        let within = CHANGES_WITHIN << rng.random_range(0..4);
+        let within = CHANGES_WITHIN << rng.random_range(0..8);
         let mut changes: Vec<u64> = (0..changes).map(|_| rng.random_range(1..within)).collect();
         changes.sort_unstable();
         let turns = &schedule.turns;
@@ -173,7 +177,7 @@ impl Dispatcher<'_> {
                 let highest = ready.iter().max_by_key(|&&thread| self.priorities[thread]);
                 self.last = *highest.expect("a thread is ready");
                 let until = self.changes.get(self.done).copied();
-                (self.last, until.map_or(CHANGES_WITHIN, |at| at - calls - 1))
+                (self.last, until.map_or(u64::MAX, |at| at - calls - 1))
             }
             Turns::Preempted(all) => {
                 let mut wanted = self.last;
@@ -401,11 +405,13 @@ impl Memory for Traced<'_> {
 
     fn order(&self) {
         self.step();
+        self.note_access(FENCES, true);
         self.note(Kind::Order);
     }
 
     fn drain(&self) {
         self.step();
+        self.note_access(FENCES, true);
         self.note(Kind::Drain);
     }
 
@@ -426,6 +432,7 @@ impl Memory for Traced<'_> {
 
     fn output(&self, number: u64) {
         self.step();
+        self.note_access(FENCES, true);
         self.note(Kind::Output { number });
         let operation = &self.shared.operation[self.thread];
         operation.set(operation.get() + 1);

@@ -110,11 +110,8 @@ impl State {
                 }
             }
             Kind::FlushElsewhere => self.count(WasteKind::ElsewhereFlush, event),
-            Kind::Order | Kind::Drain => {
-                if !std::mem::take(&mut self.busy[thread]) {
-                    self.count(WasteKind::IdleFence, event);
-                }
-            }
+            Kind::Order | Kind::Drain if self.busy[thread] => self.busy[thread] = false,
+            Kind::Order | Kind::Drain => self.count(WasteKind::IdleFence, event),
             // What it has read may be another thread's store that it is to order or flush.
             Kind::Read { .. } | Kind::Sync { .. } => self.busy[thread] = true,
             _ => {}

@@ -1,8 +1,10 @@
-//! What there is, in words: designs, workloads, machines, figures, and each in detail.
+//! What there is, in words: designs, workloads, machines, figures, models, known bugs.
 
 use crate::LabError;
 use crate::figures::Figure;
 use crate::table::{plain_table, text_of};
+use seawall_corpus::CASES;
+use seawall_explore::Model;
 use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
 use seawall_workloads::WORKLOADS;
 use std::fmt::Write;
@@ -18,6 +20,10 @@ pub enum Listing {
     Machines,
     /// Figures of the papers.
     Figures,
+    /// Programs with known bugs.
+    Corpus,
+    /// Persistency models.
+    Models,
 }
 
 impl Listing {
@@ -31,6 +37,8 @@ impl Listing {
             Listing::Workloads => workloads(),
             Listing::Machines => machines()?,
             Listing::Figures => figures(),
+            Listing::Corpus => corpus(),
+            Listing::Models => models(),
         })
     }
 }
@@ -71,6 +79,24 @@ fn figures() -> String {
     for Figure { name, title, source, .. } in Figure::known() {
         table.add_row(vec![name, title]);
         table.add_row(vec![String::new(), source]);
+    }
+    text_of(&table)
+}
+
+fn corpus() -> String {
+    let mut table =
+        plain_table(&["case", "kind", "what goes wrong, and where it is documented"], 0..0);
+    for about in CASES.iter().map(|case| case.about()) {
+        table.add_row(vec![about.name.to_owned(), about.kind.to_string(), about.what.to_owned()]);
+        table.add_row(vec![String::new(), String::new(), about.source.to_owned()]);
+    }
+    text_of(&table)
+}
+
+fn models() -> String {
+    let mut table = plain_table(&["model", "what it is"], 0..0);
+    for model in Model::all() {
+        table.add_row(vec![model.name(), model.about()]);
     }
     text_of(&table)
 }

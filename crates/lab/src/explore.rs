@@ -4,6 +4,7 @@
 //! searched under each model, in units that all cores share.
 
 use crate::Progress;
+use case::CaseTarget;
 use report::ModelReport;
 use seawall_explore::{
     Choice, Model, Outcome, Reached, ReplayError, RunError, Schedule, Search, TurnsName, replay,
@@ -19,10 +20,17 @@ use std::time::Instant;
 use target::{Recorded, RunKey, Target, WorkloadTarget};
 use units::{Done, Interleave, Work, units, work};
 
+mod bench;
+mod case;
+mod corpus;
+mod html;
 mod report;
 mod target;
 mod units;
 
+pub use bench::{ExploreBench, ExploreSpeed};
+pub use case::MEASURED;
+pub use corpus::{Corpus, CorpusOptions, UnknownCase};
 pub use report::ExploreReport;
 
 /// The most threads of a run.
@@ -53,8 +61,10 @@ pub struct ExploreOptions {
     pub preemptions: u64,
     /// Seed of the operations, the schedules and the random images.
     pub seed: u64,
-    /// A deliberate mistake.
+    /// A deliberate mistake of a workload.
     pub flaw: Flaw,
+    /// The fixed twin of a case of the corpus.
+    pub fixed: bool,
     /// Crash after each store too.
     pub thorough: bool,
     /// Crashes during recovery that follow the first crash.
@@ -81,6 +91,7 @@ impl Default for ExploreOptions {
             preemptions: 2,
             seed: 1,
             flaw: Flaw::None,
+            fixed: false,
             thorough: false,
             depth: 1,
             budget: 50_000,
@@ -135,8 +146,8 @@ impl FromStr for Shard {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExploreError {
-    /// No such workload.
-    #[error(transparent)]
+    /// No such program.
+    #[error("{0}, those of `seawall list corpus`, and {list}", list = MEASURED.join(" and "))]
     Workload(#[from] UnknownWorkload),
     /// The run itself failed.
     #[error("`{program}` did not run to its end: {error}")]
@@ -187,34 +198,66 @@ pub enum ExploreError {
     Lab(String),
 }
 
-/// Runs the workload `name` and looks for an image that it does not recover from.
+/// Runs the program `name` (a workload, a case of the corpus, or one of [`MEASURED`]) and looks
+/// for an image that it does not recover from.
 ///
 /// # Errors
-/// When there is no such workload, an option is out of range, the run itself fails, a file cannot
+/// When there is no such program, an option is out of range, the run itself fails, a file cannot
 /// be used, or the replay string is of another run.
-pub fn explore_workload(
+pub fn explore(
     name: &str,
     options: &ExploreOptions,
     progress: &Progress,
     stop: &Arc<AtomicBool>,
 ) -> Result<ExploreReport, ExploreError> {
-    with_workload(name, Explore { options, progress, stop })?
+    let explore = Explore { options, progress, stop };
+    let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
+    let ops = match &replay {
+        Some(replay) => replay.key.parse().unwrap_or(options.ops),
+        None => options.ops,
+    };
+    let fixed = replay.as_ref().map_or(options.fixed, |replay| replay.key == "fixed");
+    match CaseTarget::named(name, fixed, ops) {
+        Some(target) => explore.target(&target, replay),
+        None => with_workload(name, OfWorkload { explore, replay })?,
+    }
 }
 
-struct Explore<'a> {
-    options: &'a ExploreOptions,
-    progress: &'a Progress,
-    stop: &'a AtomicBool,
+/// A replay string: `KEY-TURNS/CHOICE`.
+struct Replay<'a> {
+    text: &'a str,
+    key: &'a str,
+    turns: TurnsName,
+    choice: Choice,
 }
 
-impl Visitor for Explore<'_> {
+impl Replay<'_> {
+    fn parse(text: &str) -> Result<Replay<'_>, ExploreError> {
+        let malformed = || ReplayError::Malformed(text.into());
+        let (run, choice) = text.split_once('/').ok_or_else(malformed)?;
+        let (key, turns) = run.rsplit_once('-').ok_or_else(malformed)?;
+        let turns = turns.parse().map_err(|()| malformed())?;
+        Ok(Replay { text, key, turns, choice: choice.parse()? })
+    }
+}
+
+struct OfWorkload<'a> {
+    explore: Explore<'a>,
+    replay: Option<Replay<'a>>,
+}
+
+impl Visitor for OfWorkload<'_> {
     type Output = Result<ExploreReport, ExploreError>;
 
     fn visit<W: Workload>(self) -> Self::Output {
-        match &self.options.replay {
-            Some(text) => replay_image::<W>(text, self.options),
-            None => self.search::<W>(),
-        }
+        let key = match &self.replay {
+            Some(Replay { text, key, .. }) => {
+                key.parse().map_err(|()| ReplayError::Malformed((*text).into()))?
+            }
+            None => self.explore.options.key(),
+        };
+        key.check()?;
+        self.explore.target(&WorkloadTarget::<W>::new(key), self.replay)
     }
 }
 
@@ -223,14 +266,6 @@ fn in_range(option: &'static str, value: u64, least: u64, most: u64) -> Result<(
         return Ok(());
     }
     Err(ExploreError::Range { option, value, range: format!("{least} to {most}") })
-}
-
-fn flaw_option(flaw: Flaw) -> &'static str {
-    match flaw {
-        Flaw::None => "",
-        Flaw::NoOrder => "--broken",
-        Flaw::NoFlush => "--flaw no-flush",
-    }
 }
 
 impl ExploreOptions {
@@ -258,7 +293,7 @@ impl ExploreOptions {
         in_range("--preemptions", self.preemptions, 0, 8)?;
         in_range("--depth", self.depth, 0, 8)?;
         in_range("--budget", self.budget, 1, u64::MAX)?;
-        self.key().check()
+        in_range("--ops", self.ops, 1, EXPLORE_OPS_MAX)
     }
 }
 
@@ -269,41 +304,43 @@ impl RunKey {
         in_range("--entries", self.entries, 1, EXPLORE_ENTRIES_MAX)?;
         in_range("--search", self.search_percent.into(), 0, 100)
     }
+}
 
-    fn in_words(&self, workload: &str) -> String {
-        let RunKey { seed, threads, ops, entries, flaw, .. } = *self;
-        let plural = if threads == 1 { "" } else { "s" };
-        let broken = match flaw_option(flaw) {
-            "" => String::new(),
-            option => format!(", deliberately broken by {option}"),
-        };
-        format!(
-            "{workload}: {threads} thread{plural} x {ops} operations on {entries} entries, seed \
-             {seed}{broken}"
-        )
-    }
+struct Explore<'a> {
+    options: &'a ExploreOptions,
+    progress: &'a Progress,
+    stop: &'a AtomicBool,
 }
 
 impl Explore<'_> {
-    fn search<W: Workload>(&self) -> Result<ExploreReport, ExploreError> {
-        let options = self.options;
-        options.check()?;
-        let key = options.key();
+    fn target<T: Target>(
+        &self,
+        target: &T,
+        replay: Option<Replay<'_>>,
+    ) -> Result<ExploreReport, ExploreError> {
+        self.options.check()?;
+        match replay {
+            Some(replay) => self.replay(target, replay),
+            None => self.search(target),
+        }
+    }
+
+    fn search<T: Target>(&self, target: &T) -> Result<ExploreReport, ExploreError> {
+        let Explore { options, progress, stop } = *self;
         let start = Instant::now();
-        let target = WorkloadTarget::<W>::new(key);
         let interleave = Interleave {
             schedules: options.schedules as usize,
             preemptions: options.preemptions as usize,
             seed: options.seed,
         };
-        let runs = interleave.runs(&target)?;
+        let runs = interleave.runs(target)?;
         let all = units(&runs, &options.models);
         let search = options.search(Model::Px86);
-        let head = format!("{} {key} {:?} {search:?} {interleave:?}", W::NAME, options.models);
+        let (name, key) = (target.name(), target.key());
+        let head = format!("{name} {key} {:?} {search:?} {interleave:?}", options.models);
         let done = options.resume.as_ref().map(|path| Done::open(path, &head)).transpose()?;
-        let Explore { progress, stop, .. } = *self;
         let the_work = Work { search: &search, shard: options.shard, progress, stop, done };
-        let outcomes = work::<WorkloadTarget<W>>(&the_work, &runs, &all)?;
+        let outcomes = work::<T>(&the_work, &runs, &all)?;
         let seconds = start.elapsed().as_secs_f64();
         let models = options.models.iter().map(|&model| {
             let mut whole = Outcome { reached: Reached::Complete, ..Outcome::of(model) };
@@ -312,20 +349,17 @@ impl Explore<'_> {
                 if let Some(finding) = &outcome.finding {
                     let Schedule { turns, seed, .. } = runs.runs[all[*at].run].0.clone();
                     let turns = TurnsName(turns, seed);
-                    let replay = format!("{key}-{turns}/{}", finding.choice);
-                    command = Some(format!("seawall explore {} --replay {replay}", W::NAME));
+                    let choice = &finding.choice;
+                    command =
+                        Some(format!("seawall explore {name} --replay {key}-{turns}/{choice}"));
                 }
                 whole.add(outcome.clone());
             }
-            ModelReport {
-                coverage: whole.to_string(),
-                outcome: whole,
-                seconds,
-                replay_command: command,
-            }
+            let coverage = whole.to_string();
+            ModelReport { coverage, outcome: whole, seconds, replay_command: command }
         });
         Ok(ExploreReport {
-            program: key.in_words(W::NAME),
+            program: target.in_words(),
             schedules: runs.about.clone(),
             runs: runs.runs.len(),
             shard: options.shard.to_string(),
@@ -334,39 +368,34 @@ impl Explore<'_> {
             waste: waste(&runs.runs[0].1.trace),
         })
     }
-}
 
-fn replay_image<W: Workload>(
-    text: &str,
-    options: &ExploreOptions,
-) -> Result<ExploreReport, ExploreError> {
-    let malformed = || ReplayError::Malformed(text.into());
-    let (run, choice) = text.split_once('/').ok_or_else(malformed)?;
-    let (key, turns) = run.rsplit_once('-').ok_or_else(malformed)?;
-    let key: RunKey = key.parse().map_err(|()| malformed())?;
-    let TurnsName(turns, seed) = turns.parse().map_err(|()| malformed())?;
-    let choice: Choice = choice.parse()?;
-    key.check()?;
-    let start = Instant::now();
-    let target = WorkloadTarget::<W>::new(key);
-    let schedule = Schedule { threads: key.threads, turns, seed, ..Schedule::default() };
-    let Recorded { trace, check } = target.record(&schedule)?;
-    let finding = replay(&trace, &options.search(choice.model), &choice, &check)?;
-    let model = ModelReport {
-        coverage: "one image".into(),
-        outcome: Outcome::of_replay(choice.model, finding),
-        seconds: start.elapsed().as_secs_f64(),
-        replay_command: None,
-    };
-    Ok(ExploreReport {
-        program: key.in_words(W::NAME),
-        schedules: String::new(),
-        runs: 1,
-        shard: Shard::default().to_string(),
-        replayed: true,
-        models: vec![model],
-        waste: Vec::new(),
-    })
+    fn replay<T: Target>(
+        &self,
+        target: &T,
+        replayed: Replay<'_>,
+    ) -> Result<ExploreReport, ExploreError> {
+        let start = Instant::now();
+        let Replay { turns: TurnsName(turns, seed), choice, .. } = replayed;
+        let schedule = Schedule { threads: target.threads(), turns, seed, ..Schedule::default() };
+        let Recorded { trace, check } = target.record(&schedule)?;
+        let options = self.options.search(choice.model);
+        let finding = replay(&trace, &options, &choice, &check)?;
+        let model = ModelReport {
+            coverage: "one image".into(),
+            outcome: Outcome::of_replay(choice.model, finding),
+            seconds: start.elapsed().as_secs_f64(),
+            replay_command: None,
+        };
+        Ok(ExploreReport {
+            program: target.in_words(),
+            schedules: String::new(),
+            runs: 1,
+            shard: Shard::default().to_string(),
+            replayed: true,
+            models: vec![model],
+            waste: Vec::new(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -375,7 +404,7 @@ mod tests {
     use seawall_workloads::WORKLOADS;
 
     fn explore(workload: &str, options: &ExploreOptions) -> ExploreReport {
-        explore_workload(workload, options, &Progress::hidden(), &Arc::default())
+        super::explore(workload, options, &Progress::hidden(), &Arc::default())
             .unwrap_or_else(|error| panic!("{workload}: {error}"))
     }
 
@@ -451,7 +480,7 @@ mod tests {
     #[test]
     fn bad_options_are_errors_that_name_the_option() {
         let error = |workload: &str, options: ExploreOptions| {
-            let answer = explore_workload(workload, &options, &Progress::hidden(), &Arc::default());
+            let answer = super::explore(workload, &options, &Progress::hidden(), &Arc::default());
             answer.expect_err("a bad option").to_string()
         };
         let default = ExploreOptions::default;

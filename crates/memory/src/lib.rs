@@ -109,6 +109,7 @@ pub trait Memory {
     /// Takes its turn after all earlier fences of the thread, as an output instruction would. On a
     /// machine whose [`order`](Memory::order) makes things durable, nothing that was ordered before
     /// an output is lost by a crash after it.
+    #[track_caller]
     fn output(&self, number: u64);
 
     /// Reads a word at its aligned address.

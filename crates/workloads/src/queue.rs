@@ -2,7 +2,8 @@
 //! Figure 10).
 //!
 //! One lock serialises all who share a queue, so there are many. A thread works mostly on queues
-//! of its own, and hands entries over through the others. A full queue turns an enqueue, and an empty one a dequeue, into an operation without effect.
+//! of its own, and hands entries over through the others. A full queue turns an enqueue, and an
+//! empty one a dequeue, into an operation without effect.
 
 use crate::history::{Contents, initial_tag};
 use crate::workload::Action;

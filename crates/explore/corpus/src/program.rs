@@ -187,6 +187,24 @@ pub trait Case: Sync {
     fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String>;
 }
 
+impl<C: Case + ?Sized> Case for &C {
+    fn about(&self) -> About {
+        (**self).about()
+    }
+
+    fn record(&self, fixed: bool, schedule: &Schedule) -> Result<Trace, RunError> {
+        (**self).record(fixed, schedule)
+    }
+
+    fn recover(&self, image: &CrashImage<'_>, fixed: bool) -> Result<Found, String> {
+        (**self).recover(image, fixed)
+    }
+
+    fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {
+        (**self).judge(found, promised)
+    }
+}
+
 /// Puts a program into the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<P>(pub P);

@@ -273,9 +273,9 @@ impl PersistOrder {
         self.low[index] = to;
         let writers = &self.writers[index];
         let first = writers.partition_point(|(_, high)| *high <= from);
-        for at in first..writers.len() {
-            self.tasks.push(Task::Know(writers[at].0, TOUCHED));
-            if writers[at].1 >= to {
+        for &(node, high) in &writers[first..] {
+            self.tasks.push(Task::Know(node, TOUCHED));
+            if high >= to {
                 break;
             }
         }

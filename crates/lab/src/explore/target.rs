@@ -1,6 +1,7 @@
 //! What can be explored: a program that can be recorded under a schedule, and its check.
 
 use super::ExploreError;
+use crate::flaw_name;
 use seawall_explore::{Check, CrashImage, CrashPoint, Schedule, Trace, record};
 use seawall_memory::{Image, Memory};
 use seawall_workloads::history::Effect;
@@ -14,6 +15,15 @@ use std::sync::Arc;
 pub(super) trait Target: Sync {
     /// Says what is right after a crash of one run.
     type Check: Check + Send + Sync;
+
+    /// The name on the command line.
+    fn name(&self) -> String;
+
+    /// The program with its numbers, in words.
+    fn in_words(&self) -> String;
+
+    /// What a run depends on besides the name and the schedule: the head of a replay string.
+    fn key(&self) -> String;
 
     /// Threads of a run.
     fn threads(&self) -> usize;
@@ -87,6 +97,26 @@ impl<W> WorkloadTarget<W> {
 
 impl<W: Workload> Target for WorkloadTarget<W> {
     type Check = WorkloadCheck<W>;
+
+    fn name(&self) -> String {
+        W::NAME.into()
+    }
+
+    fn in_words(&self) -> String {
+        let RunKey { seed, threads, ops, entries, flaw, .. } = self.key;
+        let plural = if threads == 1 { "" } else { "s" };
+        let broken = flaw_name(flaw)
+            .map_or(String::new(), |flaw| format!(", deliberately broken by --flaw {flaw}"));
+        format!(
+            "{}: {threads} thread{plural} x {ops} operations on {entries} entries, seed \
+             {seed}{broken}",
+            W::NAME
+        )
+    }
+
+    fn key(&self) -> String {
+        self.key.to_string()
+    }
 
     fn threads(&self) -> usize {
         self.key.threads

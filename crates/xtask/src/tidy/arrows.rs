@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("corpus", &["memory", "explore"]),
     ("collections", &["memory", "runtime"]),
     ("workloads", &["memory", "runtime", "collections"]),
-    ("lab", &["memory", "native", "runtime", "workloads", "sim", "explore"]),
+    ("lab", &["memory", "native", "runtime", "workloads", "sim", "explore", "corpus"]),
     ("cli", &["lab"]),
     ("xtask", &[]),
 ];

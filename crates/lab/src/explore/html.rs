@@ -1,0 +1,137 @@
+//! The report of an exploration as a page that stands alone: what `--html` writes.
+
+use super::report::{ExploreReport, ModelReport};
+use seawall_explore::{EventNote, Finding, InFlight, StoreNote};
+use std::fmt::Write;
+
+const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;\
+padding:0 1rem;color:#222}h1{font-size:1.4rem}h2{font-size:1.15rem;margin-top:2rem}\
+table{border-collapse:collapse;margin:.6rem 0}td,th{padding:.15rem .7rem .15rem 0;text-align:left;\
+vertical-align:top}th{border-bottom:1px solid #999;font-weight:600}code,td.c{font:13px/1.4 ui-\
+monospace,monospace}.lost{background:#fbe3e0}.kept{background:#e4f1e4}.bad{color:#a3201a}\
+.note{color:#666}";
+
+impl ExploreReport {
+    /// The report as HTML.
+    pub fn to_html(&self) -> String {
+        let mut page = format!(
+            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>seawall explore: \
+             {title}</title><style>{STYLE}</style>\n<h1>{title}</h1>\n",
+            title = text(&self.program)
+        );
+        if !self.schedules.is_empty() {
+            let _ = writeln!(page, "<p>{} runs: {}</p>", self.runs, text(&self.schedules));
+        }
+        page += "<table><tr><th>model<th>failure points<th>in recovery<th>crash states<th>runs of \
+                 recovery<th>coverage</tr>\n";
+        for ModelReport { outcome, coverage, .. } in &self.models {
+            let _ = writeln!(
+                page,
+                "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>",
+                outcome.model,
+                outcome.points,
+                outcome.nested_points,
+                outcome.states,
+                outcome.runs,
+                text(coverage)
+            );
+        }
+        page += "</table>\n";
+        for model in &self.models {
+            if let Some(finding) = &model.outcome.finding {
+                page += &found(finding);
+            }
+            if let Some(command) = &model.replay_command {
+                let _ = writeln!(page, "<p>Again: <code>{}</code></p>", text(command));
+            }
+        }
+        if !self.waste.is_empty() {
+            page += "<h2>Wasted on x86</h2><ul>\n";
+            for waste in &self.waste {
+                let _ = writeln!(page, "<li><code>{}</code>", text(&waste.to_string()));
+            }
+            page += "</ul>\n";
+        }
+        page
+    }
+}
+
+fn found(finding: &Finding) -> String {
+    let Finding { choice, message, events, in_flight, lost, early, .. } = finding;
+    let event = choice.crashes.first().map_or(0, |crash| crash.event);
+    let mut part = format!(
+        "<h2>Fails under {}</h2>\n<p class=\"bad\">{}</p>\n<p>Power fails after event {event} of \
+         {events}.</p><ul>\n",
+        choice.model,
+        text(message)
+    );
+    for InFlight { thread, operation, place } in in_flight {
+        let _ = writeln!(
+            part,
+            "<li>thread {thread}, in operation {operation}, at <code>{}</code>",
+            text(place)
+        );
+    }
+    part += "</ul>\n";
+    part += &stores("Lost: stored before the crash, not durable", lost);
+    part += &stores("Early: durable, stored after a lost one, and it matters", early);
+    for recovery in &finding.recoveries {
+        let _ = writeln!(
+            part,
+            "<p>Power fails again after event {} of {} of recovery, at <code>{}</code>.</p>",
+            recovery.event,
+            recovery.events,
+            text(&recovery.place)
+        );
+        part += &stores("Lost of what recovery stored", &recovery.lost);
+        part += &stores("Early of what recovery stored", &recovery.early);
+    }
+    part + &timeline(&finding.timeline)
+}
+
+fn stores(title: &str, stores: &[StoreNote]) -> String {
+    if stores.is_empty() {
+        return String::new();
+    }
+    let mut part = format!(
+        "<h3>{title}</h3><table><tr><th>address<th>bytes<th>was<th>is<th>thread<th>operation\
+         <th>call</tr>\n"
+    );
+    for StoreNote { address, bytes, old, new, thread, operation, place } in stores {
+        let _ = writeln!(
+            part,
+            "<tr><td class=\"c\">{}<td>{bytes}<td class=\"c\">{old:#x}<td class=\"c\">{new:#x}<td>\
+             {thread}<td>{operation}<td class=\"c\">{}</tr>",
+            text(address),
+            text(place)
+        );
+    }
+    part + "</table>\n"
+}
+
+fn timeline(events: &[EventNote]) -> String {
+    let mut part =
+        "<h3>Before the crash</h3>\n<p class=\"note\">Green stores are in the image, red \
+                    ones are lost.</p><table><tr><th>event<th>thread<th>operation<th>what<th>call\
+                    </tr>\n"
+            .to_owned();
+    for EventNote { event, thread, operation, what, place, kept } in events {
+        let class = match kept {
+            Some(true) => " class=\"kept\"",
+            Some(false) => " class=\"lost\"",
+            None => "",
+        };
+        let _ = writeln!(
+            part,
+            "<tr{class}><td>{event}<td>{thread}<td>{operation}<td class=\"c\">{}<td class=\"c\">{}</tr>",
+            text(what),
+            text(place)
+        );
+    }
+    part + "</table>\n"
+}
+
+/// Text with nothing in it that HTML would read.
+fn text(plain: &str) -> String {
+    plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
