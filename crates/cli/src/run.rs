@@ -4,6 +4,7 @@ use crate::meaning::Job;
 use anyhow::Result;
 use seawall_lab::bench::Bench;
 use seawall_lab::explore::{Corpus, ExploreBench, explore};
+use seawall_lab::litmus::LitmusPlan;
 use seawall_lab::native::{NativeError, run_native};
 use seawall_lab::validate::validate;
 use seawall_lab::{
@@ -51,14 +52,7 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             print(&comparison.to_text())?;
             Ok(verdict(comparison.broken() > 0, comparison.is_partial))
         }
-        Job::Litmus { plan, json } => {
-            let report = plan.run(&Progress::on_stderr(), &stop_on_ctrl_c()?)?;
-            if let Some(path) = &json {
-                report.write_json(path)?;
-            }
-            print(&report.to_text())?;
-            Ok(verdict(report.disagreements() > 0, report.is_partial))
-        }
+        Job::Litmus { plan, json } => litmus(*plan, json.as_deref()),
         Job::Reproduce { figures, options, is_strict, json } => {
             let progress = Progress::on_stderr();
             let figures = Figures::run(figures, &options, &progress, &stop_on_ctrl_c()?)?;
@@ -126,6 +120,15 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
         Job::ShowDesign(name) => say(&show_design(&name)?),
         Job::Doctor => say(&Doctor::examine().to_string()),
     }
+}
+
+fn litmus(plan: LitmusPlan, json: Option<&Path>) -> Result<Verdict> {
+    let report = plan.run(&Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+    if let Some(path) = json {
+        report.write_json(path)?;
+    }
+    print(&report.to_text())?;
+    Ok(verdict(report.disagreements() > 0, report.is_partial))
 }
 
 fn verdict(found: bool, stopped: bool) -> Verdict {

@@ -4,8 +4,8 @@
 //!   when none before it blocks it (the table of POPL'20, in [`blocks`]);
 //! - a store that leaves enters coherent memory and the queue of its line, whose stores reach
 //!   persistence in order, at any time;
-//! - clflush leaves only when its line's queue is empty; a write-back leaves at any time and is owed
-//!   what is in the queue then; sfence leaves, mfence and a locked operation run with an empty
+//! - clflush leaves only when its line's queue is empty; a write-back leaves at any time, and what
+//!   is in the queue then is owed; sfence leaves, mfence and a locked operation run with an empty
 //!   buffer, only when nothing is owed;
 //! - a non-temporal store leaves for the thread's write-combining list, and that at any time for
 //!   memory, but after those of the same word; then it is owed like a store that was written back.

@@ -4,9 +4,11 @@
 //! What varies from run to run: where the lines lie, which of them are in which cache, when each
 //! thread starts and with what backlog of persists, what it does between two instructions (nothing,
 //! work, use of lines of its own, so that caches replace what they hold), whether another thread
-//! keeps memory busy, the order of the halves of a wide store, and the moments of the crashes. Loads may overtake stores in the simulated cores, which sequentially consistent
-//! models do not know: under those a thread empties its store buffer before it loads, by a locked
-//! operation on DRAM, which orders no persists.
+//! keeps memory busy, the order of the halves of a wide store, and the moments of the crashes.
+//!
+//! Loads may overtake stores in the simulated cores, which sequentially consistent models do not
+//! know: under those a thread empties its store buffer before it loads, by a locked operation on
+//! DRAM, which orders no persists.
 //!
 //! Between instructions a run may tell the outside world how far it is (`output`); that takes its
 //! turn after the thread's earlier stores and fences. What a load read counts as read from then on.
