@@ -8,7 +8,7 @@
 use crate::cache::{NO_CORE, NO_LINE, Place, Slot, State, Way};
 use crate::counters::Reason;
 use crate::designs::Design;
-use crate::hw::{Gate, Hw, Request, Waiter};
+use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, LineId};
 
 /// A line that has been granted.
@@ -62,7 +62,7 @@ pub(crate) fn acquire<D: Design>(
     let (place, victim) = choose_victim(design, hw, who, line, now)?;
     spill(hw, who.core, way, now);
     if let Some(victim) = victim {
-        evict(design, hw, victim, now);
+        evict(hw, victim, now);
     }
     Ok(fill_from_memory(hw, who.core, line, way, place, now))
 }
@@ -165,11 +165,10 @@ fn choose_victim<D: Design>(
 }
 
 /// Takes a line out of the shared cache: copies are recalled, dirty data goes to memory.
-fn evict<D: Design>(design: &mut D, hw: &mut Hw<D::Message>, slot: Slot, now: Cycle) {
+fn evict<M: Copy>(hw: &mut Hw<M>, slot: Slot, now: Cycle) {
     hw.recall(slot, now);
     if hw.llc.entry(slot).dirty {
-        let token = design.evicted(hw, slot);
-        hw.write_back(slot, hw.home_tile(slot), now, token);
+        hw.write_back(slot, hw.home_tile(slot), now, Token::NONE);
     }
     hw.llc.invalidate(slot);
 }

@@ -121,11 +121,6 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// The line in `slot` leaves for memory now; who is told when it is durable?
-    fn evicted(&mut self, hw: &mut Hw<Self::Message>, slot: Slot) -> Token {
-        Token::NONE
-    }
-
     /// A write is durable; its acknowledgement will be back where the write came from at
     /// `acknowledged`, a little later than now.
     fn written(&mut self, hw: &mut Hw<Self::Message>, token: Token, acknowledged: Cycle) {}

@@ -11,7 +11,7 @@ use crate::counters::{Counters, Reason};
 use crate::mesh::{Mesh, Tile};
 use crate::queue::Queue;
 use crate::values::{LineData, Values, Version};
-use crate::{Cycle, Epoch, LineId};
+use crate::{Cycle, LineId};
 use seawall_memory::LINE_BYTES;
 
 /// What a design answers when something wants to happen.
@@ -37,15 +37,14 @@ pub(crate) struct Waiter {
 pub(crate) struct Token {
     pub(crate) core: u8,
     pub(crate) bank: u8,
-    pub(crate) epoch: Epoch,
 }
 
 impl Token {
     /// Nobody waits for this write.
-    pub(crate) const NONE: Token = Token { core: NO_CORE, bank: 0, epoch: 0 };
+    pub(crate) const NONE: Token = Token { core: NO_CORE, bank: 0 };
 
-    pub(crate) fn of(core: usize, bank: usize, epoch: Epoch) -> Token {
-        Token { core: core as u8, bank: bank as u8, epoch }
+    pub(crate) fn of(core: usize, bank: usize) -> Token {
+        Token { core: core as u8, bank: bank as u8 }
     }
 }
 

@@ -109,7 +109,7 @@ impl Design for Clwb {
         }
         hw.counters.flushes += 1;
         let found = hw.look_up(bank, at_bank);
-        hw.write_back(line, home, found, Token::of(who.core, bank, 0));
+        hw.write_back(line, home, found, Token::of(who.core, bank));
         self.cores[who.core].on_the_way += 1;
         Gate::Go
     }

@@ -79,7 +79,7 @@ impl Design for Strict {
                 let (bank, home) = (hw.llc.bank(at.line), hw.home_tile(at.line));
                 let sent = hw.mesh.data(who.core, home, now + hw.config.l1.latency);
                 let through = hw.look_up(bank, sent);
-                hw.write_through(at.line, &data, home, through, Token::of(who.core, bank, 0));
+                hw.write_through(at.line, &data, home, through, Token::of(who.core, bank));
                 Gate::Wait(Reason::WriteThrough)
             }
             (Some(_), None) => Gate::Wait(Reason::WriteThrough),

@@ -57,11 +57,6 @@ impl Epochs {
         }
     }
 
-    /// May a line of `epoch` leave for memory by itself? Only if nothing has to be durable first.
-    pub(super) fn may_leave(&mut self, core: usize, epoch: Epoch) -> bool {
-        epoch == self.cores[core].durable + 1 && self.dependences_left(core, epoch) == 0
-    }
-
     fn dependences_left(&mut self, core: usize, epoch: Epoch) -> usize {
         if self.config.flaw == EpochFlaw::DropsDependences {
             return 0;
@@ -173,16 +168,17 @@ impl Epochs {
             if hw.llc.bank(line) != bank {
                 continue;
             }
-            // A line that is not here any more has left by itself, and is counted as leaving.
-            let slot = hw.llc.find(line).filter(|slot| {
-                let entry = hw.llc.entry(*slot);
-                entry.dirty && usize::from(entry.writer) == core && entry.epoch == epoch
-            });
-            match slot {
+            // Unless a flaw let it go: nothing takes a line of an epoch that is not durable.
+            match hw.llc.find(line).filter(|slot| self.holds(hw, *slot, core, epoch)) {
                 Some(slot) => self.write_line(hw, core, bank, slot, at),
                 None => self.bank_wrote(hw, core, bank, at),
             }
         }
+    }
+
+    fn holds(&self, hw: &Hw<Message>, slot: Slot, core: usize, epoch: Epoch) -> bool {
+        let entry = hw.llc.entry(slot);
+        entry.dirty && usize::from(entry.writer) == core && entry.epoch == epoch
     }
 
     fn write_line(
@@ -196,31 +192,15 @@ impl Epochs {
         let found = hw.look_up(bank, at);
         let line = slot;
         let early = self.config.flaw == EpochFlaw::AcknowledgesEarly;
-        let token = if early { Token::NONE } else { Token::of(core, bank, 0) };
+        let token = if early { Token::NONE } else { Token::of(core, bank) };
         hw.write_back(line, hw.bank_tile(bank), found, token);
-        if self.config.invalidates && self.live_in_l1(hw, slot).is_none() {
-            hw.recall(slot, found);
-            hw.llc.invalidate(slot);
-        }
         if early {
             self.bank_wrote(hw, core, bank, found);
         }
     }
 
     /// Step 3: a PersistAck is back at its bank.
-    pub(super) fn acknowledge(&mut self, hw: &mut Hw<Message>, token: Token, at: Cycle) {
-        let core = usize::from(token.core);
-        if token.epoch == 0 {
-            self.bank_wrote(hw, core, token.bank.into(), at);
-            return;
-        }
-        let epochs = &mut self.cores[core];
-        let back = hw.mesh.control(hw.bank_tile(token.bank.into()), core, at);
-        epochs.has_left(token.epoch, back);
-        self.finish_if_complete(hw, core);
-    }
-
-    fn bank_wrote(&mut self, hw: &mut Hw<Message>, core: usize, bank: usize, at: Cycle) {
+    pub(super) fn bank_wrote(&mut self, hw: &mut Hw<Message>, core: usize, bank: usize, at: Cycle) {
         let arbiter = &mut self.arbiters[core];
         let flush = &mut arbiter.banks[bank];
         flush.lines -= 1;
@@ -236,11 +216,10 @@ impl Epochs {
 
     fn finish_if_complete(&mut self, hw: &mut Hw<Message>, core: usize) {
         let arbiter = &mut self.arbiters[core];
-        let Some(epoch) = arbiter.flushing.filter(|_| !arbiter.closing) else { return };
-        if let Some(left) = self.cores[core].all_left(epoch).filter(|_| arbiter.missing == 0) {
+        if arbiter.flushing.is_some() && !arbiter.closing && arbiter.missing == 0 {
             arbiter.closing = true;
             let message = Message::EpochDurable { core: core as u8 };
-            hw.queue.event(arbiter.last.max(left), Event::Design(message));
+            hw.queue.event(arbiter.last, Event::Design(message));
         }
     }
 
@@ -257,6 +236,9 @@ impl Epochs {
         self.cores[core].durable = epoch;
         // PersistCMP; the banks know by their tags' epochs from then on.
         hw.mesh.broadcast(core, now, &mut self.tiles);
+        if self.config.invalidates {
+            self.invalidate_lines(hw, core, epoch, now);
+        }
         let tiles = &self.tiles;
         self.cores[core].waiters.retain(|(number, who, tile)| {
             if *number <= epoch {
@@ -265,6 +247,23 @@ impl Epochs {
             *number > epoch
         });
         self.start_flush(hw, core, now);
+    }
+}
+
+impl Epochs {
+    /// The lines of a durable epoch leave the caches, if no newer version of them is there. Not
+    /// before: who reads a line from memory could not know on which epoch it depends.
+    fn invalidate_lines(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
+        for number in 0..self.arbiters[core].lines.len() {
+            let line = self.arbiters[core].lines[number];
+            let Some(slot) = hw.llc.find(line) else { continue };
+            let entry = hw.llc.entry(slot);
+            let is_it = usize::from(entry.writer) == core && entry.epoch == epoch && !entry.dirty;
+            if is_it && entry.ready <= now && self.live_in_l1(hw, slot).is_none() {
+                hw.recall(slot, now);
+                hw.llc.invalidate(slot);
+            }
+        }
     }
 }
 

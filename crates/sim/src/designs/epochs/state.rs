@@ -5,16 +5,12 @@
 
 use crate::hw::Waiter;
 use crate::mesh::Tile;
-use crate::{Cycle, Epoch, LineId};
+use crate::{Epoch, LineId};
 
 /// One epoch in flight.
 #[derive(Clone, Default)]
 struct State {
     lines: Vec<LineId>,
-    /// Lines that left the shared cache by themselves and are not acknowledged yet.
-    leaving: u32,
-    /// When the last acknowledgement of those that have left is at the arbiter.
-    left: Cycle,
     depends_on: Vec<(usize, Epoch)>,
     informs: Vec<usize>,
     conflicting: bool,
@@ -23,11 +19,11 @@ struct State {
 impl State {
     /// As new, but with the room that its lists have.
     fn clear(&mut self) {
-        let State { lines, leaving, left, depends_on, informs, conflicting } = self;
+        let State { lines, depends_on, informs, conflicting } = self;
         lines.clear();
         depends_on.clear();
         informs.clear();
-        (*leaving, *left, *conflicting) = (0, 0, false);
+        *conflicting = false;
     }
 }
 
@@ -148,23 +144,5 @@ impl CoreEpochs {
     /// The cores to inform that `epoch` is durable.
     pub(super) fn take_informs(&mut self, epoch: Epoch) -> Vec<usize> {
         std::mem::take(&mut self.state(epoch).informs)
-    }
-
-    /// A line of `epoch` leaves the shared cache by itself.
-    pub(super) fn leaves(&mut self, epoch: Epoch) {
-        self.state(epoch).leaving += 1;
-    }
-
-    /// It is acknowledged, which the arbiter knows at `at`.
-    pub(super) fn has_left(&mut self, epoch: Epoch, at: Cycle) {
-        let state = self.state(epoch);
-        state.leaving -= 1;
-        state.left = state.left.max(at);
-    }
-
-    /// When the arbiter knows that all lines of `epoch` that left are durable, if all are.
-    pub(super) fn all_left(&self, epoch: Epoch) -> Option<Cycle> {
-        let state = self.peek(epoch);
-        (state.leaving == 0).then_some(state.left)
     }
 }
