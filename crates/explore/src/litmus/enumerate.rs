@@ -17,7 +17,7 @@ use crate::models::{Act, Model, State, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// States after which an enumeration is cut, unless told otherwise.
-pub const STATES_MAX: u64 = 2_000_000;
+pub const STATES_MAX: u64 = 500_000;
 
 /// What a thread may do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
