@@ -264,7 +264,8 @@ fn find_tests(names: &[String]) -> Result<Vec<Litmus>, LitmusError> {
         let named = |test: &&Litmus| test.id == *name || test.family == *name;
         let known: Vec<Litmus> = all.iter().filter(named).cloned().collect();
         if !known.is_empty() {
-            found.extend(known);
+            let new: Vec<Litmus> = known.into_iter().filter(|it| !found.contains(it)).collect();
+            found.extend(new);
         } else if name.ends_with(".litmus") || Path::new(name).is_file() {
             found.push(read(name)?);
         } else {
