@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use seawall_explore::litmus::{BadLitmus, FILE_BYTES_MAX, Litmus, STATES_MAX, enumerate, suite};
 use seawall_explore::{Model, UnknownModel};
 use seawall_sim::{Choice, DESIGNS, Machine, MachineError, SimError};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -196,46 +196,44 @@ impl LitmusPlan {
         stop: &AtomicBool,
     ) -> Result<Option<TestReport>, LitmusError> {
         let mut report = TestReport::new(test);
+        let mut reached = BTreeMap::new();
         for &model in &self.models {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let reached = enumerate(test, model, STATES_MAX);
-            report.models.push(ModelCell::new(test, model, &reached));
+            let found = enumerate(test, model, STATES_MAX);
+            report.models.push(ModelCell::new(test, model, &found));
+            reached.insert(model, found);
             progress.cell_done(model.name(), &test.id);
         }
-        for promise in &self.promises {
+        for Promise { design, model } in &self.promises {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let (allowed, is_exact) = allowed(test, promise.model);
+            let expected = test.expectation(model.name()).and_then(|it| it.outcomes.clone());
+            let (allowed, is_all) = expected.map_or_else(
+                || {
+                    let enumerate = || enumerate(test, *model, STATES_MAX);
+                    let found = reached.entry(*model).or_insert_with(enumerate);
+                    (found.outcomes(), found.is_complete)
+                },
+                |outcomes| (outcomes, true),
+            );
             let pair = Pair {
                 test,
-                design: &promise.design,
+                design,
                 machines: &self.machines,
                 allowed: &allowed,
-                is_sc: !matches!(promise.model, Model::Px86 | Model::Eadr),
+                is_sc: !matches!(model, Model::Px86 | Model::Eadr),
                 seed: self.seed,
             };
-            // What a cut enumeration did not reach is not forbidden.
-            let crashes = if is_exact { pair.run(self.crashes)? } else { Default::default() };
-            let design = promise.design.text.clone();
-            report.designs.push(DesignCell::new(design, promise.model, &allowed, crashes));
-            progress.cell_done(&promise.design.text, &test.id);
+            // What an enumeration that was cut did not reach is not forbidden.
+            let crashes = if is_all { pair.run(self.crashes)? } else { Default::default() };
+            let cell = DesignCell::new(design.text.clone(), *model, &allowed, crashes);
+            report.designs.push(cell);
+            progress.cell_done(&design.text, &test.id);
         }
         Ok(Some(report))
-    }
-}
-
-/// What the model allows: as the file says, else as far as it can be reached; and is that all?
-fn allowed(test: &Litmus, model: Model) -> (BTreeSet<seawall_explore::litmus::Outcome>, bool) {
-    let expected = test.expectation(model.name()).and_then(|it| it.outcomes.clone());
-    match expected {
-        Some(outcomes) => (outcomes, true),
-        None => {
-            let reached = enumerate(test, model, STATES_MAX);
-            (reached.outcomes(), reached.is_complete)
-        }
     }
 }
 
@@ -268,7 +266,8 @@ fn find_tests(names: &[String]) -> Result<Vec<Litmus>, LitmusError> {
         let named = |test: &&Litmus| test.id == *name || test.family == *name;
         let known: Vec<Litmus> = all.iter().filter(named).cloned().collect();
         if !known.is_empty() {
-            found.extend(known);
+            let new: Vec<Litmus> = known.into_iter().filter(|it| !found.contains(it)).collect();
+            found.extend(new);
         } else if name.ends_with(".litmus") || Path::new(name).is_file() {
             found.push(read(name)?);
         } else {

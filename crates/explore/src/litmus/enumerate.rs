@@ -1,10 +1,14 @@
 //! Everything that a crash may leave of a litmus test under a model.
 //!
-//! A depth-first walk over all ways in which the threads' instructions may take effect one after
-//! the other. Where the model lets a load return an older store, each that it may return is a way
+//! A depth-first walk over the ways in which the threads' instructions may take effect one after
+//! the other. Where the model lets a load return an older store, each that it may return is a move
 //! of its own, and so is each moment at which a non-temporal store leaves its thread's
 //! write-combining list for memory. At every state the model gives the memories that a crash may
-//! leave. Steps that concern nobody else are taken at once; nothing else is left out.
+//! leave.
+//!
+//! Every state is visited, but not every order that leads to it: of two moves that do not meet,
+//! what the second order would bring is left out (sleep sets: Godefroid, "Partial-Order Methods for
+//! the Verification of Concurrent Systems", LNCS 1032). Which moves meet is in [`Walk::meet`].
 
 use super::language::{Column, Instruction, Litmus, Place, Register, Threads};
 use super::outcome::{Outcome, Value};
@@ -13,7 +17,26 @@ use crate::models::{Act, Model, State, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// States after which an enumeration is cut, unless told otherwise.
-pub const STATES_MAX: u64 = 4_000_000;
+pub const STATES_MAX: u64 = 500_000;
+
+/// What a thread may do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Move {
+    thread: usize,
+    /// Number of the instruction in the thread.
+    at: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The instruction does the only thing that it can do.
+    Run,
+    /// It loads what the store of this number left, and stores nothing.
+    Load(u32),
+    /// It was run before, and its non-temporal store leaves for memory.
+    Leave,
+}
 
 /// One thing that took effect on the way to an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +96,7 @@ pub fn enumerate(test: &Litmus, model: Model, states_max: u64) -> Reachable {
         };
         let mut start = Machine::new(test, &walk.threads, model);
         walk.crash(&mut start);
-        walk.explore(start);
+        walk.explore(&start, &[]);
     }
     found
 }
@@ -105,8 +128,11 @@ impl Rules {
 #[derive(Clone)]
 struct Machine {
     next: Vec<usize>,
-    /// Non-temporal stores of each thread on their way to memory.
-    combining: Vec<Vec<(Place, Value)>>,
+    /// Non-temporal stores of each thread on their way to memory, by the numbers of their
+    /// instructions.
+    combining: Vec<Vec<(usize, Place, Value)>>,
+    /// The thread that stored to each line last.
+    writers: Vec<Option<usize>>,
     registers: Vec<Option<Value>>,
     /// All stores in memory order.
     stores: Vec<(Place, Value)>,
@@ -118,6 +144,7 @@ impl Machine {
         Machine {
             next: vec![0; threads.len()],
             combining: vec![Vec::new(); threads.len()],
+            writers: vec![None; test.line_count()],
             registers: vec![None; test.register_count()],
             stores: Vec::new(),
             state: State::new(model),
@@ -130,7 +157,7 @@ impl Machine {
     }
 
     fn combines(&self, thread: usize, line: u8) -> bool {
-        self.combining[thread].iter().any(|(at, _)| at.line == line)
+        self.combining[thread].iter().any(|(_, at, _)| at.line == line)
     }
 
     /// What a load may return: the store (by its number from 1, 0 is the start) and the value.
@@ -158,9 +185,15 @@ impl Machine {
         self.registers[usize::from(register.0)] = Some(value);
     }
 
-    fn append(&mut self, thread: usize, (at, value): (Place, Value), act: Act) {
-        self.act(thread, act);
+    fn append(
+        &mut self,
+        thread: usize,
+        (at, value): (Place, Value),
+        act: impl FnOnce((u32, u32)) -> Act,
+    ) {
+        self.act(thread, act((at.line.into(), word(at))));
         self.stores.push((at, value));
+        self.writers[usize::from(at.line)] = Some(thread);
     }
 }
 
@@ -179,25 +212,67 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Goes everywhere from here; the outcomes of this state itself are known.
-    fn explore(&mut self, machine: Machine) {
+    /// Goes everywhere from here but where `asleep` leads; the outcomes of this state are known.
+    fn explore(&mut self, machine: &Machine, asleep: &[Move]) {
         if self.found.states >= self.states_max {
             self.found.is_complete = false;
             return;
         }
         self.found.states += 1;
-        if let Some(thread) = (0..self.threads.len()).find(|&t| self.is_private(&machine, t)) {
-            let step = self.threads[thread][machine.next[thread]];
-            self.take(&machine, thread, step);
-            return;
+        let mut moves = Vec::new();
+        match (0..self.threads.len()).find(|&thread| self.is_private(machine, thread)) {
+            Some(thread) => moves.extend(self.next(machine, thread)),
+            None => (0..self.threads.len()).for_each(|t| moves.extend(self.next(machine, t))),
         }
-        for thread in 0..self.threads.len() {
-            if let Some(step) = self.threads[thread].get(machine.next[thread]) {
-                self.take(&machine, thread, *step);
+        let mut asleep = asleep.to_vec();
+        for one in moves {
+            if asleep.contains(&one) {
+                continue;
             }
-            for at in 0..machine.combining[thread].len() {
-                self.leave(&machine, thread, at);
+            let (mut after, taken, brings) = self.run(machine, one);
+            self.path.push(taken);
+            if brings {
+                self.crash(&mut after);
             }
+            let apart = asleep.iter().filter(|other| !self.meet(machine, one, **other));
+            let apart: Vec<Move> = apart.copied().collect();
+            self.explore(&after, &apart);
+            self.path.pop();
+            asleep.push(one);
+        }
+    }
+
+    fn step(&self, one: Move) -> Instruction {
+        self.threads[one.thread][one.at]
+    }
+
+    /// True if two moves may not change places without a change of what comes of them.
+    ///
+    /// With x86's views, memory is one list of stores, and all else is what a thread knows of it:
+    /// moves meet if both store. With one memory, moves meet on the same line; and a use of a line
+    /// that the other thread stored to last may end that thread's epoch, so it meets all that the
+    /// other thread does.
+    fn meet(&self, machine: &Machine, one: Move, other: Move) -> bool {
+        if one.thread == other.thread {
+            return true;
+        }
+        if self.rules.x86 {
+            return self.stores(one) && self.stores(other);
+        }
+        let lines = |it: Move| self.step(it).places().into_iter().map(|at| usize::from(at.line));
+        let uses = |it: Move, of: usize| lines(it).any(|line| machine.writers[line] == Some(of));
+        lines(one).any(|line| lines(other).any(|other| other == line))
+            || uses(one, other.thread)
+            || uses(other, one.thread)
+    }
+
+    /// True if the move adds to x86's list of stores.
+    fn stores(&self, one: Move) -> bool {
+        match (self.step(one), one.kind) {
+            (_, Kind::Leave) => true,
+            (Instruction::Write(..) | Instruction::Add(..), _) => true,
+            (Instruction::Exchange { .. }, kind) => kind == Kind::Run,
+            _ => false,
         }
     }
 
@@ -216,129 +291,124 @@ impl Walk<'_> {
         }
     }
 
-    fn take(&mut self, machine: &Machine, thread: usize, step: Instruction) {
+    /// All that the thread may do next.
+    fn next(&self, machine: &Machine, thread: usize) -> Vec<Move> {
+        let at = machine.next[thread];
+        let mut moves = Vec::new();
+        if let Some(step) = self.threads[thread].get(at) {
+            let kinds = self.kinds(machine, thread, *step);
+            moves.extend(kinds.into_iter().map(|kind| Move { thread, at, kind }));
+        }
+        let combining = &machine.combining[thread];
+        for (number, (at, place, _)) in combining.iter().enumerate() {
+            if combining[..number].iter().all(|(_, earlier, _)| earlier != place) {
+                moves.push(Move { thread, at: *at, kind: Kind::Leave });
+            }
+        }
+        moves
+    }
+
+    /// What the thread's next instruction may do; nothing if it has to wait.
+    fn kinds(&self, machine: &Machine, thread: usize, step: Instruction) -> Vec<Kind> {
         let quiet = machine.combining[thread].is_empty();
-        let waits = match step {
+        let loads = |at: Place, but: Option<Value>| {
+            let readable = machine.readable(thread, at).into_iter();
+            let other = readable.filter(move |(_, value)| Some(*value) != but);
+            other.map(|(from, _)| Kind::Load(from)).collect::<Vec<Kind>>()
+        };
+        match step {
+            Instruction::Stream(..) | Instruction::WriteBack(_) | Instruction::If(..) => {
+                vec![Kind::Run]
+            }
             Instruction::Write(at, _)
             | Instruction::Read(at, _)
             | Instruction::Exchange { at, .. }
-            | Instruction::Flush(at) => machine.combines(thread, at.line),
-            Instruction::Stream(..)
-            | Instruction::WriteBack(_)
-            | Instruction::If(..)
-            | Instruction::Wide(..) => false,
-            _ => !quiet,
-        };
-        if waits {
-            return;
-        }
-        match step {
-            Instruction::Read(at, into) => {
-                for (from, value) in machine.readable(thread, at) {
-                    self.load(machine, thread, (step, at, into), (from, value));
-                }
+            | Instruction::Flush(at)
+                if machine.combines(thread, at.line) =>
+            {
+                Vec::new()
             }
-            Instruction::Exchange { at, old, into, .. } => {
-                for (from, value) in machine.readable(thread, at) {
-                    if value != old {
-                        self.load(machine, thread, (step, at, into), (from, value));
-                    }
+            Instruction::Write(..) | Instruction::Flush(_) => vec![Kind::Run],
+            Instruction::Read(at, _) => loads(at, None),
+            Instruction::Exchange { at, old, .. } => {
+                let mut kinds = loads(at, Some(old));
+                if quiet && machine.newest(at) == old {
+                    kinds.push(Kind::Run);
                 }
-                if machine.newest(at) == old && quiet {
-                    self.simple(machine, thread, step);
-                }
+                kinds
             }
-            _ => self.simple(machine, thread, step),
+            _ if quiet => vec![Kind::Run],
+            _ => Vec::new(),
         }
     }
 
-    fn load(
-        &mut self,
-        machine: &Machine,
-        thread: usize,
-        (step, at, into): (Instruction, Place, Register),
-        (from, value): (u32, Value),
-    ) {
+    /// The state after a move, what to tell of it, and whether it may have brought outcomes.
+    fn run(&self, machine: &Machine, one: Move) -> (Machine, Taken, bool) {
+        let (thread, step) = (one.thread, self.step(one));
         let mut after = machine.clone();
-        let (line, word) = (u32::from(at.line), word(at));
-        after.act(thread, Act::Load { line, word, from: Some(from) });
-        after.set(into, value);
-        let seen = self.test.columns.contains(&Column::Register(into));
-        let taken = Taken { thread: thread as u8, step, read: Some(value), leaves: false };
-        self.go(after, taken, seen || self.rules.atomic);
-    }
-
-    /// An instruction that can do only one thing.
-    fn simple(&mut self, machine: &Machine, thread: usize, step: Instruction) {
-        let mut after = machine.clone();
-        let mut read = None;
+        let mut taken = Taken { thread: thread as u8, step, read: None, leaves: false };
+        if one.kind == Kind::Leave {
+            let list = &mut after.combining[thread];
+            let number = list.iter().position(|(at, ..)| *at == one.at).expect("it is there");
+            let (_, at, value) = list.remove(number);
+            after.append(thread, (at, value), |(line, word)| Act::StoreNt { line, word });
+            taken.leaves = true;
+            return (after, taken, true);
+        }
+        after.next[thread] += 1;
         let mut brings = self.rules.atomic;
-        let named = |at: Place| (u32::from(at.line), word(at));
+        if let Kind::Load(from) = one.kind {
+            let (at, into) = match step {
+                Instruction::Read(at, into) | Instruction::Exchange { at, into, .. } => (at, into),
+                _ => unreachable!("only these load"),
+            };
+            let value = from.checked_sub(1).map_or(0, |from| machine.stores[from as usize].1);
+            let (line, word) = (u32::from(at.line), word(at));
+            after.act(thread, Act::Load { line, word, from: Some(from) });
+            after.set(into, value);
+            taken.read = Some(value);
+            brings |= self.test.columns.contains(&Column::Register(into));
+            return (after, taken, brings);
+        }
         match step {
             Instruction::Stream(at, value) if self.rules.x86 => {
-                after.combining[thread].push((at, value));
+                after.combining[thread].push((one.at, at, value));
             }
             Instruction::Write(at, value) | Instruction::Stream(at, value) => {
-                let (line, word) = named(at);
-                after.append(thread, (at, value), Act::Store { line, word });
+                after.append(thread, (at, value), |(line, word)| Act::Store { line, word });
                 brings = true;
             }
             Instruction::Add(at, by, into) => {
                 let old = machine.newest(at);
-                after.append(thread, (at, old + by), Act::Locked { store: Some(named(at)) });
+                after.append(thread, (at, old + by), |at| Act::Locked { store: Some(at) });
                 if let Some(into) = into {
                     after.set(into, old);
-                    read = Some(old);
+                    taken.read = Some(old);
                 }
                 brings = true;
             }
             Instruction::Exchange { at, old, new, into } => {
-                after.append(thread, (at, new), Act::Locked { store: Some(named(at)) });
+                after.append(thread, (at, new), |at| Act::Locked { store: Some(at) });
                 after.set(into, old);
-                (read, brings) = (Some(old), true);
+                (taken.read, brings) = (Some(old), true);
             }
-            Instruction::WriteBack(at) => after.act(thread, Act::WriteBack { line: named(at).0 }),
-            Instruction::Flush(at) => after.act(thread, Act::Flush { line: named(at).0 }),
-            Instruction::StoreFence | Instruction::Barrier => after.act(thread, Act::Order),
-            Instruction::Fence => after.act(thread, Act::FullFence),
-            Instruction::Drain => after.act(thread, Act::Drain),
             Instruction::If(register, value) => {
                 if machine.registers[usize::from(register.0)] != Some(value) {
                     after.next[thread] = self.threads[thread].len();
                 }
             }
+            Instruction::WriteBack(at) => {
+                after.act(thread, Act::WriteBack { line: at.line.into() })
+            }
+            Instruction::Flush(at) => after.act(thread, Act::Flush { line: at.line.into() }),
+            Instruction::StoreFence | Instruction::Barrier => after.act(thread, Act::Order),
+            Instruction::Fence => after.act(thread, Act::FullFence),
+            Instruction::Drain => after.act(thread, Act::Drain),
             Instruction::Read(..) | Instruction::Wide(..) => {
-                unreachable!("loads have choices, and variants no wide stores")
+                unreachable!("a load has a store to load from, and variants have no wide stores")
             }
         }
-        self.go(after, Taken { thread: thread as u8, step, read, leaves: false }, brings);
-    }
-
-    fn leave(&mut self, machine: &Machine, thread: usize, at: usize) {
-        let (place, value) = machine.combining[thread][at];
-        if machine.combining[thread][..at].iter().any(|(earlier, _)| *earlier == place) {
-            return;
-        }
-        let mut after = machine.clone();
-        after.combining[thread].remove(at);
-        let (line, word) = (u32::from(place.line), word(place));
-        after.append(thread, (place, value), Act::StoreNt { line, word });
-        let step = Instruction::Stream(place, value);
-        // The thread itself stays where it is.
-        after.next[thread] = machine.next[thread].wrapping_sub(1);
-        self.go(after, Taken { thread: thread as u8, step, read: None, leaves: true }, true);
-    }
-
-    /// Goes on behind a step; `brings` if it may have brought outcomes.
-    fn go(&mut self, mut after: Machine, taken: Taken, brings: bool) {
-        let thread = usize::from(taken.thread);
-        after.next[thread] = after.next[thread].wrapping_add(1);
-        self.path.push(taken);
-        if brings {
-            self.crash(&mut after);
-        }
-        self.explore(after);
-        self.path.pop();
+        (after, taken, brings)
     }
 
     /// Notes every outcome of a crash at this state.

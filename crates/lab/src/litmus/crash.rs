@@ -310,8 +310,15 @@ impl Thread<'_, '_> {
     /// Lets what was stored persist soon, in any order: an unfenced flush promises nothing, and a
     /// barrier orders only what comes after it.
     fn finish(&mut self, thread: usize) {
-        match self.rng.random_range(0..4) {
+        match self.rng.random_range(0..5) {
             0 => self.use_own_lines(thread),
+            3 => {
+                // Everything else leaves small caches.
+                for slot in 0..OWN_SLOTS {
+                    let at = Addr::pm((SLOTS + thread * OWN_SLOTS + slot) as u64 * LINE_BYTES);
+                    let _: u64 = self.memory.load(at);
+                }
+            }
             1 => self.memory.order(),
             2 => {
                 let mut slots = self.setting.slots.clone();
