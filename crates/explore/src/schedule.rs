@@ -285,7 +285,9 @@ mod tests {
         let base = Schedule { threads: 2, ..Schedule::default() };
         let found = Preemptions { bound: 2, limit: 2 }.all(&base, |turns| {
             record(Image::new(1024, 64), turns, |memory| {
-                (0..3).for_each(|_| drop(memory.fetch_add(Addr::pm(64), 1)));
+                for _ in 0..3 {
+                    memory.fetch_add(Addr::pm(64), 1);
+                }
             })
         });
         let found = found.unwrap();

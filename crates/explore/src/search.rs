@@ -106,7 +106,7 @@ impl Search {
             model,
             budget: 50_000,
             thorough: false,
-            depth: 1,
+            depth: 2,
             point_limit: 5_000,
             samples: 200,
             steps: 10_000_000,

@@ -63,7 +63,7 @@ fn recover(image: &CrashImage<'_>) -> Result<Vec<bool>, String> {
     (0..OPERATIONS).map(one).collect()
 }
 
-fn judge(found: &Vec<bool>, point: &CrashPoint) -> Result<(), String> {
+fn judge(found: &[bool], point: &CrashPoint) -> Result<(), String> {
     match (0..point.promised[0] as usize).find(|operation| !found[*operation]) {
         Some(operation) => Err(format!("operation {operation} was done and is lost")),
         None => Ok(()),
@@ -71,7 +71,7 @@ fn judge(found: &Vec<bool>, point: &CrashPoint) -> Result<(), String> {
 }
 
 fn all_there() -> impl Check<Found = Vec<bool>> {
-    check(recover, judge)
+    check(recover, |found: &Vec<bool>, point| judge(found, point))
 }
 
 fn find(mistake: Mistake, model: Model) -> Option<Finding> {

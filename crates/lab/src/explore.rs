@@ -93,7 +93,7 @@ impl Default for ExploreOptions {
             flaw: Flaw::None,
             fixed: false,
             thorough: false,
-            depth: 1,
+            depth: 2,
             budget: 50_000,
             shard: Shard::default(),
             resume: None,
@@ -464,6 +464,91 @@ mod tests {
                 assert_eq!(again.models[0].outcome.finding, model.outcome.finding);
                 assert!(again.replayed && again.found());
             }
+        }
+    }
+
+    #[test]
+    fn our_own_structures_flush_and_fence_nothing_in_vain() {
+        for entry in WORKLOADS.iter().filter(|entry| entry.default) {
+            for (threads, schedules) in [(1, 1), (2, 1)] {
+                let models = vec![Model::Strict];
+                let report = explore(
+                    entry.name,
+                    &ExploreOptions { threads, schedules, models, search_percent: 30, ..small() },
+                );
+                assert_eq!(report.waste, [], "{report}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_parts_of_the_work_make_up_the_whole() {
+        let options = ExploreOptions { threads: 2, ops: 2, schedules: 6, ..small() };
+        let whole = explore("queue", &options);
+        for model in 0..2 {
+            let points = |shard: &str| {
+                let shard = shard.parse().unwrap();
+                explore("queue", &ExploreOptions { shard, ..options.clone() }).models[model]
+                    .outcome
+                    .points
+            };
+            assert!(points("2/3") > 0);
+            let parts = points("1/3") + points("2/3") + points("3/3");
+            assert_eq!(parts, whole.models[model].outcome.points);
+        }
+        for shard in ["0/3", "4/3", "3", "1/0", "a/b"] {
+            let error = shard.parse::<Shard>().unwrap_err().to_string();
+            assert!(error.contains(shard), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_exploration_goes_on_from_the_units_that_were_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("done.jsonl");
+        let options = ExploreOptions {
+            threads: 2,
+            ops: 2,
+            schedules: 4,
+            resume: Some(file.clone()),
+            ..small()
+        };
+        let outcomes = |options: &ExploreOptions| {
+            let models = explore("queue", options).models;
+            let outcomes = models.iter().map(|model| serde_json::to_string(&model.outcome));
+            outcomes.collect::<Result<Vec<String>, _>>().unwrap()
+        };
+        let first = outcomes(&options);
+        let text = std::fs::read_to_string(&file).unwrap();
+        // Half of the units, and one that was cut short while it was written.
+        let half: usize = text.lines().take(5).map(|line| line.len() + 1).sum();
+        std::fs::write(&file, &text[..half + 10]).unwrap();
+        assert_eq!(outcomes(&options), first);
+        assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), text.lines().count());
+
+        let progress = Progress::hidden();
+        let other = ExploreOptions { seed: 9, ..options.clone() };
+        let error = super::explore("queue", &other, &progress, &Arc::default()).unwrap_err();
+        assert!(error.to_string().contains("done.jsonl"), "{error}");
+        std::fs::write(&file, "not ours").unwrap();
+        assert!(super::explore("queue", &options, &progress, &Arc::default()).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "not ours", "it is left alone");
+    }
+
+    #[test]
+    fn a_case_of_the_corpus_is_found_and_its_command_replays_it() {
+        for (name, nested) in [("ff-8", false), ("undo-clears", true), ("rc-2", false)] {
+            let report = explore(name, &ExploreOptions::default());
+            let model = &report.models[0];
+            let finding = model.outcome.finding.as_ref().expect(name);
+            assert_eq!(finding.choice.crashes.len() > 1, nested, "{report}");
+            let command = model.replay_command.clone().expect("found");
+            let replay = command.split(' ').next_back().map(str::to_owned);
+            let again = explore(name, &ExploreOptions { replay, ..ExploreOptions::default() });
+            assert_eq!(again.models[0].outcome.finding.as_ref(), Some(finding));
+            let fixed = explore(name, &ExploreOptions { fixed: true, ..small() });
+            assert!(!fixed.found(), "{fixed}");
+            assert!(report.to_html().contains("Before the crash"));
         }
     }
 
