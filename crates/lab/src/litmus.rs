@@ -8,6 +8,8 @@
 //! The language of the files is told at [`seawall_explore::litmus`].
 
 mod crash;
+#[cfg(test)]
+mod refinement;
 mod report;
 
 pub use crash::Violation;

@@ -276,6 +276,7 @@ impl Thread<'_, '_> {
                 let _: u64 = self.memory.load(Addr::pm(slot * LINE_BYTES));
             }
         }
+        self.meet();
         self.memory.work(self.rng.random_range(0..=self.setting.start));
         for _ in 0..self.rng.random_range(0..=self.setting.backlog) {
             self.use_own_lines(thread);
@@ -292,6 +293,18 @@ impl Thread<'_, '_> {
             }
         }
         self.finish(thread);
+    }
+
+    /// Waits until all threads of the test have warmed their caches. A load that is not in the
+    /// program must come before all stores: a reader splits the epoch that wrote the line, and what
+    /// that thread stores afterwards is in another one.
+    fn meet(&mut self) {
+        let here = Addr::dram(0);
+        let threads = self.setting.code.len() as u64;
+        let mut met = self.memory.fetch_add(here, 1) + 1;
+        while met < threads {
+            met = self.memory.spin_while(here, met);
+        }
     }
 
     /// Lets what was stored persist soon, in any order: an unfenced flush promises nothing, and a
@@ -346,15 +359,15 @@ impl Thread<'_, '_> {
         }
     }
 
-    /// A thread that is not of the test: keeps memory busy with lines of its own, and looks at the
-    /// lines of the test now and then, which adds order at most.
+    /// A thread that is not of the test: keeps memory busy with lines of its own. On x86 it looks at
+    /// the lines of the test now and then; elsewhere that would split epochs.
     fn disturb(&mut self, thread: usize) {
         for _ in 0..self.rng.random_range(1..20) {
             self.use_own_lines(thread);
             if self.rng.random_bool(0.5) {
                 self.memory.order();
             }
-            if self.rng.random_bool(0.3) {
+            if !self.setting.empties_buffer && self.rng.random_bool(0.3) {
                 let slot = self.setting.slots[self.rng.random_range(0..self.setting.slots.len())];
                 let _: u64 = self.memory.load(Addr::pm(slot * LINE_BYTES));
             }
