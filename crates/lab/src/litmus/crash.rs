@@ -359,8 +359,8 @@ impl Thread<'_, '_> {
         }
     }
 
-    /// A thread that is not of the test: keeps memory busy with lines of its own. On x86 it looks at
-    /// the lines of the test now and then; elsewhere that would split epochs.
+    /// A thread that is not of the test: keeps memory busy with lines of its own. On x86 it looks
+    /// at the lines of the test now and then; elsewhere that would split epochs.
     fn disturb(&mut self, thread: usize) {
         for _ in 0..self.rng.random_range(1..20) {
             self.use_own_lines(thread);
