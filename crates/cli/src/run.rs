@@ -12,7 +12,7 @@ use seawall_lab::{
 };
 use serde::Serialize;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,30 +43,22 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
     match job {
         Job::Compare { plan, json, plot } => {
             let comparison = Comparison::run(*plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
-            if let Some(path) = &json {
-                comparison.write_json(path)?;
-            }
-            if let Some(path) = &plot {
-                comparison.write_plot(path)?;
-            }
+            to(&json, |path| comparison.write_json(path))?;
+            to(&plot, |path| comparison.write_plot(path))?;
             print(&comparison.to_text())?;
             Ok(verdict(comparison.broken() > 0, comparison.is_partial))
         }
-        Job::Litmus { plan, json } => litmus(*plan, json.as_deref()),
+        Job::Litmus { plan, json } => litmus(*plan, &json),
         Job::Reproduce { figures, options, is_strict, json } => {
             let progress = Progress::on_stderr();
             let figures = Figures::run(figures, &options, &progress, &stop_on_ctrl_c()?)?;
-            if let Some(path) = &json {
-                figures.write_json(path)?;
-            }
+            to(&json, |path| figures.write_json(path))?;
             print(&figures.to_text())?;
             Ok(verdict(is_strict && !figures.hold(), figures.is_partial()))
         }
         Job::Bench { options, json } => {
             let bench = Bench::run(&options, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
-            if let Some(path) = &json {
-                bench.write_json(path)?;
-            }
+            to(&json, |path| bench.write_json(path))?;
             print(&bench.to_text())?;
             Ok(verdict(false, bench.is_partial))
         }
@@ -80,38 +72,29 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
         Job::Explore { workload, options, json, html } => {
             let stop = stop_on_ctrl_c()?;
             let report = explore(&workload, &options, &Progress::on_stderr(), &stop)?;
-            if let Some(path) = &html {
-                write_file(path, report.to_html().as_bytes())?;
-            }
+            to(&html, |path| write_file(path, report.to_html().as_bytes()))?;
             let partial = report.is_partial();
             let found = tell(report, json.as_deref(), |report| report.found())?;
             Ok(verdict(found == Verdict::Found, partial))
         }
         Job::Corpus { options, json } => {
             let corpus = Corpus::run(&options, &Progress::on_stderr())?;
-            if let Some(path) = &json {
-                corpus.write_json(path)?;
-            }
+            to(&json, |path| corpus.write_json(path))?;
             print(&corpus.to_text())?;
             Ok(verdict(corpus.wrong() > 0, false))
         }
         Job::BenchExplore { limit, json } => {
             let stop = stop_on_ctrl_c()?;
             let bench = ExploreBench::run(limit, &stop)?;
-            if let Some(path) = &json {
-                bench.write_json(path)?;
-            }
+            to(&json, |path| bench.write_json(path))?;
             print(&bench.to_text())?;
             Ok(verdict(false, bench.is_partial))
         }
         Job::Validate { options, json, plots } => {
             let report = validate(&options)?;
-            if let Some(path) = &json {
-                write_file(path, report.to_json_lines()?.as_bytes())?;
-            }
-            if let Some(folder) = &plots {
-                report.write_plots(folder)?;
-            }
+            let records = report.to_json_lines()?;
+            to(&json, |path| write_file(path, records.as_bytes()))?;
+            to(&plots, |folder| report.write_plots(folder).map(drop))?;
             print(&report.to_string())?;
             Ok(verdict(report.failures() > 0, false))
         }
@@ -122,11 +105,17 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
     }
 }
 
-fn litmus(plan: LitmusPlan, json: Option<&Path>) -> Result<Verdict> {
+/// Writes a file if one was asked for.
+fn to<E: Into<anyhow::Error>>(
+    path: &Option<PathBuf>,
+    write: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<()> {
+    path.as_deref().map_or(Ok(()), |path| write(path).map_err(Into::into))
+}
+
+fn litmus(plan: LitmusPlan, json: &Option<PathBuf>) -> Result<Verdict> {
     let report = plan.run(&Progress::on_stderr(), &stop_on_ctrl_c()?)?;
-    if let Some(path) = json {
-        report.write_json(path)?;
-    }
+    to(json, |path| report.write_json(path))?;
     print(&report.to_text())?;
     Ok(verdict(report.disagreements() > 0, report.is_partial))
 }

@@ -34,9 +34,10 @@ fn no_design_leaves_what_its_model_forbids() {
     assert!(report.crashes() >= 8 * 240 * crashes(), "{}", report.to_text());
 }
 
-/// Each deliberate flaw, with tests or families that catch it within so many crashes. Which does so
-/// first changes with the timing of the machine; one of them has to. Without a flaw the same tests
-/// find nothing, as [`no_design_leaves_what_its_model_forbids`] and the long mode show.
+/// Each deliberate flaw, with tests (or families) that catch it within so many crashes. Which of
+/// them does so first changes with the timing of the machine; one of them has to. Without a flaw
+/// the same tests find nothing, as [`no_design_leaves_what_its_model_forbids`] and the long mode
+/// show.
 const CAUGHT: &[(&str, &[&str], u64)] = &[
     ("lbpp:flaw='acknowledges-early'", &["I20", "G35", "H17", "A15"], 300),
     ("lbpp:flaw='drops-dependences'", &["H04", "D41", "H06", "I18"], 500),

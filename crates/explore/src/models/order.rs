@@ -115,10 +115,6 @@ impl PersistOrder {
         &self.nodes[node as usize].before
     }
 
-    pub(crate) fn is_empty(&self, node: NodeId) -> bool {
-        self.nodes[node as usize].runs.is_empty()
-    }
-
     pub(crate) fn is_durable(&self, node: NodeId) -> bool {
         self.known[node as usize] & WHOLE != 0
     }
@@ -367,10 +363,11 @@ mod tests {
             let node = order.node(&before, atomic);
             for _ in 0..rng.random_range(0..4) {
                 let line = rng.random_range(0..LINES);
-                if let Some(writer) = last_writer[line as usize].replace(node) {
-                    if writer != node && (atomic || order.nodes[writer as usize].atomic) {
-                        order.precede(writer, node);
-                    }
+                if let Some(writer) = last_writer[line as usize].replace(node)
+                    && writer != node
+                    && (atomic || order.nodes[writer as usize].atomic)
+                {
+                    order.precede(writer, node);
                 }
                 order.store(node, line);
             }

@@ -11,11 +11,12 @@
 //!   accesses of a word (one of them a store) in memory order, transitively. If barriers wait
 //!   (*epoch* here), what the thread has stored is durable when its barrier returns.
 //! - *lines* (MICRO'15: LB, LB++; HOPS): the epochs of a thread are ordered; a load or store of a
-//!   line whose last writer is another thread's epoch orders all that the thread stores from there
-//!   on behind that epoch and all that it depends on by then; the epoch ends there if it is open.
-//!   A durable barrier waits for the thread's epochs and all they depend on.
-//! - *bulk* (MICRO'15, bulk mode with undo log): the same, but an epoch is atomic, all of it is
-//!   ordered behind what any part depends on, and an open one is rolled back.
+//!   line that another thread stored to last orders all that the thread stores from there on behind
+//!   what that other had done up to that store, and all that this depends on. A durable barrier
+//!   waits for the thread's epochs and all they depend on.
+//! - *bulk* (MICRO'15, bulk mode with undo log): an epoch is atomic, an open one is rolled back; a
+//!   load or store of a line whose last writer is another thread's epoch orders the thread's whole
+//!   epoch behind that one and all that it depends on, and ends it if it is open.
 
 use seawall_explore::litmus::{Instruction, Litmus, Outcome, Place, Threads, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -65,8 +66,8 @@ struct State {
     registers: Vec<Option<Value>>,
     /// All stores of each line, in order: bit, word, value.
     lines: Vec<Vec<(u32, u8, Value)>>,
-    /// The thread and epoch that stored to a line last.
-    writers: Vec<Option<(usize, usize)>>,
+    /// The thread and epoch that stored to a line last, and what it had done by then.
+    writers: Vec<Option<(usize, usize, Set)>>,
     /// What loads and stores of a word carry with them (epoch rules only).
     loads: BTreeMap<Place, Set>,
     stores: BTreeMap<Place, Set>,
@@ -86,13 +87,19 @@ impl State {
     /// The thread is about to use the word.
     fn access(&mut self, rules: Rules, thread: usize, at: Place) {
         let writer = self.writers[usize::from(at.line)];
-        let Some((source, epoch)) = writer.filter(|(source, _)| *source != thread) else { return };
-        if matches!(rules, Rules::Lines | Rules::Bulk) {
-            if self.threads[source].epoch == epoch {
-                self.close(rules, source);
+        let Some((source, epoch, done)) = writer.filter(|(source, ..)| *source != thread) else {
+            return;
+        };
+        match rules {
+            Rules::Lines => self.threads[thread].depends |= done,
+            Rules::Bulk => {
+                if self.threads[source].epoch == epoch {
+                    self.close(rules, source);
+                }
+                let source = self.threads[source].closed[&epoch];
+                self.threads[thread].depends |= source;
             }
-            let source = self.threads[source].closed[&epoch];
-            self.threads[thread].depends |= source;
+            _ => {}
         }
     }
 
@@ -165,7 +172,8 @@ impl State {
         self.before.insert(bit, before);
         let it = &mut self.threads[thread];
         it.stored |= 1 << bit;
-        self.writers[usize::from(at.line)] = Some((thread, it.epoch));
+        let done = it.stored_with(&self.before) | it.depends | it.ordered;
+        self.writers[usize::from(at.line)] = Some((thread, it.epoch, done));
     }
 
     fn set(&mut self, register: seawall_explore::litmus::Register, value: Value) {

@@ -1,8 +1,9 @@
 //! How fast the explorer is: runs of recovery and crash states per second of one core.
 //!
 //! Three programs of the corpus crate and the workloads, each explored on one host thread, a few
-//! times; the median counts. The B+-tree stands beside what Jaaru needs for the tree it was modelled
-//! after. At the end the tree grows until it cannot be explored exhaustively in the time given.
+//! times; the median counts. The B+-tree stands beside what Jaaru needs for the tree that it is
+//! modelled after. At the end the tree grows until it cannot be explored exhaustively in the time
+//! given.
 
 use super::case::CaseTarget;
 use super::target::{RunKey, Target, WorkloadTarget};
@@ -172,7 +173,7 @@ impl ExploreBench {
         }
         let mut text = "exploring on one core: CPU time, median\n\n".to_owned() + &text_of(&table);
         text += "\nstates: crash states that recovery can tell apart, over all failure points\n\
-                 runs: of recovery; the other states agree with one of these in all that was read\n";
+                 runs: of recovery; other states agree with one of these in all that was read\n";
         if self.rows.iter().any(|row| !row.complete) {
             text += "*: not every state was looked at; `seawall explore` says how far it goes\n";
         }

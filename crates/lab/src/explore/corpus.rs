@@ -119,8 +119,8 @@ impl Corpus {
             let said = row.fixed.message.as_deref().unwrap_or_default();
             let _ = writeln!(text, "WRONG: {} under {}: {said}", row.about.name, row.fixed.model);
         }
-        text += "kinds: F flush, N fence, O order, A atomicity, R recovery, L leak, T torn, C other \
-                 threads, V log\n";
+        text += "kinds: F flush, N fence, O order, A atomicity, R recovery, L leak, T torn, \
+                 C other threads, V log\n";
         if self.rows.iter().any(|row| !row.fixed.complete) {
             text += "*: not every state of every run was looked at\n";
         }

@@ -123,7 +123,8 @@ fn timeline(events: &[EventNote]) -> String {
         };
         let _ = writeln!(
             part,
-            "<tr{class}><td>{event}<td>{thread}<td>{operation}<td class=\"c\">{}<td class=\"c\">{}</tr>",
+            "<tr{class}><td>{event}<td>{thread}<td>{operation}<td class=\"c\">{}\
+             <td class=\"c\">{}</tr>",
             text(what),
             text(place)
         );

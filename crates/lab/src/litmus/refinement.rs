@@ -4,11 +4,11 @@
 //! Deliberately broken designs must be caught in the same way.
 
 use super::crash::Pair;
-use super::{allowed, model_of, tiny};
+use super::{model_of, tiny};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use seawall_explore::Model;
-use seawall_explore::litmus::Litmus;
+use seawall_explore::litmus::{Litmus, STATES_MAX, enumerate};
 use seawall_sim::{Choice, DESIGNS, Machine};
 
 const WORDS: [&str; 4] = ["x.a", "x.b", "y", "z"];
@@ -68,7 +68,9 @@ fn test_of(program: &[Vec<Act>]) -> Option<Litmus> {
                 Act::Write(act, word) => (Some(word), format!("{act} {}", WORDS[word])),
                 Act::Fence(fence) => (None, fence.into()),
             };
-            word.map(|word| used[word] = true);
+            if let Some(word) = word {
+                used[word] = true;
+            }
             code.push(line);
         }
         text += &format!("thread: {}\n", code.join(" ; "));
@@ -99,8 +101,9 @@ fn refuted(design: &str, model: Model, programs_tried: u32, crashes: u64) -> Opt
     let mut runner = TestRunner::new_with_rng(config, rng);
     let result = runner.run(&programs(), |program| {
         let Some(test) = test_of(&program) else { return Ok(()) };
-        let (allowed, is_exact) = allowed(&test, model);
-        prop_assume!(is_exact);
+        let reached = enumerate(&test, model, STATES_MAX);
+        prop_assume!(reached.is_complete);
+        let allowed = reached.outcomes();
         let is_sc = !matches!(model, Model::Px86 | Model::Eadr);
         let pair = Pair {
             test: &test,

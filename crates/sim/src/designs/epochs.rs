@@ -4,10 +4,10 @@
 //! core's epoch; every line carries the core and epoch that wrote it; an epoch is flushed when a
 //! conflict asks for it. Three conflicts: another thread reads or writes a line of an epoch that is
 //! not durable (inter-thread), the same thread writes a line of an older one (intra-thread), a line
-//! is to leave the shared cache before its epoch is durable (replacement). With dependence tracking (IDT) an inter-thread conflict is noted in a
-//! register pair instead of waited for; with proactive flushing (PF) an epoch is flushed as soon as
-//! it is complete. An open epoch that another thread depends on is split, so that dependences
-//! never form a circle.
+//! is to leave the shared cache before its epoch is durable (replacement). With dependence tracking
+//! (IDT) an inter-thread conflict is noted in a register pair instead of waited for; with proactive
+//! flushing (PF) an epoch is flushed as soon as it is complete. An open epoch that another thread
+//! depends on is split, so that dependences never form a circle.
 //!
 //! An older version of a line must not be lost when its ownership moves: it goes to the shared
 //! cache, and a newer version may follow it there only when it is durable (the paper is silent;
