@@ -18,10 +18,12 @@ pub use report::{DesignCell, LitmusReport, ModelCell, TestReport};
 use crate::progress::Progress;
 use crash::Pair;
 use rayon::prelude::*;
-use seawall_explore::litmus::{BadLitmus, FILE_BYTES_MAX, Litmus, STATES_MAX, enumerate, suite};
+use seawall_explore::litmus::{
+    BadLitmus, FILE_BYTES_MAX, Litmus, Outcome, STATES_MAX, enumerate, suite,
+};
 use seawall_explore::{Model, UnknownModel};
 use seawall_sim::{Choice, DESIGNS, Machine, MachineError, SimError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -196,45 +198,53 @@ impl LitmusPlan {
         stop: &AtomicBool,
     ) -> Result<Option<TestReport>, LitmusError> {
         let mut report = TestReport::new(test);
-        let mut reached = BTreeMap::new();
+        let mut sets = BTreeMap::new();
         for &model in &self.models {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             let found = enumerate(test, model, STATES_MAX);
             report.models.push(ModelCell::new(test, model, &found));
-            reached.insert(model, found);
+            if expected(test, model).is_none() {
+                sets.insert(model, (found.outcomes(), found.is_complete));
+            }
             progress.cell_done(model.name(), &test.id);
         }
         for Promise { design, model } in &self.promises {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let expected = test.expectation(model.name()).and_then(|it| it.outcomes.clone());
-            let (allowed, is_all) = expected.map_or_else(
-                || {
-                    let enumerate = || enumerate(test, *model, STATES_MAX);
-                    let found = reached.entry(*model).or_insert_with(enumerate);
-                    (found.outcomes(), found.is_complete)
-                },
-                |outcomes| (outcomes, true),
-            );
+            let (allowed, is_all) = sets.entry(*model).or_insert_with(|| allowed(test, *model));
             let pair = Pair {
                 test,
                 design,
                 machines: &self.machines,
-                allowed: &allowed,
+                allowed,
                 is_sc: !matches!(model, Model::Px86 | Model::Eadr),
                 seed: self.seed,
             };
             // What an enumeration that was cut did not reach is not forbidden.
-            let crashes = if is_all { pair.run(self.crashes)? } else { Default::default() };
-            let cell = DesignCell::new(design.text.clone(), *model, &allowed, crashes);
+            let crashes = if *is_all { pair.run(self.crashes)? } else { Default::default() };
+            let cell = DesignCell::new(design.text.clone(), *model, allowed, crashes);
             report.designs.push(cell);
             progress.cell_done(&design.text, &test.id);
         }
         Ok(Some(report))
     }
+}
+
+/// What the file says that the model allows, if it does; and that this is all.
+fn expected(test: &Litmus, model: Model) -> Option<(BTreeSet<Outcome>, bool)> {
+    let outcomes = test.expectation(model.name())?.outcomes.clone()?;
+    Some((outcomes, true))
+}
+
+/// What the model allows: as the file says, else as far as it can be reached; and is that all?
+fn allowed(test: &Litmus, model: Model) -> (BTreeSet<Outcome>, bool) {
+    expected(test, model).unwrap_or_else(|| {
+        let reached = enumerate(test, model, STATES_MAX);
+        (reached.outcomes(), reached.is_complete)
+    })
 }
 
 fn model_of(model: seawall_sim::Model) -> Option<Model> {
