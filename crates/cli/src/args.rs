@@ -175,7 +175,7 @@ pub(crate) struct ExploreArgs {
     /// Seed of the operations, the schedules and the random images
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Runs of recovery at most, for each model and part of a run
+    /// Crash states at most, for each model and part of a run
     #[arg(long, value_name = "N")]
     pub(crate) budget: Option<u64>,
     /// Crashes during recovery that follow the first crash

@@ -100,7 +100,7 @@ impl fmt::Display for Outcome {
         if self.stopped {
             f.write_str("; interrupted")
         } else if self.out_of_budget {
-            write!(f, "; budget reached after {} runs of recovery", self.runs)
+            write!(f, "; budget reached after {} crash states", self.states)
         } else {
             write!(f, "; {} of {} points sampled beyond that", self.sampled_points, self.points)
         }

@@ -81,7 +81,7 @@ where
 pub struct Search {
     /// The persistency model.
     pub model: Model,
-    /// Runs of recovery at most.
+    /// Crash states at most.
     pub budget: u64,
     /// Crash after every store too, not only before fences and outputs.
     pub thorough: bool,
@@ -197,6 +197,11 @@ struct Explorer<'a, C: Check> {
     deviating: Vec<u32>,
     /// What recovery did, each different trace once.
     recordings: FxHashMap<u64, Vec<Rc<Trace>>>,
+    /// For each depth, what the recovery that is cut short there has read or stored.
+    known: Vec<Known>,
+    /// Ends of recovery (depth, node, promises) whose crashes were looked at in this phase, and
+    /// where no later recovery read anything else.
+    settled: FxHashSet<(usize, NodeId, u64)>,
     phase: &'static Phase,
     /// Some state was left to a later phase.
     skipped: bool,
@@ -208,6 +213,33 @@ struct Explorer<'a, C: Check> {
     rng: Xoshiro256PlusPlus,
     outcome: Outcome,
     failed: Option<Vec<Crash>>,
+}
+
+/// The words that a recovery has read or stored, by the number of the visit that marked them.
+#[derive(Clone, Default)]
+struct Known {
+    words: Vec<u32>,
+    visit: u32,
+    /// A later recovery has read another word.
+    exceeded: bool,
+}
+
+impl Known {
+    fn start(&mut self, path: &[(u32, u64)], recording: &Trace) {
+        self.visit += 1;
+        self.exceeded = false;
+        let stored = recording.stores.iter().map(|store| store.change.word);
+        for word in path.iter().map(|(word, _)| *word).chain(stored) {
+            if self.words.len() <= word as usize {
+                self.words.resize(word as usize + 1, 0);
+            }
+            self.words[word as usize] = self.visit;
+        }
+    }
+
+    fn read(&mut self, word: u32) {
+        self.exceeded |= self.words.get(word as usize) != Some(&self.visit);
+    }
 }
 
 /// How to choose among the values that a word may have.
@@ -233,6 +265,8 @@ impl<'a, C: Check> Explorer<'a, C> {
             events: Vec::new(),
             deviating: Vec::new(),
             recordings: FxHashMap::default(),
+            known: vec![Known::default(); options.depth],
+            settled: FxHashSet::default(),
             phase: &PHASES[0],
             skipped: false,
             cut: false,
@@ -250,6 +284,7 @@ impl<'a, C: Check> Explorer<'a, C> {
         watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.phase = phase;
+        self.settled.clear();
         let first = std::ptr::eq(phase, &PHASES[0]);
         let mut walk = Walk::new(self.trace, self.options.model);
         let mut promised = None;
@@ -274,9 +309,9 @@ impl<'a, C: Check> Explorer<'a, C> {
     }
 
     fn point(&mut self, walk: &mut Walk<'a>, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
-        for (tree, _) in &mut self.trees {
-            if tree.len() > TREE_LIMIT {
-                *tree = Tree::default();
+        for depth in 0..self.trees.len() {
+            if self.trees[depth].0.len() > TREE_LIMIT {
+                self.clear_tree(depth);
             }
         }
         let order = std::mem::take(&mut walk.state.order);
@@ -341,13 +376,18 @@ impl<'a, C: Check> Explorer<'a, C> {
     fn start(&mut self, point: &CrashPoint, choose: Choose) -> ControlFlow<()> {
         let depth = self.events.len() - 1;
         if depth > 0 && self.trees[depth].1 != self.varied {
-            self.trees[depth] = (Tree::default(), self.varied);
+            self.clear_tree(depth);
         }
         let root = match self.trees[depth].0.root() {
             Some(root) => root,
             None => self.run(depth)?,
         };
         self.descend(root, point, choose)
+    }
+
+    fn clear_tree(&mut self, depth: usize) {
+        self.trees[depth] = (Tree::default(), self.varied);
+        self.settled.retain(|(of, ..)| *of != depth);
     }
 
     /// Follows what recovery would read from `node` on, and branches where a word may have several
@@ -360,9 +400,10 @@ impl<'a, C: Check> Explorer<'a, C> {
                 Node::Read { word, .. } => *word,
                 Node::Done { found, recording } => {
                     let (found, recording) = (*found, recording.clone());
-                    break self.done(found, recording, point);
+                    break self.done(node, found, recording, point);
                 }
             };
+            self.known[..depth].iter_mut().for_each(|known| known.read(word));
             let Some(value) = self.image.only(word) else {
                 break self.branch(node, word, point, choose);
             };
@@ -440,10 +481,6 @@ impl<'a, C: Check> Explorer<'a, C> {
 
     /// Runs recovery on the path so far, and adds what it read beyond to the tree.
     fn run(&mut self, depth: usize) -> ControlFlow<(), NodeId> {
-        if self.outcome.runs == self.options.budget {
-            self.outcome.out_of_budget = true;
-            return ControlFlow::Break(());
-        }
         self.outcome.runs += 1;
         let records = depth < self.options.depth;
         let check = self.check;
@@ -483,10 +520,15 @@ impl<'a, C: Check> Explorer<'a, C> {
     /// Recovery is done on all images that are open now.
     fn done(
         &mut self,
+        node: NodeId,
         found: u32,
         recording: Option<Rc<Trace>>,
         point: &CrashPoint,
     ) -> ControlFlow<()> {
+        if self.outcome.states == self.options.budget {
+            self.outcome.out_of_budget = true;
+            return ControlFlow::Break(());
+        }
         self.left = self.left.saturating_sub(1);
         self.outcome.states += 1;
         let good = match &self.found[found as usize] {
@@ -505,10 +547,18 @@ impl<'a, C: Check> Explorer<'a, C> {
             return ControlFlow::Break(());
         }
         self.judged.insert((found, promises(point)));
-        match recording {
-            Some(recording) => self.nested(recording, point),
-            None => ControlFlow::Continue(()),
+        let Some(recording) = recording else { return ControlFlow::Continue(()) };
+        let depth = self.events.len() - 1;
+        let end = (depth, node, promises(point));
+        if self.settled.contains(&end) {
+            return ControlFlow::Continue(());
         }
+        self.known[depth].start(&self.path, &recording);
+        self.nested(recording, point)?;
+        if !self.known[depth].exceeded && self.left > 0 {
+            self.settled.insert(end);
+        }
+        ControlFlow::Continue(())
     }
 
     /// Power fails again while recovery does what is recorded.

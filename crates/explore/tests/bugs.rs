@@ -190,8 +190,8 @@ fn a_search_that_runs_out_of_budget_says_so() {
     let options = Search { budget: 20, ..Search::new(Model::Px86) };
     let outcome = search(&run, &options, &only(lines));
     assert!(outcome.out_of_budget);
-    assert_eq!(outcome.runs, 20);
-    assert!(outcome.to_string().ends_with("budget reached after 20 runs of recovery"), "{outcome}");
+    assert_eq!(outcome.states, 20);
+    assert!(outcome.to_string().ends_with("budget reached after 20 crash states"), "{outcome}");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_recovery_that_does_not_survive_its_own_crash_is_found_and_replayed() {
         let once = search(&run, &Search { depth: 0, ..options.clone() }, &broken);
         assert_eq!(once.finding, None, "the first recovery is fine");
         let finding = search(&run, &options, &broken).finding.expect("the second is not");
-        assert_eq!(finding.choice.crashes.len(), 2);
+        assert_eq!(finding.choice.crashes.len(), 2, "{finding}");
         assert_eq!(finding.recoveries[0].lost.len(), 1, "{finding}");
         let choice: Choice = finding.choice.to_string().parse().unwrap();
         assert_eq!(replay(&run, &options, &choice, &broken), Ok(Some(finding)));

@@ -46,12 +46,15 @@ impl Epoch {
     }
 
     fn load(&mut self, thread: u16, word: u32, order: &mut PersistOrder) {
-        let Some(store) = self.words.get(&word).and_then(|word| word.store) else { return };
-        let own = self.thread(thread);
-        let node = order.node(own.barrier.as_slice(), false);
-        order.precede(store, node);
-        own.loads.push(node);
-        self.words.entry(word).or_default().loads.push(node);
+        let barrier = self.thread(thread).barrier;
+        let last = self.words.entry(word).or_default();
+        let before: Vec<NodeId> = barrier.into_iter().chain(last.store).collect();
+        if before.is_empty() {
+            return;
+        }
+        let node = order.node(&before, false);
+        last.loads.push(node);
+        self.thread(thread).loads.push(node);
     }
 
     fn store(&mut self, thread: u16, line: LineIndex, word: u32, order: &mut PersistOrder) {
