@@ -129,7 +129,7 @@ impl Corpus {
 }
 
 /// Columns of the last column.
-const WHAT_COLUMNS: usize = 44;
+const WHAT_COLUMNS: usize = 33;
 
 #[cfg(test)]
 mod tests {

@@ -70,7 +70,7 @@ impl fmt::Display for ExploreReport {
             }
         }
         for (at, waste) in self.waste.iter().enumerate() {
-            let head = if at == 0 { "  wasted on x86:" } else { "               " };
+            let head = if at == 0 { "  wasted on x86:" } else { "                " };
             writeln!(f, "{head} {waste}")?;
         }
         match (self.found(), self.replayed) {
