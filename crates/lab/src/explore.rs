@@ -320,6 +320,9 @@ impl Explore<'_> {
     ) -> Result<ExploreReport, ExploreError> {
         self.options.check()?;
         match replay {
+            Some(Replay { text, key, .. }) if key != target.key() => {
+                Err(ReplayError::Malformed(text.into()).into())
+            }
             Some(replay) => self.replay(target, replay),
             None => self.search(target),
         }
@@ -588,6 +591,9 @@ mod tests {
         {
             let options = ExploreOptions { replay: Some(replay.into()), ..default() };
             error("hash", options);
+        }
+        for replay in ["1-1-12-8-0-o-s/px86/1/none", "wrong-s/px86/1/none"] {
+            error("ff-8", ExploreOptions { replay: Some(replay.into()), ..default() });
         }
         let replay = Some("1-1-12-8-0-n-s/px86/999999/none".to_owned());
         assert!(error("hash", ExploreOptions { replay, ..default() }).contains("the run"));
