@@ -114,4 +114,91 @@ mod tests {
             }
         }
     }
+
+    /// A recovery that reads and writes here and there, as what it reads tells it to.
+    fn wander(memory: &impl Memory) -> Vec<u64> {
+        let words = words();
+        let mut seen = Vec::new();
+        let mut at = 0;
+        for step in 0..5 {
+            let value: u64 = memory.load(words[at]);
+            seen.push(value);
+            let other = words[(at + 1 + value as usize) % words.len()];
+            match (value + step) % 5 {
+                0 => memory.store(other, value + 1),
+                1 => memory.store(other.plus(1), value as u8),
+                2 => memory.persist(other, 8),
+                3 => memory.order(),
+                _ => memory.flush(words[at], 8),
+            }
+            at = (at + 1 + value as usize) % words.len();
+        }
+        seen
+    }
+
+    /// Every image of the run at every failure point, in bytes.
+    fn all_images(trace: &Trace, model: Model) -> BTreeSet<Vec<u8>> {
+        let mut found = BTreeSet::new();
+        let mut walk = Walk::new(trace, model);
+        loop {
+            let lines = trace.lines.len() as u32;
+            let mut cut = Cut(vec![0; lines as usize]);
+            while walk.is_failure_point(false) {
+                if walk.state.order.allows(&cut) {
+                    let mut bytes = trace.start.clone();
+                    for (log, &kept) in trace.lines.iter().zip(&cut.0) {
+                        for &store in &log.stores[..kept as usize] {
+                            let change = trace.stores[store as usize].change;
+                            let at = change.word as usize * 8;
+                            bytes[at..at + 8].copy_from_slice(&change.new.to_le_bytes());
+                        }
+                    }
+                    found.insert(bytes);
+                }
+                let next = (0..lines).find(|&line| cut.get(line) < walk.stored.get(line));
+                let Some(next) = next else { break };
+                cut.set(next, cut.get(next) + 1);
+                (0..next).for_each(|line| cut.set(line, 0));
+            }
+            if !walk.advance() {
+                return found;
+            }
+        }
+    }
+
+    /// What recovery finds on all images, with one crash and with one more during recovery.
+    fn wandered(trace: &Trace, model: Model) -> [BTreeSet<Vec<u64>>; 2] {
+        let once = all_images(trace, model);
+        let mut twice = once.clone();
+        for bytes in &once {
+            let start = Image::from_pm(bytes.clone(), 0);
+            let recovery = record(start, &Schedule::default(), |memory| drop(wander(memory)));
+            twice.extend(all_images(&recovery.unwrap(), model));
+        }
+        [once, twice].map(|images| {
+            images.into_iter().map(|bytes| wander(&Image::from_pm(bytes, 0))).collect()
+        })
+    }
+
+    #[test]
+    fn recoveries_that_follow_what_they_read_find_all_that_full_images_give_them() {
+        for seed in 0..60 {
+            let trace = random_run(seed);
+            for model in Model::all() {
+                for (depth, all) in wandered(&trace, model).into_iter().enumerate() {
+                    let found = RefCell::new(BTreeSet::new());
+                    let noted = check(
+                        |image: &CrashImage<'_>| Ok(wander(image)),
+                        |seen: &Vec<u64>, _| {
+                            found.borrow_mut().insert(seen.clone());
+                            Ok(())
+                        },
+                    );
+                    let outcome = search(&trace, &Search { depth, ..Search::new(model) }, &noted);
+                    assert_eq!(outcome.reached, Reached::Complete);
+                    assert_eq!(found.take(), all, "seed {seed} under {model}, depth {depth}");
+                }
+            }
+        }
+    }
 }
