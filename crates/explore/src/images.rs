@@ -166,23 +166,28 @@ mod tests {
         }
     }
 
-    /// What recovery finds on all images, with one crash and with one more during recovery.
-    fn wandered(trace: &Trace, model: Model) -> [BTreeSet<Vec<u64>>; 2] {
+    /// What recovery finds on all images: after one crash, and when one or two more cut it short.
+    fn wandered(trace: &Trace, model: Model) -> [BTreeSet<Vec<u64>>; 3] {
+        let recovered = |images: &BTreeSet<Vec<u8>>| {
+            let mut all = images.clone();
+            for bytes in images {
+                let start = Image::from_pm(bytes.clone(), 0);
+                let recovery = record(start, &Schedule::default(), |memory| drop(wander(memory)));
+                all.extend(all_images(&recovery.unwrap(), model));
+            }
+            all
+        };
         let once = all_images(trace, model);
-        let mut twice = once.clone();
-        for bytes in &once {
-            let start = Image::from_pm(bytes.clone(), 0);
-            let recovery = record(start, &Schedule::default(), |memory| drop(wander(memory)));
-            twice.extend(all_images(&recovery.unwrap(), model));
-        }
-        [once, twice].map(|images| {
+        let twice = recovered(&once);
+        let thrice = recovered(&twice);
+        [once, twice, thrice].map(|images| {
             images.into_iter().map(|bytes| wander(&Image::from_pm(bytes, 0))).collect()
         })
     }
 
     #[test]
     fn recoveries_that_follow_what_they_read_find_all_that_full_images_give_them() {
-        for seed in 0..60 {
+        for seed in 0..40 {
             let trace = random_run(seed);
             for model in Model::all() {
                 for (depth, all) in wandered(&trace, model).into_iter().enumerate() {

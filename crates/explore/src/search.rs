@@ -199,9 +199,9 @@ struct Explorer<'a, C: Check> {
     recordings: FxHashMap<u64, Vec<Rc<Trace>>>,
     /// For each depth, what the recovery that is cut short there has read or stored.
     known: Vec<Known>,
-    /// Ends of recovery (depth, node, promises) whose crashes were looked at in this phase, and
-    /// where no later recovery read anything else.
-    settled: FxHashSet<(usize, NodeId, u64)>,
+    /// Ends of recovery (depth, node, promises, what lies below its stores) whose crashes were
+    /// looked at in this phase, and where no later recovery read anything else.
+    settled: FxHashSet<(usize, NodeId, u64, u64)>,
     phase: &'static Phase,
     /// Some state was left to a later phase.
     skipped: bool,
@@ -215,7 +215,9 @@ struct Explorer<'a, C: Check> {
     failed: Option<Vec<Crash>>,
 }
 
-/// The words that a recovery has read or stored, by the number of the visit that marked them.
+/// The words whose values are known when a recovery is cut short: those that it has read, and those
+/// that it stored to if all open images have the same there. By the number of the visit that marked
+/// them.
 #[derive(Clone, Default)]
 struct Known {
     words: Vec<u32>,
@@ -225,16 +227,31 @@ struct Known {
 }
 
 impl Known {
-    fn start(&mut self, path: &[(u32, u64)], recording: &Trace) {
+    /// Starts a visit; gives a hash of what lies below the stores, if that is known.
+    fn start(&mut self, path: &[(u32, u64)], recording: &Trace, image: &CrashImage<'_>) -> u64 {
         self.visit += 1;
         self.exceeded = false;
-        let stored = recording.stores.iter().map(|store| store.change.word);
-        for word in path.iter().map(|(word, _)| *word).chain(stored) {
-            if self.words.len() <= word as usize {
-                self.words.resize(word as usize + 1, 0);
-            }
-            self.words[word as usize] = self.visit;
+        for (word, _) in path {
+            self.mark(*word);
         }
+        let mut below = Vec::new();
+        for word in recording.stores.iter().map(|store| store.change.word) {
+            if self.mark(word) {
+                let value = image.only(word);
+                self.exceeded |= value.is_none();
+                below.push(value);
+            }
+        }
+        FxBuildHasher.hash_one(below)
+    }
+
+    /// True if the word was not marked yet.
+    fn mark(&mut self, word: u32) -> bool {
+        let word = word as usize;
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        std::mem::replace(&mut self.words[word], self.visit) != self.visit
     }
 
     fn read(&mut self, word: u32) {
@@ -506,8 +523,9 @@ impl<'a, C: Check> Explorer<'a, C> {
     }
 
     fn intern_recording(&mut self, recording: Trace) -> Rc<Trace> {
-        let hash = FxBuildHasher
-            .hash_one(recording.stores.iter().map(|s| (s.at.bits(), s.new)).collect::<Vec<_>>());
+        let hash = FxBuildHasher.hash_one(
+            recording.stores.iter().map(|s| (s.at.bits(), s.change.new)).collect::<Vec<_>>(),
+        );
         let same = self.recordings.entry(hash).or_default();
         if let Some(known) = same.iter().find(|known| known.is_same(&recording)) {
             return known.clone();
@@ -549,11 +567,12 @@ impl<'a, C: Check> Explorer<'a, C> {
         self.judged.insert((found, promises(point)));
         let Some(recording) = recording else { return ControlFlow::Continue(()) };
         let depth = self.events.len() - 1;
-        let end = (depth, node, promises(point));
-        if self.settled.contains(&end) {
+        let below = self.known[depth].start(&self.path, &recording, &self.image);
+        let end = (depth, node, promises(point), below);
+        let is_known = !self.known[depth].exceeded;
+        if is_known && self.settled.contains(&end) {
             return ControlFlow::Continue(());
         }
-        self.known[depth].start(&self.path, &recording);
         self.nested(recording, point)?;
         if !self.known[depth].exceeded && self.left > 0 {
             self.settled.insert(end);

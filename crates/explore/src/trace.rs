@@ -164,8 +164,9 @@ impl Trace {
 
     /// True if it did the same to memory, in the same order and from the same places.
     pub(crate) fn is_same(&self, other: &Trace) -> bool {
-        let stores =
-            |trace: &Trace| trace.stores.iter().map(|s| (s.at, s.width, s.new)).collect::<Vec<_>>();
+        let stores = |trace: &Trace| {
+            trace.stores.iter().map(|s| (s.at, s.width, s.change.new)).collect::<Vec<_>>()
+        };
         let lines = |trace: &Trace| trace.lines.iter().map(|log| log.line).collect::<Vec<_>>();
         let same = |(a, b): (&Event, &Event)| a.kind == b.kind && std::ptr::eq(a.at, b.at);
         self.events.len() == other.events.len()
