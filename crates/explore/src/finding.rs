@@ -1,9 +1,10 @@
 //! A failing image in words, and the string that builds it again.
 
+use crate::check::Check;
 use crate::crashed::Log;
 use crate::models::order::Cut;
 use crate::models::{Model, UnknownModel};
-use crate::search::{Check, Crash, Search};
+use crate::search::{Crash, Search};
 use crate::shrink::describe;
 use crate::trace::{Event, Kind, Store, Trace};
 use crate::verdict::{Court, Verdict, stored};

@@ -1,9 +1,10 @@
 //! Every image that a crash may leave, as contents of chosen words: what litmus tests ask for.
 
+use crate::check::check;
 use crate::crashed::CrashImage;
 use crate::models::Model;
 use crate::outcome::Outcome;
-use crate::search::{Search, check, search};
+use crate::search::{Search, search};
 use crate::trace::Trace;
 use seawall_memory::{Addr, Memory};
 use std::cell::RefCell;

@@ -32,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod crashed;
 mod finding;
 mod guard;
@@ -50,6 +51,7 @@ mod walk;
 mod waste;
 mod words;
 
+pub use check::{Check, check};
 pub use crashed::CrashImage;
 pub use finding::{
     Choice, CrashChoice, CutRecovery, EventNote, Finding, InFlight, ReplayError, StoreNote,
@@ -59,7 +61,7 @@ pub use images::reachable;
 pub use models::{Model, UnknownModel};
 pub use outcome::{Outcome, Reached};
 pub use schedule::{Interleavings, Preemption, Preemptions, Schedule, Turns, TurnsName};
-pub use search::{Check, Search, check, search, search_watched};
+pub use search::{Search, search, search_watched};
 pub use trace::{Event, Kind, Store, Trace};
 pub use traced::{RunError, Traced, record};
 pub use walk::CrashPoint;

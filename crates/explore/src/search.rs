@@ -11,6 +11,7 @@
 //! recovery reads them ([`CrashImage`]), and recovery runs only if it was not seen to read the same
 //! before ([`Tree`]). Power may fail again while recovery runs, as often as is asked for.
 
+use crate::check::Check;
 use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
 use crate::models::order::Cut;
 use crate::models::{Model, State};
@@ -22,59 +23,9 @@ use crate::walk::{CrashPoint, Walk, is_failure_point};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
-use std::hash::{BuildHasher, Hash};
+use std::hash::BuildHasher;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
-
-/// Says whether what survived is right: runs recovery on an image, and judges what it found.
-pub trait Check {
-    /// What recovery finds: whatever the judgement needs.
-    type Found: Eq + Hash;
-
-    /// Runs recovery, and looks at what it left.
-    ///
-    /// It must be a function of the image and of nothing else: it runs once for all images in which
-    /// it reads the same.
-    ///
-    /// # Errors
-    /// What is wrong with the image, whatever was promised.
-    fn recover(&self, image: &CrashImage<'_>) -> Result<Self::Found, String>;
-
-    /// Compares what recovery found with what must have survived a crash at that point.
-    ///
-    /// # Errors
-    /// What is lost, or there but should not be.
-    fn judge(&self, found: &Self::Found, point: &CrashPoint) -> Result<(), String>;
-}
-
-/// A [`Check`] made of two functions.
-pub fn check<F, R, J>(recover: R, judge: J) -> impl Check<Found = F>
-where
-    F: Eq + Hash,
-    R: Fn(&CrashImage<'_>) -> Result<F, String>,
-    J: Fn(&F, &CrashPoint) -> Result<(), String>,
-{
-    Both(recover, judge)
-}
-
-struct Both<R, J>(R, J);
-
-impl<F, R, J> Check for Both<R, J>
-where
-    F: Eq + Hash,
-    R: Fn(&CrashImage<'_>) -> Result<F, String>,
-    J: Fn(&F, &CrashPoint) -> Result<(), String>,
-{
-    type Found = F;
-
-    fn recover(&self, image: &CrashImage<'_>) -> Result<F, String> {
-        self.0(image)
-    }
-
-    fn judge(&self, found: &F, point: &CrashPoint) -> Result<(), String> {
-        self.1(found, point)
-    }
-}
 
 /// How far to search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +55,7 @@ impl Search {
     pub fn new(model: Model) -> Search {
         Search {
             model,
-            budget: 50_000,
+            budget: 200_000,
             thorough: false,
             depth: 2,
             point_limit: 5_000,

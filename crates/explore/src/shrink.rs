@@ -9,10 +9,11 @@
 //! What is left is described by what it lost and by what came too early. Of the early stores only
 //! those are shown without which the check is content: the others are taken away first.
 
+use crate::check::Check;
 use crate::crashed::Log;
 use crate::finding::Finding;
 use crate::models::order::Cut;
-use crate::search::{Check, Crash, Search};
+use crate::search::{Crash, Search};
 use crate::trace::{Kind, LineIndex, Trace};
 use crate::verdict::{Court, Verdict, stored};
 

@@ -1,9 +1,10 @@
 //! What the check says of one whole image, after one crash or several.
 
+use crate::check::Check;
 use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
 use crate::models::State;
 use crate::models::order::Cut;
-use crate::search::{Check, Crash, Search};
+use crate::search::{Crash, Search};
 use crate::trace::Trace;
 use crate::walk::{CrashPoint, Walk};
 use std::rc::Rc;

@@ -1,0 +1,58 @@
+//! What a program has to say about its own survival: recovery, and a judgement of what it found.
+//!
+//! The two are apart because the first is a function of the image alone: it runs once for all
+//! images in which it reads the same, and is judged again when more was promised.
+
+use crate::crashed::CrashImage;
+use crate::walk::CrashPoint;
+use std::hash::Hash;
+
+/// Says whether what survived is right: runs recovery on an image, and judges what it found.
+pub trait Check {
+    /// What recovery finds: whatever the judgement needs.
+    type Found: Eq + Hash;
+
+    /// Runs recovery, and looks at what it left.
+    ///
+    /// It must be a function of the image and of nothing else: it runs once for all images in which
+    /// it reads the same.
+    ///
+    /// # Errors
+    /// What is wrong with the image, whatever was promised.
+    fn recover(&self, image: &CrashImage<'_>) -> Result<Self::Found, String>;
+
+    /// Compares what recovery found with what must have survived a crash at that point.
+    ///
+    /// # Errors
+    /// What is lost, or there but should not be.
+    fn judge(&self, found: &Self::Found, point: &CrashPoint) -> Result<(), String>;
+}
+
+/// A [`Check`] made of two functions.
+pub fn check<F, R, J>(recover: R, judge: J) -> impl Check<Found = F>
+where
+    F: Eq + Hash,
+    R: Fn(&CrashImage<'_>) -> Result<F, String>,
+    J: Fn(&F, &CrashPoint) -> Result<(), String>,
+{
+    Both(recover, judge)
+}
+
+struct Both<R, J>(R, J);
+
+impl<F, R, J> Check for Both<R, J>
+where
+    F: Eq + Hash,
+    R: Fn(&CrashImage<'_>) -> Result<F, String>,
+    J: Fn(&F, &CrashPoint) -> Result<(), String>,
+{
+    type Found = F;
+
+    fn recover(&self, image: &CrashImage<'_>) -> Result<F, String> {
+        self.0(image)
+    }
+
+    fn judge(&self, found: &F, point: &CrashPoint) -> Result<(), String> {
+        self.1(found, point)
+    }
+}

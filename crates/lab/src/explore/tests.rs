@@ -1,0 +1,189 @@
+//! Explorations of our own structures, of the corpus, in parts, and of bad options.
+
+use super::*;
+use seawall_workloads::WORKLOADS;
+
+fn explore(workload: &str, options: &ExploreOptions) -> ExploreReport {
+    super::explore(workload, options, &Progress::hidden(), &Arc::default())
+        .unwrap_or_else(|error| panic!("{workload}: {error}"))
+}
+
+fn broken() -> ExploreOptions {
+    ExploreOptions { flaw: Flaw::NoOrder, ..ExploreOptions::default() }
+}
+
+#[test]
+fn every_structure_survives_every_image_that_is_tried() {
+    for entry in WORKLOADS.iter().filter(|entry| entry.default) {
+        for (threads, ops, schedules) in [(1, 3, 1), (2, 2, 3)] {
+            let models = Model::all().collect();
+            let options = ExploreOptions { threads, ops, schedules, models, ..small() };
+            let report = explore(entry.name, &options);
+            assert!(!report.found(), "{report}");
+            let ends = |m: &ModelReport| m.outcome.reached >= Reached::Ends;
+            assert!(report.models.iter().all(ends), "{report}");
+        }
+    }
+}
+
+fn small() -> ExploreOptions {
+    ExploreOptions { budget: 10_000, ..ExploreOptions::default() }
+}
+
+#[test]
+fn a_missing_order_is_found_in_every_structure_under_both_models() {
+    for entry in WORKLOADS.iter().filter(|entry| entry.default) {
+        let report = explore(entry.name, &broken());
+        for model in &report.models {
+            let finding = model.outcome.finding.as_ref();
+            let finding = finding.unwrap_or_else(|| panic!("nothing found: {report}"));
+            assert_eq!(finding.lost.len(), 1, "one lost store is enough: {report}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_flush_is_found_in_the_queue_on_x86_only() {
+    let report =
+        explore("queue", &ExploreOptions { flaw: Flaw::NoFlush, ..ExploreOptions::default() });
+    let found: Vec<bool> = report.models.iter().map(|m| m.outcome.finding.is_some()).collect();
+    assert_eq!(found, [true, false], "{report}");
+}
+
+#[test]
+fn the_printed_command_replays_the_same_image() {
+    for threads in [1, 2] {
+        let options = ExploreOptions { threads, ops: 4, ..broken() };
+        for model in explore("hash", &options).models {
+            let command = model.replay_command.expect("found");
+            let head = "seawall explore hash --replay ";
+            let replay = command.strip_prefix(head).map(str::to_owned);
+            assert!(replay.is_some(), "{command}");
+            let again = explore("hash", &ExploreOptions { replay, ..ExploreOptions::default() });
+            assert_eq!(again.models[0].outcome.finding, model.outcome.finding);
+            assert!(again.replayed && again.found());
+        }
+    }
+}
+
+#[test]
+fn our_own_structures_flush_and_fence_nothing_in_vain() {
+    for entry in WORKLOADS.iter().filter(|entry| entry.default) {
+        for (threads, schedules) in [(1, 1), (2, 1)] {
+            let models = vec![Model::Strict];
+            let report = explore(
+                entry.name,
+                &ExploreOptions {
+                    threads,
+                    schedules,
+                    models,
+                    search_percent: 30,
+                    budget: 1,
+                    ..ExploreOptions::default()
+                },
+            );
+            assert_eq!(report.waste, [], "{report}");
+        }
+    }
+}
+
+#[test]
+fn the_parts_of_the_work_make_up_the_whole() {
+    let options = ExploreOptions { threads: 2, ops: 2, schedules: 6, ..small() };
+    let whole = explore("queue", &options);
+    for model in 0..2 {
+        let points = |shard: &str| {
+            let shard = shard.parse().unwrap();
+            explore("queue", &ExploreOptions { shard, ..options.clone() }).models[model]
+                .outcome
+                .points
+        };
+        assert!(points("2/3") > 0);
+        let parts = points("1/3") + points("2/3") + points("3/3");
+        assert_eq!(parts, whole.models[model].outcome.points);
+    }
+    for shard in ["0/3", "4/3", "3", "1/0", "a/b"] {
+        let error = shard.parse::<Shard>().unwrap_err().to_string();
+        assert!(error.contains(shard), "{error}");
+    }
+}
+
+#[test]
+fn an_exploration_goes_on_from_the_units_that_were_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("done.jsonl");
+    let options =
+        ExploreOptions { threads: 2, ops: 2, schedules: 4, resume: Some(file.clone()), ..small() };
+    let outcomes = |options: &ExploreOptions| {
+        let models = explore("queue", options).models;
+        let outcomes = models.iter().map(|model| serde_json::to_string(&model.outcome));
+        outcomes.collect::<Result<Vec<String>, _>>().unwrap()
+    };
+    let first = outcomes(&options);
+    let text = std::fs::read_to_string(&file).unwrap();
+    // Half of the units, and one that was cut short while it was written.
+    let half: usize = text.lines().take(5).map(|line| line.len() + 1).sum();
+    std::fs::write(&file, &text[..half + 10]).unwrap();
+    assert_eq!(outcomes(&options), first);
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), text.lines().count());
+
+    let progress = Progress::hidden();
+    let other = ExploreOptions { seed: 9, ..options.clone() };
+    let error = super::explore("queue", &other, &progress, &Arc::default()).unwrap_err();
+    assert!(error.to_string().contains("done.jsonl"), "{error}");
+    std::fs::write(&file, "not ours").unwrap();
+    assert!(super::explore("queue", &options, &progress, &Arc::default()).is_err());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "not ours", "it is left alone");
+}
+
+#[test]
+fn a_case_of_the_corpus_is_found_and_its_command_replays_it() {
+    for (name, nested) in [("ff-8", false), ("undo-clears", true), ("rc-2", false)] {
+        let report = explore(name, &ExploreOptions::default());
+        let model = &report.models[0];
+        let finding = model.outcome.finding.as_ref().expect(name);
+        assert_eq!(finding.choice.crashes.len() > 1, nested, "{report}");
+        let command = model.replay_command.clone().expect("found");
+        let replay = command.split(' ').next_back().map(str::to_owned);
+        let again = explore(name, &ExploreOptions { replay, ..ExploreOptions::default() });
+        assert_eq!(again.models[0].outcome.finding.as_ref(), Some(finding));
+        let fixed = explore(name, &ExploreOptions { fixed: true, ..small() });
+        assert!(!fixed.found(), "{fixed}");
+        assert!(report.to_html().contains("Before the crash"));
+    }
+}
+
+#[test]
+fn two_explorations_differ_only_in_their_times() {
+    let run = || {
+        let mut report = explore("queue", &ExploreOptions { threads: 2, ops: 3, ..small() });
+        report.models.iter_mut().for_each(|model| model.seconds = 0.0);
+        serde_json::to_string(&report).expect("plain data")
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn bad_options_are_errors_that_name_the_option() {
+    let error = |workload: &str, options: ExploreOptions| {
+        let answer = super::explore(workload, &options, &Progress::hidden(), &Arc::default());
+        answer.expect_err("a bad option").to_string()
+    };
+    let default = ExploreOptions::default;
+    assert!(error("hsah", default()).contains("hash"));
+    let none = ExploreOptions { models: Vec::new(), ..default() };
+    assert!(error("hash", none).contains("px86, strict"));
+    let threads = error("hash", ExploreOptions { threads: 0, ..default() });
+    assert_eq!(threads, "--threads is 0: it must be 1 to 64");
+    let budget = error("hash", ExploreOptions { budget: 0, ..default() });
+    assert!(budget.contains("budget is 0"), "a search of nothing finds nothing: {budget}");
+    for replay in ["", "1-1-12-8-0-n-s", "1-1-12-8-0-s/px86/1/none", "1-0-1-8-0-n-s/px86/1/none"] {
+        let options = ExploreOptions { replay: Some(replay.into()), ..default() };
+        error("hash", options);
+    }
+    for replay in ["1-1-12-8-0-o-s/px86/1/none", "wrong-s/px86/1/none"] {
+        error("ff-8", ExploreOptions { replay: Some(replay.into()), ..default() });
+    }
+    let replay = Some("1-1-12-8-0-n-s/px86/999999/none".to_owned());
+    assert!(error("hash", ExploreOptions { replay, ..default() }).contains("the run"));
+}
