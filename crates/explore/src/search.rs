@@ -55,7 +55,7 @@ impl Search {
     pub fn new(model: Model) -> Search {
         Search {
             model,
-            budget: 200_000,
+            budget: 100_000,
             thorough: false,
             depth: 2,
             point_limit: 5_000,
@@ -96,7 +96,12 @@ pub fn search_watched<C: Check>(
         }
     }
     let Explorer { failed, mut outcome, .. } = explorer;
-    outcome.finding = failed.map(|crashes| shrink(trace, search, check, crashes));
+    outcome.finding = failed.map(|crashes| {
+        // Of several crashes the last ones may do without those between.
+        let fewer = Search { depth: crashes.len().saturating_sub(2), ..search.clone() };
+        let found = (fewer.depth > 0).then(|| self::search(trace, &fewer, check).finding).flatten();
+        found.unwrap_or_else(|| shrink(trace, search, check, crashes))
+    });
     outcome
 }
 

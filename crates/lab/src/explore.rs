@@ -94,7 +94,7 @@ impl Default for ExploreOptions {
             fixed: false,
             thorough: false,
             depth: 2,
-            budget: 200_000,
+            budget: 100_000,
             shard: Shard::default(),
             resume: None,
             replay: None,
