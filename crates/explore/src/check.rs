@@ -21,6 +21,20 @@ pub trait Check {
     /// What is wrong with the image, whatever was promised.
     fn recover(&self, image: &CrashImage<'_>) -> Result<Self::Found, String>;
 
+    /// Parts that can be looked at apart: the image is right if every part is. Lines that only
+    /// different parts read then vary on their own, so the states add up instead of multiplying.
+    fn parts(&self) -> usize {
+        1
+    }
+
+    /// As [`recover`](Check::recover), but looks only at one part, from 0, of what recovery left.
+    ///
+    /// # Errors
+    /// What is wrong with that part.
+    fn recover_part(&self, image: &CrashImage<'_>, _part: usize) -> Result<Self::Found, String> {
+        self.recover(image)
+    }
+
     /// Compares what recovery found with what must have survived a crash at that point.
     ///
     /// # Errors

@@ -138,8 +138,11 @@ struct Explorer<'a, C: Check> {
     options: &'a Search,
     check: &'a C,
     image: CrashImage<'a>,
-    /// For each depth of crashes what recovery was seen to do, and how many words could vary then.
+    /// For each part and depth of crashes what recovery was seen to do, and how many words could
+    /// vary then.
     trees: Vec<(Tree, u32)>,
+    /// The part that is looked at.
+    part: usize,
     varied: u32,
     found: Vec<Result<C::Found, String>>,
     found_by_hash: FxHashMap<u64, Vec<u32>>,
@@ -155,7 +158,7 @@ struct Explorer<'a, C: Check> {
     recordings: FxHashMap<u64, Vec<Rc<Trace>>>,
     /// For each depth, what the recovery that is cut short there has read or stored.
     known: Vec<Known>,
-    /// Ends of recovery (depth, node, promises, what lies below its stores) whose crashes were
+    /// Ends of recovery (tree, node, promises, what lies below its stores) whose crashes were
     /// looked at in this phase, and where no later recovery read anything else.
     settled: FxHashSet<(usize, NodeId, u64, u64)>,
     phase: &'static Phase,
@@ -229,7 +232,10 @@ impl<'a, C: Check> Explorer<'a, C> {
             options,
             check,
             image: CrashImage::new(trace, options.steps),
-            trees: (0..=options.depth).map(|_| (Tree::default(), 0)).collect(),
+            trees: (0..(options.depth + 1) * check.parts().max(1))
+                .map(|_| (Tree::default(), 0))
+                .collect(),
+            part: 0,
             varied: 0,
             found: Vec::new(),
             found_by_hash: FxHashMap::default(),
@@ -282,17 +288,23 @@ impl<'a, C: Check> Explorer<'a, C> {
     }
 
     fn point(&mut self, walk: &mut Walk<'a>, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
-        for depth in 0..self.trees.len() {
-            if self.trees[depth].0.len() > TREE_LIMIT {
-                self.clear_tree(depth);
+        for tree in 0..self.trees.len() {
+            if self.trees[tree].0.len() > TREE_LIMIT {
+                self.clear_tree(tree);
             }
         }
         let order = std::mem::take(&mut walk.state.order);
         self.image.layers.borrow_mut().push(Layer { trace: Log::Run(self.trace), order });
         self.events.push(walk.point.event);
-        self.left = self.options.point_limit;
         self.cut_here = false;
-        let flow = self.layer(&walk.point, all, grown);
+        let mut flow = ControlFlow::Continue(());
+        for part in 0..self.check.parts().max(1) {
+            self.part = part;
+            self.left = self.options.point_limit;
+            if flow.is_continue() {
+                flow = self.layer(&walk.point, all, grown);
+            }
+        }
         self.events.pop();
         let layer = self.image.layers.borrow_mut().pop().expect("it was put there");
         walk.state.order = layer.order;
@@ -347,29 +359,34 @@ impl<'a, C: Check> Explorer<'a, C> {
     }
 
     fn start(&mut self, point: &CrashPoint, choose: Choose) -> ControlFlow<()> {
-        let depth = self.events.len() - 1;
-        if depth > 0 && self.trees[depth].1 != self.varied {
-            self.clear_tree(depth);
+        let tree = self.tree();
+        if self.events.len() > 1 && self.trees[tree].1 != self.varied {
+            self.clear_tree(tree);
         }
-        let root = match self.trees[depth].0.root() {
+        let root = match self.trees[tree].0.root() {
             Some(root) => root,
-            None => self.run(depth)?,
+            None => self.run()?,
         };
         self.descend(root, point, choose)
     }
 
-    fn clear_tree(&mut self, depth: usize) {
-        self.trees[depth] = (Tree::default(), self.varied);
-        self.settled.retain(|(of, ..)| *of != depth);
+    /// The tree of the part and depth that are looked at.
+    fn tree(&self) -> usize {
+        self.part * (self.options.depth + 1) + self.events.len() - 1
+    }
+
+    fn clear_tree(&mut self, tree: usize) {
+        self.trees[tree] = (Tree::default(), self.varied);
+        self.settled.retain(|(of, ..)| *of != tree);
     }
 
     /// Follows what recovery would read from `node` on, and branches where a word may have several
     /// values.
     fn descend(&mut self, mut node: NodeId, point: &CrashPoint, choose: Choose) -> ControlFlow<()> {
-        let depth = self.events.len() - 1;
+        let (depth, tree) = (self.events.len() - 1, self.tree());
         let begun = self.path.len();
         let flow = loop {
-            let word = match self.trees[depth].0.node(node) {
+            let word = match self.trees[tree].0.node(node) {
                 Node::Read { word, .. } => *word,
                 Node::Done { found, recording } => {
                     let (found, recording) = (*found, recording.clone());
@@ -391,13 +408,13 @@ impl<'a, C: Check> Explorer<'a, C> {
 
     /// The node that follows if the word has the value; recovery runs if that was never seen.
     fn follow(&mut self, node: NodeId, word: u32, value: u64) -> ControlFlow<(), NodeId> {
-        let depth = self.events.len() - 1;
+        let tree = self.tree();
         self.path.push((word, value));
-        if let Some(child) = self.trees[depth].0.child(node, value) {
+        if let Some(child) = self.trees[tree].0.child(node, value) {
             return ControlFlow::Continue(child);
         }
-        let child = self.run(depth)?;
-        self.trees[depth].0.link(node, value, child);
+        let child = self.run()?;
+        self.trees[tree].0.link(node, value, child);
         ControlFlow::Continue(child)
     }
 
@@ -453,18 +470,19 @@ impl<'a, C: Check> Explorer<'a, C> {
     }
 
     /// Runs recovery on the path so far, and adds what it read beyond to the tree.
-    fn run(&mut self, depth: usize) -> ControlFlow<(), NodeId> {
+    fn run(&mut self) -> ControlFlow<(), NodeId> {
         self.outcome.runs += 1;
-        let records = depth < self.options.depth;
-        let check = self.check;
-        let recover = |image: &CrashImage<'_>| check.recover(image);
+        let records = self.events.len() <= self.options.depth;
+        let (check, part) = (self.check, self.part);
+        let recover = |image: &CrashImage<'_>| check.recover_part(image, part);
         let Pass { result, reads, recording } =
             self.image.pass(&self.path, self.phase.prefer, records, recover);
         let result = result.unwrap_or_else(|panic| Err(format!("recovery panicked: {panic}")));
         let found = self.intern(result);
         let recording =
             (records && !recording.stores.is_empty()).then(|| self.intern_recording(recording));
-        ControlFlow::Continue(self.trees[depth].0.add(&reads, found, recording))
+        let tree = self.tree();
+        ControlFlow::Continue(self.trees[tree].0.add(&reads, found, recording))
     }
 
     fn intern(&mut self, result: Result<C::Found, String>) -> u32 {
@@ -524,7 +542,7 @@ impl<'a, C: Check> Explorer<'a, C> {
         let Some(recording) = recording else { return ControlFlow::Continue(()) };
         let depth = self.events.len() - 1;
         let below = self.known[depth].start(&self.path, &recording, &self.image);
-        let end = (depth, node, promises(point), below);
+        let end = (self.tree(), node, promises(point), below);
         let is_known = !self.known[depth].exceeded;
         if is_known && self.settled.contains(&end) {
             return ControlFlow::Continue(());

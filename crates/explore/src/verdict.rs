@@ -24,11 +24,14 @@ pub(crate) struct Court<'a, C: Check> {
     pub(crate) options: &'a Search,
     check: &'a C,
     image: CrashImage<'a>,
+    /// The part of the image that was looked at last.
+    part: usize,
 }
 
 impl<'a, C: Check> Court<'a, C> {
     pub(crate) fn new(trace: &'a Trace, options: &'a Search, check: &'a C) -> Court<'a, C> {
-        Court { trace, options, check, image: CrashImage::new(trace, options.steps) }
+        let image = CrashImage::new(trace, options.steps);
+        Court { trace, options, check, image, part: 0 }
     }
 
     pub(crate) fn walk_to(&self, event: usize) -> Walk<'a> {
@@ -40,6 +43,17 @@ impl<'a, C: Check> Court<'a, C> {
     /// What the check says after these crashes, the first of the run and each other one of the
     /// recovery from the one before.
     pub(crate) fn verdict(&mut self, crashes: &[Crash]) -> Verdict {
+        for part in 0..self.check.parts().max(1) {
+            self.part = part;
+            match self.verdict_of_part(crashes) {
+                Verdict::Fine => {}
+                other => return other,
+            }
+        }
+        Verdict::Fine
+    }
+
+    fn verdict_of_part(&mut self, crashes: &[Crash]) -> Verdict {
         let Some((_, point)) = self.stage(crashes) else { return Verdict::Forbidden };
         let Pass { result, .. } = self.recover(false);
         let judged = result
@@ -62,8 +76,8 @@ impl<'a, C: Check> Court<'a, C> {
     }
 
     fn recover(&mut self, records: bool) -> Pass<Result<C::Found, String>> {
-        let check = self.check;
-        self.image.pass(&[], Prefer::Least, records, |image| check.recover(image))
+        let (check, part) = (self.check, self.part);
+        self.image.pass(&[], Prefer::Least, records, |image| check.recover_part(image, part))
     }
 
     fn stage(&mut self, crashes: &[Crash]) -> Option<(Vec<Rc<Trace>>, CrashPoint)> {

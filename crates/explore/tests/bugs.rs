@@ -218,6 +218,44 @@ fn a_point_with_too_many_states_is_sampled_and_the_outcome_says_so() {
     assert_eq!(outcome.to_string(), words);
 }
 
+/// A check of five lines, each a part of its own.
+struct Apart;
+
+impl Check for Apart {
+    type Found = u64;
+
+    fn parts(&self) -> usize {
+        5
+    }
+
+    fn recover(&self, image: &CrashImage<'_>) -> Result<u64, String> {
+        self.recover_part(image, 0)
+    }
+
+    fn recover_part(&self, image: &CrashImage<'_>, part: usize) -> Result<u64, String> {
+        Ok(image.load(Addr::pm(64 * (part as u64 + 1))))
+    }
+
+    fn judge(&self, found: &u64, _: &CrashPoint) -> Result<(), String> {
+        if *found < 2 { Ok(()) } else { Err(format!("a line holds {found}")) }
+    }
+}
+
+#[test]
+fn parts_that_are_looked_at_apart_add_up_instead_of_multiplying() {
+    let (run, _) = pending(5);
+    let outcome = search(&run, &Search::new(Model::Px86), &Apart);
+    assert_eq!((outcome.runs, outcome.reached), (2 * 5, Reached::Complete));
+    let run = record(Image::new(1024, 0), &Schedule::default(), |memory| {
+        (1..6).for_each(|line| memory.store(Addr::pm(64 * line), line / 5 + 1));
+    });
+    let run = run.unwrap();
+    let finding = search(&run, &Search::new(Model::Px86), &Apart).finding.expect("the last part");
+    assert_eq!(finding.message, "a line holds 2");
+    let again = replay(&run, &Search::new(Model::Px86), &finding.choice, &Apart);
+    assert_eq!(again, Ok(Some(finding)));
+}
+
 #[test]
 fn lines_that_recovery_does_not_read_cost_nothing() {
     for read in 0..=5 {

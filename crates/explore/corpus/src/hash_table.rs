@@ -129,6 +129,28 @@ impl Program for HashTable {
         Ok(found)
     }
 
+    fn parts(&self) -> usize {
+        if self.lossy { self.buckets as usize } else { 1 }
+    }
+
+    /// A bucket of the lossy table: what is valid in it was inserted.
+    fn recover_part<M: Memory>(&self, memory: &M, _: bool, part: usize) -> Result<Found, String> {
+        if !self.lossy {
+            return self.recover(memory, true);
+        }
+        let bucket = part as u64;
+        let bits = memory.get(self.bits(bucket));
+        let mut found = vec![0; self.inserts as usize];
+        for index in (0..SLOTS).filter(|index| bits & 1 << index != 0) {
+            let slot = self.slot(bucket, index);
+            let (key, value) = (memory.get(slot), memory.get(word(slot, 1)));
+            let number = (0..self.inserts).find(|number| nth(*number) == (key, value));
+            let number = number.ok_or("a valid slot holds what was never inserted")?;
+            found[number as usize] = value;
+        }
+        Ok(found)
+    }
+
     fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {
         if self.lossy {
             let right = (0..).zip(found).all(|(n, value)| [0, nth(n).1].contains(value));

@@ -155,6 +155,19 @@ pub trait Program: Copy + Send + Sync + 'static {
     /// What is wrong with the image, in words.
     fn recover<M: Memory>(&self, memory: &M, fixed: bool) -> Result<Found, String>;
 
+    /// Parts of what recovery leaves that can be looked at apart.
+    fn parts(&self) -> usize {
+        1
+    }
+
+    /// As [`recover`](Program::recover), but looks only at one part, from 0, of what is left.
+    ///
+    /// # Errors
+    /// What is wrong with that part, in words.
+    fn recover_part<M: Memory>(&self, memory: &M, fixed: bool, _: usize) -> Result<Found, String> {
+        self.recover(memory, fixed)
+    }
+
     /// Whether what recovery found has all that was promised: `promised[t]` operations of thread
     /// `t` had completed durably.
     ///
@@ -174,11 +187,14 @@ pub trait Case: Sync {
     /// When the run deadlocks, does not end, or panics.
     fn record(&self, fixed: bool, schedule: &Schedule) -> Result<Trace, RunError>;
 
-    /// Runs recovery on a crash image.
+    /// Parts of what recovery leaves that can be looked at apart.
+    fn parts(&self) -> usize;
+
+    /// Runs recovery on a crash image, and looks at one part of what it left.
     ///
     /// # Errors
-    /// What is wrong with the image.
-    fn recover(&self, image: &CrashImage<'_>, fixed: bool) -> Result<Found, String>;
+    /// What is wrong with that part.
+    fn recover(&self, image: &CrashImage<'_>, fixed: bool, part: usize) -> Result<Found, String>;
 
     /// Judges what recovery found.
     ///
@@ -196,8 +212,12 @@ impl<C: Case + ?Sized> Case for &C {
         (**self).record(fixed, schedule)
     }
 
-    fn recover(&self, image: &CrashImage<'_>, fixed: bool) -> Result<Found, String> {
-        (**self).recover(image, fixed)
+    fn parts(&self) -> usize {
+        (**self).parts()
+    }
+
+    fn recover(&self, image: &CrashImage<'_>, fixed: bool, part: usize) -> Result<Found, String> {
+        (**self).recover(image, fixed, part)
     }
 
     fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {
@@ -222,8 +242,12 @@ impl<P: Program> Case for Entry<P> {
         record(start, &schedule, move |memory| program.run(memory, fixed))
     }
 
-    fn recover(&self, image: &CrashImage<'_>, fixed: bool) -> Result<Found, String> {
-        self.0.recover(image, fixed)
+    fn parts(&self) -> usize {
+        self.0.parts()
+    }
+
+    fn recover(&self, image: &CrashImage<'_>, fixed: bool, part: usize) -> Result<Found, String> {
+        self.0.recover_part(image, fixed, part)
     }
 
     fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {

@@ -162,7 +162,7 @@ fn one_run(case: &dyn Case, fixed: bool, trace: &Trace, effort: &Effort, report:
     let options =
         Search { budget, depth, thorough, steps: RECOVERY_STEPS, ..Search::new(report.model) };
     let check = check(
-        |image| case.recover(image, fixed),
+        |image| case.recover(image, fixed, 0),
         |found: &Found, point| case.judge(found, &point.promised),
     );
     let outcome = search(trace, &options, &check);

@@ -60,7 +60,7 @@ fn a_broken_program_is_right_when_no_crash_cuts_it_short() {
             let crashes = vec![CrashChoice { event, lost: Vec::new() }];
             let all = Choice { model: Model::Eadr, crashes };
             let check = check(
-                |image| case.recover(image, false),
+                |image| case.recover(image, false, 0),
                 |found: &Found, point| case.judge(found, &point.promised),
             );
             let finding = replay(&run, &options, &all, &check);

@@ -78,8 +78,16 @@ pub(super) struct CaseCheck {
 impl Check for CaseCheck {
     type Found = Found;
 
+    fn parts(&self) -> usize {
+        self.case.parts()
+    }
+
     fn recover(&self, image: &CrashImage<'_>) -> Result<Found, String> {
-        self.case.recover(image, self.fixed)
+        self.recover_part(image, 0)
+    }
+
+    fn recover_part(&self, image: &CrashImage<'_>, part: usize) -> Result<Found, String> {
+        self.case.recover(image, self.fixed, part)
     }
 
     fn judge(&self, found: &Found, point: &CrashPoint) -> Result<(), String> {
