@@ -99,11 +99,16 @@ fn validate(args: ValidateArgs) -> Result<Job> {
     Ok(Job::Validate { options, json: args.json, plots: args.plots })
 }
 
+/// Files that will be written: each can be, and no two are one.
 fn writable(files: &[&Option<PathBuf>]) -> Result<()> {
-    files
-        .iter()
-        .filter_map(|file| file.as_deref())
-        .try_for_each(|file: &Path| Ok(check_writable(file)?))
+    let files: Vec<&Path> = files.iter().filter_map(|file| file.as_deref()).collect();
+    for (at, file) in files.iter().enumerate() {
+        let name = file.display();
+        let is_new = !files[..at].contains(file);
+        ensure!(is_new, "two of --json, --plot and --html name the same file, {name}");
+        check_writable(file)?;
+    }
+    Ok(())
 }
 
 fn flaw(name: Option<FlawName>) -> Flaw {
@@ -140,9 +145,6 @@ fn compare(args: CompareArgs) -> Result<Job> {
         jobs: args.jobs,
         flaw: flaw(args.flaw),
     })?;
-    if let (Some(json), Some(plot)) = (&args.json, &args.plot) {
-        ensure!(json != plot, "--json and --plot name the same file; give each its own");
-    }
     writable(&[&args.json, &args.plot])?;
     Ok(Job::Compare { plan: Box::new(plan), json: args.json, plot: args.plot })
 }
@@ -166,11 +168,21 @@ fn run(args: RunArgs) -> Result<Job> {
 }
 
 fn explore(args: ExploreArgs) -> Result<Job> {
-    let models: Result<Vec<Model>, _> = args.model.iter().map(|name| name.parse()).collect();
+    let mut models: Vec<Model> = Vec::new();
+    for name in &args.model {
+        let model = name.parse()?;
+        if !models.contains(&model) {
+            models.push(model);
+        }
+    }
     writable(&[&args.json, &args.html])?;
+    for file in [&args.json, &args.html] {
+        let is_resume = file.is_some() && *file == args.resume;
+        ensure!(!is_resume, "--resume and another option name the same file: give each its own");
+    }
     let default = ExploreOptions::default();
     let options = ExploreOptions {
-        models: models?,
+        models,
         threads: args.threads.unwrap_or(default.threads),
         ops: args.ops.unwrap_or(default.ops),
         entries: args.entries.unwrap_or(default.entries),

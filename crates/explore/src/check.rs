@@ -35,7 +35,8 @@ pub trait Check {
         self.recover(image)
     }
 
-    /// Compares what recovery found with what must have survived a crash at that point.
+    /// Compares what recovery found with what must have survived a crash at that point: a function
+    /// of the operations done and promised there, not of the event.
     ///
     /// # Errors
     /// What is lost, or there but should not be.

@@ -44,7 +44,7 @@ pub struct CrashChoice {
 #[non_exhaustive]
 pub enum ReplayError {
     /// Not the text of a choice.
-    #[error("`{0}` is no replay string: it should look like px86/345/40-2.41-1")]
+    #[error("`{0}` is no replay string: take the one behind `replay:`, as it was printed")]
     Malformed(String),
     /// The model is not known.
     #[error(transparent)]

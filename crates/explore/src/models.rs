@@ -251,6 +251,12 @@ impl Model {
         self.entry().durable == Durable::Order
     }
 
+    /// True if a crash can tell the order of any two stores, or where a conflict came between them:
+    /// threads have to be interrupted at every store.
+    pub fn orders_all_stores(self) -> bool {
+        self.every_store() || self == Model::Bsp
+    }
+
     /// True if a crash has to be tried after each store, not only before fences.
     pub(crate) fn every_store(self) -> bool {
         self.entry().every_store

@@ -9,11 +9,13 @@
 //!   steps of `n` threads a bug of depth `d` is hit with probability 1 / (n k^(d-1)) at least.
 //! - Preemptions (Musuvathi, Qadeer, "Iterative Context Bounding", PLDI'07): a thread runs until it
 //!   waits or is done, except for at most a few interruptions. All places for these are tried:
-//!   before each access to a word that several threads use and one of them writes, and before each
-//!   fence and output, as a crash can come between those of two threads. Runs that differ only in
-//!   the order of what does not conflict are one.
+//!   before each access to a line (of DRAM: a word) that several threads use and one of them
+//!   writes, and before each fence and output, as a crash can come between those of two threads.
+//!   Runs that differ only in the order of what does not conflict are one. Where all stores persist
+//!   in one order, or a conflict cuts what persists as a whole, every store is such a place.
 
 use crate::trace::{Event, Kind, Trace};
+use crate::traced::FENCES;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -127,6 +129,9 @@ pub struct Preemptions {
     pub bound: usize,
     /// Different runs at most.
     pub limit: usize,
+    /// The order of any two stores matters, as under strict persistency
+    /// ([`Model::orders_all_stores`](crate::Model::orders_all_stores)).
+    pub every_store: bool,
 }
 
 /// The different runs that were found.
@@ -164,8 +169,8 @@ impl Preemptions {
                 let schedule = Schedule { turns, ..base.clone() };
                 let run = record(&schedule)?;
                 found.tried += 1;
-                if seen.insert(likeness(run.as_ref())) {
-                    next.extend(longer(&schedule, run.as_ref()));
+                if seen.insert(likeness(run.as_ref(), self.every_store)) {
+                    next.extend(longer(&schedule, run.as_ref(), self.every_store));
                     found.runs.push((schedule, run));
                 }
             }
@@ -176,7 +181,7 @@ impl Preemptions {
 }
 
 /// The same interruptions and one more after them.
-fn longer(schedule: &Schedule, trace: &Trace) -> Vec<Vec<Preemption>> {
+fn longer(schedule: &Schedule, trace: &Trace, every_store: bool) -> Vec<Vec<Preemption>> {
     let Turns::Preempted(before) = &schedule.turns else { return Vec::new() };
     let mut users: FxHashMap<u64, (u64, bool)> = FxHashMap::default();
     for access in &trace.accesses {
@@ -185,10 +190,13 @@ fn longer(schedule: &Schedule, trace: &Trace) -> Vec<Vec<Preemption>> {
         *written |= access.writes;
     }
     let shared = |word: &u64| {
-        users.get(word).is_some_and(|(threads, written)| threads.count_ones() > 1 && *written)
+        let several = |(threads, written): &(u64, bool)| threads.count_ones() > 1 && *written;
+        *word == FENCES.bits() / 8 || users.get(word).is_some_and(several)
     };
     let last = before.last().map_or(0, |last| last.before);
-    let places = trace.accesses.iter().filter(|at| at.call > last && shared(&at.word));
+    let stores = |at: &Access| every_store && at.writes && at.word < FENCES.bits() / 8;
+    let is_place = |at: &&Access| at.call > last && (shared(&at.word) || stores(at));
+    let places = trace.accesses.iter().filter(is_place);
     let others = |at: &Access| {
         let (call, thread) = (at.call, at.thread);
         let others = (0..schedule.threads as u16).filter(move |&to| to != thread);
@@ -197,13 +205,23 @@ fn longer(schedule: &Schedule, trace: &Trace) -> Vec<Vec<Preemption>> {
     places.flat_map(others).map(|one| [&before[..], &[one]].concat()).collect()
 }
 
+fn is_fence(kind: Kind) -> bool {
+    matches!(kind, Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. })
+}
+
 /// Equal for runs that differ only in the order of things that do not conflict.
-fn likeness(trace: &Trace) -> u64 {
+fn likeness(trace: &Trace, every_store: bool) -> u64 {
     let mut threads = vec![FxHasher::default(); trace.threads];
     let mut lines = vec![FxHasher::default(); trace.lines.len()];
     let mut writers = vec![(0u16, 0u32); trace.lines.len()];
     let mut stores = vec![0u32; trace.threads];
     let mut fences = FxHasher::default();
+    // A store that no fence of its thread follows is ordered with the fences itself.
+    let mut last = vec![None; trace.threads];
+    for Event { thread, kind, .. } in &trace.events {
+        let last = &mut last[usize::from(*thread)];
+        *last = if is_fence(*kind) { None } else { kind.store().or(*last) };
+    }
     for Event { thread, kind, at, .. } in &trace.events {
         let own = &mut threads[usize::from(*thread)];
         (at.file(), at.line(), at.column()).hash(own);
@@ -220,7 +238,8 @@ fn likeness(trace: &Trace) -> u64 {
             Kind::Output { number } => (3, number).hash(own),
             _ => {}
         }
-        if matches!(kind, Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. }) {
+        let is_last = kind.store() == last[usize::from(*thread)] || every_store;
+        if is_fence(*kind) || (kind.store().is_some() && is_last) {
             thread.hash(&mut fences);
         }
         if let Some(store) = kind.store() {
@@ -248,12 +267,15 @@ fn likeness(trace: &Trace) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::images::reachable;
+    use crate::models::Model;
     use crate::traced::{Traced, record};
     use seawall_memory::{Addr, Image, Memory};
+    use std::collections::BTreeSet;
 
     fn interleavings(bound: usize, program: fn(&Traced<'_>)) -> Interleavings<Trace> {
         let base = Schedule { threads: 2, ..Schedule::default() };
-        let preemptions = Preemptions { bound, limit: 1000 };
+        let preemptions = Preemptions { bound, limit: 1000, every_store: false };
         preemptions.all(&base, |turns| record(Image::new(1024, 64), turns, program)).unwrap()
     }
 
@@ -264,6 +286,65 @@ mod tests {
             (0..4).for_each(|line| memory.store(own.plus(64 * line), 1u64));
         });
         assert_eq!((found.runs.len(), found.tried, found.complete), (1, 1, true));
+    }
+
+    /// What a crash may leave of three words over all runs with a few interruptions.
+    fn left(model: Model, program: fn(&Traced<'_>)) -> BTreeSet<Vec<u64>> {
+        let base = Schedule { threads: 2, ..Schedule::default() };
+        let every_store = model.orders_all_stores();
+        let preemptions = Preemptions { bound: 3, limit: 10_000, every_store };
+        let found = preemptions.all(&base, |turns| record(Image::new(1024, 64), turns, program));
+        let places = [64, 72, 128, 192].map(Addr::pm);
+        let runs = found.unwrap().runs;
+        runs.iter().flat_map(|(_, trace)| reachable(trace, model, &places).0).collect()
+    }
+
+    #[test]
+    fn stores_to_words_of_one_line_are_tried_in_both_orders() {
+        for model in Model::all() {
+            let left = left(model, |memory| {
+                let own = Addr::pm(64 + 8 * memory.thread() as u64);
+                memory.store(own, 1u64);
+                memory.persist(own, 8);
+            });
+            assert!(
+                left.contains(&vec![0, 1, 0, 0]) && left.contains(&vec![1, 0, 0, 0]),
+                "{model}"
+            );
+        }
+    }
+
+    #[test]
+    fn stores_of_two_threads_are_tried_in_both_orders_where_that_is_the_image() {
+        for model in Model::all() {
+            let left = left(model, |memory| {
+                memory.store(Addr::pm(128 + 64 * memory.thread() as u64), 1u64);
+                memory.order();
+            });
+            assert!(
+                left.contains(&vec![0, 0, 0, 1]) && left.contains(&vec![0, 0, 1, 0]),
+                "{model}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_last_store_without_a_fence_is_tried_before_and_after_the_fences_of_others() {
+        let left = left(Model::Px86, |memory| {
+            let (a, b, c) = (Addr::pm(64), Addr::pm(128), Addr::pm(192));
+            if memory.thread() == 1 {
+                memory.store(a, 1u64);
+                memory.store(b, 1u64);
+                memory.persist(b, 8);
+                memory.output(1);
+            } else {
+                memory.drain();
+                if memory.load::<u64>(a) == 1 {
+                    memory.store(c, 1u64);
+                }
+            }
+        });
+        assert!(left.contains(&vec![0, 0, 0, 1]) && left.contains(&vec![1, 0, 0, 1]), "{left:?}");
     }
 
     #[test]
@@ -283,7 +364,7 @@ mod tests {
     #[test]
     fn a_limit_that_cuts_the_runs_is_told() {
         let base = Schedule { threads: 2, ..Schedule::default() };
-        let found = Preemptions { bound: 2, limit: 2 }.all(&base, |turns| {
+        let found = Preemptions { bound: 2, limit: 2, every_store: false }.all(&base, |turns| {
             record(Image::new(1024, 64), turns, |memory| {
                 for _ in 0..3 {
                     memory.fetch_add(Addr::pm(64), 1);

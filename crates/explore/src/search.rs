@@ -99,8 +99,8 @@ pub fn search_watched<C: Check>(
     outcome.finding = failed.map(|crashes| {
         // Of several crashes the last ones may do without those between.
         let fewer = Search { depth: crashes.len().saturating_sub(2), ..search.clone() };
-        let found = (fewer.depth > 0).then(|| self::search(trace, &fewer, check).finding).flatten();
-        found.unwrap_or_else(|| shrink(trace, search, check, crashes))
+        let found = (fewer.depth > 0).then(|| search_watched(trace, &fewer, check, watch).finding);
+        found.flatten().unwrap_or_else(|| shrink(trace, search, check, crashes))
     });
     outcome
 }
@@ -343,6 +343,8 @@ impl<'a, C: Check> Explorer<'a, C> {
         let mut flow = ControlFlow::Continue(());
         if self.left > 0 {
             flow = self.start(point, choose);
+        } else {
+            (self.skipped, self.cut, self.cut_here) = (true, true, true);
         }
         let samples =
             if self.cut_here && self.events.len() == 1 { self.options.samples } else { 0 };

@@ -9,8 +9,9 @@
 
 use crate::schedule::Access;
 use crate::words::WordChange;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use seawall_memory::{Addr, Line, Width};
+use std::hash::{Hash, Hasher};
 use std::panic::Location;
 
 /// Index of a line in a trace, in order of first use.
@@ -155,6 +156,19 @@ impl Trace {
     /// The stores to persistent memory, in the order in which they took effect.
     pub fn stores(&self) -> &[Store] {
         &self.stores
+    }
+
+    /// A hash of all that happened, and of the memory that it started from.
+    pub fn digest(&self) -> u64 {
+        let mut hash = FxHasher::default();
+        self.start.hash(&mut hash);
+        for Event { thread, kind, at, .. } in &self.events {
+            (thread, format!("{kind:?}"), at.file(), at.line()).hash(&mut hash);
+        }
+        for store in &self.stores {
+            (store.at.bits(), store.width.bytes(), store.new).hash(&mut hash);
+        }
+        hash.finish()
     }
 
     /// Threads that ran.

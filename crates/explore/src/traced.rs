@@ -17,14 +17,14 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::FxHashMap;
 use seawall_fiber::{Fiber, Pause};
-use seawall_memory::{Addr, Image, Memory, Width, lines_of};
+use seawall_memory::{Addr, Image, LINE_BYTES, Memory, Width, lines_of};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
 
 /// A word that no memory has: fences and outputs count as writes to it, because a crash can tell in
 /// which order those of several threads came.
-const FENCES: Addr = Addr::pm(1 << 40);
+pub(crate) const FENCES: Addr = Addr::pm(1 << 40);
 
 /// Longest turn of a thread, in seam calls; one of these is drawn for each run.
 const SPANS: [u64; 4] = [3, 12, 48, 400];
@@ -261,7 +261,9 @@ impl Traced<'_> {
         let shared = &*self.shared;
         if shared.notes_accesses {
             let call = shared.calls - shared.steps.get();
-            let (thread, word) = (self.thread as u16, at.bits() / 8);
+            // The stores of a line persist in order, whatever words they are to.
+            let bytes = if at.is_pm() { LINE_BYTES } else { 8 };
+            let (thread, word) = (self.thread as u16, at.bits() / bytes * bytes / 8);
             let access = Access { call, thread, word, writes };
             shared.trace.borrow_mut().accesses.push(access);
         }

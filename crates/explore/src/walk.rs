@@ -80,5 +80,7 @@ pub(crate) fn is_failure_point(trace: &Trace, event: usize, model: Model, thorou
         matches!(next.kind, Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. });
     let before = event.checked_sub(1).map(|event| trace.events[event].kind);
     let stored = before.is_none_or(|kind| kind.store().is_some());
-    fence || (stored && (thorough || model.every_store()))
+    // Where a store is durable at once, the image that an output promised is gone with the next.
+    let told = matches!(before, Some(Kind::Output { .. })) && model.every_store();
+    fence || told || (stored && (thorough || model.every_store()))
 }

@@ -6,6 +6,7 @@
 use crate::Progress;
 use case::CaseTarget;
 use report::ModelReport;
+use seawall_corpus::FastFair;
 use seawall_explore::{
     Choice, Model, Outcome, Reached, ReplayError, RunError, Schedule, Search, TurnsName, replay,
     waste,
@@ -178,6 +179,9 @@ pub enum ExploreError {
     /// No model was named.
     #[error("no persistency model to explore under: name at least one of {0}")]
     NoModel(String),
+    /// Workloads have no fixed twin.
+    #[error("--fixed is for the cases of the corpus; `{0}` is a workload, and right as it is")]
+    NoTwin(&'static str),
     /// Not a part of a whole.
     #[error("--shard {0}: it must be like 3/64, the third of 64 parts")]
     Shard(String),
@@ -216,6 +220,9 @@ pub fn explore(
         Some(replay) => replay.key.parse().unwrap_or(options.ops),
         None => options.ops,
     };
+    if name == "fast-fair" {
+        in_range("--ops", ops, 1, FastFair::INSERTS_MAX)?;
+    }
     let fixed = replay.as_ref().map_or(options.fixed, |replay| replay.key == "fixed");
     match CaseTarget::named(name, fixed, ops) {
         Some(target) => explore.target(&target, replay),
@@ -250,6 +257,9 @@ impl Visitor for OfWorkload<'_> {
     type Output = Result<ExploreReport, ExploreError>;
 
     fn visit<W: Workload>(self) -> Self::Output {
+        if self.explore.options.fixed {
+            return Err(ExploreError::NoTwin(W::NAME));
+        }
         let key = match &self.replay {
             Some(Replay { text, key, .. }) => {
                 key.parse().map_err(|()| ReplayError::Malformed((*text).into()))?
@@ -335,12 +345,17 @@ impl Explore<'_> {
             schedules: options.schedules as usize,
             preemptions: options.preemptions as usize,
             seed: options.seed,
+            every_store: options.models.iter().any(|model| model.orders_all_stores()),
         };
         let runs = interleave.runs(target)?;
         let all = units(&runs, &options.models);
         let search = options.search(Model::Px86);
         let (name, key) = (target.name(), target.key());
-        let head = format!("{name} {key} {:?} {search:?} {interleave:?}", options.models);
+        let version = env!("CARGO_PKG_VERSION");
+        let traces: Vec<u64> = runs.runs.iter().map(|(_, run)| run.trace.digest()).collect();
+        let models = &options.models;
+        let head =
+            format!("{version} {name} {key} {models:?} {search:?} {interleave:?} {traces:x?}");
         let done = options.resume.as_ref().map(|path| Done::open(path, &head)).transpose()?;
         let the_work = Work { search: &search, shard: options.shard, progress, stop, done };
         let outcomes = work::<T>(&the_work, &runs, &all)?;

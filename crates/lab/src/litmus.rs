@@ -101,6 +101,9 @@ pub enum LitmusError {
     /// A design that cannot be held to anything.
     #[error("design {0} promises nothing, so no memory is forbidden; leave it out")]
     NoModel(String),
+    /// Neither models nor designs.
+    #[error("with neither models nor designs there is nothing to try: name some of either")]
+    Nothing,
     /// The number of crashes is out of range.
     #[error("--crashes is {0}; it must be 1 to 1000000000")]
     Crashes(u64),
@@ -147,6 +150,9 @@ impl LitmusPlan {
             names if is_none(names) => Vec::new(),
             names => names.iter().map(|name| promise(name)).collect::<Result<_, _>>()?,
         };
+        if models.is_empty() && promises.is_empty() {
+            return Err(LitmusError::Nothing);
+        }
         let desktop = Machine::load("desktop")?;
         Ok(LitmusPlan {
             tests: find_tests(&options.tests)?,

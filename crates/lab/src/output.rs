@@ -13,6 +13,8 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
     if is_device {
         return fs::write(path, bytes).map_err(LabError::file(path));
     }
+    // A link stays, and what it points to is written.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let part = part_of(path);
     let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
@@ -39,7 +41,7 @@ pub fn check_writable(path: &Path) -> Result<(), LabError> {
 
 fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".part");
+    name.push(format!(".{}.part", std::process::id()));
     PathBuf::from(name)
 }
 

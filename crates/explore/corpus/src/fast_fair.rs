@@ -324,6 +324,9 @@ pub struct FastFair {
 }
 
 impl FastFair {
+    /// The most inserts: keys repeat after them.
+    pub const INSERTS_MAX: u64 = 1000;
+
     /// Nodes of 512 bytes.
     pub const fn new(inserts: u64) -> FastFair {
         FastFair { inserts, slots: 28 }

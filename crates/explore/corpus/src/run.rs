@@ -115,7 +115,7 @@ pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> R
         complete: true,
         time: Duration::ZERO,
     };
-    match all_runs(case, fixed, effort, &mut report.complete) {
+    match all_runs(case, fixed, model, effort, &mut report.complete) {
         Err(error) => report.message = Some(error.to_string()),
         Ok(runs) => {
             for (schedule, trace) in &runs {
@@ -135,6 +135,7 @@ pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> R
 fn all_runs(
     case: &dyn Case,
     fixed: bool,
+    model: Model,
     effort: &Effort,
     complete: &mut bool,
 ) -> Result<Vec<(Schedule, Trace)>, RunError> {
@@ -144,7 +145,11 @@ fn all_runs(
         let trace = case.record(fixed, &base)?;
         return Ok(vec![(base, trace)]);
     }
-    let preemptions = Preemptions { bound: effort.preemptions, limit: effort.schedules };
+    let preemptions = Preemptions {
+        bound: effort.preemptions,
+        limit: effort.schedules,
+        every_store: model.orders_all_stores(),
+    };
     let found = preemptions.all(&base, |schedule| case.record(fixed, schedule))?;
     *complete &= found.complete;
     let mut runs = found.runs;

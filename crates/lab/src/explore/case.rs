@@ -20,7 +20,7 @@ impl CaseTarget {
     /// The program called `name`; `ops` counts for those of [`MEASURED`] only.
     pub(super) fn named(name: &str, fixed: bool, ops: u64) -> Option<CaseTarget> {
         let case: Arc<dyn Case + Send> = match name {
-            "fast-fair" => Arc::new(Entry(FastFair::new(ops.min(1000)))),
+            "fast-fair" => Arc::new(Entry(FastFair::new(ops))),
             "hash-table" => Arc::new(Entry(HashTable::new(ops))),
             "lossy-table" => Arc::new(Entry(HashTable::lossy(ops))),
             _ => Arc::new(*CASES.iter().find(|case| case.about().name == name)?),

@@ -35,6 +35,8 @@ pub(super) struct Interleave {
     pub(super) schedules: usize,
     pub(super) preemptions: usize,
     pub(super) seed: u64,
+    /// Interruptions are tried at every store.
+    pub(super) every_store: bool,
 }
 
 impl Interleave {
@@ -48,7 +50,8 @@ impl Interleave {
             return Ok(Runs { runs, about: String::new() });
         }
         let limit = (self.schedules * 3).div_ceil(4);
-        let preemptions = Preemptions { bound: self.preemptions, limit };
+        let every_store = self.every_store;
+        let preemptions = Preemptions { bound: self.preemptions, limit, every_store };
         let found = preemptions.all(&base, |schedule| target.record(schedule))?;
         let about = format!(
             "{} {} with at most {} interruption{}",
@@ -117,6 +120,9 @@ pub(super) fn work<T: Target>(
         let outcome = match known {
             Some(outcome) => outcome.clone(),
             None if first[&unit.model].load(Ordering::Relaxed) < at => return Ok(None),
+            None if work.stop.load(Ordering::Relaxed) => {
+                Outcome { stopped: true, ..Outcome::of(unit.model) }
+            }
             None => {
                 let (_, Recorded { trace, check }) = &runs.runs[unit.run];
                 let events = unit.events.clone();
@@ -173,6 +179,9 @@ impl Done {
     /// Opens or starts the file of the exploration that `head` describes.
     pub(super) fn open(path: &Path, head: &str) -> Result<Done, ExploreError> {
         let failed = |error| ExploreError::Lab(LabError::file(path)(error).to_string());
+        if std::fs::metadata(path).is_ok_and(|status| !status.is_file()) {
+            return Err(ExploreError::OtherResume { path: path.display().to_string() });
+        }
         let mut known = BTreeMap::new();
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
@@ -180,8 +189,8 @@ impl Done {
         let mut reader = BufReader::new(&file);
         let mut text = String::new();
         let mut number = 0;
-        while reader.read_line(&mut text).map_err(failed)? > 0 {
-            let other = || ExploreError::OtherResume { path: path.display().to_string() };
+        let other = || ExploreError::OtherResume { path: path.display().to_string() };
+        while reader.read_line(&mut text).map_err(|_| other())? > 0 {
             if number == 0 {
                 let first: Head = serde_json::from_str(&text).map_err(|_| other())?;
                 if first.seawall_explore != head {
