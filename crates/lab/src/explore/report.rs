@@ -74,11 +74,11 @@ impl fmt::Display for ExploreReport {
             writeln!(f, "{head} {waste}")?;
         }
         match (self.found(), self.replayed) {
-            (false, false) if self.models.iter().all(|model| model.outcome.points == 0) => {
-                writeln!(f, "this part holds no work")
-            }
             (false, false) if self.is_partial() => {
                 writeln!(f, "interrupted: so far no image found that recovery cannot handle")
+            }
+            (false, false) if self.models.iter().all(|model| model.outcome.points == 0) => {
+                writeln!(f, "this part holds no work")
             }
             (false, false) => writeln!(f, "no image found that recovery cannot handle"),
             (false, true) => writeln!(f, "recovery handles this image"),
