@@ -14,6 +14,7 @@ use std::str::FromStr;
 use views::Place;
 
 pub(crate) mod order;
+mod threads;
 pub(crate) mod views;
 
 /// Something that takes effect, and who does it.

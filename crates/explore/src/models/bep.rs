@@ -15,6 +15,7 @@
 //! no barrier. DRAM carries no order. Visibility is sequentially consistent.
 
 use super::order::{NodeId, PersistOrder};
+use super::threads::PerThread;
 use super::{Act, Persistency, Step};
 use crate::trace::LineIndex;
 use rustc_hash::FxHashMap;
@@ -31,43 +32,35 @@ struct Thread {
 
 #[derive(Clone, Default)]
 pub(super) struct Bep {
-    threads: Vec<Thread>,
+    threads: PerThread<Thread>,
     /// The thread that stored to each line last, and all that it had done by then.
     writers: FxHashMap<LineIndex, (u16, NodeId)>,
 }
 
 impl Bep {
-    fn thread(&mut self, thread: u16) -> &mut Thread {
-        let thread = usize::from(thread);
-        if self.threads.len() <= thread {
-            self.threads.resize_with(thread + 1, Thread::default);
-        }
-        &mut self.threads[thread]
-    }
-
     fn barrier(&mut self, thread: u16) {
-        let own = self.thread(thread);
+        let own = self.threads.of(thread);
         own.base = own.done;
         own.last = None;
     }
 
     fn drain(&mut self, thread: u16, order: &mut PersistOrder) {
         self.barrier(thread);
-        if let Some(done) = self.thread(thread).done {
+        if let Some(done) = self.threads.of(thread).done {
             order.persist(done);
         }
     }
 
     fn conflict(&mut self, thread: u16, line: LineIndex, order: &mut PersistOrder) {
         let Some(&(writer, source)) = self.writers.get(&line) else { return };
-        let base = self.thread(thread).base;
+        let base = self.threads.of(thread).base;
         let is_known = base == Some(source)
             || base.is_some_and(|base| order.nodes_before(base).contains(&source));
         if writer == thread || is_known || order.is_durable(source) {
             return;
         }
-        self.thread(writer).last = None;
-        let own = self.thread(thread);
+        self.threads.of(writer).last = None;
+        let own = self.threads.of(thread);
         let base = join(order, own.base, source);
         own.done = Some(own.done.map_or(base, |done| join(order, Some(done), base)));
         own.base = Some(base);
@@ -76,7 +69,7 @@ impl Bep {
 
     fn store(&mut self, thread: u16, line: LineIndex, order: &mut PersistOrder) {
         self.conflict(thread, line, order);
-        let own = self.thread(thread);
+        let own = self.threads.of(thread);
         let node = match own.last {
             Some((node, last)) if last == line => node,
             _ => {

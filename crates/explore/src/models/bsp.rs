@@ -12,6 +12,7 @@
 //! sequentially consistent; a locked operation is a load and a store.
 
 use super::order::{NodeId, PersistOrder};
+use super::threads::PerThread;
 use super::{Act, Persistency, Step};
 use crate::trace::LineIndex;
 use rustc_hash::FxHashMap;
@@ -27,21 +28,13 @@ struct Thread {
 
 #[derive(Clone, Default)]
 pub(super) struct Bsp {
-    threads: Vec<Thread>,
+    threads: PerThread<Thread>,
     writers: FxHashMap<LineIndex, (u16, NodeId)>,
 }
 
 impl Bsp {
-    fn thread(&mut self, thread: u16) -> &mut Thread {
-        let thread = usize::from(thread);
-        if self.threads.len() <= thread {
-            self.threads.resize_with(thread + 1, Thread::default);
-        }
-        &mut self.threads[thread]
-    }
-
     fn open(&mut self, thread: u16, order: &mut PersistOrder) -> NodeId {
-        *self.thread(thread).open.get_or_insert_with(|| order.node(&[], true))
+        *self.threads.of(thread).open.get_or_insert_with(|| order.node(&[], true))
     }
 
     /// Closes the thread's epoch and opens the next; gives the closed one.
@@ -49,7 +42,7 @@ impl Bsp {
         let closed = self.open(thread, order);
         order.close(closed);
         let next = order.node(&[closed], true);
-        *self.thread(thread) = Thread { open: Some(next), stores: 0 };
+        *self.threads.of(thread) = Thread { open: Some(next), stores: 0 };
         closed
     }
 
@@ -70,8 +63,8 @@ impl Bsp {
         let own = self.open(thread, order);
         order.store(own, line);
         self.writers.insert(line, (thread, own));
-        self.thread(thread).stores += 1;
-        if self.thread(thread).stores == BULK {
+        self.threads.of(thread).stores += 1;
+        if self.threads.of(thread).stores == BULK {
             self.close(thread, order);
         }
     }

@@ -12,6 +12,7 @@
 //! under this order.
 
 use super::order::{NodeId, PersistOrder};
+use super::threads::PerThread;
 use super::{Act, Persistency, Step};
 use crate::trace::LineIndex;
 use rustc_hash::FxHashMap;
@@ -32,21 +33,13 @@ struct Thread {
 
 #[derive(Clone, Default)]
 pub(super) struct Epoch {
-    threads: Vec<Thread>,
+    threads: PerThread<Thread>,
     words: FxHashMap<u32, Word>,
 }
 
 impl Epoch {
-    fn thread(&mut self, thread: u16) -> &mut Thread {
-        let thread = usize::from(thread);
-        if self.threads.len() <= thread {
-            self.threads.resize_with(thread + 1, Thread::default);
-        }
-        &mut self.threads[thread]
-    }
-
     fn load(&mut self, thread: u16, word: u32, order: &mut PersistOrder) {
-        let barrier = self.thread(thread).barrier;
+        let barrier = self.threads.of(thread).barrier;
         let last = self.words.entry(word).or_default();
         let before: Vec<NodeId> = barrier.into_iter().chain(last.store).collect();
         if before.is_empty() {
@@ -54,11 +47,11 @@ impl Epoch {
         }
         let node = order.node(&before, false);
         last.loads.push(node);
-        self.thread(thread).loads.push(node);
+        self.threads.of(thread).loads.push(node);
     }
 
     fn store(&mut self, thread: u16, line: LineIndex, word: u32, order: &mut PersistOrder) {
-        let own = self.thread(thread);
+        let own = self.threads.of(thread);
         let node = order.node(own.barrier.as_slice(), false);
         own.stores.push(node);
         let last = self.words.entry(word).or_default();
@@ -69,7 +62,7 @@ impl Epoch {
     }
 
     fn barrier(&mut self, thread: u16, order: &mut PersistOrder) {
-        let own = self.thread(thread);
+        let own = self.threads.of(thread);
         own.stores.drain(..).for_each(|node| order.persist(node));
         let before: Vec<NodeId> = own.loads.drain(..).chain(own.barrier).collect();
         let barrier = order.node(&before, false);

@@ -12,6 +12,7 @@
 //! delay of store buffers shows without buffers. A thread whose stores never wait (the runs that
 //! are recorded) reads the newest store, which is one of these.
 
+use super::threads::PerThread;
 use crate::trace::LineIndex;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ struct Thread {
 
 #[derive(Clone, Default)]
 pub(super) struct Views {
-    threads: Vec<Thread>,
+    threads: PerThread<Thread>,
     stores: Place,
     /// For each line the places of its stores.
     lines: FxHashMap<LineIndex, Vec<Place>>,
@@ -53,26 +54,18 @@ fn raise(place: &mut Place, to: Place) {
 }
 
 impl Views {
-    fn thread(&mut self, thread: u16) -> &mut Thread {
-        let thread = usize::from(thread);
-        if self.threads.len() <= thread {
-            self.threads.resize_with(thread + 1, Thread::default);
-        }
-        &mut self.threads[thread]
-    }
-
     pub(super) fn store(&mut self, thread: u16, line: LineIndex, word: u32) {
         self.stores += 1;
         let place = self.stores;
         self.lines.entry(line).or_default().push(place);
         self.newest.insert(word, place);
-        self.thread(thread).sees(line, word, place);
+        self.threads.of(thread).sees(line, word, place);
     }
 
     /// The thread reads the store at `from`, or the newest one.
     pub(super) fn load(&mut self, thread: u16, line: LineIndex, word: u32, from: Option<Place>) {
         let place = from.or(self.newest.get(&word).copied()).unwrap_or(0);
-        let view = self.thread(thread);
+        let view = self.threads.of(thread);
         if view.coherent.get(&word).copied().unwrap_or(0) != place {
             raise(&mut view.new, place);
             raise(&mut view.ready, place);
@@ -82,7 +75,7 @@ impl Views {
 
     /// The thread learns, by other memory, of all that was stored up to `place`.
     pub(super) fn learn(&mut self, thread: u16, place: Place) {
-        let view = self.thread(thread);
+        let view = self.threads.of(thread);
         raise(&mut view.most, place);
         raise(&mut view.new, place);
         raise(&mut view.ready, place);
@@ -90,20 +83,20 @@ impl Views {
 
     /// `clwb` or `clflushopt`, and what a non-temporal store does besides storing.
     pub(super) fn write_back(&mut self, thread: u16, line: LineIndex) {
-        let view = self.thread(thread);
+        let view = self.threads.of(thread);
         let seen = view.line.get(&line).copied().unwrap_or(0).max(view.ready);
         raise(view.debts.entry(line).or_default(), seen);
     }
 
     /// `clflush`: gives how many of the line's stores are durable now.
     pub(super) fn flush(&mut self, thread: u16, line: LineIndex) -> u32 {
-        let seen = self.thread(thread).most;
+        let seen = self.threads.of(thread).most;
         self.stores_up_to(line, seen)
     }
 
     /// `sfence`: gives the lines of which so many stores are durable now.
     pub(super) fn fence(&mut self, thread: u16) -> Vec<(LineIndex, u32)> {
-        let view = self.thread(thread);
+        let view = self.threads.of(thread);
         view.ready = view.ready.max(view.most);
         let debts = std::mem::take(&mut view.debts);
         debts.into_iter().map(|(line, place)| (line, self.stores_up_to(line, place))).collect()
@@ -113,7 +106,7 @@ impl Views {
     /// load is older, nor, after a locked operation, than the newest store of anybody.
     pub(super) fn full_fence(&mut self, thread: u16, locked: bool) {
         let newest = self.stores;
-        let view = self.thread(thread);
+        let view = self.threads.of(thread);
         let place = if locked { newest } else { view.most };
         raise(&mut view.most, place);
         raise(&mut view.new, place);
@@ -122,7 +115,7 @@ impl Views {
 
     /// A load of the word by the thread returns no store that is overwritten before this place.
     pub(super) fn oldest(&self, thread: u16, word: u32) -> Place {
-        let Some(view) = self.threads.get(usize::from(thread)) else { return 0 };
+        let Some(view) = self.threads.get(thread) else { return 0 };
         view.coherent.get(&word).copied().unwrap_or(0).max(view.new)
     }
 
