@@ -339,3 +339,49 @@ fn a_recovery_that_does_not_survive_its_own_crash_is_found_and_replayed() {
         assert_eq!(replay(&run, &options, &choice, &broken), Ok(Some(finding)));
     }
 }
+
+#[test]
+fn an_output_that_comes_before_its_store_is_found_under_every_model() {
+    let run = record(Image::new(1024, 0), &Schedule::default(), |memory| {
+        memory.output(1);
+        memory.store(Addr::pm(64), 1u64);
+        memory.persist(Addr::pm(64), 8);
+    });
+    let run = run.unwrap();
+    let told = check(
+        |image: &CrashImage<'_>| Ok(image.load::<u64>(Addr::pm(64))),
+        |found, point| if *found < point.promised[0] { Err("lost".into()) } else { Ok(()) },
+    );
+    for model in Model::all() {
+        let outcome = search(&run, &Search::new(model), &told);
+        assert!(outcome.finding.is_some(), "{model}: {outcome}");
+    }
+}
+
+#[test]
+fn crashes_of_recovery_that_no_state_is_left_for_are_not_called_complete() {
+    let run = record(Image::new(2048, 0), &Schedule::default(), |memory| {
+        memory.store(Addr::pm(64), 1u64);
+        memory.persist(Addr::pm(64), 8);
+    });
+    let run = run.unwrap();
+    // Recovery counts how often it came so far in ten places.
+    let counting = only(|image| {
+        for place in 2..12 {
+            let at = Addr::pm(64 * place);
+            let now = image.load::<u64>(at);
+            if place == 11 && now == 0 && image.load::<u64>(Addr::pm(64 * 10)) == 3 {
+                return Err("third time".into());
+            }
+            image.store(at, now + 1);
+            image.persist(at, 8);
+        }
+        Ok(())
+    });
+    for model in [Model::Px86, Model::Strict] {
+        let all = search(&run, &Search::new(model), &counting);
+        assert_eq!(all.finding.expect("found").message, "third time", "{model}");
+        let few = search(&run, &Search { point_limit: 5, ..Search::new(model) }, &counting);
+        assert!(few.finding.is_some() || few.reached < Reached::Complete, "{model}: {few}");
+    }
+}
