@@ -290,13 +290,13 @@ impl<'t> CrashImage<'t> {
             Width::B8 => value,
             _ => self.word(word) & !(width.mask() << shift) | (value & width.mask()) << shift,
         };
-        let mut decided = self.decided.borrow_mut();
-        let (pass, known) = decided[word as usize];
-        let is_known = pass == self.pass.get();
-        let old = if is_known { known } else { self.only(word).unwrap_or(self.start.word(word)) };
-        decided[word as usize] = (self.pass.get(), new);
-        drop(decided);
+        let decided = (self.pass.get(), new);
+        let (pass, known) =
+            std::mem::replace(&mut self.decided.borrow_mut()[word as usize], decided);
         if self.records.get() {
+            let is_known = pass == self.pass.get();
+            let below = || self.only(word).unwrap_or(self.start.word(word));
+            let old = if is_known { known } else { below() };
             let change = WordChange { word, old, new };
             let store = self.recording.borrow_mut().add_store(at, width, change);
             let kind = match locked {

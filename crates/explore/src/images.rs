@@ -70,18 +70,8 @@ mod tests {
         run.expect("it ends")
     }
 
-    /// The words of the image with so many stores of each line.
-    fn contents(trace: &Trace, cut: &Cut) -> Vec<u64> {
-        let value = |at: &Addr| {
-            let line = trace.find_line(at.line())?;
-            let history = &trace.lines[line as usize].words[at.offset() as usize / 8 % 8];
-            Some(history.iter().rfind(|(stores, _)| *stores <= cut.get(line))?.1)
-        };
-        words().iter().map(|at| value(at).unwrap_or(0)).collect()
-    }
-
-    /// What a search must give: every cut at every failure point that the model allows.
-    fn by_force(trace: &Trace, model: Model, thorough: bool) -> BTreeSet<Vec<u64>> {
+    /// Every image of the run at every failure point, in bytes: each cut that the model allows.
+    fn all_images(trace: &Trace, model: Model, thorough: bool) -> BTreeSet<Vec<u8>> {
         let mut found = BTreeSet::new();
         let mut walk = Walk::new(trace, model);
         loop {
@@ -89,7 +79,7 @@ mod tests {
             let mut cut = Cut(vec![0; lines as usize]);
             while walk.is_failure_point(thorough) {
                 if walk.state.order.allows(&cut) {
-                    found.insert(contents(trace, &cut));
+                    found.insert(bytes(trace, &cut));
                 }
                 let next = (0..lines).find(|&line| cut.get(line) < walk.stored.get(line));
                 let Some(next) = next else { break };
@@ -102,6 +92,19 @@ mod tests {
         }
     }
 
+    /// The image with so many stores of each line.
+    fn bytes(trace: &Trace, cut: &Cut) -> Vec<u8> {
+        let mut bytes = trace.start.clone();
+        for (log, &kept) in trace.lines.iter().zip(&cut.0) {
+            for &store in &log.stores[..kept as usize] {
+                let change = trace.stores[store as usize].change;
+                let at = change.word as usize * 8;
+                bytes[at..at + 8].copy_from_slice(&change.new.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
     #[test]
     fn the_search_reaches_all_that_the_model_allows_and_nothing_else() {
         for seed in 0..150 {
@@ -110,7 +113,11 @@ mod tests {
                 let options = Search { thorough, ..Search::new(model) };
                 let (found, outcome) = images(&trace, &options, &words());
                 assert_eq!(outcome.reached, Reached::Complete);
-                let all = by_force(&trace, model, thorough);
+                let read = |bytes: Vec<u8>| {
+                    let image = Image::from_pm(bytes, 0);
+                    words().iter().map(|&at| image.load(at)).collect()
+                };
+                let all = all_images(&trace, model, thorough).into_iter().map(read).collect();
                 assert_eq!(found, all, "seed {seed} under {model}, thorough: {thorough}");
             }
         }
@@ -137,36 +144,6 @@ mod tests {
         seen
     }
 
-    /// Every image of the run at every failure point, in bytes.
-    fn all_images(trace: &Trace, model: Model) -> BTreeSet<Vec<u8>> {
-        let mut found = BTreeSet::new();
-        let mut walk = Walk::new(trace, model);
-        loop {
-            let lines = trace.lines.len() as u32;
-            let mut cut = Cut(vec![0; lines as usize]);
-            while walk.is_failure_point(false) {
-                if walk.state.order.allows(&cut) {
-                    let mut bytes = trace.start.clone();
-                    for (log, &kept) in trace.lines.iter().zip(&cut.0) {
-                        for &store in &log.stores[..kept as usize] {
-                            let change = trace.stores[store as usize].change;
-                            let at = change.word as usize * 8;
-                            bytes[at..at + 8].copy_from_slice(&change.new.to_le_bytes());
-                        }
-                    }
-                    found.insert(bytes);
-                }
-                let next = (0..lines).find(|&line| cut.get(line) < walk.stored.get(line));
-                let Some(next) = next else { break };
-                cut.set(next, cut.get(next) + 1);
-                (0..next).for_each(|line| cut.set(line, 0));
-            }
-            if !walk.advance() {
-                return found;
-            }
-        }
-    }
-
     /// What recovery finds on all images: after one crash, and when one or two more cut it short.
     fn wandered(trace: &Trace, model: Model) -> [BTreeSet<Vec<u64>>; 3] {
         let recovered = |images: &BTreeSet<Vec<u8>>| {
@@ -174,11 +151,11 @@ mod tests {
             for bytes in images {
                 let start = Image::from_pm(bytes.clone(), 0);
                 let recovery = record(start, &Schedule::default(), |memory| drop(wander(memory)));
-                all.extend(all_images(&recovery.unwrap(), model));
+                all.extend(all_images(&recovery.unwrap(), model, false));
             }
             all
         };
-        let once = all_images(trace, model);
+        let once = all_images(trace, model, false);
         let twice = recovered(&once);
         let thrice = recovered(&twice);
         [once, twice, thrice].map(|images| {

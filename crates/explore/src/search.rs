@@ -297,14 +297,11 @@ impl<'a, C: Check> Explorer<'a, C> {
         self.image.layers.borrow_mut().push(Layer { trace: Log::Run(self.trace), order });
         self.events.push(walk.point.event);
         self.cut_here = false;
-        let mut flow = ControlFlow::Continue(());
-        for part in 0..self.check.parts().max(1) {
+        let flow = (0..self.check.parts().max(1)).try_for_each(|part| {
             self.part = part;
             self.left = self.options.point_limit;
-            if flow.is_continue() {
-                flow = self.layer(&walk.point, all, grown);
-            }
-        }
+            self.layer(&walk.point, all, grown)
+        });
         self.events.pop();
         let layer = self.image.layers.borrow_mut().pop().expect("it was put there");
         walk.state.order = layer.order;
@@ -439,13 +436,14 @@ impl<'a, C: Check> Explorer<'a, C> {
         }
         for (at, possible) in possible.into_iter().enumerate() {
             // The first value that the phase does not prefer makes the line deviate.
-            let line = (at > 0 && !self.deviating.contains(&(word / 8))).then_some(());
-            let choose = match (choose, line) {
-                (Choose::Deviating(0), Some(_)) => {
+            let line = word / 8;
+            let deviates = at > 0 && !self.deviating.contains(&line);
+            let choose = match choose {
+                Choose::Deviating(0) if deviates => {
                     self.skipped = true;
                     break;
                 }
-                (Choose::Deviating(left), Some(_)) => Choose::Deviating(left - 1),
+                Choose::Deviating(left) if deviates => Choose::Deviating(left - 1),
                 _ => choose,
             };
             if self.left == 0 {
@@ -453,7 +451,7 @@ impl<'a, C: Check> Explorer<'a, C> {
                 break;
             }
             let marks = self.image.mark();
-            self.deviating.extend(line.map(|_| word / 8));
+            self.deviating.extend(deviates.then_some(line));
             let mut flow = ControlFlow::Continue(());
             if self.image.keep(&possible.keeps) {
                 flow = match self.follow(node, word, possible.value) {
@@ -463,7 +461,7 @@ impl<'a, C: Check> Explorer<'a, C> {
             }
             self.image.undo(marks);
             self.path.truncate(length);
-            if line.is_some() {
+            if deviates {
                 self.deviating.pop();
             }
             flow?;

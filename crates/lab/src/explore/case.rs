@@ -1,4 +1,4 @@
-//! Programs of the corpus as targets, and the two programs that explorers are measured with.
+//! Programs of the corpus as targets, and the programs that explorers are measured with.
 
 use super::ExploreError;
 use super::target::{Recorded, Target};

@@ -139,6 +139,15 @@ fn an_exploration_goes_on_from_the_units_that_were_done() {
 }
 
 #[test]
+fn bugs_that_need_a_crash_of_recovery_are_told_with_one() {
+    for case in seawall_corpus::CASES.iter().filter(|case| case.about().needs_nested) {
+        let report = explore(case.about().name, &ExploreOptions::default());
+        let finding = report.models[0].outcome.finding.as_ref().expect(case.about().name);
+        assert_eq!(finding.recoveries.len(), 1, "{report}");
+    }
+}
+
+#[test]
 fn a_case_of_the_corpus_is_found_and_its_command_replays_it() {
     for (name, nested) in [("ff-8", false), ("undo-clears", true), ("rc-2", false)] {
         let report = explore(name, &ExploreOptions::default());

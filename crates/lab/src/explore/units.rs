@@ -129,7 +129,8 @@ pub(super) fn work<T: Target>(
                 let search = Search { model: unit.model, events, ..work.search.clone() };
                 let mut told = 0;
                 let outcome = search_watched(trace, &search, check, &mut |part| {
-                    let now = (part * 1000.0) as u64;
+                    // A finding of several crashes is looked for again, from the start.
+                    let now = told.max((part * 1000.0) as u64);
                     work.progress.advance_work(now - told);
                     told = now;
                     let later = first[&unit.model].load(Ordering::Relaxed) < at;
