@@ -12,7 +12,9 @@
 //!   before each access to a line (of DRAM: a word) that several threads use and one of them
 //!   writes, and before each fence and output, as a crash can come between those of two threads.
 //!   Runs that differ only in the order of what does not conflict are one. Where all stores persist
-//!   in one order, or a conflict cuts what persists as a whole, every store is such a place.
+//!   in one order, or a conflict cuts what persists as a whole, every store is such a place. When
+//!   a thread is done or waits the next in order goes on; the others are not tried there, so of
+//!   three threads or more some orders need chance.
 
 use crate::trace::{Event, Kind, Trace};
 use crate::traced::FENCES;
@@ -169,8 +171,9 @@ impl Preemptions {
                 let schedule = Schedule { turns, ..base.clone() };
                 let run = record(&schedule)?;
                 found.tried += 1;
+                // A run like one before may still be interrupted where that one was not.
+                next.extend(longer(&schedule, run.as_ref(), self.every_store));
                 if seen.insert(likeness(run.as_ref(), self.every_store)) {
-                    next.extend(longer(&schedule, run.as_ref(), self.every_store));
                     found.runs.push((schedule, run));
                 }
             }
@@ -238,8 +241,9 @@ fn likeness(trace: &Trace, every_store: bool) -> u64 {
             Kind::Output { number } => (3, number).hash(own),
             _ => {}
         }
-        let is_last = kind.store() == last[usize::from(*thread)] || every_store;
-        if is_fence(*kind) || (kind.store().is_some() && is_last) {
+        let is_last = kind.store().is_some() && kind.store() == last[usize::from(*thread)];
+        let is_met = kind.store().is_some() || matches!(kind, Kind::Read { .. });
+        if is_fence(*kind) || is_last || (every_store && is_met) {
             thread.hash(&mut fences);
         }
         if let Some(store) = kind.store() {
