@@ -1,4 +1,4 @@
-//! The litmus files on recorded runs: what `explore` finds for a program must be what the files say.
+//! The litmus files on recorded runs: what `explore` finds for a program is what the files say.
 //!
 //! Each test runs on the recording machine with every way of interrupting its threads, and every
 //! image of every run is looked at. A recorded run is sequentially consistent, so under the models

@@ -142,8 +142,8 @@ fn an_exploration_goes_on_from_the_units_that_were_done() {
 fn bugs_that_need_a_crash_of_recovery_are_told_with_one() {
     for case in seawall_corpus::CASES.iter().filter(|case| case.about().needs_nested) {
         let report = explore(case.about().name, &ExploreOptions::default());
-        let finding = report.models[0].outcome.finding.as_ref().expect(case.about().name);
-        assert_eq!(finding.recoveries.len(), 1, "{report}");
+        let finding = report.models[0].outcome.finding.as_ref();
+        assert_eq!(finding.map(|finding| finding.recoveries.len()), Some(1), "{report}");
     }
 }
 
