@@ -83,6 +83,17 @@ impl Program for TokenFirst {
     }
 }
 
+/// Where updates and moves start: key 5 with value 50, in the first slot of bucket 0.
+fn five_is_fifty<M: Memory>(memory: &M) {
+    memory.put(bucket(0), 1);
+    write_slot(memory, slot(bucket(0), 0), 5, 50);
+}
+
+/// The value is the first one, or that of the first or second update.
+fn updated(found: &[u64], promised: &[u64]) -> Result<(), String> {
+    some_state(found, promised, &[[50], [51], [52]])
+}
+
 /// LH-9, one of those in an update.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpdateTokenFirst;
@@ -99,8 +110,7 @@ impl Program for UpdateTokenFirst {
     }
 
     fn setup<M: Memory>(&self, memory: &M) {
-        memory.put(bucket(0), 1);
-        write_slot(memory, slot(bucket(0), 0), 5, 50);
+        five_is_fifty(memory);
     }
 
     fn run<M: Memory>(&self, memory: &M, fixed: bool) {
@@ -121,7 +131,7 @@ impl Program for UpdateTokenFirst {
     }
 
     fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {
-        some_state(found, promised, &[[50], [51], [52]])
+        updated(found, promised)
     }
 }
 
@@ -201,8 +211,7 @@ impl Program for MoveDuplicates {
     }
 
     fn setup<M: Memory>(&self, memory: &M) {
-        memory.put(bucket(0), 1);
-        write_slot(memory, slot(bucket(0), 0), 5, 50);
+        five_is_fifty(memory);
     }
 
     fn run<M: Memory>(&self, memory: &M, fixed: bool) {
@@ -244,8 +253,7 @@ impl Program for UpdateLoses {
     }
 
     fn setup<M: Memory>(&self, memory: &M) {
-        memory.put(bucket(0), 1);
-        write_slot(memory, slot(bucket(0), 0), 5, 50);
+        five_is_fifty(memory);
     }
 
     fn run<M: Memory>(&self, memory: &M, fixed: bool) {
@@ -268,7 +276,7 @@ impl Program for UpdateLoses {
     }
 
     fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {
-        some_state(found, promised, &[[50], [51], [52]])
+        updated(found, promised)
     }
 }
 
