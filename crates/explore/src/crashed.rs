@@ -394,6 +394,10 @@ impl Memory for CrashImage<'_> {
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {}
 
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= self.pm_bytes()
+    }
+
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let now = self.load_bits(at, Width::B8);
         assert!(now != value, "recovery waits for ever at {at}, which holds {value:#x}");

@@ -419,6 +419,10 @@ impl Memory for Traced<'_> {
 
     fn work(&self, _: u32) {}
 
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= self.shared.pm.bytes()
+    }
+
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let shared = &*self.shared;
         loop {

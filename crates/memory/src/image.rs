@@ -94,6 +94,10 @@ impl Memory for Image {
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {}
 
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= self.pm.borrow().len() as u64
+    }
+
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let now = self.load_bits(at, Width::B8);
         assert_ne!(now, value, "the only thread waits for itself at {at:?}");

@@ -97,6 +97,18 @@ pub trait Memory {
     /// Counts `instructions` that touch no memory.
     fn work(&self, instructions: u32);
 
+    /// The time of this thread in the machine's own unit (time-stamp counter, simulated cycle), to
+    /// compare the lengths of spans; 0 for ever on a machine without time.
+    #[inline]
+    fn now(&self) -> u64 {
+        0
+    }
+
+    /// Makes the pool at least `bytes` long, if it is not; false, and nothing changed, when there
+    /// is no room. The new bytes are zero, and a crash after the return keeps them; one before it
+    /// may leave a longer pool.
+    fn grow(&self, bytes: u64) -> bool;
+
     /// Waits while the aligned 8 bytes at `at` equal `value`; gives what they hold then.
     ///
     /// What a spin loop of loads does, said as one thing, so that a machine may sleep instead of

@@ -268,6 +268,15 @@ impl Memory for NativeMemory<'_> {
     #[inline]
     fn work(&self, _: u32) {}
 
+    #[inline]
+    fn now(&self) -> u64 {
+        crate::cpu::ticks()
+    }
+
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= self.pm.bytes
+    }
+
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let word = self.atomic(at);
         let mut spins = 0;

@@ -4,7 +4,7 @@
 //! pauses and tries again when the machine resumes it. The machine behind is reached without
 //! generics, so that another front end (recompiled programs) can drive the same calls.
 
-use crate::LineId;
+use crate::{Cycle, LineId};
 use seawall_fiber::Pause;
 use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
 use std::cell::RefCell;
@@ -41,6 +41,8 @@ pub(crate) trait Core {
     fn work(&mut self, core: usize, instructions: u32);
     fn spin(&mut self, core: usize, at: Addr, value: u64) -> Option<u64>;
     fn line_of(&self, at: Addr) -> LineId;
+    fn clock(&self, core: usize) -> Cycle;
+    fn pm_bytes(&self) -> u64;
     fn uses_flushes(&self) -> bool;
     fn finished(&mut self, core: usize);
 }
@@ -147,6 +149,14 @@ impl Memory for SimMemory<'_> {
 
     fn work(&self, instructions: u32) {
         self.machine.borrow_mut().work(self.core, instructions);
+    }
+
+    fn now(&self) -> u64 {
+        self.machine.borrow().clock(self.core)
+    }
+
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= self.machine.borrow().pm_bytes()
     }
 
     fn spin_while(&self, at: Addr, value: u64) -> u64 {

@@ -96,6 +96,9 @@ impl Memory for Recorder {
     fn output(&self, _: u64) {
         self.record(Event::Done);
     }
+    fn grow(&self, _: u64) -> bool {
+        false
+    }
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         self.image.spin_while(at, value)
     }
@@ -152,6 +155,9 @@ impl Memory for Shared {
     fn drain(&self) {}
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {}
+    fn grow(&self, _: u64) -> bool {
+        false
+    }
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         loop {
             match self.word(at).load(SeqCst) {

@@ -9,7 +9,7 @@ use crate::designs::{Design, Store};
 use crate::hw::Gate;
 use crate::memory::{Core, Fence, Locked};
 use crate::{Cycle, LineId};
-use seawall_memory::{Addr, Width};
+use seawall_memory::{Addr, LINE_BYTES, Width};
 
 /// Where an access falls.
 #[derive(Clone, Copy)]
@@ -405,6 +405,14 @@ impl<D: Design> Core for Machine<D> {
         };
         assert!(at.offset() / 64 < u64::from(lines), "{at:?} is outside memory");
         first + line
+    }
+
+    fn clock(&self, core: usize) -> Cycle {
+        self.hw.cores[core].clock
+    }
+
+    fn pm_bytes(&self) -> u64 {
+        u64::from(self.hw.pm_lines) * LINE_BYTES
     }
 
     fn uses_flushes(&self) -> bool {
