@@ -6,7 +6,7 @@ use seawall_memory::{Image, Memory};
 use seawall_runtime::{Heap, HeapFlaw, TxKind};
 
 /// The message of the first bad image, if there is one.
-fn explore(steps: &[Step], kind: TxKind, model: Model, flaw: HeapFlaw) -> Result<Reached, String> {
+fn explore(steps: &[Step], kind: TxKind, how: &Search, flaw: HeapFlaw) -> Result<Reached, String> {
     let options = options(1, 6);
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
