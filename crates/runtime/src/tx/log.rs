@@ -21,12 +21,12 @@
 //! the line `done` of each thread, which that thread wrote after its data: the word `retired` then
 //! cannot persist before the data.
 
+use super::lines::LineSet;
 use super::record::{self, Builder, Entry};
 use crate::heap::checked;
 use crate::heap::layout::{Layout, RETIRE_LOCK};
 use crate::{HeapError, HeapFlaw};
-use rustc_hash::FxHashSet;
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory, lines_of};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 
 /// Lines in one entry of a list of dirty lines.
 const COUNT_BITS: u32 = 16;
@@ -37,9 +37,9 @@ pub(crate) struct Log {
     layout: Layout,
     thread: u64,
     flaw: HeapFlaw,
-    bytes: Vec<u8>,
     /// Transactions of this thread so far.
     done: u64,
+    flushed: LineSet,
     pub(crate) counts: LogCounts,
 }
 
@@ -71,7 +71,14 @@ pub(crate) enum Wait {
 impl Log {
     pub(crate) fn new<M: Memory>(memory: &M, layout: Layout, thread: u64, flaw: HeapFlaw) -> Log {
         let done = memory.load(layout.done(thread));
-        Log { layout, thread, flaw, bytes: Vec::new(), done, counts: LogCounts::default() }
+        Log {
+            layout,
+            thread,
+            flaw,
+            done,
+            flushed: LineSet::default(),
+            counts: LogCounts::default(),
+        }
     }
 
     /// Makes the entries of `builder` happen, all or none: no crash after the return loses them
@@ -89,8 +96,8 @@ impl Log {
         }
         let (generation, stamp, used) = self.enter(memory, size);
         let number = record::number(generation, used / LINE_BYTES);
-        builder.finish(stamp, number, &mut self.bytes);
-        memory.write_nt(self.layout.log(self.thread, generation).plus(used), &self.bytes);
+        let at = self.layout.log(self.thread, generation).plus(used);
+        builder.finish(stamp, number, |record| memory.write_nt(at, record));
         match wait {
             _ if self.flaw == HeapFlaw::NoFence => {}
             Wait::Durable => memory.drain(),
@@ -177,7 +184,7 @@ impl Log {
     /// Makes durable in place all that the records of `generation` wrote.
     fn retire<M: Memory>(&mut self, memory: &M, generation: u64) {
         let layout = self.layout;
-        let mut flushed = FxHashSet::default();
+        self.flushed.clear();
         for thread in 0..layout.numbers.threads {
             let busy = layout.busy(thread);
             while memory.load::<u64>(busy) == generation {
@@ -188,7 +195,7 @@ impl Log {
                 continue;
             }
             if self.flaw != HeapFlaw::NoFlush {
-                self.flush_listed(memory, thread, generation, count, &mut flushed);
+                self.flush_listed(memory, thread, generation, count);
             }
             memory.load::<u64>(layout.done(thread));
             memory.flush(layout.done(thread), LINE_BYTES);
@@ -200,23 +207,16 @@ impl Log {
         memory.persist(layout.retired, 8);
         memory.store(layout.retired_now, generation);
         self.counts.retired += 1;
-        self.counts.flushed += flushed.len() as u64;
     }
 
-    fn flush_listed<M: Memory>(
-        &self,
-        memory: &M,
-        thread: u64,
-        generation: u64,
-        count: u64,
-        flushed: &mut FxHashSet<u64>,
-    ) {
+    fn flush_listed<M: Memory>(&mut self, memory: &M, thread: u64, generation: u64, count: u64) {
         let list = self.layout.dirty(thread, generation);
         for place in 0..count {
             let listed: u64 = memory.load(list.plus(8 * place));
             let first = listed >> COUNT_BITS;
             for line in first..first + (listed & ((1 << COUNT_BITS) - 1)) {
-                if flushed.insert(line) {
+                if self.flushed.insert(line) {
+                    self.counts.flushed += 1;
                     memory.flush(Line(line).start(), LINE_BYTES);
                 }
             }
@@ -241,11 +241,9 @@ pub(crate) fn store_in_place<M: Memory>(
 ) -> Option<(Line, u64)> {
     match entry {
         Entry::Words(at, values) => {
-            for (word, value) in values.iter().enumerate() {
-                memory.store(at.plus(8 * word as u64), *value);
-            }
-            let lines = lines_of(at, 8 * values.len() as u64).count() as u64;
-            Some((at.line(), lines))
+            memory.write(at, values.as_flattened());
+            let last = at.plus(8 * (values.len() as u64).max(1) - 1);
+            Some((at.line(), last.line().0 - at.line().0 + 1))
         }
         Entry::Bytes(at, mask, value) => {
             store_bytes(memory, at, mask, value);
