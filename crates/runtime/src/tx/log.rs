@@ -35,12 +35,46 @@ const COUNT_BITS: u32 = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     layout: Layout,
-    thread: u64,
+    places: Places,
     flaw: HeapFlaw,
     /// Transactions of this thread so far.
     done: u64,
     flushed: LineSet,
     pub(crate) counts: LogCounts,
+}
+
+/// Where a thread's things are; those of generations by their parity.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    is_alone: bool,
+    room: u64,
+    thread: u64,
+    done: Addr,
+    busy: Addr,
+    generation: Addr,
+    stamps: Addr,
+    log: [Addr; 2],
+    used: [Addr; 2],
+    dirty_count: [Addr; 2],
+    dirty: [Addr; 2],
+}
+
+impl Places {
+    fn of(layout: &Layout, thread: u64) -> Places {
+        Places {
+            is_alone: layout.numbers.threads == 1,
+            room: layout.numbers.log_bytes,
+            thread,
+            done: layout.done(thread),
+            busy: layout.busy(thread),
+            generation: layout.generation,
+            stamps: layout.stamps,
+            log: [0, 1].map(|half| layout.log(thread, half)),
+            used: [0, 1].map(|half| layout.used(thread, half)),
+            dirty_count: [0, 1].map(|half| layout.dirty_count(thread, half)),
+            dirty: [0, 1].map(|half| layout.dirty(thread, half)),
+        }
+    }
 }
 
 /// What a thread's log has done since the thread joined.
@@ -71,9 +105,10 @@ pub(crate) enum Wait {
 impl Log {
     pub(crate) fn new<M: Memory>(memory: &M, layout: Layout, thread: u64, flaw: HeapFlaw) -> Log {
         let done = memory.load(layout.done(thread));
+        let places = Places::of(&layout, thread);
         Log {
             layout,
-            thread,
+            places,
             flaw,
             done,
             flushed: LineSet::default(),
@@ -90,25 +125,24 @@ impl Log {
         wait: Wait,
     ) -> Result<(), HeapError> {
         let size = builder.bytes();
-        let room = self.layout.numbers.log_bytes;
-        if size > room {
-            return Err(HeapError::TooLarge { bytes: size, room });
+        if size > self.places.room {
+            return Err(HeapError::TooLarge { bytes: size, room: self.places.room });
         }
         let (generation, stamp, used) = self.enter(memory, size);
+        let half = (generation % 2) as usize;
         let number = record::number(generation, used / LINE_BYTES);
-        let at = self.layout.log(self.thread, generation).plus(used);
+        let at = self.places.log[half].plus(used);
         builder.finish(stamp, number, |record| memory.write_nt(at, record));
         match wait {
             _ if self.flaw == HeapFlaw::NoFence => {}
             Wait::Durable => memory.drain(),
             Wait::Ordered => memory.order(),
         }
-        memory.store(self.layout.used(self.thread, generation), used + size);
-        self.apply(memory, generation, builder);
+        memory.store(self.places.used[half], used + size);
+        self.apply(memory, half, builder);
         self.leave(memory);
         self.counts.commits += 1;
-        self.counts.records += 1;
-        self.counts.lines += size / LINE_BYTES;
+        self.count_record(size);
         Ok(())
     }
 
@@ -119,22 +153,21 @@ impl Log {
     }
 
     /// Joins the current generation with room for `size` bytes; gives it, a stamp, and the place.
+    #[inline]
     fn enter<M: Memory>(&mut self, memory: &M, size: u64) -> (u64, u64, u64) {
-        let layout = self.layout;
-        let alone = layout.numbers.threads == 1;
         loop {
-            let generation = memory.load::<u64>(layout.generation);
-            let stamp = if alone {
+            let generation = memory.load::<u64>(self.places.generation);
+            let stamp = if self.places.is_alone {
                 self.done + 1
             } else {
-                memory.store(layout.busy(self.thread), generation);
-                memory.fetch_add(layout.stamps, 1)
+                memory.store(self.places.busy, generation);
+                memory.fetch_add(self.places.stamps, 1)
             };
-            if !alone && memory.load::<u64>(layout.generation) != generation {
+            if !self.places.is_alone && memory.load::<u64>(self.places.generation) != generation {
                 continue;
             }
-            let used = memory.load::<u64>(layout.used(self.thread, generation));
-            if used + size <= layout.numbers.log_bytes {
+            let used = memory.load::<u64>(self.places.used[(generation % 2) as usize]);
+            if used + size <= self.places.room {
                 return (generation, stamp, used);
             }
             self.leave(memory);
@@ -142,28 +175,28 @@ impl Log {
         }
     }
 
+    #[inline]
     fn leave<M: Memory>(&self, memory: &M) {
-        if self.layout.numbers.threads > 1 {
-            memory.store(self.layout.busy(self.thread), 0u64);
+        if !self.places.is_alone {
+            memory.store(self.places.busy, 0u64);
         }
     }
 
     /// Stores the entries in place and lists the lines that are dirty now.
-    fn apply<M: Memory>(&mut self, memory: &M, generation: u64, builder: &Builder) {
-        let layout = self.layout;
-        let count_at = layout.dirty_count(self.thread, generation);
-        let first: u64 = memory.load(count_at);
-        let mut count = first;
-        let list = layout.dirty(self.thread, generation);
+    #[inline]
+    fn apply<M: Memory>(&mut self, memory: &M, half: usize, builder: &Builder) {
+        let (list, count_at) = (self.places.dirty[half], self.places.dirty_count[half]);
+        let mut count: u64 = memory.load(count_at);
         for entry in builder.entries() {
-            if let Some((line, lines)) = store_in_place(memory, layout, self.thread, entry) {
+            let dirty = store_in_place(memory, &self.layout, self.places.thread, entry);
+            if let Some((line, lines)) = dirty {
                 memory.store(list.plus(8 * count), line.0 << COUNT_BITS | lines);
                 count += 1;
             }
         }
         memory.store(count_at, count);
         self.done += 1;
-        memory.store(layout.done(self.thread), self.done);
+        memory.store(self.places.done, self.done);
     }
 
     /// Moves on from `generation`, if nobody has yet, once the one before it is retired.
@@ -233,9 +266,10 @@ impl Log {
 }
 
 /// Stores one entry of a record of `thread`; gives the lines that it made dirty.
+#[inline]
 pub(crate) fn store_in_place<M: Memory>(
     memory: &M,
-    layout: Layout,
+    layout: &Layout,
     thread: u64,
     entry: Entry<'_>,
 ) -> Option<(Line, u64)> {

@@ -4,7 +4,7 @@
 //!
 //! | word | content |
 //! |---|---|
-//! | 0 | CRC-32C of all that follows (low half), words of the record with header (high half) |
+//! | 0 | CRC-32C of the length and all words that follow (low half), words in all (high half) |
 //! | 1 | stamp: its place in the order of all transactions of the heap |
 //! | 2 | number: generation (high 40 bits) and index in the log (low 24) |
 //! | 3.. | entries |
@@ -215,15 +215,19 @@ impl Builder {
     #[inline]
     pub(crate) fn finish(&mut self, stamp: u64, number: u64, write: impl FnOnce(&[u8])) {
         let words = self.words.len();
-        self.set_word(0, (words as u64) << 32);
         self.set_word(1, stamp);
         self.set_word(2, number);
-        let sum = u64::from(crc32c::crc32c(&self.words.as_flattened()[4..]));
-        self.set_word(0, (words as u64) << 32 | sum);
+        self.set_word(0, (words as u64) << 32 | sum(&self.words));
         self.words.resize(words.next_multiple_of(LINE_WORDS), [0; 8]);
         write(self.words.as_flattened());
         self.words.truncate(words);
     }
+}
+
+/// The checksum of a record: over its length, and all words but the first.
+#[inline]
+fn sum(words: &[[u8; 8]]) -> u64 {
+    crc32c::crc32c_append(words.len() as u32, words[1..].as_flattened()).into()
 }
 
 /// The bits of the bytes in `mask`.
@@ -277,8 +281,7 @@ impl Record {
         if size < HEADER_WORDS || size > words.len() {
             return None;
         }
-        let sum = u64::from(crc32c::crc32c(&words[..size].as_flattened()[4..]));
-        (sum == word(0)? & 0xffff_ffff).then_some(Record {
+        (sum(&words[..size]) == word(0)? & 0xffff_ffff).then_some(Record {
             stamp: word(1)?,
             number: word(2)?,
             words: words[HEADER_WORDS..size].to_vec(),

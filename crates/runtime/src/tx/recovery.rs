@@ -156,7 +156,7 @@ fn replay<M: Memory>(
     let freed = void_ranges(records);
     for (place, (thread, record)) in records.iter().enumerate() {
         for entry in record.entries() {
-            let mut store = |entry| match store_in_place(memory, heap.layout, *thread, entry) {
+            let mut store = |entry| match store_in_place(memory, &heap.layout, *thread, entry) {
                 Some((line, lines)) => dirty.extend((line.0..line.0 + lines).map(Line)),
                 None => dirty.extend([heap.layout.done(*thread).line()]),
             };
@@ -214,7 +214,7 @@ fn roll_back<M: Memory>(
     let number = undo.first()?.1.number / INDEX_LIMIT;
     for (_, record) in undo.iter().rev() {
         for entry in record.entries() {
-            if let Some((line, lines)) = store_in_place(memory, heap.layout, thread, entry) {
+            if let Some((line, lines)) = store_in_place(memory, &heap.layout, thread, entry) {
                 dirty.extend((line.0..line.0 + lines).map(Line));
             }
         }
