@@ -60,7 +60,7 @@ impl Doctor {
             flush: Flush::from_environment().map_err(|error| error.to_string()),
             domain: Domain::from_environment().map_err(|error| error.to_string()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            page_bytes: rustix::param::page_size() as u64,
+            page_bytes: map::page_bytes(),
             caches_persist: caches_are_persistent(Path::new("/sys/bus/nd/devices")),
             counters: has_counters(Path::new("/sys/bus/event_source/devices")),
             folders: paths.into_iter().map(Folder::examine).collect(),
@@ -120,7 +120,7 @@ impl Folder {
     fn examine(path: PathBuf) -> Folder {
         let mapped = || {
             let file = tempfile::tempfile_in(&path)?;
-            map::reserve(&file, 4096)?;
+            map::reserve(&file, 0, 4096)?;
             Ok((Mapping::of_file(&file, 4096)?.is_sync(), map::is_in_memory(&file)))
         };
         let finding = match mapped() {

@@ -91,8 +91,7 @@ fn map_sync(_: &File, _: usize) -> Option<*mut u8> {
 /// Both offsets lie in one live file mapping that starts at `base`.
 #[cold]
 pub(crate) unsafe fn sync_pages(base: *mut u8, first: u64, last: u64) -> io::Result<()> {
-    let page = rustix::param::page_size() as u64;
-    let start = first / page * page;
+    let start = first / page_bytes() * page_bytes();
     // SAFETY: the caller vouches for the range; rounding down stays in the mapping, whose base is
     // at a page.
     unsafe {
@@ -102,12 +101,24 @@ pub(crate) unsafe fn sync_pages(base: *mut u8, first: u64, last: u64) -> io::Res
     Ok(())
 }
 
-/// Gives the first `bytes` of `file` real space on the disk, changing no byte that is there.
+/// Bytes in a page.
+pub(crate) fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Gives the bytes of `file` from `from` to `bytes` real space on the disk, changing no byte that
+/// is there; what lies before `from` has it already.
 ///
 /// What cannot fit is refused before anything is allocated, so that a wrong size does not fill the
-/// disk for everybody else until it is found out.
-pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    let there = file.metadata()?.blocks().saturating_mul(512);
+/// disk for everybody else until it is found out, and the signal that a passed limit sends
+/// (SIGXFSZ) does not end the process.
+pub(crate) fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    let status = file.metadata()?;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if bytes > status.len() && limit.is_some_and(|limit| bytes > limit) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let there = status.blocks().saturating_mul(512).max(from);
     let space = rustix::fs::fstatvfs(file)?;
     // Some file systems do not know how much they hold, and say 0.
     let free = space.f_bfree.saturating_mul(space.f_frsize);
@@ -118,13 +129,24 @@ pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     {
         use rustix::fs::{FallocateFlags, fallocate};
         use rustix::io::Errno;
-        match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        if has_no_hole(file, from, bytes) {
+            return Ok(());
+        }
+        match fallocate(file, FallocateFlags::empty(), from, bytes - from) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            Err(Errno::INTR) => return reserve(file, bytes),
+            Err(Errno::INTR) => return reserve(file, from, bytes),
             done => return Ok(done?),
         }
     }
     write_zeros(file, bytes)
+}
+
+/// True if the file system knows that every byte from `from` to `bytes` has its space; asking costs
+/// less than allocating again what is there.
+#[cfg(target_os = "linux")]
+fn has_no_hole(file: &File, from: u64, bytes: u64) -> bool {
+    let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(from));
+    hole.is_ok_and(|hole| hole >= bytes)
 }
 
 /// For file systems that cannot allocate ahead: appends zeros up to `bytes`. Holes that an existing
@@ -164,7 +186,7 @@ mod tests {
     fn reserved_space_is_real_and_keeps_what_was_there() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(b"keep", 10).unwrap();
-        reserve(&file, 1 << 20).unwrap();
+        reserve(&file, 0, 1 << 20).unwrap();
         let status = file.metadata().unwrap();
         assert_eq!(status.len(), 1 << 20);
         assert!(status.blocks() * 512 >= 1 << 20, "{} blocks", status.blocks());
@@ -178,7 +200,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let space = rustix::fs::fstatvfs(&file).unwrap();
         let whole = space.f_blocks.saturating_mul(space.f_frsize);
-        let error = reserve(&file, whole + 1).unwrap_err();
+        let error = reserve(&file, 0, whole + 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert_eq!(file.metadata().unwrap().len(), 0);
     }
@@ -197,7 +219,7 @@ mod tests {
     #[test]
     fn a_store_through_a_mapping_is_in_the_file_after_sync() {
         let file = tempfile::tempfile().unwrap();
-        reserve(&file, 10_000).unwrap();
+        reserve(&file, 0, 10_000).unwrap();
         let mapping = Mapping::of_file(&file, 10_000).unwrap();
         // SAFETY: 9000 is inside the mapping, which nobody else uses.
         unsafe {
