@@ -141,12 +141,15 @@ pub(crate) fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     write_zeros(file, bytes)
 }
 
-/// True if the file system knows that every byte from `from` to `bytes` has its space; asking costs
-/// less than allocating again what is there.
+/// True if every byte from `from` to `bytes` certainly has its space; asking costs less than
+/// allocating again what is there. Some file systems know of no holes, so blocks are counted first;
+/// a file in memory has no others, and would be looked at page by page.
 #[cfg(target_os = "linux")]
 fn has_no_hole(file: &File, from: u64, bytes: u64) -> bool {
-    let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(from));
-    hole.is_ok_and(|hole| hole >= bytes)
+    let Ok(status) = file.metadata() else { return false };
+    let counted = status.blocks().saturating_mul(512) >= status.len() && status.len() >= bytes;
+    let hole = || rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(from));
+    counted && (is_in_memory(file) || hole().is_ok_and(|hole| hole >= bytes))
 }
 
 /// For file systems that cannot allocate ahead: appends zeros up to `bytes`. Holes that an existing
@@ -193,6 +196,23 @@ mod tests {
         let mut back = [0; 4];
         file.read_exact_at(&mut back, 10).unwrap();
         assert_eq!(&back, b"keep");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn holes_are_found_and_filled_and_a_whole_file_is_let_be() {
+        let folders = [std::env::temp_dir(), "/dev/shm".into()];
+        for folder in folders.iter().filter(|folder| folder.is_dir()) {
+            let file = tempfile::tempfile_in(folder).unwrap();
+            file.set_len(1 << 20).unwrap();
+            file.write_all_at(&[1; 8192], 4096).unwrap();
+            assert!(!has_no_hole(&file, 0, 1 << 20), "{}", folder.display());
+            reserve(&file, 0, 1 << 20).unwrap();
+            assert!(file.metadata().unwrap().blocks() * 512 >= 1 << 20, "{}", folder.display());
+            file.write_all_at(&vec![1; 1 << 20], 0).unwrap();
+            assert!(has_no_hole(&file, 0, 1 << 20), "{}", folder.display());
+            assert!(!has_no_hole(&file, 0, (1 << 20) + 1), "it ends before");
+        }
     }
 
     #[test]
