@@ -4,11 +4,19 @@
 //! must wait for `msync` as `drain` does, and so must a locked operation when something flushed is
 //! still unwritten. Pages between the first and the last flushed one are written with them if they
 //! are dirty: that is allowed (a crash may always keep more than was asked) and costs one call.
+//!
+//! A fence is what everything here costs, so none is run for nothing. A handle that has flushed no
+//! line, and stored none past the caches, since its last fence has nothing to put in order: plain
+//! stores that nobody flushed are promised to nobody. On x86 a locked instruction that stores is a
+//! fence as well. In the domain `none` plain stores are durable once they are in the cache, where
+//! x86 and the releasing stores used here put them in order: `order` has nothing to do; `drain`
+//! still runs the instruction, for stores in the store buffer, which costs a fraction of a
+//! nanosecond and is not counted.
 
 use crate::access::{load_at, load_range, store_at, store_range};
 use crate::domain::Domain;
 use crate::error::PoolError;
-use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind};
+use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind, LOCKED_IS_FENCE};
 use crate::map::{self, Mapping};
 use crate::space::Space;
 use crate::witness::Witness;
@@ -25,7 +33,7 @@ const SPINS_MAX: u32 = 128;
 pub struct Counters {
     /// Persistent lines flushed, and lines written past the caches.
     pub flushed_lines: u64,
-    /// `order` and `drain`.
+    /// `order` and `drain` that had flushed lines, or lines written past the caches, to wait for.
     pub fences: u64,
     /// `msync` calls (domain `page`).
     pub msyncs: u64,
@@ -40,11 +48,13 @@ pub struct NativeMemory<'a> {
     pm: Region,
     dram: Region,
     flush: FlushKind,
-    pages: bool,
+    domain: Domain,
     thread: usize,
     witness: Option<&'a AtomicU64>,
     // First and last byte flushed and not yet written by msync; none if first > last.
     unwritten: Cell<(u64, u64)>,
+    // `flushed_lines` at the last fence: if it is the same now, there is nothing to wait for.
+    fenced_lines: Cell<u64>,
     counters: Cell<Counters>,
 }
 
@@ -75,10 +85,11 @@ impl<'a> NativeMemory<'a> {
             pm: Region::of(space.mapping(), space.bytes()),
             dram: Region::of(dram, dram.bytes()),
             flush,
-            pages: domain == Domain::Page,
+            domain,
             thread,
             witness: None,
             unwritten: Cell::new(NOTHING),
+            fenced_lines: Cell::new(0),
             counters: Cell::new(Counters::default()),
         }
     }
@@ -159,21 +170,42 @@ impl<'a> NativeMemory<'a> {
         unsafe { AtomicU64::from_ptr(place) }
     }
 
-    /// A locked instruction orders flushed lines by itself, except `clflush` and pages.
     #[inline]
-    fn before_locked(&self) {
-        if self.pages || self.flush == FlushKind::Clflush {
-            flush::fence(self.flush);
+    fn by_page(&self) -> bool {
+        self.domain == Domain::Page
+    }
+
+    /// Runs `action`, a locked instruction; `stores` says of its result whether it stored. It puts
+    /// flushed lines in order by itself, except by page and `clflush`.
+    #[inline]
+    fn locked<T>(&self, action: impl FnOnce() -> T, stores: impl FnOnce(&T) -> bool) -> T {
+        if self.by_page() || self.flush == FlushKind::Clflush {
+            self.wait_for_flushes();
+        }
+        let result = action();
+        if LOCKED_IS_FENCE && stores(&result) {
+            self.fenced_lines.set(self.counters.get().flushed_lines);
+        }
+        result
+    }
+
+    /// True if there was something to wait for.
+    #[inline]
+    fn wait_for_flushes(&self) -> bool {
+        let flushed_lines = self.counters.get().flushed_lines;
+        if flushed_lines == self.fenced_lines.get() {
+            return false;
+        }
+        self.fenced_lines.set(flushed_lines);
+        flush::fence(self.flush);
+        if self.by_page() {
             self.write_pages();
         }
+        true
     }
 
     #[inline]
-    fn finish_flushes(&self) {
-        flush::fence(self.flush);
-        if self.pages {
-            self.write_pages();
-        }
+    fn count_fence(&self) {
         self.count(|counters| counters.fences += 1);
     }
 
@@ -224,22 +256,22 @@ impl Memory for NativeMemory<'_> {
     #[inline]
     #[track_caller]
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-        self.before_locked();
-        self.atomic(at).compare_exchange(current, new, SeqCst, SeqCst)
+        let word = self.atomic(at);
+        self.locked(|| word.compare_exchange(current, new, SeqCst, SeqCst), Result::is_ok)
     }
 
     #[inline]
     #[track_caller]
     fn swap(&self, at: Addr, new: u64) -> u64 {
-        self.before_locked();
-        self.atomic(at).swap(new, SeqCst)
+        let word = self.atomic(at);
+        self.locked(|| word.swap(new, SeqCst), |_| true)
     }
 
     #[inline]
     #[track_caller]
     fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-        self.before_locked();
-        self.atomic(at).fetch_add(by, SeqCst)
+        let word = self.atomic(at);
+        self.locked(|| word.fetch_add(by, SeqCst), |_| true)
     }
 
     #[inline]
@@ -249,7 +281,7 @@ impl Memory for NativeMemory<'_> {
         if !at.is_pm() || len == 0 {
             return;
         }
-        if self.pages {
+        if self.by_page() {
             self.note_unwritten(at, len);
         }
         let mut lines = 0;
@@ -266,12 +298,18 @@ impl Memory for NativeMemory<'_> {
     /// As [`drain`](Memory::drain): one fence is both on the machines that can be bought.
     #[inline]
     fn order(&self) {
-        self.finish_flushes();
+        if self.wait_for_flushes() {
+            self.count_fence();
+        }
     }
 
     #[inline]
     fn drain(&self) {
-        self.finish_flushes();
+        if self.wait_for_flushes() {
+            self.count_fence();
+        } else if self.domain == Domain::None {
+            flush::fence(self.flush);
+        }
     }
 
     /// Does nothing: the instructions that the program runs are real here.
@@ -342,7 +380,7 @@ impl Memory for NativeMemory<'_> {
     #[track_caller]
     fn write_nt(&self, at: Addr, from: &[u8]) {
         let len = from.len() as u64;
-        if !at.is_pm() || self.pages || !CAN_STORE_PAST_CACHES {
+        if !at.is_pm() || self.by_page() || !CAN_STORE_PAST_CACHES {
             self.write(at, from);
             return self.flush(at, len);
         }

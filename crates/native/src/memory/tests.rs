@@ -201,6 +201,52 @@ fn flushes_and_fences_are_counted_and_volatile_lines_are_not_flushed() {
 }
 
 #[test]
+fn a_fence_with_nothing_to_wait_for_is_not_counted() {
+    for domain in [Domain::Page, Domain::Line, Domain::None] {
+        let pool = pool(domain);
+        let memory = pool.memory(0);
+        let fences = || memory.counters().fences;
+        memory.store(Addr::pm(64), 1u64);
+        memory.order();
+        memory.flush(Addr::dram(0), 64);
+        memory.drain();
+        assert_eq!(fences(), 0, "{domain}: no line of the pool was flushed");
+        memory.flush(Addr::pm(64), 8);
+        memory.order();
+        memory.drain();
+        assert_eq!(fences(), 1, "{domain}: the order has waited for it");
+        memory.write_nt(Addr::pm(128), &[1; 64]);
+        memory.drain();
+        memory.drain();
+        assert_eq!(fences(), 2, "{domain}");
+    }
+}
+
+#[test]
+fn a_locked_operation_is_a_fence_where_it_stores() {
+    let pool = pool(Domain::Line);
+    if !LOCKED_IS_FENCE || pool.flush().kind == FlushKind::Clflush {
+        return;
+    }
+    let memory = pool.memory(0);
+    let word = Addr::pm(0);
+    type Act<'a> = &'a dyn Fn(&NativeMemory<'_>);
+    let acts: [(u64, Act<'_>); 4] = [
+        (0, &|memory| assert_eq!(memory.fetch_add(word, 1), 0)),
+        (0, &|memory| assert_eq!(memory.compare_exchange(word, 1, 2), Ok(1))),
+        (0, &|memory| assert_eq!(memory.swap(word, 3), 2)),
+        (1, &|memory| assert_eq!(memory.compare_exchange(word, 9, 9), Err(3))),
+    ];
+    for (waits, act) in acts {
+        let before = memory.counters().fences;
+        memory.flush(Addr::pm(64), 8);
+        act(&memory);
+        memory.drain();
+        assert_eq!(memory.counters().fences - before, waits);
+    }
+}
+
+#[test]
 fn by_page_every_fence_and_locked_operation_writes_what_was_flushed() {
     let pool = pool(Domain::Page);
     let memory = pool.memory(0);
