@@ -5,6 +5,7 @@
 //! allocated before mapping, so that a full disk is an error that names the file, never a SIGBUS in
 //! the middle of a store.
 
+use crate::domain::Medium;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use std::fs::File;
 use std::io;
@@ -165,8 +166,19 @@ fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Where the bytes of `file` are, which `mapping` maps.
+pub(crate) fn medium(file: &File, mapping: &Mapping) -> Medium {
+    if is_in_memory(file) {
+        Medium::InMemory
+    } else if mapping.is_sync() {
+        Medium::PersistentMemory
+    } else {
+        Medium::Disk
+    }
+}
+
 /// True if `file` lives in a file system that a reboot empties.
-pub(crate) fn is_in_memory(file: &File) -> bool {
+fn is_in_memory(file: &File) -> bool {
     #[cfg(target_os = "linux")]
     {
         const TMPFS: u64 = 0x0102_1994;

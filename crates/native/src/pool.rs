@@ -4,7 +4,7 @@
 //! existing one, and has all its space before the first store. What its bytes mean is not known
 //! here: that is the business of the crate `seawall-runtime`.
 
-use crate::domain::{Domain, Durability};
+use crate::domain::{Domain, Durability, caches_persist_here};
 use crate::error::{PoolError, explain};
 use crate::flush::{Flush, FlushKind};
 use crate::map::{self, Mapping};
@@ -138,19 +138,16 @@ impl Pool {
         let dram = Mapping::anonymous(options.dram_bytes);
         let fail = |error| explain(name, "get memory beside it", options.dram_bytes, error);
         let dram = dram.map_err(fail)?;
-        let is_sync = space.mapping().is_sync();
-        let domain = wanted.unwrap_or_else(|| Domain::fitting(is_sync));
-        let durability = match domain {
-            _ if map::is_in_memory(space.file()) => Durability::UntilReboot,
-            _ if is_sync => Durability::PowerFailure,
-            Domain::Page => Durability::PowerFailureByPage,
-            Domain::Line | Domain::None => Durability::KilledProcess,
-        };
+        let medium = map::medium(space.file(), space.mapping());
+        let caches_persist = caches_persist_here();
+        let domain = wanted.unwrap_or_else(|| Domain::fitting(medium, caches_persist));
         let flush = match domain {
             Domain::Line => chosen,
             Domain::Page => Flush { kind: FlushKind::None, why: "msync writes pages".into() },
             Domain::None => Flush { kind: FlushKind::None, why: "the caches persist".into() },
         };
+        let flushes = flush.kind != FlushKind::None;
+        let durability = Durability::of(medium, domain, flushes, caches_persist);
         Ok(Pool { space, dram, flush, domain, durability })
     }
 
