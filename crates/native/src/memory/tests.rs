@@ -277,7 +277,8 @@ fn by_page_one_msync_cleans_all_that_was_flushed_and_by_line_it_stays_dirty() {
         }
         let memory = pool.memory(0);
         let [first, last, apart] = [Addr::pm(3 << 12), Addr::pm(9 << 12), Addr::pm(200 << 12)];
-        [first, last].map(|at| memory.store(at, 1u64));
+        memory.store(first, 1u64);
+        memory.store(last, 1u64);
         assert_ne!(dirty_kilobytes(memory.pm.base), Some(0), "the stores made pages dirty");
         memory.flush(first, 8);
         memory.persist(last, 8);
