@@ -13,10 +13,13 @@
 //! use seawall_memory::{Addr, Memory};
 //! use seawall_native::{Pool, PoolOptions};
 //!
-//! let pool = Pool::temporary(4096, &PoolOptions::default())?;
+//! let options = PoolOptions { bytes_max: 1 << 40, ..PoolOptions::default() };
+//! let pool = Pool::temporary(4096, &options)?; // takes a page, and may grow to 1 TiB
 //! let memory = pool.memory(0);
 //! memory.store(Addr::pm(64), 7u64);
 //! memory.persist(Addr::pm(64), 8);
+//! assert!(memory.grow(1 << 20));
+//! memory.store(Addr::pm((1 << 20) - 8), 9u64);
 //! println!("{} flushes, {}", pool.flush().kind, pool.durability());
 //! # Ok::<(), seawall_native::PoolError>(())
 //! ```

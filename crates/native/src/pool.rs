@@ -32,7 +32,8 @@ pub struct PoolOptions {
 
 /// A mapped pool file; unmapped and unlocked when dropped.
 ///
-/// Dropping makes nothing durable: what was drained is, what was not is not.
+/// Dropping makes nothing durable: what was drained is, what was not is not. The lock keeps out
+/// other pools only: whoever truncates the file ends the process at its next access (SIGBUS).
 pub struct Pool {
     space: Space,
     dram: Mapping,
