@@ -1,8 +1,9 @@
 //! A pool that grows, and keeps what it said through a crash.
 //!
-//! `grow FILE fill STEPS` makes a pool and lets it grow by so many steps, or until the disk is full,
-//! saying after each how long it is; then kill it, or the power. `grow FILE check BYTES` opens the
-//! pool and looks for all that had been said: exit code 0 if it is there, 1 if not.
+//! `grow FILE fill STEPS` makes a pool and lets it grow by so many steps, or until the disk is
+//! full, saying after each how long it is; then kill it, or the power.
+//! `grow FILE check BYTES` opens the pool and looks for all that had been said: exit code 0 if it
+//! is there, 1 if not.
 
 use seawall_memory::{Addr, Memory};
 use seawall_native::{Pool, PoolOptions};
