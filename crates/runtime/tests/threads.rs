@@ -118,19 +118,19 @@ fn explore(kind: TxKind, flaw: HeapFlaw, limit: usize) -> (usize, Option<String>
     let run = |schedule: &Schedule| {
         let image = Image::new(bytes, options.dram_bytes() + 64);
         let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
-        record(image, schedule, move |memory| program(memory, &heap, kind)).map(Box::new)
+        record(image, schedule, move |memory| program(memory, &heap, kind))
     };
     let base = Schedule { threads: 2, ..Schedule::default() };
     let interrupted = Preemptions { bound: 1, limit, every_store: false };
     let found = interrupted.all(&base, run).expect("every run ends");
-    let mut traces: Vec<Box<Trace>> = found.runs.into_iter().map(|(_, trace)| trace).collect();
+    let mut traces: Vec<Trace> = found.runs.into_iter().map(|(_, trace)| trace).collect();
     for seed in 0..limit as u64 / 4 {
         let turns = if seed % 2 == 0 { Turns::Random } else { Turns::Priorities(3) };
         traces.push(run(&Schedule { turns, seed, ..base.clone() }).expect("it ends"));
     }
     let how = Search { depth: 0, budget: 3_000, samples: 20, ..Search::new(Model::Px86) };
     let good = |image: &CrashImage<'_>| recover(image, bytes, flaw);
-    let bad = |trace: &Box<Trace>| search(trace, &how, &check(good, judge)).finding;
+    let bad = |trace: &Trace| search(trace, &how, &check(good, judge)).finding;
     let finding = traces.iter().find_map(bad).map(|finding| finding.to_string());
     (traces.len(), finding)
 }
@@ -142,7 +142,7 @@ fn no_crash_breaks_two_threads_however_they_are_interrupted() {
     for kind in [TxKind::Redo, TxKind::Undo] {
         let (runs, finding) = explore(kind, HeapFlaw::None, limit);
         assert_eq!(finding, None, "{kind:?}");
-        assert!(runs > limit / 2, "{runs} runs");
+        assert!(runs > 20, "{runs} runs");
     }
 }
 
