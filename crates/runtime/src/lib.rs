@@ -30,9 +30,11 @@ mod arena;
 mod lock;
 mod log;
 pub mod pool;
+mod route;
 mod slots;
 
 pub use arena::Arena;
 pub use lock::{Baton, Batons, Guard, Locks};
 pub use log::{Flaw, LogError, Logs, Tx};
+pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
 pub use slots::{SLOT_RESERVE, Slots};
