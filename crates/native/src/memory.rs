@@ -5,7 +5,7 @@
 //! still unwritten. Pages between the first and the last flushed one are written with them if they
 //! are dirty: that is allowed (a crash may always keep more than was asked) and costs one call.
 
-use crate::access::{load_at, load_range, store_at, store_range};
+use crate::access::{load_at, load_range, store_at, store_range, stream_range};
 use crate::domain::Domain;
 use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind};
 use crate::map::{self, Mapping};
@@ -325,10 +325,8 @@ impl Memory for NativeMemory<'_> {
             return self.flush(at, len);
         }
         let place = self.place_of_range(at, len);
-        // SAFETY: the range was checked, and words are given at aligned places in it.
-        let (head, tail) = unsafe {
-            store_range(place, from, |to, value| flush::store_past_caches(to.cast(), value))
-        };
+        // SAFETY: the range was checked.
+        let (head, tail) = unsafe { stream_range(place, from) };
         let before = self.counters.get();
         self.flush(at, head);
         self.flush(at.plus(len - tail), tail);

@@ -44,7 +44,7 @@ const CLASSES: usize = 12;
 const FINE: u64 = 16;
 
 /// Which way log records take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteChoice {
     /// Stored, then written back.
     Cached,

@@ -86,7 +86,7 @@ pub enum Reason {
     StoreMiss,
     /// Store buffer full or drained behind ordinary stores.
     StoreBuffer,
-    /// A non-temporal store, or who must see its line leave, waiting for the write-combining buffer.
+    /// A non-temporal store, or who must see it leave, waiting for the write-combining buffer.
     WriteCombining,
     /// A locked operation fetching its line.
     Locked,
