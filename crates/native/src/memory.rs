@@ -317,8 +317,27 @@ impl Memory for NativeMemory<'_> {
         unsafe { store_range(place, from, |to, value| store_at(to, Width::B8, value)) };
     }
 
+    /// Four aligned bytes are one instruction, without looking further.
+    #[inline]
     #[track_caller]
     fn write_nt(&self, at: Addr, from: &[u8]) {
+        let can = CAN_STORE_PAST_CACHES && at.is_pm() && !self.pages;
+        let half: Result<[u8; 4], _> = from.try_into();
+        match half {
+            Ok(half) if can && at.offset().is_multiple_of(4) => {
+                let place = self.place(at, Width::B4);
+                // SAFETY: `place` checked alignment and range.
+                unsafe { flush::store_half_past_caches(place.cast(), u32::from_le_bytes(half)) };
+                self.count(|counters| counters.flushed_lines += 1);
+            }
+            _ => self.write_range_nt(at, from),
+        }
+    }
+}
+
+impl NativeMemory<'_> {
+    #[track_caller]
+    fn write_range_nt(&self, at: Addr, from: &[u8]) {
         let len = from.len() as u64;
         if !at.is_pm() || self.pages || !CAN_STORE_PAST_CACHES {
             self.write(at, from);

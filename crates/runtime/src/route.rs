@@ -25,9 +25,14 @@ const WINDOW: u32 = 32;
 /// Untimed records before a window by another path than the one before.
 const RUN_IN: u32 = 8;
 /// Windows of each path in a measurement.
-const PAIRS: usize = 5;
-/// Windows of each path after which a clear difference ends the measurement.
-const PAIRS_MIN: usize = 2;
+const PAIRS: usize = 9;
+/// Windows of each path after which it ends if all of one are a quarter above all of the other.
+const PAIRS_CLEAR: usize = 2;
+/// Windows of each path after which it ends if all of one are above all of the other.
+const PAIRS_APART: usize = 5;
+/// Of the pairs of a whole measurement, those that the other path has to win: where noise is as
+/// large as the difference, nothing changes.
+const PAIRS_WON: usize = 7;
 /// Records of a size before it is measured first.
 const FIRST: u64 = 16;
 /// Records between two measurements, as a multiple of those that one took.
@@ -340,22 +345,26 @@ impl Trial {
     /// The outcome, once there are windows enough for one.
     fn verdict(&self) -> Option<Verdict> {
         let pairs = self.windows / 2;
-        if self.windows % 2 == 1 || pairs < PAIRS_MIN {
+        if self.windows % 2 == 1 || pairs < PAIRS_CLEAR {
             return None;
         }
         let mut prices = self.prices;
         let [own, other] = &mut prices;
         let (own, other) = (&mut own[..pairs], &mut other[..pairs]);
+        let won = own.iter().zip(other.iter()).filter(|(own, other)| other < own).count();
         own.sort_unstable();
         other.sort_unstable();
-        let is_clear_of = |low: &[u64], high: &[u64]| low[pairs - 1] * 5 < high[0] * 4;
-        let is_clear = is_clear_of(own, other) || is_clear_of(other, own);
-        if !is_clear && pairs < PAIRS {
+        let is_below = |low: &[u64], high: &[u64], by: u64| low[pairs - 1] * by < high[0] * 4;
+        let is_clear = is_below(own, other, 5) || is_below(other, own, 5);
+        let is_apart = is_below(own, other, 4) || is_below(other, own, 4);
+        let is_over = is_clear || is_apart && pairs >= PAIRS_APART || pairs == PAIRS;
+        if !is_over {
             return None;
         }
         let (own, other) = (own[pairs / 2], other[pairs / 2]);
         // Three per cent are not worth a change.
-        Some(Verdict { other_is_cheaper: other * 33 < own * 32, is_clear })
+        let other_is_cheaper = won >= PAIRS_WON.min(pairs) && other * 33 < own * 32;
+        Some(Verdict { other_is_cheaper, is_clear })
     }
 }
 

@@ -107,12 +107,7 @@ pub(super) enum Table {
 
 impl Table {
     /// An empty one at `base`, where memory is zero.
-    pub(super) fn place(
-        structure: Structure,
-        value_bytes: u64,
-        records: u64,
-        base: Addr,
-    ) -> Table {
+    pub(super) fn place(structure: Structure, value_bytes: u64, records: u64, base: Addr) -> Table {
         match structure {
             Structure::Array => Table::Array { base, value_bytes, records },
             Structure::Hash => Table::Hash(Hash::place(value_bytes, records, base)),
@@ -147,9 +142,7 @@ impl Table {
     #[cfg(test)]
     pub(super) fn find<M: Memory>(&self, memory: &M, key: u32) -> Option<Addr> {
         match self {
-            Table::Array { base, value_bytes, .. } => {
-                Some(base.plus(u64::from(key) * value_bytes))
-            }
+            Table::Array { base, value_bytes, .. } => Some(base.plus(u64::from(key) * value_bytes)),
             Table::Hash(hash) => hash.find(memory, key),
             Table::RbTree(tree) => tree.find(memory, key),
             Table::BPlus(tree) => tree.find(memory, key),

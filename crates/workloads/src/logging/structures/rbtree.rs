@@ -118,8 +118,8 @@ impl RbTree {
             }
             let is_red = nodes.get(memory, node, RED) == 1;
             assert!(!(red && is_red), "two red nodes in a row");
-            let [left, right] = CHILD
-                .map(|side| walk(nodes, memory, nodes.get(memory, node, side), is_red));
+            let [left, right] =
+                CHILD.map(|side| walk(nodes, memory, nodes.get(memory, node, side), is_red));
             assert_eq!(left.1, right.1, "black nodes");
             (1 + left.0.max(right.0), left.1 + u32::from(!is_red))
         }
