@@ -32,6 +32,7 @@ pub mod epoch;
 mod heap;
 mod lock;
 pub mod pool;
+mod route;
 mod slots;
 mod tx;
 
@@ -41,6 +42,7 @@ pub use heap::session::{Pending, Session};
 pub use heap::walk::{HeapStats, Object};
 pub use heap::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 pub use lock::{Baton, Batons, Guard, Locks};
+pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
 pub use slots::{SLOT_RESERVE, Slots};
 pub use tx::direct::DIRECT_BYTES;
 pub use tx::log::LogCounts;

@@ -141,6 +141,7 @@ fn broken_designs_are_refuted_by_small_programs() {
         ("lb:flaw='keeps-epochs-whole'", Model::Bep),
         ("lb:flaw='ignores-inter-conflicts'", Model::Bep),
         ("clwb:flaw='fences-early'", Model::Px86),
+        ("clwb:flaw='forgets-streams'", Model::Px86),
         ("lb", Model::Strict),
         ("clwb", Model::Eadr),
     ] {

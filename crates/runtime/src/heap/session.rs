@@ -3,11 +3,11 @@
 use super::Heap;
 use super::blocks::Blocks;
 use super::layout::Layout;
-use crate::HeapError;
 use crate::pool;
 use crate::tx::log::{Log, LogCounts, Wait};
 use crate::tx::undo::Undo;
 use crate::tx::{Buffers, Tx, TxKind};
+use crate::{HeapError, Route, RouteChoice, RouteCounts};
 use seawall_memory::{Addr, Memory, Word};
 use std::cell::Cell;
 
@@ -246,6 +246,18 @@ impl<'m, M: Memory> Session<'m, M> {
             tx.free(at)?;
             tx.store(link, Addr::NULL)
         })
+    }
+
+    /// Lets this thread's log records take a fixed way, or (as at first) the one that is measured
+    /// to be cheaper. What it has measured so far is forgotten.
+    pub fn set_log_route(&mut self, choice: RouteChoice) {
+        self.log.route = Route::new(choice);
+        self.undo.route = Route::new(choice);
+    }
+
+    /// Which ways its records of new values have taken.
+    pub fn log_route(&self) -> RouteCounts {
+        self.log.route.counts()
     }
 
     /// What its log has done since the thread joined.
