@@ -17,8 +17,8 @@
 //! | an object of 4 KiB and more, written with [`fill`](Tx::fill) | 1 more | its bytes, once |
 //! | retiring the logs, when one is full | 2 | each changed line once |
 //!
-//! Data is stored in place when its record is durable, and flushed when the log is retired; a record
-//! goes through the caches or past them, whichever was measured to be cheaper ([`Route`]). Opening
+//! Data is stored in place when its record is durable, and flushed when the log is retired; a
+//! record goes through the caches or past them, whichever was measured to be cheaper ([`Route`]). Opening
 //! after a crash replays what was not retired: its time depends on the logs, not on the pool.
 //!
 //! Below the heap are parts for structures with places of their own, as the workloads of the papers

@@ -266,8 +266,8 @@ impl<M: Memory> Session<'_, M> {
         Err(HeapError::Full { chunks, wanted: length })
     }
 
-    /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true if
-    /// there were any. The chunk lock is held.
+    /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true
+    /// if there were any. The chunk lock is held.
     fn release_empty(&mut self) -> Result<bool, HeapError> {
         let layout = self.heap.layout;
         let mut released = false;

@@ -133,8 +133,8 @@ impl<'m, M: Memory> Session<'m, M> {
         self.run(kind, Wait::Durable, body)
     }
 
-    /// As [`transaction`](Session::transaction), but begins the fence and does not wait for it: what
-    /// the thread does next overlaps with it. The transaction is visible to all threads and ordered
+    /// As [`transaction`](Session::transaction), but begins the fence and does not wait for it:
+    /// what the thread does next overlaps with it. The transaction is visible to all threads and ordered
     /// before anything later; it is promised only when [`wait`](Session::wait) returns.
     ///
     /// # Errors
