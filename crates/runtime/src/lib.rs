@@ -18,8 +18,9 @@
 //! | retiring the logs, when one is full | 2 | each changed line once |
 //!
 //! Data is stored in place when its record is durable, and flushed when the log is retired; a
-//! record goes through the caches or past them, whichever was measured to be cheaper ([`Route`]). Opening
-//! after a crash replays what was not retired: its time depends on the logs, not on the pool.
+//! record goes through the caches or past them, whichever was measured to be cheaper ([`Route`]).
+//! Opening after a crash replays what was not retired: its time depends on the logs, not on the
+//! pool.
 //!
 //! Below the heap are parts for structures with places of their own, as the workloads of the papers
 //! have: [`Arena`] lays areas out, [`Slots`] hands out entries of a fixed size, [`Locks`] exclude

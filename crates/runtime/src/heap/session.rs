@@ -134,8 +134,8 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     /// As [`transaction`](Session::transaction), but begins the fence and does not wait for it:
-    /// what the thread does next overlaps with it. The transaction is visible to all threads and ordered
-    /// before anything later; it is promised only when [`wait`](Session::wait) returns.
+    /// what the thread does next overlaps with it. The transaction is visible to all threads and
+    /// ordered before anything later; it is promised only when [`wait`](Session::wait) returns.
     ///
     /// # Errors
     /// As [`redo`](Session::redo).
