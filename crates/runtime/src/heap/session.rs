@@ -82,9 +82,17 @@ impl<'m, M: Memory> Session<'m, M> {
     /// True for addresses that a transaction may write.
     #[inline]
     pub(crate) fn holds(&self, at: Addr, bytes: u64) -> bool {
+        let layout = &self.heap.layout;
         let end = at.bits().saturating_add(bytes);
-        (at >= self.heap.layout.data && end <= self.data_end.get())
-            || self.heap.layout.holds(at, bytes, self.chunks())
+        (at >= layout.data && end <= self.data_end.get())
+            || layout.is_root(at, bytes)
+            || (at >= layout.data && layout.holds(at, bytes, self.chunks()))
+    }
+
+    /// True if there is such a chunk.
+    #[inline]
+    pub(crate) fn has_chunk(&self, chunk: u64) -> bool {
+        self.heap.layout.pm_bytes(chunk + 1) <= self.data_end.get() || chunk < self.chunks()
     }
 
     /// The value at `at`, outside any transaction.
@@ -188,9 +196,11 @@ impl<'m, M: Memory> Session<'m, M> {
             self.log.commit(self.memory, &mut self.buffers.new, wait)?;
         }
         self.undo.close();
-        let freed = std::mem::take(&mut self.buffers.freed);
-        self.give_back(&freed);
-        self.buffers.freed = freed;
+        if !self.buffers.freed.is_empty() {
+            let freed = std::mem::take(&mut self.buffers.freed);
+            self.give_back(&freed);
+            self.buffers.freed = freed;
+        }
         self.buffers.clear();
         Ok(())
     }
