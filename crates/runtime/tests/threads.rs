@@ -73,6 +73,9 @@ fn program(memory: &Traced<'_>, heap: &Heap, kind: TxKind) {
     }
 }
 
+/// What each of two threads runs.
+type Program = fn(&Traced<'_>, &Heap, TxKind);
+
 /// One thread writes, the other retires what it wrote.
 fn writer_and_retirer(memory: &Traced<'_>, heap: &Heap, kind: TxKind) {
     let mut session = heap.join(memory);
@@ -124,7 +127,7 @@ fn judge(found: &Found, point: &CrashPoint) -> Result<(), String> {
 
 /// The first bad image of any run, and how many runs there were.
 fn explore(
-    program: fn(&Traced<'_>, &Heap, TxKind),
+    program: Program,
     kind: TxKind,
     flaw: HeapFlaw,
     interrupted: &Preemptions,
@@ -170,7 +173,7 @@ fn no_crash_breaks_two_threads_however_they_are_interrupted() {
 fn what_only_two_threads_get_wrong_is_caught() {
     let once = Preemptions { bound: 1, limit: 60, every_store: false };
     let twice = Preemptions { bound: 2, limit: 1000, every_store: false };
-    let cases: [(_, fn(&Traced<'_>, &Heap, TxKind), _); 2] =
+    let cases: [(_, Program, _); 2] =
         [(HeapFlaw::NoOrder, program, once), (HeapFlaw::NoWait, writer_and_retirer, twice)];
     for (flaw, program, interrupted) in cases {
         let (runs, finding) = explore(program, TxKind::Redo, flaw, &interrupted, 0);
