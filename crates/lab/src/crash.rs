@@ -269,7 +269,7 @@ mod tests {
 
         type Local<'m, M: Memory + 'm> = ();
 
-        fn join<'m, M: Memory>(&self, _: &'m M) {}
+        fn join<M: Memory>(&self, _: &M) {}
 
         fn step<M: Memory>(&self, _: &M, (): &mut (), _: &mut Worker) {}
 

@@ -82,7 +82,7 @@ impl Workload for Ht {
 
     type Local<'m, M: Memory + 'm> = ();
 
-    fn join<'m, M: Memory>(&self, _: &'m M) {}
+    fn join<M: Memory>(&self, _: &M) {}
 
     fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let key = worker.rng.next_u64().wrapping_mul(0xff51_afd7_ed55_8ccd);

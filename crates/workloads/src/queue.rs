@@ -76,7 +76,7 @@ impl Workload for Queue {
 
     type Local<'m, M: Memory + 'm> = ();
 
-    fn join<'m, M: Memory>(&self, _: &'m M) {}
+    fn join<M: Memory>(&self, _: &M) {}
 
     fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let action = worker.action();

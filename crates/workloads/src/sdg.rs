@@ -72,7 +72,7 @@ impl Workload for Sdg {
 
     type Local<'m, M: Memory + 'm> = ();
 
-    fn join<'m, M: Memory>(&self, _: &'m M) {}
+    fn join<M: Memory>(&self, _: &M) {}
 
     fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let action = worker.action();

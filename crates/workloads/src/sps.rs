@@ -53,7 +53,7 @@ impl Workload for Sps {
 
     type Local<'m, M: Memory + 'm> = ();
 
-    fn join<'m, M: Memory>(&self, _: &'m M) {}
+    fn join<M: Memory>(&self, _: &M) {}
 
     fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let entries = self.array.shape().entries;
