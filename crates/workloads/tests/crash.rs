@@ -135,7 +135,6 @@ impl Checked {
         let image = Image::from_pm(image, self.layout.dram_bytes);
         let recorder = Recorder::new(image, Arc::new(History::new()));
         W::open(&recorder, self.layout).map_err(|damage| damage.to_string())?;
-        drop(locals);
         crashes(&mut media, &recorder.into_events(), rng, |image, _, _| {
             let (_, again) = self.recover::<W>(image)?;
             if again == *contents {
