@@ -10,6 +10,7 @@
 //! crash the one undo transaction whose number is greater than the last that ended is rolled back.
 
 use super::record::{self, Builder, HEADER_WORDS};
+use crate::heap::checked;
 use crate::heap::layout::Layout;
 use crate::{HeapError, HeapFlaw, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
@@ -38,7 +39,7 @@ impl Undo {
             // So that putting everything back, and saying so, always fits the log of new values.
             room: layout.numbers.log_bytes - 2 * LINE_BYTES,
             flaw,
-            number: memory.load(layout.done(thread).plus(8)),
+            number: checked::claimed(memory, layout.ended(thread)),
             used: 0,
             builder: Builder::default(),
             route: Route::new(RouteChoice::Adaptive),
