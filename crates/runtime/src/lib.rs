@@ -34,10 +34,12 @@ mod arena;
 pub mod epoch;
 mod heap;
 mod lock;
+mod persist;
 pub mod pool;
 mod route;
 mod slots;
 mod tx;
+pub mod typed;
 
 pub use arena::Arena;
 pub use heap::class::{BLOCK_BYTES_MAX, CHUNK_BYTES};

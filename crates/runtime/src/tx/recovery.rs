@@ -141,7 +141,7 @@ fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), H
             Entry::End(_) => return true,
         };
         let is_data = heap.layout.holds(at, bytes, chunks);
-        at.offset().is_multiple_of(8) && (is_data || heap.layout.is_chunk_entry(at, bytes))
+        at.offset().is_multiple_of(8) && (is_data || heap.layout.is_entry(at, bytes))
     });
     if sound { Ok(()) } else { Err(damaged(format!("the log of thread {thread} writes no data"))) }
 }
