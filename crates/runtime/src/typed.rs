@@ -80,7 +80,7 @@ pub use seawall_derive::Persist;
 pub use session::Session;
 pub use tx::Tx;
 
-use crate::{Heap, HeapError, HeapOptions, Recovered};
+use crate::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 use ptr::Brand;
 use seawall_memory::Memory;
 use std::fmt;
@@ -193,9 +193,23 @@ pub fn open<R: Branded, T, E: From<HeapError>>(
     bytes: u64,
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
+    open_flawed::<R, T, E>(memory, name, bytes, HeapFlaw::None, body)
+}
+
+/// As [`open`], with a deliberate mistake.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_flawed<R: Branded, T, E: From<HeapError>>(
+    memory: &impl Memory,
+    name: &str,
+    bytes: u64,
+    flaw: HeapFlaw,
+    body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
+) -> Result<T, E> {
     let heap = Heap::read(memory, name, bytes)?;
     check_root::<R>(heap.root_bytes(), heap.root_shape())?;
-    let (heap, recovered) = Heap::open(memory, name, bytes)?;
+    let (heap, recovered) = Heap::open_flawed(memory, name, bytes, flaw)?;
     body(Pool::of(heap, recovered))
 }
 

@@ -112,8 +112,8 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
                 &[#(#parts,)* #(#numbers),*],
             );
             const SHAPE: u64 = ::seawall_runtime::typed::derived::of_struct(
-                Self::NAME,
-                Self::ALIGN,
+                <Self as ::seawall_runtime::typed::Persist<#brand>>::NAME,
+                <Self as ::seawall_runtime::typed::Persist<#brand>>::ALIGN,
                 &[#((
                     #texts,
                     <#types as ::seawall_runtime::typed::Persist<#brand>>::SHAPE,

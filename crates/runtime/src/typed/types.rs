@@ -12,7 +12,7 @@ use crate::heap::layout::TYPES_MAX;
 use crate::persist::Persist;
 use crate::tx::log::Wait;
 use crate::tx::record::Builder;
-use crate::{Heap, HeapError, Session};
+use crate::{Heap, HeapError, HeapFlaw, Session};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
 
@@ -135,6 +135,11 @@ fn add<M: Memory>(session: &mut Session<'_, M>, number: u8, entry: Entry) -> Res
     let at = session.layout().type_entry(u64::from(number));
     let mut builder = Builder::default();
     builder.clear();
+    if session.heap.flaw == HeapFlaw::UnloggedType {
+        let words = (0..).zip(entry.encode(at));
+        words.for_each(|(word, value)| session.memory.store(at.plus(8 * word), value));
+        return Ok(());
+    }
     for (word, value) in (0..).zip(entry.encode(at)) {
         builder.push_word(at.plus(8 * word), value);
     }
