@@ -38,17 +38,20 @@ impl<M: Memory> Source for Seen<'_, M> {
     }
 }
 
-impl<M: Memory> Sealed for Tx<'_, '_, M> {}
+/// What a transaction sees.
+pub(super) struct Within<'t, 's, 'm, M: Memory>(pub(super) &'t Tx<'s, 'm, M>);
 
-impl<M: Memory> Source for Tx<'_, '_, M> {
+impl<M: Memory> Sealed for Within<'_, '_, '_, M> {}
+
+impl<M: Memory> Source for Within<'_, '_, '_, M> {
     #[inline]
     fn load<W: Word>(&self, at: Addr) -> W {
-        Tx::load(self, at)
+        self.0.load(at)
     }
 
     #[inline]
     fn read(&self, at: Addr, into: &mut [u8]) {
-        Tx::read(self, at, into);
+        self.0.read(at, into);
     }
 }
 

@@ -41,7 +41,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     #[inline]
     pub fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
         let at = access::check(self.tx.session, ptr)?;
-        Ok(T::load(&self.tx, at))
+        Ok(T::load(&access::Within(&self.tx), at))
     }
 
     /// Stores `value` where `ptr` leads: a whole object, a field, an element. An undo transaction
