@@ -1,12 +1,12 @@
 //! What may live in a pool: values that are bytes and nothing else, and mean the same tomorrow.
 //!
 //! A persistent value is read and written as a copy, word by word through the seam; there is never
-//! a reference into a pool. So no bytes that a crash or a failing disk leaves there can be undefined
-//! behaviour: every pattern of bits is some value of every persistent type.
+//! a reference into a pool. So no bytes that a crash or a failing disk leaves there can be
+//! undefined behaviour: every pattern of bits is some value of every persistent type.
 //!
-//! Volatile pointers, `usize`, `Vec`, `String` are not [`Persist`], so nothing that holds one can be
-//! stored: that is an error of the compiler, not of the run. `#[derive(Persist)]` makes structs of
-//! persistent fields persistent; see [`typed`](crate::typed).
+//! Volatile pointers, `usize`, `Vec`, `String` are not [`Persist`], so nothing that holds one can
+//! be stored: that is an error of the compiler, not of the run. `#[derive(Persist)]` makes structs
+//! of persistent fields persistent; see [`typed`](crate::typed).
 
 use seawall_memory::{Addr, Width, Word};
 
@@ -231,9 +231,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back(a: u8, b: u16, c: u32, d: u64, e: i8, f: i16, g: i32, h: i64, i: bool) {
+        fn numbers_come_back(a: u8, b: u16, c: u32, d: u64, e: bool) {
+            prop_assert_eq!((back(a), back(b), back(c), back(d), back(e)), (a, b, c, d, e));
+        }
+
+        #[test]
+        fn numbers_with_a_sign_come_back(a: i8, b: i16, c: i32, d: i64) {
             prop_assert_eq!((back(a), back(b), back(c), back(d)), (a, b, c, d));
-            prop_assert_eq!((back(e), back(f), back(g), back(h), back(i)), (e, f, g, h, i));
         }
 
         #[test]

@@ -181,8 +181,8 @@ pub fn create<R: Branded, T, E: From<HeapError>>(
     body(Pool::of(heap, Recovered::default()))
 }
 
-/// Opens and recovers the heap called `name` in a pool of `bytes` bytes, as [`Heap::open`] does, and
-/// gives it to `body`.
+/// Opens and recovers the heap called `name` in a pool of `bytes` bytes, as [`Heap::open`] does,
+/// and gives it to `body`.
 ///
 /// # Errors
 /// What `body` gives. Before, as [`Heap::open`]; and [`HeapError::Shape`] when its root is no `R`:

@@ -1,8 +1,8 @@
 //! Layout and shape of persistent structs, computed by the compiler.
 //!
 //! Fields lie as in C: in their order, each at the next multiple of its alignment, the whole a
-//! multiple of the largest. Shapes are 64-bit hashes (FNV-1a, then mixed), the same on every machine
-//! and for every version of the compiler, as they are kept in pools.
+//! multiple of the largest. Shapes are 64-bit hashes (FNV-1a, then mixed), the same on every
+//! machine and for every version of the compiler, as they are kept in pools.
 
 const fn mix(hash: u64, bytes: &[u8]) -> u64 {
     let (mut hash, mut place) = (hash, 0);

@@ -8,8 +8,8 @@ use crate::{HeapError, Pending, TxKind};
 use seawall_memory::Memory;
 use std::marker::PhantomData;
 
-/// A thread's handle on a pool: reads, and runs transactions, one at a time. It cannot write outside
-/// of one.
+/// A thread's handle on a pool: reads, and runs transactions, one at a time. It cannot write
+/// outside of one.
 pub struct Session<'p, 'm, M: Memory> {
     session: crate::Session<'m, M>,
     types: Types,
@@ -116,8 +116,8 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         })
     }
 
-    /// Retires the logs of all threads, as far as none of them writes meanwhile: opening is quickest
-    /// after it.
+    /// Retires the logs of all threads, as far as none of them writes meanwhile: opening is
+    /// quickest after it.
     pub fn retire(&mut self) {
         self.session.retire();
     }

@@ -74,9 +74,9 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// transaction of its own, which names the type and stays if this one does not commit.
     ///
     /// # Errors
-    /// [`HeapError::Full`] when there is no room and the pool cannot grow; [`HeapError::Types`] when
-    /// the heap has 126 types already; [`HeapError::Shape`] when a type of this shape has another
-    /// size there.
+    /// [`HeapError::Full`] when there is no room and the pool cannot grow; [`HeapError::Types`]
+    /// when the heap has 126 types already; [`HeapError::Shape`] when a type of this shape has
+    /// another size there.
     #[inline]
     pub fn alloc<T: Persist<'p>>(&mut self, value: T) -> Result<Ptr<'p, T>, HeapError> {
         let number = self.types.number::<T, M>(self.tx.session)?;
@@ -89,8 +89,8 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// then.
     ///
     /// # Errors
-    /// [`HeapError::NoObject`] when no object starts there, as in the middle of one, or it was freed
-    /// before; [`HeapError::Shape`] when it was allocated as another type.
+    /// [`HeapError::NoObject`] when no object starts there, as in the middle of one, or it was
+    /// freed before; [`HeapError::Shape`] when it was allocated as another type.
     pub fn free<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<(), HeapError> {
         let at = ptr.addr();
         let (_, number) = self.tx.object(at)?;

@@ -1,11 +1,17 @@
 //! The types of a heap: which number stands for which shape.
 //!
-//! Every live object has the number of its type, 1 to 126, in the state of its block. The heap's
-//! table says which shape a number means: an entry is the shape (8 bytes) and a checked word with
-//! the size (24 bits) and a fold of the shape (16 bits), so a flipped bit of either is noticed. A type gets
-//! the first free number when it is first allocated, under the chunk lock, by a record in the log of
-//! its own: it stays if the transaction around it does not commit, and is recovered as all else. A
-//! number is never taken away.
+//! Every live object has the number of its type, 1 to 126, in the state of its block (127 is an
+//! object that was allocated as bytes). The heap's table says which shape a number means, 16 bytes
+//! each, all zeros where there is none yet:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..8 | shape, not 0 |
+//! | 8..16 | checked word: size in bytes (high 24 of 40 bits), the shape's 16-bit pieces xored |
+//!
+//! so a flipped bit of either word is noticed. A type gets the first free number when it is first
+//! allocated, under the chunk lock, by a log record of its own: it stays if the transaction around
+//! it does not commit, and is recovered as all else. A number is never taken away.
 
 use crate::heap::checked;
 use crate::heap::layout::TYPES_MAX;

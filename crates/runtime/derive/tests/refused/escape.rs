@@ -5,7 +5,7 @@ use seawall_runtime::typed::{self, Ptr};
 use seawall_runtime::HeapError;
 
 fn returned(memory: &Image) -> Result<(), HeapError> {
-    let root = typed::open::<u64, _, _>(memory, "one", 1 << 20, |pool| Ok::<_, HeapError>(pool.root()))?;
+    let root = typed::open::<u64, _, HeapError>(memory, "one", 1 << 20, |pool| Ok(pool.root()))?;
     drop(root);
     Ok(())
 }
