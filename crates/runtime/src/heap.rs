@@ -62,6 +62,8 @@ pub enum HeapFlaw {
     NoOrder,
     /// Freeing a large block does not say that its bytes are void.
     NoFreed,
+    /// A new type gets its number by plain stores, not by a log record.
+    UnloggedType,
 }
 
 /// What a heap is made with.
@@ -160,7 +162,10 @@ pub enum HeapError {
     #[error("a heap has at most {} types of objects; allocate some as bytes", layout::TYPES_MAX)]
     Types,
     /// A root or an object of another type.
-    #[error("{what} is of another type in this pool: it was made by another program or version")]
+    #[error(
+        "{what} is of another type in this pool: it was made by another program or version; open \
+         it with that, or move the data to a new pool"
+    )]
     Shape {
         /// What it is.
         what: String,
