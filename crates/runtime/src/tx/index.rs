@@ -179,7 +179,9 @@ mod tests {
             }
             let mut words: Vec<u64> = index.words().map(|word| word.bits() / 8).collect();
             words.sort_unstable();
-            let run = |(at, count): (Addr, usize)| (0..count as u64).map(move |n| at.bits() / 8 + n);
+            let run = |(at, count): (Addr, usize)| {
+                (0..count as u64).map(move |word| at.bits() / 8 + word)
+            };
             let mut of_runs: Vec<u64> = index.runs().flat_map(run).collect();
             of_runs.sort_unstable();
             prop_assert_eq!(&of_runs, &words);
