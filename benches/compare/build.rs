@@ -17,7 +17,11 @@ fn main() {
         // TX_BEGIN is a setjmp.
         .flag_if_supported("-Wno-clobbered")
         .compile("compare_pmdk");
-    println!("cargo:rustc-link-lib=pmemobj");
+    let found = pkg_config::Config::new().atleast_version("1.12").probe("libpmemobj");
+    let library = found.unwrap_or_else(|error| {
+        panic!("no libpmemobj 1.12: apt install libpmemobj-dev libpmem-dev pkg-config\n{error}")
+    });
+    println!("cargo:rustc-env=LIBPMEMOBJ_VERSION={}", library.version);
     build_counting();
 }
 

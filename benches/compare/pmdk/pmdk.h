@@ -37,8 +37,6 @@ struct pmdk_pool *pmdk_create(const char *path, uint64_t bytes);
 struct pmdk_pool *pmdk_open(const char *path);
 void pmdk_close(struct pmdk_pool *pool);
 const char *pmdk_error(void);
-/* The version of libpmemobj that this was compiled for. */
-const char *pmdk_version(void);
 /* Fences and flushed lines since the process began; -1 unless counting.c is preloaded. */
 int pmdk_counts(uint64_t *fences, uint64_t *lines);
 

@@ -32,15 +32,6 @@ pmdk_error(void)
 	return pmemobj_errormsg();
 }
 
-#define TEXT(number) #number
-#define VERSION(major, minor) TEXT(major) "." TEXT(minor)
-
-const char *
-pmdk_version(void)
-{
-	return VERSION(PMEMOBJ_MAJOR_VERSION, PMEMOBJ_MINOR_VERSION);
-}
-
 int
 pmdk_counts(uint64_t *fences, uint64_t *lines)
 {

@@ -1,13 +1,16 @@
 //! What takes part: a contender runs one round of a group of operations, on some threads.
 //!
-//! Time is wall time from the first thread's start to the last one's end, over the operations of
-//! one thread; so with two threads that do not hinder each other it is as with one.
+//! Time is the wall time of the slowest thread over the operations of one thread, so with two
+//! threads that do not hinder each other it is as with one. What a thread waited for its CPU while
+//! another process had it is taken off (Linux counts that for each thread); waiting for a lock, a
+//! disk or memory is not.
 
 use anyhow::{Result, anyhow};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::cell::Cell;
+use std::fs;
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Fences and flushed lines of some operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,21 +49,30 @@ pub(crate) trait Contender {
 /// The start line of one thread.
 pub(crate) struct Gate<'a> {
     start: &'a Barrier,
-    span: Cell<Option<(Instant, Instant)>>,
+    time: Cell<Option<Duration>>,
 }
 
 impl Gate<'_> {
     /// Waits for the other threads and runs `work`, whose time counts.
     pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         self.start.wait();
+        let waited = waited_for_cpu();
         let begun = Instant::now();
         let done = work();
-        self.span.set(Some((begun, Instant::now())));
+        let time = begun.elapsed();
+        self.time.set(Some(time.saturating_sub(waited_for_cpu().saturating_sub(waited))));
         done
     }
 }
 
-type Ran = (Result<Option<Counts>>, Option<(Instant, Instant)>);
+/// How long this thread was ready to run and did not; zero where the system does not say.
+fn waited_for_cpu() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    Duration::from_nanos(ns.unwrap_or(0))
+}
+
+type Ran = (Result<Option<Counts>>, Option<Duration>);
 
 /// Runs `work` on `threads` pinned threads, each of which does `operations` inside its gate's
 /// [`time`](Gate::time), which it calls exactly once, also when it fails.
@@ -79,28 +91,26 @@ pub(crate) fn timed(
                 let (start, work) = (&start, &work);
                 scope.spawn(move || {
                     pin(thread);
-                    let gate = Gate { start, span: Cell::new(None) };
-                    (work(thread, &gate), gate.span.get())
+                    let gate = Gate { start, time: Cell::new(None) };
+                    (work(thread, &gate), gate.time.get())
                 })
             })
             .collect();
         handles.into_iter().map(|handle| handle.join().expect("a measured thread")).collect()
     });
     let mut counts = Some(Counts::default());
-    let mut spans = Vec::new();
-    for (counted, span) in runs {
+    let mut slowest = Duration::ZERO;
+    for (counted, time) in runs {
         let counted = counted?;
         counts = counts.zip(counted).map(|(sum, one)| Counts {
             fences: sum.fences + one.fences,
             lines: sum.lines + one.lines,
         });
-        spans.push(span.ok_or_else(|| anyhow!("a contender measured nothing"))?);
+        slowest = slowest.max(time.ok_or_else(|| anyhow!("a contender measured nothing"))?);
     }
-    let begun = spans.iter().map(|span| span.0).min().unwrap_or_else(Instant::now);
-    let ended = spans.iter().map(|span| span.1).max().unwrap_or(begun);
     let all = (operations * threads as u64) as f64;
     Ok(Sample {
-        ns: (ended - begun).as_nanos() as f64 / operations as f64,
+        ns: slowest.as_nanos() as f64 / operations as f64,
         fences: counts.map(|counts| counts.fences as f64 / all),
         lines: counts.map(|counts| counts.lines as f64 / all),
     })
@@ -116,7 +126,6 @@ fn pin(thread: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn time_is_that_of_the_slowest_thread_over_the_operations_of_one() {

@@ -15,7 +15,7 @@ pub(crate) struct Host {
     cpus: usize,
     folder: String,
     file_system: String,
-    libpmemobj: String,
+    libpmemobj: &'static str,
     flush: String,
     durability: String,
 }
@@ -32,9 +32,9 @@ impl Host {
         let host = Host {
             cpu: cpu(),
             cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get()),
-            folder: folder.display().to_string(),
+            folder: folder.parent().unwrap_or(folder).display().to_string(),
             file_system: file_system(folder),
-            libpmemobj: pmdk::version(),
+            libpmemobj: pmdk::VERSION,
             flush: format!("{} ({})", pool.flush().kind, pool.flush().why),
             durability: pool.durability().to_string(),
         };

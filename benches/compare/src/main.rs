@@ -36,10 +36,10 @@ struct Args {
     #[arg(long, default_value = "/dev/shm")]
     dir: PathBuf,
     /// Operations of each thread in a round
-    #[arg(long, default_value_t = 50_000)]
+    #[arg(long, default_value_t = 10_000)]
     ops: u64,
     /// Rounds that count
-    #[arg(long, default_value_t = 11)]
+    #[arg(long, default_value_t = 15)]
     rounds: usize,
     /// Up to how many threads: 2 measures with one and with two in the same rounds
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]

@@ -53,7 +53,6 @@ unsafe extern "C" {
     fn pmdk_open(path: *const c_char) -> *mut RawPool;
     fn pmdk_close(pool: *mut RawPool);
     fn pmdk_error() -> *const c_char;
-    fn pmdk_version() -> *const c_char;
     fn pmdk_counts(fences: *mut u64, lines: *mut u64) -> c_int;
     fn pmdk_run(pool: *mut RawPool, operation: Operation, thread: c_uint, count: u64) -> c_int;
     fn pmdk_die_in_transaction(path: *const c_char) -> c_int;
@@ -87,11 +86,8 @@ fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
 }
 
-/// The version of libpmemobj.
-pub(crate) fn version() -> String {
-    // SAFETY: takes nothing and gives a literal.
-    text(unsafe { pmdk_version() })
-}
+/// The version of libpmemobj that this was built with.
+pub(crate) const VERSION: &str = env!("LIBPMEMOBJ_VERSION");
 
 /// Fences and flushed lines of libpmemobj so far, if the counting library is preloaded.
 pub(crate) fn counts() -> Option<(u64, u64)> {

@@ -1,5 +1,6 @@
 //! The same numbers as a table for people and as JSON Lines for programs.
 
+use crate::groups::Role;
 use crate::rounds::{Measured, Spread};
 use crate::targets::{Comparison, over_floor};
 use serde_json::{Value, json};
@@ -7,10 +8,16 @@ use serde_json::{Value, json};
 const TITLES: [&str; 8] =
     ["operation", "contender", "threads", "median", "min - max", "fences", "lines", "x floor"];
 
-/// Everything that was measured, a line each.
+/// Everything that was measured, a line each; the floors of a group once.
 pub(crate) fn table(measured: &[Measured]) -> String {
     let mut rows = vec![TITLES.map(String::from).to_vec()];
-    for one in measured {
+    for (place, one) in measured.iter().enumerate() {
+        let same = |other: &Measured| {
+            (other.group, other.contender, other.threads) == (one.group, one.contender, one.threads)
+        };
+        if one.role == Role::Floor && measured[..place].iter().any(same) {
+            continue;
+        }
         let spread = Spread::of(&one.ns);
         rows.push(vec![
             one.operation.to_string(),

@@ -87,6 +87,8 @@ pub(crate) fn run(
             }
         }
     }
+    let place = |operation: &str| group.operations.iter().position(|one| *one == operation);
+    all.sort_by_key(|one| place(one.operation));
     Ok(all)
 }
 
