@@ -3,7 +3,7 @@
 //! libpmem and libpmemobj read their environment before `main`, so the program starts itself again
 //! with it ([`with_environment`]); children inherit it.
 
-use crate::pmdk;
+use crate::{ours, pmdk};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use std::env;
@@ -22,6 +22,8 @@ const SIGKILL: i32 = 9;
 pub(crate) enum Side {
     /// libpmemobj's.
     Theirs,
+    /// seawall's.
+    Ours,
 }
 
 /// Starts this program again unless the environment is as libpmemobj needs it.
@@ -79,5 +81,6 @@ pub(crate) fn counting(arguments: &[String]) -> Result<String> {
 pub(crate) fn die(side: Side, path: &Path) -> Result<()> {
     match side {
         Side::Theirs => pmdk::die_in_transaction(path),
+        Side::Ours => ours::die_in_transaction(path),
     }
 }

@@ -7,6 +7,7 @@
 
 use anyhow::{Result, anyhow};
 use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::fs;
 use std::sync::Barrier;
@@ -57,12 +58,19 @@ impl Gate<'_> {
     pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         self.start.wait();
         let waited = waited_for_cpu();
-        let begun = Instant::now();
+        let (begun, begun_cpu) = (Instant::now(), cpu_time());
         let done = work();
-        let time = begun.elapsed();
-        self.time.set(Some(time.saturating_sub(waited_for_cpu().saturating_sub(waited))));
+        let (wall, cpu) = (begun.elapsed(), cpu_time() - begun_cpu);
+        let waited = waited_for_cpu().saturating_sub(waited);
+        self.time.set(Some(wall.saturating_sub(waited).max(cpu)));
         done
     }
+}
+
+/// What this thread has run so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// How long this thread was ready to run and did not; zero where the system does not say.

@@ -3,10 +3,12 @@
 use crate::contender::Contender;
 use crate::floor::{self, Floor, Sequence};
 use crate::keys::Keys;
+use crate::ours::{self, OurPool};
 use crate::pmdk::{self, MapKind, Operation};
 use crate::theirs;
 use anyhow::{Context, Result};
 use seawall_native::{Pool as NativePool, PoolOptions};
+use seawall_runtime::TxKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -183,6 +185,34 @@ fn floors(sizes: &Sizes<'_>, pool: &Rc<NativePool>, operations: usize) -> Vec<En
     ]
 }
 
+/// A pool of seawall and its file.
+fn our_pool(sizes: &Sizes<'_>, bytes: u64) -> Result<(Rc<OurPool>, PathBuf)> {
+    let path = sizes.folder.join("ours.pool");
+    let pool = OurPool::create(&path, bytes).context("cannot make a pool of seawall")?;
+    Ok((Rc::new(pool), path))
+}
+
+/// Our forms of an operation, with the names that they have in the report.
+fn our_forms(operation: Operation) -> Vec<(&'static str, ours::Operation)> {
+    let change = |ranges, bytes| {
+        let form = |kind| ours::Operation::Change { kind, ranges, bytes };
+        vec![("seawall redo", form(TxKind::Redo)), ("seawall undo", form(TxKind::Undo))]
+    };
+    match operation {
+        Operation::Tx64 => change(1, 64),
+        Operation::Tx256 => change(1, 256),
+        Operation::Tx1024 => change(1, 1024),
+        Operation::TxFour => change(4, 64),
+        Operation::TxAbort => vec![
+            ("seawall redo", ours::Operation::Abort { kind: TxKind::Redo }),
+            ("seawall undo", ours::Operation::Abort { kind: TxKind::Undo }),
+        ],
+        Operation::AllocFree => vec![("seawall", ours::Operation::AllocFree)],
+        Operation::TxAlloc => vec![("seawall", ours::Operation::TxAlloc)],
+        Operation::FreeLinked | Operation::AllocLost => Vec::new(),
+    }
+}
+
 fn small(
     sizes: &Sizes<'_>,
     operations: &'static [&'static str],
@@ -190,10 +220,14 @@ fn small(
     shape: Option<(u64, u64)>,
 ) -> Result<Group> {
     let (theirs, their_file) = their_pool(sizes, SMALL_POOL_BYTES)?;
+    let (ours, our_file) = our_pool(sizes, SMALL_POOL_BYTES)?;
     let (native, native_file) = floor_pool(sizes)?;
     let count = sizes.operations;
-    let mut entries =
-        vec![entry("libpmemobj", Role::Theirs, theirs::Small::new(&theirs, operation, count))];
+    let theirs = theirs::Small::new(&theirs, operation, count);
+    let mut entries = vec![entry("libpmemobj", Role::Theirs, theirs)];
+    for (name, form) in our_forms(operation) {
+        entries.push(entry(name, Role::Ours, ours::Small::new(&ours, form, count)?));
+    }
     if let Some((ranges, bytes)) = shape {
         let by_hand = |sequence| Floor::new(&native, sequence, count, 1);
         let redo = by_hand(Sequence::Redo { ranges, bytes });
@@ -202,7 +236,7 @@ fn small(
         entries.push(entry("by hand: undo", Role::ByHand, undo));
     }
     entries.extend(floors(sizes, &native, 1));
-    Ok(Group { operations, entries, files: vec![their_file, native_file] })
+    Ok(Group { operations, entries, files: vec![their_file, our_file, native_file] })
 }
 
 fn maps(
@@ -234,13 +268,17 @@ fn tree(sizes: &Sizes<'_>) -> Result<Group> {
 
 fn create(sizes: &Sizes<'_>) -> Result<Group> {
     let theirs = theirs::Create::new(sizes.folder);
-    let entries = vec![entry("libpmemobj", Role::Theirs, theirs)];
+    let ours = ours::Create::new(sizes.folder);
+    let entries =
+        vec![entry("libpmemobj", Role::Theirs, theirs), entry("seawall", Role::Ours, ours)];
     Ok(Group { operations: &["create 1 GiB"], entries, files: Vec::new() })
 }
 
 fn reopen(sizes: &Sizes<'_>) -> Result<Group> {
     let theirs = theirs::Reopen::new(sizes.folder, sizes.objects)?;
-    let files = vec![theirs.path().to_path_buf()];
-    let entries = vec![entry("libpmemobj", Role::Theirs, theirs)];
+    let ours = ours::Reopen::new(sizes.folder, sizes.objects)?;
+    let files = vec![theirs.path().to_path_buf(), ours.path().to_path_buf()];
+    let entries =
+        vec![entry("libpmemobj", Role::Theirs, theirs), entry("seawall", Role::Ours, ours)];
     Ok(Group { operations: &["open after a kill"], entries, files })
 }

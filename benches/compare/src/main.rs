@@ -10,6 +10,7 @@ mod floor;
 mod groups;
 mod host;
 mod keys;
+mod ours;
 mod pmdk;
 mod report;
 mod rounds;
