@@ -8,7 +8,8 @@ use crate::damage::within;
 use crate::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::{Change, Damage};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Arena, Batons, Locks, Logs, Tx};
+use seawall_runtime::epoch::{Logs, Tx};
+use seawall_runtime::{Arena, Batons, Locks};
 use std::collections::BTreeMap;
 
 const ID: u64 = 0;

@@ -1,6 +1,6 @@
 //! What a caller tells every operation that changes a structure.
 
-use seawall_runtime::Flaw;
+use seawall_runtime::epoch::Flaw;
 
 /// The tag of the new entry, a planted mistake, and whom to tell.
 #[derive(Clone, Debug)]

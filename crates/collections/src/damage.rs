@@ -1,7 +1,8 @@
 //! What recovery and checks find wrong with the bytes of a pool.
 
 use seawall_memory::Addr;
-use seawall_runtime::{LogError, Slots};
+use seawall_runtime::Slots;
+use seawall_runtime::epoch::LogError;
 
 /// An invariant of a structure that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

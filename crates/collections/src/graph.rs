@@ -8,7 +8,8 @@ use crate::damage::{Reached, within};
 use crate::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::{Change, Damage, Full};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Arena, Baton, Batons, Guard, Locks, Logs, Slots, Tx};
+use seawall_runtime::epoch::{Logs, Tx};
+use seawall_runtime::{Arena, Baton, Batons, Guard, Locks, Slots};
 use std::collections::BTreeMap;
 
 const HEAD: u64 = 0;

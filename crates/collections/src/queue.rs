@@ -15,7 +15,8 @@ use crate::damage::within;
 use crate::entry::{self, ENTRY_BYTES};
 use crate::{Change, Damage, Full};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Arena, Flaw, Locks};
+use seawall_runtime::epoch::Flaw;
+use seawall_runtime::{Arena, Locks};
 use std::collections::BTreeMap;
 
 const HEAD: u64 = 0;

@@ -12,7 +12,8 @@ use crate::damage::{Reached, within};
 use crate::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::{Change, Damage, Full};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Arena, Batons, Locks, Logs, Slots, Tx};
+use seawall_runtime::epoch::{Logs, Tx};
+use seawall_runtime::{Arena, Batons, Locks, Slots};
 use std::collections::BTreeMap;
 
 mod balance;

@@ -130,7 +130,8 @@ pub(crate) struct Crash {
     pub(crate) cut: Cut,
 }
 
-/// Nodes of a tree after which it is started afresh: some 100 MB.
+/// Nodes of a tree after which it is started afresh at the next point: some 100 MB. A point that
+/// alone takes as much again has too many images, whatever their number.
 const TREE_LIMIT: usize = 2_000_000;
 
 struct Explorer<'a, C: Check> {
@@ -482,7 +483,11 @@ impl<'a, C: Check> Explorer<'a, C> {
         let recording =
             (records && !recording.stores.is_empty()).then(|| self.intern_recording(recording));
         let tree = self.tree();
-        ControlFlow::Continue(self.trees[tree].0.add(&reads, found, recording))
+        let node = self.trees[tree].0.add(&reads, found, recording);
+        if self.trees[tree].0.len() > 2 * TREE_LIMIT {
+            self.left = 0;
+        }
+        ControlFlow::Continue(node)
     }
 
     fn intern(&mut self, result: Result<C::Found, String>) -> u32 {

@@ -9,7 +9,8 @@
 //!
 //! ```
 //! use seawall_memory::{Image, Memory};
-//! use seawall_runtime::{Arena, Batons, Flaw, Logs, Tx};
+//! use seawall_runtime::epoch::{Flaw, Logs, Tx};
+//! use seawall_runtime::{Arena, Batons};
 //!
 //! let mut arena = Arena::new();
 //! let logs = Logs::place(&mut arena, 1, 64);
@@ -27,12 +28,20 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+pub mod epoch;
+mod heap;
 mod lock;
-mod log;
 pub mod pool;
 mod slots;
+mod tx;
 
 pub use arena::Arena;
+pub use heap::class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
+pub use heap::session::{Pending, Session};
+pub use heap::walk::{HeapStats, Object};
+pub use heap::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 pub use lock::{Baton, Batons, Guard, Locks};
-pub use log::{Flaw, LogError, Logs, Tx};
 pub use slots::{SLOT_RESERVE, Slots};
+pub use tx::direct::DIRECT_BYTES;
+pub use tx::log::LogCounts;
+pub use tx::{Tx, TxKind};

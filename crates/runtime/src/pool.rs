@@ -7,7 +7,7 @@
 //! | 16..32 | name of the layout (the workload), zero-padded ASCII |
 //! | 32..40 | bytes of the pool |
 //! | 40..48 | CRC-32C of the header with this field zero |
-//! | 48..64 | zero |
+//! | 48..64 | UUID: tells this pool from all others |
 //! | 64..192 | 16 root words: the parameters of the structure |
 //!
 //! All fields are little-endian 8-byte words. A crash before [`create`] returns leaves either a
@@ -21,12 +21,13 @@ pub const HEADER_BYTES: u64 = 192;
 /// Root words that a layout may use.
 pub const ROOTS: usize = 16;
 /// The version of the format that this program writes and reads.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SEAWALL\0");
 const NAME_BYTES: usize = 16;
 const WORDS: usize = HEADER_BYTES as usize / 8;
 const CHECKSUM: usize = 5;
+const UUID: usize = 6;
 const FIRST_ROOT: usize = 8;
 
 /// Why a pool cannot be opened.
@@ -85,7 +86,7 @@ pub enum PoolError {
 ///
 /// # Panics
 /// When the name is empty or longer than 16 bytes, or there are more than [`ROOTS`] roots.
-pub fn create<M: Memory>(memory: &M, name: &str, bytes: u64, roots: &[u64]) {
+pub fn create<M: Memory>(memory: &M, name: &str, uuid: u128, bytes: u64, roots: &[u64]) {
     assert!(roots.len() <= ROOTS, "{} root words, at most {ROOTS}", roots.len());
     assert!((1..=NAME_BYTES).contains(&name.len()), "layout name `{name}`: 1 to 16 bytes");
     memory.drain();
@@ -97,6 +98,7 @@ pub fn create<M: Memory>(memory: &M, name: &str, bytes: u64, roots: &[u64]) {
     words[2] = u64::from_le_bytes(*padded.first_chunk().expect("8 of 16 bytes"));
     words[3] = u64::from_le_bytes(*padded.last_chunk().expect("8 of 16 bytes"));
     words[4] = bytes;
+    (words[UUID], words[UUID + 1]) = (uuid as u64, (uuid >> 64) as u64);
     words[FIRST_ROOT..FIRST_ROOT + roots.len()].copy_from_slice(roots);
     words[CHECKSUM] = checksum(&words);
     for (index, word) in words.iter().enumerate() {
@@ -110,11 +112,28 @@ pub fn create<M: Memory>(memory: &M, name: &str, bytes: u64, roots: &[u64]) {
 /// # Errors
 /// When it is not a pool, of another version, of another layout, damaged or truncated.
 pub fn open<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<[u64; ROOTS], PoolError> {
-    let (found, roots) = header(memory, bytes)?;
-    if found != name {
-        return Err(PoolError::Name { found, wanted: name.to_owned() });
+    let header = read(memory, bytes)?;
+    if header.name != name {
+        return Err(PoolError::Name { found: header.name, wanted: name.to_owned() });
     }
-    Ok(roots)
+    Ok(header.roots)
+}
+
+/// What the header of a pool says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The name of the layout.
+    pub name: String,
+    /// The number that tells the pool from all others.
+    pub uuid: u128,
+    /// The root words.
+    pub roots: [u64; ROOTS],
+}
+
+/// The UUID that the header has, unchecked: to tell the pool that is open from another.
+pub fn uuid<M: Memory>(memory: &M) -> u128 {
+    let word = |word: usize| u128::from(memory.load::<u64>(Addr::pm(8 * word as u64)));
+    word(UUID) | word(UUID + 1) << 64
 }
 
 /// The name of the layout of the pool that has `bytes` bytes.
@@ -122,10 +141,14 @@ pub fn open<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<[u64; ROOTS
 /// # Errors
 /// As [`open`], but for the name.
 pub fn name<M: Memory>(memory: &M, bytes: u64) -> Result<String, PoolError> {
-    header(memory, bytes).map(|(name, _)| name)
+    read(memory, bytes).map(|header| header.name)
 }
 
-fn header<M: Memory>(memory: &M, bytes: u64) -> Result<(String, [u64; ROOTS]), PoolError> {
+/// Reads and checks the header of a pool that has `bytes` bytes.
+///
+/// # Errors
+/// As [`open`], but for the name.
+pub fn read<M: Memory>(memory: &M, bytes: u64) -> Result<Header, PoolError> {
     if bytes < HEADER_BYTES {
         return Err(PoolError::NotAPool(format!("{bytes} bytes are too few for a header")));
     }
@@ -151,7 +174,8 @@ fn header<M: Memory>(memory: &M, bytes: u64) -> Result<(String, [u64; ROOTS]), P
     let padded: Vec<u8> = words[2..4].iter().flat_map(|word| word.to_le_bytes()).collect();
     let name = String::from_utf8_lossy(&padded).trim_end_matches('\0').escape_debug().to_string();
     let roots = *words[FIRST_ROOT..].first_chunk().expect("the roots end the header");
-    Ok((name, roots))
+    let uuid = u128::from(words[UUID]) | u128::from(words[UUID + 1]) << 64;
+    Ok(Header { name, uuid, roots })
 }
 
 fn checksum(words: &[u64; WORDS]) -> u64 {
@@ -169,7 +193,7 @@ mod tests {
 
     fn pool() -> Image {
         let image = Image::new(4096, 0);
-        create(&image, "hash", 4096, &[7, 8]);
+        create(&image, "hash", 5, 4096, &[7, 8]);
         image
     }
 
@@ -178,6 +202,7 @@ mod tests {
         let roots = open(&pool(), "hash", 4096).expect("a whole pool");
         assert_eq!(roots[..3], [7, 8, 0]);
         assert_eq!(name(&pool(), 4096).as_deref(), Ok("hash"));
+        assert_eq!((uuid(&pool()), read(&pool(), 4096).map(|header| header.uuid)), (5, Ok(5)));
     }
 
     #[test]
@@ -190,7 +215,7 @@ mod tests {
         image.store(Addr::pm(64), 9u64);
         assert!(message(&image, 4096).contains("checksum"));
         image.store(Addr::pm(8), 99u64);
-        assert!(message(&image, 4096).contains("version 99, this program reads 1"));
+        assert!(message(&image, 4096).contains("version 99, this program reads 2"));
         image.store(Addr::pm(0), 0u64);
         assert!(message(&image, 4096).contains("cut short"));
     }
@@ -203,7 +228,7 @@ mod tests {
             let mut bytes = bytes;
             if magic && bytes.len() >= 16 {
                 bytes[..8].copy_from_slice(b"SEAWALL\0");
-                bytes[8..16].copy_from_slice(&1u64.to_le_bytes());
+                bytes[8..16].copy_from_slice(&VERSION.to_le_bytes());
             }
             let len = bytes.len() as u64;
             prop_assert!(open(&Image::from_pm(bytes, 0), "hash", len).is_err());

@@ -47,7 +47,7 @@ impl Workload for Hash {
         table.recover(memory, arena.pm_bytes()).expect("a table just filled");
         let keys = 2 * setup.entries;
         let roots = [shape.threads, shape.stripes, shape.capacity, keys];
-        pool::create(memory, Hash::NAME, arena.pm_bytes(), &roots);
+        pool::create(memory, Hash::NAME, setup.uuid(), arena.pm_bytes(), &roots);
         Hash { table, keys }
     }
 

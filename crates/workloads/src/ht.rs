@@ -65,7 +65,7 @@ impl Workload for Ht {
     fn create<M: Memory>(memory: &M, setup: &Setup) -> Ht {
         let mut arena = Arena::new();
         let ht = Ht::place(setup.entries, &mut arena);
-        pool::create(memory, Ht::NAME, arena.pm_bytes(), &[setup.entries]);
+        pool::create(memory, Ht::NAME, setup.uuid(), arena.pm_bytes(), &[setup.entries]);
         ht
     }
 

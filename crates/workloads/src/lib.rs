@@ -34,7 +34,7 @@ pub mod history;
 mod workload;
 
 pub use history::{Contents, Explainer, History, Violation};
-pub use seawall_runtime::Flaw;
+pub use seawall_runtime::epoch::Flaw;
 pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
 
 /// A workload in the table.

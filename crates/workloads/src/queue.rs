@@ -60,7 +60,7 @@ impl Workload for Queue {
             queues.enqueue(memory, number % shape.queues, change).expect("room at the start");
         }
         let roots = [shape.threads, shape.queues, shape.capacity];
-        pool::create(memory, Queue::NAME, arena.pm_bytes(), &roots);
+        pool::create(memory, Queue::NAME, setup.uuid(), arena.pm_bytes(), &roots);
         Queue { queues }
     }
 

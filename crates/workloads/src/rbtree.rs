@@ -52,7 +52,7 @@ impl Workload for RbTree {
         forest.recover(memory, arena.pm_bytes()).expect("trees just filled");
         let keys = 2 * setup.entries;
         let roots = [shape.threads, shape.trees, shape.capacity, keys];
-        pool::create(memory, RbTree::NAME, arena.pm_bytes(), &roots);
+        pool::create(memory, RbTree::NAME, setup.uuid(), arena.pm_bytes(), &roots);
         RbTree { forest, keys }
     }
 

@@ -55,7 +55,7 @@ impl Workload for Sdg {
         graph.recover(memory, arena.pm_bytes()).expect("a graph just filled");
         let edges = 2 * setup.entries;
         let roots = [shape.threads, shape.vertices, shape.capacity, edges];
-        pool::create(memory, Sdg::NAME, arena.pm_bytes(), &roots);
+        pool::create(memory, Sdg::NAME, setup.uuid(), arena.pm_bytes(), &roots);
         Sdg { graph, edges }
     }
 

@@ -37,7 +37,7 @@ impl Workload for Sps {
         let array = Array::place(shape, &mut arena);
         array.fill(memory, initial_tag);
         let roots = [shape.threads, shape.stripes, shape.entries];
-        pool::create(memory, Sps::NAME, arena.pm_bytes(), &roots);
+        pool::create(memory, Sps::NAME, setup.uuid(), arena.pm_bytes(), &roots);
         Sps { array }
     }
 

@@ -5,8 +5,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_collections::Change;
 use seawall_memory::Memory;
+use seawall_runtime::Arena;
+use seawall_runtime::epoch::Flaw;
 use seawall_runtime::pool::PoolError;
-use seawall_runtime::{Arena, Flaw};
 use std::sync::Arc;
 
 /// What a run is told; the same for every machine and every design.
@@ -181,6 +182,11 @@ impl Setup {
             None => Ok(()),
             Some((what, value, low, high)) => Err(BadSetup { what, value, low, high }),
         }
+    }
+
+    /// What tells its pool from others: the same for the same numbers.
+    pub(crate) fn uuid(&self) -> u128 {
+        u128::from(self.seed) << 64 | u128::from(self.entries) << 16 | self.threads as u128
     }
 
     /// The workload's own numbers for `threads` threads, seed 1, no mistake.

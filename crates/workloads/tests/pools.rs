@@ -52,7 +52,7 @@ fn with_root(pm: &[u8], root: u64, value: u64) -> Vec<u8> {
     let name = seawall_runtime::pool::name(&image, bytes).expect("a whole pool");
     let mut roots = seawall_runtime::pool::open(&image, &name, bytes).expect("a whole pool");
     roots[root as usize] = value;
-    seawall_runtime::pool::create(&image, &name, bytes, &roots);
+    seawall_runtime::pool::create(&image, &name, 1, bytes, &roots);
     image.into_pm()
 }
 

@@ -2,7 +2,7 @@
 
 use super::{BLACK, CHILDREN, COLOUR, PARENT, RED, ROOT};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::Tx;
+use seawall_runtime::epoch::Tx;
 
 /// A tree under change. A side is 0 (left) or 1 (right).
 pub(super) struct Edit<'t, 'm, M: Memory> {

@@ -1,0 +1,408 @@
+//! A heap in a pool: allocation, transactions, and what is left of them after a crash.
+//!
+//! [`Heap::create`] formats a pool, [`Heap::open`] opens one and recovers it; a thread then
+//! [joins](Heap::join) with its own handle on memory and works through its [`Session`]. A heap is
+//! only a few numbers, the same for all threads; everything that persists is in the pool, and
+//! everything volatile that threads share in the DRAM of the seam, so that a heap runs on every
+//! machine.
+//!
+//! ```
+//! use seawall_memory::Image;
+//! use seawall_runtime::{Heap, HeapError, HeapOptions};
+//!
+//! let options = HeapOptions { threads: 1, ..HeapOptions::default() };
+//! let memory = Image::new(options.pm_bytes(), options.dram_bytes());
+//! let heap = Heap::create(&memory, "counter", 42, &options)?;
+//! let mut session = heap.join(&memory);
+//! let at = session.redo(|tx| {
+//!     let at = tx.alloc(16)?;
+//!     tx.store(at, 7u64)?;
+//!     tx.store(heap.root(), at)?; // a crash keeps object and link, or neither
+//!     Ok::<_, HeapError>(at)
+//! })?; // durable here
+//! assert_eq!(session.load::<u64>(at), 7);
+//! # Ok::<(), HeapError>(())
+//! ```
+
+pub(crate) mod blocks;
+pub(crate) mod checked;
+pub(crate) mod chunks;
+pub(crate) mod class;
+pub(crate) mod layout;
+pub(crate) mod session;
+pub(crate) mod walk;
+
+use crate::pool::{self, PoolError};
+use crate::tx::recovery;
+use class::CHUNK_BYTES;
+use layout::{
+    CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, Layout, Numbers, ROOT_BYTES_MAX, THREADS_MAX,
+};
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+use session::Session;
+
+/// Root words of the pool's header: what kind of pool it is, and the numbers of its layout.
+const KIND: u64 = u64::from_le_bytes(*b"heap  v1");
+
+/// A deliberate mistake, to prove that the checkers find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum HeapFlaw {
+    /// None: the heap as it should be.
+    #[default]
+    None,
+    /// Data is stored in place before its log record is durable.
+    NoFence,
+    /// Logs are retired without flushing the data that they wrote.
+    NoFlush,
+    /// Data is changed in place before its old values are durable.
+    LateUndo,
+    /// Recovery replays records thread by thread, not in the order of their stamps.
+    NoOrder,
+    /// Freeing a large block does not say that its bytes are void.
+    NoFreed,
+}
+
+/// What a heap is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapOptions {
+    /// Bytes for objects at the start, rounded up to chunks of 64 KiB.
+    pub bytes: u64,
+    /// The most that this may grow to, in bytes.
+    pub bytes_max: u64,
+    /// Threads that may use it at once, 1 to 1024; each costs three times `log_bytes`.
+    pub threads: u64,
+    /// Bytes of each half of a thread's log, 4 KiB to 1 GiB, rounded up to lines: the most that one
+    /// transaction can write.
+    pub log_bytes: u64,
+    /// Bytes of the root object, zeroed at creation; up to 1 MiB.
+    pub root_bytes: u64,
+    /// What the root object looks like; [`Heap::open`] is told by [`Heap::root_shape`].
+    pub root_shape: u64,
+}
+
+impl Default for HeapOptions {
+    fn default() -> HeapOptions {
+        HeapOptions {
+            bytes: 1 << 20,
+            bytes_max: 1 << 20,
+            threads: 8,
+            log_bytes: 64 << 10,
+            root_bytes: 64,
+            root_shape: 0,
+        }
+    }
+}
+
+/// Why a heap cannot be made, opened or used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeapError {
+    /// The pool is no pool, or another program's.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// An option is out of range.
+    #[error("{what} is {value}; it must be {low} to {high}")]
+    Option {
+        /// Which one.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least it may be.
+        low: u64,
+        /// The most.
+        high: u64,
+    },
+    /// Something in the pool that no crash leaves behind.
+    #[error("the pool is damaged: {what}; restore the file from a copy")]
+    Damaged {
+        /// What is wrong.
+        what: String,
+    },
+    /// No room for an object.
+    #[error(
+        "no room for {wanted} chunks of 64 KiB in a row in a heap of {chunks}; free something, or \
+         make the heap with a greater bytes_max and room on its disk"
+    )]
+    Full {
+        /// Chunks that the heap has.
+        chunks: u64,
+        /// Chunks wanted.
+        wanted: u64,
+    },
+    /// A transaction that does not fit its log.
+    #[error(
+        "a transaction wrote {bytes} bytes of log, of which there are {room}; split it, or make \
+         the heap with a greater log_bytes"
+    )]
+    TooLarge {
+        /// Bytes that its record takes.
+        bytes: u64,
+        /// Bytes that there are.
+        room: u64,
+    },
+    /// An address that is no data of the heap.
+    #[error("{bytes} bytes at {at} are not data of this heap")]
+    NoData {
+        /// The address.
+        at: Addr,
+        /// Bytes from there.
+        bytes: u64,
+    },
+    /// An address at which no object starts, or one that was freed before.
+    #[error("no object starts at {at}, or it was freed before")]
+    NoObject {
+        /// The address.
+        at: Addr,
+    },
+    /// More types than a heap can tell apart.
+    #[error("a heap has at most {} types of objects; allocate some as bytes", layout::TYPES_MAX)]
+    Types,
+    /// A root or an object of another type.
+    #[error("{what} is of another type in this pool: it was made by another program or version")]
+    Shape {
+        /// What it is.
+        what: String,
+    },
+}
+
+impl HeapOptions {
+    /// Bytes of the pool at the start.
+    ///
+    /// # Panics
+    /// When [`check`](HeapOptions::check) refuses the options.
+    pub fn pm_bytes(&self) -> u64 {
+        let layout = Layout::of(self.checked_numbers());
+        layout.pm_bytes(self.bytes.div_ceil(CHUNK_BYTES).max(1))
+    }
+
+    /// Bytes of the pool when it has grown as far as it can.
+    ///
+    /// # Panics
+    /// When [`check`](HeapOptions::check) refuses the options.
+    pub fn pm_bytes_max(&self) -> u64 {
+        let numbers = self.checked_numbers();
+        Layout::of(numbers).pm_bytes(numbers.chunks_max)
+    }
+
+    /// Bytes of volatile memory that a machine must give.
+    ///
+    /// # Panics
+    /// When [`check`](HeapOptions::check) refuses the options.
+    pub fn dram_bytes(&self) -> u64 {
+        Layout::of(self.checked_numbers()).dram_bytes
+    }
+
+    /// Refuses options out of range.
+    ///
+    /// # Errors
+    /// [`HeapError::Option`], which names it.
+    pub fn check(&self) -> Result<(), HeapError> {
+        let most = CHUNKS_MAX * CHUNK_BYTES;
+        let options = [
+            ("bytes", self.bytes, 1, most),
+            ("bytes_max", self.bytes_max, self.bytes, most),
+            ("threads", self.threads, 1, THREADS_MAX),
+            ("log_bytes", self.log_bytes, LOG_BYTES_MIN, LOG_BYTES_MAX),
+            ("root_bytes", self.root_bytes, 0, ROOT_BYTES_MAX),
+        ];
+        match options.into_iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
+            None => Ok(()),
+            Some((what, value, low, high)) => Err(HeapError::Option { what, value, low, high }),
+        }
+    }
+
+    fn checked_numbers(&self) -> Numbers {
+        if let Err(error) = self.check() {
+            panic!("{error}");
+        }
+        Numbers {
+            threads: self.threads,
+            log_bytes: self.log_bytes.next_multiple_of(LINE_BYTES),
+            chunks_max: self.bytes_max.div_ceil(CHUNK_BYTES),
+            root_shape: self.root_shape,
+            root_bytes: self.root_bytes,
+        }
+    }
+}
+
+/// What recovery did when a heap was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Committed transactions whose log records were replayed.
+    pub replayed: u64,
+    /// Undo transactions that were rolled back.
+    pub rolled_back: u64,
+}
+
+/// A heap: where everything in its pool is. The same for all threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heap {
+    pub(crate) layout: Layout,
+    pub(crate) flaw: HeapFlaw,
+    pub(crate) uuid: u128,
+}
+
+impl Heap {
+    /// Formats a zeroed pool of [`HeapOptions::pm_bytes`] bytes as an empty heap whose layout is
+    /// called `name`. A crash before it returns leaves a pool that [`open`](Heap::open) refuses as
+    /// not made, or a whole heap; when it returns it is durable.
+    ///
+    /// # Errors
+    /// When an option is out of range.
+    ///
+    /// # Panics
+    /// When the name is empty or longer than 16 bytes.
+    pub fn create<M: Memory>(
+        memory: &M,
+        name: &str,
+        uuid: u128,
+        options: &HeapOptions,
+    ) -> Result<Heap, HeapError> {
+        options.check()?;
+        let layout = Layout::of(options.checked_numbers());
+        let chunks = options.bytes.div_ceil(CHUNK_BYTES);
+        memory.store(layout.chunks, checked::encode(layout.chunks, chunks));
+        memory.flush(layout.chunks, 8);
+        let numbers = layout.numbers;
+        let roots = [
+            KIND,
+            numbers.threads,
+            numbers.log_bytes,
+            numbers.chunks_max,
+            numbers.root_shape,
+            numbers.root_bytes,
+        ];
+        pool::create(memory, name, uuid, layout.pm_bytes(chunks), &roots);
+        let heap = Heap { layout, flaw: HeapFlaw::None, uuid };
+        heap.start(memory, 0);
+        Ok(heap)
+    }
+
+    /// Opens the heap called `name` in a pool of `bytes` bytes, and finishes or undoes what a crash
+    /// cut short. DRAM must be zeroed; one thread runs. Takes time for what was in flight, not for
+    /// what the pool holds. A crash before it returns changes nothing that a second call does not
+    /// finish.
+    ///
+    /// # Errors
+    /// When it is no heap of that name, or is damaged beyond what a crash does. Bytes of a pool are
+    /// untrusted: no other thing happens because of them.
+    pub fn open<M: Memory>(
+        memory: &M,
+        name: &str,
+        bytes: u64,
+    ) -> Result<(Heap, Recovered), HeapError> {
+        Heap::open_flawed(memory, name, bytes, HeapFlaw::None)
+    }
+
+    /// As [`open`](Heap::open), with a deliberate mistake.
+    ///
+    /// # Errors
+    /// As [`open`](Heap::open).
+    pub fn open_flawed<M: Memory>(
+        memory: &M,
+        name: &str,
+        bytes: u64,
+        flaw: HeapFlaw,
+    ) -> Result<(Heap, Recovered), HeapError> {
+        let heap = Heap { flaw, ..Heap::read(memory, name, bytes)? };
+        let (retired, recovered) = recovery::recover(memory, &heap, bytes)?;
+        heap.start(memory, retired);
+        Ok((heap, recovered))
+    }
+
+    /// What the header of a heap says, without recovering it.
+    ///
+    /// # Errors
+    /// As [`open`](Heap::open).
+    pub fn read<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<Heap, HeapError> {
+        let header = pool::read(memory, bytes)?;
+        if header.name != name {
+            return Err(PoolError::Name { found: header.name, wanted: name.to_owned() }.into());
+        }
+        let [kind, threads, log_bytes, chunks_max, root_shape, root_bytes, ..] = header.roots;
+        let numbers = Numbers { threads, log_bytes, chunks_max, root_shape, root_bytes };
+        if kind != KIND || !numbers.are_sound() {
+            return Err(HeapError::Damaged { what: "its header describes no heap".into() });
+        }
+        let layout = Layout::of(numbers);
+        let heap = Heap { layout, flaw: HeapFlaw::None, uuid: header.uuid };
+        if layout.pm_bytes(0) > bytes {
+            let header = layout.pm_bytes(0);
+            return Err(PoolError::Truncated { header, actual: bytes }.into());
+        }
+        let needed = layout.pm_bytes(heap.chunks(memory)?);
+        if needed > bytes {
+            return Err(PoolError::Truncated { header: needed, actual: bytes }.into());
+        }
+        Ok(heap)
+    }
+
+    /// The heap with a deliberate mistake.
+    #[must_use]
+    pub fn with_flaw(self, flaw: HeapFlaw) -> Heap {
+        Heap { flaw, ..self }
+    }
+
+    fn start<M: Memory>(&self, memory: &M, retired: u64) {
+        memory.store(self.layout.retired_now, retired);
+        memory.store(self.layout.generation, retired + 1);
+        memory.store(self.layout.stamps, 1u64);
+    }
+
+    pub(crate) fn chunks<M: Memory>(&self, memory: &M) -> Result<u64, HeapError> {
+        let chunks = checked::load(memory, self.layout.chunks).map_err(|_| HeapError::Damaged {
+            what: "the number of its chunks does not add up".into(),
+        })?;
+        if chunks == 0 || chunks > self.layout.numbers.chunks_max {
+            return Err(HeapError::Damaged {
+                what: format!("it says that it has {chunks} chunks"),
+            });
+        }
+        Ok(chunks)
+    }
+
+    /// The handle of the calling thread (its number is that of `memory`), which is the only one of
+    /// that number.
+    ///
+    /// # Panics
+    /// When the heap was made for fewer threads, or `memory` is that of another pool.
+    pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'m, M> {
+        Session::new(memory, *self)
+    }
+
+    /// Where the root object is; all that is reachable is reachable from it.
+    pub const fn root(&self) -> Addr {
+        self.layout.root
+    }
+
+    /// Bytes of the root object.
+    pub const fn root_bytes(&self) -> u64 {
+        self.layout.numbers.root_bytes
+    }
+
+    /// What the root object looks like, as given at creation.
+    pub const fn root_shape(&self) -> u64 {
+        self.layout.numbers.root_shape
+    }
+
+    /// The number that tells this pool from all others.
+    pub const fn uuid(&self) -> u128 {
+        self.uuid
+    }
+
+    /// Threads that may use it at once.
+    pub const fn threads(&self) -> u64 {
+        self.layout.numbers.threads
+    }
+
+    /// Bytes of volatile memory that a machine must give to open it.
+    pub const fn dram_bytes(&self) -> u64 {
+        self.layout.dram_bytes
+    }
+
+    /// Bytes of the pool when it has grown as far as it can.
+    pub fn pm_bytes_max(&self) -> u64 {
+        self.layout.pm_bytes(self.layout.numbers.chunks_max)
+    }
+}

@@ -1,0 +1,72 @@
+//! Words that check themselves: 40 bits of value and 24 of checksum in one store.
+//!
+//! A few words of a pool change in place for ever: how far the logs are retired, how many chunks
+//! there are, what each chunk holds. A crash cannot tear an aligned word, but a failing medium can
+//! flip its bits, so each carries the low 24 bits of a CRC-32C over its value and its place. A zero
+//! word is the value 0: a fresh pool is all zeros.
+
+use seawall_memory::{Addr, Memory};
+
+const VALUE_BITS: u32 = 40;
+/// The first value that does not fit.
+pub(crate) const LIMIT: u64 = 1 << VALUE_BITS;
+
+/// A word whose bits do not add up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flipped {
+    pub(crate) at: Addr,
+    pub(crate) bits: u64,
+}
+
+/// The bits to store at `at` for `value`.
+pub(crate) fn encode(at: Addr, value: u64) -> u64 {
+    debug_assert!(value < LIMIT, "{value} does not fit a checked word");
+    if value == 0 { 0 } else { value | sum(at, value) << VALUE_BITS }
+}
+
+/// The value that `bits`, found at `at`, stand for.
+pub(crate) fn decode(at: Addr, bits: u64) -> Result<u64, Flipped> {
+    let value = bits & (LIMIT - 1);
+    if encode(at, value) == bits { Ok(value) } else { Err(Flipped { at, bits }) }
+}
+
+/// Loads and checks the word at `at`.
+pub(crate) fn load<M: Memory>(memory: &M, at: Addr) -> Result<u64, Flipped> {
+    decode(at, memory.load(at))
+}
+
+fn sum(at: Addr, value: u64) -> u64 {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&at.bits().to_le_bytes());
+    bytes[8..].copy_from_slice(&value.to_le_bytes());
+    u64::from(crc32c::crc32c(&bytes)) & 0xff_ffff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_value_comes_back_and_a_flipped_bit_does_not(
+            value in 0..LIMIT, at in 0u64..1 << 40, bit in 0u32..64,
+        ) {
+            let at = Addr::pm(8 * at);
+            let bits = encode(at, value);
+            prop_assert_eq!(decode(at, bits), Ok(value));
+            prop_assert!(decode(at, bits ^ 1 << bit).is_err());
+        }
+
+        #[test]
+        fn a_word_that_strayed_to_another_place_is_noticed(value in 1..LIMIT, at in 0u64..1 << 30) {
+            let bits = encode(Addr::pm(8 * at), value);
+            prop_assert!(decode(Addr::pm(8 * at + 8), bits).is_err());
+        }
+    }
+
+    #[test]
+    fn a_fresh_pool_holds_zero() {
+        assert_eq!(decode(Addr::pm(64), 0), Ok(0));
+    }
+}

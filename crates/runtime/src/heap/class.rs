@@ -1,0 +1,90 @@
+//! Size classes of the allocator: which sizes blocks have, and how many fit a chunk.
+//!
+//! Pool space is handed out in chunks of 64 KiB. A chunk of small blocks starts with a byte of
+//! state for each block, in 2 KiB whatever the size, so that a chunk whose blocks are all free is
+//! ready for any class. Four sizes a doubling keep what rounding wastes under a fifth; the largest
+//! classes divide a chunk evenly instead. Sizes that are whole lines start at lines.
+
+/// Bytes of a chunk.
+pub const CHUNK_BYTES: u64 = 64 << 10;
+/// Bytes of a chunk's states, at its start.
+pub(crate) const STATE_BYTES: u64 = 2 << 10;
+const ROOM: u64 = CHUNK_BYTES - STATE_BYTES;
+
+/// Bytes of the blocks of each class.
+pub(crate) const SIZES: [u64; 38] = [
+    32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
+    1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6336, 7040, 7936, 9024, 10560, 12672,
+    15872, 21120, 31744, 63488,
+];
+
+/// The largest object that is a block; larger ones get whole chunks.
+pub const BLOCK_BYTES_MAX: u64 = SIZES[SIZES.len() - 1];
+
+/// A size class, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Class(u8);
+
+impl Class {
+    pub(crate) const COUNT: usize = SIZES.len();
+
+    /// The class of that number.
+    pub(crate) fn new(number: u64) -> Option<Class> {
+        (number < SIZES.len() as u64).then_some(Class(number as u8))
+    }
+
+    /// The smallest class whose blocks hold `bytes`, starting at lines if `lines`.
+    pub(crate) fn of(bytes: u64, lines: bool) -> Option<Class> {
+        let first = SIZES.partition_point(|size| *size < bytes);
+        let fits = |class: &usize| !lines || SIZES[*class].is_multiple_of(64);
+        (first..SIZES.len()).find(fits).map(|class| Class(class as u8))
+    }
+
+    pub(crate) const fn number(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Bytes of a block.
+    pub(crate) const fn bytes(self) -> u64 {
+        SIZES[self.0 as usize]
+    }
+
+    /// Blocks in a chunk.
+    pub(crate) const fn blocks(self) -> u64 {
+        ROOM / self.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_class_fits_its_states_and_wastes_little() {
+        for number in 0..Class::COUNT {
+            let class = Class::new(number as u64).expect("a class");
+            assert!(class.blocks() >= 1 && class.blocks() <= STATE_BYTES, "{class:?}");
+            let used = class.blocks() * class.bytes();
+            assert!(used * 10 >= ROOM * 9, "{} bytes of {ROOM} in {class:?}", used);
+        }
+        assert!(SIZES.is_sorted());
+    }
+
+    proptest! {
+        #[test]
+        fn a_block_holds_what_was_asked_for_and_not_much_more(bytes in 1..=BLOCK_BYTES_MAX) {
+            let class = Class::of(bytes, false).expect("a small size");
+            prop_assert!(class.bytes() >= bytes);
+            prop_assert!(!(32..=15872).contains(&bytes) || class.bytes() * 4 <= bytes * 5 + 64);
+            let lines = Class::of(bytes, true).expect("a small size");
+            prop_assert!(lines >= class && lines.bytes().is_multiple_of(64));
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_block_has_no_class() {
+        assert_eq!(Class::of(BLOCK_BYTES_MAX + 1, false), None);
+        assert_eq!(Class::new(Class::COUNT as u64), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! Where everything in a heap's pool is: computed from a few numbers in the pool's header.
+//!
+//! `docs/format.md` draws the same picture byte by byte. Nothing here is ever stored but the
+//! numbers, so no address in the pool can be wrong without the header's checksum saying so.
+
+use super::class::CHUNK_BYTES;
+use crate::{Arena, Locks};
+use seawall_memory::{Addr, LINE_BYTES};
+
+/// Types that a heap can tell apart.
+pub(crate) const TYPES_MAX: u64 = 126;
+/// The most threads of a heap.
+pub(crate) const THREADS_MAX: u64 = 1024;
+/// The most chunks: 16 TiB.
+pub(crate) const CHUNKS_MAX: u64 = 1 << 28;
+/// Bytes of log that a thread has at least, twice.
+pub(crate) const LOG_BYTES_MIN: u64 = 4 << 10;
+/// The most bytes of log that a thread has, twice.
+pub(crate) const LOG_BYTES_MAX: u64 = 1 << 30;
+/// The largest root object, in bytes.
+pub(crate) const ROOT_BYTES_MAX: u64 = 1 << 20;
+
+/// The numbers that a heap is laid out by, as its header has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    /// Threads that may use it at once.
+    pub(crate) threads: u64,
+    /// Bytes of each half of a thread's log of new values, and of its log of old ones.
+    pub(crate) log_bytes: u64,
+    /// The most chunks that it may have.
+    pub(crate) chunks_max: u64,
+    /// What the root object looks like.
+    pub(crate) root_shape: u64,
+    /// Bytes of the root object.
+    pub(crate) root_bytes: u64,
+}
+
+impl Numbers {
+    /// True if a heap can be laid out by them. Whatever passes this cannot make an address wrap.
+    pub(crate) fn are_sound(&self) -> bool {
+        (1..=THREADS_MAX).contains(&self.threads)
+            && (LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&self.log_bytes)
+            && self.log_bytes.is_multiple_of(LINE_BYTES)
+            && (1..=CHUNKS_MAX).contains(&self.chunks_max)
+            && self.root_bytes <= ROOT_BYTES_MAX
+    }
+}
+
+/// Where things are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) numbers: Numbers,
+    /// The generation of logs that is retired: a checked word.
+    pub(crate) retired: Addr,
+    /// How many chunks the pool has: a checked word, in the same line.
+    pub(crate) chunks: Addr,
+    /// The root object.
+    pub(crate) root: Addr,
+    types: Addr,
+    threads: Addr,
+    logs: Addr,
+    table: Addr,
+    /// The first chunk.
+    pub(crate) data: Addr,
+    /// In DRAM: the clock of generations, and of transactions, each on its own line.
+    pub(crate) generation: Addr,
+    pub(crate) stamps: Addr,
+    /// In DRAM: as the word of the pool.
+    pub(crate) retired_now: Addr,
+    /// In DRAM: where the search for free chunks goes on.
+    pub(crate) cursor: Addr,
+    /// Excludes threads that retire logs (0), and that hand out chunks (1).
+    pub(crate) locks: Locks,
+    busy: Addr,
+    dirty: Addr,
+    owners: Addr,
+    pub(crate) dram_bytes: u64,
+}
+
+/// The lock of those who retire logs.
+pub(crate) const RETIRE_LOCK: u64 = 0;
+/// The lock of those who take and give chunks, and name types.
+pub(crate) const CHUNK_LOCK: u64 = 1;
+
+impl Layout {
+    pub(crate) fn of(numbers: Numbers) -> Layout {
+        let mut arena = Arena::new();
+        let state = arena.pm(LINE_BYTES);
+        let root = arena.pm(numbers.root_bytes);
+        let types = arena.pm(16 * TYPES_MAX);
+        let threads = arena.pm(LINE_BYTES * numbers.threads);
+        let logs = arena.pm(3 * numbers.log_bytes * numbers.threads);
+        let table = arena.pm(8 * numbers.chunks_max);
+        let data = Addr::pm(arena.pm_bytes().next_multiple_of(CHUNK_BYTES));
+        let generation = arena.dram(LINE_BYTES);
+        let stamps = arena.dram(LINE_BYTES);
+        let rest = arena.dram(LINE_BYTES);
+        Layout {
+            numbers,
+            retired: state,
+            chunks: state.plus(8),
+            root,
+            types,
+            threads,
+            logs,
+            table,
+            data,
+            generation,
+            stamps,
+            retired_now: rest,
+            cursor: rest.plus(8),
+            locks: Locks::place(&mut arena, 2, numbers.threads, 2),
+            busy: arena.dram(LINE_BYTES * numbers.threads),
+            dirty: arena.dram(2 * numbers.log_bytes * numbers.threads),
+            owners: arena.dram(16 * numbers.chunks_max),
+            dram_bytes: arena.dram_bytes(),
+        }
+    }
+
+    /// Bytes of a pool with `chunks` chunks.
+    pub(crate) fn pm_bytes(&self, chunks: u64) -> u64 {
+        self.data.offset() + chunks * CHUNK_BYTES
+    }
+
+    /// What thread `thread` has finished: the count of its transactions, and the number of its last
+    /// undo transaction that ended.
+    pub(crate) fn done(&self, thread: u64) -> Addr {
+        self.threads.plus(thread * LINE_BYTES)
+    }
+
+    /// The half of the thread's log that records of `generation` go to.
+    pub(crate) fn log(&self, thread: u64, generation: u64) -> Addr {
+        self.logs.plus((3 * thread + generation % 2) * self.numbers.log_bytes)
+    }
+
+    /// The thread's log of old values.
+    pub(crate) fn undo(&self, thread: u64) -> Addr {
+        self.logs.plus((3 * thread + 2) * self.numbers.log_bytes)
+    }
+
+    /// The entry of type `number`, from 1.
+    pub(crate) fn type_entry(&self, number: u64) -> Addr {
+        self.types.plus(16 * (number - 1))
+    }
+
+    /// The word that says what chunk `chunk` holds.
+    pub(crate) fn chunk_entry(&self, chunk: u64) -> Addr {
+        self.table.plus(8 * chunk)
+    }
+
+    /// The first byte of chunk `chunk`.
+    pub(crate) fn chunk(&self, chunk: u64) -> Addr {
+        self.data.plus(chunk * CHUNK_BYTES)
+    }
+
+    /// The chunk that holds `at`, if it lies in the chunks at all.
+    pub(crate) fn chunk_of(&self, at: Addr) -> Option<u64> {
+        if !at.is_pm() {
+            return None;
+        }
+        at.offset().checked_sub(self.data.offset()).map(|offset| offset / CHUNK_BYTES)
+    }
+
+    /// In DRAM: the generation that the thread writes for at the moment, or 0; and the bytes of log
+    /// and the dirty lines that it has in each half.
+    pub(crate) fn busy(&self, thread: u64) -> Addr {
+        self.busy.plus(thread * LINE_BYTES)
+    }
+
+    /// In DRAM: bytes of the log half that are taken.
+    pub(crate) fn used(&self, thread: u64, generation: u64) -> Addr {
+        self.busy(thread).plus(8 + 16 * (generation % 2))
+    }
+
+    /// In DRAM: how many dirty lines are listed.
+    pub(crate) fn dirty_count(&self, thread: u64, generation: u64) -> Addr {
+        self.busy(thread).plus(16 + 16 * (generation % 2))
+    }
+
+    /// In DRAM: the list of dirty lines.
+    pub(crate) fn dirty(&self, thread: u64, generation: u64) -> Addr {
+        self.dirty.plus((2 * thread + generation % 2) * self.numbers.log_bytes)
+    }
+
+    /// In DRAM: who allocates from the chunk (a thread's number plus 1), or 0.
+    pub(crate) fn owner(&self, chunk: u64) -> Addr {
+        self.owners.plus(16 * chunk)
+    }
+
+    /// In DRAM: how many blocks of the chunk others than its owner have freed.
+    pub(crate) fn freed(&self, chunk: u64) -> Addr {
+        self.owners.plus(16 * chunk + 8)
+    }
+
+    /// True for memory that transactions may write: the root and the chunks there are.
+    pub(crate) fn holds(&self, at: Addr, bytes: u64, chunks: u64) -> bool {
+        let inside = |from: u64, to: u64| {
+            at.offset() >= from && at.offset() <= to && bytes <= to - at.offset()
+        };
+        let root = self.root.offset();
+        at.is_pm()
+            && (inside(self.data.offset(), self.pm_bytes(chunks))
+                || inside(root, root + self.numbers.root_bytes.next_multiple_of(8)))
+    }
+
+    /// True for the words that the allocator writes through the log: chunk entries.
+    pub(crate) fn is_chunk_entry(&self, at: Addr, bytes: u64) -> bool {
+        let end = self.table.plus(8 * self.numbers.chunks_max);
+        at >= self.table && at.offset() + bytes <= end.offset()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(threads: u64) -> Layout {
+        let numbers = Numbers {
+            threads,
+            log_bytes: LOG_BYTES_MIN,
+            chunks_max: 9,
+            root_shape: 0,
+            root_bytes: 24,
+        };
+        assert!(numbers.are_sound());
+        Layout::of(numbers)
+    }
+
+    #[test]
+    fn areas_follow_each_other_without_overlap() {
+        let layout = layout(3);
+        let mut starts = vec![layout.retired, layout.root, layout.type_entry(1)];
+        starts.extend((0..3).map(|thread| layout.done(thread)));
+        for thread in 0..3 {
+            starts.extend([layout.log(thread, 0), layout.log(thread, 1), layout.undo(thread)]);
+        }
+        starts.extend([layout.chunk_entry(0), layout.chunk(0), layout.chunk(8)]);
+        assert!(starts.is_sorted_by(|a, b| a.offset() + 8 <= b.offset()), "{starts:?}");
+        assert!(starts.iter().all(|at| at.offset().is_multiple_of(64)));
+        assert_eq!(layout.log(2, 1).plus(LOG_BYTES_MIN), layout.undo(2));
+        assert!(layout.chunk(0).offset().is_multiple_of(CHUNK_BYTES));
+    }
+
+    #[test]
+    fn only_the_root_and_the_chunks_hold_data() {
+        let layout = layout(1);
+        assert!(layout.holds(layout.root, 24, 2) && !layout.holds(layout.root, 25, 2));
+        assert!(layout.holds(layout.chunk(1), CHUNK_BYTES, 2));
+        assert!(!layout.holds(layout.chunk(1).plus(8), CHUNK_BYTES, 2));
+        assert!(!layout.holds(layout.done(0), 8, 2) && !layout.holds(Addr::pm(0), 8, 2));
+        assert!(!layout.holds(Addr::from_bits(u64::MAX), 8, 2));
+        assert_eq!(layout.chunk_of(layout.chunk(1).plus(9)), Some(1));
+        assert_eq!(layout.chunk_of(layout.root), None);
+    }
+
+    #[test]
+    fn numbers_that_would_wrap_are_not_sound() {
+        let good = layout(1).numbers;
+        for bad in [
+            Numbers { threads: 0, ..good },
+            Numbers { threads: u64::MAX, ..good },
+            Numbers { log_bytes: LOG_BYTES_MIN + 8, ..good },
+            Numbers { log_bytes: 1 << 62, ..good },
+            Numbers { chunks_max: 1 << 60, ..good },
+            Numbers { root_bytes: u64::MAX, ..good },
+        ] {
+            assert!(!bad.are_sound(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! One thread at work in a heap.
+
+use super::Heap;
+use super::blocks::Blocks;
+use super::layout::Layout;
+use crate::HeapError;
+use crate::pool;
+use crate::tx::log::{Log, LogCounts, Wait};
+use crate::tx::undo::Undo;
+use crate::tx::{Buffers, Tx, TxKind};
+use seawall_memory::{Addr, Memory, Word};
+use std::cell::Cell;
+
+/// A thread's handle on a heap: runs its transactions, one at a time.
+///
+/// What it keeps is volatile: dropping it loses nothing, but the free blocks that it had stay its
+/// thread's until that joins again or the heap is opened again; [`leave`](Session::leave) gives
+/// them to the others.
+pub struct Session<'m, M: Memory> {
+    pub(crate) memory: &'m M,
+    pub(crate) heap: Heap,
+    pub(crate) thread: u64,
+    pub(crate) log: Log,
+    pub(crate) undo: Undo,
+    pub(crate) blocks: Blocks,
+    pub(crate) buffers: Buffers,
+    /// End of the chunks that were there when last looked.
+    data_end: Cell<u64>,
+    /// A transaction panicked and has not been cleaned up.
+    broken: bool,
+}
+
+/// A transaction that is visible and ordered, but perhaps not durable yet.
+#[must_use = "nothing is promised until it is waited for"]
+#[derive(Debug)]
+pub struct Pending(());
+
+impl<'m, M: Memory> Session<'m, M> {
+    pub(crate) fn new(memory: &'m M, heap: Heap) -> Session<'m, M> {
+        let thread = memory.thread() as u64;
+        let threads = heap.threads();
+        assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
+        assert_eq!(pool::uuid(memory), heap.uuid, "the memory is that of another pool");
+        let layout = heap.layout;
+        let mut session = Session {
+            memory,
+            heap,
+            thread,
+            log: Log::new(memory, layout, thread, heap.flaw),
+            undo: Undo::new(memory, layout, thread, heap.flaw),
+            blocks: Blocks::new(),
+            buffers: Buffers::default(),
+            data_end: Cell::new(0),
+            broken: false,
+        };
+        session.buffers.clear();
+        session
+    }
+
+    /// The memory below.
+    pub fn memory(&self) -> &'m M {
+        self.memory
+    }
+
+    /// The heap.
+    pub fn heap(&self) -> Heap {
+        self.heap
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.heap.layout
+    }
+
+    /// Chunks that there are.
+    pub(crate) fn chunks(&self) -> u64 {
+        let layout = self.heap.layout;
+        let chunks = self.heap.chunks(self.memory).unwrap_or(0);
+        self.data_end.set(layout.pm_bytes(chunks));
+        chunks
+    }
+
+    /// True for addresses that a transaction may write.
+    #[inline]
+    pub(crate) fn holds(&self, at: Addr, bytes: u64) -> bool {
+        let end = at.bits().saturating_add(bytes);
+        (at >= self.heap.layout.data && end <= self.data_end.get())
+            || self.heap.layout.holds(at, bytes, self.chunks())
+    }
+
+    /// The value at `at`, outside any transaction.
+    #[inline]
+    #[track_caller]
+    pub fn load<W: Word>(&self, at: Addr) -> W {
+        self.memory.load(at)
+    }
+
+    /// Runs `body` as a transaction that logs new values, and commits if it gives `Ok`. A crash
+    /// before the return keeps all that it stored, allocated and freed, or nothing; one after the
+    /// return keeps all. One fence.
+    ///
+    /// # Errors
+    /// What `body` gives; then nothing has changed. [`HeapError::TooLarge`] when it wrote more than
+    /// the log holds.
+    pub fn redo<T, E: From<HeapError>>(
+        &mut self,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(TxKind::Redo, Wait::Durable, body)
+    }
+
+    /// Runs `body` as a transaction that logs old values and stores in place; else as
+    /// [`redo`](Session::redo). A fence for each first store, or set of ranges
+    /// [added](Tx::add), and one at the end.
+    ///
+    /// # Errors
+    /// As [`redo`](Session::redo).
+    pub fn undo<T, E: From<HeapError>>(
+        &mut self,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(TxKind::Undo, Wait::Durable, body)
+    }
+
+    /// Runs `body` as [`redo`](Session::redo) or [`undo`](Session::undo) does, as `kind` says.
+    ///
+    /// # Errors
+    /// As [`redo`](Session::redo).
+    pub fn transaction<T, E: From<HeapError>>(
+        &mut self,
+        kind: TxKind,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(kind, Wait::Durable, body)
+    }
+
+    /// As [`transaction`](Session::transaction), but begins the fence and does not wait for it: what
+    /// the thread does next overlaps with it. The transaction is visible to all threads and ordered
+    /// before anything later; it is promised only when [`wait`](Session::wait) returns.
+    ///
+    /// # Errors
+    /// As [`redo`](Session::redo).
+    pub fn begin<T, E: From<HeapError>>(
+        &mut self,
+        kind: TxKind,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<(T, Pending), E> {
+        self.run(kind, Wait::Ordered, body).map(|value| (value, Pending(())))
+    }
+
+    /// Returns when the transaction, and all that this thread committed before it, is durable.
+    pub fn wait(&self, pending: Pending) {
+        let Pending(()) = pending;
+        self.memory.drain();
+    }
+
+    fn run<T, E: From<HeapError>>(
+        &mut self,
+        kind: TxKind,
+        wait: Wait,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        if std::mem::replace(&mut self.broken, true) {
+            self.abort()?;
+        }
+        let outcome = body(&mut Tx { session: &mut *self, kind });
+        let outcome = outcome.and_then(|value| match self.commit(wait) {
+            Ok(()) => Ok(value),
+            Err(error) => Err(error.into()),
+        });
+        if outcome.is_err() {
+            self.abort()?;
+        }
+        self.broken = false;
+        outcome
+    }
+
+    fn commit(&mut self, wait: Wait) -> Result<(), HeapError> {
+        for word in self.buffers.saved.words() {
+            self.buffers.new.push_word(word, self.memory.load(word));
+        }
+        if self.undo.is_open() {
+            self.buffers.new.push_end(self.undo.number());
+        }
+        if !self.buffers.new.is_empty() {
+            if self.buffers.direct {
+                self.memory.order();
+            }
+            self.log.commit(self.memory, &mut self.buffers.new, wait)?;
+        }
+        self.undo.close();
+        let freed = std::mem::take(&mut self.buffers.freed);
+        self.give_back(&freed);
+        self.buffers.freed = freed;
+        self.buffers.clear();
+        Ok(())
+    }
+
+    /// Puts everything back as it was before the transaction.
+    fn abort(&mut self) -> Result<(), HeapError> {
+        if self.undo.is_open() {
+            let new = &mut self.buffers.new;
+            new.clear();
+            for (at, old) in self.undo.old() {
+                new.push_word(at, old);
+            }
+            new.push_end(self.undo.number());
+            self.log.commit(self.memory, new, Wait::Durable)?;
+        }
+        self.undo.close();
+        let taken = std::mem::take(&mut self.buffers.taken);
+        self.give_back(&taken);
+        self.buffers.clear();
+        Ok(())
+    }
+
+    /// Allocates `bytes` bytes, fills them with `content` (the rest is anything), and stores the
+    /// address in the word at `link`: all three or none, with one fence.
+    ///
+    /// # Errors
+    /// As [`redo`](Session::redo).
+    pub fn alloc_into(
+        &mut self,
+        link: Addr,
+        bytes: u64,
+        content: &[u8],
+    ) -> Result<Addr, HeapError> {
+        self.redo(|tx| {
+            let at = tx.alloc(bytes.max(content.len() as u64))?;
+            tx.fill(at, content)?;
+            tx.store(link, at)?;
+            Ok(at)
+        })
+    }
+
+    /// Frees the object whose address is in the word at `link`, and stores zero there: both or
+    /// neither, with one fence. Nothing happens if the word is zero.
+    ///
+    /// # Errors
+    /// As [`redo`](Session::redo), and [`HeapError::NoObject`].
+    pub fn free_from(&mut self, link: Addr) -> Result<(), HeapError> {
+        self.redo(|tx| {
+            let at: Addr = tx.load(link);
+            if at.is_null() {
+                return Ok(());
+            }
+            tx.free(at)?;
+            tx.store(link, Addr::NULL)
+        })
+    }
+
+    /// What its log has done since the thread joined.
+    pub fn log_counts(&self) -> LogCounts {
+        self.log.counts
+    }
+
+    /// Retires the logs of all threads, as far as none of them writes meanwhile: all that was
+    /// committed is in place and durable. Opening is quickest after it.
+    pub fn retire(&mut self) {
+        self.log.retire_all(self.memory);
+    }
+
+    /// Gives the free space that this thread had to the others.
+    pub fn leave(mut self) {
+        self.disown();
+    }
+}

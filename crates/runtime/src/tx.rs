@@ -1,0 +1,354 @@
+//! Transactions: several changes of a heap that happen together, whatever crash comes.
+//!
+//! Two kinds, behind one set of operations:
+//!
+//! - **redo**: new values wait in DRAM and are logged at commit. One fence, nothing to undo.
+//! - **undo**: old values are logged before the first change of a word, and changes are made in
+//!   place, so that other code of the same thread sees them at once. One fence for each set of words
+//!   that is added, and one at commit.
+//!
+//! Allocation and freeing take part in both and cost no fence of their own. A transaction excludes
+//! nobody: whoever shares data holds a lock from before the first access until the commit returns.
+//!
+//! | operation | fences | when |
+//! |---|---|---|
+//! | redo commit | 1 | 0 if nothing was written |
+//! | undo [`add`](Tx::add), first store of a word | 1 | 0 if all words are in already, or fresh |
+//! | undo commit or abort | 1 | 0 if nothing was written |
+//! | `alloc`, `free` | 0 | part of the commit |
+//! | [`fill`](Tx::fill) of 4 KiB and more | 1 | once a transaction |
+//!
+//! Retiring the logs costs two fences and a flush of each line that changed, every few hundred
+//! transactions.
+
+pub(crate) mod direct;
+mod index;
+pub(crate) mod log;
+pub(crate) mod record;
+pub(crate) mod recovery;
+pub(crate) mod undo;
+
+use crate::heap::blocks::Block;
+use crate::{Heap, HeapError, Session};
+use index::{Found, Index};
+use record::{Builder, spread};
+use seawall_memory::{Addr, Memory, Width, Word};
+
+/// Which values a transaction logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TxKind {
+    /// New ones, at commit.
+    #[default]
+    Redo,
+    /// Old ones, before each change.
+    Undo,
+}
+
+/// The buffers of a transaction; a session keeps them from one to the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Buffers {
+    /// New values, and what the allocator changes.
+    pub(crate) new: Builder,
+    /// Where the words are in it.
+    pub(crate) places: Index,
+    /// Undo: words whose old values are logged, or that nobody else can see.
+    pub(crate) saved: Index,
+    pub(crate) taken: Vec<Block>,
+    pub(crate) freed: Vec<Block>,
+    /// What nested transactions wrote over in the record: place, value, mask of bytes.
+    over: Vec<(usize, u64, u8)>,
+    /// Undo: what nested transactions wrote over in place.
+    was: Vec<(Addr, u64)>,
+    depth: u32,
+    /// Something was written past the log and must be durable before the record.
+    pub(crate) direct: bool,
+}
+
+impl Buffers {
+    pub(crate) fn clear(&mut self) {
+        self.new.clear();
+        self.places.clear();
+        self.saved.clear();
+        self.taken.clear();
+        self.freed.clear();
+        self.over.clear();
+        self.was.clear();
+        self.depth = 0;
+        self.direct = false;
+    }
+}
+
+/// A transaction in progress; [`Session::redo`] and [`Session::undo`] give one to a closure.
+///
+/// Addresses are those of persistent memory; volatile ones, and ones outside the root and the
+/// chunks of the heap, are refused.
+pub struct Tx<'s, 'm, M: Memory> {
+    pub(crate) session: &'s mut Session<'m, M>,
+    pub(crate) kind: TxKind,
+}
+
+/// A state to which a nested transaction returns when it fails.
+struct Mark {
+    new: usize,
+    places: usize,
+    taken: usize,
+    freed: usize,
+    over: usize,
+    was: usize,
+}
+
+impl<M: Memory> Tx<'_, '_, M> {
+    /// Which values it logs.
+    pub fn kind(&self) -> TxKind {
+        self.kind
+    }
+
+    /// The heap.
+    pub fn heap(&self) -> Heap {
+        self.session.heap
+    }
+
+    /// The memory below.
+    pub fn memory(&self) -> &M {
+        self.session.memory
+    }
+
+    /// The value at `at` as this transaction sees it.
+    #[inline]
+    #[track_caller]
+    pub fn load<W: Word>(&self, at: Addr) -> W {
+        let word = Addr::from_bits(at.bits() & !7);
+        let shift = 8 * (at.bits() % 8) as u32;
+        if self.session.buffers.places.len() == 0 {
+            return self.session.memory.load(at);
+        }
+        W::from_bits(self.load_word(word) >> shift & mask_of(W::WIDTH))
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(crate) fn load_word(&self, word: Addr) -> u64 {
+        let buffers = &self.session.buffers;
+        match buffers.places.find(word) {
+            None => self.session.memory.load(word),
+            Some(Found::Word(place)) => buffers.new.word(place),
+            Some(Found::Bytes(place)) => {
+                let bits = spread(buffers.new.mask(place));
+                let below: u64 = self.session.memory.load(word);
+                below & !bits | buffers.new.word(place) & bits
+            }
+        }
+    }
+
+    /// Reads `into.len()` bytes from `at`, of any alignment, as this transaction sees them.
+    #[track_caller]
+    pub fn read(&self, at: Addr, into: &mut [u8]) {
+        self.session.memory.read(at, into);
+        if self.session.buffers.places.len() == 0 {
+            return;
+        }
+        let mut done = 0;
+        while done < into.len() {
+            let here = at.plus(done as u64);
+            let skip = (here.bits() % 8) as usize;
+            let count = (8 - skip).min(into.len() - done);
+            let word = Addr::from_bits(here.bits() & !7);
+            if self.session.buffers.places.find(word).is_some() {
+                let bytes = self.load_word(word).to_le_bytes();
+                into[done..done + count].copy_from_slice(&bytes[skip..skip + count]);
+            }
+            done += count;
+        }
+    }
+
+    /// Stores a value at `at`, which is aligned to its width.
+    ///
+    /// # Errors
+    /// When `at` is no data of the heap, or (undo) the log of old values is full.
+    #[inline]
+    #[track_caller]
+    pub fn store<W: Word>(&mut self, at: Addr, value: W) -> Result<(), HeapError> {
+        self.check(at, W::WIDTH.bytes())?;
+        assert!(at.bits().is_multiple_of(W::WIDTH.bytes()), "{at:?} is not aligned");
+        if self.kind == TxKind::Undo {
+            self.save(&[(at, W::WIDTH.bytes())])?;
+            self.session.memory.store(at, value);
+            return Ok(());
+        }
+        self.put(at, W::WIDTH, value.to_bits());
+        Ok(())
+    }
+
+    /// Writes `from` at `at`, of any alignment.
+    ///
+    /// # Errors
+    /// As [`store`](Tx::store).
+    #[track_caller]
+    pub fn write(&mut self, at: Addr, from: &[u8]) -> Result<(), HeapError> {
+        self.check(at, from.len() as u64)?;
+        if self.kind == TxKind::Undo {
+            self.save(&[(at, from.len() as u64)])?;
+            self.session.memory.write(at, from);
+            return Ok(());
+        }
+        let mut done = 0;
+        while done < from.len() {
+            let here = at.plus(done as u64);
+            let skip = (here.bits() % 8) as usize;
+            let count = (8 - skip).min(from.len() - done);
+            let mut bytes = [0; 8];
+            bytes[skip..skip + count].copy_from_slice(&from[done..done + count]);
+            let word = Addr::from_bits(here.bits() & !7);
+            let mask = (((1u16 << count) - 1) << skip) as u8;
+            self.put_bytes(word, mask, u64::from_le_bytes(bytes));
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Says that these ranges (address, bytes) are about to change: an undo transaction logs their
+    /// old values now, all with one fence. A redo transaction has no need of it.
+    ///
+    /// # Errors
+    /// As [`store`](Tx::store).
+    pub fn add(&mut self, ranges: &[(Addr, u64)]) -> Result<(), HeapError> {
+        for (at, bytes) in ranges {
+            self.check(*at, *bytes)?;
+        }
+        match self.kind {
+            TxKind::Redo => Ok(()),
+            TxKind::Undo => self.save(ranges),
+        }
+    }
+
+    /// Runs `inner` as a transaction within this one: if it fails, what it changed, allocated and
+    /// freed is as before, and this one goes on.
+    ///
+    /// # Errors
+    /// What `inner` gives.
+    pub fn nested<T, E>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        let mark = self.mark();
+        self.session.buffers.depth += 1;
+        let outcome = inner(self);
+        self.session.buffers.depth -= 1;
+        if outcome.is_err() {
+            self.return_to(&mark);
+        }
+        outcome
+    }
+
+    fn mark(&self) -> Mark {
+        let buffers = &self.session.buffers;
+        Mark {
+            new: buffers.new.len(),
+            places: buffers.places.len(),
+            taken: buffers.taken.len(),
+            freed: buffers.freed.len(),
+            over: buffers.over.len(),
+            was: buffers.was.len(),
+        }
+    }
+
+    fn return_to(&mut self, mark: &Mark) {
+        let buffers = &mut self.session.buffers;
+        for (at, value) in buffers.was.drain(mark.was..).rev() {
+            self.session.memory.store(at, value);
+        }
+        for (place, value, mask) in buffers.over.drain(mark.over..).rev() {
+            buffers.new.restore(place, value, mask);
+        }
+        buffers.new.truncate(mark.new);
+        buffers.places.truncate(mark.places);
+        buffers.freed.truncate(mark.freed);
+        let taken: Vec<Block> = buffers.taken.drain(mark.taken..).collect();
+        self.session.give_back(&taken);
+    }
+
+    #[inline]
+    fn check(&self, at: Addr, bytes: u64) -> Result<(), HeapError> {
+        if bytes == 0 || self.session.holds(at, bytes) {
+            Ok(())
+        } else {
+            Err(HeapError::NoData { at, bytes })
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, at: Addr, width: Width, bits: u64) {
+        let word = Addr::from_bits(at.bits() & !7);
+        let skip = (at.bits() % 8) as u32;
+        let mask = ((1u16 << width.bytes()) - 1) as u8;
+        self.put_bytes(word, mask << skip, bits << (8 * skip));
+    }
+
+    /// Puts bytes of a word into the record.
+    #[inline]
+    pub(crate) fn put_bytes(&mut self, word: Addr, mask: u8, value: u64) {
+        let buffers = &mut self.session.buffers;
+        let found = buffers.places.find(word);
+        if let Some(Found::Word(place) | Found::Bytes(place)) = found
+            && buffers.depth > 0
+        {
+            let is_part = matches!(found, Some(Found::Bytes(_)));
+            let mask = if is_part { buffers.new.mask(place) } else { 0 };
+            buffers.over.push((place, buffers.new.word(place), mask));
+        }
+        match found {
+            Some(Found::Word(place)) => {
+                let bits = spread(mask);
+                let merged = buffers.new.word(place) & !bits | value & bits;
+                buffers.new.set_word(place, merged);
+            }
+            Some(Found::Bytes(place)) if mask != 0xff => buffers.new.widen(place, mask, value),
+            _ if mask == 0xff => {
+                let place = buffers.new.push_word(word, value);
+                buffers.places.put(word, Found::Word(place));
+            }
+            _ => {
+                let place = buffers.new.push_bytes(word, mask, value);
+                buffers.places.put(word, Found::Bytes(place));
+            }
+        }
+    }
+
+    /// Undo: logs the old values of those words in the ranges that are not logged yet.
+    fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), HeapError> {
+        let mark = self.session.buffers.saved.len();
+        for (at, bytes) in ranges.iter().filter(|(_, bytes)| *bytes > 0) {
+            let last = (at.bits() + bytes - 1) & !7;
+            for word in ((at.bits() & !7)..=last).step_by(8).map(Addr::from_bits) {
+                let buffers = &mut self.session.buffers;
+                if buffers.depth > 0 {
+                    buffers.was.push((word, self.session.memory.load(word)));
+                }
+                if buffers.saved.find(word).is_some() {
+                    continue;
+                }
+                buffers.saved.put(word, Found::Word(0));
+                if !self.is_fresh(word) {
+                    let old = self.session.memory.load(word);
+                    self.session.undo.note(word, old);
+                }
+            }
+        }
+        match self.session.undo.save(self.session.memory) {
+            Ok(0) => Ok(()),
+            Ok(bytes) => {
+                self.session.log.count_record(bytes);
+                Ok(())
+            }
+            Err(full) => {
+                self.session.buffers.saved.truncate(mark);
+                Err(full)
+            }
+        }
+    }
+
+    fn is_fresh(&self, at: Addr) -> bool {
+        self.session.buffers.taken.iter().any(|block| block.holds(at))
+    }
+}
+
+pub(crate) fn mask_of(width: Width) -> u64 {
+    u64::MAX >> (64 - 8 * width.bytes())
+}

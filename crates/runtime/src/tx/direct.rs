@@ -1,0 +1,41 @@
+//! Writing large fresh objects past the log: once, where they are to be.
+//!
+//! Logging a value costs its bytes twice, which is cheaper than a fence up to some KiB. Beyond, a
+//! new object is written in place, past the caches, and made durable by a fence before the record
+//! that makes it reachable. What the logs still hold about earlier uses of the place must not be
+//! replayed over it; so freeing a block that large logs that its bytes are void.
+
+use super::{Tx, TxKind};
+use crate::HeapError;
+use seawall_memory::{Addr, Memory};
+
+/// Bytes from which a fresh object is written directly.
+pub const DIRECT_BYTES: u64 = 4096;
+
+impl<M: Memory> Tx<'_, '_, M> {
+    /// As [`write`](Tx::write), for the contents of an object that this transaction allocated:
+    /// 4 KiB and more are not logged but written in place, and cost one fence more at commit.
+    ///
+    /// # Errors
+    /// As [`store`](Tx::store).
+    #[track_caller]
+    pub fn fill(&mut self, at: Addr, from: &[u8]) -> Result<(), HeapError> {
+        let bytes = from.len() as u64;
+        let mut taken = self.session.buffers.taken.iter();
+        let is_fresh = taken.any(|block| block.holds(at) && block.end() >= at.plus(bytes));
+        if bytes < DIRECT_BYTES || !is_fresh || self.was_stored(at, bytes) {
+            return self.write(at, from);
+        }
+        self.session.memory.write_nt(at, from);
+        self.session.buffers.direct = true;
+        Ok(())
+    }
+
+    /// True if words of the range are in the record already, and would be stored over it.
+    fn was_stored(&self, at: Addr, bytes: u64) -> bool {
+        let buffers = &self.session.buffers;
+        let words = if self.kind == TxKind::Redo { &buffers.places } else { &buffers.saved };
+        let mut words = words.words();
+        words.any(|word| word.plus(8) > at && word < at.plus(bytes))
+    }
+}

@@ -1,0 +1,327 @@
+//! The bytes of a log record: built in DRAM, written once in whole lines, believed only if whole.
+//!
+//! A record is a header of three words and entries, padded with zeros to whole lines:
+//!
+//! | word | content |
+//! |---|---|
+//! | 0 | CRC-32C of all that follows (low half), words of the record with header (high half) |
+//! | 1 | stamp: its place in the order of all transactions of the heap |
+//! | 2 | number: generation (high 40 bits) and index in the log (low 24) |
+//! | 3.. | entries |
+//!
+//! The checksum makes one fence enough: a record whose lines did not all reach the medium does not
+//! add up. Its number is part of the sum, so that what an earlier use of the same place left is
+//! never taken for a record. An entry is a head word (address in the low 48 bits, kind in the next
+//! 4, count in the top 12) and its values:
+//!
+//! | kind | count | values |
+//! |---|---|---|
+//! | 1 words | words | as many words, stored at the address |
+//! | 2 bytes | mask of bytes | one word, of which those bytes are stored |
+//! | 3 end | 0 | the number of an undo transaction of this thread, which is over |
+//! | 4 freed | 0 | bytes from the address that are nobody's: older entries about them are void |
+
+use seawall_memory::{Addr, LINE_BYTES};
+
+/// Words of a record's header.
+pub(crate) const HEADER_WORDS: usize = 3;
+/// The most words of one entry.
+pub(crate) const COUNT_MAX: usize = 0xfff;
+const ADDR_BITS: u32 = 48;
+const COUNT_SHIFT: u32 = 52;
+const WORDS: u64 = 1;
+const BYTES: u64 = 2;
+const END: u64 = 3;
+const FREED: u64 = 4;
+/// The first index that does not fit.
+pub(crate) const INDEX_LIMIT: u64 = 1 << 24;
+
+/// The number of the record of `generation` that starts at line `line` of its log.
+pub(crate) fn number(generation: u64, line: u64) -> u64 {
+    generation * INDEX_LIMIT + line
+}
+
+/// What a record asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    /// Store the words from the address on.
+    Words(Addr, &'a [u64]),
+    /// Store those bytes of the word at the address whose bit is set in the mask.
+    Bytes(Addr, u8, u64),
+    /// The thread's undo transaction of that number is over.
+    End(u64),
+    /// So many bytes from the address are nobody's.
+    Freed(Addr, u64),
+}
+
+/// A record under construction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Builder {
+    words: Vec<u64>,
+    /// Where the head of the last entry is, if words can be appended to it.
+    open: Option<usize>,
+}
+
+fn head(at: Addr, kind: u64, count: u64) -> u64 {
+    debug_assert!(at.offset() < 1 << ADDR_BITS && count <= COUNT_MAX as u64);
+    at.offset() | kind << ADDR_BITS | count << COUNT_SHIFT
+}
+
+impl Builder {
+    /// Forgets all entries.
+    pub(crate) fn clear(&mut self) {
+        self.words.clear();
+        self.words.resize(HEADER_WORDS, 0);
+        self.open = None;
+    }
+
+    /// True if there are no entries.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.len() <= HEADER_WORDS
+    }
+
+    /// Words so far; a mark for [`truncate`](Builder::truncate).
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Forgets the entries from that mark on.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.words.truncate(len);
+        self.open = None;
+    }
+
+    /// Bytes of the record as it stands, in whole lines.
+    pub(crate) fn bytes(&self) -> u64 {
+        (8 * self.words.len() as u64).next_multiple_of(LINE_BYTES)
+    }
+
+    pub(crate) fn word(&self, place: usize) -> u64 {
+        self.words[place]
+    }
+
+    pub(crate) fn set_word(&mut self, place: usize, value: u64) {
+        self.words[place] = value;
+    }
+
+    /// Appends a word to be stored at `at`; gives the place of its value.
+    #[inline]
+    pub(crate) fn push_word(&mut self, at: Addr, value: u64) -> usize {
+        let place = match self.open {
+            Some(open) if self.continues(open, at) => {
+                self.words[open] += 1 << COUNT_SHIFT;
+                self.words.len()
+            }
+            _ => {
+                self.open = Some(self.words.len());
+                self.words.push(head(at, WORDS, 1));
+                self.words.len()
+            }
+        };
+        self.words.push(value);
+        place
+    }
+
+    #[inline]
+    fn continues(&self, open: usize, at: Addr) -> bool {
+        let count = self.words.len() - open - 1;
+        let first = self.words[open] & ((1 << ADDR_BITS) - 1);
+        count < COUNT_MAX && first + 8 * count as u64 == at.offset()
+    }
+
+    /// Appends bytes of the word at `at`; gives the place of their value, whose head is before it.
+    pub(crate) fn push_bytes(&mut self, at: Addr, mask: u8, value: u64) -> usize {
+        self.open = None;
+        self.words.push(head(at, BYTES, mask.into()));
+        self.words.push(value);
+        self.words.len() - 1
+    }
+
+    /// The mask of the bytes entry whose value is at `place`.
+    pub(crate) fn mask(&self, place: usize) -> u8 {
+        (self.words[place - 1] >> COUNT_SHIFT) as u8
+    }
+
+    /// Adds bytes to the bytes entry whose value is at `place`.
+    pub(crate) fn widen(&mut self, place: usize, mask: u8, value: u64) {
+        self.words[place - 1] |= u64::from(mask) << COUNT_SHIFT;
+        let bits = spread(mask);
+        self.words[place] = self.words[place] & !bits | value & bits;
+    }
+
+    /// Puts the value at `place` back, and the mask of its entry if it has one.
+    pub(crate) fn restore(&mut self, place: usize, value: u64, mask: u8) {
+        self.words[place] = value;
+        if mask != 0 {
+            let head = self.words[place - 1] & ((1 << COUNT_SHIFT) - 1);
+            self.words[place - 1] = head | u64::from(mask) << COUNT_SHIFT;
+        }
+    }
+
+    pub(crate) fn push_end(&mut self, number: u64) {
+        self.open = None;
+        self.words.extend([head(Addr::NULL, END, 0), number]);
+    }
+
+    pub(crate) fn push_freed(&mut self, at: Addr, bytes: u64) {
+        self.open = None;
+        self.words.extend([head(at, FREED, 0), bytes]);
+    }
+
+    /// The entries so far.
+    pub(crate) fn entries(&self) -> Entries<'_> {
+        Entries { rest: &self.words[HEADER_WORDS.min(self.words.len())..] }
+    }
+
+    /// The finished record, in whole lines.
+    pub(crate) fn finish(&mut self, stamp: u64, number: u64, into: &mut Vec<u8>) {
+        let words = self.words.len() as u64;
+        (self.words[0], self.words[1], self.words[2]) = (words << 32, stamp, number);
+        into.clear();
+        into.reserve(self.bytes() as usize);
+        self.words.iter().for_each(|word| into.extend_from_slice(&word.to_le_bytes()));
+        let sum = crc32c::crc32c(&into[4..]);
+        into[..4].copy_from_slice(&sum.to_le_bytes());
+        into.resize(self.bytes() as usize, 0);
+    }
+}
+
+/// The bits of the bytes in `mask`.
+pub(crate) fn spread(mask: u8) -> u64 {
+    (0..8).filter(|byte| mask >> byte & 1 == 1).fold(0, |bits, byte| bits | 0xff << (8 * byte))
+}
+
+/// The entries of a record, in order. Ends early at words that are no entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entries<'a> {
+    rest: &'a [u64],
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry<'a>> {
+        let (head, tail) = self.rest.split_first()?;
+        let at = Addr::pm(head & ((1 << ADDR_BITS) - 1));
+        let count = (head >> COUNT_SHIFT) as usize;
+        let kind = head >> ADDR_BITS & 0xf;
+        let taken = if kind == WORDS { count } else { 1 };
+        let (values, rest) = tail.split_at_checked(taken)?;
+        self.rest = rest;
+        match kind {
+            WORDS => Some(Entry::Words(at, values)),
+            BYTES => Some(Entry::Bytes(at, count as u8, values[0])),
+            END => Some(Entry::End(values[0])),
+            FREED => Some(Entry::Freed(at, values[0])),
+            _ => None,
+        }
+    }
+}
+
+/// A record as read back and found whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) stamp: u64,
+    pub(crate) number: u64,
+    words: Vec<u64>,
+}
+
+impl Record {
+    /// The record that starts `words`, if it is whole.
+    pub(crate) fn parse(words: &[u64]) -> Option<Record> {
+        let size = (words.first()? >> 32) as usize;
+        if size < HEADER_WORDS || size > words.len() {
+            return None;
+        }
+        let bytes: Vec<u8> = words[..size].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let sum = u64::from(crc32c::crc32c(&bytes[4..]));
+        (sum == words[0] & 0xffff_ffff).then(|| Record {
+            stamp: words[1],
+            number: words[2],
+            words: words[HEADER_WORDS..size].to_vec(),
+        })
+    }
+
+    /// Words from its start to that of the next record.
+    pub(crate) fn stride(&self) -> usize {
+        (HEADER_WORDS + self.words.len()).next_multiple_of(LINE_BYTES as usize / 8)
+    }
+
+    pub(crate) fn entries(&self) -> Entries<'_> {
+        Entries { rest: &self.words }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(bytes: &[u8]) -> Vec<u64> {
+        bytes.as_chunks().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
+    }
+
+    fn built() -> (Builder, Vec<u64>) {
+        let mut builder = Builder::default();
+        builder.clear();
+        builder.push_word(Addr::pm(64), 7);
+        builder.push_word(Addr::pm(72), 8);
+        builder.push_word(Addr::pm(96), 9);
+        builder.push_bytes(Addr::pm(128), 1, 5);
+        builder.push_end(3);
+        builder.push_freed(Addr::pm(4096), 100);
+        let mut bytes = Vec::new();
+        builder.finish(11, 12, &mut bytes);
+        assert_eq!(bytes.len() as u64, builder.bytes());
+        (builder, words(&bytes))
+    }
+
+    #[test]
+    fn what_is_built_is_read_back() {
+        let (_, words) = built();
+        let record = Record::parse(&words).expect("whole");
+        assert_eq!((record.stamp, record.number, record.stride()), (11, 12, 16));
+        let entries: Vec<Entry<'_>> = record.entries().collect();
+        assert_eq!(entries[0], Entry::Words(Addr::pm(64), &[7, 8]));
+        assert_eq!(entries[1], Entry::Words(Addr::pm(96), &[9]));
+        assert_eq!(entries[2], Entry::Bytes(Addr::pm(128), 1, 5));
+        assert_eq!(entries[3..], [Entry::End(3), Entry::Freed(Addr::pm(4096), 100)]);
+    }
+
+    #[test]
+    fn bytes_of_one_word_join_and_later_ones_win() {
+        let mut builder = Builder::default();
+        builder.clear();
+        let place = builder.push_bytes(Addr::pm(128), 0b1, 0x11);
+        builder.widen(place, 0b11, 0x3322);
+        assert_eq!((builder.mask(place), builder.word(place)), (0b11, 0x3322));
+        assert_eq!(spread(0b1000_0001), 0xff00_0000_0000_00ff);
+    }
+
+    #[test]
+    fn a_run_longer_than_an_entry_becomes_two() {
+        let mut builder = Builder::default();
+        builder.clear();
+        for word in 0..COUNT_MAX as u64 + 1 {
+            builder.push_word(Addr::pm(8 * word), word);
+        }
+        assert_eq!(builder.entries().count(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_with_a_flipped_bit_is_none(bit in 0usize..14 * 64) {
+            let (_, mut words) = built();
+            words[bit / 64] ^= 1 << (bit % 64);
+            prop_assert_eq!(Record::parse(&words), None);
+        }
+
+        #[test]
+        fn any_words_are_read_without_a_panic(words in proptest::collection::vec(any::<u64>(), 0..40)) {
+            prop_assert_eq!(Record::parse(&words), None);
+            let record = Record { stamp: 0, number: 0, words };
+            prop_assert!(record.entries().count() <= 40);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What opening a heap does about a crash: replay what was committed, undo what was not.
+//!
+//! The records of the two generations that may be live are read from all logs, sorted by stamp, and
+//! stored in place; then the undo transactions that never ended put their old values back. A log
+//! ends at the first record that is not whole: that is where a crash cut it. But a whole record of
+//! the same generation behind it was never written by a crash, only by a medium that failed; then
+//! the heap is refused. Nothing is stored before all that was read is known to be sound, and doing
+//! it again after a crash of recovery gives the same bytes.
+
+use super::log::store_in_place;
+use super::record::{Entry, INDEX_LIMIT, Record};
+use crate::heap::checked;
+use crate::{Heap, HeapError, HeapFlaw, Recovered};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
+use std::collections::{BTreeMap, BTreeSet};
+
+const LINE_WORDS: u64 = LINE_BYTES / 8;
+
+/// Recovers the heap in a pool of `bytes` bytes; gives the generation that is retired now.
+pub(crate) fn recover<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    bytes: u64,
+) -> Result<(u64, Recovered), HeapError> {
+    let layout = heap.layout;
+    let chunks = heap.chunks(memory)?;
+    debug_assert!(layout.pm_bytes(chunks) <= bytes, "checked when the header was read");
+    let retired = checked::load(memory, layout.retired)
+        .map_err(|_| damaged("the generation of its logs does not add up".into()))?;
+    let mut records = Vec::new();
+    for thread in 0..layout.numbers.threads {
+        for generation in [retired + 1, retired + 2] {
+            let at = layout.log(thread, generation);
+            let found = read_log(memory, heap, thread, at, |number| number == generation)?;
+            records.extend(found.into_iter().map(|record| (thread, record)));
+        }
+    }
+    let undos: Vec<Vec<(u64, Record)>> = (0..layout.numbers.threads)
+        .map(|thread| read_undo(memory, heap, thread, &records))
+        .collect::<Result<_, _>>()?;
+    for (thread, record) in records.iter().chain(undos.iter().flatten()) {
+        check(heap, *thread, record, chunks)?;
+    }
+    if heap.flaw != HeapFlaw::NoOrder {
+        records.sort_by_key(|(_, record)| record.stamp);
+    }
+    let mut recovered = Recovered { replayed: records.len() as u64, rolled_back: 0 };
+    let mut dirty = BTreeSet::new();
+    replay(memory, heap, &records, &mut dirty);
+    let mut ended = Vec::new();
+    for (thread, undo) in (0..).zip(&undos) {
+        ended.extend(roll_back(memory, heap, thread, undo, &mut dirty));
+    }
+    dirty.iter().for_each(|line| memory.flush(line.start(), LINE_BYTES));
+    memory.drain();
+    for (done, number) in &ended {
+        memory.store(*done, *number);
+        memory.flush(*done, 8);
+    }
+    recovered.rolled_back = ended.len() as u64;
+    // What a torn record left in these two generations must never be met again.
+    let now = retired + 2;
+    memory.store(layout.retired, checked::encode(layout.retired, now));
+    memory.persist(layout.retired, 8);
+    Ok((now, recovered))
+}
+
+fn damaged(what: String) -> HeapError {
+    HeapError::Damaged { what }
+}
+
+/// The whole records of a log, up to the first that is not; `wanted` says which generations count.
+fn read_log<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    thread: u64,
+    at: Addr,
+    wanted: impl Fn(u64) -> bool,
+) -> Result<Vec<Record>, HeapError> {
+    let lines = heap.layout.numbers.log_bytes / LINE_BYTES;
+    let (mut records, mut line) = (Vec::new(), 0);
+    while let Some(record) = read_record(memory, at, line, lines, &wanted) {
+        line += record.stride() as u64 / LINE_WORDS;
+        records.push(record);
+    }
+    let mut later = line + 1..lines;
+    match later.find(|line| read_record(memory, at, *line, lines, &wanted).is_some()) {
+        None => Ok(records),
+        Some(_) => Err(damaged(format!(
+            "the log of thread {thread} has a record that does not add up before one that does"
+        ))),
+    }
+}
+
+/// The record that starts at line `line` of the log at `at`, if one does.
+fn read_record<M: Memory>(
+    memory: &M,
+    at: Addr,
+    line: u64,
+    lines: u64,
+    wanted: impl Fn(u64) -> bool,
+) -> Option<Record> {
+    if line >= lines {
+        return None;
+    }
+    let start = at.plus(line * LINE_BYTES);
+    let word = |word: u64| memory.load::<u64>(start.plus(8 * word));
+    let number = word(2);
+    if number % INDEX_LIMIT != line || !wanted(number / INDEX_LIMIT) {
+        return None;
+    }
+    let size = (word(0) >> 32).min((lines - line) * LINE_WORDS);
+    Record::parse(&(0..size).map(word).collect::<Vec<u64>>())
+}
+
+/// The old values of the undo transaction of a thread that was open, if one was.
+fn read_undo<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    thread: u64,
+    logged: &[(u64, Record)],
+) -> Result<Vec<(u64, Record)>, HeapError> {
+    let mine = logged.iter().filter(|(of, _)| *of == thread);
+    let ends = mine.flat_map(|(_, record)| record.entries()).filter_map(|entry| match entry {
+        Entry::End(number) => Some(number),
+        _ => None,
+    });
+    let ended = ends.fold(memory.load(heap.layout.done(thread).plus(8)), u64::max);
+    let is_open = |number| number > ended;
+    let records = read_log(memory, heap, thread, heap.layout.undo(thread), is_open)?;
+    Ok(records.into_iter().map(|record| (thread, record)).collect())
+}
+
+/// Refuses records that write where no transaction does.
+fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), HeapError> {
+    let sound = record.entries().all(|entry| {
+        let (at, bytes) = match entry {
+            Entry::Words(at, values) => (at, 8 * values.len() as u64),
+            Entry::Bytes(at, ..) => (at, 8),
+            Entry::Freed(at, bytes) => (at, bytes),
+            Entry::End(_) => return true,
+        };
+        let is_data = heap.layout.holds(at, bytes, chunks);
+        at.offset().is_multiple_of(8) && (is_data || heap.layout.is_chunk_entry(at, bytes))
+    });
+    if sound { Ok(()) } else { Err(damaged(format!("the log of thread {thread} writes no data"))) }
+}
+
+/// Stores all entries that no later freeing made void, the oldest first.
+fn replay<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    records: &[(u64, Record)],
+    dirty: &mut BTreeSet<Line>,
+) {
+    let freed = void_ranges(records);
+    for (place, (thread, record)) in records.iter().enumerate() {
+        for entry in record.entries() {
+            let at = match entry {
+                Entry::Words(at, _) | Entry::Bytes(at, ..) => at,
+                Entry::End(_) => heap.layout.done(*thread),
+                Entry::Freed(..) => continue,
+            };
+            if is_void(&freed, at, place) {
+                continue;
+            }
+            if let Some((line, lines)) = store_in_place(memory, heap.layout, *thread, entry) {
+                dirty.extend((line.0..line.0 + lines).map(Line));
+            } else {
+                dirty.insert(at.line());
+            }
+        }
+    }
+}
+
+/// From the starts of freed ranges to their ends and the records that freed them.
+type Void = BTreeMap<u64, Vec<(u64, usize)>>;
+
+fn void_ranges(records: &[(u64, Record)]) -> Void {
+    let mut freed = Void::new();
+    for (place, (_, record)) in records.iter().enumerate() {
+        for entry in record.entries() {
+            if let Entry::Freed(at, bytes) = entry {
+                freed.entry(at.offset()).or_default().push((at.offset() + bytes, place));
+            }
+        }
+    }
+    freed
+}
+
+/// True if the record at `place` or a later one freed the range that `at` is in: nothing that a
+/// transaction frees is allocated again before it commits.
+fn is_void(freed: &Void, at: Addr, place: usize) -> bool {
+    if freed.is_empty() {
+        return false;
+    }
+    let before = freed.range(..=at.offset()).rev().flat_map(|(_, ranges)| ranges);
+    before.into_iter().any(|(end, freer)| *end > at.offset() && *freer >= place)
+}
+
+/// Puts the old values of a thread's undo transaction back, if one was open. Gives the word that is
+/// to say that it has ended, once they are durable.
+fn roll_back<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    thread: u64,
+    undo: &[(u64, Record)],
+    dirty: &mut BTreeSet<Line>,
+) -> Option<(Addr, u64)> {
+    let number = undo.first()?.1.number / INDEX_LIMIT;
+    for (_, record) in undo.iter().rev() {
+        for entry in record.entries() {
+            if let Some((line, lines)) = store_in_place(memory, heap.layout, thread, entry) {
+                dirty.extend((line.0..line.0 + lines).map(Line));
+            }
+        }
+    }
+    Some((heap.layout.done(thread).plus(8), number))
+}

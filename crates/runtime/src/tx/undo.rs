@@ -1,0 +1,109 @@
+//! The log of old values: what lets a transaction change data in place before it commits.
+//!
+//! Before words are changed for the first time, a record of their old values goes to the thread's
+//! undo log, with a fence of its own; then they may be stored and may persist at any time. Commit
+//! writes the new values as one record of the log of new values, which also says that the undo
+//! transaction is over: so a commit flushes no data and costs one fence more. Abort puts the old
+//! values back and says the same with them as the new ones.
+//!
+//! The records of an undo transaction carry its number, which grows from one to the next. After a
+//! crash the one undo transaction whose number is greater than the last that ended is rolled back.
+
+use super::record::{self, Builder};
+use crate::heap::layout::Layout;
+use crate::{HeapError, HeapFlaw};
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+
+/// One thread's undo log.
+#[derive(Clone, Debug)]
+pub(crate) struct Undo {
+    at: Addr,
+    room: u64,
+    flaw: HeapFlaw,
+    /// Number of the transaction that writes here, or of the last that did.
+    number: u64,
+    used: u64,
+    builder: Builder,
+    bytes: Vec<u8>,
+    old: Vec<(Addr, u64)>,
+    /// How many of these are in the log.
+    saved: usize,
+}
+
+impl Undo {
+    pub(crate) fn new<M: Memory>(memory: &M, layout: Layout, thread: u64, flaw: HeapFlaw) -> Undo {
+        Undo {
+            at: layout.undo(thread),
+            // So that putting everything back, and saying so, always fits the log of new values.
+            room: layout.numbers.log_bytes - 2 * LINE_BYTES,
+            flaw,
+            number: memory.load(layout.done(thread).plus(8)),
+            used: 0,
+            builder: Builder::default(),
+            bytes: Vec::new(),
+            old: Vec::new(),
+            saved: 0,
+        }
+    }
+
+    /// True if old values of the current transaction are in the log.
+    pub(crate) fn is_open(&self) -> bool {
+        self.used > 0
+    }
+
+    /// The number of the current transaction.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Notes an old value, to be logged with the next [`save`](Undo::save).
+    pub(crate) fn note(&mut self, at: Addr, old: u64) {
+        if self.builder.is_empty() {
+            self.builder.clear();
+        }
+        self.builder.push_word(at, old);
+        self.old.push((at, old));
+    }
+
+    /// Makes the noted values durable; gives the bytes of the record, 0 if nothing was noted.
+    ///
+    /// # Errors
+    /// When they do not fit; they are no longer noted then.
+    pub(crate) fn save<M: Memory>(&mut self, memory: &M) -> Result<u64, HeapError> {
+        if self.builder.is_empty() {
+            return Ok(0);
+        }
+        let size = self.builder.bytes();
+        if self.used + size > self.room {
+            self.builder.clear();
+            self.old.truncate(self.saved);
+            return Err(HeapError::TooLarge { bytes: self.used + size, room: self.room });
+        }
+        if !self.is_open() {
+            self.number += 1;
+        }
+        let number = record::number(self.number, self.used / LINE_BYTES);
+        self.builder.finish(0, number, &mut self.bytes);
+        memory.write_nt(self.at.plus(self.used), &self.bytes);
+        if self.flaw != HeapFlaw::LateUndo {
+            memory.order();
+        }
+        self.used += size;
+        self.saved = self.old.len();
+        self.builder.clear();
+        Ok(size)
+    }
+
+    /// All old values, each word once.
+    pub(crate) fn old(&self) -> impl Iterator<Item = (Addr, u64)> + '_ {
+        self.old.iter().copied()
+    }
+
+    /// The current transaction is over, durably.
+    pub(crate) fn close(&mut self) {
+        self.used = 0;
+        self.saved = 0;
+        self.old.clear();
+        self.builder.clear();
+    }
+}

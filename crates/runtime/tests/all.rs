@@ -1,0 +1,5 @@
+//! What the heap promises, seen from outside.
+
+mod crash;
+mod heap;
+mod script;

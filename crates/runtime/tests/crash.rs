@@ -1,0 +1,138 @@
+//! With crashes: every image that Px86 allows, at every moment, of scripts that use everything.
+
+use crate::script::{self, NAME, State, Step, options, reopen, seen, states};
+use seawall_explore::{CrashImage, Model, Reached, Schedule, Search, check, record, search};
+use seawall_memory::{Image, Memory};
+use seawall_runtime::{Heap, HeapFlaw, TxKind};
+
+/// The message of the first bad image, if there is one.
+fn explore(steps: &[Step], kind: TxKind, how: &Search, flaw: HeapFlaw) -> Result<Reached, String> {
+    let options = options(1, 6);
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
+    let program = steps.to_vec();
+    let trace = record(image, &Schedule::default(), move |memory| {
+        let mut session = heap.join(memory);
+        for (number, step) in (1..).zip(&program) {
+            step.run(&mut session, kind, number).expect("room");
+            memory.output(number - 1);
+        }
+    })
+    .expect("it ends");
+    let pm_bytes = options.pm_bytes();
+    let states: Vec<State> = states(steps).iter().map(seen).collect();
+    let recover = |image: &CrashImage<'_>| reopen(image, pm_bytes, flaw).map(|(_, state)| state);
+    let judge = |found: &State, point: &seawall_explore::CrashPoint| {
+        // A transaction is durable when it returns, whatever the model.
+        let done = point.outputs[0] as usize;
+        let next = (done + 1).min(states.len() - 1);
+        if states[done..=next].contains(found) {
+            return Ok(());
+        }
+        let which = states.iter().position(|state| state == found);
+        Err(format!("{done} steps were done, and the heap is as after {which:?}"))
+    };
+    let outcome = search(&trace, how, &check(recover, judge));
+    match outcome.finding {
+        None => Ok(outcome.reached),
+        Some(finding) => Err(finding.to_string()),
+    }
+}
+
+fn every_kind_of_step() -> Vec<Step> {
+    vec![
+        Step::Alloc(0, 40),
+        Step::Alloc(1, 100),
+        Step::Update,
+        Step::Byte(1),
+        Step::Aborted(Box::new(Step::Alloc(2, 64))),
+        Step::Nested(2, 48, true),
+        Step::Nested(3, 48, false),
+        Step::Free(0),
+        Step::Retire,
+        Step::Alloc(0, 24),
+        Step::Aborted(Box::new(Step::Update)),
+        Step::Free(1),
+    ]
+}
+
+#[test]
+fn no_crash_breaks_a_script_under_any_model() {
+    for model in Model::all() {
+        for kind in [TxKind::Redo, TxKind::Undo] {
+            explore(&every_kind_of_step(), kind, &Search::new(model), HeapFlaw::None)
+                .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
+        }
+    }
+}
+
+#[test]
+fn no_crash_at_all_breaks_a_short_script_under_px86() {
+    let alloc = |slot| Step::Alloc(slot, 40);
+    let scripts = [
+        vec![alloc(0), Step::Byte(0), Step::Free(0)],
+        vec![alloc(0), Step::Aborted(Box::new(Step::Update)), alloc(0)],
+        vec![alloc(0), Step::Retire, Step::Update],
+        vec![Step::Nested(0, 24, true)],
+        vec![Step::Nested(0, 24, false)],
+    ];
+    let (one, two) = (Search::new(Model::Px86), Search::new(Model::Px86));
+    let one = Search { depth: 0, budget: 1_000_000, point_limit: 50_000, ..one };
+    for steps in scripts {
+        for kind in [TxKind::Redo, TxKind::Undo] {
+            let reached = explore(&steps, kind, &one, HeapFlaw::None);
+            assert_eq!(reached, Ok(Reached::Complete), "{steps:?} {kind:?}");
+            explore(&steps, kind, &two, HeapFlaw::None).unwrap();
+        }
+    }
+}
+
+#[test]
+fn no_crash_breaks_large_objects_and_the_reuse_of_their_place() {
+    let steps = [
+        Step::Alloc(0, 5000),
+        Step::Byte(0),
+        Step::Free(0),
+        Step::Alloc(1, 5000),
+        Step::Alloc(2, 70_000),
+        Step::Free(2),
+        Step::Alloc(3, 40),
+    ];
+    explore(&steps, TxKind::Redo, &Search::new(Model::Px86), HeapFlaw::None).unwrap();
+}
+
+#[test]
+fn each_deliberate_mistake_is_caught() {
+    let reuse = vec![Step::Alloc(0, 5000), Step::Byte(0), Step::Free(0), Step::Alloc(1, 5000)];
+    let cases = [
+        (HeapFlaw::NoFence, TxKind::Redo, every_kind_of_step()),
+        (HeapFlaw::NoFlush, TxKind::Redo, every_kind_of_step()),
+        (HeapFlaw::LateUndo, TxKind::Undo, every_kind_of_step()),
+        (HeapFlaw::NoFreed, TxKind::Redo, reuse),
+    ];
+    for (flaw, kind, steps) in cases {
+        let found = explore(&steps, kind, &Search::new(Model::Px86), flaw);
+        assert!(found.is_err(), "{flaw:?} was not caught");
+    }
+}
+
+#[test]
+fn a_heap_that_was_not_wholly_made_is_refused() {
+    let options = options(1, 1);
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let trace = record(image, &Schedule::default(), move |memory| {
+        Heap::create(memory, NAME, 7, &options).expect("good options");
+        memory.output(0);
+    })
+    .expect("it ends");
+    let bytes = options.pm_bytes();
+    let recover = |image: &CrashImage<'_>| {
+        let Ok((heap, _)) = Heap::open(image, NAME, bytes) else { return Ok(false) };
+        script::read(image, &heap).map(|state| state == State::default())
+    };
+    let judge = |whole: &bool, point: &seawall_explore::CrashPoint| {
+        if *whole || point.promised[0] == 0 { Ok(()) } else { Err("a heap is gone".to_owned()) }
+    };
+    let outcome = search(&trace, &Search::new(Model::Px86), &check(recover, judge));
+    assert_eq!((outcome.finding, outcome.reached), (None, Reached::Complete));
+}

@@ -1,0 +1,179 @@
+//! Without crashes: the heap does what a program on ordinary memory would.
+
+use crate::script::{NAME, Step, options, read, reopen, seen, states};
+use proptest::prelude::*;
+use seawall_memory::{Addr, Image, Memory};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, TxKind};
+
+pub(crate) fn made(options: &HeapOptions) -> (Image, Heap) {
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, options).expect("good options");
+    (image, heap)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![1u64..200, 3000u64..6000, Just(70_000)];
+    let slot = 0u64..4;
+    let simple = prop_oneof![
+        4 => (slot.clone(), bytes.clone()).prop_map(|(slot, bytes)| Step::Alloc(slot, bytes)),
+        2 => slot.clone().prop_map(Step::Free),
+        1 => Just(Step::Update),
+        1 => slot.clone().prop_map(Step::Byte),
+        1 => (slot, 1u64..200, any::<bool>()).prop_map(|(a, b, c)| Step::Nested(a, b, c)),
+        1 => Just(Step::Retire),
+    ];
+    (simple, prop::bool::weighted(0.2)).prop_map(|(step, aborts)| match step {
+        Step::Retire => Step::Retire,
+        step if aborts => Step::Aborted(Box::new(step)),
+        step => step,
+    })
+}
+
+fn kind() -> impl Strategy<Value = TxKind> {
+    prop_oneof![Just(TxKind::Redo), Just(TxKind::Undo)]
+}
+
+fn fits(error: &HeapError) -> bool {
+    matches!(error, HeapError::Full { .. } | HeapError::TooLarge { .. })
+}
+
+proptest! {
+    #[test]
+    fn every_script_leaves_what_it_should_and_so_does_opening_again(
+        steps in proptest::collection::vec((step(), kind()), 0..60),
+    ) {
+        let options = options(1, 16);
+        let (image, heap) = made(&options);
+        let mut session = heap.join(&image);
+        let (mut state, mut number) = (states(&[]).remove(0), 0);
+        for (step, kind) in steps {
+            number += 1;
+            match step.run(&mut session, kind, number) {
+                Ok(()) => step.apply(&mut state, number),
+                Err(error) => prop_assert!(fits(&error), "{error}"),
+            }
+            prop_assert_eq!(read(&image, &heap), Ok(seen(&state)));
+        }
+        let again = Image::from_pm(image.into_pm(), options.dram_bytes());
+        let (heap, found) = reopen(&again, options.pm_bytes(), HeapFlaw::None).expect("whole");
+        prop_assert_eq!(&found, &seen(&state));
+        let mut session = heap.join(&again);
+        Step::Alloc(0, 100).run(&mut session, TxKind::Redo, 1).expect("room");
+        Step::Alloc(0, 100).apply(&mut state, 1);
+        prop_assert_eq!(read(&again, &heap), Ok(seen(&state)));
+    }
+
+    #[test]
+    fn allocations_never_overlap_and_all_space_comes_back(
+        sizes in proptest::collection::vec(1u64..40_000, 1..60), lines: bool,
+    ) {
+        let (image, heap) = made(&options(1, 64));
+        let mut session = heap.join(&image);
+        let mut blocks: Vec<(Addr, u64)> = Vec::new();
+        for bytes in sizes {
+            let at = session.redo(|tx| if lines { tx.alloc_lines(bytes) } else { tx.alloc(bytes) });
+            let at = at.expect("room");
+            prop_assert!(!lines || at.offset().is_multiple_of(64));
+            let apart = |(start, size): &(Addr, u64)| at >= start.plus(*size) || at.plus(bytes) <= *start;
+            prop_assert!(blocks.iter().all(apart));
+            blocks.push((at, bytes));
+        }
+        let stats = heap.stats(&image).expect("whole");
+        prop_assert_eq!(stats.objects, blocks.len() as u64);
+        prop_assert!(stats.live >= blocks.iter().map(|(_, bytes)| bytes).sum());
+        prop_assert!(stats.footprint >= stats.live && stats.bytes >= stats.footprint);
+        session.redo(|tx| blocks.iter().try_for_each(|(at, _)| tx.free(*at))).expect("freed");
+        prop_assert_eq!(heap.stats(&image).expect("whole").objects, 0);
+    }
+}
+
+#[test]
+fn a_full_heap_says_so_and_goes_on() {
+    let (image, heap) = made(&options(1, 2));
+    let mut session = heap.join(&image);
+    let mut blocks = Vec::new();
+    let full = loop {
+        match session.redo(|tx| tx.alloc(5000)) {
+            Ok(at) => blocks.push(at),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, HeapError::Full { .. }), "{full}");
+    assert_eq!(blocks.len(), 24);
+    session.redo(|tx| tx.free(blocks[3])).expect("freed");
+    assert_eq!(session.redo(|tx| tx.alloc(5000)), Ok(blocks[3]));
+}
+
+#[test]
+fn what_is_no_object_cannot_be_freed_and_nothing_twice() {
+    let (image, heap) = made(&options(1, 4));
+    let mut session = heap.join(&image);
+    let small = session.redo(|tx| tx.alloc(100)).expect("room");
+    let large = session.redo(|tx| tx.alloc(100_000)).expect("room");
+    for at in [small.plus(8), large.plus(64), large.plus(65_536), heap.root(), Addr::NULL] {
+        assert_eq!(session.redo(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
+    }
+    for at in [small, large] {
+        session.redo(|tx| tx.free(at)).expect("live");
+        assert_eq!(session.redo(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
+    }
+    let twice = session.redo(|tx| {
+        let at = tx.alloc(8)?;
+        tx.free(at)?;
+        tx.free(at)
+    });
+    assert!(matches!(twice, Err(HeapError::NoObject { .. })));
+}
+
+#[test]
+fn transactions_write_data_only() {
+    let (image, heap) = made(&options(1, 2));
+    let mut session = heap.join(&image);
+    for at in [Addr::NULL, Addr::pm(192), Addr::dram(0), Addr::pm(1 << 40), Addr::from_bits(!7)] {
+        for kind in [TxKind::Redo, TxKind::Undo] {
+            let stored = session.transaction(kind, |tx| tx.store(at, 1u64));
+            assert_eq!(stored, Err(HeapError::NoData { at, bytes: 8 }));
+        }
+    }
+}
+
+#[test]
+fn a_transaction_sees_what_it_wrote_in_any_width_and_others_see_it_at_commit() {
+    let (image, heap) = made(&options(1, 2));
+    let mut session = heap.join(&image);
+    let root = heap.root();
+    session.redo(|tx| tx.store(root, 0x1122_3344_5566_7788u64)).expect("stored");
+    let seen = session.redo(|tx| {
+        tx.store(root.plus(1), 0xaau8)?;
+        tx.store(root.plus(4), 0xbbbbu16)?;
+        tx.write(root.plus(7), &[0xcc, 0xdd])?;
+        assert_eq!(image.load::<u64>(root), 0x1122_3344_5566_7788);
+        let mut bytes = [0; 9];
+        tx.read(root, &mut bytes);
+        Ok::<_, HeapError>((tx.load::<u64>(root), tx.load::<u8>(root.plus(8)), bytes[8]))
+    });
+    assert_eq!(seen, Ok((0xcc22_bbbb_5566_aa88, 0xdd, 0xdd)));
+    assert_eq!(image.load::<u64>(root), 0xcc22_bbbb_5566_aa88);
+}
+
+#[test]
+fn options_out_of_range_and_other_pools_are_refused_with_their_name() {
+    let options = options(1, 2);
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let bad = HeapOptions { threads: 0, ..options };
+    let error = Heap::create(&image, NAME, 7, &bad).expect_err("no threads");
+    assert_eq!(error.to_string(), "threads is 0; it must be 1 to 1024");
+    let (image, _) = made(&options);
+    let error = Heap::open(&image, "other", options.pm_bytes()).expect_err("another name");
+    assert!(error.to_string().contains("`script`"), "{error}");
+    let error = Heap::open(&image, NAME, options.pm_bytes() - 8).expect_err("cut short");
+    assert!(error.to_string().contains("truncated"), "{error}");
+}
+
+#[test]
+#[should_panic(expected = "another pool")]
+fn a_session_needs_the_memory_of_its_heap() {
+    let (_, heap) = made(&options(1, 2));
+    let image = Image::new(options(1, 2).pm_bytes(), options(1, 2).dram_bytes());
+    let _ = heap.join(&image);
+}

@@ -1,0 +1,223 @@
+//! Small programs on a heap whose root is four links, and what each of them must leave.
+
+use seawall_memory::{Addr, Memory};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Session, Tx, TxKind};
+
+pub(crate) const LINKS: u64 = 4;
+pub(crate) const NAME: &str = "script";
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Allocates an object of so many bytes in place of what the link had, and fills it.
+    Alloc(u64, u64),
+    /// Frees what the link has.
+    Free(u64),
+    /// Writes a new value to all objects that are linked.
+    Update,
+    /// Writes one byte in the middle of an object.
+    Byte(u64),
+    /// Allocates two objects; the second in a nested transaction that fails, or not.
+    Nested(u64, u64, bool),
+    /// As the step within, but fails at the end.
+    Aborted(Box<Step>),
+    /// Retires the logs.
+    Retire,
+}
+
+/// What a link leads to: the bytes of the object (of large ones some, to keep the images that
+/// recovery can tell apart few); empty if there is none.
+pub(crate) type State = [Vec<u8>; LINKS as usize];
+
+pub(crate) fn options(threads: u64, chunks: u64) -> HeapOptions {
+    HeapOptions {
+        bytes: chunks << 16,
+        bytes_max: chunks << 16,
+        threads,
+        log_bytes: 8 << 10,
+        root_bytes: 8 * 2 * LINKS,
+        ..HeapOptions::default()
+    }
+}
+
+fn link(heap: &Heap, slot: u64) -> Addr {
+    heap.root().plus(16 * slot)
+}
+
+/// Bytes of an object that are written, at most: just enough to go past the log.
+const WRITTEN_MAX: u64 = 4160;
+
+fn content(bytes: u64, number: u64) -> Vec<u8> {
+    (0..bytes.min(WRITTEN_MAX)).map(|byte| (number * 31 + byte / 8 + 1) as u8).collect()
+}
+
+impl Step {
+    /// Runs step number `number` of a script.
+    pub(crate) fn run<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        kind: TxKind,
+        number: u64,
+    ) -> Result<(), HeapError> {
+        match self {
+            Step::Retire => session.retire(),
+            Step::Aborted(step) => {
+                let outcome = session.transaction(kind, |tx| {
+                    step.body(tx, number)?;
+                    Err::<(), HeapError>(HeapError::Types)
+                });
+                match outcome {
+                    Err(HeapError::Types) => {}
+                    outcome => outcome?,
+                }
+            }
+            step => session.transaction(kind, |tx| step.body(tx, number))?,
+        }
+        Ok(())
+    }
+
+    fn body<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, number: u64) -> Result<(), HeapError> {
+        let heap = tx.heap();
+        match self {
+            Step::Alloc(slot, bytes) => replace(tx, *slot, *bytes, number),
+            Step::Free(slot) => {
+                let at: Addr = tx.load(link(&heap, *slot));
+                if !at.is_null() {
+                    tx.free(at)?;
+                    tx.add(&[(link(&heap, *slot), 16)])?;
+                    tx.store(link(&heap, *slot), 0u64)?;
+                    tx.store(link(&heap, *slot).plus(8), 0u64)?;
+                }
+                Ok(())
+            }
+            Step::Update => {
+                for slot in 0..LINKS {
+                    let at: Addr = tx.load(link(&heap, slot));
+                    let bytes: u64 = tx.load(link(&heap, slot).plus(8));
+                    tx.write(at, &content(bytes, number))?;
+                }
+                Ok(())
+            }
+            Step::Byte(slot) => {
+                let at: Addr = tx.load(link(&heap, *slot));
+                let bytes: u64 = tx.load(link(&heap, *slot).plus(8));
+                if bytes == 0 { Ok(()) } else { tx.store(at.plus(bytes / 2), number as u8) }
+            }
+            Step::Nested(slot, bytes, fails) => {
+                replace(tx, *slot, *bytes, number)?;
+                let inner = tx.nested(|tx| {
+                    Step::Update.body(tx, number + 100)?;
+                    replace(tx, (slot + 1) % LINKS, *bytes, number + 50)?;
+                    if *fails { Err(HeapError::Types) } else { Ok(()) }
+                });
+                match inner {
+                    Err(HeapError::Types) if *fails => Ok(()),
+                    outcome => outcome,
+                }
+            }
+            Step::Aborted(_) | Step::Retire => unreachable!("not within a transaction"),
+        }
+    }
+
+    /// What it makes of `state`.
+    pub(crate) fn apply(&self, state: &mut State, number: u64) {
+        match self {
+            Step::Alloc(slot, bytes) => state[*slot as usize] = content(*bytes, number),
+            Step::Free(slot) => state[*slot as usize].clear(),
+            Step::Update => {
+                for object in state {
+                    *object = content(object.len() as u64, number);
+                }
+            }
+            Step::Byte(slot) => {
+                let object = &mut state[*slot as usize];
+                let middle = object.len() / 2;
+                if let Some(byte) = object.get_mut(middle) {
+                    *byte = number as u8;
+                }
+            }
+            Step::Nested(slot, bytes, fails) => {
+                Step::Alloc(*slot, *bytes).apply(state, number);
+                if !fails {
+                    Step::Update.apply(state, number + 100);
+                    Step::Alloc((slot + 1) % LINKS, *bytes).apply(state, number + 50);
+                }
+            }
+            Step::Aborted(_) | Step::Retire => {}
+        }
+    }
+}
+
+fn replace<M: Memory>(
+    tx: &mut Tx<'_, '_, M>,
+    slot: u64,
+    bytes: u64,
+    number: u64,
+) -> Result<(), HeapError> {
+    let link = link(&tx.heap(), slot);
+    let old: Addr = tx.load(link);
+    let at = tx.alloc(bytes)?;
+    tx.fill(at, &content(bytes, number))?;
+    tx.add(&[(link, 16)])?;
+    tx.store(link, at)?;
+    tx.store(link.plus(8), bytes.min(WRITTEN_MAX))?;
+    if old.is_null() { Ok(()) } else { tx.free(old) }
+}
+
+/// The states before each step and after the last.
+pub(crate) fn states(steps: &[Step]) -> Vec<State> {
+    let mut state = State::default();
+    let mut states = vec![state.clone()];
+    for (number, step) in (1..).zip(steps) {
+        step.apply(&mut state, number);
+        states.push(state.clone());
+    }
+    states
+}
+
+/// What is looked at of a state.
+pub(crate) fn seen(state: &State) -> State {
+    state.clone().map(|object| {
+        sampled(object.len() as u64).iter().map(|byte| object[*byte as usize]).collect()
+    })
+}
+
+/// The places of a large object that are looked at.
+fn sampled(bytes: u64) -> Vec<u64> {
+    let step = if bytes <= 200 { 1 } else { 512 };
+    (0..bytes).filter(|byte| byte % step == 0 || *byte == bytes / 2 || byte + 1 == bytes).collect()
+}
+
+/// What the heap holds, if every live object is linked once and every link leads to one.
+pub(crate) fn read<M: Memory>(memory: &M, heap: &Heap) -> Result<State, String> {
+    let mut live = Vec::new();
+    heap.objects(memory, |object| live.push((object.at, object.bytes)))
+        .map_err(|error| error.to_string())?;
+    let mut state = State::default();
+    let mut linked = 0;
+    for (slot, object) in (0..).zip(&mut state) {
+        let at: Addr = memory.load(link(heap, slot));
+        let bytes: u64 = memory.load(link(heap, slot).plus(8));
+        if at.is_null() {
+            continue;
+        }
+        linked += 1;
+        if !live.iter().any(|(start, size)| *start == at && *size >= bytes) {
+            return Err(format!("link {slot} leads to {at}, where no object of {bytes} bytes is"));
+        }
+        *object = sampled(bytes).iter().map(|byte| memory.load(at.plus(*byte))).collect();
+    }
+    if linked == live.len() { Ok(state) } else { Err(format!("{linked} links, {live:?} live")) }
+}
+
+/// Opens the heap again after a crash.
+pub(crate) fn reopen<M: Memory>(
+    memory: &M,
+    bytes: u64,
+    flaw: HeapFlaw,
+) -> Result<(Heap, State), String> {
+    let (heap, _) =
+        Heap::open_flawed(memory, NAME, bytes, flaw).map_err(|error| error.to_string())?;
+    let state = read(memory, &heap)?;
+    Ok((heap, state))
+}
