@@ -194,23 +194,18 @@ fn our_pool(sizes: &Sizes<'_>, bytes: u64) -> Result<(Rc<OurPool>, PathBuf)> {
 
 /// Our forms of an operation, with the names that they have in the report.
 fn our_forms(operation: Operation) -> Vec<(&'static str, ours::Operation)> {
-    let change = |ranges, bytes| {
-        let form = |kind| ours::Operation::Change { kind, ranges, bytes };
-        vec![("seawall redo", form(TxKind::Redo)), ("seawall undo", form(TxKind::Undo))]
+    use ours::Operation as Ours;
+    let form: fn(TxKind) -> Ours = match operation {
+        Operation::Tx64 => Ours::Tx64,
+        Operation::Tx256 => Ours::Tx256,
+        Operation::Tx1024 => Ours::Tx1024,
+        Operation::TxFour => Ours::TxFour,
+        Operation::TxAbort => Ours::TxAbort,
+        Operation::AllocFree => return vec![("seawall", Ours::AllocFree)],
+        Operation::TxAlloc => return vec![("seawall", Ours::TxAlloc)],
+        Operation::FreeLinked | Operation::AllocLost => return Vec::new(),
     };
-    match operation {
-        Operation::Tx64 => change(1, 64),
-        Operation::Tx256 => change(1, 256),
-        Operation::Tx1024 => change(1, 1024),
-        Operation::TxFour => change(4, 64),
-        Operation::TxAbort => vec![
-            ("seawall redo", ours::Operation::Abort { kind: TxKind::Redo }),
-            ("seawall undo", ours::Operation::Abort { kind: TxKind::Undo }),
-        ],
-        Operation::AllocFree => vec![("seawall", ours::Operation::AllocFree)],
-        Operation::TxAlloc => vec![("seawall", ours::Operation::TxAlloc)],
-        Operation::FreeLinked | Operation::AllocLost => Vec::new(),
-    }
+    vec![("seawall redo", form(TxKind::Redo)), ("seawall undo", form(TxKind::Undo))]
 }
 
 fn small(

@@ -90,10 +90,14 @@ impl OurPool {
 /// What is done in a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
-    /// Add and write `ranges` of `bytes`, commit.
-    Change { kind: TxKind, ranges: u64, bytes: u64 },
+    /// Add and write one range of that many bytes, commit.
+    Tx64(TxKind),
+    Tx256(TxKind),
+    Tx1024(TxKind),
+    /// The same with four ranges of 64 B.
+    TxFour(TxKind),
     /// Add and write 64 B, fail.
-    Abort { kind: TxKind },
+    TxAbort(TxKind),
     /// Allocate 64 B into a link, free them from it.
     AllocFree,
     /// Allocate 64 B and link them in one transaction.
@@ -151,56 +155,50 @@ fn run(
     (field, links): (Addr, Addr),
     count: u64,
 ) -> Result<(), HeapError> {
-    for i in 0..count {
-        match operation {
-            Operation::Change { kind, ranges, bytes } => {
-                session.transaction(kind, |tx| change(tx, field, i, (ranges, bytes)))?;
-            }
-            Operation::Abort { kind } => abort(session, kind, field, i)?,
-            Operation::AllocFree => {
-                session.alloc_into(links, 64, &[])?;
-                session.free_from(links)?;
-            }
-            Operation::TxAlloc => {
-                let link = links.plus(8 * i);
-                session.redo(|tx| {
-                    let at = tx.alloc(64)?;
-                    tx.store(link, at)
-                })?;
-            }
-        }
+    match operation {
+        Operation::Tx64(kind) => changes::<1, 64>(session, kind, field, count),
+        Operation::Tx256(kind) => changes::<1, 256>(session, kind, field, count),
+        Operation::Tx1024(kind) => changes::<1, 1024>(session, kind, field, count),
+        Operation::TxFour(kind) => changes::<4, 64>(session, kind, field, count),
+        Operation::TxAbort(kind) => (0..count).try_for_each(|i| abort(session, kind, field, i)),
+        Operation::AllocFree => (0..count).try_for_each(|_| {
+            session.alloc_into(links, 64, &[])?;
+            session.free_from(links)
+        }),
+        Operation::TxAlloc => (0..count).try_for_each(|i| {
+            session.redo(|tx| {
+                let at = tx.alloc(64)?;
+                tx.store(links.plus(8 * i), at)
+            })
+        }),
     }
-    Ok(())
 }
 
-/// The place of a range in transaction `i`.
-#[inline]
-fn place(field: Addr, i: u64, range: u64, (ranges, bytes): (u64, u64)) -> Addr {
-    let part = FIELD_BYTES / ranges;
-    field.plus(range * part + i * bytes % part)
+fn changes<const RANGES: usize, const BYTES: usize>(
+    session: &mut Work<'_>,
+    kind: TxKind,
+    field: Addr,
+    count: u64,
+) -> Result<(), HeapError> {
+    (0..count)
+        .try_for_each(|i| session.transaction(kind, |tx| change::<RANGES, BYTES>(tx, field, i)))
 }
 
+/// Adds and writes the ranges of transaction `i`, which are a part of the field apart.
 #[inline]
-fn change(
+fn change<const RANGES: usize, const BYTES: usize>(
     tx: &mut Tx<'_, '_, NativeMemory<'_>>,
     field: Addr,
     i: u64,
-    shape: (u64, u64),
 ) -> Result<(), HeapError> {
-    let (ranges, bytes) = shape;
-    let value = [i as u8; 1024];
-    if tx.kind() == TxKind::Undo && ranges == 4 {
-        tx.add(&[0, 1, 2, 3].map(|range| (place(field, i, range, shape), bytes)))?;
-    } else if tx.kind() == TxKind::Undo {
-        tx.add(&[(place(field, i, 0, shape), bytes)])?;
-    }
-    for range in 0..ranges {
-        tx.write(place(field, i, range, shape), &value[..bytes as usize])?;
-    }
-    Ok(())
+    let part = FIELD_BYTES / RANGES as u64;
+    let first = field.plus(i * BYTES as u64 % part);
+    let places: [Addr; RANGES] = std::array::from_fn(|range| first.plus(range as u64 * part));
+    tx.add(&places.map(|at| (at, BYTES as u64)))?;
+    places.iter().try_for_each(|at| tx.write(*at, &[i as u8; BYTES]))
 }
 
-/// Why a transaction of [`Operation::Abort`] ends.
+/// Why a transaction that is to be aborted ends.
 enum Ended {
     OnPurpose,
     By(HeapError),
@@ -214,7 +212,7 @@ impl From<HeapError> for Ended {
 
 fn abort(session: &mut Work<'_>, kind: TxKind, field: Addr, i: u64) -> Result<(), HeapError> {
     let outcome = session.transaction(kind, |tx| {
-        change(tx, field, i, (1, 64))?;
+        change::<1, 64>(tx, field, i)?;
         Err::<(), Ended>(Ended::OnPurpose)
     });
     match outcome {
