@@ -195,7 +195,11 @@ impl Visitor for Run<'_> {
             flaw: options.flaw,
         };
         let layout = W::layout(&setup);
-        let pool_options = PoolOptions { domain: options.domain, dram_bytes: layout.dram_bytes };
+        let pool_options = PoolOptions {
+            domain: options.domain,
+            dram_bytes: layout.dram_bytes,
+            ..PoolOptions::default()
+        };
         let pool = match &options.file {
             Some(path) => Pool::create(path, layout.pm_bytes, &pool_options)?,
             None => Pool::temporary(layout.pm_bytes, &pool_options)?,
@@ -305,7 +309,7 @@ impl Visitor for Recover<'_> {
         // touches cost nothing.
         let file_bytes = std::fs::metadata(self.path).map_or(0, |status| status.len());
         let dram_bytes = file_bytes.saturating_add(DRAM_BYTES_MORE);
-        let options = PoolOptions { domain: self.domain, dram_bytes };
+        let options = PoolOptions { domain: self.domain, dram_bytes, ..PoolOptions::default() };
         let pool = Pool::open(self.path, &options, |head, bytes| {
             let head = Image::from_pm(head.to_vec(), 0);
             let header = seawall_runtime::pool::open(&head, W::NAME, bytes);

@@ -1,8 +1,8 @@
 //! What this machine can do for persistent memory, for people to read.
 
 use crate::cpu::Cpu;
-use crate::domain::{Domain, caches_are_persistent};
-use crate::flush::Flush;
+use crate::domain::{Domain, Durability, Medium, caches_persist_here};
+use crate::flush::{Flush, FlushKind};
 use crate::map::{self, Mapping};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,26 +28,14 @@ pub struct Doctor {
     pub folders: Vec<Folder>,
 }
 
-/// What a file in a folder can be.
+/// What drained data in a file of a folder survives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Folder {
     /// The folder.
     pub path: PathBuf,
-    /// What was found.
-    pub finding: FolderFinding,
-}
-
-/// What a file in a folder can be.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FolderFinding {
-    /// `MAP_SYNC` works: persistent memory with DAX.
-    Dax,
-    /// An ordinary file on a disk.
-    Ordinary,
-    /// A file system in memory.
-    InMemory,
-    /// No file can be made there; says why.
-    Unusable(String),
+    /// What was found, in the domain that pools there have unless told otherwise; or why no file
+    /// can be made there.
+    pub durability: Result<Durability, String>,
 }
 
 impl Doctor {
@@ -55,15 +43,29 @@ impl Doctor {
     pub fn examine() -> Doctor {
         let mut paths = vec![std::env::temp_dir()];
         paths.extend(std::env::current_dir().ok().filter(|path| *path != paths[0]));
+        let flush = Flush::from_environment().map_err(|error| error.to_string());
+        let domain = Domain::from_environment().map_err(|error| error.to_string());
+        let caches_persist = caches_persist_here();
+        let flushes = flush.as_ref().is_ok_and(|flush| flush.kind != FlushKind::None);
+        let durability_of = |medium, wanted: Option<Domain>| {
+            let domain = wanted.unwrap_or_else(|| Domain::fitting(medium, caches_persist));
+            Durability::of(medium, domain, flushes, caches_persist)
+        };
+        let examine = |path: PathBuf| {
+            let found = || Ok(durability_of(medium_of(&path)?, domain.clone()?));
+            let durability = found();
+            Folder { path, durability }
+        };
+        let folders = paths.into_iter().map(examine).collect();
         Doctor {
             cpu: Cpu::detect(),
-            flush: Flush::from_environment().map_err(|error| error.to_string()),
-            domain: Domain::from_environment().map_err(|error| error.to_string()),
+            flush,
+            domain,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            page_bytes: rustix::param::page_size() as u64,
-            caches_persist: caches_are_persistent(Path::new("/sys/bus/nd/devices")),
+            page_bytes: map::page_bytes(),
+            caches_persist,
             counters: has_counters(Path::new("/sys/bus/event_source/devices")),
-            folders: paths.into_iter().map(Folder::examine).collect(),
+            folders,
         }
     }
 
@@ -86,7 +88,11 @@ impl Doctor {
         };
         let domain = match &self.domain {
             Ok(Some(domain)) => format!("{domain} for every pool"),
-            Ok(None) => "by pool: line, or none on persistent memory with eADR".to_string(),
+            Ok(None) => {
+                "line, and none on persistent memory with eADR (--domain or SEAWALL_DOMAIN: page, \
+                 line, none)"
+                    .to_string()
+            }
             Err(error) => error.clone(),
         };
         let drain = match &self.domain {
@@ -110,41 +116,24 @@ impl Doctor {
         ];
         let facts = facts.into_iter().map(|(name, text)| (name.to_string(), text));
         let folders = self.folders.iter().map(|folder| {
-            (format!("files in {}", folder.path.display()), folder.finding.to_string())
+            let text = match &folder.durability {
+                Ok(durability) => durability.to_string(),
+                Err(why) => format!("no pool can be made there: {why}"),
+            };
+            (format!("files in {}", folder.path.display()), text)
         });
         facts.chain(folders).collect()
     }
 }
 
-impl Folder {
-    fn examine(path: PathBuf) -> Folder {
-        let mapped = || {
-            let file = tempfile::tempfile_in(&path)?;
-            map::reserve(&file, 4096)?;
-            Ok((Mapping::of_file(&file, 4096)?.is_sync(), map::is_in_memory(&file)))
-        };
-        let finding = match mapped() {
-            Ok((true, _)) => FolderFinding::Dax,
-            Ok((false, true)) => FolderFinding::InMemory,
-            Ok((false, false)) => FolderFinding::Ordinary,
-            Err::<_, std::io::Error>(error) => FolderFinding::Unusable(error.to_string()),
-        };
-        Folder { path, finding }
-    }
-}
-
-impl fmt::Display for FolderFinding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FolderFinding::Dax => f.write_str("MAP_SYNC works: flushed lines are durable"),
-            FolderFinding::Ordinary => f.write_str(
-                "no MAP_SYNC: flushed lines survive a killed process, not a power failure \
-                 (domain page does)",
-            ),
-            FolderFinding::InMemory => f.write_str("a file system in memory: gone at reboot"),
-            FolderFinding::Unusable(why) => write!(f, "no pool can be made there: {why}"),
-        }
-    }
+/// Where the bytes of a file in `folder` are; else why there can be none.
+fn medium_of(folder: &Path) -> Result<Medium, String> {
+    let mapped = || {
+        let file = tempfile::tempfile_in(folder)?;
+        map::reserve(&file, 0, map::page_bytes())?;
+        Ok(map::medium(&file, &Mapping::of_file(&file, map::page_bytes())?))
+    };
+    mapped().map_err(|error: std::io::Error| error.to_string())
 }
 
 impl fmt::Display for Doctor {
@@ -170,6 +159,7 @@ fn has_counters(devices: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Pool, PoolOptions};
 
     #[test]
     fn the_display_has_every_fact_on_a_line_of_its_own() {
@@ -183,8 +173,22 @@ mod tests {
 
     #[test]
     fn a_folder_that_does_not_exist_is_named_unusable() {
-        let folder = Folder::examine(PathBuf::from("/no/such/folder"));
-        assert!(matches!(folder.finding, FolderFinding::Unusable(_)));
+        let why = medium_of(Path::new("/no/such/folder")).unwrap_err();
+        let folders = vec![Folder { path: "/no/such/folder".into(), durability: Err(why) }];
+        let text = Doctor { folders, ..Doctor::examine() }.to_string();
+        assert!(text.contains("files in /no/such/folder  no pool can be made there: "), "{text}");
+    }
+
+    #[test]
+    fn what_is_said_of_a_folder_is_what_a_pool_there_says() {
+        let doctor = Doctor::examine();
+        for folder in &doctor.folders {
+            let Ok(durability) = folder.durability.clone() else { continue };
+            let file = tempfile::Builder::new().tempdir_in(&folder.path).unwrap();
+            let pool = Pool::create(&file.path().join("a.pool"), 4096, &PoolOptions::default());
+            assert_eq!(pool.unwrap().durability(), durability, "{}", folder.path.display());
+            assert!(doctor.to_string().contains(&durability.to_string()));
+        }
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //!
 //! A file on a disk is still used by line unless told otherwise: it runs the same instructions as
 //! persistent memory would, and survives a killed process (the page cache does), but not a power
-//! failure. Every output says so: [`Durability`] is the sentence.
+//! failure. Every output says so: [`Durability`] is the sentence, and the only place that decides
+//! it. It claims nothing that was not seen: whoever asks for no flushes on persistent memory must
+//! have a platform that says of itself that it saves the caches.
 
 use std::fmt;
 use std::path::Path;
@@ -73,17 +75,19 @@ impl Domain {
 
     /// What fits a mapping, unless told: persistent memory whose caches are persistent needs
     /// nothing, everything else is used by line.
-    pub(crate) fn fitting(mapped_sync: bool) -> Domain {
-        let caches_persist = || caches_are_persistent(Path::new("/sys/bus/nd/devices"));
-        if mapped_sync && caches_persist() { Domain::None } else { Domain::Line }
+    pub(crate) fn fitting(medium: Medium, caches_persist: bool) -> Domain {
+        let none_needed = medium == Medium::PersistentMemory && caches_persist;
+        if none_needed { Domain::None } else { Domain::Line }
     }
 
     /// What [`drain`](seawall_memory::Memory::drain) waits for.
     pub const fn drain_means(self) -> &'static str {
         match self {
-            Domain::Page => "msync of the pages flushed since the last one",
-            Domain::Line => "a fence after the flushed lines",
-            Domain::None => "a fence only",
+            Domain::Page => "msync: the disk has every flushed page (true on any disk, and slow)",
+            Domain::Line => {
+                "a fence: flushed lines have left the caches (what that is worth: below)"
+            }
+            Domain::None => "a fence: stores have reached the caches, which must be persistent",
         }
     }
 }
@@ -107,7 +111,22 @@ pub(crate) fn caches_are_persistent(devices: &Path) -> bool {
     !domains.is_empty() && domains.iter().all(|domain| domain.trim() == "cpu_cache")
 }
 
-/// What a mapping survives, given its domain.
+/// True if the platform that this runs on says so.
+pub(crate) fn caches_persist_here() -> bool {
+    caches_are_persistent(Path::new("/sys/bus/nd/devices"))
+}
+
+/// Where the bytes of a mapped file are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Medium {
+    /// `MAP_SYNC` works.
+    PersistentMemory,
+    Disk,
+    /// A file system that a reboot empties.
+    InMemory,
+}
+
+/// What drained data in a mapping survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Durability {
     /// Power failure: mapped straight onto persistent memory.
@@ -116,6 +135,9 @@ pub enum Durability {
     PowerFailureByPage,
     /// The death of this process, but not power failure: a file in the page cache.
     KilledProcess,
+    /// The death of this process, but not power failure: persistent memory, but no line is flushed
+    /// and the platform does not say that it saves its caches.
+    Unflushed,
     /// The death of this process, but no reboot: a file system in memory.
     UntilReboot,
     /// Nothing: the file has no name and goes with the process.
@@ -123,6 +145,24 @@ pub enum Durability {
 }
 
 impl Durability {
+    /// What holds on `medium` if `flushes` says whether lines are really flushed.
+    pub(crate) fn of(
+        medium: Medium,
+        domain: Domain,
+        flushes: bool,
+        caches_persist: bool,
+    ) -> Durability {
+        match (medium, domain) {
+            (Medium::InMemory, _) => Durability::UntilReboot,
+            (Medium::Disk, Domain::Page) => Durability::PowerFailureByPage,
+            (Medium::Disk, Domain::Line | Domain::None) => Durability::KilledProcess,
+            (Medium::PersistentMemory, Domain::Page) => Durability::PowerFailure,
+            (Medium::PersistentMemory, Domain::Line) if flushes => Durability::PowerFailure,
+            (Medium::PersistentMemory, _) if caches_persist => Durability::PowerFailure,
+            (Medium::PersistentMemory, _) => Durability::Unflushed,
+        }
+    }
+
     /// True if what was drained survives a power failure.
     pub const fn is_durable(self) -> bool {
         matches!(self, Durability::PowerFailure | Durability::PowerFailureByPage)
@@ -132,11 +172,21 @@ impl Durability {
 impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Durability::PowerFailure => "durable: persistent memory, mapped with MAP_SYNC",
-            Durability::PowerFailureByPage => "durable: a file, written by msync page by page",
+            Durability::PowerFailure => {
+                "durable, survives a power failure: persistent memory, mapped with MAP_SYNC"
+            }
+            Durability::PowerFailureByPage => {
+                "durable, survives a power failure: an ordinary file, and every drain waits for \
+                 msync"
+            }
             Durability::KilledProcess => {
                 "survives a killed process, not a power failure: an ordinary file, whose lines are \
                  flushed to the page cache only (--domain page makes it durable)"
+            }
+            Durability::Unflushed => {
+                "survives a killed process, not a power failure: persistent memory, but no line is \
+                 flushed, and nothing here says that power failure spares the caches (--domain \
+                 line, without SEAWALL_FLUSH=none, makes it durable)"
             }
             Durability::UntilReboot => {
                 "survives a killed process, not a reboot: a file system in memory"
@@ -177,7 +227,36 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_file_is_used_by_line() {
-        assert_eq!(Domain::fitting(false), Domain::Line);
+    fn only_persistent_memory_whose_caches_persist_is_used_without_flushes() {
+        use Medium::{Disk, InMemory, PersistentMemory};
+        for (medium, caches_persist) in [(Disk, true), (InMemory, true), (PersistentMemory, false)]
+        {
+            assert_eq!(Domain::fitting(medium, caches_persist), Domain::Line);
+        }
+        assert_eq!(Domain::fitting(PersistentMemory, true), Domain::None);
+    }
+
+    #[test]
+    fn nothing_is_called_durable_that_a_power_failure_may_lose() {
+        use Medium::{Disk, InMemory, PersistentMemory};
+        let durable = |medium, domain, flushes, caches_persist| {
+            let durability = Durability::of(medium, domain, flushes, caches_persist);
+            let text = durability.to_string();
+            assert_eq!(durability.is_durable(), text.starts_with("durable"), "{text}");
+            assert_eq!(durability.is_durable(), !text.contains("not a "), "{text}");
+            durability.is_durable()
+        };
+        for flushes in [false, true] {
+            for caches_persist in [false, true] {
+                for domain in [Domain::Page, Domain::Line, Domain::None] {
+                    assert!(!durable(InMemory, domain, flushes, caches_persist));
+                    let by_page = domain == Domain::Page;
+                    assert_eq!(durable(Disk, domain, flushes, caches_persist), by_page);
+                    let flushed = by_page || flushes && domain == Domain::Line;
+                    let spared = flushed || caches_persist;
+                    assert_eq!(durable(PersistentMemory, domain, flushes, caches_persist), spared);
+                }
+            }
+        }
     }
 }

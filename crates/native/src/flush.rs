@@ -222,6 +222,10 @@ pub(crate) fn fence(kind: FlushKind) {
     }
 }
 
+/// True where a locked instruction that stores orders what [`fence`] does, `clflush` excepted:
+/// Intel's manual says so of `clwb`, `clflushopt` and non-temporal stores.
+pub(crate) const LOCKED_IS_FENCE: bool = cfg!(target_arch = "x86_64");
+
 /// True where [`store_past_caches`] is more than a store.
 pub(crate) const CAN_STORE_PAST_CACHES: bool = cfg!(target_arch = "x86_64");
 

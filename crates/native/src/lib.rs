@@ -13,10 +13,13 @@
 //! use seawall_memory::{Addr, Memory};
 //! use seawall_native::{Pool, PoolOptions};
 //!
-//! let pool = Pool::temporary(4096, &PoolOptions::default())?;
+//! let options = PoolOptions { bytes_max: 1 << 40, ..PoolOptions::default() };
+//! let pool = Pool::temporary(4096, &options)?; // takes a page, and may grow to 1 TiB
 //! let memory = pool.memory(0);
 //! memory.store(Addr::pm(64), 7u64);
 //! memory.persist(Addr::pm(64), 8);
+//! assert!(memory.grow(1 << 20));
+//! memory.store(Addr::pm((1 << 20) - 8), 9u64);
 //! println!("{} flushes, {}", pool.flush().kind, pool.durability());
 //! # Ok::<(), seawall_native::PoolError>(())
 //! ```
@@ -25,16 +28,19 @@ mod access;
 mod cpu;
 mod doctor;
 mod domain;
+mod error;
 mod flush;
 mod map;
 mod memory;
 mod pool;
+mod space;
 mod witness;
 
 pub use cpu::Cpu;
 pub use doctor::Doctor;
 pub use domain::{DOMAIN_VARIABLE, Domain, DomainError, Durability};
+pub use error::PoolError;
 pub use flush::{FLUSH_VARIABLE, Flush, FlushError, FlushKind};
 pub use memory::{Counters, NativeMemory};
-pub use pool::{POOL_BYTES_MIN, Pool, PoolError, PoolOptions};
+pub use pool::{POOL_BYTES_MIN, Pool, PoolOptions};
 pub use witness::Witness;

@@ -5,6 +5,7 @@
 //! allocated before mapping, so that a full disk is an error that names the file, never a SIGBUS in
 //! the middle of a store.
 
+use crate::domain::Medium;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use std::fs::File;
 use std::io;
@@ -91,8 +92,7 @@ fn map_sync(_: &File, _: usize) -> Option<*mut u8> {
 /// Both offsets lie in one live file mapping that starts at `base`.
 #[cold]
 pub(crate) unsafe fn sync_pages(base: *mut u8, first: u64, last: u64) -> io::Result<()> {
-    let page = rustix::param::page_size() as u64;
-    let start = first / page * page;
+    let start = first / page_bytes() * page_bytes();
     // SAFETY: the caller vouches for the range; rounding down stays in the mapping, whose base is
     // at a page.
     unsafe {
@@ -102,12 +102,24 @@ pub(crate) unsafe fn sync_pages(base: *mut u8, first: u64, last: u64) -> io::Res
     Ok(())
 }
 
-/// Gives the first `bytes` of `file` real space on the disk, changing no byte that is there.
+/// Bytes in a page.
+pub(crate) fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Gives the bytes of `file` from `from` to `bytes` real space on the disk, changing no byte that
+/// is there; what lies before `from` has it already.
 ///
 /// What cannot fit is refused before anything is allocated, so that a wrong size does not fill the
-/// disk for everybody else until it is found out.
-pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    let there = file.metadata()?.blocks().saturating_mul(512);
+/// disk for everybody else until it is found out, and the signal that a passed limit sends
+/// (SIGXFSZ) does not end the process.
+pub(crate) fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    let status = file.metadata()?;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if bytes > status.len() && limit.is_some_and(|limit| bytes > limit) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let there = status.blocks().saturating_mul(512).max(from);
     let space = rustix::fs::fstatvfs(file)?;
     // Some file systems do not know how much they hold, and say 0.
     let free = space.f_bfree.saturating_mul(space.f_frsize);
@@ -118,13 +130,27 @@ pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     {
         use rustix::fs::{FallocateFlags, fallocate};
         use rustix::io::Errno;
-        match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        if has_no_hole(file, from, bytes) {
+            return Ok(());
+        }
+        match fallocate(file, FallocateFlags::empty(), from, bytes - from) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            Err(Errno::INTR) => return reserve(file, bytes),
+            Err(Errno::INTR) => return reserve(file, from, bytes),
             done => return Ok(done?),
         }
     }
     write_zeros(file, bytes)
+}
+
+/// True if every byte from `from` to `bytes` certainly has its space; asking costs less than
+/// allocating again what is there. Some file systems know of no holes, so blocks are counted first;
+/// a file in memory has no others, and would be looked at page by page.
+#[cfg(target_os = "linux")]
+fn has_no_hole(file: &File, from: u64, bytes: u64) -> bool {
+    let Ok(status) = file.metadata() else { return false };
+    let counted = status.blocks().saturating_mul(512) >= status.len() && status.len() >= bytes;
+    let hole = || rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(from));
+    counted && (is_in_memory(file) || hole().is_ok_and(|hole| hole >= bytes))
 }
 
 /// For file systems that cannot allocate ahead: appends zeros up to `bytes`. Holes that an existing
@@ -140,8 +166,19 @@ fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Where the bytes of `file` are, which `mapping` maps.
+pub(crate) fn medium(file: &File, mapping: &Mapping) -> Medium {
+    if is_in_memory(file) {
+        Medium::InMemory
+    } else if mapping.is_sync() {
+        Medium::PersistentMemory
+    } else {
+        Medium::Disk
+    }
+}
+
 /// True if `file` lives in a file system that a reboot empties.
-pub(crate) fn is_in_memory(file: &File) -> bool {
+fn is_in_memory(file: &File) -> bool {
     #[cfg(target_os = "linux")]
     {
         const TMPFS: u64 = 0x0102_1994;
@@ -164,7 +201,7 @@ mod tests {
     fn reserved_space_is_real_and_keeps_what_was_there() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(b"keep", 10).unwrap();
-        reserve(&file, 1 << 20).unwrap();
+        reserve(&file, 0, 1 << 20).unwrap();
         let status = file.metadata().unwrap();
         assert_eq!(status.len(), 1 << 20);
         assert!(status.blocks() * 512 >= 1 << 20, "{} blocks", status.blocks());
@@ -173,12 +210,29 @@ mod tests {
         assert_eq!(&back, b"keep");
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn holes_are_found_and_filled_and_a_whole_file_is_let_be() {
+        let folders = [std::env::temp_dir(), "/dev/shm".into()];
+        for folder in folders.iter().filter(|folder| folder.is_dir()) {
+            let file = tempfile::tempfile_in(folder).unwrap();
+            file.set_len(1 << 20).unwrap();
+            file.write_all_at(&[1; 8192], 4096).unwrap();
+            assert!(!has_no_hole(&file, 0, 1 << 20), "{}", folder.display());
+            reserve(&file, 0, 1 << 20).unwrap();
+            assert!(file.metadata().unwrap().blocks() * 512 >= 1 << 20, "{}", folder.display());
+            file.write_all_at(&vec![1; 1 << 20], 0).unwrap();
+            assert!(has_no_hole(&file, 0, 1 << 20), "{}", folder.display());
+            assert!(!has_no_hole(&file, 0, (1 << 20) + 1), "it ends before");
+        }
+    }
+
     #[test]
     fn more_than_the_disk_has_is_refused_before_any_of_it_is_taken() {
         let file = tempfile::tempfile().unwrap();
         let space = rustix::fs::fstatvfs(&file).unwrap();
         let whole = space.f_blocks.saturating_mul(space.f_frsize);
-        let error = reserve(&file, whole + 1).unwrap_err();
+        let error = reserve(&file, 0, whole + 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert_eq!(file.metadata().unwrap().len(), 0);
     }
@@ -197,7 +251,7 @@ mod tests {
     #[test]
     fn a_store_through_a_mapping_is_in_the_file_after_sync() {
         let file = tempfile::tempfile().unwrap();
-        reserve(&file, 10_000).unwrap();
+        reserve(&file, 0, 10_000).unwrap();
         let mapping = Mapping::of_file(&file, 10_000).unwrap();
         // SAFETY: 9000 is inside the mapping, which nobody else uses.
         unsafe {

@@ -4,15 +4,24 @@
 //! must wait for `msync` as `drain` does, and so must a locked operation when something flushed is
 //! still unwritten. Pages between the first and the last flushed one are written with them if they
 //! are dirty: that is allowed (a crash may always keep more than was asked) and costs one call.
+//!
+//! A fence is what everything here costs, so none is run for nothing. A handle that has flushed no
+//! line, and stored none past the caches, since its last fence has nothing to put in order: plain
+//! stores that nobody flushed are promised to nobody. On x86 a locked instruction that stores is a
+//! fence as well. In the domain `none` plain stores are durable once they are in the cache, where
+//! x86 and the releasing stores used here put them in order: `order` has nothing to do; `drain`
+//! still runs the instruction, for stores in the store buffer, which costs a fraction of a
+//! nanosecond and is not counted.
 
 use crate::access::{load_at, load_range, store_at, store_range};
 use crate::domain::Domain;
-use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind};
+use crate::error::PoolError;
+use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind, LOCKED_IS_FENCE};
 use crate::map::{self, Mapping};
+use crate::space::Space;
 use crate::witness::Witness;
 use seawall_memory::{Addr, Memory, Width, lines_of};
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
@@ -24,7 +33,7 @@ const SPINS_MAX: u32 = 128;
 pub struct Counters {
     /// Persistent lines flushed, and lines written past the caches.
     pub flushed_lines: u64,
-    /// `order` and `drain`.
+    /// `order` and `drain` that had flushed lines, or lines written past the caches, to wait for.
     pub fences: u64,
     /// `msync` calls (domain `page`).
     pub msyncs: u64,
@@ -35,58 +44,53 @@ pub struct Counters {
 /// A store that went past the caches ([`write_nt`](Memory::write_nt)) is in order with nothing,
 /// for other threads too, until the next `order`, `drain` or locked operation of its thread.
 pub struct NativeMemory<'a> {
+    space: &'a Space,
     pm: Region,
     dram: Region,
     flush: FlushKind,
-    pages: bool,
+    domain: Domain,
     thread: usize,
     witness: Option<&'a AtomicU64>,
     // First and last byte flushed and not yet written by msync; none if first > last.
     unwritten: Cell<(u64, u64)>,
+    // `flushed_lines` at the last fence: if it is the same now, there is nothing to wait for.
+    fenced_lines: Cell<u64>,
     counters: Cell<Counters>,
-    _mapped: PhantomData<&'a Mapping>,
 }
 
 const NOTHING: (u64, u64) = (u64::MAX, 0);
 
-#[derive(Clone, Copy)]
+/// Where a region is, and how many of its bytes this handle knows of.
 struct Region {
     base: *mut u8,
-    bytes: u64,
+    bytes: Cell<u64>,
 }
 
 impl Region {
-    fn of(mapping: &Mapping) -> Region {
-        Region { base: mapping.base(), bytes: mapping.bytes() }
+    fn of(mapping: &Mapping, bytes: u64) -> Region {
+        Region { base: mapping.base(), bytes: Cell::new(bytes) }
     }
-}
-
-#[cold]
-#[inline(never)]
-#[track_caller]
-fn bad_access(at: Addr, len: u64, bytes: u64) -> ! {
-    let region = if at.is_pm() { "the pool" } else { "DRAM" };
-    panic!("{len} bytes at {at} are not aligned or not within the {bytes} bytes of {region}");
 }
 
 impl<'a> NativeMemory<'a> {
     pub(crate) fn new(
-        pm: &'a Mapping,
+        space: &'a Space,
         dram: &'a Mapping,
         flush: FlushKind,
         domain: Domain,
         thread: usize,
     ) -> NativeMemory<'a> {
         NativeMemory {
-            pm: Region::of(pm),
-            dram: Region::of(dram),
+            space,
+            pm: Region::of(space.mapping(), space.bytes()),
+            dram: Region::of(dram, dram.bytes()),
             flush,
-            pages: domain == Domain::Page,
+            domain,
             thread,
             witness: None,
             unwritten: Cell::new(NOTHING),
+            fenced_lines: Cell::new(0),
             counters: Cell::new(Counters::default()),
-            _mapped: PhantomData,
         }
     }
 
@@ -111,8 +115,8 @@ impl<'a> NativeMemory<'a> {
     }
 
     #[inline]
-    fn region(&self, at: Addr) -> Region {
-        if at.is_pm() { self.pm } else { self.dram }
+    fn region(&self, at: Addr) -> &Region {
+        if at.is_pm() { &self.pm } else { &self.dram }
     }
 
     /// The place of an aligned access. Rotating the offset puts misplaced low bits on top, so that
@@ -122,10 +126,10 @@ impl<'a> NativeMemory<'a> {
     fn place(&self, at: Addr, width: Width) -> *mut u8 {
         let region = self.region(at);
         let shift = width.bytes().trailing_zeros();
-        if at.offset().rotate_right(shift) >= region.bytes >> shift {
-            bad_access(at, width.bytes(), region.bytes);
+        if at.offset().rotate_right(shift) >= region.bytes.get() >> shift {
+            self.look_again(at, width.bytes(), width.bytes());
         }
-        // SAFETY: the access lies wholly inside the mapping.
+        // SAFETY: the access lies wholly inside the bytes that are there.
         unsafe { region.base.add(at.offset() as usize) }
     }
 
@@ -134,11 +138,28 @@ impl<'a> NativeMemory<'a> {
     #[track_caller]
     fn place_of_range(&self, at: Addr, len: u64) -> *mut u8 {
         let region = self.region(at);
-        if at.offset() > region.bytes || len > region.bytes - at.offset() {
-            bad_access(at, len, region.bytes);
+        let bytes = region.bytes.get();
+        if at.offset() > bytes || len > bytes - at.offset() {
+            self.look_again(at, len, 1);
         }
-        // SAFETY: at most one past the end of the mapping.
+        // SAFETY: at most one past the end of the bytes that are there.
         unsafe { region.base.add(at.offset() as usize) }
+    }
+
+    /// Refuses an access, unless the pool has grown since this handle looked.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn look_again(&self, at: Addr, len: u64, align: u64) {
+        self.pm.bytes.set(self.space.bytes());
+        let bytes = self.region(at).bytes.get();
+        let inside = at.offset() <= bytes && len <= bytes - at.offset();
+        if !inside || !at.offset().is_multiple_of(align) {
+            let region = if at.is_pm() { "the pool" } else { "DRAM" };
+            panic!(
+                "{len} bytes at {at} are not aligned or not within the {bytes} bytes of {region}"
+            );
+        }
     }
 
     #[inline]
@@ -149,21 +170,42 @@ impl<'a> NativeMemory<'a> {
         unsafe { AtomicU64::from_ptr(place) }
     }
 
-    /// A locked instruction orders flushed lines by itself, except `clflush` and pages.
     #[inline]
-    fn before_locked(&self) {
-        if self.pages || self.flush == FlushKind::Clflush {
-            flush::fence(self.flush);
+    fn by_page(&self) -> bool {
+        self.domain == Domain::Page
+    }
+
+    /// Runs `action`, a locked instruction; `stores` says of its result whether it stored. It puts
+    /// flushed lines in order by itself, except by page and `clflush`.
+    #[inline]
+    fn locked<T>(&self, action: impl FnOnce() -> T, stores: impl FnOnce(&T) -> bool) -> T {
+        if self.by_page() || self.flush == FlushKind::Clflush {
+            self.wait_for_flushes();
+        }
+        let result = action();
+        if LOCKED_IS_FENCE && stores(&result) {
+            self.fenced_lines.set(self.counters.get().flushed_lines);
+        }
+        result
+    }
+
+    /// True if there was something to wait for.
+    #[inline]
+    fn wait_for_flushes(&self) -> bool {
+        let flushed_lines = self.counters.get().flushed_lines;
+        if flushed_lines == self.fenced_lines.get() {
+            return false;
+        }
+        self.fenced_lines.set(flushed_lines);
+        flush::fence(self.flush);
+        if self.by_page() {
             self.write_pages();
         }
+        true
     }
 
     #[inline]
-    fn finish_flushes(&self) {
-        flush::fence(self.flush);
-        if self.pages {
-            self.write_pages();
-        }
+    fn count_fence(&self) {
         self.count(|counters| counters.fences += 1);
     }
 
@@ -214,22 +256,22 @@ impl Memory for NativeMemory<'_> {
     #[inline]
     #[track_caller]
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-        self.before_locked();
-        self.atomic(at).compare_exchange(current, new, SeqCst, SeqCst)
+        let word = self.atomic(at);
+        self.locked(|| word.compare_exchange(current, new, SeqCst, SeqCst), Result::is_ok)
     }
 
     #[inline]
     #[track_caller]
     fn swap(&self, at: Addr, new: u64) -> u64 {
-        self.before_locked();
-        self.atomic(at).swap(new, SeqCst)
+        let word = self.atomic(at);
+        self.locked(|| word.swap(new, SeqCst), |_| true)
     }
 
     #[inline]
     #[track_caller]
     fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-        self.before_locked();
-        self.atomic(at).fetch_add(by, SeqCst)
+        let word = self.atomic(at);
+        self.locked(|| word.fetch_add(by, SeqCst), |_| true)
     }
 
     #[inline]
@@ -239,7 +281,7 @@ impl Memory for NativeMemory<'_> {
         if !at.is_pm() || len == 0 {
             return;
         }
-        if self.pages {
+        if self.by_page() {
             self.note_unwritten(at, len);
         }
         let mut lines = 0;
@@ -256,12 +298,18 @@ impl Memory for NativeMemory<'_> {
     /// As [`drain`](Memory::drain): one fence is both on the machines that can be bought.
     #[inline]
     fn order(&self) {
-        self.finish_flushes();
+        if self.wait_for_flushes() {
+            self.count_fence();
+        }
     }
 
     #[inline]
     fn drain(&self) {
-        self.finish_flushes();
+        if self.wait_for_flushes() {
+            self.count_fence();
+        } else if self.domain == Domain::None {
+            flush::fence(self.flush);
+        }
     }
 
     /// Does nothing: the instructions that the program runs are real here.
@@ -273,8 +321,20 @@ impl Memory for NativeMemory<'_> {
         crate::cpu::ticks()
     }
 
+    /// As [`Pool::grow`](crate::Pool::grow), which says why when this is false.
+    ///
+    /// # Panics
+    /// When the file was truncated: what was in the pool is lost.
     fn grow(&self, bytes: u64) -> bool {
-        bytes <= self.pm.bytes
+        if bytes <= self.pm.bytes.get() {
+            return true;
+        }
+        let grown = self.space.grow(bytes);
+        if let Err(error @ PoolError::Truncated { .. }) = grown {
+            panic!("{error}");
+        }
+        self.pm.bytes.set(self.space.bytes());
+        grown.is_ok()
     }
 
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
@@ -320,7 +380,7 @@ impl Memory for NativeMemory<'_> {
     #[track_caller]
     fn write_nt(&self, at: Addr, from: &[u8]) {
         let len = from.len() as u64;
-        if !at.is_pm() || self.pages || !CAN_STORE_PAST_CACHES {
+        if !at.is_pm() || self.by_page() || !CAN_STORE_PAST_CACHES {
             self.write(at, from);
             return self.flush(at, len);
         }
@@ -338,177 +398,4 @@ impl Memory for NativeMemory<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Durability, Pool, PoolOptions};
-    use proptest::prelude::*;
-    use seawall_memory::Image;
-
-    fn pool(domain: Domain) -> Pool {
-        Pool::temporary(8192, &PoolOptions { domain: Some(domain), dram_bytes: 4096 }).unwrap()
-    }
-
-    proptest! {
-        #[test]
-        fn ranges_hold_what_the_simplest_machine_holds(
-            steps in proptest::collection::vec(
-                (0u64..1000, proptest::collection::vec(any::<u8>(), 0..200), 0..3u8, any::<bool>()),
-                1..12,
-            ),
-        ) {
-            let image = Image::new(8192, 4096);
-            for domain in [Domain::Page, Domain::Line, Domain::None] {
-                let pool = pool(domain);
-                let memory = pool.memory(0);
-                for (offset, bytes, way, volatile) in &steps {
-                    let at = if *volatile { Addr::dram(*offset) } else { Addr::pm(*offset) };
-                    image.write(at, bytes);
-                    match way {
-                        0 => memory.write(at, bytes),
-                        1 => memory.write_nt(at, bytes),
-                        _ => (0..).zip(bytes).for_each(|(i, b)| memory.store(at.plus(i), *b)),
-                    }
-                    memory.persist(at, bytes.len() as u64);
-                }
-                for at in [Addr::pm(0), Addr::dram(0)] {
-                    let (mut ours, mut reference) = ([0; 1300], [0; 1300]);
-                    memory.read(at, &mut ours);
-                    image.read(at, &mut reference);
-                    prop_assert_eq!(&ours, &reference);
-                    for (index, half) in reference.chunks_exact(2).enumerate() {
-                        let there: u16 = memory.load(at.plus(2 * index as u64));
-                        prop_assert_eq!(there.to_le_bytes(), half);
-                    }
-                }
-            }
-        }
-
-        #[test]
-        fn an_access_passes_only_if_aligned_and_inside(
-            at in prop_oneof![8180u64..8200, any::<u64>()], shift in 0u32..4,
-        ) {
-            let pool = pool(Domain::Line);
-            let memory = pool.memory(0);
-            let width = [Width::B1, Width::B2, Width::B4, Width::B8][shift as usize];
-            let at = Addr::from_bits(at);
-            let size = if at.is_pm() { 8192 } else { 4096 };
-            let end = at.offset().checked_add(width.bytes());
-            let aligned = at.offset().is_multiple_of(width.bytes());
-            let fits = aligned && end.is_some_and(|end| end <= size);
-            let place = std::panic::AssertUnwindSafe(|| memory.load_bits(at, width));
-            prop_assert_eq!(quietly(place).is_ok(), fits);
-        }
-    }
-
-    fn quietly<T>(action: impl FnOnce() -> T + std::panic::UnwindSafe) -> Result<T, String> {
-        std::panic::catch_unwind(action)
-            .map_err(|cause| cause.downcast_ref::<String>().cloned().unwrap_or_default())
-    }
-
-    #[test]
-    fn a_range_past_the_end_is_refused_with_its_address() {
-        let pool = pool(Domain::Line);
-        let memory = pool.memory(0);
-        let past = std::panic::AssertUnwindSafe(|| memory.write(Addr::pm(8190), &[1, 2, 3]));
-        let text = quietly(past).unwrap_err();
-        assert!(text.contains("pm:0x1ffe") && text.contains("8192 bytes"), "{text}");
-        let flush = std::panic::AssertUnwindSafe(|| memory.flush(Addr::pm(64), u64::MAX));
-        assert!(quietly(flush).is_err());
-        assert_eq!(memory.load::<u16>(Addr::pm(8190)), 0, "nothing of it was written");
-    }
-
-    #[test]
-    fn no_increment_of_two_threads_is_lost_and_a_waiter_sees_the_last() {
-        const ROUNDS: u64 = 20_000;
-        let pool = pool(Domain::Line);
-        let (counter, turn) = (Addr::pm(128), Addr::dram(64));
-        std::thread::scope(|scope| {
-            for thread in 0..2 {
-                let pool = &pool;
-                scope.spawn(move || {
-                    let memory = pool.memory(thread);
-                    for _ in 0..ROUNDS {
-                        memory.fetch_add(counter, 1);
-                        while memory.compare_exchange(turn, 0, 1).is_err() {
-                            memory.spin_while(turn, 1);
-                        }
-                        let plain: u64 = memory.load(Addr::pm(192));
-                        memory.store(Addr::pm(192), plain + 1);
-                        memory.store(turn, 0u64);
-                    }
-                    assert_eq!(memory.swap(Addr::pm(256 + 8 * thread as u64), 1), 0);
-                });
-            }
-        });
-        let memory = pool.memory(0);
-        assert_eq!(memory.load::<u64>(counter), 2 * ROUNDS);
-        assert_eq!(memory.load::<u64>(Addr::pm(192)), 2 * ROUNDS, "the lock in DRAM excludes");
-    }
-
-    #[test]
-    fn flushes_and_fences_are_counted_and_volatile_lines_are_not_flushed() {
-        let pool = pool(Domain::Line);
-        let memory = pool.memory(0);
-        memory.flush(Addr::pm(60), 8);
-        memory.flush(Addr::dram(0), 512);
-        memory.flush(Addr::pm(60), 0);
-        memory.order();
-        memory.write_nt(Addr::pm(0), &[1; 130]);
-        memory.drain();
-        assert_eq!(memory.counters(), Counters { flushed_lines: 5, fences: 2, msyncs: 0 });
-    }
-
-    #[test]
-    fn by_page_every_fence_and_locked_operation_writes_what_was_flushed() {
-        let pool = pool(Domain::Page);
-        let memory = pool.memory(0);
-        let msyncs = || memory.counters().msyncs;
-        memory.drain();
-        assert_eq!(msyncs(), 0, "nothing was flushed");
-        memory.store(Addr::pm(0), 1u64);
-        memory.flush(Addr::pm(0), 8);
-        memory.order();
-        assert_eq!(msyncs(), 1);
-        memory.flush(Addr::pm(8184), 8);
-        memory.fetch_add(Addr::dram(0), 1);
-        assert_eq!(msyncs(), 2);
-        memory.write_nt(Addr::pm(4096), &[1; 64]);
-        memory.drain();
-        assert_eq!(msyncs(), 3);
-    }
-
-    #[test]
-    fn by_page_a_drained_page_is_clean_and_by_line_it_is_still_dirty() {
-        let folder = tempfile::tempdir().unwrap();
-        for (domain, clean) in [(Domain::Page, true), (Domain::Line, false)] {
-            let options = PoolOptions { domain: Some(domain), dram_bytes: 0 };
-            let pool = Pool::create(&folder.path().join(domain.name()), 1 << 16, &options).unwrap();
-            let ordinary = [Durability::PowerFailureByPage, Durability::KilledProcess];
-            if !ordinary.contains(&pool.durability()) {
-                return; // Neither a tmpfs nor DAX has dirty pages to look at.
-            }
-            let memory = pool.memory(0);
-            memory.store(Addr::pm(3 * 4096), 1u64);
-            memory.store(Addr::pm(9 * 4096), 1u64);
-            assert_ne!(dirty_kilobytes(memory.pm.base), Some(0), "the stores made pages dirty");
-            memory.flush(Addr::pm(3 * 4096), 8);
-            memory.persist(Addr::pm(9 * 4096), 8);
-            let Some(dirty) = dirty_kilobytes(memory.pm.base) else { return };
-            assert_eq!(dirty == 0, clean, "{dirty} kB dirty with domain {domain}");
-        }
-    }
-
-    /// Modified and unwritten kilobytes of the mapping at `base`, as the kernel reports them.
-    fn dirty_kilobytes(base: *mut u8) -> Option<u64> {
-        let text = std::fs::read_to_string("/proc/self/smaps").ok()?;
-        let start = format!("{:x}-", base as usize);
-        let mapping = text.lines().skip_while(|line| !line.starts_with(&start)).take(30);
-        let dirty = mapping.filter(|line| line.contains("_Dirty:"));
-        Some(
-            dirty
-                .take(2)
-                .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
-                .sum(),
-        )
-    }
-}
+mod tests;

@@ -4,12 +4,14 @@
 //! existing one, and has all its space before the first store. What its bytes mean is not known
 //! here: that is the business of the crate `seawall-runtime`.
 
-use crate::domain::{Domain, DomainError, Durability};
-use crate::flush::{Flush, FlushError, FlushKind};
+use crate::domain::{Domain, Durability, caches_persist_here};
+use crate::error::{PoolError, explain};
+use crate::flush::{Flush, FlushKind};
 use crate::map::{self, Mapping};
 use crate::memory::NativeMemory;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind};
+use crate::space::{LockedFile, Space};
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -23,119 +25,21 @@ pub struct PoolOptions {
     pub domain: Option<Domain>,
     /// Bytes of volatile memory, zeroed; untouched pages cost nothing.
     pub dram_bytes: u64,
+    /// Bytes that the pool may have grown to while it is open, if more than it has; 0 for as many
+    /// as it has. Costs a range of addresses and no space: 64 TiB are no problem.
+    pub bytes_max: u64,
 }
 
 /// A mapped pool file; unmapped and unlocked when dropped.
 ///
-/// Dropping makes nothing durable: what was drained is, what was not is not.
+/// Dropping makes nothing durable: what was drained is, what was not is not. The lock keeps out
+/// other pools only: whoever truncates the file ends the process at its next access (SIGBUS).
 pub struct Pool {
-    pm: Mapping,
+    space: Space,
     dram: Mapping,
     flush: Flush,
     domain: Domain,
     durability: Durability,
-    _file: LockedFile,
-}
-
-/// A file that this process has for itself.
-///
-/// The lock is given up by name: closing the file is not enough while a child that another thread
-/// is about to start still has a copy of it.
-struct LockedFile(File);
-
-impl LockedFile {
-    fn lock(file: File, name: &str) -> Result<LockedFile, PoolError> {
-        match file.try_lock() {
-            Ok(()) => Ok(LockedFile(file)),
-            Err(TryLockError::WouldBlock) => Err(PoolError::InUse { path: name.to_string() }),
-            Err(TryLockError::Error(source)) => Err(explain(name, "lock it", 0, source)),
-        }
-    }
-}
-
-impl Drop for LockedFile {
-    fn drop(&mut self) {
-        // If this fails, closing the file does it.
-        let _ = self.0.unlock();
-    }
-}
-
-/// Why a pool cannot be had.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PoolError {
-    /// The file to create exists.
-    #[error("{path}: exists already, and is left as it is; recover it, remove it, or name another")]
-    Exists {
-        /// The file.
-        path: String,
-    },
-    /// There is no such file or folder.
-    #[error("{path}: no such file or folder; check the path")]
-    NotFound {
-        /// The file.
-        path: String,
-    },
-    /// A folder, device, pipe or socket.
-    #[error("{path}: not an ordinary file; name a pool file")]
-    NotAFile {
-        /// The file.
-        path: String,
-    },
-    /// No right to read and write.
-    #[error("{path}: no permission to read and write it; change its mode, or copy the file")]
-    Permission {
-        /// The file.
-        path: String,
-    },
-    /// Another process, or another pool of this one, has it open.
-    #[error("{path}: in use by another process; wait until that ends, or stop it")]
-    InUse {
-        /// The file.
-        path: String,
-    },
-    /// Too short to be a pool.
-    #[error("{path}: {bytes} bytes, and a pool has at least {min}; it is truncated or no pool")]
-    TooSmall {
-        /// The file.
-        path: String,
-        /// Its size.
-        bytes: u64,
-        /// The least size.
-        min: u64,
-    },
-    /// The disk, or the quota, is full.
-    #[error("{path}: no room for {bytes} bytes; free some space, or name a file on another disk")]
-    Full {
-        /// The file.
-        path: String,
-        /// Bytes wanted.
-        bytes: u64,
-    },
-    /// The first bytes are not those of the pool that was expected.
-    #[error("{path}: {why}")]
-    Rejected {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Anything else that the system refused.
-    #[error("{path}: cannot {action}: {source}")]
-    System {
-        /// The file.
-        path: String,
-        /// What was tried.
-        action: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// `SEAWALL_FLUSH` is wrong.
-    #[error(transparent)]
-    Flush(#[from] FlushError),
-    /// `SEAWALL_DOMAIN` is wrong.
-    #[error(transparent)]
-    Domain(#[from] DomainError),
 }
 
 impl Pool {
@@ -167,12 +71,11 @@ impl Pool {
     ) -> Result<Pool, PoolError> {
         let name = path.display().to_string();
         let fail = |action, error| explain(&name, action, bytes, error);
-        let locked = LockedFile::lock(file, &name)?;
-        let file = &locked.0;
-        map::reserve(file, bytes).map_err(|error| fail("allocate its space", error))?;
+        let pool = Pool::map(LockedFile::lock(file, &name)?, &name, bytes, options)?;
+        let file = pool.space.file();
         file.sync_all().map_err(|error| fail("write it to the disk", error))?;
         sync_folder(path).map_err(|error| fail("write its name to the disk", error))?;
-        Pool::map(locked, &name, bytes, options)
+        Ok(pool)
     }
 
     /// Opens the pool file at `path`, whole.
@@ -197,14 +100,12 @@ impl Pool {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(|error| fail("open it", error))?;
         let locked = LockedFile::lock(file, &name)?;
-        let file = &locked.0;
+        let file = locked.file();
         let bytes = file.metadata().map_err(|error| fail("find its size", error))?.len();
         check_size(&name, bytes)?;
         let mut head = vec![0; POOL_BYTES_MIN as usize];
         file.read_exact_at(&mut head, 0).map_err(|error| fail("read it", error))?;
         check(&head, bytes).map_err(|why| PoolError::Rejected { path: name.clone(), why })?;
-        map::reserve(file, bytes)
-            .map_err(|error| explain(&name, "allocate its space", bytes, error))?;
         Pool::map(locked, &name, bytes, options)
     }
 
@@ -218,8 +119,6 @@ impl Pool {
         check_size(&name, bytes)?;
         let file = tempfile::tempfile();
         let file = file.map_err(|error| explain(&name, "create it", bytes, error))?;
-        map::reserve(&file, bytes)
-            .map_err(|error| explain(&name, "allocate its space", bytes, error))?;
         let mut pool = Pool::map(LockedFile::lock(file, &name)?, &name, bytes, options)?;
         pool.durability = Durability::Nothing;
         Ok(pool)
@@ -231,39 +130,55 @@ impl Pool {
         bytes: u64,
         options: &PoolOptions,
     ) -> Result<Pool, PoolError> {
-        let file = &locked.0;
-        let fail = |action, error| explain(name, action, bytes, error);
         let wanted = match options.domain {
             None => Domain::from_environment()?,
             given => given,
         };
         let chosen = Flush::from_environment()?;
-        let pm = Mapping::of_file(file, bytes).map_err(|error| fail("map it", error))?;
+        let space = Space::new(locked, name.to_string(), bytes, options.bytes_max)?;
         let dram = Mapping::anonymous(options.dram_bytes);
-        let dram = dram.map_err(|error| fail("get memory beside it", error))?;
-        let domain = wanted.unwrap_or_else(|| Domain::fitting(pm.is_sync()));
-        let durability = match domain {
-            _ if map::is_in_memory(file) => Durability::UntilReboot,
-            _ if pm.is_sync() => Durability::PowerFailure,
-            Domain::Page => Durability::PowerFailureByPage,
-            Domain::Line | Domain::None => Durability::KilledProcess,
-        };
+        let fail = |error| explain(name, "get memory beside it", options.dram_bytes, error);
+        let dram = dram.map_err(fail)?;
+        let medium = map::medium(space.file(), space.mapping());
+        let caches_persist = caches_persist_here();
+        let domain = wanted.unwrap_or_else(|| Domain::fitting(medium, caches_persist));
         let flush = match domain {
             Domain::Line => chosen,
             Domain::Page => Flush { kind: FlushKind::None, why: "msync writes pages".into() },
             Domain::None => Flush { kind: FlushKind::None, why: "the caches persist".into() },
         };
-        Ok(Pool { pm, dram, flush, domain, durability, _file: locked })
+        let flushes = flush.kind != FlushKind::None;
+        let durability = Durability::of(medium, domain, flushes, caches_persist);
+        Ok(Pool { space, dram, flush, domain, durability })
     }
 
     /// The handle of hardware thread `thread`; take one in each thread.
     pub fn memory(&self, thread: usize) -> NativeMemory<'_> {
-        NativeMemory::new(&self.pm, &self.dram, self.flush.kind, self.domain, thread)
+        NativeMemory::new(&self.space, &self.dram, self.flush.kind, self.domain, thread)
     }
 
-    /// Persistent bytes: the size of the file.
+    /// Persistent bytes: the size of the file, as it is now.
     pub fn bytes(&self) -> u64 {
-        self.pm.bytes()
+        self.space.bytes()
+    }
+
+    /// Bytes that it may grow to while it is open.
+    pub fn bytes_max(&self) -> u64 {
+        self.space.mapping().bytes()
+    }
+
+    /// Makes the pool at least `bytes` long, in whole pages, if it is not;
+    /// [`Memory::grow`](seawall_memory::Memory::grow) does the same. Any thread may at any time.
+    ///
+    /// The new bytes are zero, and all of them are allocated; when it returns they are there after
+    /// any crash that drained data survives. One before may leave a longer pool. It costs system
+    /// calls and a write of the file's size: grow in steps that are large.
+    ///
+    /// # Errors
+    /// When that is more than [`bytes_max`](Pool::bytes_max), the disk is full, or the system
+    /// refuses: the pool is as it was then. When the file was truncated meanwhile.
+    pub fn grow(&self, bytes: u64) -> Result<(), PoolError> {
+        self.space.grow(bytes)
     }
 
     /// The flush instruction in use.
@@ -297,22 +212,6 @@ fn check_size(name: &str, bytes: u64) -> Result<(), PoolError> {
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.map_or_else(|| PathBuf::from("."), Path::to_path_buf))?.sync_all()
-}
-
-fn explain(name: &str, action: &'static str, bytes: u64, source: io::Error) -> PoolError {
-    let path = name.to_string();
-    match source.kind() {
-        ErrorKind::AlreadyExists => PoolError::Exists { path },
-        ErrorKind::NotFound => PoolError::NotFound { path },
-        ErrorKind::IsADirectory | ErrorKind::NotADirectory => PoolError::NotAFile { path },
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            PoolError::Permission { path }
-        }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            PoolError::Full { path, bytes }
-        }
-        _ => PoolError::System { path, action, source },
-    }
 }
 
 #[cfg(test)]
@@ -367,7 +266,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pool");
         let pool = Pool::create(&path, 8192, &PoolOptions::default()).unwrap();
-        let copy = pool._file.0.try_clone().unwrap();
+        let copy = pool.space.file().try_clone().unwrap();
         drop(pool);
         Pool::open(&path, &PoolOptions::default(), anything).unwrap();
         drop(copy);
@@ -408,25 +307,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_is_said_with_a_remedy() {
-        for (kind, part) in [
-            (ErrorKind::PermissionDenied, "change its mode"),
-            (ErrorKind::StorageFull, "free some space"),
-            (ErrorKind::NotFound, "check the path"),
-            (ErrorKind::TimedOut, "cannot map it"),
-        ] {
-            let error = explain("a.pool", "map it", 9, kind.into()).to_string();
-            assert!(error.starts_with("a.pool: ") && error.contains(part), "{error}");
-        }
-    }
-
-    #[test]
     fn a_temporary_pool_and_an_ordinary_file_are_not_called_durable() {
-        let options = PoolOptions { domain: Some(Domain::Line), dram_bytes: 0 };
+        let options = PoolOptions { domain: Some(Domain::Line), ..PoolOptions::default() };
         let pool = Pool::temporary(8192, &options).unwrap();
         assert_eq!((pool.durability(), pool.is_durable()), (Durability::Nothing, false));
         let folder = tempfile::tempdir().unwrap();
         let pool = Pool::create(&folder.path().join("a"), 8192, &options).unwrap();
-        assert_eq!(pool.is_durable(), pool.pm.is_sync());
+        assert_eq!(pool.is_durable(), pool.space.mapping().is_sync());
     }
 }

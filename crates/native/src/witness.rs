@@ -24,7 +24,7 @@ impl Witness {
     pub fn create(path: &Path, threads: usize) -> io::Result<Witness> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         let bytes = threads.max(1) as u64 * LINE_BYTES;
-        map::reserve(&file, bytes)?;
+        map::reserve(&file, 0, bytes)?;
         Ok(Witness { mapping: Mapping::of_file(&file, bytes)? })
     }
 

@@ -23,6 +23,7 @@
 
 pub(crate) mod direct;
 mod index;
+mod lines;
 pub(crate) mod log;
 pub(crate) mod record;
 pub(crate) mod recovery;
@@ -32,7 +33,7 @@ use crate::heap::blocks::Block;
 use crate::{Heap, HeapError, Session};
 use index::{Found, Index};
 use record::{Builder, spread};
-use seawall_memory::{Addr, Memory, Width, Word};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Width, Word};
 
 /// Which values a transaction logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -90,7 +91,6 @@ pub struct Tx<'s, 'm, M: Memory> {
 /// A state to which a nested transaction returns when it fails.
 struct Mark {
     new: usize,
-    places: usize,
     taken: usize,
     freed: usize,
     over: usize,
@@ -119,7 +119,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     pub fn load<W: Word>(&self, at: Addr) -> W {
         let word = Addr::from_bits(at.bits() & !7);
         let shift = 8 * (at.bits() % 8) as u32;
-        if self.session.buffers.places.len() == 0 {
+        if self.session.buffers.places.is_empty() {
             return self.session.memory.load(at);
         }
         W::from_bits(self.load_word(word) >> shift & mask_of(W::WIDTH))
@@ -144,7 +144,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[track_caller]
     pub fn read(&self, at: Addr, into: &mut [u8]) {
         self.session.memory.read(at, into);
-        if self.session.buffers.places.len() == 0 {
+        if self.session.buffers.places.is_empty() {
             return;
         }
         let mut done = 0;
@@ -194,16 +194,31 @@ impl<M: Memory> Tx<'_, '_, M> {
         let mut done = 0;
         while done < from.len() {
             let here = at.plus(done as u64);
-            let skip = (here.bits() % 8) as usize;
-            let count = (8 - skip).min(from.len() - done);
-            let mut bytes = [0; 8];
-            bytes[skip..skip + count].copy_from_slice(&from[done..done + count]);
-            let word = Addr::from_bits(here.bits() & !7);
-            let mask = (((1u16 << count) - 1) << skip) as u8;
-            self.put_bytes(word, mask, u64::from_le_bytes(bytes));
-            done += count;
+            let in_line = (LINE_BYTES - here.bits() % LINE_BYTES) as usize;
+            let words = in_line.min(from.len() - done) / 8 * 8;
+            let end = here.plus(words as u64);
+            let buffers = &mut self.session.buffers;
+            if words > 0 && here.bits().is_multiple_of(8) && buffers.places.has_none(here, end) {
+                let place = buffers.new.push_words(here, &from[done..done + words]);
+                buffers.places.put_run(here, end, place);
+                done += words;
+            } else {
+                done += self.write_in_word(here, &from[done..]);
+            }
         }
         Ok(())
+    }
+
+    /// Writes what fits the word that `at` is in; gives how much that was.
+    fn write_in_word(&mut self, at: Addr, from: &[u8]) -> usize {
+        let skip = (at.bits() % 8) as usize;
+        let count = (8 - skip).min(from.len());
+        let mut bytes = [0; 8];
+        bytes[skip..skip + count].copy_from_slice(&from[..count]);
+        let word = Addr::from_bits(at.bits() & !7);
+        let mask = (((1u16 << count) - 1) << skip) as u8;
+        self.put_bytes(word, mask, u64::from_le_bytes(bytes));
+        count
     }
 
     /// Says that these ranges (address, bytes) are about to change: an undo transaction logs their
@@ -241,7 +256,6 @@ impl<M: Memory> Tx<'_, '_, M> {
         let buffers = &self.session.buffers;
         Mark {
             new: buffers.new.len(),
-            places: buffers.places.len(),
             taken: buffers.taken.len(),
             freed: buffers.freed.len(),
             over: buffers.over.len(),
@@ -258,7 +272,8 @@ impl<M: Memory> Tx<'_, '_, M> {
             buffers.new.restore(place, value, mask);
         }
         buffers.new.truncate(mark.new);
-        buffers.places.truncate(mark.places);
+        buffers.places.clear();
+        buffers.new.index(&mut buffers.places);
         buffers.freed.truncate(mark.freed);
         let taken: Vec<Block> = buffers.taken.drain(mark.taken..).collect();
         self.session.give_back(&taken);
@@ -313,7 +328,7 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     /// Undo: logs the old values of those words in the ranges that are not logged yet.
     fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), HeapError> {
-        let mark = self.session.buffers.saved.len();
+        let mut added = Vec::new();
         for (at, bytes) in ranges.iter().filter(|(_, bytes)| *bytes > 0) {
             let last = (at.bits() + bytes - 1) & !7;
             for word in ((at.bits() & !7)..=last).step_by(8).map(Addr::from_bits) {
@@ -324,10 +339,11 @@ impl<M: Memory> Tx<'_, '_, M> {
                 if buffers.saved.find(word).is_some() {
                     continue;
                 }
-                buffers.saved.put(word, Found::Word(0));
+                buffers.saved.put(word, Found::Word(1));
                 if !self.is_fresh(word) {
                     let old = self.session.memory.load(word);
                     self.session.undo.note(word, old);
+                    added.push(word);
                 }
             }
         }
@@ -338,7 +354,7 @@ impl<M: Memory> Tx<'_, '_, M> {
                 Ok(())
             }
             Err(full) => {
-                self.session.buffers.saved.truncate(mark);
+                added.into_iter().for_each(|word| self.session.buffers.saved.remove(word));
                 Err(full)
             }
         }

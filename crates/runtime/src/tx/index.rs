@@ -1,10 +1,16 @@
-//! Where a transaction's buffer holds a word: by search while they are few, by hashing later.
+//! Where a transaction's buffer holds a word: by lines, the last one first.
+//!
+//! Most transactions touch a few lines, one after the other, so the line that was used last is
+//! looked at first, then the others one by one, and only when they are many by hashing.
 
 use rustc_hash::FxHashMap;
-use seawall_memory::Addr;
+use seawall_memory::{Addr, LINE_BYTES};
 
-/// Words up to which a search is faster than hashing.
-const SEARCHED: usize = 24;
+/// Lines up to which a search is faster than hashing.
+const SEARCHED: usize = 12;
+/// In a place: only some bytes of the word are there.
+const PART: u32 = 1 << 31;
+const LINE_WORDS: usize = LINE_BYTES as usize / 8;
 
 /// What the buffer holds of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,63 +21,116 @@ pub(crate) enum Found {
     Bytes(usize),
 }
 
-/// From the addresses of words to places in a buffer; what was put last is found.
+/// The places of a line's words; 0 is none.
+#[derive(Clone, Debug)]
+struct LinePlaces {
+    line: u64,
+    places: [u32; LINE_WORDS],
+}
+
+/// From the addresses of words to places (from 1 on) in a buffer; what was put last is found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
-    addresses: Vec<u64>,
-    places: Vec<Found>,
+    lines: Vec<LinePlaces>,
+    last: usize,
     hashed: FxHashMap<u64, usize>,
 }
 
 impl Index {
     pub(crate) fn clear(&mut self) {
-        self.addresses.clear();
-        self.places.clear();
-        self.hashed.clear();
+        self.lines.clear();
+        self.last = 0;
+        if !self.hashed.is_empty() {
+            self.hashed.clear();
+        }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.addresses.len()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    #[inline]
+    fn line(&self, line: u64) -> Option<usize> {
+        if self.lines.get(self.last).is_some_and(|last| last.line == line) {
+            return Some(self.last);
+        }
+        if self.hashed.is_empty() {
+            self.lines.iter().position(|known| known.line == line)
+        } else {
+            self.hashed.get(&line).copied()
+        }
     }
 
     #[inline]
     pub(crate) fn find(&self, word: Addr) -> Option<Found> {
-        let at = if self.hashed.is_empty() {
-            self.addresses.iter().rposition(|address| *address == word.bits())?
-        } else {
-            *self.hashed.get(&word.bits())?
+        let places = &self.lines[self.line(word.line().0)?].places;
+        match places[(word.bits() % LINE_BYTES / 8) as usize] {
+            0 => None,
+            place if place & PART != 0 => Some(Found::Bytes((place & !PART) as usize)),
+            place => Some(Found::Word(place as usize)),
+        }
+    }
+
+    /// True if nothing of the words from `word` to `end`, all of one line, is in the buffer.
+    #[inline]
+    pub(crate) fn has_none(&self, word: Addr, end: Addr) -> bool {
+        let Some(line) = self.line(word.line().0) else { return true };
+        let first = (word.bits() % LINE_BYTES / 8) as usize;
+        let count = ((end.bits() - word.bits()) / 8) as usize;
+        self.lines[line].places[first..first + count].iter().all(|place| *place == 0)
+    }
+
+    #[inline]
+    fn line_mut(&mut self, line: u64) -> &mut [u32; LINE_WORDS] {
+        self.last = match self.line(line) {
+            Some(known) => known,
+            None => self.add(line),
         };
-        Some(self.places[at])
+        &mut self.lines[self.last].places
+    }
+
+    fn add(&mut self, line: u64) -> usize {
+        self.lines.push(LinePlaces { line, places: [0; LINE_WORDS] });
+        let count = self.lines.len();
+        if count > SEARCHED {
+            let known = if self.hashed.is_empty() { 0 } else { count - 1 };
+            for (at, known) in self.lines.iter().enumerate().skip(known) {
+                self.hashed.insert(known.line, at);
+            }
+        }
+        count - 1
     }
 
     #[inline]
     pub(crate) fn put(&mut self, word: Addr, found: Found) {
-        self.addresses.push(word.bits());
-        self.places.push(found);
-        if self.addresses.len() > SEARCHED {
-            self.hash_from(if self.hashed.is_empty() { 0 } else { self.addresses.len() - 1 });
+        let place = match found {
+            Found::Word(place) => place as u32,
+            Found::Bytes(place) => place as u32 | PART,
+        };
+        self.line_mut(word.line().0)[(word.bits() % LINE_BYTES / 8) as usize] = place;
+    }
+
+    /// Puts the words from `word` to `end`, all of one line, at the places from `place` on.
+    #[inline]
+    pub(crate) fn put_run(&mut self, word: Addr, end: Addr, place: usize) {
+        let first = (word.bits() % LINE_BYTES / 8) as usize;
+        let count = ((end.bits() - word.bits()) / 8) as usize;
+        let places = &mut self.line_mut(word.line().0)[first..first + count];
+        for (place, at) in (place as u32..).zip(places) {
+            *at = place;
         }
     }
 
-    fn hash_from(&mut self, first: usize) {
-        for (at, address) in self.addresses.iter().enumerate().skip(first) {
-            self.hashed.insert(*address, at);
-        }
+    pub(crate) fn remove(&mut self, word: Addr) {
+        self.line_mut(word.line().0)[(word.bits() % LINE_BYTES / 8) as usize] = 0;
     }
 
-    /// Forgets all but the first `len` that were put.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.addresses.truncate(len);
-        self.places.truncate(len);
-        self.hashed.clear();
-        if self.addresses.len() > SEARCHED {
-            self.hash_from(0);
-        }
-    }
-
-    /// The words, in the order in which they were first put.
+    /// The words, line by line in the order in which the lines were first put.
     pub(crate) fn words(&self) -> impl Iterator<Item = Addr> + '_ {
-        self.addresses.iter().map(|address| Addr::from_bits(*address))
+        self.lines.iter().flat_map(|line| {
+            let words = line.places.iter().enumerate().filter(|(_, place)| **place != 0);
+            words.map(|(word, _)| Addr::pm(line.line * LINE_BYTES + 8 * word as u64))
+        })
     }
 }
 
@@ -79,25 +138,44 @@ impl Index {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::HashMap;
+    use std::collections::BTreeMap;
 
     proptest! {
         #[test]
         fn the_last_place_of_a_word_is_found(
-            puts in proptest::collection::vec(0u64..40, 0..100), keep in 0usize..100,
+            puts in proptest::collection::vec((0u64..200, any::<bool>(), 0u8..8), 0..300),
         ) {
-            let (mut index, mut model) = (Index::default(), HashMap::new());
-            for (place, word) in puts.iter().enumerate() {
-                index.put(Addr::pm(8 * word), Found::Word(place));
+            let (mut index, mut model) = (Index::default(), BTreeMap::new());
+            for (place, (word, is_part, remove)) in (1..).zip(puts) {
+                let found = if is_part { Found::Bytes(place) } else { Found::Word(place) };
+                index.put(Addr::pm(8 * word), found);
+                model.insert(word, found);
+                if remove == 0 {
+                    index.remove(Addr::pm(8 * word));
+                    model.remove(&word);
+                }
             }
-            index.truncate(keep);
-            for (place, word) in puts.iter().enumerate().take(keep) {
-                model.insert(*word, place);
+            for word in 0..200 {
+                prop_assert_eq!(index.find(Addr::pm(8 * word)), model.get(&word).copied());
             }
-            for word in 0..40 {
-                let found = index.find(Addr::pm(8 * word));
-                prop_assert_eq!(found, model.get(&word).map(|place| Found::Word(*place)));
+            let mut words: Vec<u64> = index.words().map(|word| word.bits() / 8).collect();
+            words.sort_unstable();
+            prop_assert_eq!(words, model.keys().copied().collect::<Vec<u64>>());
+        }
+
+        #[test]
+        fn runs_are_the_same_as_their_words(first in 0u64..8, count in 0u64..8) {
+            let count = count.min(8 - first);
+            let (from, to) = (Addr::pm(640 + 8 * first), Addr::pm(640 + 8 * (first + count)));
+            let mut index = Index::default();
+            prop_assert!(index.has_none(from, to));
+            index.put_run(from, to, 5);
+            for word in 0..8 {
+                let expected = (first..first + count).contains(&word);
+                let expected = expected.then(|| Found::Word((5 + word - first) as usize));
+                prop_assert_eq!(index.find(Addr::pm(640 + 8 * word)), expected);
             }
+            prop_assert_eq!(index.has_none(from, to), count == 0);
         }
     }
 }

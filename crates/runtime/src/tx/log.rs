@@ -21,12 +21,12 @@
 //! the line `done` of each thread, which that thread wrote after its data: the word `retired` then
 //! cannot persist before the data.
 
+use super::lines::LineSet;
 use super::record::{self, Builder, Entry};
 use crate::heap::checked;
 use crate::heap::layout::{Layout, RETIRE_LOCK};
 use crate::{HeapError, HeapFlaw};
-use rustc_hash::FxHashSet;
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory, lines_of};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 
 /// Lines in one entry of a list of dirty lines.
 const COUNT_BITS: u32 = 16;
@@ -35,12 +35,46 @@ const COUNT_BITS: u32 = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     layout: Layout,
-    thread: u64,
+    places: Places,
     flaw: HeapFlaw,
-    bytes: Vec<u8>,
     /// Transactions of this thread so far.
     done: u64,
+    flushed: LineSet,
     pub(crate) counts: LogCounts,
+}
+
+/// Where a thread's things are; those of generations by their parity.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    is_alone: bool,
+    room: u64,
+    thread: u64,
+    done: Addr,
+    busy: Addr,
+    generation: Addr,
+    stamps: Addr,
+    log: [Addr; 2],
+    used: [Addr; 2],
+    dirty_count: [Addr; 2],
+    dirty: [Addr; 2],
+}
+
+impl Places {
+    fn of(layout: &Layout, thread: u64) -> Places {
+        Places {
+            is_alone: layout.numbers.threads == 1,
+            room: layout.numbers.log_bytes,
+            thread,
+            done: layout.done(thread),
+            busy: layout.busy(thread),
+            generation: layout.generation,
+            stamps: layout.stamps,
+            log: [0, 1].map(|half| layout.log(thread, half)),
+            used: [0, 1].map(|half| layout.used(thread, half)),
+            dirty_count: [0, 1].map(|half| layout.dirty_count(thread, half)),
+            dirty: [0, 1].map(|half| layout.dirty(thread, half)),
+        }
+    }
 }
 
 /// What a thread's log has done since the thread joined.
@@ -71,7 +105,15 @@ pub(crate) enum Wait {
 impl Log {
     pub(crate) fn new<M: Memory>(memory: &M, layout: Layout, thread: u64, flaw: HeapFlaw) -> Log {
         let done = memory.load(layout.done(thread));
-        Log { layout, thread, flaw, bytes: Vec::new(), done, counts: LogCounts::default() }
+        let places = Places::of(&layout, thread);
+        Log {
+            layout,
+            places,
+            flaw,
+            done,
+            flushed: LineSet::default(),
+            counts: LogCounts::default(),
+        }
     }
 
     /// Makes the entries of `builder` happen, all or none: no crash after the return loses them
@@ -83,25 +125,24 @@ impl Log {
         wait: Wait,
     ) -> Result<(), HeapError> {
         let size = builder.bytes();
-        let room = self.layout.numbers.log_bytes;
-        if size > room {
-            return Err(HeapError::TooLarge { bytes: size, room });
+        if size > self.places.room {
+            return Err(HeapError::TooLarge { bytes: size, room: self.places.room });
         }
         let (generation, stamp, used) = self.enter(memory, size);
+        let half = (generation % 2) as usize;
         let number = record::number(generation, used / LINE_BYTES);
-        builder.finish(stamp, number, &mut self.bytes);
-        memory.write_nt(self.layout.log(self.thread, generation).plus(used), &self.bytes);
+        let at = self.places.log[half].plus(used);
+        builder.finish(stamp, number, |record| memory.write_nt(at, record));
         match wait {
             _ if self.flaw == HeapFlaw::NoFence => {}
             Wait::Durable => memory.drain(),
             Wait::Ordered => memory.order(),
         }
-        memory.store(self.layout.used(self.thread, generation), used + size);
-        self.apply(memory, generation, builder);
+        memory.store(self.places.used[half], used + size);
+        self.apply(memory, half, builder);
         self.leave(memory);
         self.counts.commits += 1;
-        self.counts.records += 1;
-        self.counts.lines += size / LINE_BYTES;
+        self.count_record(size);
         Ok(())
     }
 
@@ -112,22 +153,21 @@ impl Log {
     }
 
     /// Joins the current generation with room for `size` bytes; gives it, a stamp, and the place.
+    #[inline]
     fn enter<M: Memory>(&mut self, memory: &M, size: u64) -> (u64, u64, u64) {
-        let layout = self.layout;
-        let alone = layout.numbers.threads == 1;
         loop {
-            let generation = memory.load::<u64>(layout.generation);
-            let stamp = if alone {
+            let generation = memory.load::<u64>(self.places.generation);
+            let stamp = if self.places.is_alone {
                 self.done + 1
             } else {
-                memory.store(layout.busy(self.thread), generation);
-                memory.fetch_add(layout.stamps, 1)
+                memory.store(self.places.busy, generation);
+                memory.fetch_add(self.places.stamps, 1)
             };
-            if !alone && memory.load::<u64>(layout.generation) != generation {
+            if !self.places.is_alone && memory.load::<u64>(self.places.generation) != generation {
                 continue;
             }
-            let used = memory.load::<u64>(layout.used(self.thread, generation));
-            if used + size <= layout.numbers.log_bytes {
+            let used = memory.load::<u64>(self.places.used[(generation % 2) as usize]);
+            if used + size <= self.places.room {
                 return (generation, stamp, used);
             }
             self.leave(memory);
@@ -135,28 +175,28 @@ impl Log {
         }
     }
 
+    #[inline]
     fn leave<M: Memory>(&self, memory: &M) {
-        if self.layout.numbers.threads > 1 {
-            memory.store(self.layout.busy(self.thread), 0u64);
+        if !self.places.is_alone {
+            memory.store(self.places.busy, 0u64);
         }
     }
 
     /// Stores the entries in place and lists the lines that are dirty now.
-    fn apply<M: Memory>(&mut self, memory: &M, generation: u64, builder: &Builder) {
-        let layout = self.layout;
-        let count_at = layout.dirty_count(self.thread, generation);
-        let first: u64 = memory.load(count_at);
-        let mut count = first;
-        let list = layout.dirty(self.thread, generation);
+    #[inline]
+    fn apply<M: Memory>(&mut self, memory: &M, half: usize, builder: &Builder) {
+        let (list, count_at) = (self.places.dirty[half], self.places.dirty_count[half]);
+        let mut count: u64 = memory.load(count_at);
         for entry in builder.entries() {
-            if let Some((line, lines)) = store_in_place(memory, layout, self.thread, entry) {
+            let dirty = store_in_place(memory, &self.layout, self.places.thread, entry);
+            if let Some((line, lines)) = dirty {
                 memory.store(list.plus(8 * count), line.0 << COUNT_BITS | lines);
                 count += 1;
             }
         }
         memory.store(count_at, count);
         self.done += 1;
-        memory.store(layout.done(self.thread), self.done);
+        memory.store(self.places.done, self.done);
     }
 
     /// Moves on from `generation`, if nobody has yet, once the one before it is retired.
@@ -177,7 +217,7 @@ impl Log {
     /// Makes durable in place all that the records of `generation` wrote.
     fn retire<M: Memory>(&mut self, memory: &M, generation: u64) {
         let layout = self.layout;
-        let mut flushed = FxHashSet::default();
+        self.flushed.clear();
         for thread in 0..layout.numbers.threads {
             let busy = layout.busy(thread);
             while memory.load::<u64>(busy) == generation {
@@ -188,7 +228,7 @@ impl Log {
                 continue;
             }
             if self.flaw != HeapFlaw::NoFlush {
-                self.flush_listed(memory, thread, generation, count, &mut flushed);
+                self.flush_listed(memory, thread, generation, count);
             }
             memory.load::<u64>(layout.done(thread));
             memory.flush(layout.done(thread), LINE_BYTES);
@@ -200,23 +240,16 @@ impl Log {
         memory.persist(layout.retired, 8);
         memory.store(layout.retired_now, generation);
         self.counts.retired += 1;
-        self.counts.flushed += flushed.len() as u64;
     }
 
-    fn flush_listed<M: Memory>(
-        &self,
-        memory: &M,
-        thread: u64,
-        generation: u64,
-        count: u64,
-        flushed: &mut FxHashSet<u64>,
-    ) {
+    fn flush_listed<M: Memory>(&mut self, memory: &M, thread: u64, generation: u64, count: u64) {
         let list = self.layout.dirty(thread, generation);
         for place in 0..count {
             let listed: u64 = memory.load(list.plus(8 * place));
             let first = listed >> COUNT_BITS;
             for line in first..first + (listed & ((1 << COUNT_BITS) - 1)) {
-                if flushed.insert(line) {
+                if self.flushed.insert(line) {
+                    self.counts.flushed += 1;
                     memory.flush(Line(line).start(), LINE_BYTES);
                 }
             }
@@ -233,19 +266,18 @@ impl Log {
 }
 
 /// Stores one entry of a record of `thread`; gives the lines that it made dirty.
+#[inline]
 pub(crate) fn store_in_place<M: Memory>(
     memory: &M,
-    layout: Layout,
+    layout: &Layout,
     thread: u64,
     entry: Entry<'_>,
 ) -> Option<(Line, u64)> {
     match entry {
         Entry::Words(at, values) => {
-            for (word, value) in values.iter().enumerate() {
-                memory.store(at.plus(8 * word as u64), *value);
-            }
-            let lines = lines_of(at, 8 * values.len() as u64).count() as u64;
-            Some((at.line(), lines))
+            memory.write(at, values.as_flattened());
+            let last = at.plus(8 * (values.len() as u64).max(1) - 1);
+            Some((at.line(), last.line().0 - at.line().0 + 1))
         }
         Entry::Bytes(at, mask, value) => {
             store_bytes(memory, at, mask, value);

@@ -110,7 +110,7 @@ fn read_record<M: Memory>(
         return None;
     }
     let size = (word(0) >> 32).min((lines - line) * LINE_WORDS);
-    Record::parse(&(0..size).map(word).collect::<Vec<u64>>())
+    Record::parse(&(0..size).map(|place| word(place).to_le_bytes()).collect::<Vec<_>>())
 }
 
 /// The old values of the undo transaction of a thread that was open, if one was.
@@ -156,18 +156,22 @@ fn replay<M: Memory>(
     let freed = void_ranges(records);
     for (place, (thread, record)) in records.iter().enumerate() {
         for entry in record.entries() {
-            let at = match entry {
-                Entry::Words(at, _) | Entry::Bytes(at, ..) => at,
-                Entry::End(_) => heap.layout.done(*thread),
-                Entry::Freed(..) => continue,
+            let mut store = |entry| match store_in_place(memory, &heap.layout, *thread, entry) {
+                Some((line, lines)) => dirty.extend((line.0..line.0 + lines).map(Line)),
+                None => dirty.extend([heap.layout.done(*thread).line()]),
             };
-            if is_void(&freed, at, place) {
-                continue;
-            }
-            if let Some((line, lines)) = store_in_place(memory, heap.layout, *thread, entry) {
-                dirty.extend((line.0..line.0 + lines).map(Line));
-            } else {
-                dirty.insert(at.line());
+            match entry {
+                Entry::Freed(..) => {}
+                Entry::Words(at, values) => {
+                    // A run of words may reach from one object into the next.
+                    for (at, value) in (0..).map(|word| at.plus(8 * word)).zip(values) {
+                        if !is_void(&freed, at, place) {
+                            store(Entry::Words(at, std::slice::from_ref(value)));
+                        }
+                    }
+                }
+                Entry::Bytes(at, ..) if is_void(&freed, at, place) => {}
+                entry => store(entry),
             }
         }
     }
@@ -210,7 +214,7 @@ fn roll_back<M: Memory>(
     let number = undo.first()?.1.number / INDEX_LIMIT;
     for (_, record) in undo.iter().rev() {
         for entry in record.entries() {
-            if let Some((line, lines)) = store_in_place(memory, heap.layout, thread, entry) {
+            if let Some((line, lines)) = store_in_place(memory, &heap.layout, thread, entry) {
                 dirty.extend((line.0..line.0 + lines).map(Line));
             }
         }

@@ -24,7 +24,6 @@ pub(crate) struct Undo {
     number: u64,
     used: u64,
     builder: Builder,
-    bytes: Vec<u8>,
     old: Vec<(Addr, u64)>,
     /// How many of these are in the log.
     saved: usize,
@@ -40,7 +39,6 @@ impl Undo {
             number: memory.load(layout.done(thread).plus(8)),
             used: 0,
             builder: Builder::default(),
-            bytes: Vec::new(),
             old: Vec::new(),
             saved: 0,
         }
@@ -83,8 +81,8 @@ impl Undo {
             self.number += 1;
         }
         let number = record::number(self.number, self.used / LINE_BYTES);
-        self.builder.finish(0, number, &mut self.bytes);
-        memory.write_nt(self.at.plus(self.used), &self.bytes);
+        let at = self.at.plus(self.used);
+        self.builder.finish(0, number, |record| memory.write_nt(at, record));
         if self.flaw != HeapFlaw::LateUndo {
             memory.order();
         }
