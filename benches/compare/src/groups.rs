@@ -135,7 +135,12 @@ pub(crate) const KINDS: &[Kind] = &[
         has_threads: true,
         make: tree,
     },
-    Kind { name: "create", about: "make a pool of 1 GiB", has_threads: false, make: create },
+    Kind {
+        name: "create",
+        about: "make a pool that can hold 1 GiB",
+        has_threads: false,
+        make: create,
+    },
     Kind {
         name: "reopen",
         about: "open a pool whose user was killed in a transaction of 1000 x 512 B; allocate once",

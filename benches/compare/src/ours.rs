@@ -18,6 +18,7 @@ use std::rc::Rc;
 const NAME: &str = "compare";
 const UUID: u128 = 1;
 const THREADS: u64 = 2;
+const START_BYTES: u64 = 1 << 20;
 const FIELD_BYTES: u64 = 256 << 10;
 /// Links that a thread can hold.
 const LINKS: u64 = crate::pmdk::LINKS;
@@ -33,10 +34,11 @@ pub(crate) struct OurPool {
     heap: Heap,
 }
 
-fn options(bytes: u64) -> HeapOptions {
+/// A heap that starts small and grows up to `bytes_max`.
+fn options(bytes_max: u64) -> HeapOptions {
     HeapOptions {
-        bytes,
-        bytes_max: bytes,
+        bytes: START_BYTES,
+        bytes_max,
         threads: THREADS,
         log_bytes: LOG_BYTES,
         root_bytes: 64,
@@ -45,21 +47,22 @@ fn options(bytes: u64) -> HeapOptions {
 }
 
 fn native(options: &HeapOptions) -> PoolOptions {
-    PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() }
+    let (dram_bytes, bytes_max) = (options.dram_bytes(), options.pm_bytes_max());
+    PoolOptions { dram_bytes, bytes_max, ..PoolOptions::default() }
 }
 
 impl OurPool {
-    /// A new pool with room for `bytes` of objects.
-    pub(crate) fn create(path: &Path, bytes: u64) -> Result<OurPool> {
-        let options = options(bytes);
+    /// A new pool that may grow to `bytes_max` bytes of objects.
+    pub(crate) fn create(path: &Path, bytes_max: u64) -> Result<OurPool> {
+        let options = options(bytes_max);
         let pool = Pool::create(path, options.pm_bytes(), &native(&options))?;
         let heap = Heap::create(&pool.memory(0), NAME, UUID, &options)?;
         Ok(OurPool { pool, heap })
     }
 
-    /// The pool at `path`, made with the same `bytes`, recovered.
-    pub(crate) fn open(path: &Path, bytes: u64) -> Result<OurPool> {
-        let pool = Pool::open(path, &native(&options(bytes)), |_, _| Ok(()))?;
+    /// The pool at `path`, made with the same `bytes_max`, recovered.
+    pub(crate) fn open(path: &Path, bytes_max: u64) -> Result<OurPool> {
+        let pool = Pool::open(path, &native(&options(bytes_max)), |_, _| Ok(()))?;
         let (heap, _) = Heap::open(&pool.memory(0), NAME, pool.bytes())?;
         Ok(OurPool { pool, heap })
     }
@@ -221,7 +224,7 @@ fn abort(session: &mut Work<'_>, kind: TxKind, field: Addr, i: u64) -> Result<()
     }
 }
 
-/// Makes a pool of 1 GiB.
+/// Makes a pool that may grow to 1 GiB.
 pub(crate) struct Create {
     path: PathBuf,
 }
