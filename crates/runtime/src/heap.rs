@@ -56,6 +56,8 @@ pub enum HeapFlaw {
     NoFlush,
     /// Data is changed in place before its old values are durable.
     LateUndo,
+    /// Logs are retired without waiting for threads that are storing what they logged.
+    NoWait,
     /// Recovery replays records thread by thread, not in the order of their stamps.
     NoOrder,
     /// Freeing a large block does not say that its bytes are void.

@@ -3,3 +3,4 @@
 mod crash;
 mod heap;
 mod script;
+mod threads;

@@ -132,6 +132,11 @@ impl<M: Memory> Session<'_, M> {
     /// Makes chunks of the class that nobody owns this thread's, until one has a free block; looks
     /// at up to `probes` chunks.
     fn adopt(&mut self, class: Class, probes: usize) -> bool {
+        self.with_chunk_lock(|session| Ok(session.adopt_locked(class, probes))).unwrap_or(false)
+    }
+
+    /// As [`adopt`](Session::adopt); the chunk lock is held, as whenever a chunk gets an owner.
+    fn adopt_locked(&mut self, class: Class, probes: usize) -> bool {
         let layout = self.heap.layout;
         let chunks = self.chunks();
         for _ in 0..probes {
@@ -143,11 +148,8 @@ impl<M: Memory> Session<'_, M> {
             let length = entry.as_ref().map_or(1, |entry| entry.length());
             self.blocks.adopted[class.number()] = chunk + length;
             let owner = layout.owner(chunk);
-            let mine = self.thread + 1;
-            if entry == Ok(Chunk::Small(class))
-                && self.memory.load::<u64>(owner) == 0
-                && self.memory.compare_exchange(owner, 0, mine).is_ok()
-            {
+            if entry == Ok(Chunk::Small(class)) && self.memory.load::<u64>(owner) == 0 {
+                self.memory.store(owner, self.thread + 1);
                 self.blocks.mine[class.number()].0.push(chunk);
                 if self.scan(class, chunk) {
                     return true;
@@ -271,7 +273,7 @@ impl<M: Memory> Session<'_, M> {
         let mut released = false;
         for number in 0..Class::COUNT {
             let class = Class::new(number as u64).expect("a class");
-            while self.adopt(class, usize::MAX) {}
+            while self.adopt_locked(class, usize::MAX) {}
             let mut free: FxHashMap<u64, u64> = FxHashMap::default();
             for at in &self.blocks.free[number] {
                 *free.entry(layout.chunk_of(Addr::pm(*at)).expect("a block")).or_default() += 1;

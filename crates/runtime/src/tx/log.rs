@@ -218,11 +218,14 @@ impl Log {
     fn retire<M: Memory>(&mut self, memory: &M, generation: u64) {
         let layout = self.layout;
         self.flushed.clear();
+        // All of them before the first flush: a line that several wrote is flushed once.
         for thread in 0..layout.numbers.threads {
             let busy = layout.busy(thread);
-            while memory.load::<u64>(busy) == generation {
+            while memory.load::<u64>(busy) == generation && self.flaw != HeapFlaw::NoWait {
                 memory.spin_while(busy, generation);
             }
+        }
+        for thread in 0..layout.numbers.threads {
             let count: u64 = memory.load(layout.dirty_count(thread, generation));
             if count == 0 {
                 continue;
