@@ -1,17 +1,19 @@
 //! What the nodes of the tree look like.
 //!
-//! A leaf is a line that says what is there, and slots of a key and a value in no order:
+//! A leaf is a small hash table whose buckets are lines, as in CCEH (Nam, Cha, Choi, Noh, Nam,
+//! FAST'19): a key goes to the first line with a free slot from its home line on. So a search reads
+//! one line, nearly always, an insert dirties one, and what it writes (a slot and the line's word 0)
+//! is with the log's framing one line too. The order of a leaf's keys is made up when it is asked for,
+//! or split.
 //!
-//! | word | content |
+//! | word of a line | content |
 //! |---|---|
-//! | 0 | kind and level of the node |
-//! | 1..8 | a byte for each slot: 0 when it is free, else a fingerprint of its key; 255: no slot |
-//! | 8.. | slots: key, value |
+//! | 0 | bits 0..3: slots that are used; bit 3: keys may have gone past this line to the next |
+//! | 1..7 | three slots: key, value |
+//! | 7 | of line 0: what kind of node this is |
 //!
-//! The fingerprints are those of FPTree (Oukid, Lasperas, Nica, Willhalm, Lehner, SIGMOD'16), but
-//! they are persistent and say by themselves whether a slot is used, so that an insert writes the
-//! two words of a slot and one of these: with the log's framing, one line. A search reads the first
-//! line and, nearly always, one slot.
+//! Bit 3 is set with the last slot of a line, so that no insert need write to a line that it passes,
+//! and cleared when a slot is freed and nothing is behind it.
 //!
 //! An inner node has its keys in order, with `u64::MAX` in place of those that it lacks, so that a
 //! search makes the same few independent reads whatever is there:
@@ -25,147 +27,202 @@
 //! Searches read nodes that others may be changing, or that are no nodes any more: they end, and
 //! stay within the node, whatever they read.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory};
 
-const LEAF_KIND: u64 = 0x6c65_6166 << 32;
+const LEAF_KIND: u64 = u64::from_le_bytes(*b"btreleaf");
 const INNER_KIND: u64 = 0x696e_6e72 << 32;
 const LEVEL_SHIFT: u32 = 16;
 const COUNT_MASK: u64 = 0xffff;
-/// The most slots that a leaf's first line has bytes for.
-pub(super) const SLOTS_MAX: usize = 56;
-const FREE: u64 = 0;
-const NO_SLOT: u64 = 255;
+/// The most lines of a leaf.
+pub(super) const LINES_MAX: usize = 16;
+/// Slots of a line.
+pub(super) const LINE_SLOTS: usize = 3;
+/// The most slots of a leaf.
+pub(super) const SLOTS_MAX: usize = LINES_MAX * LINE_SLOTS;
+const USED: u64 = 0b111;
+const PASSED: u64 = 0b1000;
 
-/// A leaf of `SLOTS` slots.
+/// A leaf of `LINES` lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leaf<const SLOTS: usize>(pub(super) Addr);
+pub(super) struct Leaf<const LINES: usize>(pub(super) Addr);
 
 /// An entry of a leaf: its key, its value, its slot.
 pub(super) type Entry = (u64, u64, usize);
 
-/// The byte that stands for a key: 1 to 254.
-#[inline]
-pub(super) const fn fingerprint(key: u64) -> u64 {
-    let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-    1 + (hash * 254 >> 8)
-}
+/// What a leaf's line 0 has in its word 7, and that word.
+pub(super) const LEAF_MARK: (u64, u64) = (56, LEAF_KIND);
 
-/// Bit 7 of each byte of `word` that is zero.
-#[inline]
-const fn zero_bytes(word: u64) -> u64 {
-    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    !(((word & LOW) + LOW) | word | LOW)
-}
+impl<const LINES: usize> Leaf<LINES> {
+    pub(super) const BYTES: u64 = LINE_BYTES * LINES as u64;
+    pub(super) const SLOTS: usize = LINE_SLOTS * LINES;
 
-impl<const SLOTS: usize> Leaf<SLOTS> {
-    pub(super) const BYTES: u64 = 64 + 16 * SLOTS as u64;
-    const WORDS: usize = SLOTS.div_ceil(8);
-
-    /// Where the word is that has the byte of `slot`.
+    /// The line where a search for `key` starts.
     #[inline]
-    pub(super) const fn prints(self, slot: usize) -> Addr {
-        self.0.plus(8 + (slot as u64 & !7))
+    const fn home(key: u64) -> usize {
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        (hash * LINES as u64 >> 32) as usize
+    }
+
+    #[inline]
+    const fn after(line: usize) -> usize {
+        if line + 1 == LINES { 0 } else { line + 1 }
+    }
+
+    /// Word 0 of a line.
+    #[inline]
+    pub(super) const fn state_at(self, line: usize) -> Addr {
+        self.0.plus(LINE_BYTES * line as u64)
+    }
+
+    #[inline]
+    fn state<M: Memory>(self, memory: &M, line: usize) -> u64 {
+        memory.load(self.state_at(line))
     }
 
     /// Where the key of `slot` is; its value follows.
     #[inline]
     pub(super) const fn slot(self, slot: usize) -> Addr {
-        self.0.plus(64 + 16 * slot as u64)
+        self.state_at(slot / LINE_SLOTS).plus(8 + 16 * (slot % LINE_SLOTS) as u64)
     }
 
     /// The slot of `key`.
     #[inline]
     pub(super) fn find<M: Memory>(self, memory: &M, key: u64) -> Option<usize> {
-        let wanted = fingerprint(key) * 0x0101_0101_0101_0101;
-        for word in 0..Self::WORDS {
-            let prints: u64 = memory.load(self.prints(8 * word));
-            let mut hits = zero_bytes(prints ^ wanted);
-            while hits != 0 {
-                let slot = 8 * word + hits.trailing_zeros() as usize / 8;
-                if slot < SLOTS && memory.load::<u64>(self.slot(slot)) == key {
-                    return Some(slot);
-                }
-                hits &= hits - 1;
+        let mut line = Self::home(key);
+        for _ in 0..LINES {
+            let state = self.state(memory, line);
+            let first = LINE_SLOTS * line;
+            let is_there = |slot| memory.load::<u64>(self.slot(first + slot)) == key;
+            let hits =
+                (0..LINE_SLOTS).fold(0, |hits, slot| hits | u64::from(is_there(slot)) << slot);
+            let hits = hits & state & USED;
+            if hits != 0 {
+                return Some(first + hits.trailing_zeros() as usize);
             }
+            if state & PASSED == 0 {
+                return None;
+            }
+            line = Self::after(line);
         }
         None
     }
 
-    /// A slot that is free.
+    /// The free slot that is `key`'s.
     #[inline]
-    pub(super) fn free<M: Memory>(self, memory: &M) -> Option<usize> {
-        for word in 0..Self::WORDS {
-            let free = zero_bytes(memory.load(self.prints(8 * word)));
+    pub(super) fn free<M: Memory>(self, memory: &M, key: u64) -> Option<usize> {
+        let mut line = Self::home(key);
+        for _ in 0..LINES {
+            let free = !self.state(memory, line) & USED;
             if free != 0 {
-                let slot = 8 * word + free.trailing_zeros() as usize / 8;
-                return (slot < SLOTS).then_some(slot);
+                return Some(LINE_SLOTS * line + free.trailing_zeros() as usize);
             }
+            line = Self::after(line);
         }
         None
     }
 
-    /// The word that has the byte of `slot`, with `print` there (0: free).
+    /// Word 0 of the line of `slot` once that is used.
     #[inline]
-    pub(super) fn with_print<M: Memory>(self, memory: &M, slot: usize, print: u64) -> u64 {
-        let shift = 8 * (slot as u32 % 8);
-        let prints: u64 = memory.load(self.prints(slot));
-        prints & !(0xff << shift) | print << shift
+    pub(super) fn with<M: Memory>(self, memory: &M, slot: usize) -> u64 {
+        let state = self.state(memory, slot / LINE_SLOTS) | 1 << (slot % LINE_SLOTS);
+        if state & USED == USED { state | PASSED } else { state }
+    }
+
+    /// Word 0 of the line of `slot` once that is free.
+    pub(super) fn without<M: Memory>(self, memory: &M, slot: usize) -> u64 {
+        let line = slot / LINE_SLOTS;
+        let state = self.state(memory, line) & !(1 << (slot % LINE_SLOTS));
+        if state & PASSED == 0 || self.is_passed(memory, line) { state } else { state & !PASSED }
+    }
+
+    /// True if the search for a key that is there passes the line.
+    fn is_passed<M: Memory>(self, memory: &M, line: usize) -> bool {
+        let mut behind = line;
+        for distance in 1..LINES {
+            behind = Self::after(behind);
+            let state = self.state(memory, behind);
+            let passes = |slot: usize| {
+                let key: u64 = memory.load(self.slot(LINE_SLOTS * behind + slot));
+                state >> slot & 1 == 1 && Self::steps(key, behind) >= distance
+            };
+            if (0..LINE_SLOTS).any(passes) {
+                return true;
+            }
+            if state & PASSED == 0 {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Lines between the home of `key` and `line`.
+    const fn steps(key: u64, line: usize) -> usize {
+        (line + LINES - Self::home(key)) % LINES
     }
 
     /// Slots that are used.
     pub(super) fn count<M: Memory>(self, memory: &M) -> usize {
-        let used = |slot: usize| {
-            let prints: u64 = memory.load(self.prints(slot));
-            let free = zero_bytes(prints) | zero_bytes(!prints);
-            8 - free.count_ones() as usize
-        };
-        (0..Self::WORDS).map(|word| used(8 * word)).sum()
+        let used = |line| (self.state(memory, line) & USED).count_ones() as usize;
+        (0..LINES).map(used).sum()
     }
 
     /// Shows every entry to `each`, in the order of the slots.
     #[inline]
     pub(super) fn entries<M: Memory>(self, memory: &M, mut each: impl FnMut(Entry)) {
-        for word in 0..Self::WORDS {
-            let prints: u64 = memory.load(self.prints(8 * word));
-            for byte in 0..8usize.min(SLOTS - 8 * word) {
-                let print = prints >> (8 * byte) & 0xff;
-                if print != FREE && print != NO_SLOT {
-                    let slot = 8 * word + byte;
-                    let at = self.slot(slot);
-                    each((memory.load(at), memory.load(at.plus(8)), slot));
-                }
+        for line in 0..LINES {
+            let state = self.state(memory, line);
+            for slot in (0..LINE_SLOTS).filter(|slot| state >> slot & 1 == 1) {
+                let slot = LINE_SLOTS * line + slot;
+                let at = self.slot(slot);
+                each((memory.load(at), memory.load(at.plus(8)), slot));
             }
         }
     }
 
-    /// The bytes of a leaf that holds the entries, as words; the slots after them are left out.
-    pub(super) fn image(entries: &[Entry]) -> Vec<u64> {
-        let mut words = vec![0; 8 + 2 * entries.len()];
-        words[0] = LEAF_KIND;
-        for (slot, (key, value, _)) in entries.iter().enumerate() {
-            words[1 + slot / 8] |= fingerprint(*key) << (8 * (slot % 8));
-            words[8 + 2 * slot] = *key;
-            words[9 + 2 * slot] = *value;
+    /// Puts entries into an empty leaf, in memory: where each goes, and word 0 of each line.
+    pub(super) fn placed(entries: &[Entry]) -> (Vec<Entry>, Vec<u64>) {
+        let mut used = [0; LINES];
+        let mut placed = Vec::with_capacity(entries.len());
+        for (key, value, _) in entries.iter().take(Self::SLOTS) {
+            let mut line = Self::home(*key);
+            while used[line] == LINE_SLOTS {
+                line = Self::after(line);
+            }
+            placed.push((*key, *value, LINE_SLOTS * line + used[line]));
+            used[line] += 1;
         }
-        for slot in SLOTS..8 * Self::WORDS {
-            words[1 + slot / 8] |= NO_SLOT << (8 * (slot % 8));
-        }
-        words
+        placed.sort_unstable_by_key(|(.., slot)| *slot);
+        let states = Self::states(&placed);
+        (placed, states)
     }
 
-    /// What is wrong with the node as a leaf, apart from its keys.
+    /// Word 0 of each line of a leaf that has these entries.
+    pub(super) fn states(entries: &[Entry]) -> Vec<u64> {
+        let mut states = vec![0; LINES];
+        for (key, _, slot) in entries {
+            let line = slot / LINE_SLOTS;
+            states[line] |= 1 << (slot % LINE_SLOTS);
+            let mut passed = Self::home(*key);
+            while passed != line {
+                states[passed] |= PASSED;
+                passed = Self::after(passed);
+            }
+        }
+        let full = |state: u64| if state & USED == USED { state | PASSED } else { state };
+        states.into_iter().map(full).collect()
+    }
+
+    /// What is wrong with the node as a leaf, apart from where its keys belong in the tree.
     pub(super) fn fault<M: Memory>(self, memory: &M) -> Option<&'static str> {
-        if memory.load::<u64>(self.0) != LEAF_KIND {
+        if memory.load::<u64>(self.0.plus(LEAF_MARK.0)) != LEAF_MARK.1 {
             return Some("does not say that it is a leaf");
         }
-        for slot in 0..8 * Self::WORDS {
-            let print = memory.load::<u64>(self.prints(slot)) >> (8 * (slot % 8)) & 0xff;
-            if (print == NO_SLOT) != (slot >= SLOTS) {
-                return Some("has slots that it should not have, or lacks some");
-            }
-            let key = self.slot(slot);
-            if slot < SLOTS && print != FREE && print != fingerprint(memory.load(key)) {
-                return Some("has a key whose fingerprint is another one's");
+        let mut entries = Vec::new();
+        self.entries(memory, |entry| entries.push(entry));
+        for (line, least) in Self::states(&entries).into_iter().enumerate() {
+            let state = self.state(memory, line);
+            if state & !PASSED != least & !PASSED || least & !state != 0 {
+                return Some("has a line that does not say which keys went past it");
             }
         }
         None
@@ -271,31 +328,57 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_byte_is_zero_or_not(word: u64) {
-            for byte in 0..8 {
-                let is_zero = word >> (8 * byte) & 0xff == 0;
-                prop_assert_eq!(zero_bytes(word) >> (8 * byte) & 0xff, if is_zero { 0x80 } else { 0 });
+        fn a_leaf_finds_what_it_holds_whatever_came_and_went(
+            steps in proptest::collection::vec((any::<bool>(), 0u64..20), 0..80),
+        ) {
+            let image = Image::new(1024, 0);
+            let leaf = Leaf::<4>(Addr::pm(64));
+            image.store(leaf.0.plus(LEAF_MARK.0), LEAF_MARK.1);
+            let mut model = std::collections::BTreeMap::new();
+            for (step, (inserts, key)) in (0u64..).zip(steps) {
+                match leaf.find(&image, key) {
+                    Some(slot) if !inserts => {
+                        image.store(leaf.state_at(slot / LINE_SLOTS), leaf.without(&image, slot));
+                        model.remove(&key);
+                    }
+                    None if inserts => match leaf.free(&image, key) {
+                        None => prop_assert_eq!(model.len(), 12),
+                        Some(slot) => {
+                            image.store(leaf.slot(slot), key);
+                            image.store(leaf.slot(slot).plus(8), step);
+                            image.store(leaf.state_at(slot / LINE_SLOTS), leaf.with(&image, slot));
+                            model.insert(key, step);
+                        }
+                    },
+                    _ => {}
+                }
+                prop_assert_eq!(leaf.fault(&image), None);
+                prop_assert_eq!(leaf.count(&image), model.len());
+                for key in 0..20 {
+                    let value = leaf.find(&image, key).map(|slot| image.load(leaf.slot(slot).plus(8)));
+                    prop_assert_eq!(value, model.get(&key).copied());
+                }
             }
         }
 
         #[test]
-        fn a_leaf_finds_what_it_holds_and_counts_it(
-            keys in proptest::collection::btree_set(any::<u64>(), 0..=13), other: u64,
+        fn entries_that_are_placed_in_memory_are_found(
+            keys in proptest::collection::btree_set(any::<u64>(), 0..=12),
         ) {
             let image = Image::new(1024, 0);
-            let leaf = Leaf::<13>(Addr::pm(64));
+            let leaf = Leaf::<4>(Addr::pm(64));
             let entries: Vec<Entry> = keys.iter().map(|key| (*key, !*key, 0)).collect();
-            put(&image, leaf.0, &Leaf::<13>::image(&entries));
-            prop_assert_eq!(leaf.count(&image), keys.len());
-            prop_assert_eq!(leaf.fault(&image), None);
-            for (slot, key) in keys.iter().enumerate() {
-                prop_assert_eq!(leaf.find(&image, *key), Some(slot));
+            let (placed, states) = Leaf::<4>::placed(&entries);
+            for (key, value, slot) in placed {
+                put(&image, leaf.slot(slot), &[key, value]);
             }
-            prop_assert_eq!(leaf.find(&image, other).is_some(), keys.contains(&other));
-            prop_assert_eq!(leaf.free(&image), (keys.len() < 13).then_some(keys.len()));
-            let mut found = Vec::new();
-            leaf.entries(&image, |(key, value, _)| found.push((key, value)));
-            prop_assert!(found.iter().copied().eq(keys.iter().map(|key| (*key, !*key))));
+            for (line, state) in states.into_iter().enumerate() {
+                image.store(leaf.state_at(line), state);
+            }
+            for key in keys {
+                let slot = leaf.find(&image, key).expect("it was placed");
+                prop_assert_eq!(image.load::<u64>(leaf.slot(slot).plus(8)), !key);
+            }
         }
 
         #[test]
@@ -320,18 +403,13 @@ mod tests {
             let image = Image::new(8 * 44, 0);
             put(&image, Addr::pm(0), &words);
             prop_assert!(Inner::<21>(Addr::pm(0)).search(&image, key) <= 21);
-            let leaf = Leaf::<13>(Addr::pm(0));
-            prop_assert!(leaf.find(&image, key).is_none_or(|slot| slot < 13));
-            prop_assert!(leaf.free(&image).is_none_or(|slot| slot < 13));
+            let leaf = Leaf::<5>(Addr::pm(0));
+            prop_assert!(leaf.find(&image, key).is_none_or(|slot| slot < 15));
+            prop_assert!(leaf.free(&image, key).is_none_or(|slot| slot < 15));
             let mut entries = 0;
             leaf.entries(&image, |_| entries += 1);
-            prop_assert!(entries <= 13 && leaf.count(&image) <= 16);
+            prop_assert!(entries <= 15 && leaf.count(&image) == entries);
+            let _ = (leaf.fault(&image), leaf.without(&image, 7));
         }
-    }
-
-    #[test]
-    fn a_fingerprint_is_never_a_mark() {
-        let prints: Vec<u64> = (0..10_000).map(fingerprint).collect();
-        assert!(prints.iter().all(|print| *print != FREE && *print != NO_SLOT && *print < 255));
     }
 }

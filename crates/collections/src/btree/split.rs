@@ -6,7 +6,7 @@
 //! level keeps all but its end, so that ascending keys leave full nodes behind.
 
 use super::descend::{Bounds, HEIGHT_MAX, Spot, anchor_word};
-use super::node::{Entry, Inner, Leaf};
+use super::node::{Entry, Inner, LEAF_MARK, LINE_SLOTS, Leaf};
 use super::versions::Held;
 use super::{BTreeError, BTreeFlaw, Tree};
 use crate::Damage;
@@ -35,7 +35,7 @@ pub(super) fn store_words<M: Memory>(
     Ok(())
 }
 
-impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
+impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
     /// Splits the leaf that has `key` in its range, if it is full, and what must be split for that.
     #[cold]
     #[inline(never)]
@@ -53,7 +53,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
                 continue;
             }
             let is_full = match level {
-                0 => Leaf::<SLOTS>(spot.at).free(memory).is_none(),
+                0 => Leaf::<LINES>(spot.at).free(memory, key).is_none(),
                 _ => Inner::<KEYS>(spot.at).count(memory) == KEYS,
             };
             if is_full {
@@ -92,11 +92,11 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         }
         let outcome = match (spot.level, self.flaw) {
             (0, BTreeFlaw::LinkFirst) => session
-                .redo(|tx| self.split_leaf(tx, spot, bounds, key).map(|(_, moved)| moved))
-                .and_then(|moved| session.redo(|tx| self.forget(tx, spot.at, &moved))),
+                .redo(|tx| self.split_leaf(tx, spot, bounds, key))
+                .and_then(|rest| session.redo(|tx| self.keep(tx, spot.at, &rest))),
             (0, _) => session.redo(|tx| {
-                let (_, moved) = self.split_leaf(tx, spot, bounds, key)?;
-                self.forget(tx, spot.at, &moved)
+                let rest = self.split_leaf(tx, spot, bounds, key)?;
+                self.keep(tx, spot.at, &rest)
             }),
             _ => session.redo(|tx| self.split_inner(tx, spot, bounds, key)),
         };
@@ -104,45 +104,66 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         outcome.map(|()| true)
     }
 
-    /// Copies the upper entries of a leaf to a new one and links it; gives those.
+    /// Copies the upper entries of a leaf to a new one and links it; gives the others.
     fn split_leaf<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
         spot: &Spot,
         bounds: &Bounds,
         key: u64,
-    ) -> Result<(Addr, Vec<Entry>), BTreeError> {
-        let mut entries = Vec::with_capacity(SLOTS);
-        Leaf::<SLOTS>(spot.at).entries(tx.memory(), |entry| entries.push(entry));
+    ) -> Result<Vec<Entry>, BTreeError> {
+        let slots = Leaf::<LINES>::SLOTS;
+        let mut entries = Vec::with_capacity(slots);
+        Leaf::<LINES>(spot.at).entries(tx.memory(), |entry| entries.push(entry));
         entries.sort_unstable();
-        if entries.len() != SLOTS {
+        if entries.len() != slots {
             let what = format!("the full leaf at {} has {} entries", spot.at, entries.len());
             return Err(Damage::Broken(what).into());
         }
-        let is_appended = bounds.high.is_none() && entries[SLOTS - 1].0 < key;
-        let cut = if is_appended { SLOTS - 1 } else { SLOTS / 2 };
+        let is_appended = bounds.high.is_none() && entries[slots - 1].0 < key;
+        let cut = if is_appended { slots - 1 } else { slots / 2 };
         let moved = entries.split_off(cut);
-        let right = tx.alloc_lines(Leaf::<SLOTS>::BYTES)?;
-        store_words(tx, right, &Leaf::<SLOTS>::image(&moved))?;
+        let right = self.new_leaf(tx, &moved)?;
         let (parent, left, separator) = (spot.parent, spot.at, moved[0].0);
         self.link(tx, &Link { parent, left, right, separator, level: 1 })?;
-        Ok((right, moved))
+        Ok(entries)
     }
 
-    /// Frees the slots of entries that have moved.
-    fn forget<M: Memory>(
+    /// Allocates a leaf with these entries.
+    pub(super) fn new_leaf<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        entries: &[Entry],
+    ) -> Result<Addr, BTreeError> {
+        let at = tx.alloc_lines(Leaf::<LINES>::BYTES)?;
+        let leaf = Leaf::<LINES>(at);
+        let (placed, states) = Leaf::<LINES>::placed(entries);
+        let mut placed = placed.into_iter().peekable();
+        for (line, state) in states.into_iter().enumerate() {
+            tx.store(leaf.state_at(line), state)?;
+            while let Some((key, value, slot)) =
+                placed.next_if(|(.., slot)| slot / LINE_SLOTS == line)
+            {
+                tx.store(leaf.slot(slot), key)?;
+                tx.store(leaf.slot(slot).plus(8), value)?;
+            }
+        }
+        tx.store(at.plus(LEAF_MARK.0), LEAF_MARK.1)?;
+        Ok(at)
+    }
+
+    /// Frees all slots of a leaf but those of these entries.
+    fn keep<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
         leaf: Addr,
-        moved: &[Entry],
+        entries: &[Entry],
     ) -> Result<(), BTreeError> {
-        let leaf = Leaf::<SLOTS>(leaf);
-        let mut prints: Vec<u64> =
-            (0..SLOTS.div_ceil(8)).map(|word| tx.load(leaf.prints(8 * word))).collect();
-        for (_, _, slot) in moved {
-            prints[slot / 8] &= !(0xff << (8 * (slot % 8)));
+        let leaf = Leaf::<LINES>(leaf);
+        for (line, state) in Leaf::<LINES>::states(entries).into_iter().enumerate() {
+            tx.store(leaf.state_at(line), state)?;
         }
-        Ok(store_words(tx, leaf.prints(0), &prints)?)
+        Ok(())
     }
 
     /// Moves the upper keys of an inner node to a new one and links it.
