@@ -1,6 +1,6 @@
 //! Small trees, the operations of a script, and what they must leave.
 
-use seawall_collections::{BTreeError, BTreeFlaw, Tree};
+use seawall_collections::{BTreeError, Tree};
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::{Heap, HeapOptions, Session};
 use std::collections::BTreeMap;
@@ -70,8 +70,10 @@ pub(crate) fn made<const LINES: usize, const KEYS: usize>(
 ) -> (Image, Heap, Tree<LINES, KEYS>) {
     let image = Image::new(options.pm_bytes(), dram_bytes(options));
     let heap = Heap::create(&image, NAME, 7, options).expect("good options");
-    let tree = Tree::create(&mut heap.join(&image), heap.root(), dram(&heap), VERSIONS);
-    (image, heap, tree.expect("room"))
+    let mut session = heap.join(&image);
+    let tree = Tree::create(&mut session, heap.root(), dram(&heap), VERSIONS).expect("room");
+    session.leave();
+    (image, heap, tree)
 }
 
 pub(crate) fn dram(heap: &Heap) -> Addr {
@@ -110,13 +112,3 @@ pub(crate) fn checked<M: Memory, const LINES: usize, const KEYS: usize>(
     }
     Ok(state)
 }
-
-/// Every flaw.
-pub(crate) const FLAWS: [BTreeFlaw; 6] = [
-    BTreeFlaw::NoValidation,
-    BTreeFlaw::NoLock,
-    BTreeFlaw::EarlyUnlock,
-    BTreeFlaw::LinkFirst,
-    BTreeFlaw::SlotApart,
-    BTreeFlaw::FreeFirst,
-];
