@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod btree;
 mod change;
 mod damage;
 pub mod entry;
@@ -27,6 +28,7 @@ mod queue;
 mod rbtree;
 
 pub use array::{Array, ArrayShape};
+pub use btree::{BTree, BTreeError, BTreeFlaw, Checked, Tree};
 pub use change::{Change, Full};
 pub use damage::Damage;
 pub use graph::{Edge, Graph, GraphShape};
