@@ -347,6 +347,11 @@ impl Heap {
         Ok(heap)
     }
 
+    /// True if the header is that of a heap, not of another kind of pool.
+    pub fn is_described_by(header: &pool::Header) -> bool {
+        header.roots[0] == KIND
+    }
+
     /// The heap with a deliberate mistake.
     #[must_use]
     pub fn with_flaw(self, flaw: HeapFlaw) -> Heap {
@@ -403,6 +408,11 @@ impl Heap {
     /// Threads that may use it at once.
     pub const fn threads(&self) -> u64 {
         self.layout.numbers.threads
+    }
+
+    /// Bytes of each half of a thread's log.
+    pub const fn log_bytes(&self) -> u64 {
+        self.layout.numbers.log_bytes
     }
 
     /// Bytes of volatile memory that a machine must give to open it.

@@ -122,10 +122,15 @@ impl Layout {
         self.data.offset() + chunks * CHUNK_BYTES
     }
 
-    /// What thread `thread` has finished: the count of its transactions, and the number of its last
-    /// undo transaction that ended.
+    /// What thread `thread` has finished: the count of its transactions.
     pub(crate) fn done(&self, thread: u64) -> Addr {
         self.threads.plus(thread * LINE_BYTES)
+    }
+
+    /// The number of the thread's last undo transaction that ended: a checked word, in the same
+    /// line.
+    pub(crate) fn ended(&self, thread: u64) -> Addr {
+        self.done(thread).plus(8)
     }
 
     /// The half of the thread's log that records of `generation` go to.

@@ -71,14 +71,11 @@ impl View<'_> {
         let better = self.curve(structure, |place| self.over_better(place));
         let host_better = self.curve(structure, |place| self.host_over_better(place));
         let flushed = Log::CachedFlushed;
-        let (adaptive, adaptive_host) = ("better fixed / adaptive", "the same, host");
-        let turned =
-            |curve: Vec<(f64, f64)>| curve.into_iter().map(|(x, y)| (x, 1.0 / y)).collect();
         Chart::new(&file, &title, x, y)
             .with(Series::measured("uncached/unflushed, simulated", simulated(uncached, unflushed)))
             .with(Series::measured("cached/uncached, simulated", simulated(flushed, uncached)))
             .with(Series::measured("cached/uncached, host", host(flushed, uncached)))
-            .with(Series::measured(adaptive, turned(better)))
-            .with(Series::measured(adaptive_host, turned(host_better)))
+            .with(Series::measured("adaptive/better, simulated", better))
+            .with(Series::measured("adaptive/better, host", host_better))
     }
 }

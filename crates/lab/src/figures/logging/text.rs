@@ -14,7 +14,7 @@ impl Column {
     fn title(self) -> &'static str {
         match self {
             Column::Cycles => "simulated cycles a record",
-            Column::Nanoseconds => "nanoseconds a record on this host (medians)",
+            Column::Nanoseconds => "nanoseconds of CPU time a record on this host (medians)",
             Column::Misses => "simulated misses of the last-level cache, in %",
             Column::Partial => "simulated partly filled lines a record",
         }
