@@ -64,6 +64,8 @@ pub enum HeapFlaw {
     NoFreed,
     /// A new type gets its number by plain stores, not by a log record.
     UnloggedType,
+    /// A new type gets its number without the lock.
+    UnlockedType,
 }
 
 /// What a heap is made with.

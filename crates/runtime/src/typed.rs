@@ -213,6 +213,19 @@ pub fn open_flawed<R: Branded, T, E: From<HeapError>>(
     body(Pool::of(heap, recovered))
 }
 
+/// Gives a heap that is open already to `body`: for threads that were started with only the
+/// [`Heap`], and programs that keep it.
+///
+/// # Errors
+/// What `body` gives. Before, [`HeapError::Shape`] when its root is no `R`.
+pub fn enter<R: Branded, T, E: From<HeapError>>(
+    heap: Heap,
+    body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
+) -> Result<T, E> {
+    check_root::<R>(heap.root_bytes(), heap.root_shape())?;
+    body(Pool::of(heap, Recovered::default()))
+}
+
 fn check_root<R: Branded>(bytes: u64, shape: u64) -> Result<(), HeapError> {
     let wanted = size_of_root::<R>();
     if (bytes, shape) == (wanted, shape_of_root::<R>()) {

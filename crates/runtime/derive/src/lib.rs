@@ -16,7 +16,8 @@ mod parse;
 use parse::{Parsed, parse};
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
-use syn::{DeriveInput, parse_macro_input, parse_quote};
+use syn::punctuated::Punctuated;
+use syn::{DeriveInput, Token, TypeParamBound, WherePredicate, parse_macro_input, parse_quote};
 
 /// Makes a struct with named fields, all of them persistent, persistent; see the crate's head.
 #[proc_macro_derive(Persist, attributes(persist))]
@@ -151,10 +152,30 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
     }
 }
 
+/// Leaves out the bounds `Persist`, which one for every brand replaces.
+fn forget_persist(generics: &mut syn::Generics) {
+    let others = |bounds: &mut Punctuated<TypeParamBound, Token![+]>| {
+        let is_persist = |bound: &TypeParamBound| match bound {
+            TypeParamBound::Trait(bound) => {
+                bound.path.segments.last().is_some_and(|last| last.ident == "Persist")
+            }
+            _ => false,
+        };
+        *bounds = bounds.iter().filter(|bound| !is_persist(bound)).cloned().collect();
+    };
+    generics.type_params_mut().for_each(|param| others(&mut param.bounds));
+    for predicate in generics.where_clause.iter_mut().flat_map(|clause| &mut clause.predicates) {
+        if let WherePredicate::Type(predicate) = predicate {
+            others(&mut predicate.bounds);
+        }
+    }
+}
+
 /// The struct with its brand left open; its parameters, if it has any, are types without one.
 fn expand_branded(parsed: &Parsed) -> TokenStream {
     let Parsed { name, types, numbers, .. } = parsed;
     let mut generics = parsed.generics.clone();
+    forget_persist(&mut generics);
     for ty in types {
         generics
             .make_where_clause()

@@ -52,7 +52,7 @@ pub(crate) fn parse(input: DeriveInput) -> Result<Parsed> {
 fn fields(input: &DeriveInput) -> Result<Vec<Field>> {
     let what = match &input.data {
         Data::Struct(data) => match &data.fields {
-            Fields::Named(named) => {
+            Fields::Named(named) if !named.named.is_empty() => {
                 let field = |field: &syn::Field| Field {
                     name: field.ident.clone().expect("it is named"),
                     vis: field.vis.clone(),
@@ -63,9 +63,7 @@ fn fields(input: &DeriveInput) -> Result<Vec<Field>> {
             Fields::Unnamed(_) => {
                 "name the fields of a persistent struct: their names are part of its layout"
             }
-            Fields::Unit => {
-                "a struct without fields keeps nothing; give it braces if it is to be persistent"
-            }
+            _ => "a struct without fields keeps nothing: leave it out, or name a field",
         },
         Data::Enum(_) => {
             "an enum cannot be persistent, as a damaged pool may hold a value that it does not \

@@ -415,16 +415,21 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// [`HeapError::NoObject`] when no object starts there, or it was freed before.
     pub fn free(&mut self, at: Addr) -> Result<(), HeapError> {
         let (block, _) = self.object(at)?;
+        self.free_block(block);
+        Ok(())
+    }
+
+    /// As [`free`](Tx::free), for an object that was found already.
+    pub(crate) fn free_block(&mut self, block: Block) {
         let start = self.session.heap.layout.chunk(block.chunk);
         match block.kind {
-            Kind::Small(class) => self.put_state(state_at(start, class, at), 0),
+            Kind::Small(class) => self.put_state(state_at(start, class, block.at), 0),
             Kind::Large(length) => self.put_entry(block.chunk, Chunk::Run(length)),
         }
         if block.bytes() >= DIRECT_BYTES && self.session.heap.flaw != HeapFlaw::NoFreed {
-            self.session.buffers.new.push_freed(at, block.bytes());
+            self.session.buffers.new.push_freed(block.at, block.bytes());
         }
         self.session.buffers.freed.push(block);
-        Ok(())
     }
 
     /// The object that starts at `at`, as this transaction sees it, and its type.

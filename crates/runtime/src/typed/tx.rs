@@ -93,11 +93,12 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// freed before; [`HeapError::Shape`] when it was allocated as another type.
     pub fn free<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<(), HeapError> {
         let at = ptr.addr();
-        let (_, number) = self.tx.object(at)?;
+        let (block, number) = self.tx.object(at)?;
         if self.types.find::<T, M>(self.tx.session)? != Some(number) {
             return Err(HeapError::Shape { what: format!("the object at {at}") });
         }
-        self.tx.free(at)
+        self.tx.free_block(block);
+        Ok(())
     }
 
     /// True if `ptr` leads to the start of a live object that was allocated as a `T`.

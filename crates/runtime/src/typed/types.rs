@@ -87,16 +87,10 @@ impl Types {
         session: &mut Session<'_, M>,
         entry: Entry,
     ) -> Result<u8, HeapError> {
-        let number = session.with_chunk_lock(|session| {
-            let (number, is_new) = search(session.memory, &session.heap, entry)?;
-            if number == 0 {
-                return Err(HeapError::Types);
-            }
-            if is_new {
-                add(session, number, entry)?;
-            }
-            Ok(number)
-        })?;
+        let number = match session.heap.flaw {
+            HeapFlaw::UnlockedType => search_or_add(session, entry),
+            _ => session.with_chunk_lock(|session| search_or_add(session, entry)),
+        }?;
         self.known.insert(entry.shape, number);
         Ok(number)
     }
@@ -118,6 +112,17 @@ impl Types {
         self.known.insert(entry.shape, number);
         Ok(Some(number))
     }
+}
+
+fn search_or_add<M: Memory>(session: &mut Session<'_, M>, entry: Entry) -> Result<u8, HeapError> {
+    let (number, is_new) = search(session.memory, &session.heap, entry)?;
+    if number == 0 {
+        return Err(HeapError::Types);
+    }
+    if is_new {
+        add(session, number, entry)?;
+    }
+    Ok(number)
 }
 
 /// The number of the type and false; or the first free one (0 if there is none) and true.

@@ -240,6 +240,35 @@ fn a_struct_that_was_renamed_in_the_program_opens_its_pools() {
 }
 
 #[test]
+fn a_heap_that_is_open_can_be_entered_by_its_root_only() {
+    let mut heap = None;
+    let image = made::<Root<'_>>(4, |_, pool| {
+        heap = Some(pool.heap());
+        Ok(())
+    });
+    let heap = heap.expect("it was made");
+    let entered = typed::enter::<Root<'_>, _, HeapError>(heap, |pool| {
+        pool.join(&image).redo(|tx| tx.set(pool.root().at(Root::COUNT), 5))?;
+        Ok(pool.join(&image).get(pool.root())?.count)
+    });
+    assert_eq!(entered, Ok(5));
+    let refused = typed::enter::<u64, (), HeapError>(heap, |_| Ok(()));
+    assert!(matches!(refused, Err(HeapError::Shape { .. })), "{refused:?}");
+}
+
+#[test]
+#[should_panic(expected = "the memory is that of another pool")]
+fn the_memory_of_another_pool_is_refused_when_joining() {
+    let options = options::<u64>(1);
+    let other = Image::new(options.pm_bytes(), options.dram_bytes());
+    Heap::create(&other, NAME, 8, &options).expect("good options");
+    made::<u64>(1, |_, pool| {
+        pool.join(&other);
+        Ok(())
+    });
+}
+
+#[test]
 fn untyped_objects_are_of_no_type() {
     made::<u64>(4, |image, pool| {
         let mut untyped = Heap::join(&pool.heap(), image);

@@ -162,6 +162,28 @@ fn a_struct_with_parameters_is_a_type_for_each_of_them() {
     });
 }
 
+/// With a parameter, a bound, and a pointer to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Persist)]
+struct Stack<'p, T: Persist<'p>> {
+    r#type: T,
+    below: Option<Ptr<'p, Stack<'p, T>>>,
+}
+
+#[test]
+fn a_struct_with_parameters_may_point_to_itself_and_be_the_root() {
+    made::<Stack<'_, [i16; 3]>>(4, |image, pool| {
+        let mut session = pool.join(image);
+        session.undo(|tx| {
+            let below = tx.alloc(Stack { r#type: [1, 2, 3], below: None })?;
+            tx.set(pool.root(), Stack { r#type: [4, 5, 6], below: Some(below) })
+        })?;
+        let below = session.get(pool.root())?.below.expect("it was set");
+        assert_eq!(session.get(below.at(Stack::TYPE).index(2))?, 3);
+        assert_eq!(session.get(pool.root().at(Stack::TYPE))?, [4, 5, 6]);
+        Ok(())
+    });
+}
+
 #[test]
 fn objects_of_whole_lines_share_none() {
     made::<u64>(4, |image, pool| {

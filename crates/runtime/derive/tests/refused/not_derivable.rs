@@ -21,6 +21,9 @@ struct Tuple(u64, u64);
 struct Unit;
 
 #[derive(Clone, Copy, Persist)]
+struct Empty {}
+
+#[derive(Clone, Copy, Persist)]
 struct Two<'p, 'q> {
     one: Ptr<'p, u64>,
     two: Ptr<'q, u64>,
