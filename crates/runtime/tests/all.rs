@@ -1,7 +1,12 @@
 //! What the heap promises, seen from outside.
 
 mod crash;
+mod damage;
+mod fixtures;
+mod fuzz;
 mod heap;
+mod places;
 mod script;
+mod subjects;
 mod threads;
 mod typed;

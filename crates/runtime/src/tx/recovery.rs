@@ -36,7 +36,12 @@ pub(crate) fn recover<M: Memory>(
     for thread in 0..layout.numbers.threads {
         for generation in [retired + 1, retired + 2] {
             let at = layout.log(thread, generation);
-            let found = read_log(memory, heap, thread, at, |number| number == generation)?;
+            let wanted = |number| number == generation || number > retired + 2;
+            let found = read_log(memory, heap, thread, at, wanted)?;
+            if found.iter().any(|record| record.number / INDEX_LIMIT != generation) {
+                let what = "holds a record of a generation that has not begun";
+                return Err(damaged(format!("the log of thread {thread} {what}")));
+            }
             records.extend(found.into_iter().map(|record| (thread, record)));
         }
     }

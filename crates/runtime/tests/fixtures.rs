@@ -1,0 +1,109 @@
+//! Pools made by earlier programs stay readable: a few are kept as text and opened.
+//!
+//! `SEAWALL_FIXTURES_WRITE=1 cargo test -p seawall-runtime fixtures` makes them anew. Do that only
+//! with a new version of the format: these files stand for the pools that people have.
+
+use crate::places::{LINE, Part, Places, word};
+use crate::script::{NAME, State, read};
+use crate::subjects::{self, Subject, pool_options};
+use seawall_memory::Image;
+use seawall_runtime::{Heap, pool};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+fn file(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    folder.join(format!("{name}.txt"))
+}
+
+/// The lines of a pool that are not all zero, without the zeros at their ends.
+fn to_text(pm: &[u8]) -> String {
+    let mut text = format!("bytes {:#x}\n", pm.len());
+    for (number, line) in pm.chunks(LINE).enumerate() {
+        let Some(last) = line.iter().rposition(|byte| *byte != 0) else { continue };
+        write!(text, "{:x} ", number * LINE).expect("a string has room");
+        line[..=last].iter().for_each(|byte| write!(text, "{byte:02x}").expect("room"));
+        text.push('\n');
+    }
+    text
+}
+
+fn from_text(text: &str) -> Vec<u8> {
+    let hex = |digits: &str| usize::from_str_radix(digits, 16).expect("hexadecimal digits");
+    let mut lines = text.lines();
+    let bytes = lines.next().and_then(|line| line.strip_prefix("bytes 0x")).expect("its size");
+    let mut pm = vec![0; hex(bytes)];
+    for line in lines {
+        let (at, digits) = line.split_once(' ').expect("place and bytes");
+        for (byte, pair) in digits.as_bytes().chunks(2).enumerate() {
+            pm[hex(at) + byte] = hex(str::from_utf8(pair).expect("ASCII")) as u8;
+        }
+    }
+    pm
+}
+
+fn kept() -> impl Iterator<Item = (Subject, Vec<u8>)> {
+    let writes = std::env::var_os("SEAWALL_FIXTURES_WRITE").is_some();
+    let subjects = subjects::all().into_iter().filter(|subject| subject.name != "generations");
+    subjects.map(move |subject| {
+        let path = file(subject.name);
+        if writes {
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+            std::fs::write(&path, to_text(&subject.pm)).expect("it can be written");
+        }
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert!(text.len() < 8 << 10, "{} is {} bytes long", path.display(), text.len());
+        (subject, from_text(&text))
+    })
+}
+
+#[test]
+fn pools_of_earlier_programs_are_opened_and_hold_what_they_held() {
+    for (subject, pm) in kept() {
+        let bytes = pm.len() as u64;
+        let image = Image::from_pm(pm, pool_options().dram_bytes());
+        let (heap, recovered) = Heap::open(&image, NAME, bytes).expect(subject.name);
+        assert_eq!(
+            (recovered.replayed, recovered.rolled_back),
+            subject.pending,
+            "{}",
+            subject.name
+        );
+        assert_eq!(read(&image, &heap), Ok(subject.state), "{}", subject.name);
+        let again = Heap::open(&image, NAME, bytes).expect(subject.name).1;
+        assert_eq!((again.replayed, again.rolled_back), (0, 0), "{}", subject.name);
+    }
+}
+
+#[test]
+fn everything_is_where_the_description_of_the_format_says() {
+    for (subject, pm) in kept() {
+        let (places, name) = (Places::of(&pm), subject.name);
+        assert_eq!(&pm[..8], b"SEAWALL\0");
+        assert_eq!((word(&pm, 8), &pm[16..22]), (pool::VERSION, NAME.as_bytes()));
+        assert_eq!((word(&pm, 32), &pm[64..72]), (pm.len() as u64, &b"heap  v1"[..]));
+        assert_eq!(places.data + 3 * (64 << 10), pm.len());
+        let used = |part| (0..pm.len()).any(|at| pm[at] != 0 && places.part(at) == part);
+        assert!(used(Part::State) && used(Part::Root) && used(Part::Table) && used(Part::Chunk));
+        assert!(!used(Part::Gap) && !used(Part::Types), "{name}");
+        let records: usize = (0..2).map(|half| places.records(&pm, half).len()).sum();
+        assert_eq!((records as u64, subject.pending.0), (subject.pending.0, records as u64));
+        assert_eq!(!places.records(&pm, 2).is_empty(), subject.pending.1 > 0, "{name}");
+        let kinds: Vec<u64> = places.entries(&pm).iter().map(|(_, kind, _)| *kind).collect();
+        assert_eq!(kinds.contains(&3), name == "large", "{name}: {kinds:?}");
+        let live = subject.state.iter().filter(|object| !object.is_empty()).count();
+        let image = Image::from_pm(pm, pool_options().dram_bytes());
+        let heap = Heap::open(&image, NAME, image.clone().into_pm().len() as u64).expect(name).0;
+        assert_eq!(heap.stats(&image).expect(name).objects, live as u64);
+        assert_eq!(heap.root().offset() as usize, places.root);
+    }
+}
+
+#[test]
+fn text_keeps_every_byte() {
+    let mut pm = vec![0; 256];
+    (pm[3], pm[200]) = (9, 255);
+    assert_eq!(from_text(&to_text(&pm)), pm);
+    assert_eq!(subjects::all().len(), 5);
+    assert_eq!(State::default().len(), 4);
+}

@@ -1,0 +1,231 @@
+//! What the fuzz targets do with the bytes that they are given; a slice of it runs as a test.
+//!
+//! The package `fuzz` at the root of the repository compiles this file, too, for `cargo fuzz` and
+//! for its own driver. Every function panics when the heap breaks a promise, and only then.
+
+use crate::damage::work_in;
+use crate::places::{LINE, Places, sum, word};
+use crate::script::{NAME, State, Step, options, read, seen};
+use crate::subjects;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_memory::Image;
+use seawall_runtime::{Heap, HeapError, TxKind};
+use std::sync::OnceLock;
+
+/// A target, by name.
+pub(crate) type Target = (&'static str, fn(&[u8]));
+
+pub(crate) const TARGETS: [Target; 3] =
+    [("pool_open", pool_open), ("recovery", recovery), ("transactions", transactions)];
+
+/// Bytes that were given, read from the front; zeros when there are no more.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let mut taken = [0; N];
+        let count = N.min(self.0.len());
+        taken[..count].copy_from_slice(&self.0[..count]);
+        self.0 = &self.0[count..];
+        taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take::<1>()[0]
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        u32::from_le_bytes(self.take()) as usize % limit
+    }
+
+    /// A small number, one with few bits, or any.
+    fn number(&mut self) -> u64 {
+        match self.byte() % 4 {
+            0 => u64::from(self.byte()),
+            1 => 1u64.rotate_left(u32::from(self.byte())),
+            2 => u64::from_le_bytes(self.take()),
+            _ => !u64::from(self.byte()),
+        }
+    }
+}
+
+fn put(pm: &mut [u8], at: usize, value: u64) {
+    pm[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn kept() -> &'static [Vec<u8>] {
+    static POOLS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    POOLS.get_or_init(|| subjects::all().into_iter().map(|subject| subject.pm).collect())
+}
+
+/// Opens a pool, looks at all of it and works in it; gives it as opening left it. What is refused
+/// by opening is as it was.
+fn use_pool(pm: Vec<u8>) -> Option<Vec<u8>> {
+    let bytes = pm.len() as u64;
+    let before = pm.clone();
+    let Ok(heap) = Heap::read(&Image::from_pm(pm.clone(), 0), NAME, bytes) else { return None };
+    assert!(heap.dram_bytes() < 8 * bytes + (1 << 16), "much DRAM for a small pool");
+    let image = Image::from_pm(pm, heap.dram_bytes());
+    let Ok((heap, _)) = Heap::open(&image, NAME, bytes) else {
+        assert!(image.into_pm() == before, "written before all was known to be sound");
+        return None;
+    };
+    let opened = image.clone().into_pm();
+    let _ = heap.objects(&image, |_| {});
+    let _ = heap.stats(&image);
+    work_in(&image, &heap);
+    Some(opened)
+}
+
+/// Any bytes as a pool; mostly such whose header adds up.
+pub(crate) fn pool_open(data: &[u8]) {
+    let mut data = Bytes(data);
+    let style = data.byte();
+    if style == 0 {
+        use_pool(data.0.to_vec());
+        return;
+    }
+    let mut pm = kept()[usize::from(style) % kept().len()].clone();
+    let data_at = Places::of(&pm).data;
+    while !data.0.is_empty() {
+        let at = match data.byte() {
+            0..=63 => 8 * data.below(24),
+            64..=191 => 8 * data.below(data_at / 8),
+            _ => 8 * data.below(pm.len() / 8),
+        };
+        put(&mut pm, at, data.number());
+    }
+    if style & 64 != 0 {
+        put(&mut pm, 40, 0);
+        let header = crc32c::crc32c(&pm[..192]);
+        put(&mut pm, 40, header.into());
+    }
+    use_pool(pm);
+}
+
+/// A pool whose logs were edited, and then made to add up: opened twice, it holds the same.
+pub(crate) fn recovery(data: &[u8]) {
+    let mut data = Bytes(data);
+    let mut pm = kept()[usize::from(data.byte()) % kept().len()].clone();
+    let places = Places::of(&pm);
+    while !data.0.is_empty() {
+        let log = data.below(3);
+        let start = places.log(log) + LINE * data.below(places.log_bytes / LINE);
+        match data.byte() % 4 {
+            0 => put(&mut pm, start + 8 * data.below(8), data.number()),
+            1 => {
+                let line = (start - places.log(log)) / LINE;
+                let numbers = [
+                    (word(&pm, places.state) & 0xffff) + u64::from(data.byte() % 4),
+                    data.number(),
+                ];
+                let number = numbers[usize::from(data.byte() % 2)] << 24 | line as u64;
+                put(&mut pm, start + 16, number);
+            }
+            2 => put_entry(&mut pm, &places, start, &mut data),
+            _ => {}
+        }
+        let room = (places.log(log) + places.log_bytes - start) / 8;
+        let words = (word(&pm, start) >> 32) as usize;
+        let words = if words < 3 { 3 + data.below(12) } else { words }.min(room);
+        let record = &pm[start..start + 8 * words];
+        let head = (words as u64) << 32 | u64::from(sum(record));
+        put(&mut pm, start, head);
+    }
+    if let Some(opened) = use_pool(pm) {
+        let again = use_pool(opened.clone()).expect("what was opened once is opened again");
+        let state = Places::of(&opened).state;
+        let differs =
+            (0..opened.len()).find(|at| opened[*at] != again[*at] && at / LINE != state / LINE);
+        assert_eq!(differs, None, "opening twice changes more than the generation");
+    }
+}
+
+fn put_entry(pm: &mut [u8], places: &Places, start: usize, data: &mut Bytes<'_>) {
+    let targets = [places.root, places.table, places.data, places.data + 2048, places.types, 0];
+    let at = targets[data.below(targets.len())] + 8 * data.below(1 << 14);
+    let (kind, count) = (u64::from(data.byte() % 6), u64::from(data.byte() % 5));
+    let place = start + 24 + 8 * data.below(4);
+    put(pm, place, at as u64 | kind << 48 | count << 52);
+    put(pm, place + 8, data.number());
+}
+
+/// A script of transactions, held to a model, with reopening in between.
+pub(crate) fn transactions(data: &[u8]) {
+    let mut data = Bytes(data);
+    let options = options(1, 2 + u64::from(data.byte() % 12));
+    let mut image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let mut heap = Heap::create(&image, NAME, 7, &options).expect("good options");
+    let mut state = State::default();
+    let mut number = 0;
+    while !data.0.is_empty() {
+        let mut session = heap.join(&image);
+        for _ in 0..data.below(24) {
+            number += 1;
+            let kind = if data.byte() % 2 == 0 { TxKind::Redo } else { TxKind::Undo };
+            let step = step(&mut data);
+            match step.run(&mut session, kind, number) {
+                Ok(()) => step.apply(&mut state, number),
+                Err(HeapError::Full { .. } | HeapError::TooLarge { .. }) => {}
+                Err(error) => panic!("{step:?}: {error}"),
+            }
+        }
+        assert_eq!(read(&image, &heap), Ok(seen(&state)));
+        image = Image::from_pm(image.into_pm(), options.dram_bytes());
+        heap = Heap::open(&image, NAME, options.pm_bytes()).expect("a whole heap").0;
+        assert_eq!(read(&image, &heap), Ok(seen(&state)), "after reopening");
+    }
+}
+
+fn step(data: &mut Bytes<'_>) -> Step {
+    let slot = u64::from(data.byte() % 4);
+    let bytes = match data.byte() % 8 {
+        0 => 60_000 + u64::from(data.byte()) * 600,
+        1 => 4000 + u64::from(data.byte()) * 100,
+        _ => 1 + u64::from(data.byte()),
+    };
+    let step = match data.byte() % 10 {
+        0..=3 => Step::Alloc(slot, bytes),
+        4 | 5 => Step::Free(slot),
+        6 => Step::Update,
+        7 => Step::Byte(slot),
+        8 => Step::Nested(slot, bytes.min(300), data.byte() % 2 == 0),
+        _ => return Step::Retire,
+    };
+    if data.byte() % 5 == 0 { Step::Aborted(Box::new(step)) } else { step }
+}
+
+/// Input `run` of a target for a seed: random bytes, of any length up to some hundred.
+pub(crate) fn input(seed: u64, run: u64) -> Vec<u8> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    rng = Xoshiro256PlusPlus::seed_from_u64(rng.random::<u64>() ^ run);
+    let mut bytes = vec![0; rng.random_range(1..400)];
+    rng.fill_bytes(&mut bytes);
+    bytes
+}
+
+#[test]
+fn a_thousand_random_inputs_of_each_fuzz_target_break_nothing() {
+    let runs =
+        std::env::var("SEAWALL_FUZZ_RUNS").map_or(1000, |runs| runs.parse().expect("number"));
+    for (name, target) in TARGETS {
+        for run in 0..runs {
+            let outcome = std::panic::catch_unwind(|| target(&input(1, run)));
+            assert!(outcome.is_ok(), "{name} with seed 1, run {run}");
+        }
+    }
+}
+
+#[test]
+fn the_targets_reach_what_they_are_for() {
+    let opened = (0..200).filter(|run| {
+        let mut pm = kept()[1].clone();
+        let places = Places::of(&pm);
+        put_entry(&mut pm, &places, places.log(0), &mut Bytes(&input(2, *run)));
+        use_pool(pm).is_some()
+    });
+    let opened = opened.count();
+    assert!(opened > 20, "{opened} of 200 edited pools were opened");
+    assert!(kept().iter().all(|pm| use_pool(pm.clone()).is_some()));
+}

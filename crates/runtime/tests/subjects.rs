@@ -1,0 +1,148 @@
+//! Pools as a crash may leave them, to be damaged, and to be kept as fixtures.
+
+use crate::places::{Places, word};
+use crate::script::{LINKS, NAME, State, Step, options, seen, states};
+use seawall_memory::{Addr, Image};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Session, TxKind};
+
+/// A pool, and what it must hold when it is opened.
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) pm: Vec<u8>,
+    pub(crate) state: State,
+    /// Transactions to replay, and to undo.
+    pub(crate) pending: (u64, u64),
+}
+
+pub(crate) fn pool_options() -> HeapOptions {
+    HeapOptions { log_bytes: 4 << 10, ..options(1, 3) }
+}
+
+pub(crate) fn all() -> Vec<Subject> {
+    vec![clean(), committed(), generations(), open_undo(), large()]
+}
+
+fn first_steps() -> Vec<Step> {
+    vec![Step::Alloc(0, 40), Step::Alloc(1, 100), Step::Alloc(2, 64), Step::Free(0), Step::Update]
+}
+
+fn made() -> (Image, Heap) {
+    let options = pool_options();
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
+    (image, heap)
+}
+
+fn run(session: &mut Session<'_, Image>, kind: TxKind, steps: &[Step], first: u64) {
+    for (number, step) in (first..).zip(steps) {
+        step.run(session, kind, number).expect("room");
+    }
+}
+
+fn state_after(steps: &[Step]) -> State {
+    seen(states(steps).last().expect("one more than steps"))
+}
+
+/// All work is done and in place.
+fn clean() -> Subject {
+    let (image, heap) = made();
+    let mut session = heap.join(&image);
+    run(&mut session, TxKind::Undo, &first_steps(), 1);
+    session.retire();
+    let pm = image.clone().into_pm();
+    Subject { name: "clean", pm, state: state_after(&first_steps()), pending: (0, 0) }
+}
+
+/// The bytes of `before` with the logs of `after`: what was committed in between is in the logs
+/// alone, as after a crash that lost every line of data.
+fn only_logged(before: Vec<u8>, after: &[u8]) -> Vec<u8> {
+    let places = Places::of(after);
+    let mut pm = before;
+    pm[places.logs..places.table].copy_from_slice(&after[places.logs..places.table]);
+    pm
+}
+
+/// Some transactions are committed, and are in the logs alone.
+fn committed() -> Subject {
+    let (image, heap) = made();
+    let mut session = heap.join(&image);
+    let more = [Step::Alloc(3, 48), Step::Byte(1), Step::Free(2), Step::Update];
+    run(&mut session, TxKind::Redo, &first_steps(), 1);
+    session.retire();
+    let before = image.clone().into_pm();
+    let records = session.log_counts().records;
+    run(&mut session, TxKind::Redo, &more, 6);
+    let pending = (session.log_counts().records - records, 0);
+    let pm = only_logged(before, &image.clone().into_pm());
+    let steps: Vec<Step> = first_steps().into_iter().chain(more).collect();
+    Subject { name: "committed", pm, state: state_after(&steps), pending }
+}
+
+/// So many are that both halves of the log count.
+fn generations() -> Subject {
+    let (image, heap) = made();
+    let mut session = heap.join(&image);
+    run(&mut session, TxKind::Redo, &first_steps(), 1);
+    session.retire();
+    let (mut before, mut steps) = (image.clone().into_pm(), first_steps());
+    let retired = |pm: &[u8]| word(pm, Places::of(pm).state);
+    let first = retired(&before);
+    let mut more = 4;
+    while more > 0 {
+        let number = steps.len() as u64 + 1;
+        steps.push(if number.is_multiple_of(2) { Step::Update } else { Step::Byte(number % 4) });
+        run(&mut session, TxKind::Redo, &steps[steps.len() - 1..], number);
+        let now = image.clone().into_pm();
+        if retired(&now) == first || retired(&before) != first {
+            more -= u64::from(retired(&before) != first);
+            continue;
+        }
+        before = now;
+    }
+    let pm = only_logged(before, &image.clone().into_pm());
+    let records = (0..2).map(|half| Places::of(&pm).records(&pm, half).len() as u64).sum();
+    Subject { name: "generations", pm, state: state_after(&steps), pending: (records, 0) }
+}
+
+/// An undo transaction was in the middle of its work.
+fn open_undo() -> Subject {
+    let (image, heap) = made();
+    let mut session = heap.join(&image);
+    run(&mut session, TxKind::Undo, &first_steps(), 1);
+    session.retire();
+    let mut pm = Vec::new();
+    let failed = session.undo(|tx| {
+        for slot in 1..LINKS {
+            let at: Addr = tx.load(heap.root().plus(16 * slot));
+            if !at.is_null() {
+                tx.store(at, 0u64)?;
+                tx.write(at.plus(16), &[0xee; 20])?;
+            }
+        }
+        pm = tx.memory().clone().into_pm();
+        Err::<(), _>(HeapError::Types)
+    });
+    assert_eq!(failed, Err(HeapError::Types));
+    Subject { name: "undo", pm, state: state_after(&first_steps()), pending: (0, 1) }
+}
+
+/// Objects of whole chunks, and of a block that is written past the log.
+fn large() -> Subject {
+    let (image, heap) = made();
+    let mut session = heap.join(&image);
+    let mut state = State::default();
+    for (slot, bytes) in [(0, 70_000), (1, 4096)] {
+        let done = session.redo(|tx| {
+            let at = tx.alloc(bytes)?;
+            let mut content = vec![0; if bytes == 4096 { 4096 } else { 24 }];
+            content[..24].fill(7 + slot as u8);
+            tx.fill(at, &content)?;
+            tx.store(heap.root().plus(16 * slot), at)?;
+            tx.store(heap.root().plus(16 * slot + 8), 24u64)
+        });
+        done.unwrap_or_else(|error: HeapError| panic!("{error}"));
+        state[slot as usize] = vec![7 + slot as u8; 24];
+    }
+    session.retire();
+    Subject { name: "large", pm: image.clone().into_pm(), state, pending: (0, 0) }
+}
