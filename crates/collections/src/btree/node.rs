@@ -60,7 +60,7 @@ impl<const LINES: usize> Leaf<LINES> {
     #[inline]
     const fn home(key: u64) -> usize {
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        (hash * LINES as u64 >> 32) as usize
+        ((hash * LINES as u64) >> 32) as usize
     }
 
     #[inline]

@@ -164,7 +164,7 @@ fn each_deliberate_mistake_between_threads_is_caught() {
 fn natively(threads: u64, body: impl Fn(u64, &BTree, &mut dyn FnMut(Step) -> Option<u64>) + Sync) {
     let options = options(threads, 256);
     let dram_bytes = options.dram_bytes() + BTree::dram_bytes(VERSIONS);
-    let how = PoolOptions { domain: Some(Domain::Line), dram_bytes };
+    let how = PoolOptions { domain: Some(Domain::Line), dram_bytes, ..PoolOptions::default() };
     let pool = Pool::temporary(options.pm_bytes(), &how).expect("room");
     let memory = pool.memory(0);
     let heap = Heap::create(&memory, "btree", 7, &options).expect("good options");
@@ -207,7 +207,7 @@ fn real_threads_that_insert_and_remove_between_each_other_lose_nothing() {
 fn real_threads_that_read_find_every_key_that_is_there_all_the_time() {
     let options = options(2, 256);
     let dram_bytes = options.dram_bytes() + Small::dram_bytes(VERSIONS);
-    let how = PoolOptions { domain: Some(Domain::Line), dram_bytes };
+    let how = PoolOptions { domain: Some(Domain::Line), dram_bytes, ..PoolOptions::default() };
     let pool = Pool::temporary(options.pm_bytes(), &how).expect("room");
     let memory = pool.memory(0);
     let heap = Heap::create(&memory, "btree", 7, &options).expect("good options");
