@@ -52,6 +52,8 @@ pub enum HeapFlaw {
     None,
     /// Data is stored in place before its log record is durable.
     NoFence,
+    /// Log records are stored, but not flushed before the fence. Only x86-like machines can tell.
+    NoLogFlush,
     /// Logs are retired without flushing the data that they wrote.
     NoFlush,
     /// Data is changed in place before its old values are durable.

@@ -128,6 +128,7 @@ fn each_deliberate_mistake_is_caught() {
     let cases = [
         (HeapFlaw::NoFence, TxKind::Redo, every_kind_of_step()),
         (HeapFlaw::NoFlush, TxKind::Redo, every_kind_of_step()),
+        (HeapFlaw::NoLogFlush, TxKind::Redo, every_kind_of_step()),
         (HeapFlaw::LateUndo, TxKind::Undo, every_kind_of_step()),
         (HeapFlaw::NoFreed, TxKind::Redo, reuse),
     ];

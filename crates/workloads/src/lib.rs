@@ -110,6 +110,7 @@ workloads! {
     sdg::Sdg, default: true;
     sps::Sps, default: true;
     ht::Ht, default: false;
+    btree::BTree, default: false;
 }
 
 #[cfg(test)]

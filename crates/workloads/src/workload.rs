@@ -77,6 +77,11 @@ impl Layout {
         if wanted > actual {
             return Err(seawall_collections::Damage::Size { wanted, actual }.into());
         }
+        self.hold_dram(arena)
+    }
+
+    /// Refuses a structure that takes more DRAM than there is.
+    pub(crate) fn hold_dram(self, arena: &Arena) -> Result<(), Damage> {
         let (wanted, actual) = (arena.dram_bytes(), self.dram_bytes);
         if wanted > actual {
             return Err(Damage(format!(

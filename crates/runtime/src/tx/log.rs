@@ -135,7 +135,11 @@ impl Log {
         let number = record::number(generation, used / LINE_BYTES);
         let at = self.places.log[half].plus(used);
         let route = &mut self.route;
-        builder.finish(stamp, number, |record| route.write(memory, at, record));
+        let flushes = self.flaw != HeapFlaw::NoLogFlush;
+        builder.finish(stamp, number, |record| match flushes {
+            true => route.write(memory, at, record),
+            false => memory.write(at, record),
+        });
         match wait {
             _ if self.flaw == HeapFlaw::NoFence => {}
             Wait::Durable => memory.drain(),
