@@ -3,22 +3,22 @@
 //! Every change is one redo transaction of the heap. One that needs no new node writes three words,
 //! which with the log's framing are one line: one fence. A leaf that is full is split first, in a
 //! transaction of its own, which writes three nodes at most whatever the height; a leaf whose last
-//! entry goes is freed, as are inner nodes whose last child goes. Leaves that are merely sparse are not
-//! merged: Johnson and Shasha ("B-trees with inserts and deletes: why free-at-empty is better than
-//! merge-at-half", JCSS 1993) found that to cost little space wherever inserts are not rarer than
-//! removals.
+//! entry goes is freed, as are inner nodes whose last child goes. Leaves that are merely sparse are
+//! not merged: Johnson and Shasha ("B-trees with inserts and deletes: why free-at-empty is better
+//! than merge-at-half", JCSS 1993) found that to cost little space wherever inserts are not rarer
+//! than removals.
 //!
 //! Threads work on the tree at once, each with its own [`Session`] and a clone of the handle.
 //! Readers lock nothing: they read a node, then look whether it has changed ([`versions`]). Writers
 //! lock the leaf, and for a split or a freeing the nodes above that change too, from before the
-//! transaction until its commit returns; so whatever a reader is shown is durable. A node's range of
-//! keys shrinks, and a node is freed, only while it is locked; so a reader that followed a link,
-//! and then finds that the node with the link has not changed, is where it should be, and a node that
-//! was freed under it is never believed, whatever has become of its place since.
+//! transaction until its commit returns; so whatever a reader is shown is durable. A node's range
+//! of keys shrinks, and a node is freed, only while it is locked; so a reader that followed a link,
+//! and then finds that the node with the link has not changed, is where it should be, and a node
+//! that was freed under it is never believed, whatever has become of its place since.
 //!
 //! | operation | fences | transactions |
 //! |---|---|---|
-//! | [`get`](Tree::get), [`range`](Tree::range), [`first`](Tree::first), [`last`](Tree::last) | 0 | 0 |
+//! | [`get`](Tree::get), [`range`](Tree::range), [`first`](Tree::first), ... | 0 | 0 |
 //! | [`insert`](Tree::insert), [`update`](Tree::update), [`remove`](Tree::remove) | 1 | 1 |
 //! | ... an insert that splits `n` nodes | 1 + n | 1 + n |
 //! | ... a removal that leaves a root of one child | 2 or more | 1 for each level that goes |
@@ -125,9 +125,9 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         Tree { anchor, versions, objects: (low, Cell::new(low)), flaw: BTreeFlaw::None }
     }
 
-    /// Makes an empty tree, anchored in the 16 bytes at `anchor` (of the root, or of an object of
-    /// yours), with `versions` version words in zeroed DRAM at `dram`. One fence; a crash leaves the
-    /// anchor as it was, or the tree.
+    /// Makes an empty tree, anchored in the 16 bytes at `anchor` (of the root, or of an object
+    /// of yours), with `versions` version words in zeroed DRAM at `dram`. One fence; a crash leaves
+    /// the anchor as it was, or the tree.
     ///
     /// # Errors
     /// When there is no room, or `anchor` is no data of the heap.
@@ -241,7 +241,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         }
     }
 
-    /// Replaces the value of `key` by what `change` makes of it, which no other writer comes between;
+    /// Replaces the value of `key` by what `change` makes of it, with no other writer between;
     /// gives the value before. Nothing happens if the key is not there. Durable when it returns.
     /// `change` may be called more than once.
     ///

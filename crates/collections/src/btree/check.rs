@@ -45,8 +45,8 @@ fn broken(at: Addr, what: &str) -> BTreeError {
 }
 
 impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
-    /// Walks the whole tree, shows every entry to `each` in ascending order, and refuses whatever no
-    /// crash leaves behind. Nothing may change the heap meanwhile. Bytes are untrusted: a wild
+    /// Walks the whole tree, shows every entry to `each` in ascending order, and refuses whatever
+    /// no crash leaves behind. Nothing may change the heap meanwhile. Bytes are untrusted: a wild
     /// pointer, a cycle, a node reached twice are [`Damage`], and nothing else happens because of
     /// them.
     ///

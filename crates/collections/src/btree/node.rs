@@ -290,8 +290,8 @@ mod tests {
         #[test]
         fn a_byte_is_zero_or_not(word: u64) {
             for byte in 0..8 {
-                let is_zero = word >> (8 * byte) & 0xff == 0;
-                prop_assert_eq!(zero_bytes(word) >> (8 * byte) & 0xff, if is_zero { 0x80 } else { 0 });
+                let wanted = if word >> (8 * byte) & 0xff == 0 { 0x80 } else { 0 };
+                prop_assert_eq!(zero_bytes(word) >> (8 * byte) & 0xff, wanted);
             }
         }
 

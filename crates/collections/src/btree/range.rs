@@ -22,9 +22,9 @@ struct Page<const SLOTS: usize> {
 impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// Shows the entries whose keys are in `range` to `each`, in ascending order, each key once.
     ///
-    /// While others write: what is shown is durable; the entries of one leaf are shown as they were
-    /// at one moment; a key that was there all the time is shown, one that was not there at any time
-    /// is not. `each` may use the tree through another session only.
+    /// While others write: what is shown is durable; the entries of one leaf are shown as they
+    /// were at one moment; a key that was there all the time is shown, one that was never there is
+    /// not. `each` may use the tree through another session only.
     ///
     /// # Errors
     /// When the tree is damaged; entries may have been shown before.

@@ -2,8 +2,8 @@
 //!
 //! A split writes the new node, what is left of the old one, and the link above it, or a new root,
 //! in one transaction. A node above that is full too is split first, in a transaction of its own,
-//! so none grows with the height of the tree. Where a key goes behind all others, the last node of a
-//! level keeps all but its end, so that ascending keys leave full nodes behind.
+//! so none grows with the height of the tree. Where a key goes behind all others, the last node of
+//! a level keeps all but its end, so that ascending keys leave full nodes behind.
 
 use super::descend::{Bounds, HEIGHT_MAX, Spot, anchor_word};
 use super::node::{Entry, Inner, Leaf};

@@ -121,7 +121,7 @@ fn run<M: Memory>(memory: &M, heap: &Heap, tree: &Small, acts: &[Vec<Act>; 2]) {
 }
 
 /// Refuses a state that no prefixes of what the threads did explain: each as long as what it had
-/// seen the end of, or longer by one. The threads change different keys, so their order is no matter.
+/// seen the end of, or longer by one. The threads change different keys, so order is no matter.
 fn explained(race: &Race, found: &State, outputs: &[u64]) -> Result<(), String> {
     let changes = |thread: usize, count: u64| {
         race.acts[thread].iter().take(count as usize).filter_map(|act| match act {
