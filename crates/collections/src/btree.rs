@@ -3,22 +3,22 @@
 //! Every change is one redo transaction of the heap. One that needs no new node writes three words,
 //! which with the log's framing are one line: one fence. A leaf that is full is split first, in a
 //! transaction of its own, which writes three nodes at most whatever the height; a leaf whose last
-//! entry goes is freed, as are inner nodes whose last child goes. Leaves that are merely sparse are not
-//! merged: Johnson and Shasha ("B-trees with inserts and deletes: why free-at-empty is better than
-//! merge-at-half", JCSS 1993) found that to cost little space wherever inserts are not rarer than
-//! removals.
+//! entry goes is freed, as are inner nodes whose last child goes. Leaves that are merely sparse are
+//! not merged: Johnson and Shasha ("B-trees with inserts and deletes: why free-at-empty is better
+//! than merge-at-half", JCSS 1993) found that to cost little space wherever inserts are not rarer
+//! than removals.
 //!
 //! Threads work on the tree at once, each with its own [`Session`] and a clone of the handle.
 //! Readers lock nothing: they read a node, then look whether it has changed ([`versions`]). Writers
 //! lock the leaf, and for a split or a freeing the nodes above that change too, from before the
-//! transaction until its commit returns; so whatever a reader is shown is durable. A node's range of
-//! keys shrinks, and a node is freed, only while it is locked; so a reader that followed a link,
-//! and then finds that the node with the link has not changed, is where it should be, and a node that
-//! was freed under it is never believed, whatever has become of its place since.
+//! transaction until its commit returns; so whatever a reader is shown is durable. A node's range
+//! of keys shrinks, and a node is freed, only while it is locked; so a reader that followed a link,
+//! and then finds that the node with the link has not changed, is where it should be, and a node
+//! that was freed under it is never believed, whatever has become of its place since.
 //!
 //! | operation | fences | transactions |
 //! |---|---|---|
-//! | [`get`](Tree::get), [`range`](Tree::range), [`first`](Tree::first), [`last`](Tree::last) | 0 | 0 |
+//! | [`get`](Tree::get), [`range`](Tree::range), [`first`](Tree::first), ... | 0 | 0 |
 //! | [`insert`](Tree::insert), [`update`](Tree::update), [`remove`](Tree::remove) | 1 | 1 |
 //! | ... an insert that splits `n` nodes | 1 + n | 1 + n |
 //! | ... a removal that leaves a root of one child | 2 or more | 1 for each level that goes |
@@ -40,7 +40,7 @@ pub use check::Checked;
 
 use crate::Damage;
 use descend::Spot;
-use node::{LINE_SLOTS, LINES_MAX, Leaf};
+use node::{Leaf, SLOTS_MAX, fingerprint};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{HeapError, Session};
 use std::cell::Cell;
@@ -82,15 +82,14 @@ pub enum BTreeError {
     Damage(#[from] Damage),
 }
 
-/// A tree whose nodes take 1024 bytes: leaves of 48 entries, inner nodes of 63 keys.
-pub type BTree = Tree<16, 63>;
+/// A tree whose leaves take 896 bytes and whose inner nodes take 1024.
+pub type BTree = Tree<52, 63>;
 
-/// A tree with leaves of `LINES` lines (1 to 16) of three entries, and inner nodes of `KEYS` keys
-/// (3 to 255).
+/// A tree with leaves of `SLOTS` entries (2 to 56) and inner nodes of `KEYS` keys (3 to 255).
 ///
 /// A handle of addresses, the same for all threads; clone one for each.
 #[derive(Clone, Debug)]
-pub struct Tree<const LINES: usize, const KEYS: usize> {
+pub struct Tree<const SLOTS: usize, const KEYS: usize> {
     /// The address of the root with the tree's height on top; behind it, what kind of tree it is.
     anchor: Addr,
     versions: Versions,
@@ -99,12 +98,12 @@ pub struct Tree<const LINES: usize, const KEYS: usize> {
     flaw: BTreeFlaw,
 }
 
-impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
+impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// Bytes of the anchor.
     pub const ANCHOR_BYTES: u64 = 16;
     /// Version words to begin with: 512 KiB of DRAM.
     pub const VERSIONS: u64 = 1 << 16;
-    const SIZES_FIT: () = assert!(LINES >= 1 && LINES <= LINES_MAX && KEYS >= 3 && KEYS <= 255);
+    const SIZES_FIT: () = assert!(SLOTS >= 2 && SLOTS <= SLOTS_MAX && KEYS >= 3 && KEYS <= 255);
 
     /// Bytes of DRAM that `versions` version words take. A few for each node that is in use at once
     /// are enough; trees may share them.
@@ -126,9 +125,9 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         Tree { anchor, versions, objects: (low, Cell::new(low)), flaw: BTreeFlaw::None }
     }
 
-    /// Makes an empty tree, anchored in the 16 bytes at `anchor` (of the root, or of an object of
-    /// yours), with `versions` version words in zeroed DRAM at `dram`. One fence; a crash leaves the
-    /// anchor as it was, or the tree.
+    /// Makes an empty tree, anchored in the 16 bytes at `anchor` (of the root, or of an object
+    /// of yours), with `versions` version words in zeroed DRAM at `dram`. One fence; a crash leaves
+    /// the anchor as it was, or the tree.
     ///
     /// # Errors
     /// When there is no room, or `anchor` is no data of the heap.
@@ -143,10 +142,10 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
     ) -> Result<Self, BTreeError> {
         let tree = Self::handle(session, anchor, dram, versions);
         session.redo(|tx| {
-            let root = tree.new_leaf(tx, &[])?;
+            let root = tx.alloc_lines(Leaf::<SLOTS>::BYTES)?;
+            split::store_words(tx, root, &Leaf::<SLOTS>::image(&[]))?;
             tx.store(anchor, root.bits())?;
-            tx.store(anchor.plus(8), Self::kind())?;
-            Ok::<_, BTreeError>(())
+            tx.store(anchor.plus(8), Self::kind())
         })?;
         Ok(tree)
     }
@@ -172,7 +171,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
     }
 
     const fn kind() -> u64 {
-        KIND | (LINES as u64) << 16 | KEYS as u64
+        KIND | (SLOTS as u64) << 16 | KEYS as u64
     }
 
     fn check_kind<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
@@ -180,7 +179,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         if there == Self::kind() {
             return Ok(());
         }
-        let range = format!("{:#x}, a tree of {LINES} lines and {KEYS} keys", Self::kind());
+        let range = format!("{:#x}, a tree of {SLOTS} slots and {KEYS} keys", Self::kind());
         Err(Damage::Shape { what: "kind of tree", value: there, range })
     }
 
@@ -203,7 +202,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         let memory = session.memory();
         loop {
             let (spot, ()) = self.descend(session, key, 0)?;
-            let leaf = Leaf::<LINES>(spot.at);
+            let leaf = Leaf::<SLOTS>(spot.at);
             let slot = leaf.find(memory, key);
             let value = slot.map(|slot| memory.load(leaf.slot(slot).plus(8)));
             if self.still(memory, spot.at, spot.seen) {
@@ -226,13 +225,13 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         let memory = session.memory();
         loop {
             let (spot, ()) = self.descend(session, key, 0)?;
-            let leaf = Leaf::<LINES>(spot.at);
+            let leaf = Leaf::<SLOTS>(spot.at);
             if let Some(slot) = leaf.find(memory, key) {
                 let old = memory.load(leaf.slot(slot).plus(8));
                 if self.store_value(session, &spot, slot, value)? {
                     return Ok(Some(old));
                 }
-            } else if let Some(slot) = leaf.free(memory, key) {
+            } else if let Some(slot) = leaf.free(memory) {
                 if self.fill_slot(session, &spot, slot, (key, value))? {
                     return Ok(None);
                 }
@@ -242,7 +241,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         }
     }
 
-    /// Replaces the value of `key` by what `change` makes of it, which no other writer comes between;
+    /// Replaces the value of `key` by what `change` makes of it, with no other writer between;
     /// gives the value before. Nothing happens if the key is not there. Durable when it returns.
     /// `change` may be called more than once.
     ///
@@ -257,7 +256,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         let memory = session.memory();
         loop {
             let (spot, ()) = self.descend(session, key, 0)?;
-            let leaf = Leaf::<LINES>(spot.at);
+            let leaf = Leaf::<SLOTS>(spot.at);
             let slot = leaf.find(memory, key);
             let old = slot.map(|slot| memory.load(leaf.slot(slot).plus(8)));
             let (Some(slot), Some(old)) = (slot, old) else {
@@ -286,7 +285,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         let memory = session.memory();
         loop {
             let (spot, ()) = self.descend(session, key, 0)?;
-            let leaf = Leaf::<LINES>(spot.at);
+            let leaf = Leaf::<SLOTS>(spot.at);
             let Some(slot) = leaf.find(memory, key) else {
                 if self.still(memory, spot.at, spot.seen) {
                     return Ok(None);
@@ -312,7 +311,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         slot: usize,
         value: u64,
     ) -> Result<bool, BTreeError> {
-        let at = Leaf::<LINES>(spot.at).slot(slot).plus(8);
+        let at = Leaf::<SLOTS>(spot.at).slot(slot).plus(8);
         self.locked(session, spot, |session| session.redo(|tx| tx.store(at, value)))
     }
 
@@ -324,17 +323,16 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         slot: usize,
         (key, value): (u64, u64),
     ) -> Result<bool, BTreeError> {
-        let leaf = Leaf::<LINES>(spot.at);
+        let leaf = Leaf::<SLOTS>(spot.at);
         self.locked(session, spot, |session| {
-            let (state_at, state) =
-                (leaf.state_at(slot / LINE_SLOTS), leaf.with(session.memory(), slot));
+            let prints = leaf.with_print(session.memory(), slot, fingerprint(key));
             if self.flaw == BTreeFlaw::SlotApart {
-                session.redo(|tx| tx.store(state_at, state))?;
+                session.redo(|tx| tx.store(leaf.prints(slot), prints))?;
             }
             session.redo(|tx| {
-                tx.store(state_at, state)?;
                 tx.store(leaf.slot(slot), key)?;
-                tx.store(leaf.slot(slot).plus(8), value)
+                tx.store(leaf.slot(slot).plus(8), value)?;
+                tx.store(leaf.prints(slot), prints)
             })
         })
     }
@@ -346,10 +344,10 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         spot: &Spot,
         slot: usize,
     ) -> Result<bool, BTreeError> {
-        let leaf = Leaf::<LINES>(spot.at);
+        let leaf = Leaf::<SLOTS>(spot.at);
         self.locked(session, spot, |session| {
-            let state = leaf.without(session.memory(), slot);
-            session.redo(|tx| tx.store(leaf.state_at(slot / LINE_SLOTS), state))
+            let prints = leaf.with_print(session.memory(), slot, 0);
+            session.redo(|tx| tx.store(leaf.prints(slot), prints))
         })
     }
 

@@ -44,9 +44,9 @@ fn broken(at: Addr, what: &str) -> BTreeError {
     Damage::Broken(format!("the node at {at} {what}")).into()
 }
 
-impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
-    /// Walks the whole tree, shows every entry to `each` in ascending order, and refuses whatever no
-    /// crash leaves behind. Nothing may change the heap meanwhile. Bytes are untrusted: a wild
+impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
+    /// Walks the whole tree, shows every entry to `each` in ascending order, and refuses whatever
+    /// no crash leaves behind. Nothing may change the heap meanwhile. Bytes are untrusted: a wild
     /// pointer, a cycle, a node reached twice are [`Damage`], and nothing else happens because of
     /// them.
     ///
@@ -69,30 +69,30 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         }
         let found = Checked { height: level, ..Checked::default() };
         let mut walk = Walk { memory, objects, found, each };
-        walk.node::<LINES, KEYS>(Expected { at, level, low: 0, last: u64::MAX })?;
+        walk.node::<SLOTS, KEYS>(Expected { at, level, low: 0, last: u64::MAX })?;
         Ok(walk.found)
     }
 }
 
 impl<M: Memory, F: FnMut(u64, u64)> Walk<'_, M, F> {
-    fn node<const LINES: usize, const KEYS: usize>(
+    fn node<const SLOTS: usize, const KEYS: usize>(
         &mut self,
         node: Expected,
     ) -> Result<(), BTreeError> {
-        let bytes = if node.level == 0 { Leaf::<LINES>::BYTES } else { Inner::<KEYS>::BYTES };
+        let bytes = if node.level == 0 { Leaf::<SLOTS>::BYTES } else { Inner::<KEYS>::BYTES };
         let is_object = self.objects.remove(&node.at).is_some_and(|size| size >= bytes);
         if !is_object || !node.at.bits().is_multiple_of(64) {
             let what = format!("a link of the tree to level {}", node.level);
             return Err(Damage::Pointer { what, to: node.at.bits() }.into());
         }
         match node.level {
-            0 => self.leaf::<LINES>(node),
-            _ => self.inner::<LINES, KEYS>(node),
+            0 => self.leaf::<SLOTS>(node),
+            _ => self.inner::<SLOTS, KEYS>(node),
         }
     }
 
-    fn leaf<const LINES: usize>(&mut self, node: Expected) -> Result<(), BTreeError> {
-        let leaf = Leaf::<LINES>(node.at);
+    fn leaf<const SLOTS: usize>(&mut self, node: Expected) -> Result<(), BTreeError> {
+        let leaf = Leaf::<SLOTS>(node.at);
         if let Some(fault) = leaf.fault(self.memory) {
             return Err(broken(node.at, fault));
         }
@@ -113,7 +113,7 @@ impl<M: Memory, F: FnMut(u64, u64)> Walk<'_, M, F> {
         Ok(())
     }
 
-    fn inner<const LINES: usize, const KEYS: usize>(
+    fn inner<const SLOTS: usize, const KEYS: usize>(
         &mut self,
         node: Expected,
     ) -> Result<(), BTreeError> {
@@ -130,7 +130,7 @@ impl<M: Memory, F: FnMut(u64, u64)> Walk<'_, M, F> {
                 None => node.last,
             };
             let level = node.level - 1;
-            self.node::<LINES, KEYS>(Expected { at: child, level, low, last })?;
+            self.node::<SLOTS, KEYS>(Expected { at: child, level, low, last })?;
             low = last.wrapping_add(1);
         }
         self.found.inners += 1;

@@ -85,7 +85,7 @@ impl Visit for Way {
     }
 }
 
-impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
+impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// The node of `level` (the root if the tree is no higher) that has `key` in its range.
     #[inline]
     pub(super) fn descend<M: Memory, V: Visit>(
@@ -118,7 +118,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
             if !self.still(memory, parent, parent_seen) {
                 return Ok(None);
             }
-            let bytes = if level == 0 { Leaf::<LINES>::BYTES } else { Inner::<KEYS>::BYTES };
+            let bytes = if level == 0 { Leaf::<SLOTS>::BYTES } else { Inner::<KEYS>::BYTES };
             self.admit(session, at, bytes)?;
             if level <= wanted {
                 return Ok(Some(Spot { at, seen, parent, parent_seen, level }));

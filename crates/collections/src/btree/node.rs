@@ -1,19 +1,17 @@
 //! What the nodes of the tree look like.
 //!
-//! A leaf is a small hash table whose buckets are lines, as in CCEH (Nam, Cha, Choi, Noh, Nam,
-//! FAST'19): a key goes to the first line with a free slot from its home line on. So a search reads
-//! one line, nearly always, an insert dirties one, and what it writes (a slot and the line's word 0)
-//! is with the log's framing one line too. The order of a leaf's keys is made up when it is asked for,
-//! or split.
+//! A leaf is a line that says what is there, and slots of a key and a value in no order:
 //!
-//! | word of a line | content |
+//! | word | content |
 //! |---|---|
-//! | 0 | bits 0..3: slots that are used; bit 3: keys may have gone past this line to the next |
-//! | 1..7 | three slots: key, value |
-//! | 7 | of line 0: what kind of node this is |
+//! | 0 | kind and level of the node |
+//! | 1..8 | a byte for each slot: 0 when it is free, else a fingerprint of its key; 255: no slot |
+//! | 8.. | slots: key, value |
 //!
-//! Bit 3 is set with the last slot of a line, so that no insert need write to a line that it passes,
-//! and cleared when a slot is freed and nothing is behind it.
+//! The fingerprints are those of FPTree (Oukid, Lasperas, Nica, Willhalm, Lehner, SIGMOD'16), but
+//! they are persistent and say by themselves whether a slot is used, so that an insert writes the
+//! two words of a slot and one of these: with the log's framing, one line. A search reads the first
+//! line and, nearly always, one slot.
 //!
 //! An inner node has its keys in order, with `u64::MAX` in place of those that it lacks, so that a
 //! search makes the same few independent reads whatever is there:
@@ -29,204 +27,158 @@
 
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 
-const LEAF_KIND: u64 = u64::from_le_bytes(*b"btreleaf");
+const LEAF_KIND: u64 = 0x6c65_6166 << 32;
 const INNER_KIND: u64 = 0x696e_6e72 << 32;
 const LEVEL_SHIFT: u32 = 16;
 const COUNT_MASK: u64 = 0xffff;
-/// The most lines of a leaf.
-pub(super) const LINES_MAX: usize = 16;
-/// Slots of a line.
-pub(super) const LINE_SLOTS: usize = 3;
-/// The most slots of a leaf.
-pub(super) const SLOTS_MAX: usize = LINES_MAX * LINE_SLOTS;
-const USED: u64 = 0b111;
-const PASSED: u64 = 0b1000;
+/// The most slots that a leaf's first line has bytes for.
+pub(super) const SLOTS_MAX: usize = 56;
+const FREE: u64 = 0;
+const NO_SLOT: u64 = 255;
 
-/// A leaf of `LINES` lines.
+/// A leaf of `SLOTS` slots.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leaf<const LINES: usize>(pub(super) Addr);
+pub(super) struct Leaf<const SLOTS: usize>(pub(super) Addr);
 
 /// An entry of a leaf: its key, its value, its slot.
 pub(super) type Entry = (u64, u64, usize);
 
-/// What a leaf's line 0 has in its word 7, and that word.
-pub(super) const LEAF_MARK: (u64, u64) = (56, LEAF_KIND);
+/// The byte that stands for a key: 1 to 254.
+#[inline]
+pub(super) const fn fingerprint(key: u64) -> u64 {
+    let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    1 + (hash * 254 >> 8)
+}
 
-impl<const LINES: usize> Leaf<LINES> {
-    pub(super) const BYTES: u64 = LINE_BYTES * LINES as u64;
-    pub(super) const SLOTS: usize = LINE_SLOTS * LINES;
+/// Bit 7 of each byte of `word` that is zero.
+#[inline]
+const fn zero_bytes(word: u64) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    !(((word & LOW) + LOW) | word | LOW)
+}
 
-    /// The line where a search for `key` starts.
+impl<const SLOTS: usize> Leaf<SLOTS> {
+    pub(super) const BYTES: u64 = 64 + 16 * SLOTS as u64;
+    const WORDS: usize = SLOTS.div_ceil(8);
+
+    /// Where the word is that has the byte of `slot`.
     #[inline]
-    const fn home(key: u64) -> usize {
-        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        ((hash * LINES as u64) >> 32) as usize
-    }
-
-    #[inline]
-    const fn after(line: usize) -> usize {
-        if line + 1 == LINES { 0 } else { line + 1 }
-    }
-
-    /// Word 0 of a line.
-    #[inline]
-    pub(super) const fn state_at(self, line: usize) -> Addr {
-        self.0.plus(LINE_BYTES * line as u64)
-    }
-
-    #[inline]
-    fn state<M: Memory>(self, memory: &M, line: usize) -> u64 {
-        memory.load(self.state_at(line))
+    pub(super) const fn prints(self, slot: usize) -> Addr {
+        self.0.plus(8 + (slot as u64 & !7))
     }
 
     /// Where the key of `slot` is; its value follows.
     #[inline]
     pub(super) const fn slot(self, slot: usize) -> Addr {
-        self.state_at(slot / LINE_SLOTS).plus(8 + 16 * (slot % LINE_SLOTS) as u64)
+        self.0.plus(64 + 16 * slot as u64)
     }
 
     /// The slot of `key`.
     #[inline]
     pub(super) fn find<M: Memory>(self, memory: &M, key: u64) -> Option<usize> {
-        let mut line = Self::home(key);
-        for _ in 0..LINES {
-            let state = self.state(memory, line);
-            let first = LINE_SLOTS * line;
-            let is_there = |slot| memory.load::<u64>(self.slot(first + slot)) == key;
-            let hits =
-                (0..LINE_SLOTS).fold(0, |hits, slot| hits | u64::from(is_there(slot)) << slot);
-            let hits = hits & state & USED;
-            if hits != 0 {
-                return Some(first + hits.trailing_zeros() as usize);
+        let wanted = fingerprint(key) * 0x0101_0101_0101_0101;
+        for word in 0..Self::WORDS {
+            let prints: u64 = memory.load(self.prints(8 * word));
+            let mut hits = zero_bytes(prints ^ wanted);
+            while hits != 0 {
+                let slot = 8 * word + hits.trailing_zeros() as usize / 8;
+                if slot < SLOTS && memory.load::<u64>(self.slot(slot)) == key {
+                    return Some(slot);
+                }
+                hits &= hits - 1;
             }
-            if state & PASSED == 0 {
-                return None;
-            }
-            line = Self::after(line);
         }
         None
     }
 
-    /// The free slot that is `key`'s.
+    /// A slot that is free.
     #[inline]
-    pub(super) fn free<M: Memory>(self, memory: &M, key: u64) -> Option<usize> {
-        let mut line = Self::home(key);
-        for _ in 0..LINES {
-            let free = !self.state(memory, line) & USED;
+    pub(super) fn free<M: Memory>(self, memory: &M) -> Option<usize> {
+        for word in 0..Self::WORDS {
+            let free = zero_bytes(memory.load(self.prints(8 * word)));
             if free != 0 {
-                return Some(LINE_SLOTS * line + free.trailing_zeros() as usize);
+                let slot = 8 * word + free.trailing_zeros() as usize / 8;
+                return (slot < SLOTS).then_some(slot);
             }
-            line = Self::after(line);
         }
         None
     }
 
-    /// Word 0 of the line of `slot` once that is used.
+    /// The word that has the byte of `slot`, with `print` there (0: free).
     #[inline]
-    pub(super) fn with<M: Memory>(self, memory: &M, slot: usize) -> u64 {
-        let state = self.state(memory, slot / LINE_SLOTS) | 1 << (slot % LINE_SLOTS);
-        if state & USED == USED { state | PASSED } else { state }
-    }
-
-    /// Word 0 of the line of `slot` once that is free.
-    pub(super) fn without<M: Memory>(self, memory: &M, slot: usize) -> u64 {
-        let line = slot / LINE_SLOTS;
-        let state = self.state(memory, line) & !(1 << (slot % LINE_SLOTS));
-        if state & PASSED == 0 || self.is_passed(memory, line) { state } else { state & !PASSED }
-    }
-
-    /// True if the search for a key that is there passes the line.
-    fn is_passed<M: Memory>(self, memory: &M, line: usize) -> bool {
-        let mut behind = line;
-        for distance in 1..LINES {
-            behind = Self::after(behind);
-            let state = self.state(memory, behind);
-            let passes = |slot: usize| {
-                let key: u64 = memory.load(self.slot(LINE_SLOTS * behind + slot));
-                state >> slot & 1 == 1 && Self::steps(key, behind) >= distance
-            };
-            if (0..LINE_SLOTS).any(passes) {
-                return true;
-            }
-            if state & PASSED == 0 {
-                return false;
-            }
-        }
-        false
-    }
-
-    /// Lines between the home of `key` and `line`.
-    const fn steps(key: u64, line: usize) -> usize {
-        (line + LINES - Self::home(key)) % LINES
+    pub(super) fn with_print<M: Memory>(self, memory: &M, slot: usize, print: u64) -> u64 {
+        let shift = 8 * (slot as u32 % 8);
+        let prints: u64 = memory.load(self.prints(slot));
+        prints & !(0xff << shift) | print << shift
     }
 
     /// Slots that are used.
     pub(super) fn count<M: Memory>(self, memory: &M) -> usize {
-        let used = |line| (self.state(memory, line) & USED).count_ones() as usize;
-        (0..LINES).map(used).sum()
+        let used = |slot: usize| {
+            let prints: u64 = memory.load(self.prints(slot));
+            let free = zero_bytes(prints) | zero_bytes(!prints);
+            8 - free.count_ones() as usize
+        };
+        (0..Self::WORDS).map(|word| used(8 * word)).sum()
     }
 
     /// Shows every entry to `each`, in the order of the slots.
     #[inline]
     pub(super) fn entries<M: Memory>(self, memory: &M, mut each: impl FnMut(Entry)) {
-        for line in 0..LINES {
-            let state = self.state(memory, line);
-            for slot in (0..LINE_SLOTS).filter(|slot| state >> slot & 1 == 1) {
-                let slot = LINE_SLOTS * line + slot;
-                let at = self.slot(slot);
-                each((memory.load(at), memory.load(at.plus(8)), slot));
+        for word in 0..Self::WORDS {
+            let prints: u64 = memory.load(self.prints(8 * word));
+            for byte in 0..8usize.min(SLOTS - 8 * word) {
+                let print = prints >> (8 * byte) & 0xff;
+                if print != FREE && print != NO_SLOT {
+                    let slot = 8 * word + byte;
+                    let at = self.slot(slot);
+                    each((memory.load(at), memory.load(at.plus(8)), slot));
+                }
             }
         }
     }
 
-    /// Puts entries into an empty leaf, in memory: where each goes, and word 0 of each line.
-    pub(super) fn placed(entries: &[Entry]) -> (Vec<Entry>, Vec<u64>) {
-        let mut used = [0; LINES];
-        let mut placed = Vec::with_capacity(entries.len());
-        for (key, value, _) in entries.iter().take(Self::SLOTS) {
-            let mut line = Self::home(*key);
-            while used[line] == LINE_SLOTS {
-                line = Self::after(line);
-            }
-            placed.push((*key, *value, LINE_SLOTS * line + used[line]));
-            used[line] += 1;
+    /// The bytes of a leaf that holds the entries, as words; the slots after them are left out.
+    pub(super) fn image(entries: &[Entry]) -> Vec<u64> {
+        let mut words = vec![0; 8 + 2 * entries.len()];
+        words[0] = LEAF_KIND;
+        for (slot, (key, value, _)) in entries.iter().enumerate() {
+            words[1 + slot / 8] |= fingerprint(*key) << (8 * (slot % 8));
+            words[8 + 2 * slot] = *key;
+            words[9 + 2 * slot] = *value;
         }
-        placed.sort_unstable_by_key(|(.., slot)| *slot);
-        let states = Self::states(&placed);
-        (placed, states)
+        for slot in SLOTS..8 * Self::WORDS {
+            words[1 + slot / 8] |= NO_SLOT << (8 * (slot % 8));
+        }
+        words
     }
 
-    /// Word 0 of each line of a leaf that has these entries.
-    pub(super) fn states(entries: &[Entry]) -> Vec<u64> {
-        let mut states = vec![0; LINES];
-        for (key, _, slot) in entries {
-            let line = slot / LINE_SLOTS;
-            states[line] |= 1 << (slot % LINE_SLOTS);
-            let mut passed = Self::home(*key);
-            while passed != line {
-                states[passed] |= PASSED;
-                passed = Self::after(passed);
-            }
-        }
-        let full = |state: u64| if state & USED == USED { state | PASSED } else { state };
-        states.into_iter().map(full).collect()
-    }
-
-    /// What is wrong with the node as a leaf, apart from where its keys belong in the tree.
+    /// What is wrong with the node as a leaf, apart from its keys.
     pub(super) fn fault<M: Memory>(self, memory: &M) -> Option<&'static str> {
-        if memory.load::<u64>(self.0.plus(LEAF_MARK.0)) != LEAF_MARK.1 {
+        if memory.load::<u64>(self.0) != LEAF_KIND {
             return Some("does not say that it is a leaf");
         }
-        let mut entries = Vec::new();
-        self.entries(memory, |entry| entries.push(entry));
-        for (line, least) in Self::states(&entries).into_iter().enumerate() {
-            let state = self.state(memory, line);
-            if state & !PASSED != least & !PASSED || least & !state != 0 {
-                return Some("has a line that does not say which keys went past it");
+        for slot in 0..8 * Self::WORDS {
+            let print = memory.load::<u64>(self.prints(slot)) >> (8 * (slot % 8)) & 0xff;
+            if (print == NO_SLOT) != (slot >= SLOTS) {
+                return Some("has slots that it should not have, or lacks some");
+            }
+            let key = self.slot(slot);
+            if slot < SLOTS && print != FREE && print != fingerprint(memory.load(key)) {
+                return Some("has a key whose fingerprint is another one's");
             }
         }
         None
     }
+}
+
+/// The words of a line.
+#[inline]
+fn read_line<M: Memory>(memory: &M, at: Addr) -> [u64; 8] {
+    let mut bytes = [0; LINE_BYTES as usize];
+    memory.read(at, &mut bytes);
+    let (words, _) = bytes.as_chunks::<8>();
+    std::array::from_fn(|word| u64::from_le_bytes(words[word]))
 }
 
 /// An inner node of up to `KEYS` keys.
@@ -235,6 +187,8 @@ pub(super) struct Inner<const KEYS: usize>(pub(super) Addr);
 
 impl<const KEYS: usize> Inner<KEYS> {
     pub(super) const BYTES: u64 = 16 * (KEYS as u64 + 1);
+    /// Header and keys fill their lines.
+    const WHOLE_LINES: bool = (KEYS + 1).is_multiple_of(8);
 
     /// Word 0 of a node of that level with that many keys.
     pub(super) const fn head(level: u64, count: usize) -> u64 {
@@ -266,10 +220,16 @@ impl<const KEYS: usize> Inner<KEYS> {
             usize::from(there <= key)
         };
         let lines: usize = (1..=KEYS / 8).map(|line| no_greater(8 * line)).sum();
+        let count = self.count(memory);
+        if Self::WHOLE_LINES {
+            let words = read_line(memory, self.0.plus(LINE_BYTES * lines as u64));
+            let rest: usize = words[1..].iter().map(|there| usize::from(*there <= key)).sum();
+            return (8 * lines + rest).min(count);
+        }
         let first = (8 * lines).max(1);
         let end = (8 * lines + 8).min(KEYS + 1);
         let rest: usize = (first..end).map(no_greater).sum();
-        (first - 1 + rest).min(self.count(memory))
+        (first - 1 + rest).min(count)
     }
 
     #[inline]
@@ -328,57 +288,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_leaf_finds_what_it_holds_whatever_came_and_went(
-            steps in proptest::collection::vec((any::<bool>(), 0u64..20), 0..80),
-        ) {
-            let image = Image::new(1024, 0);
-            let leaf = Leaf::<4>(Addr::pm(64));
-            image.store(leaf.0.plus(LEAF_MARK.0), LEAF_MARK.1);
-            let mut model = std::collections::BTreeMap::new();
-            for (step, (inserts, key)) in (0u64..).zip(steps) {
-                match leaf.find(&image, key) {
-                    Some(slot) if !inserts => {
-                        image.store(leaf.state_at(slot / LINE_SLOTS), leaf.without(&image, slot));
-                        model.remove(&key);
-                    }
-                    None if inserts => match leaf.free(&image, key) {
-                        None => prop_assert_eq!(model.len(), 12),
-                        Some(slot) => {
-                            image.store(leaf.slot(slot), key);
-                            image.store(leaf.slot(slot).plus(8), step);
-                            image.store(leaf.state_at(slot / LINE_SLOTS), leaf.with(&image, slot));
-                            model.insert(key, step);
-                        }
-                    },
-                    _ => {}
-                }
-                prop_assert_eq!(leaf.fault(&image), None);
-                prop_assert_eq!(leaf.count(&image), model.len());
-                for key in 0..20 {
-                    let value = leaf.find(&image, key).map(|slot| image.load(leaf.slot(slot).plus(8)));
-                    prop_assert_eq!(value, model.get(&key).copied());
-                }
+        fn a_byte_is_zero_or_not(word: u64) {
+            for byte in 0..8 {
+                let wanted = if word >> (8 * byte) & 0xff == 0 { 0x80 } else { 0 };
+                prop_assert_eq!(zero_bytes(word) >> (8 * byte) & 0xff, wanted);
             }
         }
 
         #[test]
-        fn entries_that_are_placed_in_memory_are_found(
-            keys in proptest::collection::btree_set(any::<u64>(), 0..=12),
+        fn a_leaf_finds_what_it_holds_and_counts_it(
+            keys in proptest::collection::btree_set(any::<u64>(), 0..=13), other: u64,
         ) {
             let image = Image::new(1024, 0);
-            let leaf = Leaf::<4>(Addr::pm(64));
+            let leaf = Leaf::<13>(Addr::pm(64));
             let entries: Vec<Entry> = keys.iter().map(|key| (*key, !*key, 0)).collect();
-            let (placed, states) = Leaf::<4>::placed(&entries);
-            for (key, value, slot) in placed {
-                put(&image, leaf.slot(slot), &[key, value]);
+            put(&image, leaf.0, &Leaf::<13>::image(&entries));
+            prop_assert_eq!(leaf.count(&image), keys.len());
+            prop_assert_eq!(leaf.fault(&image), None);
+            for (slot, key) in keys.iter().enumerate() {
+                prop_assert_eq!(leaf.find(&image, *key), Some(slot));
             }
-            for (line, state) in states.into_iter().enumerate() {
-                image.store(leaf.state_at(line), state);
-            }
-            for key in keys {
-                let slot = leaf.find(&image, key).expect("it was placed");
-                prop_assert_eq!(image.load::<u64>(leaf.slot(slot).plus(8)), !key);
-            }
+            prop_assert_eq!(leaf.find(&image, other).is_some(), keys.contains(&other));
+            prop_assert_eq!(leaf.free(&image), (keys.len() < 13).then_some(keys.len()));
+            let mut found = Vec::new();
+            leaf.entries(&image, |(key, value, _)| found.push((key, value)));
+            prop_assert!(found.iter().copied().eq(keys.iter().map(|key| (*key, !*key))));
         }
 
         #[test]
@@ -393,7 +327,10 @@ mod tests {
             put(&image, node.0, &Inner::<21>::image(1, &keys, &children));
             prop_assert_eq!(node.search(&image, key), keys.partition_point(|there| *there <= key));
             prop_assert_eq!(node.fault(&image, 1), None);
-            prop_assert_eq!(node.content(&image), (keys, children));
+            prop_assert_eq!(node.content(&image), (keys.clone(), children.clone()));
+            let node = Inner::<23>(Addr::pm(64));
+            put(&image, node.0, &Inner::<23>::image(1, &keys, &children));
+            prop_assert_eq!(node.search(&image, key), keys.partition_point(|there| *there <= key));
         }
 
         #[test]
@@ -403,13 +340,18 @@ mod tests {
             let image = Image::new(8 * 44, 0);
             put(&image, Addr::pm(0), &words);
             prop_assert!(Inner::<21>(Addr::pm(0)).search(&image, key) <= 21);
-            let leaf = Leaf::<5>(Addr::pm(0));
-            prop_assert!(leaf.find(&image, key).is_none_or(|slot| slot < 15));
-            prop_assert!(leaf.free(&image, key).is_none_or(|slot| slot < 15));
+            let leaf = Leaf::<13>(Addr::pm(0));
+            prop_assert!(leaf.find(&image, key).is_none_or(|slot| slot < 13));
+            prop_assert!(leaf.free(&image).is_none_or(|slot| slot < 13));
             let mut entries = 0;
             leaf.entries(&image, |_| entries += 1);
-            prop_assert!(entries <= 15 && leaf.count(&image) == entries);
-            let _ = (leaf.fault(&image), leaf.without(&image, 7));
+            prop_assert!(entries <= 13 && leaf.count(&image) <= 16);
         }
+    }
+
+    #[test]
+    fn a_fingerprint_is_never_a_mark() {
+        let prints: Vec<u64> = (0..10_000).map(fingerprint).collect();
+        assert!(prints.iter().all(|print| *print != FREE && *print != NO_SLOT && *print < 255));
     }
 }

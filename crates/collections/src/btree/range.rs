@@ -5,7 +5,7 @@
 //! linked with each other, so freeing one needs no look at its neighbours.
 
 use super::descend::Bounds;
-use super::node::{Leaf, SLOTS_MAX};
+use super::node::Leaf;
 use super::{BTreeError, Tree};
 use crate::Damage;
 use seawall_memory::Memory;
@@ -13,18 +13,18 @@ use seawall_runtime::Session;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 /// The entries of one leaf in a range of keys, in order, and the range of the leaf.
-struct Page {
-    entries: [(u64, u64); SLOTS_MAX],
+struct Page<const SLOTS: usize> {
+    entries: [(u64, u64); SLOTS],
     count: usize,
     bounds: Bounds,
 }
 
-impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
+impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// Shows the entries whose keys are in `range` to `each`, in ascending order, each key once.
     ///
-    /// While others write: what is shown is durable; the entries of one leaf are shown as they were
-    /// at one moment; a key that was there all the time is shown, one that was not there at any time
-    /// is not. `each` may use the tree through another session only.
+    /// While others write: what is shown is durable; the entries of one leaf are shown as they
+    /// were at one moment; a key that was there all the time is shown, one that was never there is
+    /// not. `each` may use the tree through another session only.
     ///
     /// # Errors
     /// When the tree is damaged; entries may have been shown before.
@@ -131,12 +131,12 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         session: &mut Session<'_, M>,
         key: u64,
         range: impl RangeBounds<u64>,
-    ) -> Result<Page, BTreeError> {
+    ) -> Result<Page<SLOTS>, BTreeError> {
         let memory = session.memory();
         loop {
             let (spot, bounds) = self.descend::<M, Bounds>(session, key, 0)?;
-            let mut page = Page { entries: [(0, 0); SLOTS_MAX], count: 0, bounds };
-            Leaf::<LINES>(spot.at).entries(memory, |(key, value, _)| {
+            let mut page = Page { entries: [(0, 0); SLOTS], count: 0, bounds };
+            Leaf::<SLOTS>(spot.at).entries(memory, |(key, value, _)| {
                 if range.contains(&key) {
                     page.entries[page.count] = (key, value);
                     page.count += 1;

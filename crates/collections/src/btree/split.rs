@@ -2,11 +2,11 @@
 //!
 //! A split writes the new node, what is left of the old one, and the link above it, or a new root,
 //! in one transaction. A node above that is full too is split first, in a transaction of its own,
-//! so none grows with the height of the tree. Where a key goes behind all others, the last node of a
-//! level keeps all but its end, so that ascending keys leave full nodes behind.
+//! so none grows with the height of the tree. Where a key goes behind all others, the last node of
+//! a level keeps all but its end, so that ascending keys leave full nodes behind.
 
 use super::descend::{Bounds, HEIGHT_MAX, Spot, anchor_word};
-use super::node::{Entry, Inner, LEAF_MARK, LINE_SLOTS, Leaf};
+use super::node::{Entry, Inner, Leaf};
 use super::versions::Held;
 use super::{BTreeError, BTreeFlaw, Tree};
 use crate::Damage;
@@ -35,7 +35,7 @@ pub(super) fn store_words<M: Memory>(
     Ok(())
 }
 
-impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
+impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// Splits the leaf that has `key` in its range, if it is full, and what must be split for that.
     #[cold]
     #[inline(never)]
@@ -53,7 +53,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
                 continue;
             }
             let is_full = match level {
-                0 => Leaf::<LINES>(spot.at).free(memory, key).is_none(),
+                0 => Leaf::<SLOTS>(spot.at).free(memory).is_none(),
                 _ => Inner::<KEYS>(spot.at).count(memory) == KEYS,
             };
             if is_full {
@@ -93,10 +93,10 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         let outcome = match (spot.level, self.flaw) {
             (0, BTreeFlaw::LinkFirst) => session
                 .redo(|tx| self.split_leaf(tx, spot, bounds, key))
-                .and_then(|rest| session.redo(|tx| self.keep(tx, spot.at, &rest))),
+                .and_then(|moved| session.redo(|tx| self.forget(tx, spot.at, &moved))),
             (0, _) => session.redo(|tx| {
-                let rest = self.split_leaf(tx, spot, bounds, key)?;
-                self.keep(tx, spot.at, &rest)
+                let moved = self.split_leaf(tx, spot, bounds, key)?;
+                self.forget(tx, spot.at, &moved)
             }),
             _ => session.redo(|tx| self.split_inner(tx, spot, bounds, key)),
         };
@@ -104,7 +104,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         outcome.map(|()| true)
     }
 
-    /// Copies the upper entries of a leaf to a new one and links it; gives the others.
+    /// Copies the upper entries of a leaf to a new one and links it; gives those.
     fn split_leaf<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -112,58 +112,37 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         bounds: &Bounds,
         key: u64,
     ) -> Result<Vec<Entry>, BTreeError> {
-        let slots = Leaf::<LINES>::SLOTS;
-        let mut entries = Vec::with_capacity(slots);
-        Leaf::<LINES>(spot.at).entries(tx.memory(), |entry| entries.push(entry));
-        entries.sort_unstable();
-        if entries.len() != slots {
+        let mut entries = Vec::with_capacity(SLOTS);
+        Leaf::<SLOTS>(spot.at).entries(tx.memory(), |entry| entries.push(entry));
+        if entries.len() != SLOTS {
             let what = format!("the full leaf at {} has {} entries", spot.at, entries.len());
             return Err(Damage::Broken(what).into());
         }
-        let is_appended = bounds.high.is_none() && entries[slots - 1].0 < key;
-        let cut = if is_appended { slots - 1 } else { slots / 2 };
+        let is_append = bounds.high.is_none() && entries.iter().all(|(there, ..)| *there < key);
+        let cut = if is_append { SLOTS - 1 } else { SLOTS / 2 };
+        entries.select_nth_unstable(cut);
         let moved = entries.split_off(cut);
-        let right = self.new_leaf(tx, &moved)?;
+        let right = tx.alloc_lines(Leaf::<SLOTS>::BYTES)?;
+        store_words(tx, right, &Leaf::<SLOTS>::image(&moved))?;
         let (parent, left, separator) = (spot.parent, spot.at, moved[0].0);
         self.link(tx, &Link { parent, left, right, separator, level: 1 })?;
-        Ok(entries)
+        Ok(moved)
     }
 
-    /// Allocates a leaf with these entries.
-    pub(super) fn new_leaf<M: Memory>(
-        &self,
-        tx: &mut Tx<'_, '_, M>,
-        entries: &[Entry],
-    ) -> Result<Addr, BTreeError> {
-        let at = tx.alloc_lines(Leaf::<LINES>::BYTES)?;
-        let leaf = Leaf::<LINES>(at);
-        let (placed, states) = Leaf::<LINES>::placed(entries);
-        let mut placed = placed.into_iter().peekable();
-        for (line, state) in states.into_iter().enumerate() {
-            tx.store(leaf.state_at(line), state)?;
-            while let Some((key, value, slot)) =
-                placed.next_if(|(.., slot)| slot / LINE_SLOTS == line)
-            {
-                tx.store(leaf.slot(slot), key)?;
-                tx.store(leaf.slot(slot).plus(8), value)?;
-            }
-        }
-        tx.store(at.plus(LEAF_MARK.0), LEAF_MARK.1)?;
-        Ok(at)
-    }
-
-    /// Frees all slots of a leaf but those of these entries.
-    fn keep<M: Memory>(
+    /// Frees the slots of entries that have moved.
+    fn forget<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
         leaf: Addr,
-        entries: &[Entry],
+        moved: &[Entry],
     ) -> Result<(), BTreeError> {
-        let leaf = Leaf::<LINES>(leaf);
-        for (line, state) in Leaf::<LINES>::states(entries).into_iter().enumerate() {
-            tx.store(leaf.state_at(line), state)?;
+        let leaf = Leaf::<SLOTS>(leaf);
+        let mut prints: Vec<u64> =
+            (0..SLOTS.div_ceil(8)).map(|word| tx.load(leaf.prints(8 * word))).collect();
+        for (_, _, slot) in moved {
+            prints[slot / 8] &= !(0xff << (8 * (slot % 8)));
         }
-        Ok(())
+        Ok(store_words(tx, leaf.prints(0), &prints)?)
     }
 
     /// Moves the upper keys of an inner node to a new one and links it.

@@ -5,14 +5,14 @@
 //! node and a byte for each that is freed. A root with a single child left is freed in turn.
 
 use super::descend::{Spot, Way, anchor_word, parse};
-use super::node::{Inner, LINE_SLOTS, Leaf};
+use super::node::{Inner, Leaf};
 use super::split::store_words;
 use super::versions::Held;
 use super::{BTreeError, BTreeFlaw, Tree};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Session, Tx};
 
-impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
+impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// Removes `key` with its leaf, if it is the only one there; false, and nothing has changed, if
     /// it is not, or others came between.
     #[cold]
@@ -35,7 +35,7 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
                 .iter()
                 .all(|(node, seen, _)| self.versions.also(memory, &mut held, *node, *seen))
                 && self.versions.also(memory, &mut held, spot.at, spot.seen));
-        let leaf = Leaf::<LINES>(spot.at);
+        let leaf = Leaf::<SLOTS>(spot.at);
         let slot = leaf.find(memory, key).filter(|_| leaf.count(memory) == 1);
         let (Some(slot), true) = (slot, is_locked) else {
             held.abandon(memory);
@@ -43,8 +43,8 @@ impl<const LINES: usize, const KEYS: usize> Tree<LINES, KEYS> {
         };
         let is_sole = Inner::<KEYS>(*keeper).count(memory) == 0;
         let outcome: Result<(), BTreeError> = if is_sole {
-            let state = leaf.without(memory, slot);
-            session.redo(|tx| Ok(tx.store(leaf.state_at(slot / LINE_SLOTS), state)?))
+            let prints = leaf.with_print(memory, slot, 0);
+            session.redo(|tx| Ok(tx.store(leaf.prints(slot), prints)?))
         } else {
             let free = |tx: &mut Tx<'_, '_, M>| Self::free_chain(tx, alone, &spot);
             if self.flaw == BTreeFlaw::FreeFirst {

@@ -5,8 +5,9 @@
 //! by compare-and-exchange from the version that it read the node at, so everything read since
 //! holds, and it never waits while it holds a lock. The words are in DRAM: no lock survives a
 //! crash. A node has the word that its address hashes to; nodes that share one are locked
-//! together, which costs a restart now and then and is never wrong. Words outlive nodes, so a reader
-//! of a node that was freed, and is perhaps something else by now, finds that its word has moved on.
+//! together, which costs a restart now and then and is never wrong. Words outlive nodes, so a
+//! reader of a node that was freed, and is perhaps something else by now, finds that its word has
+//! moved on.
 
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 

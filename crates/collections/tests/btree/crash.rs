@@ -15,7 +15,7 @@ fn explore(
     flaw: BTreeFlaw,
 ) -> Result<Reached, String> {
     let options = options(1, 2);
-    let (image, heap, tree) = made::<1, 3>(&options);
+    let (image, heap, tree) = made::<3, 3>(&options);
     let tree: Small = tree.with_flaw(flaw);
     let mut state = State::new();
     let mut session = heap.join(&image);
@@ -40,7 +40,7 @@ fn explore(
     .expect("it ends");
     let bytes = options.pm_bytes();
     let recover =
-        |image: &CrashImage<'_>| reopen::<_, 1, 3>(image, bytes).map(|(_, _, state)| state);
+        |image: &CrashImage<'_>| reopen::<_, 3, 3>(image, bytes).map(|(_, _, state)| state);
     let judge = |found: &State, point: &CrashPoint| {
         let done = point.outputs[0] as usize;
         let next = (done + 1).min(states.len() - 1);

@@ -6,7 +6,7 @@ use seawall_runtime::{Heap, HeapOptions, Session};
 use std::collections::BTreeMap;
 
 /// A tree whose nodes are soon full.
-pub(crate) type Small = Tree<1, 3>;
+pub(crate) type Small = Tree<3, 3>;
 pub(crate) const NAME: &str = "btree";
 /// Few version words, so that nodes share them.
 pub(crate) const VERSIONS: u64 = 8;
@@ -24,9 +24,9 @@ pub(crate) enum Step {
 
 impl Step {
     /// Runs it; gives the value before.
-    pub(crate) fn run<M: Memory, const LINES: usize, const KEYS: usize>(
+    pub(crate) fn run<M: Memory, const SLOTS: usize, const KEYS: usize>(
         self,
-        tree: &Tree<LINES, KEYS>,
+        tree: &Tree<SLOTS, KEYS>,
         session: &mut Session<'_, M>,
     ) -> Result<Option<u64>, BTreeError> {
         match self {
@@ -65,9 +65,9 @@ pub(crate) fn dram_bytes(options: &HeapOptions) -> u64 {
 }
 
 /// A heap with an empty tree.
-pub(crate) fn made<const LINES: usize, const KEYS: usize>(
+pub(crate) fn made<const SLOTS: usize, const KEYS: usize>(
     options: &HeapOptions,
-) -> (Image, Heap, Tree<LINES, KEYS>) {
+) -> (Image, Heap, Tree<SLOTS, KEYS>) {
     let image = Image::new(options.pm_bytes(), dram_bytes(options));
     let heap = Heap::create(&image, NAME, 7, options).expect("good options");
     let mut session = heap.join(&image);
@@ -81,10 +81,10 @@ pub(crate) fn dram(heap: &Heap) -> Addr {
 }
 
 /// Opens heap and tree again after a crash, and looks at all of them.
-pub(crate) fn reopen<M: Memory, const LINES: usize, const KEYS: usize>(
+pub(crate) fn reopen<M: Memory, const SLOTS: usize, const KEYS: usize>(
     memory: &M,
     bytes: u64,
-) -> Result<(Heap, Tree<LINES, KEYS>, State), String> {
+) -> Result<(Heap, Tree<SLOTS, KEYS>, State), String> {
     let (heap, _) = Heap::open(memory, NAME, bytes).map_err(|error| error.to_string())?;
     let tree = Tree::open(&mut heap.join(memory), heap.root(), dram(&heap), VERSIONS);
     let tree = tree.map_err(|error| error.to_string())?;
@@ -93,10 +93,10 @@ pub(crate) fn reopen<M: Memory, const LINES: usize, const KEYS: usize>(
 }
 
 /// What the tree holds, if all is sound and nothing in the heap but its nodes.
-pub(crate) fn checked<M: Memory, const LINES: usize, const KEYS: usize>(
+pub(crate) fn checked<M: Memory, const SLOTS: usize, const KEYS: usize>(
     memory: &M,
     heap: &Heap,
-    tree: &Tree<LINES, KEYS>,
+    tree: &Tree<SLOTS, KEYS>,
 ) -> Result<State, String> {
     let (mut state, mut previous) = (State::new(), None);
     let found = tree.check(memory, heap, |key, value| {

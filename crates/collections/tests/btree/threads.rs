@@ -69,7 +69,7 @@ fn explore(race: &Race, flaw: BTreeFlaw, limit: usize, budget: u64) -> Result<us
     let options = options(2, 3);
     let bytes = options.pm_bytes();
     let start = || {
-        let (image, heap, tree) = made::<1, 3>(&options);
+        let (image, heap, tree) = made::<3, 3>(&options);
         let tree: Small = tree.with_flaw(flaw);
         let mut session = heap.join(&image);
         for key in &race.before {
@@ -88,7 +88,7 @@ fn explore(race: &Race, flaw: BTreeFlaw, limit: usize, budget: u64) -> Result<us
     let all = Preemptions { bound: 2, limit, every_store: false };
     let found = all.all(&base, record_one)?;
     let recover =
-        |image: &CrashImage<'_>| reopen::<_, 1, 3>(image, bytes).map(|(_, _, state)| state);
+        |image: &CrashImage<'_>| reopen::<_, 3, 3>(image, bytes).map(|(_, _, state)| state);
     let judge = |found: &State, point: &CrashPoint| explained(race, found, &point.outputs);
     for (schedule, Run(trace)) in &found.runs {
         let how = Search { depth: 0, budget, ..Search::new(Model::Px86) };
@@ -121,7 +121,7 @@ fn run<M: Memory>(memory: &M, heap: &Heap, tree: &Small, acts: &[Vec<Act>; 2]) {
 }
 
 /// Refuses a state that no prefixes of what the threads did explain: each as long as what it had
-/// seen the end of, or longer by one. The threads change different keys, so their order is no matter.
+/// seen the end of, or longer by one. The threads change different keys, so order is no matter.
 fn explained(race: &Race, found: &State, outputs: &[u64]) -> Result<(), String> {
     let changes = |thread: usize, count: u64| {
         race.acts[thread].iter().take(count as usize).filter_map(|act| match act {

@@ -7,8 +7,8 @@ use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::Heap;
 
 /// A tree of three levels, and where its nodes are.
-fn grown() -> (Image, Heap, Tree<1, 3>, Vec<Addr>) {
-    let (image, heap, tree) = made::<1, 3>(&options(1, 2));
+fn grown() -> (Image, Heap, Tree<3, 3>, Vec<Addr>) {
+    let (image, heap, tree) = made::<3, 3>(&options(1, 2));
     let mut session = heap.join(&image);
     for key in 0..40 {
         tree.insert(&mut session, key * 5 % 41, key).expect("room");
@@ -45,7 +45,7 @@ proptest! {
         prop_assert!(shown <= 3 * nodes.len() as u64);
         let mut session = heap.join(&image);
         let dram = Addr::dram(heap.dram_bytes());
-        let tree = Tree::<1, 3>::open(&mut session, heap.root(), dram, VERSIONS).expect("its kind");
+        let tree = Tree::<3, 3>::open(&mut session, heap.root(), dram, VERSIONS).expect("its kind");
         for key in [0, 7, 20, 41, u64::MAX] {
             let _ = tree.get(&mut session, key);
             let _ = tree.range(&mut session, key.., |_, _| {});
