@@ -29,7 +29,7 @@ mod segment;
 mod walk;
 
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{HeapError, Held, Session, Stripe, Stripes, Tx};
+use seawall_runtime::{Heap, HeapError, Held, Session, Stripe, Stripes, Tx};
 use segment::{SEGMENT_LINES_MAX, SEGMENT_LINES_MIN, Segment};
 pub(crate) use segment::{mix, unmix};
 pub(crate) use walk::Live;
@@ -144,6 +144,10 @@ pub(crate) struct Table {
     /// Words that are this table's alone, to hash by.
     pub(crate) seed: [u64; 2],
     stripes: Stripes,
+    /// Stripe of the directory.
+    guard: Stripe,
+    /// Other threads may work at the same time.
+    shared: bool,
     pub(crate) flaw: MapFlaw,
 }
 
@@ -211,8 +215,7 @@ impl Table {
             tx.store(root.plus(8 * at), word)?;
         }
         tx.store(link, root)?;
-        let stripes = tx.heap().stripes();
-        Ok(Table { root, lines, seed, stripes, flaw: MapFlaw::None })
+        Ok(Table::at(root, lines, seed, &tx.heap()))
     }
 
     pub(crate) fn open<M: Memory>(
@@ -243,27 +246,34 @@ impl Table {
             return Err(none);
         }
         let seed = [0, 8].map(|offset| session.load(root.plus(SEED + offset)));
-        let stripes = session.heap().stripes();
-        Ok(Table { root, lines, seed, stripes, flaw: MapFlaw::None })
+        Ok(Table::at(root, lines, seed, &session.heap()))
     }
 
-    #[inline]
-    fn guard(&self) -> Stripe {
-        self.stripes.inner(self.root)
+    fn at(root: Addr, lines: u64, seed: [u64; 2], heap: &Heap) -> Table {
+        let stripes = heap.stripes();
+        let (guard, shared) = (stripes.inner(root), heap.threads() > 1);
+        Table { root, lines, seed, stripes, guard, shared, flaw: MapFlaw::None }
     }
 
     /// The segment of a hash, and the version of the directory that says so.
     #[inline]
     fn locate<M: Memory>(&self, memory: &M, hash: u64) -> (Segment, u64) {
         loop {
-            let version = self.guard().version(memory);
-            let directory: u64 = memory.load(self.root.plus(DIRECTORY));
-            let prefix = top(hash, (directory & DEPTH_MASK) as u32);
-            let entry = memory.load(Addr::from_bits((directory & !DEPTH_MASK) + 8 * prefix));
-            if self.flaw == MapFlaw::NoVersion || self.guard().is_still(memory, version) {
-                return (Segment::of(entry, self.lines), version);
+            let version = self.guard.version(memory);
+            let segment = self.named(memory, hash);
+            if self.flaw == MapFlaw::NoVersion || self.guard.is_still(memory, version) {
+                return (segment, version);
             }
         }
+    }
+
+    /// The segment of a hash, as the directory says that was there last.
+    #[inline]
+    fn named<M: Memory>(&self, memory: &M, hash: u64) -> Segment {
+        let directory: u64 = memory.load(self.root.plus(DIRECTORY));
+        let prefix = top(hash, (directory & DEPTH_MASK) as u32);
+        let entry = memory.load(Addr::from_bits((directory & !DEPTH_MASK) + 8 * prefix));
+        Segment::of(entry, self.lines)
     }
 
     #[inline]
@@ -272,20 +282,20 @@ impl Table {
             let (segment, directory) = self.locate(memory, hash);
             let stripe = self.stripes.outer(segment.at);
             let version = stripe.version(memory);
-            if self.flaw == MapFlaw::NoVersion || self.guard().is_still(memory, directory) {
+            if self.flaw == MapFlaw::NoVersion || self.guard.is_still(memory, directory) {
                 return Seen { segment, stripe, version };
             }
         }
     }
 
     fn hold<M: Memory>(&self, memory: &M, hash: u64) -> Hold {
+        if !self.shared || self.flaw == MapFlaw::NoLock {
+            return Hold { segment: self.named(memory, hash), held: None };
+        }
         loop {
             let (segment, directory) = self.locate(memory, hash);
-            if self.flaw == MapFlaw::NoLock {
-                return Hold { segment, held: None };
-            }
             let held = self.stripes.outer(segment.at).acquire(memory);
-            if self.guard().is_still(memory, directory) {
+            if self.guard.is_still(memory, directory) {
                 return Hold { segment, held: Some(held) };
             }
             held.release(memory);
@@ -302,6 +312,14 @@ impl Table {
         hash: u64,
         mut look: impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
     ) -> Option<T> {
+        if !self.shared {
+            let mut result = None;
+            self.named(memory, hash).find(memory, hash, |word| {
+                result = look(word, &|| true);
+                result.is_some()
+            });
+            return result;
+        }
         loop {
             let Seen { segment, stripe, version } = self.see(memory, hash);
             let is_still = || self.flaw == MapFlaw::NoVersion || stripe.is_still(memory, version);

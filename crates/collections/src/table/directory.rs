@@ -54,7 +54,7 @@ impl Table {
         let first = (prefix << 1 | 1) << (64 - old.depth);
         let mut moved = old.live(memory, first);
         let content = old.filled_bytes(first, &mut moved);
-        let guard = self.guard().acquire(memory);
+        let guard = self.guard.acquire(memory);
         let outcome = self.link(session, &Split { prefix, old, content });
         guard.release(memory);
         outcome
