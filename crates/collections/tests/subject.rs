@@ -12,6 +12,8 @@ pub(crate) type Contents = BTreeMap<u64, u64>;
 
 /// A map whose keys and values stand for numbers.
 pub(crate) trait Subject: Copy + Send + 'static {
+    /// Objects of the heap for each key.
+    const RECORDS: u64;
     fn create<M: Memory>(
         tx: &mut Tx<'_, '_, M>,
         link: Addr,
@@ -34,6 +36,8 @@ pub(crate) trait Subject: Copy + Send + 'static {
 }
 
 impl Subject for Map {
+    const RECORDS: u64 = 0;
+
     fn create<M: Memory>(
         tx: &mut Tx<'_, '_, M>,
         link: Addr,
@@ -106,6 +110,8 @@ pub(crate) fn value_of(bytes: &[u8]) -> Result<u64, String> {
 }
 
 impl Subject for KvMap {
+    const RECORDS: u64 = 1;
+
     fn create<M: Memory>(
         tx: &mut Tx<'_, '_, M>,
         link: Addr,
