@@ -11,7 +11,7 @@ pub(crate) const NAME: &str = "maps";
 pub(crate) type Contents = BTreeMap<u64, u64>;
 
 /// A map whose keys and values stand for numbers.
-pub(crate) trait Subject: Copy + Send + 'static {
+pub(crate) trait Subject: Copy + Send + Sync + 'static {
     /// Objects of the heap for each key.
     const RECORDS: u64;
     fn create<M: Memory>(
