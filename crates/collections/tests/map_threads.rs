@@ -73,7 +73,7 @@ fn interleaved<S: Subject>(
     session.retire();
     session.leave();
     let map = map.flawed(flaw);
-    let preemptions = Preemptions { bound: interruptions, limit: 150, every_store: false };
+    let preemptions = Preemptions { bound: interruptions, limit: 100, every_store: false };
     let base = Schedule { threads: 2, ..Schedule::default() };
     preemptions.all(&base, |schedule| {
         let program = program.clone();
@@ -81,37 +81,40 @@ fn interleaved<S: Subject>(
     })
 }
 
-/// Each thread changes a key that is there and one that is not, of its own.
+/// Each thread changes a key that is there and two that are not, of its own.
 fn change<S: Subject>(map: &S, heap: &Heap, memory: &Traced<'_>) {
     let thread = memory.thread() as u64;
     let mut session = heap.join(memory);
     map.insert(&mut session, 100 + thread, 1).map(drop).expect("room");
     memory.output(0);
-    map.insert(&mut session, thread, 16).map(drop).expect("room");
+    map.insert(&mut session, 102 + thread, 2).map(drop).expect("room");
     memory.output(1);
-    map.remove(&mut session, 100 + thread).map(drop).expect("there");
+    map.insert(&mut session, thread, 16).map(drop).expect("room");
     memory.output(2);
+    map.remove(&mut session, 100 + thread).map(drop).expect("there");
+    memory.output(3);
 }
 
 /// What the keys of a thread of [`change`] are after so many of its steps.
-fn after(thread: u64, steps: u64) -> [Option<u64>; 2] {
-    let added = [None, Some(1), Some(1), None][steps as usize];
-    [added, Some(if steps < 2 { thread } else { 16 })]
+fn after(thread: u64, steps: u64) -> [Option<u64>; 3] {
+    let added = [None, Some(1), Some(1), Some(1), None][steps as usize];
+    [added, (steps > 1).then_some(2), Some(if steps < 3 { thread } else { 16 })]
 }
 
 fn survives<S: Subject>(first: u64, flaw: MapFlaw) -> Result<(), String> {
     let found =
-        interleaved::<S>(first, flaw, 1, change::<S>).map_err(|error| format!("{error:?}"))?;
+        interleaved::<S>(first, flaw, 2, change::<S>).map_err(|error| format!("{error:?}"))?;
     let bytes = heap_options(2, 24).pm_bytes();
     for (schedule, trace) in found.runs {
         let recover =
             |image: &CrashImage<'_>| reopened::<S, _>(image, bytes).map(|(_, _, found)| found);
         let judge = |found: &Contents, point: &CrashPoint| {
-            let keys = |thread| [100 + thread, thread].map(|key| found.get(&key).copied());
+            let keys =
+                |thread| [100 + thread, 102 + thread, thread].map(|key| found.get(&key).copied());
             let fits = |thread: u64, steps: u64| keys(thread) == after(thread, steps);
             for thread in 0..2 {
                 let done = point.outputs[thread as usize];
-                if !(done..=(done + 1).min(3)).any(|steps| fits(thread, steps)) {
+                if !(done..=(done + 1).min(4)).any(|steps| fits(thread, steps)) {
                     return Err(format!("after {done} steps of {thread}: {found:?}"));
                 }
             }
