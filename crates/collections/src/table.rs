@@ -1,28 +1,30 @@
-//! A concurrent hash table in a heap, from 64-bit hashes to 64-bit words, that grows a bit at a time.
+//! A concurrent hash table in a heap, from 64-bit hashes to 64-bit words, that grows in parts.
 //!
-//! Extendible hashing (Fagin and others, TODS 1979) with buckets of cache lines, as CCEH does it for
-//! persistent memory (Nam and others, "Write-Optimized Dynamic Hashing for Persistent Memory",
-//! FAST'19, sections 3 and 4): the first bits of a hash choose a word of the *directory*, which names
-//! a *segment*; the last bits choose a line in it, and an entry is in that line or one of the three
-//! behind it. A segment that has no room splits in two; what moves is copied to a new segment and
-//! stays behind as well, where it no longer counts, because its first bits are those of the other.
+//! Extendible hashing (Fagin and others, TODS 1979) with buckets of cache lines, as CCEH does it
+//! for persistent memory (Nam and others, "Write-Optimized Dynamic Hashing for Persistent Memory",
+//! FAST'19, sections 3 and 4): the first bits of a hash choose a word of the *directory*, which
+//! names a *segment*; the last bits choose a line in it, and an entry is in that line or one of the
+//! three behind it. A segment that has no room splits in two; what moves is copied to a new segment
+//! and stays behind as well, where it no longer counts, as its first bits are those of the other.
 //! When the bits of the directory do not tell the two apart, a directory of twice the size takes
 //! its place. Nothing else ever moves.
 //!
 //! Against CCEH: each change is a transaction of the heap, so no order of stores is ever relied on;
 //! every hash and every word can be kept, as what is vacant is told by the first bit (`segment`);
-//! and the last line of a probe has no need of a search if a slot before it was never used.
+//! and a search ends at a line that has a slot which was never used.
 //!
 //! | place | content |
 //! |---|---|
-//! | root, one line | kind; address of the directory, its bits in the lowest 6; lines of a segment; seed, two words |
-//! | directory | a word for each prefix: address of the segment, bits that its hashes share in the lowest 6 |
+//! | root, one line | kind; directory: address, its bits in the lowest 6; lines of a segment; seed |
+//! | directory | a word a prefix: address of the segment, bits of its prefix in the lowest 6 |
 //! | segment | slots of a hash and a word, four in a line |
 //!
 //! **Threads.** A writer holds the segment's outer stripe from before it looks until its transaction
-//! has committed, and the inner stripe of the root while it changes the directory. A reader takes no
-//! lock: it believes what it read if the versions of both are as before. What it reads is durable,
-//! as transactions store in place only what is.
+//! has committed, and the inner stripe of the root while it changes the directory. A reader takes
+//! no lock: it believes what it read if the versions of both are as before. What it reads is
+//! durable, as transactions store in place only what is.
+//!
+//! What must be quick is written without loops, which only those who meet somebody else enter.
 
 mod directory;
 mod segment;
@@ -151,13 +153,6 @@ pub(crate) struct Table {
     pub(crate) flaw: MapFlaw,
 }
 
-/// A segment that was found, to be read under these versions.
-struct Seen {
-    segment: Segment,
-    stripe: Stripe,
-    version: u64,
-}
-
 /// A segment whose stripe is held.
 struct Hold {
     segment: Segment,
@@ -255,19 +250,8 @@ impl Table {
         Table { root, lines, seed, stripes, guard, shared, flaw: MapFlaw::None }
     }
 
-    /// The segment of a hash, and the version of the directory that says so.
-    #[inline]
-    fn locate<M: Memory>(&self, memory: &M, hash: u64) -> (Segment, u64) {
-        loop {
-            let version = self.guard.version(memory);
-            let segment = self.named(memory, hash);
-            if self.flaw == MapFlaw::NoVersion || self.guard.is_still(memory, version) {
-                return (segment, version);
-            }
-        }
-    }
-
-    /// The segment of a hash, as the directory says that was there last.
+    /// The segment of a hash, as the directory says that was there last. If another has taken its
+    /// place meanwhile, this may be anything, and nothing may be read by means of it.
     #[inline]
     fn named<M: Memory>(&self, memory: &M, hash: u64) -> Segment {
         let directory: u64 = memory.load(self.root.plus(DIRECTORY));
@@ -277,29 +261,37 @@ impl Table {
     }
 
     #[inline]
-    fn see<M: Memory>(&self, memory: &M, hash: u64) -> Seen {
-        loop {
-            let (segment, directory) = self.locate(memory, hash);
-            let stripe = self.stripes.outer(segment.at);
-            let version = stripe.version(memory);
-            if self.flaw == MapFlaw::NoVersion || self.guard.is_still(memory, directory) {
-                return Seen { segment, stripe, version };
-            }
-        }
-    }
-
     fn hold<M: Memory>(&self, memory: &M, hash: u64) -> Hold {
         if !self.shared || self.flaw == MapFlaw::NoLock {
             return Hold { segment: self.named(memory, hash), held: None };
         }
-        loop {
-            let (segment, directory) = self.locate(memory, hash);
-            let held = self.stripes.outer(segment.at).acquire(memory);
-            if self.guard.is_still(memory, directory) {
-                return Hold { segment, held: Some(held) };
-            }
-            held.release(memory);
+        match self.try_hold(memory, hash) {
+            Some(hold) => hold,
+            None => self.insist_to_hold(memory, hash),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insist_to_hold<M: Memory>(&self, memory: &M, hash: u64) -> Hold {
+        loop {
+            if let Some(hold) = self.try_hold(memory, hash) {
+                return hold;
+            }
+        }
+    }
+
+    /// The segment of a hash, held, unless the directory changes meanwhile.
+    #[inline]
+    fn try_hold<M: Memory>(&self, memory: &M, hash: u64) -> Option<Hold> {
+        let directory = self.guard.version(memory);
+        let segment = self.named(memory, hash);
+        let held = self.stripes.outer(segment.at).acquire(memory);
+        if self.guard.is_still(memory, directory) {
+            return Some(Hold { segment, held: Some(held) });
+        }
+        held.release(memory);
+        None
     }
 
     /// What `look` makes of the first word with that hash of which it makes something. It is called
@@ -320,18 +312,51 @@ impl Table {
             });
             return result;
         }
+        match self.attempt(memory, hash, &mut look) {
+            Some(result) => result,
+            None => self.insist(memory, hash, &mut look),
+        }
+    }
+
+    /// Reads again and again until nobody writes meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn insist<M: Memory, T>(
+        &self,
+        memory: &M,
+        hash: u64,
+        look: &mut impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
+    ) -> Option<T> {
         loop {
-            let Seen { segment, stripe, version } = self.see(memory, hash);
-            let is_still = || self.flaw == MapFlaw::NoVersion || stripe.is_still(memory, version);
-            let mut result = None;
-            segment.find(memory, hash, |word| {
-                result = look(word, &is_still);
-                result.is_some()
-            });
-            if is_still() {
+            if let Some(result) = self.attempt(memory, hash, look) {
                 return result;
             }
         }
+    }
+
+    /// What [`read`](Table::read) gives, if nobody wrote meanwhile.
+    #[inline]
+    fn attempt<M: Memory, T>(
+        &self,
+        memory: &M,
+        hash: u64,
+        look: &mut impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
+    ) -> Option<Option<T>> {
+        let trusts = self.flaw == MapFlaw::NoVersion;
+        let directory = self.guard.version(memory);
+        let segment = self.named(memory, hash);
+        let stripe = self.stripes.outer(segment.at);
+        let version = stripe.version(memory);
+        if !self.guard.is_still(memory, directory) && !trusts {
+            return None;
+        }
+        let is_still = || stripe.is_still(memory, version) || trusts;
+        let mut result = None;
+        segment.find(memory, hash, |word| {
+            result = look(word, &is_still);
+            result.is_some()
+        });
+        is_still().then_some(result)
     }
 
     /// Sets the word of `hash` that `is_it` picks, or a new one, to what `make` gives; both get the

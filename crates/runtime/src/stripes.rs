@@ -7,9 +7,9 @@
 //! sequence lock, as in Lameter, "Effective Synchronization on Linux/NUMA Systems", 2005; for the
 //! nodes of an index, Leis et al., "The ART of Practical Synchronization", DaMoN'16).
 //!
-//! Two nodes may share a stripe, so a thread holds at most one *outer* stripe, and within it at most
-//! one *inner* one; they are different words, and no deadlock can come of it. In a heap for one
-//! thread there is nobody to exclude, and all this costs nothing.
+//! Two nodes may share a stripe, so a thread holds at most one *outer* stripe, and within it at
+//! most one *inner* one; they are different words, and no deadlock can come of it. In a heap for
+//! one thread there is nobody to exclude, and all this costs nothing.
 //!
 //! ```
 //! use seawall_memory::{Image, Memory};
@@ -97,7 +97,13 @@ impl Stripe {
         if self.word.is_null() {
             return 0;
         }
-        let mut version = memory.load::<u64>(self.word);
+        let version = memory.load::<u64>(self.word);
+        if version % 2 == 0 { version } else { self.wait(memory, version) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait<M: Memory>(self, memory: &M, mut version: u64) -> u64 {
         while version % 2 == 1 {
             version = memory.spin_while(self.word, version);
         }
@@ -116,14 +122,29 @@ impl Stripe {
     #[inline]
     #[track_caller]
     pub fn acquire<M: Memory>(self, memory: &M) -> Held {
+        match self.try_acquire(memory) {
+            Some(held) => held,
+            None => self.insist(memory),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insist<M: Memory>(self, memory: &M) -> Held {
         loop {
-            let version = self.version(memory);
-            if self.word.is_null()
-                || memory.compare_exchange(self.word, version, version + 1).is_ok()
-            {
-                return Held { stripe: self, version };
+            if let Some(held) = self.try_acquire(memory) {
+                return held;
             }
         }
+    }
+
+    /// Takes the stripe once nobody holds it, unless somebody else is quicker.
+    #[inline]
+    fn try_acquire<M: Memory>(self, memory: &M) -> Option<Held> {
+        let version = self.version(memory);
+        let is_taken =
+            self.word.is_null() || memory.compare_exchange(self.word, version, version + 1).is_ok();
+        is_taken.then_some(Held { stripe: self, version })
     }
 }
 

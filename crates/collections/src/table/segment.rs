@@ -1,13 +1,14 @@
 //! One segment of a table: cache lines of four slots, where a hash may be in four of them.
 //!
-//! A slot counts if its hash begins with the bits that all hashes of the segment share. So a vacant
-//! slot holds a word whose first bit is the other one, and what a split has moved away is vacant
-//! without a store. Slots that were **never used** hold one such word, those that were used another:
-//! an entry goes to the first line of its four that has a vacant slot, so a search may end at a line
-//! with a slot that was never used. A slot that is vacated in such a line counts as never used again.
+//! A slot counts if its hash begins with the bits that all hashes of the segment share. So a
+//! vacant slot holds a word whose first bit is the other one, and what a split has moved away is
+//! vacant without a store. Slots that were **never used** hold one such word, those that were used
+//! another: an entry goes to the first line of its four that has a vacant slot, so a search may end
+//! at a line with a slot that was never used. A slot that is vacated in such a line counts as never
+//! used again.
 //!
-//! The last three lines are nobody's first, so no probe wraps around; hence entries that are moved in
-//! the order of their first lines always find room (earliest deadline first).
+//! The last three lines are nobody's first, so no probe wraps around; hence entries that are moved
+//! in the order of their first lines always find room (earliest deadline first).
 
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 
@@ -266,12 +267,9 @@ mod tests {
             let rotate = rotate % entries.len().max(1);
             entries.rotate_left(rotate);
             let bytes = segment.filled_bytes(1 << 63, &mut entries);
-            let slots: Vec<(u64, u64)> = bytes
-                .chunks(16)
-                .map(|slot| slot.split_at(8))
-                .map(|(a, b)| (a, b))
-                .map(|(a, b)| [a, b].map(|word| u64::from_le_bytes(word.try_into().unwrap())).into())
-                .collect();
+            let words = bytes.as_chunks::<8>().0.as_chunks::<2>().0;
+            let slots: Vec<(u64, u64)> =
+                words.iter().map(|slot| slot.map(u64::from_le_bytes).into()).collect();
             prop_assert_eq!(segment.unreachable(1 << 63, &slots), None);
             let live = slots.iter().filter(|(hash, _)| segment.has(*hash, 1 << 63)).count();
             prop_assert_eq!(live, entries.len());
