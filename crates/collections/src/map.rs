@@ -1,10 +1,10 @@
 //! A map from `u64` to `u64` in a heap, for many threads.
 //!
-//! A [`table`](crate::table) whose hashes are the keys, mixed: the mixing can be undone, so the table
+//! A table (`table.rs`) whose hashes are the keys, mixed: the mixing can be undone, so the table
 //! holds nothing else, and no two keys have one hash. It is keyed with the pool's uuid, which keeps
-//! patterns in the keys from meeting patterns in the mixing; it is **not** proof against somebody
-//! who knows the pool and picks keys to fill one segment: the map then grows beyond reason, and says
-//! [`MapError::Crowded`] at the end. Keys from outside belong in a [`KvMap`](crate::KvMap).
+//! patterns in the keys from meeting patterns in the mixing. It is **not** proof against somebody
+//! who picks keys to fill one segment: the directory then doubles until the heap is full, or says
+//! [`MapError::Crowded`]. Keys from outside belong in a [`KvMap`](crate::KvMap).
 
 use crate::table::{Kind, Live, Table, mix, unmix};
 use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
@@ -16,14 +16,16 @@ const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map fro
 /// A map from `u64` to `u64`: a few numbers, to be copied to every thread.
 ///
 /// A change is one transaction of the heap: durable when it returns; a crash before keeps it wholly
-/// or not at all. Now and then (one in some hundreds) an insertion splits a segment in a transaction
-/// of its own before, which changes no content. Readers take no lock and see durable content only.
+/// or not at all. Now and then (one in some hundreds) an insertion first splits a segment, in a
+/// transaction of its own, which changes no content. Readers take no lock and see durable content
+/// only. The log of the heap is [retired](Session::retire) now and then, which costs more fences.
 ///
 /// | operation | fences | holds |
 /// |---|---|---|
 /// | [`get`](Map::get) | 0 | |
-/// | [`insert`](Map::insert), [`update`](Map::update), [`remove`](Map::remove) | 1, 0 if nothing changes | a stripe |
-/// | ... with a split | 3: one more for the split, one for what it fills past the log | ... and that of the map |
+/// | [`insert`](Map::insert), [`update`](Map::update) | 1 | a stripe |
+/// | ... with a split: that, and what it fills past the log | 2 more | and that of the map |
+/// | [`remove`](Map::remove) | 1, 0 if the key is not there | a stripe |
 ///
 /// ```
 /// use seawall_collections::{Map, MapOptions};
@@ -94,7 +96,8 @@ impl Map {
     /// Makes `value` that of `key`; gives the one before.
     ///
     /// # Errors
-    /// When the heap is full, or the keys are [chosen](MapError::Crowded); then nothing has changed.
+    /// When the heap is full, or somebody [chose](MapError::Crowded) the keys; then nothing has
+    /// changed.
     pub fn insert<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
@@ -104,7 +107,8 @@ impl Map {
         self.table.put(session, self.hash(key), |_, _| true, |_, _| Ok(value))
     }
 
-    /// Makes the value of `key` what `change` gives for the one before; gives that.
+    /// Makes the value of `key` what `change` gives for the one before; gives that. Other threads
+    /// wait meanwhile: `change` must neither panic nor use the map.
     ///
     /// # Errors
     /// As [`insert`](Map::insert).

@@ -15,14 +15,14 @@
 //!
 //! | place | content |
 //! |---|---|
-//! | root, one line | kind; directory: address, its bits in the lowest 6; lines of a segment; seed |
+//! | root, a line | kind; directory: address, its bits in the lowest 6; lines of a segment; seed |
 //! | directory | a word a prefix: address of the segment, bits of its prefix in the lowest 6 |
 //! | segment | slots of a hash and a word, four in a line |
 //!
-//! **Threads.** A writer holds the segment's outer stripe from before it looks until its transaction
-//! has committed, and the inner stripe of the root while it changes the directory. A reader takes
-//! no lock: it believes what it read if the versions of both are as before. What it reads is
-//! durable, as transactions store in place only what is.
+//! **Threads.** A writer holds the segment's outer stripe from before it looks until its
+//! transaction has committed, and the inner stripe of the root while it changes the directory. A
+//! reader takes no lock: it believes what it read if the versions of both are as before. What it
+//! reads is durable, as transactions store in place only what is.
 //!
 //! What must be quick is written without loops, which only those who meet somebody else enter.
 
@@ -127,6 +127,8 @@ pub enum MapFlaw {
     NoTombstone,
     /// A record is allocated in one transaction, and linked in the next.
     EarlyRecord,
+    /// All keys of a map of byte strings have one of four hashes. It works, up to sixteen of each.
+    WeakHash,
     /// The record that is replaced is freed in a transaction after that which links the new one.
     LateFree,
 }

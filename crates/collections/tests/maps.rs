@@ -162,6 +162,30 @@ fn one_change_is_one_record_of_one_line() {
 }
 
 #[test]
+fn keys_with_one_hash_are_kept_apart_until_there_are_too_many() {
+    let (image, heap, map) = made::<KvMap>(&heap_options(1, 8), &TINY);
+    let map = map.with_flaw(MapFlaw::WeakHash);
+    let mut session = heap.join(&image);
+    let key = |number: u8| vec![number; 4];
+    for round in 0..3 {
+        for number in 0..16 {
+            let was = map.insert(&mut session, &key(number), &[number, round]);
+            assert_eq!(was, Ok(round > 0));
+        }
+    }
+    assert_eq!(map.remove(&mut session, &key(7)), Ok(true));
+    assert_eq!(map.insert(&mut session, &key(20), b""), Ok(false));
+    for number in (0..16).filter(|number| *number != 7) {
+        assert_eq!(map.get(&image, &key(number)), Some(vec![number, 2]));
+    }
+    assert_eq!((map.get(&image, &key(7)), map.get(&image, &key(20))), (None, Some(vec![])));
+    let before = map.check(&image, &heap).expect("whole");
+    assert_eq!(before.keys, 16);
+    assert!(map.insert(&mut session, &key(21), b"").is_err());
+    assert_eq!(map.check(&image, &heap).map(|size| size.keys), Ok(16));
+}
+
+#[test]
 fn a_map_in_a_full_heap_says_so_and_is_as_before() {
     let (image, heap, map) = made::<Map>(&heap_options(1, 2), &MapOptions::default());
     let mut session = heap.join(&image);

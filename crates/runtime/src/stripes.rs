@@ -85,7 +85,7 @@ impl Stripes {
             return Stripe { word: Addr::NULL };
         }
         let spread = (at.offset() / LINE_BYTES).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        Stripe { word: self.words.plus((first + (spread * count >> 32)) * LINE_BYTES) }
+        Stripe { word: self.words.plus((first + ((spread * count) >> 32)) * LINE_BYTES) }
     }
 }
 

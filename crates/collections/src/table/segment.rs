@@ -100,7 +100,7 @@ impl Segment {
     /// The first line that `hash` may be in.
     #[inline]
     pub(super) fn home(self, hash: u64) -> u64 {
-        (hash & 0xffff_ffff) * (self.lines - (PROBED - 1)) >> 32
+        ((hash & 0xffff_ffff) * (self.lines - (PROBED - 1))) >> 32
     }
 
     #[inline]

@@ -121,8 +121,8 @@ impl Table {
                 return Err(Damage::Broken(why));
             }
             let count = 1u64 << (bits - segment.depth);
-            let mut others = (at..at + count).map(|at| memory.load::<u64>(base.plus(8 * (at))));
-            if at % count != 0 || others.any(|other| other != word) {
+            let mut others = (at..at + count).map(|at| memory.load::<u64>(base.plus(8 * at)));
+            if !at.is_multiple_of(count) || others.any(|other| other != word) {
                 let why = format!("{} and its neighbours do not name one segment", what());
                 return Err(Damage::Broken(why));
             }
