@@ -7,7 +7,7 @@
 use super::segment::Segment;
 use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, Hold, MapError, MapFlaw, Table, top};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Session, Tx};
+use seawall_runtime::{Held, Session, Tx};
 
 /// Words of the directory that are changed in place; more of them are copied to a new one.
 const WORDS_MAX: u64 = 256;
@@ -54,15 +54,22 @@ impl Table {
         let first = (prefix << 1 | 1) << (64 - old.depth);
         let mut moved = old.live(memory, first);
         let content = old.filled_bytes(first, &mut moved);
-        let guard = self.guard.acquire(memory);
-        let outcome = self.link(session, &Split { prefix, old, content });
-        guard.release(memory);
+        let mut guard = None;
+        let outcome = self.link(session, &Split { prefix, old, content }, &mut guard);
+        if let Some(guard) = guard {
+            guard.release(memory);
+        }
         outcome
     }
 
-    fn link<M: Memory>(&self, session: &mut Session<'_, M>, split: &Split) -> Result<(), MapError> {
+    /// Links the halves, and takes the stripe of the directory, which it leaves to the caller.
+    fn link<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        split: &Split,
+        guard: &mut Option<Held>,
+    ) -> Result<(), MapError> {
         let memory = session.memory();
-        let directory: u64 = memory.load(self.root.plus(DIRECTORY));
         let late = session.redo(|tx| {
             let mut late = Late::new();
             let at = tx.alloc_lines(split.old.bytes())?;
@@ -70,7 +77,9 @@ impl Table {
                 MapFlaw::EarlySegment => late.push((at, split.content.clone())),
                 _ => tx.fill(at, &split.content)?,
             }
-            self.point(tx, split, Segment { at, ..split.old }, directory, &mut late)?;
+            // From here on everybody waits, so what takes longest comes before.
+            *guard = Some(self.guard.acquire(memory));
+            self.point(tx, split, Segment { at, ..split.old }, &mut late)?;
             Ok::<_, MapError>(late)
         })?;
         for (at, bytes) in late {
@@ -86,9 +95,9 @@ impl Table {
         tx: &mut Tx<'_, '_, M>,
         split: &Split,
         new: Segment,
-        directory: u64,
         late: &mut Late,
     ) -> Result<(), MapError> {
+        let directory: u64 = tx.memory().load(self.root.plus(DIRECTORY));
         let bits = (directory & DEPTH_MASK) as u32;
         let base = Addr::from_bits(directory & !DEPTH_MASK);
         if split.old.depth <= bits && split.words(new, bits).count() as u64 <= WORDS_MAX {
