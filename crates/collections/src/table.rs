@@ -15,7 +15,7 @@
 //!
 //! | place | content |
 //! |---|---|
-//! | root, a line | kind; directory: address, its bits in the lowest 6; lines of a segment; seed |
+//! | root, a line | kind; directory: address, bits in the lowest 6; segment lines; seed; sum |
 //! | directory | a word a prefix: address of the segment, bits of its prefix in the lowest 6 |
 //! | segment | slots of a hash and a word, four in a line |
 //!
@@ -42,6 +42,7 @@ const KIND: u64 = 0;
 const DIRECTORY: u64 = 8;
 const LINES: u64 = 16;
 const SEED: u64 = 24;
+const SUM: u64 = 40;
 /// Bits that a hash can be told apart by; the others choose the line.
 const DEPTH_MAX: u32 = 32;
 /// The lowest bits of the address of a line, where a depth is kept.
@@ -84,7 +85,10 @@ pub enum MapError {
         high: u64,
     },
     /// Something else is where a map was looked for.
-    #[error("the word at {link} leads to no {kind}; give the link that it was created with")]
+    #[error(
+        "the word at {link} leads to no {kind}, or to a damaged one; give the link that it was \
+         created with, or restore the file from a copy"
+    )]
     NoMap {
         /// What was looked for.
         kind: &'static str,
@@ -169,6 +173,11 @@ impl Hold {
     }
 }
 
+/// A checksum of what never changes in a root: without it, no key could be found.
+fn sum(kind: Kind, lines: u64, seed: [u64; 2]) -> u64 {
+    [kind.word, lines, seed[0], seed[1]].into_iter().fold(0, |sum, word| mix(sum ^ word))
+}
+
 /// The first `bits` bits of a hash.
 #[inline]
 fn top(hash: u64, bits: u32) -> u64 {
@@ -207,7 +216,8 @@ impl Table {
         }
         let directory = tx.alloc_lines(entries.len() as u64)?;
         tx.fill(directory, &entries)?;
-        let words = [kind.word, directory.bits() | u64::from(depth), lines, seed[0], seed[1]];
+        let directory = directory.bits() | u64::from(depth);
+        let words = [kind.word, directory, lines, seed[0], seed[1], sum(kind, lines, seed)];
         for (at, word) in (0..).zip(words) {
             tx.store(root.plus(8 * at), word)?;
         }
@@ -239,10 +249,10 @@ impl Table {
             && (SEGMENT_LINES_MIN..=SEGMENT_LINES_MAX).contains(&lines)
             && (1..=DEPTH_MAX).contains(&bits)
             && is_data(session, Addr::from_bits(directory & !DEPTH_MASK), 8 << bits);
-        if !is_sound {
+        let seed = [0, 8].map(|offset| session.load(root.plus(SEED + offset)));
+        if !is_sound || session.load::<u64>(root.plus(SUM)) != sum(kind, lines, seed) {
             return Err(none);
         }
-        let seed = [0, 8].map(|offset| session.load(root.plus(SEED + offset)));
         Ok(Table::at(root, lines, seed, &session.heap()))
     }
 

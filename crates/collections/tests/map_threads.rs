@@ -73,7 +73,7 @@ fn interleaved<S: Subject>(
     session.retire();
     session.leave();
     let map = map.flawed(flaw);
-    let preemptions = Preemptions { bound: interruptions, limit: 100, every_store: false };
+    let preemptions = Preemptions { bound: interruptions, limit: 40, every_store: false };
     let base = Schedule { threads: 2, ..Schedule::default() };
     preemptions.all(&base, |schedule| {
         let program = program.clone();
@@ -101,7 +101,7 @@ fn after(thread: u64, steps: u64) -> [Option<u64>; 3] {
     [added, (steps > 1).then_some(2), Some(if steps < 3 { thread } else { 16 })]
 }
 
-fn survives<S: Subject>(first: u64, flaw: MapFlaw) -> Result<(), String> {
+fn survives<S: Subject>(model: Model, first: u64, flaw: MapFlaw) -> Result<(), String> {
     let found =
         interleaved::<S>(first, flaw, 2, change::<S>).map_err(|error| format!("{error:?}"))?;
     let bytes = heap_options(2, 24).pm_bytes();
@@ -123,7 +123,7 @@ fn survives<S: Subject>(first: u64, flaw: MapFlaw) -> Result<(), String> {
                 false => Err(format!("a key that nobody touched: {found:?}")),
             }
         };
-        let how = Search { depth: 0, budget: 300, ..Search::new(Model::Px86) };
+        let how = Search { depth: 0, budget: 300, ..Search::new(model) };
         if let Some(finding) = search(&trace, &how, &check(recover, judge)).finding {
             return Err(format!("{:?}: {finding}", schedule.turns));
         }
@@ -133,15 +133,17 @@ fn survives<S: Subject>(first: u64, flaw: MapFlaw) -> Result<(), String> {
 
 #[test]
 fn no_crash_of_two_threads_breaks_a_map() {
-    for first in [4, 24] {
-        survives::<Map>(first, MapFlaw::None).unwrap();
-        survives::<KvMap>(first, MapFlaw::None).unwrap();
+    for model in Model::all() {
+        for first in [4, 24] {
+            survives::<Map>(model, first, MapFlaw::None).unwrap();
+            survives::<KvMap>(model, first, MapFlaw::None).unwrap();
+        }
     }
 }
 
 #[test]
 fn writers_that_take_no_lock_are_caught() {
-    assert!(survives::<Map>(4, MapFlaw::NoLock).is_err());
+    assert!(survives::<Map>(Model::Px86, 4, MapFlaw::NoLock).is_err());
 }
 
 /// One thread puts another key where the one was that the other thread reads.

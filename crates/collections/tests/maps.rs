@@ -212,6 +212,17 @@ fn what_is_no_map_of_the_kind_is_not_opened_as_one() {
         image.store(heap.root(), root);
         assert!(matches!(Map::open(&mut session, heap.root()), Err(MapError::NoMap { .. })));
     }
+    let (image, heap, _) = made::<Map>(&options, &TINY);
+    let mut session = heap.join(&image);
+    let root: Addr = image.load(heap.root());
+    for word in [0, 2, 3, 4, 5] {
+        let at = root.plus(8 * word);
+        let old: u64 = image.load(at);
+        image.store(at, old ^ 1 << 40);
+        assert!(matches!(Map::open(&mut session, heap.root()), Err(MapError::NoMap { .. })));
+        image.store(at, old);
+    }
+    assert!(Map::open(&mut session, heap.root()).is_ok());
     for link in [Addr::NULL, Addr::pm(1 << 40), Addr::dram(0), Addr::from_bits(!7)] {
         assert!(matches!(Map::open(&mut session, link), Err(MapError::NoMap { .. })));
     }
