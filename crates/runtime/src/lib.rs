@@ -64,6 +64,7 @@ mod persist;
 pub mod pool;
 mod route;
 mod slots;
+mod stripes;
 mod tx;
 pub mod typed;
 
@@ -75,6 +76,7 @@ pub use heap::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 pub use lock::{Baton, Batons, Guard, Locks};
 pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
 pub use slots::{SLOT_RESERVE, Slots};
+pub use stripes::{Held, Stripe, Stripes};
 pub use tx::direct::DIRECT_BYTES;
 pub use tx::log::LogCounts;
 pub use tx::{Tx, TxKind};
