@@ -32,6 +32,7 @@ pub(crate) mod layout;
 pub(crate) mod session;
 pub(crate) mod walk;
 
+use crate::Stripes;
 use crate::pool::{self, PoolError};
 use crate::tx::recovery;
 use class::CHUNK_BYTES;
@@ -391,6 +392,11 @@ impl Heap {
     /// The number that tells this pool from all others.
     pub const fn uuid(&self) -> u128 {
         self.uuid
+    }
+
+    /// Locks for what lives in it, free after every crash.
+    pub const fn stripes(&self) -> Stripes {
+        self.layout.stripes
     }
 
     /// Threads that may use it at once.

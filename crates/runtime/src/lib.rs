@@ -33,6 +33,7 @@ mod heap;
 mod lock;
 pub mod pool;
 mod slots;
+mod stripes;
 mod tx;
 
 pub use arena::Arena;
@@ -42,6 +43,7 @@ pub use heap::walk::{HeapStats, Object};
 pub use heap::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 pub use lock::{Baton, Batons, Guard, Locks};
 pub use slots::{SLOT_RESERVE, Slots};
+pub use stripes::{Held, Stripe, Stripes};
 pub use tx::direct::DIRECT_BYTES;
 pub use tx::log::LogCounts;
 pub use tx::{Tx, TxKind};

@@ -4,7 +4,7 @@
 //! numbers, so no address in the pool can be wrong without the header's checksum saying so.
 
 use super::class::CHUNK_BYTES;
-use crate::{Arena, Locks};
+use crate::{Arena, Locks, Stripes};
 use seawall_memory::{Addr, LINE_BYTES};
 
 /// Types that a heap can tell apart.
@@ -74,6 +74,8 @@ pub(crate) struct Layout {
     busy: Addr,
     dirty: Addr,
     owners: Addr,
+    /// In DRAM: locks for the structures of the heap.
+    pub(crate) stripes: Stripes,
     pub(crate) dram_bytes: u64,
 }
 
@@ -113,6 +115,7 @@ impl Layout {
             busy: arena.dram(LINE_BYTES * numbers.threads),
             dirty: arena.dram(2 * numbers.log_bytes * numbers.threads),
             owners: arena.dram(16 * numbers.chunks_max),
+            stripes: Stripes::place(&mut arena, numbers.threads),
             dram_bytes: arena.dram_bytes(),
         }
     }
