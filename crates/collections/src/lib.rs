@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod btree;
 mod change;
 mod damage;
 pub mod entry;
@@ -30,6 +31,7 @@ mod rbtree;
 mod table;
 
 pub use array::{Array, ArrayShape};
+pub use btree::{BTree, BTreeError, BTreeFlaw, Checked, Tree};
 pub use change::{Change, Full};
 pub use damage::Damage;
 pub use graph::{Edge, Graph, GraphShape};
