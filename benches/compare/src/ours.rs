@@ -10,7 +10,7 @@ use crate::contender::{Contender, Counts, Sample, timed};
 use crate::groups::POOL_BYTES;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Signal, getpid, kill_process};
-use seawall_collections::btree::BTree;
+use seawall_collections::BTree;
 use seawall_memory::{Addr, LINE_BYTES};
 use seawall_native::{NativeMemory, Pool, PoolOptions};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Session, Tx, TxKind};

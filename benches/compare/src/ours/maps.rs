@@ -4,9 +4,9 @@ use super::{OurPool, Work};
 use crate::contender::{Contender, Counts, Sample, timed};
 use crate::keys::Keys;
 use anyhow::{Result, ensure};
-use seawall_collections::btree::BTree;
+use seawall_collections::BTree;
 use seawall_collections::{Map, MapOptions};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::Addr;
 use seawall_runtime::HeapError;
 use std::fs;
 use std::marker::PhantomData;
@@ -34,8 +34,7 @@ impl Keyed for Map {
     }
 
     fn open(pool: &OurPool, session: &mut Work<'_>) -> Result<Map> {
-        let root = session.load(pool.heap.root());
-        Ok(Map::open(session, root)?)
+        Ok(Map::open(session, pool.heap.root())?)
     }
 
     fn insert(&self, session: &mut Work<'_>, key: u64, value: u64) -> Result<()> {
