@@ -4,8 +4,8 @@
 //!
 //! - **redo**: new values wait in DRAM and are logged at commit. One fence, nothing to undo.
 //! - **undo**: old values are logged before the first change of a word, and changes are made in
-//!   place, so that other code of the same thread sees them at once. One fence for each set of words
-//!   that is added, and one at commit.
+//!   place, so that other code of the same thread sees them at once. One fence for each set of
+//!   words that is added, and one at commit.
 //!
 //! Allocation and freeing take part in both and cost no fence of their own. A transaction excludes
 //! nobody: whoever shares data holds a lock from before the first access until the commit returns.

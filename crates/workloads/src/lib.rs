@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod history;
+pub mod logging;
 mod workload;
 
 pub use history::{Contents, Explainer, History, Violation};

@@ -266,8 +266,8 @@ impl<M: Memory> Session<'_, M> {
         Err(HeapError::Full { chunks, wanted: length })
     }
 
-    /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true if
-    /// there were any. The chunk lock is held.
+    /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true
+    /// if there were any. The chunk lock is held.
     fn release_empty(&mut self) -> Result<bool, HeapError> {
         let layout = self.heap.layout;
         let mut released = false;
@@ -424,7 +424,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     pub(crate) fn object(&self, at: Addr) -> Result<(Block, u8), HeapError> {
         let layout = self.session.heap.layout;
         let none = HeapError::NoObject { at };
-        let chunk = layout.chunk_of(at).filter(|chunk| *chunk < self.session.chunks());
+        let chunk = layout.chunk_of(at).filter(|chunk| self.session.has_chunk(*chunk));
         let Some(chunk) = chunk else { return Err(none) };
         let entry_at = layout.chunk_entry(chunk);
         let start = layout.chunk(chunk);

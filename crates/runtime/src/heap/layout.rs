@@ -198,13 +198,15 @@ impl Layout {
 
     /// True for memory that transactions may write: the root and the chunks there are.
     pub(crate) fn holds(&self, at: Addr, bytes: u64, chunks: u64) -> bool {
-        let inside = |from: u64, to: u64| {
-            at.offset() >= from && at.offset() <= to && bytes <= to - at.offset()
-        };
+        let is_data = inside(at, bytes, self.data.offset(), self.pm_bytes(chunks));
+        is_data || self.is_root(at, bytes)
+    }
+
+    /// True for memory of the root object.
+    #[inline]
+    pub(crate) fn is_root(&self, at: Addr, bytes: u64) -> bool {
         let root = self.root.offset();
-        at.is_pm()
-            && (inside(self.data.offset(), self.pm_bytes(chunks))
-                || inside(root, root + self.numbers.root_bytes.next_multiple_of(8)))
+        inside(at, bytes, root, root + self.numbers.root_bytes.next_multiple_of(8))
     }
 
     /// True for the words that the allocator writes through the log: chunk entries.
@@ -212,6 +214,11 @@ impl Layout {
         let end = self.table.plus(8 * self.numbers.chunks_max);
         at >= self.table && at.offset() + bytes <= end.offset()
     }
+}
+
+#[inline]
+fn inside(at: Addr, bytes: u64, from: u64, to: u64) -> bool {
+    at.is_pm() && at.offset() >= from && at.offset() <= to && bytes <= to - at.offset()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 
 use super::record::{self, Builder};
 use crate::heap::layout::Layout;
-use crate::{HeapError, HeapFlaw};
+use crate::{HeapError, HeapFlaw, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 
 /// One thread's undo log.
@@ -24,6 +24,7 @@ pub(crate) struct Undo {
     number: u64,
     used: u64,
     builder: Builder,
+    pub(crate) route: Route,
     old: Vec<(Addr, u64)>,
     /// How many of these are in the log.
     saved: usize,
@@ -39,6 +40,7 @@ impl Undo {
             number: memory.load(layout.done(thread).plus(8)),
             used: 0,
             builder: Builder::default(),
+            route: Route::new(RouteChoice::Adaptive),
             old: Vec::new(),
             saved: 0,
         }
@@ -82,10 +84,12 @@ impl Undo {
         }
         let number = record::number(self.number, self.used / LINE_BYTES);
         let at = self.at.plus(self.used);
-        self.builder.finish(0, number, |record| memory.write_nt(at, record));
+        let route = &mut self.route;
+        self.builder.finish(0, number, |record| route.write(memory, at, record));
         if self.flaw != HeapFlaw::LateUndo {
             memory.order();
         }
+        self.route.fenced(memory);
         self.used += size;
         self.saved = self.old.len();
         self.builder.clear();
