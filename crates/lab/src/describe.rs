@@ -189,6 +189,7 @@ fn unit(table: &str, key: &str) -> &'static str {
         ("core", "width") => "instructions per cycle",
         ("core", "rob" | "store_buffer") => "entries",
         ("core", "mshrs") => "lines outstanding per core",
+        ("core", "write_combining") => "lines",
         (_, "kib" | "kib_per_bank") => "KiB",
         (_, "ways") => "lines per set",
         ("llc" | "memory", "banks") => "banks",

@@ -63,6 +63,8 @@ pub enum HeapFlaw {
     NoOrder,
     /// Freeing a large block does not say that its bytes are void.
     NoFreed,
+    /// A new type gets its number by plain stores, not by a log record.
+    UnloggedType,
 }
 
 /// What a heap is made with.
@@ -161,7 +163,10 @@ pub enum HeapError {
     #[error("a heap has at most {} types of objects; allocate some as bytes", layout::TYPES_MAX)]
     Types,
     /// A root or an object of another type.
-    #[error("{what} is of another type in this pool: it was made by another program or version")]
+    #[error(
+        "{what} is of another type in this pool: it was made by another program or version; open \
+         it with that, or move the data to a new pool"
+    )]
     Shape {
         /// What it is.
         what: String,
@@ -341,6 +346,11 @@ impl Heap {
         Ok(heap)
     }
 
+    /// True if the header is that of a heap, not of another kind of pool.
+    pub fn is_described_by(header: &pool::Header) -> bool {
+        header.roots[0] == KIND
+    }
+
     /// The heap with a deliberate mistake.
     #[must_use]
     pub fn with_flaw(self, flaw: HeapFlaw) -> Heap {
@@ -402,6 +412,11 @@ impl Heap {
     /// Threads that may use it at once.
     pub const fn threads(&self) -> u64 {
         self.layout.numbers.threads
+    }
+
+    /// Bytes of each half of a thread's log.
+    pub const fn log_bytes(&self) -> u64 {
+        self.layout.numbers.log_bytes
     }
 
     /// Bytes of volatile memory that a machine must give to open it.

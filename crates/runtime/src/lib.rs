@@ -22,6 +22,32 @@
 //! Opening after a crash replays what was not retired: its time depends on the logs, not on the
 //! pool.
 //!
+//! A heap can be used by address and byte, or through [`typed`]: structs that derive `Persist`,
+//! pointers that know their type and pool. Which mistakes that leaves:
+//!
+//! | mistake | refused |
+//! |---|---|
+//! | a volatile pointer, `Vec`, `String` or `usize` in a pool | by the compiler |
+//! | a pointer of one pool stored in another, or followed there | by the compiler |
+//! | a pointer that outlives its pool, or is made from an address | by the compiler |
+//! | a pointer or a value of another type than the field or object has | by the compiler |
+//! | a write outside of a transaction, or after its end | by the compiler |
+//! | two transactions at once on one session | by the compiler |
+//! | a session on another thread than its memory's | by the compiler |
+//! | another program's pool, another version of the root | at run time, [`HeapError::Shape`] |
+//! | objects of a type whose fields have changed | at run time: they are another type |
+//! | a pointer that was never set, or leads out of the heap | at run time, when followed |
+//! | freeing twice, or as another type, or in the middle of an object | at run time, when freed |
+//! | the memory of another pool, or of a thread too many | at run time, a panic when joining |
+//! | damage by a failing disk | in headers, tables, states, logs; not in objects |
+//! | a pointer that is followed after its object was freed | no; what is there is read |
+//! | an object that nothing points to any more | no; `for_each` finds it |
+//! | two threads that write an object without a lock | no |
+//! | a pointer from a transaction that failed, used later | no; as after freeing |
+//!
+//! None of them is undefined behaviour: values are copied through the seam, every pattern of bits
+//! is some value, and no access leaves the pool.
+//!
 //! Below the heap are parts for structures with places of their own, as the workloads of the papers
 //! have: [`Arena`] lays areas out, [`Slots`] hands out entries of a fixed size, [`Locks`] exclude
 //! threads and [`Batons`] carry their order into persistence, and [`epoch`] has a redo log of three
@@ -34,11 +60,13 @@ mod arena;
 pub mod epoch;
 mod heap;
 mod lock;
+mod persist;
 pub mod pool;
 mod route;
 mod slots;
 mod stripes;
 mod tx;
+pub mod typed;
 
 pub use arena::Arena;
 pub use heap::class::{BLOCK_BYTES_MAX, CHUNK_BYTES};

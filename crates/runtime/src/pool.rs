@@ -126,6 +126,8 @@ pub struct Header {
     pub name: String,
     /// The number that tells the pool from all others.
     pub uuid: u128,
+    /// Bytes of the pool when it was made.
+    pub bytes: u64,
     /// The root words.
     pub roots: [u64; ROOTS],
 }
@@ -175,7 +177,7 @@ pub fn read<M: Memory>(memory: &M, bytes: u64) -> Result<Header, PoolError> {
     let name = String::from_utf8_lossy(&padded).trim_end_matches('\0').escape_debug().to_string();
     let roots = *words[FIRST_ROOT..].first_chunk().expect("the roots end the header");
     let uuid = u128::from(words[UUID]) | u128::from(words[UUID + 1]) << 64;
-    Ok(Header { name, uuid, roots })
+    Ok(Header { name, uuid, bytes: words[4], roots })
 }
 
 fn checksum(words: &[u64; WORDS]) -> u64 {

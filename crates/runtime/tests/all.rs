@@ -4,3 +4,4 @@ mod crash;
 mod heap;
 mod script;
 mod threads;
+mod typed;

@@ -179,3 +179,17 @@ fn a_session_needs_the_memory_of_its_heap() {
     let image = Image::new(options(1, 2).pm_bytes(), options(1, 2).dram_bytes());
     let _ = heap.join(&image);
 }
+
+#[test]
+fn chunks_that_were_joined_are_handed_out_once() {
+    let (image, heap) = made(&options(1, 6));
+    let mut session = heap.join(&image);
+    let mut take = |bytes| session.redo(|tx| tx.alloc(bytes)).expect("room");
+    let (_, small) = (take(3 << 16), take(5000));
+    session.redo(|tx| tx.free(small)).expect("live");
+    let mut take = |bytes| session.redo(|tx| tx.alloc(bytes)).expect("room");
+    let joined = take(3 << 16);
+    session.redo(|tx| tx.free(joined)).expect("live");
+    session.redo(|tx| tx.alloc(100)).expect("room");
+    assert_eq!(heap.stats(&image).expect("whole").objects, 2);
+}

@@ -18,8 +18,9 @@
 //!
 //! let history = Arc::new(History::new());
 //! let mut worker = Worker::new(&setup, 0, history.clone());
+//! let mut local = hash.join(&memory);
 //! while worker.number < 10 {
-//!     hash.step(&memory, &mut worker);
+//!     hash.step(&memory, &mut local, &mut worker);
 //!     worker.number += 1;
 //! }
 //!

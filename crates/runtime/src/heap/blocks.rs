@@ -249,21 +249,28 @@ impl<M: Memory> Session<'_, M> {
         let cursor: u64 = self.memory.load(layout.cursor);
         for (from, to) in [(cursor, chunks), (0, chunks)] {
             if let Some((chunk, found)) = self.search_run(from, to, length)? {
-                self.memory.store(layout.cursor, (chunk + length) % chunks);
-                return Ok((chunk, found));
+                return Ok(self.found_run(chunk, found, length));
             }
         }
         if self.release_empty()? || self.grow(length) {
-            if let Some(found) = self.search_run(0, self.chunks(), length)? {
-                return Ok(found);
+            if let Some((chunk, found)) = self.search_run(0, self.chunks(), length)? {
+                return Ok(self.found_run(chunk, found, length));
             }
             if self.grow(length)
-                && let Some(found) = self.search_run(0, self.chunks(), length)?
+                && let Some((chunk, found)) = self.search_run(0, self.chunks(), length)?
             {
-                return Ok(found);
+                return Ok(self.found_run(chunk, found, length));
             }
         }
         Err(HeapError::Full { chunks, wanted: length })
+    }
+
+    /// The next search starts behind the chunks that were found: within them there is no entry that
+    /// counts.
+    fn found_run(&self, chunk: u64, found: Chunk, length: u64) -> (u64, Chunk) {
+        let next = (chunk + length) % self.chunks().max(1);
+        self.memory.store(self.heap.layout.cursor, next);
+        (chunk, found)
     }
 
     /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true
@@ -301,7 +308,7 @@ impl<M: Memory> Session<'_, M> {
         let layout = self.heap.layout;
         let (mut chunk, mut first, mut joined) = (from, from, 0);
         while chunk < to {
-            let entry = chunks::load(self.memory, &layout, chunk)?;
+            let entry = chunks::load_within(self.memory, &layout, chunk, to)?;
             let is_free = entry.is_free() && self.memory.load::<u64>(layout.owner(chunk)) == 0;
             if is_free {
                 if joined == 0 {
@@ -428,7 +435,11 @@ impl<M: Memory> Tx<'_, '_, M> {
         let Some(chunk) = chunk else { return Err(none) };
         let entry_at = layout.chunk_entry(chunk);
         let start = layout.chunk(chunk);
-        match Chunk::decode(entry_at, self.load_word(entry_at))? {
+        let entry = Chunk::decode(entry_at, self.load_word(entry_at))?;
+        if !self.session.has_chunk(chunk + entry.length() - 1) {
+            chunks::check_end(chunk, entry, self.session.chunks())?;
+        }
+        match entry {
             Chunk::Small(class) => {
                 let into = at.offset() - start.offset();
                 let is_block = into >= STATE_BYTES
@@ -440,6 +451,9 @@ impl<M: Memory> Tx<'_, '_, M> {
                 let state = state_at(start, class, at);
                 let word = self.load_word(Addr::from_bits(state.bits() & !7));
                 let state = (word >> (8 * (state.bits() % 8))) as u8;
+                if !chunks::is_state(state) {
+                    return Err(chunks::no_state(at, state));
+                }
                 match chunks::tag(state) {
                     Some(tag) => Ok((Block { at, chunk, kind: Kind::Small(class) }, tag)),
                     None => Err(none),

@@ -35,6 +35,11 @@ pub(crate) fn load<M: Memory>(memory: &M, at: Addr) -> Result<u64, Flipped> {
     decode(at, memory.load(at))
 }
 
+/// The value that the word at `at` claims, unchecked: for words that were checked before.
+pub(crate) fn claimed<M: Memory>(memory: &M, at: Addr) -> u64 {
+    memory.load::<u64>(at) & (LIMIT - 1)
+}
+
 fn sum(at: Addr, value: u64) -> u64 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&at.bits().to_le_bytes());

@@ -73,6 +73,33 @@ pub(crate) fn load<M: Memory>(memory: &M, layout: &Layout, chunk: u64) -> Result
     Chunk::decode(at, memory.load(at))
 }
 
+/// What starts at chunk `chunk`, which does not reach beyond `count` chunks.
+pub(crate) fn load_within<M: Memory>(
+    memory: &M,
+    layout: &Layout,
+    chunk: u64,
+    count: u64,
+) -> Result<Chunk, HeapError> {
+    let entry = load(memory, layout, chunk)?;
+    check_end(chunk, entry, count)?;
+    Ok(entry)
+}
+
+/// Refuses an entry of chunk `chunk` that reaches beyond the `count` chunks of a heap.
+pub(crate) fn check_end(chunk: u64, entry: Chunk, count: u64) -> Result<(), HeapError> {
+    if chunk + entry.length() <= count {
+        return Ok(());
+    }
+    let what = format!("chunk {chunk} says that it goes on beyond the heap's end");
+    Err(HeapError::Damaged { what })
+}
+
+/// The error of a state that [`is_state`] refuses.
+pub(crate) fn no_state(at: Addr, state: u8) -> HeapError {
+    let what = format!("the state of the block at {at} ({state:#04x}) is none");
+    HeapError::Damaged { what }
+}
+
 /// The state of a block that holds an object of type `tag`, or nothing (0): the top bit makes the
 /// number of set bits even, so that one flipped bit is noticed.
 pub(crate) fn state(tag: u8) -> u8 {

@@ -125,10 +125,15 @@ impl Layout {
         self.data.offset() + chunks * CHUNK_BYTES
     }
 
-    /// What thread `thread` has finished: the count of its transactions, and the number of its last
-    /// undo transaction that ended.
+    /// What thread `thread` has finished: the count of its transactions.
     pub(crate) fn done(&self, thread: u64) -> Addr {
         self.threads.plus(thread * LINE_BYTES)
+    }
+
+    /// The number of the thread's last undo transaction that ended: a checked word, in the same
+    /// line.
+    pub(crate) fn ended(&self, thread: u64) -> Addr {
+        self.done(thread).plus(8)
     }
 
     /// The half of the thread's log that records of `generation` go to.
@@ -209,10 +214,15 @@ impl Layout {
         inside(at, bytes, root, root + self.numbers.root_bytes.next_multiple_of(8))
     }
 
-    /// True for the words that the allocator writes through the log: chunk entries.
-    pub(crate) fn is_chunk_entry(&self, at: Addr, bytes: u64) -> bool {
-        let end = self.table.plus(8 * self.numbers.chunks_max);
-        at >= self.table && at.offset() + bytes <= end.offset()
+    /// True for the words that are written through the log and are no data: entries of chunks and
+    /// of types.
+    pub(crate) fn is_entry(&self, at: Addr, bytes: u64) -> bool {
+        let inside = |table: Addr, length: u64| {
+            at >= table && at.offset().saturating_add(bytes) <= table.offset() + length
+        };
+        at.is_pm()
+            && (inside(self.table, 8 * self.numbers.chunks_max)
+                || inside(self.types, 16 * TYPES_MAX))
     }
 }
 
@@ -262,6 +272,19 @@ mod tests {
         assert!(!layout.holds(Addr::from_bits(u64::MAX), 8, 2));
         assert_eq!(layout.chunk_of(layout.chunk(1).plus(9)), Some(1));
         assert_eq!(layout.chunk_of(layout.root), None);
+    }
+
+    #[test]
+    fn entries_are_those_of_chunks_and_of_types() {
+        let layout = layout(1);
+        assert!(layout.is_entry(layout.type_entry(1), 16 * TYPES_MAX));
+        assert!(layout.is_entry(layout.chunk_entry(8), 8));
+        assert!(!layout.is_entry(layout.type_entry(TYPES_MAX), 24));
+        assert!(!layout.is_entry(layout.chunk_entry(8), 16));
+        for at in [layout.done(0), layout.root, Addr::dram(layout.chunk_entry(0).offset())] {
+            assert!(!layout.is_entry(at, 8), "{at}");
+        }
+        assert!(!layout.is_entry(layout.chunk_entry(0), u64::MAX));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::tx::log::{Log, LogCounts, Wait};
 use crate::tx::undo::Undo;
 use crate::tx::{Buffers, Tx, TxKind};
 use crate::{HeapError, Route, RouteChoice, RouteCounts};
-use seawall_memory::{Addr, Memory, Word};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Word};
 use std::cell::Cell;
 
 /// A thread's handle on a heap: runs its transactions, one at a time.
@@ -183,8 +183,10 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     fn commit(&mut self, wait: Wait) -> Result<(), HeapError> {
-        for word in self.buffers.saved.words() {
-            self.buffers.new.push_word(word, self.memory.load(word));
+        let mut line = [0; LINE_BYTES as usize];
+        for (at, words) in self.buffers.saved.runs() {
+            self.memory.read(at, &mut line[..8 * words]);
+            self.buffers.new.push_words(at, &line[..8 * words]);
         }
         if self.undo.is_open() {
             self.buffers.new.push_end(self.undo.number());
@@ -208,13 +210,7 @@ impl<'m, M: Memory> Session<'m, M> {
     /// Puts everything back as it was before the transaction.
     fn abort(&mut self) -> Result<(), HeapError> {
         if self.undo.is_open() {
-            let new = &mut self.buffers.new;
-            new.clear();
-            for (at, old) in self.undo.old() {
-                new.push_word(at, old);
-            }
-            new.push_end(self.undo.number());
-            self.log.commit(self.memory, new, Wait::Durable)?;
+            self.log.commit(self.memory, self.undo.put_back(), Wait::Durable)?;
         }
         self.undo.close();
         let taken = std::mem::take(&mut self.buffers.taken);

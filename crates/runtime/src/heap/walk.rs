@@ -87,11 +87,7 @@ impl Heap {
     ) -> Result<u64, HeapError> {
         let (count, mut chunk, mut used) = (self.chunks(memory)?, 0, 0);
         while chunk < count {
-            let entry = chunks::load(memory, &self.layout, chunk)?;
-            if chunk + entry.length() > count {
-                let what = format!("chunk {chunk} says that it goes on beyond the heap's end");
-                return Err(HeapError::Damaged { what });
-            }
+            let entry = chunks::load_within(memory, &self.layout, chunk, count)?;
             let at = self.layout.chunk(chunk);
             match entry {
                 Chunk::Clean | Chunk::Run(_) => {}
@@ -122,8 +118,7 @@ impl Heap {
         for (block, state) in (0..).zip(states) {
             let at = start.plus(STATE_BYTES + block * class.bytes());
             if !chunks::is_state(state) {
-                let what = format!("the state of the block at {at} ({state:#04x}) is none");
-                return Err(HeapError::Damaged { what });
+                return Err(chunks::no_state(at, state));
             }
             if let Some(tag) = chunks::tag(state) {
                 debug_assert_eq!(state_at(start, class, at), start.plus(block));

@@ -291,7 +291,8 @@ pub(crate) fn store_in_place<M: Memory>(
             Some((at.line(), 1))
         }
         Entry::End(number) => {
-            memory.store(layout.done(thread).plus(8), number);
+            let ended = layout.ended(thread);
+            memory.store(ended, checked::encode(ended, number));
             None
         }
         Entry::Freed(..) => None,

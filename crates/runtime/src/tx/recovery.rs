@@ -9,12 +9,15 @@
 
 use super::log::store_in_place;
 use super::record::{Entry, INDEX_LIMIT, Record};
-use crate::heap::checked;
+use crate::heap::checked::{self, LIMIT};
 use crate::{Heap, HeapError, HeapFlaw, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 use std::collections::{BTreeMap, BTreeSet};
 
 const LINE_WORDS: u64 = LINE_BYTES / 8;
+/// Counts from which on nothing was ever made by working: a heap lives shorter.
+const NUMBER_MAX: u64 = LIMIT / 2;
+const DONE_MAX: u64 = 1 << 62;
 
 /// Recovers the heap in a pool of `bytes` bytes; gives the generation that is retired now.
 pub(crate) fn recover<M: Memory>(
@@ -26,7 +29,9 @@ pub(crate) fn recover<M: Memory>(
     let chunks = heap.chunks(memory)?;
     debug_assert!(layout.pm_bytes(chunks) <= bytes, "checked when the header was read");
     let retired = checked::load(memory, layout.retired)
-        .map_err(|_| damaged("the generation of its logs does not add up".into()))?;
+        .ok()
+        .filter(|retired| *retired < NUMBER_MAX)
+        .ok_or_else(|| damaged("the generation of its logs does not add up".into()))?;
     let mut records = Vec::new();
     for thread in 0..layout.numbers.threads {
         for generation in [retired + 1, retired + 2] {
@@ -54,7 +59,7 @@ pub(crate) fn recover<M: Memory>(
     dirty.iter().for_each(|line| memory.flush(line.start(), LINE_BYTES));
     memory.drain();
     for (done, number) in &ended {
-        memory.store(*done, *number);
+        memory.store(*done, checked::encode(*done, *number));
         memory.flush(*done, 8);
     }
     recovered.rolled_back = ended.len() as u64;
@@ -125,10 +130,24 @@ fn read_undo<M: Memory>(
         Entry::End(number) => Some(number),
         _ => None,
     });
-    let ended = ends.fold(memory.load(heap.layout.done(thread).plus(8)), u64::max);
+    let ended = ends.fold(read_thread_line(memory, heap, thread)?, u64::max);
     let is_open = |number| number > ended;
     let records = read_log(memory, heap, thread, heap.layout.undo(thread), is_open)?;
+    if records.iter().any(|record| record.number / INDEX_LIMIT != ended + 1) {
+        let what = "holds old values of a transaction that is not the one after the last that";
+        return Err(damaged(format!("the undo log of thread {thread} {what} ended")));
+    }
     Ok(records.into_iter().map(|record| (thread, record)).collect())
+}
+
+/// The number of the last undo transaction of a thread whose end is in place.
+fn read_thread_line<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Result<u64, HeapError> {
+    let ended = checked::load(memory, heap.layout.ended(thread)).ok();
+    let done: u64 = memory.load(heap.layout.done(thread));
+    match ended.filter(|ended| *ended < NUMBER_MAX && done < DONE_MAX) {
+        Some(ended) => Ok(ended),
+        None => Err(damaged(format!("what thread {thread} has finished does not add up"))),
+    }
 }
 
 /// Refuses records that write where no transaction does.
@@ -138,10 +157,10 @@ fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), H
             Entry::Words(at, values) => (at, 8 * values.len() as u64),
             Entry::Bytes(at, ..) => (at, 8),
             Entry::Freed(at, bytes) => (at, bytes),
-            Entry::End(_) => return true,
+            Entry::End(number) => return number < NUMBER_MAX,
         };
         let is_data = heap.layout.holds(at, bytes, chunks);
-        at.offset().is_multiple_of(8) && (is_data || heap.layout.is_chunk_entry(at, bytes))
+        bytes > 0 && at.offset().is_multiple_of(8) && (is_data || heap.layout.is_entry(at, bytes))
     });
     if sound { Ok(()) } else { Err(damaged(format!("the log of thread {thread} writes no data"))) }
 }
@@ -219,5 +238,5 @@ fn roll_back<M: Memory>(
             }
         }
     }
-    Some((heap.layout.done(thread).plus(8), number))
+    Some((heap.layout.ended(thread), number))
 }

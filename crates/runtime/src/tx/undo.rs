@@ -9,7 +9,8 @@
 //! The records of an undo transaction carry its number, which grows from one to the next. After a
 //! crash the one undo transaction whose number is greater than the last that ended is rolled back.
 
-use super::record::{self, Builder};
+use super::record::{self, Builder, HEADER_WORDS};
+use crate::heap::checked;
 use crate::heap::layout::Layout;
 use crate::{HeapError, HeapFlaw, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
@@ -25,8 +26,9 @@ pub(crate) struct Undo {
     used: u64,
     builder: Builder,
     pub(crate) route: Route,
-    old: Vec<(Addr, u64)>,
-    /// How many of these are in the log.
+    /// All old values of the current transaction.
+    old: Builder,
+    /// How much of these is in the log.
     saved: usize,
 }
 
@@ -37,11 +39,11 @@ impl Undo {
             // So that putting everything back, and saying so, always fits the log of new values.
             room: layout.numbers.log_bytes - 2 * LINE_BYTES,
             flaw,
-            number: memory.load(layout.done(thread).plus(8)),
+            number: checked::claimed(memory, layout.ended(thread)),
             used: 0,
             builder: Builder::default(),
             route: Route::new(RouteChoice::Adaptive),
-            old: Vec::new(),
+            old: Builder::default(),
             saved: 0,
         }
     }
@@ -56,13 +58,17 @@ impl Undo {
         self.number
     }
 
-    /// Notes an old value, to be logged with the next [`save`](Undo::save).
-    pub(crate) fn note(&mut self, at: Addr, old: u64) {
+    /// Notes the old values of words of one line, to be logged with the next [`save`](Undo::save).
+    #[inline]
+    pub(crate) fn note(&mut self, at: Addr, old: &[u8]) {
         if self.builder.is_empty() {
             self.builder.clear();
         }
-        self.builder.push_word(at, old);
-        self.old.push((at, old));
+        if self.old.is_empty() {
+            self.old.clear();
+        }
+        self.builder.push_words(at, old);
+        self.old.push_words(at, old);
     }
 
     /// Makes the noted values durable; gives the bytes of the record, 0 if nothing was noted.
@@ -76,7 +82,7 @@ impl Undo {
         let size = self.builder.bytes();
         if self.used + size > self.room {
             self.builder.clear();
-            self.old.truncate(self.saved);
+            self.old.truncate(self.saved.max(HEADER_WORDS));
             return Err(HeapError::TooLarge { bytes: self.used + size, room: self.room });
         }
         if !self.is_open() {
@@ -96,9 +102,10 @@ impl Undo {
         Ok(size)
     }
 
-    /// All old values, each word once.
-    pub(crate) fn old(&self) -> impl Iterator<Item = (Addr, u64)> + '_ {
-        self.old.iter().copied()
+    /// A record that puts all old values back, each word once, and says that this is over.
+    pub(crate) fn put_back(&mut self) -> &mut Builder {
+        self.old.push_end(self.number);
+        &mut self.old
     }
 
     /// The current transaction is over, durably.
