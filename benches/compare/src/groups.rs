@@ -3,10 +3,13 @@
 use crate::contender::Contender;
 use crate::floor::{self, Floor, Sequence};
 use crate::keys::Keys;
+use crate::ours::maps::Maps;
 use crate::ours::{self, OurPool};
 use crate::pmdk::{self, MapKind, Operation};
 use crate::theirs;
 use anyhow::{Context, Result};
+use seawall_collections::BTree;
+use seawall_collections::Map;
 use seawall_native::{Pool as NativePool, PoolOptions};
 use seawall_runtime::TxKind;
 use std::path::{Path, PathBuf};
@@ -243,6 +246,7 @@ fn maps(
     sizes: &Sizes<'_>,
     operations: &'static [&'static str],
     theirs: &[(&'static str, MapKind)],
+    ours: fn(&Path, &Rc<Keys>) -> Entry,
 ) -> Result<Group> {
     let keys = Rc::new(Keys::new(sizes.keys));
     let bytes = (sizes.keys as u64 * MAP_BYTES_PER_KEY).max(SMALL_POOL_BYTES);
@@ -252,18 +256,24 @@ fn maps(
         .iter()
         .map(|(name, kind)| entry(name, Role::Theirs, theirs::Map::new(&pool, *kind, &keys)))
         .collect();
+    entries.push(ours(sizes.folder, &keys));
     entries.extend(floors(sizes, &native, operations.len()));
     Ok(Group { operations, entries, files: vec![their_file, native_file] })
 }
 
 fn hash(sizes: &Sizes<'_>) -> Result<Group> {
     let operations = &["hash map, insert", "hash map, look up", "hash map, remove"];
-    maps(sizes, operations, &[("hashmap_tx", MapKind::HashTx), ("hashmap_rp", MapKind::HashRp)])
+    let theirs = &[("hashmap_tx", MapKind::HashTx), ("hashmap_rp", MapKind::HashRp)];
+    maps(sizes, operations, theirs, |folder, keys| {
+        entry("seawall Map", Role::Ours, Maps::<Map>::new(folder, keys))
+    })
 }
 
 fn tree(sizes: &Sizes<'_>) -> Result<Group> {
     let operations = &["ordered map, insert", "ordered map, look up", "ordered map, remove"];
-    maps(sizes, operations, &[("btree", MapKind::Btree)])
+    maps(sizes, operations, &[("btree", MapKind::Btree)], |folder, keys| {
+        entry("seawall BTree", Role::Ours, Maps::<BTree>::new(folder, keys))
+    })
 }
 
 fn create(sizes: &Sizes<'_>) -> Result<Group> {

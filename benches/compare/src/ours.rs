@@ -3,12 +3,15 @@
 //! What is timed is what a user's program runs: a session joined by each thread, and transactions
 //! through closures. The log's retirement, every few hundred transactions, is inside.
 
+pub(crate) mod maps;
+
 use crate::child::{self, Side};
 use crate::contender::{Contender, Counts, Sample, timed};
 use crate::groups::POOL_BYTES;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Signal, getpid, kill_process};
-use seawall_memory::Addr;
+use seawall_collections::BTree;
+use seawall_memory::{Addr, LINE_BYTES};
 use seawall_native::{NativeMemory, Pool, PoolOptions};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Session, Tx, TxKind};
 use std::fs;
@@ -32,6 +35,13 @@ type Work<'m> = Session<'m, NativeMemory<'m>>;
 pub(crate) struct OurPool {
     pool: Pool,
     heap: Heap,
+    /// DRAM that the heap does not use.
+    spare: Addr,
+}
+
+/// Where DRAM that the heap does not use starts.
+fn spare(options: &HeapOptions) -> u64 {
+    options.dram_bytes().next_multiple_of(LINE_BYTES)
 }
 
 /// A heap that starts small and grows up to `bytes_max`.
@@ -47,7 +57,8 @@ fn options(bytes_max: u64) -> HeapOptions {
 }
 
 fn native(options: &HeapOptions) -> PoolOptions {
-    let (dram_bytes, bytes_max) = (options.dram_bytes(), options.pm_bytes_max());
+    let dram_bytes = spare(options) + BTree::dram_bytes(BTree::VERSIONS);
+    let bytes_max = options.pm_bytes_max();
     PoolOptions { dram_bytes, bytes_max, ..PoolOptions::default() }
 }
 
@@ -57,14 +68,15 @@ impl OurPool {
         let options = options(bytes_max);
         let pool = Pool::create(path, options.pm_bytes(), &native(&options))?;
         let heap = Heap::create(&pool.memory(0), NAME, UUID, &options)?;
-        Ok(OurPool { pool, heap })
+        Ok(OurPool { pool, heap, spare: Addr::dram(spare(&options)) })
     }
 
     /// The pool at `path`, made with the same `bytes_max`, recovered.
     pub(crate) fn open(path: &Path, bytes_max: u64) -> Result<OurPool> {
-        let pool = Pool::open(path, &native(&options(bytes_max)), |_, _| Ok(()))?;
+        let options = options(bytes_max);
+        let pool = Pool::open(path, &native(&options), |_, _| Ok(()))?;
         let (heap, _) = Heap::open(&pool.memory(0), NAME, pool.bytes())?;
-        Ok(OurPool { pool, heap })
+        Ok(OurPool { pool, heap, spare: Addr::dram(spare(&options)) })
     }
 
     /// Runs `work` in a session of thread 0.
