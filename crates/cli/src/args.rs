@@ -284,9 +284,12 @@ pub(crate) struct ReproduceArgs {
     /// List the figures instead
     #[arg(long)]
     pub(crate) list: bool,
-    /// Run a fifth of the operations
+    /// Run a fifth of the operations, and few records of the logging figures
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Run as many records of the logging figures as the paper
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) full: bool,
     /// Exit with 1 if something does not hold
     #[arg(long)]
     pub(crate) strict: bool,
@@ -299,6 +302,9 @@ pub(crate) struct ReproduceArgs {
     /// Write a JSON record per series to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Draw the logging figures to SVG files in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) plots: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

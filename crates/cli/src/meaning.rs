@@ -53,6 +53,7 @@ pub(crate) enum Job {
         options: FigureOptions,
         is_strict: bool,
         json: Option<PathBuf>,
+        plots: Option<PathBuf>,
     },
     Bench {
         options: BenchOptions,
@@ -241,8 +242,9 @@ fn reproduce(args: ReproduceArgs) -> Result<Job> {
         figures.context("see `seawall reproduce --list`")?
     };
     writable(&[&args.json])?;
-    let options = FigureOptions { is_quick: args.quick, seed: args.seed, jobs: args.jobs };
-    Ok(Job::Reproduce { figures, options, is_strict: args.strict, json: args.json })
+    let ReproduceArgs { quick, full, seed, jobs, json, plots, strict, .. } = args;
+    let options = FigureOptions { is_quick: quick, is_full: full, seed, jobs };
+    Ok(Job::Reproduce { figures, options, is_strict: strict, json, plots })
 }
 
 fn bench(args: BenchArgs) -> Result<Job> {

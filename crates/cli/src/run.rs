@@ -50,10 +50,11 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             Ok(verdict(comparison.broken() > 0, comparison.is_partial))
         }
         Job::Litmus { plan, json } => litmus(*plan, &json),
-        Job::Reproduce { figures, options, is_strict, json } => {
+        Job::Reproduce { figures, options, is_strict, json, plots } => {
             let progress = Progress::on_stderr();
             let figures = Figures::run(figures, &options, &progress, &stop_on_ctrl_c()?)?;
             to(&json, |path| figures.write_json(path))?;
+            to(&plots, |path| figures.write_plots(path).map(drop))?;
             print(&figures.to_text())?;
             Ok(verdict(is_strict && !figures.hold(), figures.is_partial()))
         }

@@ -11,25 +11,38 @@
 //! | [`struct@Hash`], [`Forest`], [`Graph`], [`Array`] | a redo-logged transaction | 3 |
 //! | [`Queue`] | one 8-byte store of the head or tail | 2 to add, 1 to remove |
 //!
-//! They are not pools: a workload (or your program) keeps the shape in the roots of a pool and
-//! calls `recover` after it opens one. `contents` and `recover` read untrusted bytes: they give
+//! Two structures live in a [`Heap`](seawall_runtime::Heap) instead, grow as they must, and are
+//! for many threads: [`Map`] from numbers to numbers and [`KvMap`] from byte strings to byte
+//! strings. A change is one transaction of the heap with one fence; opening needs no recovery of
+//! their own, and `check` reads untrusted bytes.
+//!
+//! The others are not pools: a workload (or your program) keeps the shape in the roots of a pool
+//! and calls `recover` after it opens one. `contents` and `recover` read untrusted bytes: they give
 //! [`Damage`], and never loop, panic or read out of range because of them.
 
 #![forbid(unsafe_code)]
 
 mod array;
+mod btree;
 mod change;
 mod damage;
 pub mod entry;
 mod graph;
 mod hash;
+mod kv;
+mod map;
 mod queue;
 mod rbtree;
+mod table;
 
 pub use array::{Array, ArrayShape};
+pub use btree::{BTree, BTreeError, BTreeFlaw, Checked, Tree};
 pub use change::{Change, Full};
 pub use damage::Damage;
 pub use graph::{Edge, Graph, GraphShape};
 pub use hash::{Hash, HashShape};
+pub use kv::{KV_BYTES_MAX, KvMap};
+pub use map::Map;
 pub use queue::{Queue, QueueShape};
 pub use rbtree::{Forest, ForestShape};
+pub use table::{MapError, MapFlaw, MapOptions, MapSize};

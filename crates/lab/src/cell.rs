@@ -195,8 +195,9 @@ fn program<W: Workload>(
     let workload = workload.clone();
     let mut worker = Worker::new(setup, thread, history.clone());
     Box::new(move |memory| {
+        let mut local = workload.join(memory);
         while worker.number < operations {
-            workload.step(memory, &mut worker);
+            workload.step(memory, &mut local, &mut worker);
             worker.number += 1;
             memory.output(worker.number);
         }

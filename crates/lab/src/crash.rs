@@ -204,13 +204,15 @@ mod tests {
             CrashPlan { threads: 1, warmup: 4, operations: 12, crashes: 12, durable, seed: 1 };
         let mut watcher = Watcher::new(run, &plan);
         let mut worker = Worker::new(&setup, 0, history);
+        let mut local = workload.join(&image);
         while worker.number < 12 {
-            workload.step(&image, &mut worker);
+            workload.step(&image, &mut local, &mut worker);
             worker.number += 1;
             let now = 100 * worker.number;
             let (_, offset) = *watcher.points.last().expect("a crash for each output");
             assert_eq!(watcher.output(0, worker.number, now), Some(now + offset));
         }
+        drop(local);
         (watcher, before_pm, image.into_pm())
     }
 
@@ -265,7 +267,11 @@ mod tests {
             Ok(Growing)
         }
 
-        fn step<M: Memory>(&self, _: &M, _: &mut Worker) {}
+        type Local<'m, M: Memory + 'm> = ();
+
+        fn join<M: Memory>(&self, _: &M) {}
+
+        fn step<M: Memory>(&self, _: &M, (): &mut (), _: &mut Worker) {}
 
         fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
             Ok(Contents::from([(0, memory.load(Addr::pm(0)))]))

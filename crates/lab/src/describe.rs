@@ -76,9 +76,10 @@ fn machines() -> Result<String, LabError> {
 
 fn figures() -> String {
     let mut table = plain_table(&["figure", "what it shows, and where the paper says so"], 0..0);
-    for Figure { name, title, source, .. } in Figure::known() {
-        table.add_row(vec![name, title]);
-        table.add_row(vec![String::new(), source]);
+    for figure in Figure::known() {
+        let (title, source) = figure.about();
+        table.add_row(vec![figure.name(), title]);
+        table.add_row(vec!["", source]);
     }
     text_of(&table)
 }
@@ -188,6 +189,7 @@ fn unit(table: &str, key: &str) -> &'static str {
         ("core", "width") => "instructions per cycle",
         ("core", "rob" | "store_buffer") => "entries",
         ("core", "mshrs") => "lines outstanding per core",
+        ("core", "write_combining") => "lines",
         (_, "kib" | "kib_per_bank") => "KiB",
         (_, "ways") => "lines per set",
         ("llc" | "memory", "banks") => "banks",

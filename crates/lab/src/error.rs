@@ -17,6 +17,9 @@ pub enum LabError {
     /// The machine cannot be used.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// Memory of this machine cannot be had.
+    #[error(transparent)]
+    Pool(#[from] seawall_native::PoolError),
     /// A number that the workloads cannot run with.
     #[error(transparent)]
     Setup(#[from] BadSetup),

@@ -1,113 +1,41 @@
 //! The figures of the papers: their numbers beside ours.
 //!
-//! A figure is data (`experiments/*.toml`): series, what the paper states, and how far off we may
-//! be. One runner makes them all; points that several figures share are run once.
+//! A figure is data (`experiments/*.toml`): what the paper states, and what of ours stands beside
+//! it. There are two kinds, each with a runner of its own: bars that compare persistency designs
+//! ([`DesignFigure`]), and sweeps that compare ways of logging ([`LoggingFigure`]). Points that
+//! several figures of a kind share are run once.
 
 use crate::LabError;
-use crate::cell::{Cell, Point};
-use crate::compare::run_points;
-use crate::plan::{self, CompareOptions, Plan};
+use crate::plan;
 use crate::progress::Progress;
-use seawall_sim::Machine;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use logging::{Measured, View};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-mod text;
+mod designs;
+mod logging;
+
+pub use designs::{DesignFigure, FigureRecord, Metric, Series};
+pub use logging::{Column, LOSS_MAX, LoggingFigure, LoggingRecord, Quantity, Stated};
 
 /// The figures that come with seawall: name and text.
 const FIGURES: &[(&str, &str)] = &[
+    ("s1-slide8", include_str!("../../../experiments/s1-slide8.toml")),
+    ("s1-slide14", include_str!("../../../experiments/s1-slide14.toml")),
+    ("s1-slide18", include_str!("../../../experiments/s1-slide18.toml")),
     ("s2-fig11", include_str!("../../../experiments/s2-fig11.toml")),
     ("s2-fig12", include_str!("../../../experiments/s2-fig12.toml")),
     ("s2-flush", include_str!("../../../experiments/s2-flush.toml")),
 ];
 
-/// A quick look runs this part of the operations.
-const QUICK_DIVISOR: u64 = 5;
-
 /// A figure of a paper.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Figure {
-    /// Name on the command line.
-    #[serde(skip)]
-    pub name: String,
-    /// What it shows.
-    pub title: String,
-    /// Where the paper says so.
-    pub source: String,
-    /// The machine.
-    pub machine: String,
-    /// Threads; none: one per core.
-    pub threads: Option<usize>,
-    /// Measured operations of each thread; none: as many as `compare` runs.
-    pub operations: Option<u64>,
-    /// Workloads to take the mean over; none: the five of MICRO'15, Table 2.
-    #[serde(default)]
-    pub workloads: Vec<String>,
-    /// What is shown.
-    pub metric: Metric,
-    /// The design that throughput is relative to.
-    pub baseline: Option<String>,
-    /// How far from the paper's a mean may be, in the unit of the metric.
-    pub tolerance: f64,
-    /// What is shown for whom.
-    pub series: Vec<Series>,
-}
-
-/// What a figure shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Throughput over that of the baseline.
-    Throughput,
-    /// Epochs flushed because of a conflict, in per cent.
-    ConflictingEpochs,
-}
-
-/// A bar of a figure.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Series {
-    /// The paper's name.
-    pub name: String,
-    /// Our design.
-    pub design: String,
-    /// The paper's mean.
-    pub paper: f64,
-}
-
-/// The outcome for one series, as `--json` writes it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FigureRecord {
-    /// The figure.
-    pub figure: String,
-    /// The series, by the paper's name.
-    pub series: String,
-    /// What of the series: "mean".
-    pub point: &'static str,
-    /// What the paper states.
-    pub paper: f64,
-    /// What we measure: the arithmetic mean over the workloads.
-    pub measured: f64,
-    /// How far apart they may be.
-    pub tolerance: f64,
-    /// Whether they are no further apart than that.
-    pub holds: bool,
-    /// What we measure for each workload.
-    pub workloads: Map<String, Value>,
-    /// Our design.
-    pub design: String,
-    /// The machine.
-    pub machine: String,
-    /// The seed.
-    pub seed: u64,
-    /// Measured operations of each thread.
-    pub operations: u64,
-    /// True if it was a quick look with fewer operations.
-    pub quick: bool,
+#[derive(Clone, Debug)]
+pub enum Figure {
+    /// Bars that compare designs.
+    Designs(DesignFigure),
+    /// A sweep that compares ways of logging.
+    Logging(LoggingFigure),
 }
 
 /// How to run figures.
@@ -115,6 +43,8 @@ pub struct FigureRecord {
 pub struct FigureOptions {
     /// Run fewer operations.
     pub is_quick: bool,
+    /// Run as many as the paper, where the default is fewer.
+    pub is_full: bool,
     /// Seed of everything random.
     pub seed: u64,
     /// Host threads; none: one per core of the host.
@@ -123,15 +53,17 @@ pub struct FigureOptions {
 
 impl Default for FigureOptions {
     fn default() -> FigureOptions {
-        FigureOptions { is_quick: false, seed: 1, jobs: None }
+        FigureOptions { is_quick: false, is_full: false, seed: 1, jobs: None }
     }
 }
 
 /// Figures with what was measured for them.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Figures {
     figures: Vec<Figure>,
+    options: FigureOptions,
     records: Vec<FigureRecord>,
+    measured: Measured,
     is_partial: bool,
 }
 
@@ -161,53 +93,42 @@ impl Figure {
 
     fn parse(name: &str, text: &str) -> Result<Figure, LabError> {
         let wrong = |what: String| LabError::Figure { name: name.into(), what };
-        let mut figure: Figure = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        figure.name = name.to_owned();
-        if figure.series.is_empty() {
-            return Err(wrong("it has no [[series]]; give at least one".into()));
-        }
-        if (figure.metric == Metric::Throughput) != figure.baseline.is_some() {
-            let what = "metric = \"throughput\" needs a baseline, and no other metric has one";
-            return Err(wrong(what.into()));
-        }
-        Ok(figure)
-    }
-
-    fn plan(&self, options: &FigureOptions) -> Result<Plan, LabError> {
-        let mut designs: Vec<String> = Vec::new();
-        let series = self.series.iter().map(|series| &series.design);
-        for design in self.baseline.iter().chain(series) {
-            if !designs.contains(design) {
-                designs.push(design.clone());
+        let table: toml::Table = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let kind = table.get("kind").and_then(toml::Value::as_str);
+        match kind {
+            None => {
+                let mut figure: DesignFigure =
+                    toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+                figure.name = name.to_owned();
+                figure.check().map_err(wrong)?;
+                Ok(Figure::Designs(figure))
             }
+            Some("logging") => {
+                let mut figure: LoggingFigure =
+                    toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+                figure.name = name.to_owned();
+                figure.check().map_err(wrong)?;
+                Ok(Figure::Logging(figure))
+            }
+            Some(other) => Err(wrong(format!("kind = \"{other}\"; give \"logging\", or no kind"))),
         }
-        let operations = self.operations.unwrap_or(plan::OPERATIONS);
-        let divisor = if options.is_quick { QUICK_DIVISOR } else { 1 };
-        Plan::new(&CompareOptions {
-            workloads: self.workloads.clone(),
-            designs,
-            machine: self.machine.clone(),
-            threads: self.threads,
-            seed: options.seed,
-            crashes: 0,
-            operations: (operations / divisor).max(1),
-            jobs: options.jobs,
-            ..CompareOptions::default()
-        })
     }
-}
 
-/// A plan's point with the machine that it runs on.
-struct Shared {
-    machine_name: String,
-    machine: Machine,
-    points: Vec<Point>,
-    cells: Vec<Cell>,
-}
+    /// Name on the command line.
+    pub fn name(&self) -> &str {
+        match self {
+            Figure::Designs(figure) => &figure.name,
+            Figure::Logging(figure) => &figure.name,
+        }
+    }
 
-fn is_same(left: &Point, right: &Point) -> bool {
-    let key = |point: &Point| (point.workload.clone(), point.design.text.clone(), point.threads);
-    key(left) == key(right) && left.operations == right.operations
+    /// What it shows, and where the paper says so.
+    pub fn about(&self) -> (&str, &str) {
+        match self {
+            Figure::Designs(figure) => (&figure.title, &figure.source),
+            Figure::Logging(figure) => (&figure.title, &figure.source),
+        }
+    }
 }
 
 impl Figures {
@@ -221,36 +142,52 @@ impl Figures {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Figures, LabError> {
-        let names: Vec<String> = figures.iter().map(|figure| figure.name.clone()).collect();
+        let names: Vec<String> = figures.iter().map(|figure| figure.name().to_owned()).collect();
         plan::once("figure", &names)?;
-        let plans: Result<Vec<Plan>, LabError> =
-            figures.iter().map(|figure| figure.plan(options)).collect();
-        let plans = plans?;
-        let mut shared = share(&plans);
-        for machine in &mut shared {
-            let Shared { machine, points, cells, .. } = machine;
-            *cells = run_points(machine, points, options.jobs, progress, stop)?;
+        let (mut designs, mut logging) = (Vec::new(), Vec::new());
+        for figure in &figures {
+            match figure {
+                Figure::Designs(figure) => designs.push(figure),
+                Figure::Logging(figure) => logging.push(figure),
+            }
         }
-        let wanted: usize = shared.iter().map(|machine| machine.points.len()).sum();
-        let done: usize = shared.iter().map(|machine| machine.cells.len()).sum();
-        let mut records = Vec::new();
-        for (figure, plan) in figures.iter().zip(&plans) {
-            let machine = shared.iter().find(|shared| shared.machine_name == plan.machine_name);
-            let cells = machine.map_or(&[][..], |shared| &shared.cells);
-            let series = figure.series.iter();
-            records.extend(series.filter_map(|s| record(figure, s, plan, cells, options)));
-        }
-        Ok(Figures { figures, records, is_partial: done < wanted })
+        let (records, is_whole) = match designs.is_empty() {
+            true => (Vec::new(), true),
+            false => designs::run(&designs, options, progress, stop)?,
+        };
+        let measured = match logging.is_empty() {
+            true => Measured::default(),
+            false => Measured::run(&logging, options, progress, stop)?,
+        };
+        let is_partial = !is_whole || measured.is_partial;
+        Ok(Figures { figures, options: options.clone(), records, measured, is_partial })
     }
 
-    /// A record for each series, in the order of the figures.
+    /// A record for each series of the figures of designs, in the order of the figures.
     pub fn records(&self) -> &[FigureRecord] {
         &self.records
     }
 
-    /// True if every series was measured and is within its tolerance.
+    /// A record for each point of the logging figures, in the order of the figures.
+    pub fn logging_records(&self) -> Vec<LoggingRecord> {
+        self.views().flat_map(|view| view.records()).collect()
+    }
+
+    fn view<'a>(&'a self, figure: &'a LoggingFigure) -> View<'a> {
+        View { figure, measured: &self.measured, options: &self.options }
+    }
+
+    fn views(&self) -> impl Iterator<Item = View<'_>> {
+        self.figures.iter().filter_map(|figure| match figure {
+            Figure::Logging(figure) => Some(self.view(figure)),
+            Figure::Designs(_) => None,
+        })
+    }
+
+    /// True if everything was measured and is within its tolerance or bound.
     pub fn hold(&self) -> bool {
-        !self.is_partial && self.records.iter().all(|record| record.holds)
+        let bars = self.records.iter().all(|record| record.holds);
+        !self.is_partial && bars && self.views().all(|view| view.holds())
     }
 
     /// True if the run was stopped before everything was measured.
@@ -258,107 +195,56 @@ impl Figures {
         self.is_partial
     }
 
+    /// What people read of each figure.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for figure in &self.figures {
+            text += &match figure {
+                Figure::Designs(figure) => {
+                    let records = self.records.iter().filter(|r| r.figure == figure.name);
+                    figure.to_text(&records.collect::<Vec<_>>())
+                }
+                Figure::Logging(figure) => self.view(figure).to_text(),
+            };
+        }
+        if self.is_partial {
+            text += "PARTIAL: stopped before everything was measured\n";
+        }
+        text
+    }
+
     /// Writes the records to `path`, a line each.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
-        crate::record::write_lines(path, &self.records)
-    }
-}
-
-/// The points of all plans, each once, machine by machine.
-fn share(plans: &[Plan]) -> Vec<Shared> {
-    let mut shared: Vec<Shared> = Vec::new();
-    for plan in plans {
-        let known = shared.iter().position(|machine| machine.machine_name == plan.machine_name);
-        let place = known.unwrap_or_else(|| {
-            let (machine_name, machine) = (plan.machine_name.clone(), plan.machine.clone());
-            shared.push(Shared { machine_name, machine, points: Vec::new(), cells: Vec::new() });
-            shared.len() - 1
-        });
-        for point in &plan.points {
-            if !shared[place].points.iter().any(|other| is_same(other, point)) {
-                shared[place].points.push(point.clone());
-            }
+        let value = |error: serde_json::Error| LabError::file(path)(error.into());
+        let mut lines = Vec::new();
+        for record in &self.records {
+            lines.push(serde_json::to_value(record).map_err(value)?);
         }
+        for record in self.logging_records() {
+            lines.push(serde_json::to_value(record).map_err(value)?);
+        }
+        crate::record::write_lines(path, &lines)
     }
-    shared
-}
 
-fn record(
-    figure: &Figure,
-    series: &Series,
-    plan: &Plan,
-    cells: &[Cell],
-    options: &FigureOptions,
-) -> Option<FigureRecord> {
-    let cell = |workload: &str, design: &str| {
-        let wanted = |point: &&Point| point.workload == workload && point.design.text == design;
-        let wanted = plan.points.iter().find(wanted)?;
-        cells.iter().find(|cell| is_same(&cell.point, wanted))
-    };
-    let mut workloads = Map::new();
-    let mut sum = 0.0;
-    for workload in plan.workloads() {
-        let ours = cell(workload, &series.design)?;
-        let measured = match &figure.baseline {
-            Some(baseline) => ours.throughput / cell(workload, baseline)?.throughput,
-            None => ours.conflicting_epochs().unwrap_or(0.0),
-        };
-        workloads.insert(workload.to_owned(), json!(measured));
-        sum += measured;
+    /// Draws the curves of the logging figures to SVG files in `folder`, which is made if it is not
+    /// there; gives how many.
+    ///
+    /// # Errors
+    /// When one cannot be drawn or written.
+    pub fn write_plots(&self, folder: &Path) -> Result<usize, LabError> {
+        std::fs::create_dir_all(folder).map_err(LabError::file(folder))?;
+        let charts: Vec<_> = self.views().flat_map(|view| view.charts()).collect();
+        for chart in &charts {
+            let svg = chart.to_svg().map_err(|error| LabError::Plot(error.to_string()))?;
+            let path = folder.join(format!("{}.svg", chart.file));
+            crate::output::write_file(&path, svg.as_bytes())?;
+        }
+        Ok(charts.len())
     }
-    let measured = sum / workloads.len() as f64;
-    Some(FigureRecord {
-        figure: figure.name.clone(),
-        series: series.name.clone(),
-        point: "mean",
-        paper: series.paper,
-        measured,
-        tolerance: figure.tolerance,
-        holds: (measured - series.paper).abs() <= figure.tolerance,
-        workloads,
-        design: series.design.clone(),
-        machine: figure.machine.clone(),
-        seed: options.seed,
-        operations: plan.points[0].operations,
-        quick: options.is_quick,
-    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_figure_that_comes_with_seawall_can_be_planned() {
-        for (name, text) in FIGURES {
-            let figure = Figure::parse(name, text).unwrap();
-            figure.plan(&FigureOptions::default()).unwrap();
-        }
-    }
-
-    #[test]
-    fn figures_share_the_points_that_they_have_in_common() {
-        let figures: Vec<Figure> =
-            ["s2-fig11", "s2-fig12"].iter().map(|name| Figure::load(name).unwrap()).collect();
-        let plans: Vec<Plan> =
-            figures.iter().map(|figure| figure.plan(&FigureOptions::default()).unwrap()).collect();
-        let shared = share(&plans);
-        assert_eq!(shared.len(), 1);
-        assert_eq!(shared[0].points.len(), 5 * 4, "LB, IDT, PF and LB++ with five workloads");
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_figure_is_said() {
-        assert!(Figure::load("s2-fig1").unwrap_err().to_string().contains("s2-fig11, s2-fig12"));
-        let broken = |from: &str, to: &str| {
-            let text = FIGURES[0].1.replace(from, to);
-            assert_ne!(text, FIGURES[0].1, "the test changes something");
-            Figure::parse("test", &text).unwrap_err().to_string()
-        };
-        assert!(broken("tolerance", "tolerances").contains("tolerances"));
-        assert!(broken("baseline = \"lb\"", "").contains("baseline"));
-    }
-}
+mod tests;

@@ -12,6 +12,7 @@
 
 pub mod bench;
 mod cell;
+mod chart;
 mod compare;
 mod crash;
 mod describe;
@@ -34,7 +35,10 @@ pub use compare::Comparison;
 pub use crash::Broken;
 pub use describe::{Listing, show_design, show_machine};
 pub use error::LabError;
-pub use figures::{Figure, FigureOptions, FigureRecord, Figures, Metric, Series};
+pub use figures::{
+    Column, DesignFigure, Figure, FigureOptions, FigureRecord, Figures, LOSS_MAX, LoggingFigure,
+    LoggingRecord, Metric, Quantity, Series, Stated,
+};
 pub use output::{check_writable, write_file};
 pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan, flaw_name};
 pub use progress::Progress;

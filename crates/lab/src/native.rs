@@ -271,10 +271,11 @@ fn run_threads<W: Workload>(
             None => memory,
         };
         let mut worker = Worker::new(setup, thread, Arc::new(History::off()));
+        let mut local = workload.join(&memory);
         start.wait();
         let started = Instant::now();
         while worker.number < operations_max && !stop.load(Ordering::Relaxed) {
-            workload.step(&memory, &mut worker);
+            workload.step(&memory, &mut local, &mut worker);
             worker.number += 1;
             memory.output(worker.number);
         }

@@ -13,13 +13,12 @@ use serde::Serialize;
 use std::fmt;
 use std::path::Path;
 
-mod chart;
 mod curves;
 mod paths;
 mod points;
 mod scenes;
 
-use chart::Chart;
+use crate::chart::Chart;
 
 /// What to validate.
 #[derive(Clone, Debug)]

@@ -130,12 +130,13 @@ impl Visitor for Replay<'_> {
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&image, &setup);
         let mut worker = Worker::new(&setup, 0, Arc::new(History::off()));
+        let mut local = workload.join(&image);
         let mut states = Vec::new();
         while states.len() < self.states {
             if worker.number >= self.first {
                 states.push(workload.contents(&image).unwrap());
             }
-            workload.step(&image, &mut worker);
+            workload.step(&image, &mut local, &mut worker);
             worker.number += 1;
         }
         states

@@ -4,6 +4,7 @@
 //! stores release: on x86 that is what every `mov` does, and on Arm a lock in DRAM needs it. Where
 //! accesses of different widths meet, Rust's memory model says nothing and the hardware's holds.
 
+use crate::flush::{store_half_past_caches, store_past_caches};
 use seawall_memory::Width;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -85,6 +86,40 @@ pub(crate) unsafe fn store_range(
     (head.len() as u64, tail.len() as u64)
 }
 
+/// Stores `from` from `place` on past the caches, except what no aligned half of a word covers:
+/// those bytes are stored plainly, and are the caller's to flush. Gives how many of them there are
+/// at each end.
+///
+/// # Safety
+/// The bytes lie in a live, writable mapping.
+#[inline]
+pub(crate) unsafe fn stream_range(place: *mut u8, from: &[u8]) -> (u64, u64) {
+    let (head, rest) = from.split_at((place.addr().wrapping_neg() % 4).min(from.len()));
+    // SAFETY: the caller vouches for the whole range, and every place is aligned as it must be.
+    unsafe {
+        store_edge(place, head);
+        let mut to = place.add(head.len());
+        let is_half = to.addr() % 8 != 0 && rest.len() >= 4;
+        let (half, rest) = rest.split_at(if is_half { 4 } else { 0 });
+        let (words, rest) = rest.as_chunks::<8>();
+        let (half_after, tail) = rest.as_chunks::<4>();
+        if let Some(half) = half.first_chunk() {
+            store_half_past_caches(to.cast(), u32::from_le_bytes(*half));
+            to = to.add(4);
+        }
+        for word in words {
+            store_past_caches(to.cast(), u64::from_le_bytes(*word));
+            to = to.add(8);
+        }
+        if let Some(half) = half_after.first() {
+            store_half_past_caches(to.cast(), u32::from_le_bytes(*half));
+            to = to.add(4);
+        }
+        store_edge(to, tail);
+        (head.len() as u64, tail.len() as u64)
+    }
+}
+
 /// Bytes from `place` to the next whole word, at most `len`.
 #[inline]
 fn bytes_to_word(place: *mut u8, len: usize) -> usize {
@@ -139,6 +174,26 @@ unsafe fn store_edge(place: *mut u8, from: &[u8]) {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+
+    #[test]
+    fn a_range_past_the_caches_leaves_less_than_half_a_word_at_each_end() {
+        let mut memory = [0u64; 12];
+        let base: *mut u8 = (&raw mut memory).cast();
+        let bytes: Vec<u8> = (1..=64).collect();
+        for start in 0..16 {
+            for len in 0..64 {
+                // SAFETY: 16 + 64 bytes are inside `memory`, which only this thread uses.
+                let (head, tail) = unsafe { stream_range(base.add(start), &bytes[..len]) };
+                crate::flush::fence(crate::flush::FlushKind::None);
+                assert!(head < 4 && tail < 4);
+                assert!(head == 0 || (start + head as usize).is_multiple_of(4) || len < 4);
+                let mut back = vec![0; len];
+                // SAFETY: as above.
+                unsafe { load_range(base.add(start), &mut back) };
+                assert_eq!(back, bytes[..len]);
+            }
+        }
+    }
 
     #[test]
     fn a_range_is_whole_words_and_edges_shorter_than_a_word() {

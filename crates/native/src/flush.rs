@@ -250,6 +250,27 @@ pub(crate) unsafe fn store_past_caches(at: *mut u64, value: u64) {
     }
 }
 
+/// As [`store_past_caches`], 4 bytes.
+///
+/// # Safety
+/// `at` is 4-byte aligned and points into a live, writable mapping.
+#[inline]
+pub(crate) unsafe fn store_half_past_caches(at: *mut u32, value: u32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller vouches for `at`; `movnti` exists on every x86-64.
+    unsafe {
+        std::arch::asm!(
+            "movnti [{}], {:e}", in(reg) at, in(reg) value, options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller vouches for `at`.
+    unsafe {
+        std::sync::atomic::AtomicU32::from_ptr(at)
+            .store(value, std::sync::atomic::Ordering::Release);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

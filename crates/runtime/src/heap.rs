@@ -32,6 +32,7 @@ pub(crate) mod layout;
 pub(crate) mod session;
 pub(crate) mod walk;
 
+use crate::Stripes;
 use crate::pool::{self, PoolError};
 use crate::tx::recovery;
 use class::CHUNK_BYTES;
@@ -52,6 +53,8 @@ pub enum HeapFlaw {
     None,
     /// Data is stored in place before its log record is durable.
     NoFence,
+    /// Log records are stored, but not flushed before the fence. Only x86-like machines can tell.
+    NoLogFlush,
     /// Logs are retired without flushing the data that they wrote.
     NoFlush,
     /// Data is changed in place before its old values are durable.
@@ -62,6 +65,10 @@ pub enum HeapFlaw {
     NoOrder,
     /// Freeing a large block does not say that its bytes are void.
     NoFreed,
+    /// A new type gets its number by plain stores, not by a log record.
+    UnloggedType,
+    /// A new type gets its number without the lock.
+    UnlockedType,
 }
 
 /// What a heap is made with.
@@ -160,7 +167,10 @@ pub enum HeapError {
     #[error("a heap has at most {} types of objects; allocate some as bytes", layout::TYPES_MAX)]
     Types,
     /// A root or an object of another type.
-    #[error("{what} is of another type in this pool: it was made by another program or version")]
+    #[error(
+        "{what} is of another type in this pool: it was made by another program or version; open \
+         it with that, or move the data to a new pool"
+    )]
     Shape {
         /// What it is.
         what: String,
@@ -396,6 +406,11 @@ impl Heap {
     /// The number that tells this pool from all others.
     pub const fn uuid(&self) -> u128 {
         self.uuid
+    }
+
+    /// Locks for what lives in it, free after every crash.
+    pub const fn stripes(&self) -> Stripes {
+        self.layout.stripes
     }
 
     /// Threads that may use it at once.

@@ -1,29 +1,58 @@
 //! The persistent-memory library of seawall: what stands between a data structure and the seam.
 //!
-//! A pool ([`pool`]) names itself and its parameters; [`Arena`] lays areas out in it; a
-//! transaction ([`Tx`]) makes several words change together; [`Locks`] exclude threads and
-//! [`Batons`] carry their order into persistence; [`Slots`] hands out entries of a fixed size.
-//! Everything is generic over `Memory` and runs on any machine below it.
+//! A pool ([`pool`]) names itself. In it lives a [`Heap`]: objects are allocated, changed and freed
+//! in transactions ([`Session::redo`], [`Session::undo`]), each of which a crash keeps whole or not
+//! at all. Everything is generic over `Memory` and runs on any machine below it.
 //!
-//! It is not a general allocator and holds no data structure: those are in `seawall-collections`.
+//! Fences are what durability costs, so this is how many there are:
 //!
-//! ```
-//! use seawall_memory::{Image, Memory};
-//! use seawall_runtime::epoch::{Flaw, Logs, Tx};
-//! use seawall_runtime::{Arena, Batons};
+//! | operation | fences | lines written at once |
+//! |---|---|---|
+//! | redo transaction, with any number of stores, allocations and frees | 1 | its log record |
+//! | undo transaction | 1 for each set of words added, and 1 | old values; then new ones |
+//! | [`alloc_into`](Session::alloc_into), [`free_from`](Session::free_from) | 1 | a log record |
+//! | abort of a redo transaction | 0 | none |
+//! | abort of an undo transaction that stored something | 1 | a log record |
+//! | a fresh chunk of 64 KiB for small objects | 1 | a log record |
+//! | an object of 4 KiB and more, written with [`fill`](Tx::fill) | 1 more | its bytes, once |
+//! | retiring the logs, when one is full | 2 | each changed line once |
 //!
-//! let mut arena = Arena::new();
-//! let logs = Logs::place(&mut arena, 1, 64);
-//! let batons = Batons::place(&mut arena, 1);
-//! let (left, right) = (arena.pm(64), arena.pm(64));
-//! let memory = Image::new(arena.pm_bytes(), arena.dram_bytes());
+//! Data is stored in place when its record is durable, and flushed when the log is retired; a
+//! record goes through the caches or past them, whichever was measured to be cheaper ([`Route`]).
+//! Opening after a crash replays what was not retired: its time depends on the logs, not on the
+//! pool.
 //!
-//! let mut tx = Tx::begin(&memory, &logs, Flaw::None);
-//! tx.store(left, 1);
-//! tx.store(right, 2);
-//! tx.commit(&[batons.pick(&memory, 0)]); // a crash keeps both words or neither
-//! assert_eq!(memory.load::<u64>(right), 2);
-//! ```
+//! A heap can be used by address and byte, or through [`typed`]: structs that derive `Persist`,
+//! pointers that know their type and pool. Which mistakes that leaves:
+//!
+//! | mistake | refused |
+//! |---|---|
+//! | a volatile pointer, `Vec`, `String` or `usize` in a pool | by the compiler |
+//! | a pointer of one pool stored in another, or followed there | by the compiler |
+//! | a pointer that outlives its pool, or is made from an address | by the compiler |
+//! | a pointer or a value of another type than the field or object has | by the compiler |
+//! | a write outside of a transaction, or after its end | by the compiler |
+//! | two transactions at once on one session | by the compiler |
+//! | a session on another thread than its memory's | by the compiler |
+//! | another program's pool, another version of the root | at run time, [`HeapError::Shape`] |
+//! | objects of a type whose fields have changed | at run time: they are another type |
+//! | a pointer that was never set, or leads out of the heap | at run time, when followed |
+//! | freeing twice, or as another type, or in the middle of an object | at run time, when freed |
+//! | the memory of another pool, or of a thread too many | at run time, a panic when joining |
+//! | damage by a failing disk | in headers, tables, states, logs; not in objects |
+//! | a pointer that is followed after its object was freed | no; what is there is read |
+//! | an object that nothing points to any more | no; `for_each` finds it |
+//! | two threads that write an object without a lock | no |
+//! | a pointer from a transaction that failed, used later | no; as after freeing |
+//!
+//! None of them is undefined behaviour: values are copied through the seam, every pattern of bits
+//! is some value, and no access leaves the pool.
+//!
+//! Below the heap are parts for structures with places of their own, as the workloads of the papers
+//! have: [`Arena`] lays areas out, [`Slots`] hands out entries of a fixed size, [`Locks`] exclude
+//! threads and [`Batons`] carry their order into persistence, and [`epoch`] has a redo log of three
+//! epochs for hardware with persist barriers. No data structure is here: those are in
+//! `seawall-collections`.
 
 #![forbid(unsafe_code)]
 
@@ -31,9 +60,13 @@ mod arena;
 pub mod epoch;
 mod heap;
 mod lock;
+mod persist;
 pub mod pool;
+mod route;
 mod slots;
+mod stripes;
 mod tx;
+pub mod typed;
 
 pub use arena::Arena;
 pub use heap::class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
@@ -41,7 +74,9 @@ pub use heap::session::{Pending, Session};
 pub use heap::walk::{HeapStats, Object};
 pub use heap::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 pub use lock::{Baton, Batons, Guard, Locks};
+pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
 pub use slots::{SLOT_RESERVE, Slots};
+pub use stripes::{Held, Stripe, Stripes};
 pub use tx::direct::DIRECT_BYTES;
 pub use tx::log::LogCounts;
 pub use tx::{Tx, TxKind};

@@ -4,8 +4,8 @@
 //!
 //! - **redo**: new values wait in DRAM and are logged at commit. One fence, nothing to undo.
 //! - **undo**: old values are logged before the first change of a word, and changes are made in
-//!   place, so that other code of the same thread sees them at once. One fence for each set of words
-//!   that is added, and one at commit.
+//!   place, so that other code of the same thread sees them at once. One fence for each set of
+//!   words that is added, and one at commit.
 //!
 //! Allocation and freeing take part in both and cost no fence of their own. A transaction excludes
 //! nobody: whoever shares data holds a lock from before the first access until the commit returns.
@@ -330,21 +330,12 @@ impl<M: Memory> Tx<'_, '_, M> {
     fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), HeapError> {
         let mut added = Vec::new();
         for (at, bytes) in ranges.iter().filter(|(_, bytes)| *bytes > 0) {
-            let last = (at.bits() + bytes - 1) & !7;
-            for word in ((at.bits() & !7)..=last).step_by(8).map(Addr::from_bits) {
-                let buffers = &mut self.session.buffers;
-                if buffers.depth > 0 {
-                    buffers.was.push((word, self.session.memory.load(word)));
-                }
-                if buffers.saved.find(word).is_some() {
-                    continue;
-                }
-                buffers.saved.put(word, Found::Word(1));
-                if !self.is_fresh(word) {
-                    let old = self.session.memory.load(word);
-                    self.session.undo.note(word, old);
-                    added.push(word);
-                }
+            let end = Addr::from_bits((at.bits() + bytes).next_multiple_of(8));
+            let mut word = Addr::from_bits(at.bits() & !7);
+            while word < end {
+                let stop = end.min(word.line().start().plus(LINE_BYTES));
+                self.save_in_line(word, stop, &mut added);
+                word = stop;
             }
         }
         match self.session.undo.save(self.session.memory) {
@@ -354,8 +345,40 @@ impl<M: Memory> Tx<'_, '_, M> {
                 Ok(())
             }
             Err(full) => {
-                added.into_iter().for_each(|word| self.session.buffers.saved.remove(word));
+                for (word, end) in added {
+                    self.session.buffers.saved.remove(word, end);
+                }
                 Err(full)
+            }
+        }
+    }
+
+    /// Notes the old values of the words from `word` to `end`, all of one line.
+    fn save_in_line(&mut self, word: Addr, end: Addr, added: &mut Vec<(Addr, Addr)>) {
+        let mut line = [0; LINE_BYTES as usize];
+        let old = &mut line[..(end.bits() - word.bits()) as usize];
+        let session = &mut *self.session;
+        let buffers = &mut session.buffers;
+        if buffers.depth == 0 && buffers.taken.is_empty() && buffers.saved.has_none(word, end) {
+            session.memory.read(word, old);
+            session.undo.note(word, old);
+            buffers.saved.put_run(word, end, 1);
+            added.push((word, end));
+            return;
+        }
+        for word in (word.bits()..end.bits()).step_by(8).map(Addr::from_bits) {
+            let buffers = &mut self.session.buffers;
+            let old: u64 = self.session.memory.load(word);
+            if buffers.depth > 0 {
+                buffers.was.push((word, old));
+            }
+            if buffers.saved.find(word).is_some() {
+                continue;
+            }
+            buffers.saved.put(word, Found::Word(1));
+            if !self.is_fresh(word) {
+                self.session.undo.note(word, &old.to_le_bytes());
+                added.push((word, word.plus(8)));
             }
         }
     }

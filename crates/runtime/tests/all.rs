@@ -9,3 +9,4 @@ mod places;
 mod script;
 mod subjects;
 mod threads;
+mod typed;

@@ -3,16 +3,27 @@
 use crate::script::{self, NAME, State, Step, options, reopen, seen, states};
 use seawall_explore::{CrashImage, Model, Reached, Schedule, Search, check, record, search};
 use seawall_memory::{Image, Memory};
-use seawall_runtime::{Heap, HeapFlaw, TxKind};
+use seawall_runtime::{Heap, HeapFlaw, RouteChoice, TxKind};
 
 /// The message of the first bad image, if there is one.
 fn explore(steps: &[Step], kind: TxKind, how: &Search, flaw: HeapFlaw) -> Result<Reached, String> {
+    explore_by(RouteChoice::Uncached, steps, kind, how, flaw)
+}
+
+fn explore_by(
+    route: RouteChoice,
+    steps: &[Step],
+    kind: TxKind,
+    how: &Search,
+    flaw: HeapFlaw,
+) -> Result<Reached, String> {
     let options = options(1, 6);
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
     let program = steps.to_vec();
     let trace = record(image, &Schedule::default(), move |memory| {
         let mut session = heap.join(memory);
+        session.set_log_route(route);
         for (number, step) in (1..).zip(&program) {
             step.run(&mut session, kind, number).expect("room");
             memory.output(number - 1);
@@ -88,6 +99,16 @@ fn no_crash_at_all_breaks_a_short_script_under_px86() {
 }
 
 #[test]
+fn no_crash_breaks_a_script_whose_log_goes_through_the_caches() {
+    for kind in [TxKind::Redo, TxKind::Undo] {
+        let how = Search::new(Model::Px86);
+        let steps = every_kind_of_step();
+        explore_by(RouteChoice::Cached, &steps, kind, &how, HeapFlaw::None)
+            .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
+    }
+}
+
+#[test]
 fn no_crash_breaks_large_objects_and_the_reuse_of_their_place() {
     let steps = [
         Step::Alloc(0, 5000),
@@ -107,6 +128,7 @@ fn each_deliberate_mistake_is_caught() {
     let cases = [
         (HeapFlaw::NoFence, TxKind::Redo, every_kind_of_step()),
         (HeapFlaw::NoFlush, TxKind::Redo, every_kind_of_step()),
+        (HeapFlaw::NoLogFlush, TxKind::Redo, every_kind_of_step()),
         (HeapFlaw::LateUndo, TxKind::Undo, every_kind_of_step()),
         (HeapFlaw::NoFreed, TxKind::Redo, reuse),
     ];

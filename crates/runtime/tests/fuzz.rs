@@ -169,7 +169,7 @@ pub(crate) fn transactions(data: &[u8]) {
         let mut session = heap.join(&image);
         for _ in 0..data.below(24) {
             number += 1;
-            let kind = if data.byte() % 2 == 0 { TxKind::Redo } else { TxKind::Undo };
+            let kind = if data.byte().is_multiple_of(2) { TxKind::Redo } else { TxKind::Undo };
             let step = step(&mut data);
             match step.run(&mut session, kind, number) {
                 Ok(()) => step.apply(&mut state, number),
@@ -196,10 +196,10 @@ fn step(data: &mut Bytes<'_>) -> Step {
         4 | 5 => Step::Free(slot),
         6 => Step::Update,
         7 => Step::Byte(slot),
-        8 => Step::Nested(slot, bytes.min(300), data.byte() % 2 == 0),
+        8 => Step::Nested(slot, bytes.min(300), data.byte().is_multiple_of(2)),
         _ => return Step::Retire,
     };
-    if data.byte() % 5 == 0 { Step::Aborted(Box::new(step)) } else { step }
+    if data.byte().is_multiple_of(5) { Step::Aborted(Box::new(step)) } else { step }
 }
 
 /// Input `run` of a target for a seed: random bytes, of any length up to some hundred.

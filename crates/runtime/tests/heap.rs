@@ -74,7 +74,9 @@ proptest! {
             let at = session.redo(|tx| if lines { tx.alloc_lines(bytes) } else { tx.alloc(bytes) });
             let at = at.expect("room");
             prop_assert!(!lines || at.offset().is_multiple_of(64));
-            let apart = |(start, size): &(Addr, u64)| at >= start.plus(*size) || at.plus(bytes) <= *start;
+            let apart = |(start, size): &(Addr, u64)| {
+                at >= start.plus(*size) || at.plus(bytes) <= *start
+            };
             prop_assert!(blocks.iter().all(apart));
             blocks.push((at, bytes));
         }

@@ -73,6 +73,20 @@ fn program(memory: &Traced<'_>, heap: &Heap, kind: TxKind) {
     }
 }
 
+/// What each of two threads runs.
+type Program = fn(&Traced<'_>, &Heap, TxKind);
+
+/// One thread writes, the other retires what it wrote.
+fn writer_and_retirer(memory: &Traced<'_>, heap: &Heap, kind: TxKind) {
+    let mut session = heap.join(memory);
+    if memory.thread() == 0 {
+        session.retire();
+    } else {
+        add_to_pair(&mut session, kind);
+        memory.output(0);
+    }
+}
+
 /// The counters, and for each thread the round of its object.
 type Found = (u64, u64, [u64; 2]);
 
@@ -112,25 +126,30 @@ fn judge(found: &Found, point: &CrashPoint) -> Result<(), String> {
 }
 
 /// The first bad image of any run, and how many runs there were.
-fn explore(kind: TxKind, flaw: HeapFlaw, limit: usize) -> (usize, Option<String>) {
+fn explore(
+    program: Program,
+    kind: TxKind,
+    flaw: HeapFlaw,
+    interrupted: &Preemptions,
+    random: u64,
+) -> (usize, Option<String>) {
     let options = options();
     let bytes = options.pm_bytes();
     let run = |schedule: &Schedule| {
         let image = Image::new(bytes, options.dram_bytes() + 64);
         let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
-        record(image, schedule, move |memory| program(memory, &heap, kind)).map(Box::new)
+        record(image, schedule, move |memory| program(memory, &heap, kind))
     };
     let base = Schedule { threads: 2, ..Schedule::default() };
-    let interrupted = Preemptions { bound: 1, limit, every_store: false };
     let found = interrupted.all(&base, run).expect("every run ends");
-    let mut traces: Vec<Box<Trace>> = found.runs.into_iter().map(|(_, trace)| trace).collect();
-    for seed in 0..limit as u64 / 4 {
+    let mut traces: Vec<Trace> = found.runs.into_iter().map(|(_, trace)| trace).collect();
+    for seed in 0..random {
         let turns = if seed % 2 == 0 { Turns::Random } else { Turns::Priorities(3) };
         traces.push(run(&Schedule { turns, seed, ..base.clone() }).expect("it ends"));
     }
     let how = Search { depth: 0, budget: 3_000, samples: 20, ..Search::new(Model::Px86) };
     let good = |image: &CrashImage<'_>| recover(image, bytes, flaw);
-    let bad = |trace: &Box<Trace>| search(trace, &how, &check(good, judge)).finding;
+    let bad = |trace: &Trace| search(trace, &how, &check(good, judge)).finding;
     let finding = traces.iter().find_map(bad).map(|finding| finding.to_string());
     (traces.len(), finding)
 }
@@ -140,16 +159,24 @@ fn no_crash_breaks_two_threads_however_they_are_interrupted() {
     let limit =
         std::env::var("SEAWALL_INTERLEAVINGS").map_or(24, |limit| limit.parse().expect("a number"));
     for kind in [TxKind::Redo, TxKind::Undo] {
-        let (runs, finding) = explore(kind, HeapFlaw::None, limit);
+        let once = Preemptions { bound: 1, limit, every_store: false };
+        let (runs, finding) = explore(program, kind, HeapFlaw::None, &once, limit as u64 / 4);
         assert_eq!(finding, None, "{kind:?}");
-        assert!(runs > limit / 2, "{runs} runs");
+        assert!(runs > 20, "{runs} runs");
+        let twice = Preemptions { bound: 2, limit, every_store: false };
+        let (_, finding) = explore(writer_and_retirer, kind, HeapFlaw::None, &twice, 0);
+        assert_eq!(finding, None, "{kind:?}");
     }
 }
 
 #[test]
 fn what_only_two_threads_get_wrong_is_caught() {
-    for flaw in [HeapFlaw::NoOrder, HeapFlaw::NoWait] {
-        let (runs, finding) = explore(TxKind::Redo, flaw, 60);
+    let once = Preemptions { bound: 1, limit: 60, every_store: false };
+    let twice = Preemptions { bound: 2, limit: 1000, every_store: false };
+    let cases: [(_, Program, _); 2] =
+        [(HeapFlaw::NoOrder, program, once), (HeapFlaw::NoWait, writer_and_retirer, twice)];
+    for (flaw, program, interrupted) in cases {
+        let (runs, finding) = explore(program, TxKind::Redo, flaw, &interrupted, 0);
         let is_it = finding.is_some_and(|finding| finding.contains("the counters are"));
         assert!(is_it, "{flaw:?} was not caught in {runs} runs");
     }

@@ -25,6 +25,8 @@ const NEVER: (Cycle, u64) = (Cycle::MAX, u64::MAX);
 pub(crate) enum Kind {
     /// `value` under `mask` goes to `word` of `line`.
     Store,
+    /// As `Store`, past the caches.
+    Stream,
     /// The line is to be written back.
     Flush,
     /// Stores before it persist before stores after it.
@@ -100,6 +102,11 @@ impl StoreBuffer {
         }
         self.places -= usize::from(entry.kind != Kind::Output);
         Some(entry)
+    }
+
+    /// True if a non-temporal store to `line` waits.
+    pub(crate) fn has_stream(&self, line: LineId) -> bool {
+        self.entries.iter().any(|entry| entry.kind == Kind::Stream && entry.line == line)
     }
 
     /// True while a drain stands in the buffer.

@@ -41,6 +41,12 @@ counters! {
         cache_to_cache,
         /// Lines written to memory, for whatever reason.
         line_writes,
+        /// Non-temporal stores of the program, of its stores.
+        stores_nt,
+        /// Lines that left a write-combining buffer.
+        combined_lines,
+        /// Lines that left a write-combining buffer with fewer than 64 bytes written.
+        partial_lines,
         /// Flush instructions that found a dirty line.
         flushes,
         /// Fences and persist barriers that took effect.
@@ -80,6 +86,8 @@ pub enum Reason {
     StoreMiss,
     /// Store buffer full or drained behind ordinary stores.
     StoreBuffer,
+    /// A non-temporal store, or who must see it leave, waiting for the write-combining buffer.
+    WriteCombining,
     /// A locked operation fetching its line.
     Locked,
     /// Waiting for another thread, as on a lock.
@@ -102,12 +110,13 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order in which tables and stacked bars show them.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 15] = [
         Reason::LoadLlc,
         Reason::LoadRemote,
         Reason::LoadMemory,
         Reason::StoreMiss,
         Reason::StoreBuffer,
+        Reason::WriteCombining,
         Reason::Locked,
         Reason::Lock,
         Reason::Fence,
@@ -127,6 +136,7 @@ impl Reason {
             Reason::LoadMemory => "load_memory",
             Reason::StoreMiss => "store_miss",
             Reason::StoreBuffer => "store_buffer",
+            Reason::WriteCombining => "write_combining",
             Reason::Locked => "locked",
             Reason::Lock => "lock",
             Reason::Fence => "fence",

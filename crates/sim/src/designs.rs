@@ -65,6 +65,9 @@ pub(crate) trait Design: Sized {
     const COALESCES: bool = true;
     /// Programs for it contain flush instructions.
     const USES_FLUSHES: bool = false;
+    /// Non-temporal stores go through a write-combining buffer. Without, they are plain stores, as
+    /// hardware that tracks stores would lose sight of them.
+    const COMBINES: bool = false;
 
     /// `core`'s store buffer wants to write its copy of `line`, which it may.
     fn store(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, at: Store, now: Cycle) -> Gate {
@@ -82,6 +85,11 @@ pub(crate) trait Design: Sized {
     /// A flush of `line` is at the head of `core`'s store buffer.
     fn flush(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, line: LineId, now: Cycle) -> Gate {
         Gate::Go
+    }
+
+    /// What `core` has combined of `line` leaves for memory now: who is told when it is durable.
+    fn streamed(&mut self, hw: &mut Hw<Self::Message>, core: usize, line: LineId) -> Token {
+        Token::NONE
     }
 
     /// An order (persist barrier, sfence, ofence) is at the head of `core`'s store buffer.

@@ -4,6 +4,7 @@
 
 use crate::cache::{L1, Llc, NO_CORE, Slot, State, Way};
 use crate::calendar::Calendar;
+use crate::combining::{Combining, Filling, Origin};
 use crate::config::Machine;
 use crate::controller::Memory;
 use crate::core::{Core, Waits};
@@ -52,9 +53,13 @@ impl Token {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<M> {
     /// A line reaches its memory controller; the acknowledgement goes to `tile`.
-    WriteArrives { number: u64, tile: u8, token: Token },
+    WriteArrives { number: u64, tile: u8, token: Token, origin: Origin },
     /// A line is durable; its controller at `from` acknowledges to `tile`.
     WriteDurable { from: u8, tile: u8, token: Token },
+    /// A controller has told `core` that it has taken an entry of its write-combining buffer.
+    Taken { core: u8 },
+    /// Nothing else happens: the write-combining buffer of `core` is emptied.
+    Rest { core: u8 },
     /// A message between parts of a design.
     Design(M),
     /// The power fails, as far as the observer is concerned.
@@ -66,6 +71,7 @@ pub(crate) struct Hw<M> {
     pub(crate) config: Machine,
     pub(crate) cores: Vec<Core>,
     pub(crate) l1: Vec<L1>,
+    pub(crate) combining: Vec<Combining>,
     pub(crate) llc: Llc,
     pub(crate) ports: Vec<Calendar>,
     pub(crate) mesh: Mesh,
@@ -90,6 +96,7 @@ impl<M: Copy> Hw<M> {
         Hw {
             cores: (0..tiles).map(|_| Core::new(machine, address_limit)).collect(),
             l1: (0..tiles).map(|_| L1::new(machine)).collect(),
+            combining: vec![Combining::new(machine.core.write_combining); tiles],
             llc: Llc::new(machine, cells.len() as LineId),
             ports: vec![Calendar::default(); machine.llc.banks],
             mesh: Mesh::new(machine),
@@ -150,7 +157,7 @@ impl<M: Copy> Hw<M> {
         let entry = self.llc.entry_mut(line);
         entry.dirty = false;
         let replaced = std::mem::replace(&mut entry.memory, Version::NONE);
-        self.send_write(line, replaced, tile, at, token);
+        self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
     }
 
     /// As [`write_back`](Hw::write_back), past a clean line: memory gets `data` now, the shared
@@ -166,7 +173,63 @@ impl<M: Copy> Hw<M> {
         let (new, replaced) = (self.values.differ(line), self.values.differ(line));
         *self.values.version_mut(new) = *data;
         self.llc.entry_mut(line).memory = new;
-        self.send_write(line, replaced, tile, at, token);
+        self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
+    }
+
+    /// Sends what `core` has combined to memory, over the home of the line, and takes the line out
+    /// of all caches; what was dirty there goes with it.
+    pub(crate) fn write_past_caches(
+        &mut self,
+        core: usize,
+        filling: &Filling,
+        now: Cycle,
+        token: Token,
+    ) {
+        self.counters.combined_lines += 1;
+        self.counters.partial_lines += u64::from(!filling.is_full());
+        let line = filling.line;
+        let (bank, home) = (self.llc.bank(line), self.home_tile(line));
+        let sent = self.mesh.data(core, home, now + self.config.l1.latency);
+        let mut found = self.look_up(bank, sent);
+        let mut memory = Version::NONE;
+        if let Some(slot) = self.llc.find(line) {
+            found = self.give_up(core, slot, found);
+            let entry = self.llc.entry_mut(slot);
+            entry.dirty = false;
+            memory = std::mem::replace(&mut entry.memory, Version::NONE);
+            self.llc.invalidate(slot);
+        }
+        let version = self.values.differ(line);
+        filling.lay_over(self.values.version_mut(version));
+        self.values.swap(line, version);
+        let replaced = if memory.is_some() {
+            self.values.release(version);
+            memory
+        } else {
+            version
+        };
+        self.send_write((line, replaced), home, found, (token, Origin(core as u8)));
+    }
+
+    /// All L1 caches give up the line in `slot`, as its home asks them at `found`; gives when the
+    /// last answer is there. The asking core's own copy goes without being asked.
+    fn give_up(&mut self, core: usize, slot: Slot, found: Cycle) -> Cycle {
+        let home = self.home_tile(slot);
+        let dirty = self.owner(slot).filter(|(owner, way)| self.l1[*owner].copy(*way).is_dirty());
+        let mut others = self.llc.entry(slot).sharers & !(1 << core);
+        let mut answered = found;
+        while others != 0 {
+            let other = others.trailing_zeros() as usize;
+            others &= others - 1;
+            let told = self.mesh.control(home, other, found) + self.config.l1.latency;
+            let back = match dirty {
+                Some((owner, _)) if owner == other => self.mesh.data(other, home, told),
+                _ => self.mesh.control(other, home, told),
+            };
+            answered = answered.max(back);
+        }
+        self.recall(slot, answered);
+        answered
     }
 
     /// What memory holds of `line` is now in the shared cache, and in the copy of the core that
@@ -179,11 +242,17 @@ impl<M: Copy> Hw<M> {
         self.values.share(line, written);
     }
 
-    fn send_write(&mut self, line: LineId, replaced: Version, tile: Tile, at: Cycle, token: Token) {
+    fn send_write(
+        &mut self,
+        (line, replaced): (LineId, Version),
+        tile: Tile,
+        at: Cycle,
+        (token, origin): (Token, Origin),
+    ) {
         self.counters.line_writes += 1;
         let number = self.memory.write_sent(line, replaced);
         let arrives = self.mesh.data(tile, self.memory_tile(line), at);
-        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token });
+        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
     }
 
     /// Takes `core`'s copy of `line` away at `at`; a program that waits for that wakes.

@@ -29,6 +29,7 @@
 mod cache;
 mod calendar;
 mod coherence;
+mod combining;
 mod config;
 mod controller;
 mod core;

@@ -4,6 +4,7 @@
 //! Its stores need none, as they only enter its own store buffer; that buffer drains in turns of
 //! its own. So the order of everything that one core can see of another is exact.
 
+use crate::combining::Origin;
 use crate::core::{Kind, Waits};
 use crate::counters::{Counters, Reason, Stalls};
 use crate::designs::Design;
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 mod front;
 mod stores;
+mod streams;
 
 /// How many turns pass between two looks at the request to stop.
 const STOP_INTERVAL: u32 = 1 << 16;
@@ -137,11 +139,13 @@ fn turn_by_turn<D: Design + 'static>(
 impl<D: Design> Machine<D> {
     /// Does what is due inside the machine, up to the next turn of a program.
     fn advance(&mut self) -> Next {
-        while let Some((now, turn)) = self.hw.queue.pop() {
-            match turn {
-                Turn::Program(core) => return Next::Resume(core),
-                Turn::Stores(core) => self.drain_stores(core, now),
-                Turn::Event(event) => self.happen(event, now),
+        loop {
+            match self.hw.queue.pop() {
+                Some((_, Turn::Program(core))) => return Next::Resume(core),
+                Some((now, Turn::Stores(core))) => self.drain_stores(core, now),
+                Some((now, Turn::Event(event))) => self.happen(event, now),
+                None if self.leave_at_rest() => {}
+                None => break,
             }
         }
         if self.running == 0 { Next::Done } else { Next::Stuck }
@@ -149,11 +153,16 @@ impl<D: Design> Machine<D> {
 
     fn happen(&mut self, event: Event<D::Message>, now: Cycle) {
         match event {
-            Event::WriteArrives { number, tile, token } => {
+            Event::WriteArrives { number, tile, token, origin } => {
                 let line = self.hw.memory.line_of(number);
                 let written = self.hw.memory.write_arrives(number, now, &mut self.hw.values);
+                let from = self.hw.memory_tile(line);
+                if origin != Origin::CACHE {
+                    let back = self.hw.mesh.control(from, origin.0.into(), written.accepted);
+                    self.hw.queue.event(back, Event::Taken { core: origin.0 });
+                }
                 if token != crate::hw::Token::NONE {
-                    let from = self.hw.memory_tile(line) as u8;
+                    let from = from as u8;
                     let event = Event::WriteDurable { from, tile, token };
                     self.hw.queue.event(written.durable, event);
                 }
@@ -162,6 +171,8 @@ impl<D: Design> Machine<D> {
                 let back = self.hw.mesh.control(from.into(), tile.into(), now);
                 self.design.written(&mut self.hw, token, back);
             }
+            Event::Taken { core } => self.taken(core.into(), now),
+            Event::Rest { core } => self.rest(core.into(), now),
             Event::Design(message) => self.design.message(&mut self.hw, message, now),
             Event::Crash => {
                 if cfg!(debug_assertions) {

@@ -34,6 +34,8 @@ pub(crate) trait Core {
     /// Aligned words of one line.
     fn load_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool;
     fn store(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
+    /// A store past the caches, on a machine that [`combines`](Core::combines) them.
+    fn stream(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
     fn locked(&mut self, core: usize, at: Addr, operation: Locked) -> Option<u64>;
     fn flush(&mut self, core: usize, line: LineId) -> bool;
     fn fence(&mut self, core: usize, fence: Fence) -> bool;
@@ -44,6 +46,7 @@ pub(crate) trait Core {
     fn clock(&self, core: usize) -> Cycle;
     fn pm_bytes(&self) -> u64;
     fn uses_flushes(&self) -> bool;
+    fn combines(&self) -> bool;
     fn finished(&mut self, core: usize);
 }
 
@@ -112,6 +115,27 @@ impl Memory for SimMemory<'_> {
                 bytes.copy_from_slice(&word.to_le_bytes());
             }
             done += 8 * words;
+        }
+    }
+
+    /// In persistent memory through the write-combining buffer, if the design has one.
+    fn write_nt(&self, at: Addr, from: &[u8]) {
+        if !at.is_pm() || !self.machine.borrow().combines() {
+            self.write(at, from);
+            return self.flush(at, from.len() as u64);
+        }
+        let mut done = 0;
+        while done < from.len() {
+            let (here, left) = (at.plus(done as u64), from.len() - done);
+            let width = [Width::B8, Width::B4, Width::B2, Width::B1]
+                .into_iter()
+                .find(|width| here.bits().is_multiple_of(width.bytes()) && *width as usize <= left)
+                .expect("a byte fits everywhere");
+            let mut bits = [0; 8];
+            bits[..width as usize].copy_from_slice(&from[done..done + width as usize]);
+            let value = u64::from_le_bytes(bits);
+            self.until(|machine| machine.stream(self.core, here, width, value).then_some(()));
+            done += width as usize;
         }
     }
 

@@ -11,4 +11,5 @@ mod programs;
 #[path = "../../lab/src/validate/scenes.rs"]
 mod scenes;
 mod shapes;
+mod streams;
 mod values;

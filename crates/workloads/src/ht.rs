@@ -80,7 +80,11 @@ impl Workload for Ht {
         Ok(ht)
     }
 
-    fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
+    type Local<'m, M: Memory + 'm> = ();
+
+    fn join<M: Memory>(&self, _: &M) {}
+
+    fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let key = worker.rng.next_u64().wrapping_mul(0xff51_afd7_ed55_8ccd);
         memory.work(12);
         for probe in 0..PROBES {

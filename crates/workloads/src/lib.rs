@@ -18,8 +18,9 @@
 //!
 //! let history = Arc::new(History::new());
 //! let mut worker = Worker::new(&setup, 0, history.clone());
+//! let mut local = hash.join(&memory);
 //! while worker.number < 10 {
-//!     hash.step(&memory, &mut worker);
+//!     hash.step(&memory, &mut local, &mut worker);
 //!     worker.number += 1;
 //! }
 //!
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod history;
+pub mod logging;
 mod workload;
 
 pub use history::{Contents, Explainer, History, Violation};
@@ -108,6 +110,7 @@ workloads! {
     sdg::Sdg, default: true;
     sps::Sps, default: true;
     ht::Ht, default: false;
+    btree::BTree, default: false;
 }
 
 #[cfg(test)]

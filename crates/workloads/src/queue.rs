@@ -74,7 +74,11 @@ impl Workload for Queue {
         Ok(Queue { queues })
     }
 
-    fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
+    type Local<'m, M: Memory + 'm> = ();
+
+    fn join<M: Memory>(&self, _: &M) {}
+
+    fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let action = worker.action();
         let queue = draw(self.queues.shape(), worker);
         memory.work(20);

@@ -67,7 +67,11 @@ impl Workload for RbTree {
         Ok(RbTree { forest, keys })
     }
 
-    fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
+    type Local<'m, M: Memory + 'm> = ();
+
+    fn join<M: Memory>(&self, _: &M) {}
+
+    fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let (action, key) = (worker.action(), worker.below(self.keys));
         memory.work(20);
         match action {

@@ -70,7 +70,11 @@ impl Workload for Sdg {
         Ok(Sdg { graph, edges })
     }
 
-    fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
+    type Local<'m, M: Memory + 'm> = ();
+
+    fn join<M: Memory>(&self, _: &M) {}
+
+    fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let action = worker.action();
         let edge = edge(self.graph.shape().vertices, worker.below(self.edges));
         memory.work(20);

@@ -51,7 +51,11 @@ impl Workload for Sps {
         Ok(Sps { array })
     }
 
-    fn step<M: Memory>(&self, memory: &M, worker: &mut Worker) {
+    type Local<'m, M: Memory + 'm> = ();
+
+    fn join<M: Memory>(&self, _: &M) {}
+
+    fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let entries = self.array.shape().entries;
         let action = worker.action();
         let left = worker.below(entries);

@@ -77,6 +77,11 @@ impl Layout {
         if wanted > actual {
             return Err(seawall_collections::Damage::Size { wanted, actual }.into());
         }
+        self.hold_dram(arena)
+    }
+
+    /// Refuses a structure that takes more DRAM than there is.
+    pub(crate) fn hold_dram(self, arena: &Arena) -> Result<(), Damage> {
         let (wanted, actual) = (arena.dram_bytes(), self.dram_bytes);
         if wanted > actual {
             return Err(Damage(format!(
@@ -228,9 +233,15 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// bytes are untrusted: it never panics, loops or reads out of range because of them.
     fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Self, Damage>;
 
+    /// What a thread keeps from one operation to the next, in its process only.
+    type Local<'m, M: Memory + 'm>;
+
+    /// What the thread of `memory` starts with.
+    fn join<'m, M: Memory>(&self, memory: &'m M) -> Self::Local<'m, M>;
+
     /// Runs operation `worker.number` of thread `worker.thread`. One that changed something ends
     /// with an [`order`](Memory::order); none calls [`output`](Memory::output).
-    fn step<M: Memory>(&self, memory: &M, worker: &mut Worker);
+    fn step<M: Memory>(&self, memory: &M, local: &mut Self::Local<'_, M>, worker: &mut Worker);
 
     /// Checks every invariant and gives what the structure holds.
     ///

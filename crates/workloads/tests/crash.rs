@@ -64,16 +64,23 @@ impl Visitor for Crash {
         let recorder = Recorder::new(image, history.clone());
         let worker = |thread| Worker::new(&setup, thread, history.clone());
         let mut workers: Vec<Worker> = (0..threads).map(worker).collect();
+        let join = |thread| {
+            recorder.turn(thread);
+            workload.join(&recorder)
+        };
+        let mut locals: Vec<_> = (0..threads).map(join).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         for _ in 0..OPERATIONS {
-            let worker = &mut workers[(rng.next_u64() % threads as u64) as usize];
-            recorder.turn(worker.thread);
-            workload.step(&recorder, worker);
+            let thread = (rng.next_u64() % threads as u64) as usize;
+            let worker = &mut workers[thread];
+            recorder.turn(thread);
+            workload.step(&recorder, &mut locals[thread], worker);
             worker.number += 1;
             recorder.output(worker.number);
         }
         let run = Checked { before, index: history.index(), layout, model, threads };
         let mut nested = rng.clone();
+        drop(locals);
         crashes(&mut media, &recorder.into_events(), &mut rng, |image, done, len| {
             run.check::<W>(image, done, len, &mut nested)
         })

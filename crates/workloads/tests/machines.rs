@@ -129,17 +129,26 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The word that holds `at`, and how far up in it.
+    fn word_of(&self, at: Addr) -> (&AtomicU64, u64) {
+        (self.word(Addr::from_bits(at.bits() & !7)), 8 * (at.bits() % 8))
+    }
+}
+
 impl Memory for Shared {
     fn thread(&self) -> usize {
         self.thread
     }
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
-        assert_eq!(width, Width::B8);
-        self.word(at).load(SeqCst)
+        let (word, shift) = self.word_of(at);
+        word.load(SeqCst) >> shift & width.mask()
     }
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        assert_eq!(width, Width::B8);
-        self.word(at).store(value, SeqCst);
+        let (word, shift) = self.word_of(at);
+        let mask = width.mask() << shift;
+        word.fetch_update(SeqCst, SeqCst, |old| Some(old & !mask | value << shift & mask))
+            .expect("it always stores");
     }
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
         self.word(at).compare_exchange(current, new, SeqCst, SeqCst)

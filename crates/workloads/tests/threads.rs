@@ -27,8 +27,9 @@ impl Visitor for Run {
                 let (memory, workload) = (memory.of(thread), workload.clone());
                 let mut worker = Worker::new(&setup, thread, history.clone());
                 scope.spawn(move || {
+                    let mut local = workload.join(&memory);
                     while worker.number < OPERATIONS {
-                        workload.step(&memory, &mut worker);
+                        workload.step(&memory, &mut local, &mut worker);
                         worker.number += 1;
                     }
                 });

@@ -48,9 +48,13 @@ const SKIPPED: [&str; 2] = ["target", ".git"];
 
 /// Checks the workspace that this program was built from; gives the number of files looked at.
 pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
-    let metadata = arrows::metadata()?;
+    let metadata = arrows::metadata(Path::new(env!("CARGO_MANIFEST_DIR")))?;
     let root = metadata["workspace_root"].as_str().context("cargo names no workspace root")?;
     let root = PathBuf::from(root);
+    let mut packages = vec![metadata];
+    for folder in arrows::OUTSIDE {
+        packages.push(arrows::metadata(&root.join(folder))?);
+    }
     let texts = read_texts(&root)?;
     let mut problems = Vec::new();
     for text in &texts {
@@ -60,9 +64,10 @@ pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
             problems.extend(pages::check(text, |path| root.join(path).exists()));
         }
     }
-    let roots = arrows::target_files(&metadata, &root);
+    let roots: Vec<String> =
+        packages.iter().flat_map(|metadata| arrows::target_files(metadata, &root)).collect();
     problems.extend(modules::check(&texts, &roots));
-    problems.extend(arrows::check(&metadata));
+    problems.extend(packages.iter().flat_map(arrows::check));
     Ok((texts.len(), problems))
 }
 

@@ -134,8 +134,9 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         let told = history.clone();
         let trace = record(start, schedule, move |memory| {
             let mut worker = Worker::new(&setup, memory.thread(), told.clone());
+            let mut local = workload.join(memory);
             while worker.number < ops {
-                workload.step(memory, &mut worker);
+                workload.step(memory, &mut local, &mut worker);
                 worker.number += 1;
                 memory.output(worker.number);
             }

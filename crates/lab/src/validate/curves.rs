@@ -1,10 +1,10 @@
 //! The curves: how each part behaves as it is asked for more, beside what the formulas say.
 
 use super::ValidatePoint;
-use super::chart::{Axis, Chart, Series};
 use super::paths::Paths;
 use super::points::{bandwidth_scene, memory_lines, one_way};
 use super::scenes::{Lines, Scene, Work, line_at};
+use crate::chart::{Axis, Chart, Series};
 use seawall_sim::{Machine, SimError};
 
 type Xy = Vec<(f64, f64)>;

@@ -273,8 +273,8 @@ impl<M: Memory> Session<'_, M> {
         (chunk, found)
     }
 
-    /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true if
-    /// there were any. The chunk lock is held.
+    /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true
+    /// if there were any. The chunk lock is held.
     fn release_empty(&mut self) -> Result<bool, HeapError> {
         let layout = self.heap.layout;
         let mut released = false;
@@ -415,28 +415,35 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// [`HeapError::NoObject`] when no object starts there, or it was freed before.
     pub fn free(&mut self, at: Addr) -> Result<(), HeapError> {
         let (block, _) = self.object(at)?;
+        self.free_block(block);
+        Ok(())
+    }
+
+    /// As [`free`](Tx::free), for an object that was found already.
+    pub(crate) fn free_block(&mut self, block: Block) {
         let start = self.session.heap.layout.chunk(block.chunk);
         match block.kind {
-            Kind::Small(class) => self.put_state(state_at(start, class, at), 0),
+            Kind::Small(class) => self.put_state(state_at(start, class, block.at), 0),
             Kind::Large(length) => self.put_entry(block.chunk, Chunk::Run(length)),
         }
         if block.bytes() >= DIRECT_BYTES && self.session.heap.flaw != HeapFlaw::NoFreed {
-            self.session.buffers.new.push_freed(at, block.bytes());
+            self.session.buffers.new.push_freed(block.at, block.bytes());
         }
         self.session.buffers.freed.push(block);
-        Ok(())
     }
 
     /// The object that starts at `at`, as this transaction sees it, and its type.
     pub(crate) fn object(&self, at: Addr) -> Result<(Block, u8), HeapError> {
         let layout = self.session.heap.layout;
         let none = HeapError::NoObject { at };
-        let chunk = layout.chunk_of(at).filter(|chunk| *chunk < self.session.chunks());
+        let chunk = layout.chunk_of(at).filter(|chunk| self.session.has_chunk(*chunk));
         let Some(chunk) = chunk else { return Err(none) };
         let entry_at = layout.chunk_entry(chunk);
         let start = layout.chunk(chunk);
         let entry = Chunk::decode(entry_at, self.load_word(entry_at))?;
-        chunks::check_end(chunk, entry, self.session.chunks())?;
+        if !self.session.has_chunk(chunk + entry.length() - 1) {
+            chunks::check_end(chunk, entry, self.session.chunks())?;
+        }
         match entry {
             Chunk::Small(class) => {
                 let into = at.offset() - start.offset();

@@ -128,8 +128,8 @@ mod tests {
         ) {
             let at = Addr::pm(4096);
             let class = Class::new(number % Class::COUNT as u64).expect("a class");
-            let entry = [Chunk::Clean, Chunk::Run(number), Chunk::Small(class), Chunk::Large(number, tag)];
-            let entry = entry[kind as usize];
+            let (run, large) = (Chunk::Run(number), Chunk::Large(number, tag));
+            let entry = [Chunk::Clean, run, Chunk::Small(class), large][kind as usize];
             let bits = entry.encode(at);
             prop_assert_eq!(Chunk::decode(at, bits), Ok(entry));
             prop_assert!(Chunk::decode(at, bits ^ 1 << bit).is_err());

@@ -4,7 +4,7 @@
 //! numbers, so no address in the pool can be wrong without the header's checksum saying so.
 
 use super::class::CHUNK_BYTES;
-use crate::{Arena, Locks};
+use crate::{Arena, Locks, Stripes};
 use seawall_memory::{Addr, LINE_BYTES};
 
 /// Types that a heap can tell apart.
@@ -74,6 +74,8 @@ pub(crate) struct Layout {
     busy: Addr,
     dirty: Addr,
     owners: Addr,
+    /// In DRAM: locks for the structures of the heap.
+    pub(crate) stripes: Stripes,
     pub(crate) dram_bytes: u64,
 }
 
@@ -113,6 +115,7 @@ impl Layout {
             busy: arena.dram(LINE_BYTES * numbers.threads),
             dirty: arena.dram(2 * numbers.log_bytes * numbers.threads),
             owners: arena.dram(16 * numbers.chunks_max),
+            stripes: Stripes::place(&mut arena, numbers.threads),
             dram_bytes: arena.dram_bytes(),
         }
     }
@@ -200,13 +203,15 @@ impl Layout {
 
     /// True for memory that transactions may write: the root and the chunks there are.
     pub(crate) fn holds(&self, at: Addr, bytes: u64, chunks: u64) -> bool {
-        let inside = |from: u64, to: u64| {
-            at.offset() >= from && at.offset() <= to && bytes <= to - at.offset()
-        };
+        let is_data = inside(at, bytes, self.data.offset(), self.pm_bytes(chunks));
+        is_data || self.is_root(at, bytes)
+    }
+
+    /// True for memory of the root object.
+    #[inline]
+    pub(crate) fn is_root(&self, at: Addr, bytes: u64) -> bool {
         let root = self.root.offset();
-        at.is_pm()
-            && (inside(self.data.offset(), self.pm_bytes(chunks))
-                || inside(root, root + self.numbers.root_bytes.next_multiple_of(8)))
+        inside(at, bytes, root, root + self.numbers.root_bytes.next_multiple_of(8))
     }
 
     /// True for the words that are written through the log and are no data: entries of chunks and
@@ -219,6 +224,11 @@ impl Layout {
             && (inside(self.table, 8 * self.numbers.chunks_max)
                 || inside(self.types, 16 * TYPES_MAX))
     }
+}
+
+#[inline]
+fn inside(at: Addr, bytes: u64, from: u64, to: u64) -> bool {
+    at.is_pm() && at.offset() >= from && at.offset() <= to && bytes <= to - at.offset()
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use super::Heap;
 use super::blocks::Blocks;
 use super::layout::Layout;
-use crate::HeapError;
 use crate::pool;
 use crate::tx::log::{Log, LogCounts, Wait};
 use crate::tx::undo::Undo;
 use crate::tx::{Buffers, Tx, TxKind};
-use seawall_memory::{Addr, Memory, Word};
+use crate::{HeapError, Route, RouteChoice, RouteCounts};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Word};
 use std::cell::Cell;
 
 /// A thread's handle on a heap: runs its transactions, one at a time.
@@ -82,9 +82,17 @@ impl<'m, M: Memory> Session<'m, M> {
     /// True for addresses that a transaction may write.
     #[inline]
     pub(crate) fn holds(&self, at: Addr, bytes: u64) -> bool {
+        let layout = &self.heap.layout;
         let end = at.bits().saturating_add(bytes);
-        (at >= self.heap.layout.data && end <= self.data_end.get())
-            || self.heap.layout.holds(at, bytes, self.chunks())
+        (at >= layout.data && end <= self.data_end.get())
+            || layout.is_root(at, bytes)
+            || (at >= layout.data && layout.holds(at, bytes, self.chunks()))
+    }
+
+    /// True if there is such a chunk.
+    #[inline]
+    pub(crate) fn has_chunk(&self, chunk: u64) -> bool {
+        self.heap.layout.pm_bytes(chunk + 1) <= self.data_end.get() || chunk < self.chunks()
     }
 
     /// The value at `at`, outside any transaction.
@@ -133,9 +141,9 @@ impl<'m, M: Memory> Session<'m, M> {
         self.run(kind, Wait::Durable, body)
     }
 
-    /// As [`transaction`](Session::transaction), but begins the fence and does not wait for it: what
-    /// the thread does next overlaps with it. The transaction is visible to all threads and ordered
-    /// before anything later; it is promised only when [`wait`](Session::wait) returns.
+    /// As [`transaction`](Session::transaction), but begins the fence and does not wait for it:
+    /// what the thread does next overlaps with it. The transaction is visible to all threads and
+    /// ordered before anything later; it is promised only when [`wait`](Session::wait) returns.
     ///
     /// # Errors
     /// As [`redo`](Session::redo).
@@ -175,8 +183,10 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     fn commit(&mut self, wait: Wait) -> Result<(), HeapError> {
-        for word in self.buffers.saved.words() {
-            self.buffers.new.push_word(word, self.memory.load(word));
+        let mut line = [0; LINE_BYTES as usize];
+        for (at, words) in self.buffers.saved.runs() {
+            self.memory.read(at, &mut line[..8 * words]);
+            self.buffers.new.push_words(at, &line[..8 * words]);
         }
         if self.undo.is_open() {
             self.buffers.new.push_end(self.undo.number());
@@ -188,9 +198,11 @@ impl<'m, M: Memory> Session<'m, M> {
             self.log.commit(self.memory, &mut self.buffers.new, wait)?;
         }
         self.undo.close();
-        let freed = std::mem::take(&mut self.buffers.freed);
-        self.give_back(&freed);
-        self.buffers.freed = freed;
+        if !self.buffers.freed.is_empty() {
+            let freed = std::mem::take(&mut self.buffers.freed);
+            self.give_back(&freed);
+            self.buffers.freed = freed;
+        }
         self.buffers.clear();
         Ok(())
     }
@@ -198,13 +210,7 @@ impl<'m, M: Memory> Session<'m, M> {
     /// Puts everything back as it was before the transaction.
     fn abort(&mut self) -> Result<(), HeapError> {
         if self.undo.is_open() {
-            let new = &mut self.buffers.new;
-            new.clear();
-            for (at, old) in self.undo.old() {
-                new.push_word(at, old);
-            }
-            new.push_end(self.undo.number());
-            self.log.commit(self.memory, new, Wait::Durable)?;
+            self.log.commit(self.memory, self.undo.put_back(), Wait::Durable)?;
         }
         self.undo.close();
         let taken = std::mem::take(&mut self.buffers.taken);
@@ -246,6 +252,18 @@ impl<'m, M: Memory> Session<'m, M> {
             tx.free(at)?;
             tx.store(link, Addr::NULL)
         })
+    }
+
+    /// Lets this thread's log records take a fixed way, or (as at first) the one that is measured
+    /// to be cheaper. What it has measured so far is forgotten.
+    pub fn set_log_route(&mut self, choice: RouteChoice) {
+        self.log.route = Route::new(choice);
+        self.undo.route = Route::new(choice);
+    }
+
+    /// Which ways its records of new values have taken.
+    pub fn log_route(&self) -> RouteCounts {
+        self.log.route.counts()
     }
 
     /// What its log has done since the thread joined.

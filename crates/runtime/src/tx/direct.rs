@@ -21,9 +21,11 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[track_caller]
     pub fn fill(&mut self, at: Addr, from: &[u8]) -> Result<(), HeapError> {
         let bytes = from.len() as u64;
-        let mut taken = self.session.buffers.taken.iter();
-        let is_fresh = taken.any(|block| block.holds(at) && block.end() >= at.plus(bytes));
-        if bytes < DIRECT_BYTES || !is_fresh || self.was_stored(at, bytes) {
+        let is_fresh = || {
+            let mut taken = self.session.buffers.taken.iter();
+            taken.any(|block| block.holds(at) && block.end() >= at.plus(bytes))
+        };
+        if bytes < DIRECT_BYTES || !is_fresh() || self.was_stored(at, bytes) {
             return self.write(at, from);
         }
         self.session.memory.write_nt(at, from);

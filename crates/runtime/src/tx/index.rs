@@ -121,8 +121,27 @@ impl Index {
         }
     }
 
-    pub(crate) fn remove(&mut self, word: Addr) {
-        self.line_mut(word.line().0)[(word.bits() % LINE_BYTES / 8) as usize] = 0;
+    /// Forgets the words from `word` to `end`, all of one line.
+    pub(crate) fn remove(&mut self, word: Addr, end: Addr) {
+        let first = (word.bits() % LINE_BYTES / 8) as usize;
+        let count = ((end.bits() - word.bits()) / 8) as usize;
+        self.line_mut(word.line().0)[first..first + count].fill(0);
+    }
+
+    /// Runs of words (where, how many), each of one line, in the order in which the lines were
+    /// first put.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (Addr, usize)> + '_ {
+        self.lines.iter().flat_map(|line| {
+            let start = Addr::pm(line.line * LINE_BYTES);
+            let mut next = 0;
+            std::iter::from_fn(move || {
+                let first = next + line.places[next..].iter().position(|place| *place != 0)?;
+                let rest = &line.places[first..];
+                let count = rest.iter().position(|place| *place == 0).unwrap_or(rest.len());
+                next = first + count;
+                Some((start.plus(8 * first as u64), count))
+            })
+        })
     }
 
     /// The words, line by line in the order in which the lines were first put.
@@ -151,7 +170,7 @@ mod tests {
                 index.put(Addr::pm(8 * word), found);
                 model.insert(word, found);
                 if remove == 0 {
-                    index.remove(Addr::pm(8 * word));
+                    index.remove(Addr::pm(8 * word), Addr::pm(8 * word + 8));
                     model.remove(&word);
                 }
             }
@@ -160,6 +179,12 @@ mod tests {
             }
             let mut words: Vec<u64> = index.words().map(|word| word.bits() / 8).collect();
             words.sort_unstable();
+            let run = |(at, count): (Addr, usize)| {
+                (0..count as u64).map(move |word| at.bits() / 8 + word)
+            };
+            let mut of_runs: Vec<u64> = index.runs().flat_map(run).collect();
+            of_runs.sort_unstable();
+            prop_assert_eq!(&of_runs, &words);
             prop_assert_eq!(words, model.keys().copied().collect::<Vec<u64>>());
         }
 

@@ -1,7 +1,7 @@
 //! A set of lines: which of them were flushed since the last fence.
 //!
-//! Retiring a log meets the same lines again and again, and flushing one that is in flight waits for
-//! it. Open addressing over line numbers; line 0 is the pool's header, which no log writes.
+//! Retiring a log meets the same lines again and again, and flushing one that is in flight waits
+//! for it. Open addressing over line numbers; line 0 is the pool's header, which no log writes.
 
 const SLOTS_MIN: usize = 1024;
 

@@ -25,7 +25,7 @@ use super::lines::LineSet;
 use super::record::{self, Builder, Entry};
 use crate::heap::checked;
 use crate::heap::layout::{Layout, RETIRE_LOCK};
-use crate::{HeapError, HeapFlaw};
+use crate::{HeapError, HeapFlaw, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 
 /// Lines in one entry of a list of dirty lines.
@@ -40,6 +40,7 @@ pub(crate) struct Log {
     /// Transactions of this thread so far.
     done: u64,
     flushed: LineSet,
+    pub(crate) route: Route,
     pub(crate) counts: LogCounts,
 }
 
@@ -112,6 +113,7 @@ impl Log {
             flaw,
             done,
             flushed: LineSet::default(),
+            route: Route::new(RouteChoice::Adaptive),
             counts: LogCounts::default(),
         }
     }
@@ -132,12 +134,18 @@ impl Log {
         let half = (generation % 2) as usize;
         let number = record::number(generation, used / LINE_BYTES);
         let at = self.places.log[half].plus(used);
-        builder.finish(stamp, number, |record| memory.write_nt(at, record));
+        let route = &mut self.route;
+        let flushes = self.flaw != HeapFlaw::NoLogFlush;
+        builder.finish(stamp, number, |record| match flushes {
+            true => route.write(memory, at, record),
+            false => memory.write(at, record),
+        });
         match wait {
             _ if self.flaw == HeapFlaw::NoFence => {}
             Wait::Durable => memory.drain(),
             Wait::Ordered => memory.order(),
         }
+        self.route.fenced(memory);
         memory.store(self.places.used[half], used + size);
         self.apply(memory, half, builder);
         self.leave(memory);

@@ -119,7 +119,7 @@ impl Builder {
         self.push_words(at, &value.to_le_bytes())
     }
 
-    /// Appends whole words, at most of one line, to be stored at `at`; gives the place of the first.
+    /// Appends whole words, at most of one line, to be stored at `at`; gives the first place.
     #[inline]
     pub(crate) fn push_words(&mut self, at: Addr, bytes: &[u8]) -> usize {
         let (words, _) = bytes.as_chunks::<8>();
@@ -362,7 +362,9 @@ mod tests {
         }
 
         #[test]
-        fn any_words_are_read_without_a_panic(words in proptest::collection::vec(any::<[u8; 8]>(), 0..40)) {
+        fn any_words_are_read_without_a_panic(
+            words in proptest::collection::vec(any::<[u8; 8]>(), 0..40),
+        ) {
             prop_assert_eq!(Record::parse(&words), None);
             let record = Record { stamp: 0, number: 0, words };
             prop_assert!(record.entries().count() <= 40);

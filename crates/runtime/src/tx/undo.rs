@@ -9,10 +9,10 @@
 //! The records of an undo transaction carry its number, which grows from one to the next. After a
 //! crash the one undo transaction whose number is greater than the last that ended is rolled back.
 
-use super::record::{self, Builder};
+use super::record::{self, Builder, HEADER_WORDS};
 use crate::heap::checked;
 use crate::heap::layout::Layout;
-use crate::{HeapError, HeapFlaw};
+use crate::{HeapError, HeapFlaw, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 
 /// One thread's undo log.
@@ -25,8 +25,10 @@ pub(crate) struct Undo {
     number: u64,
     used: u64,
     builder: Builder,
-    old: Vec<(Addr, u64)>,
-    /// How many of these are in the log.
+    pub(crate) route: Route,
+    /// All old values of the current transaction.
+    old: Builder,
+    /// How much of these is in the log.
     saved: usize,
 }
 
@@ -40,7 +42,8 @@ impl Undo {
             number: checked::claimed(memory, layout.ended(thread)),
             used: 0,
             builder: Builder::default(),
-            old: Vec::new(),
+            route: Route::new(RouteChoice::Adaptive),
+            old: Builder::default(),
             saved: 0,
         }
     }
@@ -55,13 +58,17 @@ impl Undo {
         self.number
     }
 
-    /// Notes an old value, to be logged with the next [`save`](Undo::save).
-    pub(crate) fn note(&mut self, at: Addr, old: u64) {
+    /// Notes the old values of words of one line, to be logged with the next [`save`](Undo::save).
+    #[inline]
+    pub(crate) fn note(&mut self, at: Addr, old: &[u8]) {
         if self.builder.is_empty() {
             self.builder.clear();
         }
-        self.builder.push_word(at, old);
-        self.old.push((at, old));
+        if self.old.is_empty() {
+            self.old.clear();
+        }
+        self.builder.push_words(at, old);
+        self.old.push_words(at, old);
     }
 
     /// Makes the noted values durable; gives the bytes of the record, 0 if nothing was noted.
@@ -75,7 +82,7 @@ impl Undo {
         let size = self.builder.bytes();
         if self.used + size > self.room {
             self.builder.clear();
-            self.old.truncate(self.saved);
+            self.old.truncate(self.saved.max(HEADER_WORDS));
             return Err(HeapError::TooLarge { bytes: self.used + size, room: self.room });
         }
         if !self.is_open() {
@@ -83,19 +90,22 @@ impl Undo {
         }
         let number = record::number(self.number, self.used / LINE_BYTES);
         let at = self.at.plus(self.used);
-        self.builder.finish(0, number, |record| memory.write_nt(at, record));
+        let route = &mut self.route;
+        self.builder.finish(0, number, |record| route.write(memory, at, record));
         if self.flaw != HeapFlaw::LateUndo {
             memory.order();
         }
+        self.route.fenced(memory);
         self.used += size;
         self.saved = self.old.len();
         self.builder.clear();
         Ok(size)
     }
 
-    /// All old values, each word once.
-    pub(crate) fn old(&self) -> impl Iterator<Item = (Addr, u64)> + '_ {
-        self.old.iter().copied()
+    /// A record that puts all old values back, each word once, and says that this is over.
+    pub(crate) fn put_back(&mut self) -> &mut Builder {
+        self.old.push_end(self.number);
+        &mut self.old
     }
 
     /// The current transaction is over, durably.

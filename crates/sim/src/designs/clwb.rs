@@ -3,7 +3,8 @@
 //! A flush leaves the store buffer at once and fetches the newest data wherever it is dirty; a
 //! fence stays at the head of the store buffer until every flush of its core is durable, which
 //! holds up later stores but not later loads (as measured on x86 processors). A locked operation
-//! waits in the same way. A line that is clean because another flush of it is under way is not
+//! waits in the same way. Non-temporal stores leave their write-combining buffer by then, and are
+//! waited for like flushes. A line that is clean because another flush of it is under way is not
 //! durable yet: its flush waits for that write. With `adr` a line is durable when the controller's
 //! queue has accepted it, without when it is in the cells (the world of MICRO'15).
 
@@ -39,6 +40,8 @@ enum Flaw {
     FencesEarly,
     /// A flush of a clean line does not wait for the write of it that is under way.
     ForgetsOthersFlushes,
+    /// A fence does not wait for non-temporal stores on their way to memory.
+    ForgetsStreams,
 }
 
 impl Parameters for Params {
@@ -51,7 +54,7 @@ pub(super) fn design(params: &Params, machine: &Machine) -> Clwb {
     Clwb { flaw: params.flaw, cores: vec![Flushes::default(); machine.core.count] }
 }
 
-/// The flushes of one core that no fence has waited for yet.
+/// The flushes and combined lines of one core that no fence has waited for yet.
 #[derive(Clone, Default)]
 struct Flushes {
     /// Not at their controller yet.
@@ -84,6 +87,7 @@ impl Clwb {
 impl Design for Clwb {
     type Message = ();
     const USES_FLUSHES: bool = true;
+    const COMBINES: bool = true;
 
     fn flush(&mut self, hw: &mut Hw<()>, who: Waiter, line: LineId, now: Cycle) -> Gate {
         let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
@@ -112,6 +116,14 @@ impl Design for Clwb {
         hw.write_back(line, home, found, Token::of(who.core, bank));
         self.cores[who.core].on_the_way += 1;
         Gate::Go
+    }
+
+    fn streamed(&mut self, hw: &mut Hw<()>, core: usize, line: LineId) -> Token {
+        if self.flaw == Flaw::ForgetsStreams {
+            return Token::NONE;
+        }
+        self.cores[core].on_the_way += 1;
+        Token::of(core, hw.llc.bank(line))
     }
 
     fn order(&mut self, hw: &mut Hw<()>, who: Waiter, now: Cycle) -> Gate {

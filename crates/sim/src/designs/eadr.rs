@@ -27,6 +27,7 @@ pub(crate) struct Eadr;
 
 impl Design for Eadr {
     type Message = ();
+    const COMBINES: bool = true;
 
     fn save(&self, hw: &Hw<()>, image: &mut [LineData]) {
         image.copy_from_slice(&hw.newest());

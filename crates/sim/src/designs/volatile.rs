@@ -25,4 +25,5 @@ pub(crate) struct Volatile;
 
 impl Design for Volatile {
     type Message = ();
+    const COMBINES: bool = true;
 }

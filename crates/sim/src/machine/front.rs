@@ -19,6 +19,15 @@ pub(super) struct Place {
     shift: u32,
 }
 
+impl Place {
+    /// A store of `value` here.
+    #[inline]
+    fn entry(self, kind: Kind, width: Width, value: u64) -> Entry {
+        let (mask, value) = (width.mask() << self.shift, value << self.shift);
+        Entry { kind, word: self.word, line: self.line, from: 0, mask, value }
+    }
+}
+
 /// For how long loads of one line may take effect with the first of them.
 const JOINED_CYCLES: Cycle = 4;
 
@@ -148,10 +157,25 @@ impl<D: Design> Machine<D> {
         }
     }
 
+    /// Before `core` looks at `line`: what it has stored there past the caches leaves.
+    #[inline]
+    fn own_streams_first(&mut self, core: usize, line: LineId) -> Result<(), Pause> {
+        if !self.hw.combining[core].is_live() {
+            return Ok(());
+        }
+        let buffer = &self.hw.cores[core].buffer;
+        if self.hw.combining[core].queued > 0 && buffer.has_stream(line) {
+            return Err(self.wait(core, Waits::Empty));
+        }
+        let gate = self.leave_line(core, line, self.hw.cores[core].clock);
+        self.passes(core, gate)
+    }
+
     fn attempt_load(&mut self, core: usize, at: Addr, width: Width) -> Result<u64, Pause> {
         self.begin(core);
         let place = self.place(at, width);
         let clock = self.in_turn_to_load(core, place.line)?;
+        self.own_streams_first(core, place.line)?;
         let need = width.mask() << place.shift;
         let (mask, pending) = self.hw.cores[core].buffer.pending(place.line, place.word);
         if mask & need == need {
@@ -170,6 +194,7 @@ impl<D: Design> Machine<D> {
         self.begin(core);
         let place = self.place(at, Width::B8);
         let clock = self.in_turn_to_load(core, place.line)?;
+        self.own_streams_first(core, place.line)?;
         let buffer = &self.hw.cores[core].buffer;
         let mut masks = [0; 8];
         for value in into.iter_mut() {
@@ -261,6 +286,8 @@ impl<D: Design> Machine<D> {
         self.hw.cores[core].wait_for_loads();
         let now = self.in_turn(core)?;
         let who = Self::waiter(core, true);
+        let gate = self.empty_combining(who, now);
+        self.passes(core, gate)?;
         let gate = self.design.locked(&mut self.hw, who, now);
         self.passes(core, gate)?;
         let way = match self.own(who, place.line, now) {
@@ -321,21 +348,26 @@ impl<D: Design> Core for Machine<D> {
 
     #[inline]
     fn store(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool {
-        let place = self.place(at, width);
-        let entry = Entry {
-            kind: Kind::Store,
-            word: place.word,
-            line: place.line,
-            from: 0,
-            mask: width.mask() << place.shift,
-            value: value << place.shift,
-        };
+        let entry = self.place(at, width).entry(Kind::Store, width, value);
         if self.attempt_push(core, entry).is_err() {
             return false;
         }
         self.done(core);
         self.hw.counters.references += 1;
         self.hw.counters.stores += 1;
+        true
+    }
+
+    fn stream(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool {
+        let entry = self.place(at, width).entry(Kind::Stream, width, value);
+        if self.attempt_push(core, entry).is_err() {
+            return false;
+        }
+        self.done(core);
+        self.hw.combining[core].queued += 1;
+        self.hw.counters.references += 1;
+        self.hw.counters.stores += 1;
+        self.hw.counters.stores_nt += 1;
         true
     }
 
@@ -417,6 +449,10 @@ impl<D: Design> Core for Machine<D> {
 
     fn uses_flushes(&self) -> bool {
         D::USES_FLUSHES
+    }
+
+    fn combines(&self) -> bool {
+        D::COMBINES && self.hw.config.core.write_combining > 0
     }
 
     fn finished(&mut self, core: usize) {

@@ -20,9 +20,9 @@ impl<D: Design> Machine<D> {
         let who = Self::waiter(core, false);
         let gate = match head.kind {
             Kind::Store => self.drain_store(who, head, now),
+            Kind::Stream => self.drain_stream(who, head, now),
             Kind::Flush => self.design.flush(&mut self.hw, who, head.line, now),
-            Kind::Order => self.design.order(&mut self.hw, who, now),
-            Kind::Drain => self.design.drain(&mut self.hw, who, now),
+            Kind::Order | Kind::Drain => self.fence(who, head.kind, now),
             Kind::Output => {
                 self.output_takes_effect(core, head.value, now);
                 Gate::Go
@@ -39,7 +39,7 @@ impl<D: Design> Machine<D> {
     }
 
     fn head_is_done(&mut self, core: usize, head: Entry, now: Cycle) {
-        if head.kind != Kind::Store {
+        if !matches!(head.kind, Kind::Store | Kind::Stream) {
             self.hw.cores[core].buffer.pop();
         }
         self.store_waits(core, Reason::StoreBuffer, now);
@@ -50,7 +50,21 @@ impl<D: Design> Machine<D> {
         }
     }
 
+    fn fence(&mut self, who: Waiter, kind: Kind, now: Cycle) -> Gate {
+        match (self.empty_combining(who, now), kind) {
+            (Gate::Go, Kind::Drain) => self.design.drain(&mut self.hw, who, now),
+            (Gate::Go, _) => self.design.order(&mut self.hw, who, now),
+            (waits, _) => waits,
+        }
+    }
+
     fn drain_store(&mut self, who: Waiter, head: Entry, now: Cycle) -> Gate {
+        if self.hw.combining[who.core].is_open() {
+            let gate = self.leave_line(who.core, head.line, now);
+            if gate != Gate::Go {
+                return gate;
+            }
+        }
         let way = match self.own(who, head.line, now) {
             Ok(way) => way,
             Err(gate) => {

@@ -11,7 +11,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("fiber", &[]),
     ("native", &["memory"]),
-    ("runtime", &["memory"]),
+    ("derive", &[]),
+    ("runtime", &["memory", "derive"]),
     ("sim", &["memory", "fiber"]),
     ("explore", &["memory", "fiber"]),
     ("corpus", &["memory", "explore"]),
@@ -20,16 +21,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lab", &["memory", "native", "runtime", "workloads", "sim", "explore", "corpus"]),
     ("cli", &["lab"]),
     ("xtask", &[]),
+    ("compare", &["memory", "native", "runtime", "collections"]),
+    ("fuzz", &["memory", "runtime"]),
 ];
+
+/// Packages that are no members of the workspace, because they need more than Rust.
+pub(super) const OUTSIDE: &[&str] = &["benches/compare", "fuzz"];
 
 const PREFIX: &str = "seawall-";
 
-/// What cargo knows of the workspace.
-pub(super) fn metadata() -> Result<Value> {
+/// What cargo knows of the workspace that `folder` is in.
+pub(super) fn metadata(folder: &Path) -> Result<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(folder)
         .output()
         .context("cannot run cargo metadata")?;
     if !output.status.success() {
@@ -55,7 +61,8 @@ pub(super) fn check(metadata: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     for package in list(&metadata["packages"]) {
         let Some(name) = ours(&package["name"]) else { continue };
-        let file = format!("crates/{name}/Cargo.toml");
+        let folder = if name == "compare" { "benches" } else { "crates" };
+        let file = format!("{folder}/{name}/Cargo.toml");
         let problem = |what: String| Problem { file: file.clone(), line: 0, what };
         let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
             problems.push(problem("a crate that the table of arrows does not know".into()));

@@ -1,7 +1,7 @@
 //! Every Rust file belongs to some target: a file that no `mod` names is never compiled, and rots.
 //!
 //! A table macro may declare its modules (`mod $module;`). Then the files beside it count if the
-//! file with the table names them.
+//! file with the table names them. A file that a test expects not to compile counts too.
 
 use super::{Problem, Text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,10 @@ fn children(file: &str, text: &str, is_root: bool, known: &BTreeMap<&str, &str>)
             });
         } else if let Some(quoted) = between(line, "include!(\"", "\")") {
             found.push(plain(&beside.join(quoted)));
+        } else if let Some(quoted) = between(line, "compile_fail(\"tests/", "/*.rs\")") {
+            let folder = beside.join(quoted);
+            let inside = known.keys().filter(|other| Path::new(other).parent() == Some(&folder));
+            found.extend(inside.map(|other| other.to_string()));
         }
     }
     if text.contains("mod $") {
@@ -131,5 +135,15 @@ mod tests {
             ("a/tests/y.rs", ""),
         ];
         assert_eq!(orphans(&files, &["a/tests/all.rs"]), [""; 0]);
+    }
+
+    #[test]
+    fn files_that_must_not_compile_belong_to_their_test() {
+        let files = [
+            ("a/tests/all.rs", "cases.compile_fail(\"tests/refused/*.rs\");"),
+            ("a/tests/refused/one.rs", ""),
+            ("a/tests/lost/two.rs", ""),
+        ];
+        assert_eq!(orphans(&files, &["a/tests/all.rs"]), ["a/tests/lost/two.rs"]);
     }
 }

@@ -1,28 +1,13 @@
 //! What `seawall reproduce` prints for people.
 
-use super::{Figure, FigureRecord, Figures, Metric};
+use super::{DesignFigure, FigureRecord, Metric};
 use crate::table::{plain_table, text_of};
 use std::fmt::Write;
 
-impl Figures {
-    /// For each figure a table: the paper, ours, the difference, whether it holds, and what each
-    /// workload contributes.
-    pub fn to_text(&self) -> String {
-        let mut text = String::new();
-        for figure in &self.figures {
-            let records = self.records.iter().filter(|record| record.figure == figure.name);
-            text += &figure.to_text(&records.collect::<Vec<_>>());
-        }
-        if self.is_partial {
-            text += "PARTIAL: stopped before everything was measured\n";
-        }
-        text
-    }
-}
-
-impl Figure {
-    fn to_text(&self, records: &[&FigureRecord]) -> String {
-        let Figure { name, title, source, .. } = self;
+impl DesignFigure {
+    /// A table: the paper, ours, the difference, whether it holds, and what each workload has.
+    pub(crate) fn to_text(&self, records: &[&FigureRecord]) -> String {
+        let DesignFigure { name, title, source, .. } = self;
         let mut text = format!("{name}: {title}\n  paper: {source}\n");
         let Some(first) = records.first() else {
             return text + "  nothing was measured\n\n";
@@ -85,6 +70,7 @@ impl Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::Figure;
     use serde_json::{Map, json};
 
     fn record(series: &str, paper: f64, measured: f64) -> FigureRecord {
@@ -107,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_text_says_what_does_not_hold_and_whether_the_order_is_the_papers() {
-        let figure = Figure::load("s2-fig11").unwrap();
+        let Figure::Designs(figure) = Figure::load("s2-fig11").unwrap() else { panic!("bars") };
         let (idt, pf) = (record("LB+IDT", 1.03, 1.01), record("LB+PF", 1.17, 1.4));
         let text = figure.to_text(&[&idt, &pf]);
         assert!(text.contains("1 of 2 hold (within 0.06); the order of the series is the"));

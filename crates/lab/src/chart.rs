@@ -12,8 +12,14 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const GRID: RGBColor = RGBColor(222, 222, 222);
 const GREY: RGBColor = RGBColor(110, 110, 110);
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(0, 0, 0),
+];
 
 const WIDTH: i32 = 640;
 const HEIGHT: i32 = 420;
@@ -27,47 +33,54 @@ const CHARACTER: f64 = 8.0;
 
 /// What runs along an edge.
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     label: &'static str,
     is_log: bool,
+    /// Ticks are whole numbers.
+    is_whole: bool,
 }
 
 impl Axis {
-    /// From 0 on.
-    pub(super) fn linear(label: &'static str) -> Axis {
-        Axis { label, is_log: false }
+    /// From 0 on, of what is counted in whole numbers.
+    pub(crate) fn linear(label: &'static str) -> Axis {
+        Axis { label, is_log: false, is_whole: true }
+    }
+
+    /// From 0 on, of what is not.
+    pub(crate) fn ratio(label: &'static str) -> Axis {
+        Axis { is_whole: false, ..Axis::linear(label) }
     }
 
     /// Powers of two.
-    pub(super) fn log(label: &'static str) -> Axis {
-        Axis { label, is_log: true }
+    pub(crate) fn log(label: &'static str) -> Axis {
+        Axis { label, is_log: true, is_whole: true }
     }
 }
 
 /// A curve.
 #[derive(Clone, Debug)]
-pub(super) struct Series {
+pub(crate) struct Series {
     name: String,
     points: Vec<(f64, f64)>,
     is_formula: bool,
 }
 
 impl Series {
-    pub(super) fn measured(name: &str, points: Vec<(f64, f64)>) -> Series {
+    pub(crate) fn measured(name: &str, points: Vec<(f64, f64)>) -> Series {
         Series { name: name.into(), points, is_formula: false }
     }
 
-    pub(super) fn formula(name: &str, points: Vec<(f64, f64)>) -> Series {
+    pub(crate) fn formula(name: &str, points: Vec<(f64, f64)>) -> Series {
         Series { name: name.into(), points, is_formula: true }
     }
 }
 
 /// A chart, not yet drawn.
 #[derive(Clone, Debug)]
-pub(super) struct Chart {
+pub(crate) struct Chart {
     /// Name of its file, without the ending.
-    pub(super) file: &'static str,
-    title: &'static str,
+    pub(crate) file: String,
+    title: String,
     x: Axis,
     y: Axis,
     series: Vec<Series>,
@@ -76,6 +89,7 @@ pub(super) struct Chart {
 /// How values become pixels.
 struct Scale {
     is_log: bool,
+    is_whole: bool,
     low: f64,
     high: f64,
     from: i32,
@@ -96,10 +110,13 @@ impl Scale {
             let step = (high - low) / 8 + 1;
             return (low..=high).step_by(step as usize).map(|power| 2f64.powi(power)).collect();
         }
-        // What is counted here comes in whole numbers.
-        let step = step(self.high).max(1.0);
+        let step = if self.is_whole { step(self.high).max(1.0) } else { step(self.high) };
         (0..=(self.high / step + 1e-9) as u32).map(|tick| f64::from(tick) * step).collect()
     }
+}
+
+fn scale(axis: &Axis, (low, high): (f64, f64), (from, to): (i32, i32)) -> Scale {
+    Scale { is_log: axis.is_log, is_whole: axis.is_whole, low, high, from, to }
 }
 
 /// 1, 2 or 5 times a power of ten, so that there are four to ten steps.
@@ -109,11 +126,11 @@ fn step(most: f64) -> f64 {
 }
 
 impl Chart {
-    pub(super) fn new(file: &'static str, title: &'static str, x: Axis, y: Axis) -> Chart {
-        Chart { file, title, x, y, series: Vec::new() }
+    pub(crate) fn new(file: &str, title: &str, x: Axis, y: Axis) -> Chart {
+        Chart { file: file.into(), title: title.into(), x, y, series: Vec::new() }
     }
 
-    pub(super) fn with(mut self, series: Series) -> Chart {
+    pub(crate) fn with(mut self, series: Series) -> Chart {
         self.series.push(series);
         self
     }
@@ -128,10 +145,16 @@ impl Chart {
         let (most_x, most_y) = (self.most(|(x, _)| *x), self.most(|(_, y)| *y));
         let step = step(most_y * 1.02);
         let high = (most_y * 1.02 / step).ceil() * step;
+        let least_y = self.series.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
+        let least_y = least_y.filter(|y| *y > 0.0).fold(f64::MAX, f64::min);
+        let (low_y, high) = match self.y.is_log {
+            true => (2f64.powf(least_y.log2().floor()), 2f64.powf(most_y.log2().ceil())),
+            false => (0.0, high),
+        };
         let top = self.legend().last().map_or(TITLE, |(_, y)| *y) + LEGEND_ROW + 2;
         (
-            Scale { is_log: self.x.is_log, low, high: most_x, from: LEFT, to: WIDTH - RIGHT - 10 },
-            Scale { is_log: self.y.is_log, low: 0.0, high, from: HEIGHT - BOTTOM, to: top },
+            scale(&self.x, (low, most_x), (LEFT, WIDTH - RIGHT - 10)),
+            scale(&self.y, (low_y, high), (HEIGHT - BOTTOM, top)),
         )
     }
 
@@ -150,18 +173,18 @@ impl Chart {
         places
     }
 
-    pub(super) fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
+    pub(crate) fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
         let mut svg = String::new();
         {
             let size = (WIDTH as u32, HEIGHT as u32);
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
             area.fill(&WHITE)?;
-            text(&area, self.title, (LEFT, 10), HPos::Left, VPos::Top, 16.0)?;
+            text(&area, &self.title, (LEFT, 10), HPos::Left, VPos::Top, 16.0)?;
             let (x, y) = self.scales();
             self.draw_axes(&area, &x, &y)?;
             let mut number = 0;
             for (series, place) in self.series.iter().zip(self.legend()) {
-                let colour = if series.is_formula { GREY } else { COLOURS[number % 4] };
+                let colour = if series.is_formula { GREY } else { COLOURS[number % COLOURS.len()] };
                 let shown: Vec<(i32, i32)> =
                     series.points.iter().map(|(px, py)| (x.at(*px), y.at(*py))).collect();
                 draw_name(&area, place, series, colour, number)?;
@@ -231,16 +254,23 @@ fn text(
 }
 
 fn plain(value: f64) -> String {
-    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value}") }
+    if value.fract() == 0.0 {
+        return format!("{value:.0}");
+    }
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').into()
 }
 
-/// A mark whose form tells curves apart without colour: disc, square, triangle, ring.
+/// A mark whose form tells curves apart without colour: disc, square, triangle, ring,
+/// cross, empty square.
 fn mark(area: &Area<'_>, (x, y): (i32, i32), number: usize, colour: RGBColor) -> Drawn {
-    match number % 4 {
+    match number % 6 {
         0 => area.draw(&Circle::new((x, y), 4, colour.filled()))?,
         1 => area.draw(&Rectangle::new([(x - 3, y - 3), (x + 4, y + 4)], colour.filled()))?,
         2 => area.draw(&TriangleMarker::new((x, y), 5, colour.filled()))?,
-        _ => area.draw(&Circle::new((x, y), 7, colour.stroke_width(2)))?,
+        3 => area.draw(&Circle::new((x, y), 7, colour.stroke_width(2)))?,
+        4 => area.draw(&Cross::new((x, y), 5, colour.stroke_width(2)))?,
+        _ => area.draw(&Rectangle::new([(x - 5, y - 5), (x + 6, y + 6)], colour))?,
     }
     Ok(())
 }

@@ -1,0 +1,39 @@
+//! Compiles the C side, and the counting library that is preloaded.
+
+use std::env;
+use std::path::PathBuf;
+
+const SOURCES: [&str; 5] =
+    ["pmdk/pool.c", "pmdk/map.c", "pmdk/hash_tx.c", "pmdk/hash_rp.c", "pmdk/btree.c"];
+const COUNTING: &str = "pmdk/counting.c";
+
+fn main() {
+    println!("cargo:rerun-if-changed=pmdk");
+    cc::Build::new()
+        .files(SOURCES)
+        .flag("-std=gnu11")
+        .opt_level(2)
+        .warnings(true)
+        // TX_BEGIN is a setjmp.
+        .flag_if_supported("-Wno-clobbered")
+        .compile("compare_pmdk");
+    let found = pkg_config::Config::new().atleast_version("1.12").probe("libpmemobj");
+    let library = found.unwrap_or_else(|error| {
+        panic!("no libpmemobj 1.12: apt install libpmemobj-dev libpmem-dev pkg-config\n{error}")
+    });
+    println!("cargo:rustc-env=LIBPMEMOBJ_VERSION={}", library.version);
+    build_counting();
+}
+
+fn build_counting() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let library = out.join("libcounting.so");
+    let status = cc::Build::new()
+        .get_compiler()
+        .to_command()
+        .args(["-std=gnu11", "-O2", "-shared", "-fPIC", COUNTING, "-ldl", "-o"])
+        .arg(&library)
+        .status();
+    assert!(status.is_ok_and(|status| status.success()), "cannot build {COUNTING}");
+    println!("cargo:rustc-env=COUNTING_LIBRARY={}", library.display());
+}

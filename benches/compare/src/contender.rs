@@ -1,0 +1,163 @@
+//! What takes part: a contender runs one round of a group of operations, on some threads.
+//!
+//! Time is the wall time of the slowest thread over the operations of one thread, so with two
+//! threads that do not hinder each other it is as with one. What a thread waited for its CPU while
+//! another process had it is taken off (Linux counts that for each thread); waiting for a lock, a
+//! disk or memory is not.
+
+use anyhow::{Result, anyhow};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
+use std::fs;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Fences and flushed lines of some operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) fences: u64,
+    pub(crate) lines: u64,
+}
+
+impl Counts {
+    /// What was added since `before`.
+    pub(crate) fn since(self, before: Counts) -> Counts {
+        Counts { fences: self.fences - before.fences, lines: self.lines - before.lines }
+    }
+}
+
+/// One operation of one round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// Nanoseconds per operation.
+    pub(crate) ns: f64,
+    /// Fences per operation, if they were counted.
+    pub(crate) fences: Option<f64>,
+    /// Flushed lines per operation, if they were counted.
+    pub(crate) lines: Option<f64>,
+}
+
+/// Somebody who can run a group's operations.
+pub(crate) trait Contender {
+    /// Runs one round on `threads` threads; a sample for each operation of the group, in order.
+    ///
+    /// # Errors
+    /// When the side under it fails, or does something wrong that the round notices.
+    fn round(&mut self, threads: usize) -> Result<Vec<Sample>>;
+}
+
+/// The start line of one thread.
+pub(crate) struct Gate<'a> {
+    start: &'a Barrier,
+    time: Cell<Option<Duration>>,
+}
+
+impl Gate<'_> {
+    /// Waits for the other threads and runs `work`, whose time counts.
+    pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.start.wait();
+        let waited = waited_for_cpu();
+        let (begun, begun_cpu) = (Instant::now(), cpu_time());
+        let done = work();
+        let (wall, cpu) = (begun.elapsed(), cpu_time() - begun_cpu);
+        let waited = waited_for_cpu().saturating_sub(waited);
+        self.time.set(Some(wall.saturating_sub(waited).max(cpu)));
+        done
+    }
+}
+
+/// What this thread has run so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// How long this thread was ready to run and did not; zero where the system does not say.
+fn waited_for_cpu() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    Duration::from_nanos(ns.unwrap_or(0))
+}
+
+type Ran = (Result<Option<Counts>>, Option<Duration>);
+
+/// Runs `work` on `threads` pinned threads, each of which does `operations` inside its gate's
+/// [`time`](Gate::time), which it calls exactly once, also when it fails.
+///
+/// # Errors
+/// The first one of the threads.
+pub(crate) fn timed(
+    threads: usize,
+    operations: u64,
+    work: impl Fn(usize, &Gate<'_>) -> Result<Option<Counts>> + Sync,
+) -> Result<Sample> {
+    let start = Barrier::new(threads);
+    let runs: Vec<Ran> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (start, work) = (&start, &work);
+                scope.spawn(move || {
+                    pin(thread);
+                    let gate = Gate { start, time: Cell::new(None) };
+                    (work(thread, &gate), gate.time.get())
+                })
+            })
+            .collect();
+        handles.into_iter().map(|handle| handle.join().expect("a measured thread")).collect()
+    });
+    let mut counts = Some(Counts::default());
+    let mut slowest = Duration::ZERO;
+    for (counted, time) in runs {
+        let counted = counted?;
+        counts = counts.zip(counted).map(|(sum, one)| Counts {
+            fences: sum.fences + one.fences,
+            lines: sum.lines + one.lines,
+        });
+        slowest = slowest.max(time.ok_or_else(|| anyhow!("a contender measured nothing"))?);
+    }
+    let all = (operations * threads as u64) as f64;
+    Ok(Sample {
+        ns: slowest.as_nanos() as f64 / operations as f64,
+        fences: counts.map(|counts| counts.fences as f64 / all),
+        lines: counts.map(|counts| counts.lines as f64 / all),
+    })
+}
+
+/// Best effort: where threads cannot be pinned they are measured unpinned.
+fn pin(thread: usize) {
+    let mut cpus = CpuSet::new();
+    cpus.set(thread % std::thread::available_parallelism().map_or(1, |cpus| cpus.get()));
+    let _unpinned = sched_setaffinity(None, &cpus);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_that_of_the_slowest_thread_over_the_operations_of_one() {
+        let sample = timed(2, 10, |thread, gate| {
+            gate.time(|| std::thread::sleep(Duration::from_millis(20 * thread as u64)));
+            Ok(Some(Counts { fences: 30, lines: 10 }))
+        });
+        let sample = sample.unwrap();
+        assert!(sample.ns >= 2e6, "{sample:?}");
+        assert_eq!((sample.fences, sample.lines), (Some(3.0), Some(1.0)));
+    }
+
+    #[test]
+    fn a_thread_that_did_not_count_leaves_no_counts() {
+        let sample = timed(2, 1, |thread, gate| {
+            gate.time(|| ());
+            Ok((thread == 0).then(Counts::default))
+        });
+        assert_eq!(sample.unwrap().fences, None);
+    }
+
+    #[test]
+    fn the_error_of_a_thread_is_the_error_of_the_round() {
+        let failed = timed(1, 1, |_, gate| gate.time(|| Err(anyhow!("no room"))));
+        assert_eq!(failed.unwrap_err().to_string(), "no room");
+    }
+}

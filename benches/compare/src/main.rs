@@ -1,0 +1,226 @@
+//! seawall and libpmemobj side by side: the same operations, in one process, on the same file
+//! system, in turns. See `README.md` beside it.
+
+#![deny(unsafe_code)]
+
+mod child;
+mod contender;
+mod counts;
+mod floor;
+mod groups;
+mod host;
+mod keys;
+mod ours;
+mod pmdk;
+mod report;
+mod rounds;
+mod targets;
+mod theirs;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use groups::{KINDS, Kind, Sizes};
+use rounds::Measured;
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const FULL_KEYS: usize = 1_000_000;
+const FULL_OBJECTS: u64 = 1_000_000;
+
+/// Measures seawall and libpmemobj side by side, in turns, and prints medians and ratios.
+#[derive(Parser, Debug)]
+#[command(version, after_help = "Exit code: 0 when everything was measured, 2 when not.")]
+struct Args {
+    /// Folder for the pools of both sides; its file system is part of the result
+    #[arg(long, default_value = "/dev/shm")]
+    dir: PathBuf,
+    /// Operations of each thread in a round
+    #[arg(long, default_value_t = 10_000)]
+    ops: u64,
+    /// Rounds that count
+    #[arg(long, default_value_t = 15)]
+    rounds: usize,
+    /// Up to how many threads: 2 measures with one and with two in the same rounds
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    threads: u8,
+    /// Keys of the maps
+    #[arg(long, default_value_t = 200_000)]
+    keys: usize,
+    /// A million keys, and a million objects in the pool that is reopened
+    #[arg(long)]
+    full: bool,
+    /// Only these groups, with commas between them (--list shows all)
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Lists the groups
+    #[arg(long)]
+    list: bool,
+    /// Also writes all numbers to this file, as JSON Lines
+    #[arg(long)]
+    json: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    count: bool,
+    #[arg(long, hide = true, requires = "pool")]
+    die_in: Option<child::Side>,
+    #[arg(long, hide = true)]
+    pool: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match child::with_environment().and_then(|()| run(&args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    if let (Some(side), Some(pool)) = (args.die_in, &args.pool) {
+        return child::die(side, pool);
+    }
+    if args.list {
+        for kind in KINDS {
+            println!("{:12} {}", kind.name, kind.about);
+        }
+        return Ok(());
+    }
+    ensure!(args.ops > 0, "--ops 0: a round needs at least one operation");
+    ensure!(args.rounds > 0, "--rounds 0: a median needs at least one round");
+    ensure!(args.keys >= 8, "--keys {}: the maps need at least 8", args.keys);
+    let kinds = chosen(&args.only)?;
+    let folder = tempfile::Builder::new().prefix("seawall-compare-").tempdir_in(&args.dir);
+    let folder = folder.with_context(|| {
+        format!("cannot make a folder in {}; choose another one with --dir", args.dir.display())
+    })?;
+    if args.count {
+        return count(args, &kinds, folder.path());
+    }
+    compare(args, &kinds, folder.path())
+}
+
+/// The groups that are named, or all.
+fn chosen(names: &[String]) -> Result<Vec<&'static Kind>> {
+    let mut kinds = Vec::new();
+    for name in names {
+        let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
+            let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+            bail!("--only {name}: no such group; there are {}", known.join(", "));
+        };
+        kinds.push(kind);
+    }
+    Ok(if names.is_empty() { KINDS.iter().collect() } else { kinds })
+}
+
+fn sizes<'a>(args: &Args, folder: &'a Path) -> Sizes<'a> {
+    Sizes {
+        folder,
+        operations: args.ops,
+        keys: if args.full { FULL_KEYS } else { args.keys },
+        objects: if args.full { FULL_OBJECTS } else { FULL_OBJECTS / 10 },
+        threads: usize::from(args.threads),
+        is_theirs_only: args.count,
+    }
+}
+
+fn measure(
+    kind: &'static Kind,
+    sizes: &Sizes<'_>,
+    threads: &[usize],
+    rounds: usize,
+) -> Result<Vec<Measured>> {
+    let group = kind.make(sizes);
+    let mut group = group.with_context(|| format!("cannot set up {}", kind.name))?;
+    let threads = if kind.has_threads { threads } else { &[1] };
+    let measured = rounds::run(kind.name, &mut group, threads, rounds)?;
+    for file in &group.files {
+        std::fs::remove_file(file)?;
+    }
+    Ok(measured)
+}
+
+/// What the counting child does.
+fn count(args: &Args, kinds: &[&'static Kind], folder: &Path) -> Result<()> {
+    for kind in kinds {
+        let measured = measure(kind, &sizes(args, folder), &[1], 1)?;
+        print!("{}", counts::lines(&measured));
+    }
+    Ok(())
+}
+
+fn compare(args: &Args, kinds: &[&'static Kind], folder: &Path) -> Result<()> {
+    let json = args.json.as_deref().map(JsonFile::create).transpose()?;
+    let host = host::Host::of(folder)?;
+    host.lines().iter().for_each(|line| println!("{line}"));
+    let sizes = sizes(args, folder);
+    let threads: Vec<usize> = (1..=sizes.threads).collect();
+    println!(
+        "medians of {} rounds in turns; {} operations, {} keys, {} objects\n",
+        args.rounds, args.ops, sizes.keys, sizes.objects
+    );
+    let mut all = Vec::new();
+    for kind in kinds {
+        eprintln!("measuring {}", kind.name);
+        let mut measured = measure(kind, &sizes, &threads, args.rounds)?;
+        if kind.has_threads {
+            let mut arguments = vec!["--dir".into(), args.dir.display().to_string()];
+            arguments.extend(["--keys".into(), sizes.keys.to_string()]);
+            counts::add(&mut measured, kind.name, &arguments)?;
+        }
+        all.extend(measured);
+    }
+    let comparisons = targets::comparisons(&all);
+    println!("{}\n{}", report::table(&all), report::ratios(&comparisons));
+    if let Some(json) = json {
+        let mut records = vec![host.record()];
+        records.extend(report::records(&all, &comparisons));
+        json.finish(&records)?;
+    }
+    Ok(())
+}
+
+/// A file that is there when it is whole.
+struct JsonFile {
+    path: PathBuf,
+    file: tempfile::NamedTempFile,
+}
+
+impl JsonFile {
+    fn create(path: &Path) -> Result<JsonFile> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
+        let file = file.with_context(|| format!("--json {}: cannot be written", path.display()))?;
+        Ok(JsonFile { path: path.to_path_buf(), file })
+    }
+
+    fn finish(mut self, records: &[Value]) -> Result<()> {
+        for record in records {
+            writeln!(self.file, "{record}")?;
+        }
+        let kept = self.file.persist(&self.path);
+        kept.with_context(|| format!("--json {}: cannot be written", self.path.display()))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_group_lists_the_known_ones() {
+        let error = chosen(&["tx-65".to_string()]).err().unwrap().to_string();
+        assert!(error.contains("tx-65") && error.contains("four-ranges"), "{error}");
+        assert_eq!(chosen(&[]).unwrap().len(), KINDS.len());
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,128 @@
+//! Rounds: everybody in turn, forwards and backwards by turns (A B B A), so that what drifts on the
+//! machine meets all alike; then medians, and ratios round by round.
+
+use crate::contender::Sample;
+use crate::groups::{Entry, Group, Role};
+use anyhow::{Context, Result};
+
+/// All that was measured of one operation of one contender on some threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) group: &'static str,
+    pub(crate) operation: &'static str,
+    pub(crate) contender: &'static str,
+    pub(crate) role: Role,
+    pub(crate) threads: usize,
+    /// Nanoseconds per operation, a round each.
+    pub(crate) ns: Vec<f64>,
+    pub(crate) fences: Option<f64>,
+    pub(crate) lines: Option<f64>,
+}
+
+/// Median, least and greatest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of values that are at least one.
+    pub(crate) fn of(values: &[f64]) -> Spread {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (low, high) = ((sorted.len() - 1) / 2, sorted.len() / 2);
+        Spread {
+            median: (sorted[low] + sorted[high]) / 2.0,
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+        }
+    }
+
+    /// Of the quotients of the same rounds.
+    pub(crate) fn of_ratios(above: &[f64], below: &[f64]) -> Spread {
+        let ratios: Vec<f64> =
+            above.iter().zip(below).map(|(above, below)| above / below).collect();
+        Spread::of(&ratios)
+    }
+}
+
+/// Runs `rounds` rounds of `group`, and one before them that does not count, on each number of
+/// threads of `threads`.
+///
+/// # Errors
+/// The first one of a contender.
+pub(crate) fn run(
+    name: &'static str,
+    group: &mut Group,
+    threads: &[usize],
+    rounds: usize,
+) -> Result<Vec<Measured>> {
+    let mut all = Vec::new();
+    for &threads in threads {
+        for entry in &group.entries {
+            all.extend(group.operations.iter().map(|operation| Measured {
+                group: name,
+                operation,
+                contender: entry.name,
+                role: entry.role,
+                threads,
+                ns: Vec::new(),
+                fences: None,
+                lines: None,
+            }));
+        }
+    }
+    let operations = group.operations.len();
+    let entries = group.entries.len();
+    for round in 0..=rounds {
+        for (step, &threads) in threads.iter().enumerate() {
+            for index in order(entries, round) {
+                let samples = one(&mut group.entries[index], threads)?;
+                let from = (step * entries + index) * operations;
+                if round > 0 {
+                    note(&mut all[from..from + operations], &samples);
+                }
+            }
+        }
+    }
+    let place = |operation: &str| group.operations.iter().position(|one| *one == operation);
+    all.sort_by_key(|one| place(one.operation));
+    Ok(all)
+}
+
+fn order(entries: usize, round: usize) -> Vec<usize> {
+    let forwards = 0..entries;
+    if round.is_multiple_of(2) { forwards.collect() } else { forwards.rev().collect() }
+}
+
+fn one(entry: &mut Entry, threads: usize) -> Result<Vec<Sample>> {
+    entry.contender.round(threads).with_context(|| format!("{} failed", entry.name))
+}
+
+fn note(measured: &mut [Measured], samples: &[Sample]) {
+    for (measured, sample) in measured.iter_mut().zip(samples) {
+        measured.ns.push(sample.ns);
+        measured.fences = sample.fences;
+        measured.lines = sample.lines;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_rounds_turns_around() {
+        assert_eq!([order(3, 1), order(3, 2)], [[2, 1, 0], [0, 1, 2]]);
+    }
+
+    #[test]
+    fn a_median_is_of_the_rounds_and_a_ratio_of_pairs() {
+        let spread = Spread::of(&[3.0, 1.0, 2.0, 10.0]);
+        assert_eq!(spread, Spread { median: 2.5, min: 1.0, max: 10.0 });
+        let ratio = Spread::of_ratios(&[10.0, 40.0, 30.0], &[10.0, 20.0, 10.0]);
+        assert_eq!(ratio, Spread { median: 2.0, min: 1.0, max: 3.0 });
+    }
+}

@@ -1,0 +1,139 @@
+//! Looking at all of a tree, whatever its bytes are.
+
+use super::descend::{HEIGHT_MAX, parse};
+use super::node::{Inner, Leaf};
+use super::{BTreeError, Tree};
+use crate::Damage;
+use seawall_memory::{Addr, Memory};
+use seawall_runtime::Heap;
+use std::collections::BTreeMap;
+
+/// What a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Entries.
+    pub entries: u64,
+    /// Leaves.
+    pub leaves: u64,
+    /// Inner nodes.
+    pub inners: u64,
+    /// Levels of inner nodes.
+    pub height: u64,
+}
+
+/// A node to look at, and what its keys may be.
+#[derive(Clone, Copy)]
+struct Expected {
+    at: Addr,
+    level: u64,
+    low: u64,
+    /// The greatest key.
+    last: u64,
+}
+
+struct Walk<'a, M, F> {
+    memory: &'a M,
+    /// The heap's objects that no node was found at yet, with their sizes.
+    objects: BTreeMap<Addr, u64>,
+    found: Checked,
+    each: F,
+}
+
+fn broken(at: Addr, what: &str) -> BTreeError {
+    Damage::Broken(format!("the node at {at} {what}")).into()
+}
+
+impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
+    /// Walks the whole tree, shows every entry to `each` in ascending order, and refuses whatever
+    /// no crash leaves behind. Nothing may change the heap meanwhile. Bytes are untrusted: a wild
+    /// pointer, a cycle, a node reached twice are [`Damage`], and nothing else happens because of
+    /// them.
+    ///
+    /// # Errors
+    /// What is wrong first, in the tree or in the heap's table of objects.
+    pub fn check<M: Memory>(
+        &self,
+        memory: &M,
+        heap: &Heap,
+        each: impl FnMut(u64, u64),
+    ) -> Result<Checked, BTreeError> {
+        self.check_kind(memory)?;
+        let mut objects = BTreeMap::new();
+        heap.objects(memory, |object| {
+            objects.insert(object.at, object.bytes);
+        })?;
+        let (at, level) = parse(memory.load(self.anchor));
+        if level > HEIGHT_MAX {
+            return Err(Damage::Broken(format!("the tree is {level} levels high")).into());
+        }
+        let found = Checked { height: level, ..Checked::default() };
+        let mut walk = Walk { memory, objects, found, each };
+        walk.node::<SLOTS, KEYS>(Expected { at, level, low: 0, last: u64::MAX })?;
+        Ok(walk.found)
+    }
+}
+
+impl<M: Memory, F: FnMut(u64, u64)> Walk<'_, M, F> {
+    fn node<const SLOTS: usize, const KEYS: usize>(
+        &mut self,
+        node: Expected,
+    ) -> Result<(), BTreeError> {
+        let bytes = if node.level == 0 { Leaf::<SLOTS>::BYTES } else { Inner::<KEYS>::BYTES };
+        let is_object = self.objects.remove(&node.at).is_some_and(|size| size >= bytes);
+        if !is_object || !node.at.bits().is_multiple_of(64) {
+            let what = format!("a link of the tree to level {}", node.level);
+            return Err(Damage::Pointer { what, to: node.at.bits() }.into());
+        }
+        match node.level {
+            0 => self.leaf::<SLOTS>(node),
+            _ => self.inner::<SLOTS, KEYS>(node),
+        }
+    }
+
+    fn leaf<const SLOTS: usize>(&mut self, node: Expected) -> Result<(), BTreeError> {
+        let leaf = Leaf::<SLOTS>(node.at);
+        if let Some(fault) = leaf.fault(self.memory) {
+            return Err(broken(node.at, fault));
+        }
+        let mut entries = Vec::new();
+        leaf.entries(self.memory, |entry| entries.push(entry));
+        entries.sort_unstable();
+        if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(broken(node.at, "has a key twice"));
+        }
+        for (key, value, _) in &entries {
+            if !(node.low..=node.last).contains(key) {
+                return Err(broken(node.at, "has a key that belongs elsewhere"));
+            }
+            (self.each)(*key, *value);
+        }
+        self.found.leaves += 1;
+        self.found.entries += entries.len() as u64;
+        Ok(())
+    }
+
+    fn inner<const SLOTS: usize, const KEYS: usize>(
+        &mut self,
+        node: Expected,
+    ) -> Result<(), BTreeError> {
+        let inner = Inner::<KEYS>(node.at);
+        if let Some(fault) = inner.fault(self.memory, node.level) {
+            return Err(broken(node.at, fault));
+        }
+        let (keys, children) = inner.content(self.memory);
+        let mut low = node.low;
+        for (index, child) in children.into_iter().enumerate() {
+            let last = match keys.get(index) {
+                Some(key) if *key > low && *key <= node.last => *key - 1,
+                Some(_) => return Err(broken(node.at, "has keys out of order")),
+                None => node.last,
+            };
+            let level = node.level - 1;
+            self.node::<SLOTS, KEYS>(Expected { at: child, level, low, last })?;
+            low = last.wrapping_add(1);
+        }
+        self.found.inners += 1;
+        Ok(())
+    }
+}

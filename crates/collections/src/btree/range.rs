@@ -1,0 +1,151 @@
+//! Reading in order.
+//!
+//! A leaf is copied, and believed if it has not changed meanwhile; then its entries are shown, in
+//! order. The next leaf is the one that has the key where this one's range ends: leaves are not
+//! linked with each other, so freeing one needs no look at its neighbours.
+
+use super::descend::Bounds;
+use super::node::Leaf;
+use super::{BTreeError, Tree};
+use crate::Damage;
+use seawall_memory::Memory;
+use seawall_runtime::Session;
+use std::ops::{Bound, ControlFlow, RangeBounds};
+
+/// The entries of one leaf in a range of keys, in order, and the range of the leaf.
+struct Page<const SLOTS: usize> {
+    entries: [(u64, u64); SLOTS],
+    count: usize,
+    bounds: Bounds,
+}
+
+impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
+    /// Shows the entries whose keys are in `range` to `each`, in ascending order, each key once.
+    ///
+    /// While others write: what is shown is durable; the entries of one leaf are shown as they
+    /// were at one moment; a key that was there all the time is shown, one that was never there is
+    /// not. `each` may use the tree through another session only.
+    ///
+    /// # Errors
+    /// When the tree is damaged; entries may have been shown before.
+    pub fn range<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        range: impl RangeBounds<u64>,
+        mut each: impl FnMut(u64, u64),
+    ) -> Result<(), BTreeError> {
+        let from = match range.start_bound() {
+            Bound::Included(from) => Some(*from),
+            Bound::Excluded(before) => before.checked_add(1),
+            Bound::Unbounded => Some(0),
+        };
+        let last = match range.end_bound() {
+            Bound::Included(last) => Some(*last),
+            Bound::Excluded(end) => end.checked_sub(1),
+            Bound::Unbounded => Some(u64::MAX),
+        };
+        let (Some(from), Some(last)) = (from, last) else { return Ok(()) };
+        self.scan(session, from, last, |key, value| {
+            each(key, value);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The entry of the least key. Under concurrency: of some moment while it ran, unless smaller
+    /// keys came and went.
+    ///
+    /// # Errors
+    /// When the tree is damaged.
+    pub fn first<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+    ) -> Result<Option<(u64, u64)>, BTreeError> {
+        let mut first = None;
+        self.scan(session, 0, u64::MAX, |key, value| {
+            first = Some((key, value));
+            ControlFlow::Break(())
+        })?;
+        Ok(first)
+    }
+
+    /// The entry of the greatest key, as [`first`](Tree::first).
+    ///
+    /// # Errors
+    /// When the tree is damaged.
+    pub fn last<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+    ) -> Result<Option<(u64, u64)>, BTreeError> {
+        let mut upto = u64::MAX;
+        loop {
+            let page = self.page(session, upto, 0..=upto)?;
+            if page.count > 0 {
+                return Ok(Some(page.entries[page.count - 1]));
+            }
+            let Some(before) = page.bounds.low.checked_sub(1) else { return Ok(None) };
+            if before >= upto {
+                return Err(Damage::Broken("its keys are not in order".into()).into());
+            }
+            upto = before;
+        }
+    }
+
+    /// How many entries there are, by a walk over all of them; while others write, as
+    /// [`range`](Tree::range) shows.
+    ///
+    /// # Errors
+    /// When the tree is damaged.
+    pub fn len<M: Memory>(&self, session: &mut Session<'_, M>) -> Result<u64, BTreeError> {
+        let mut count = 0;
+        self.range(session, .., |_, _| count += 1)?;
+        Ok(count)
+    }
+
+    fn scan<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        from: u64,
+        last: u64,
+        mut each: impl FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<(), BTreeError> {
+        let mut next = from;
+        while next <= last {
+            let page = self.page(session, next, next..=last)?;
+            for (key, value) in &page.entries[..page.count] {
+                if each(*key, *value).is_break() {
+                    return Ok(());
+                }
+            }
+            match page.bounds.high {
+                None => return Ok(()),
+                Some(high) if high > next => next = high,
+                Some(_) => return Err(Damage::Broken("its keys are not in order".into()).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What the leaf that has `key` has of `range`.
+    fn page<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        key: u64,
+        range: impl RangeBounds<u64>,
+    ) -> Result<Page<SLOTS>, BTreeError> {
+        let memory = session.memory();
+        loop {
+            let (spot, bounds) = self.descend::<M, Bounds>(session, key, 0)?;
+            let mut page = Page { entries: [(0, 0); SLOTS], count: 0, bounds };
+            Leaf::<SLOTS>(spot.at).entries(memory, |(key, value, _)| {
+                if range.contains(&key) {
+                    page.entries[page.count] = (key, value);
+                    page.count += 1;
+                }
+            });
+            if self.still(memory, spot.at, spot.seen) {
+                page.entries[..page.count].sort_unstable();
+                return Ok(page);
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A map from byte strings to byte strings in a heap, for many threads.
+//!
+//! A table (`table.rs`) from the hash of a key to the address of its *record*, an object of the
+//! heap that never changes: a word of two lengths (key low, value high), the key padded to whole
+//! words, the value. Two keys with one hash are two entries of the table; the records tell them
+//! apart.
+//!
+//! The hash is SipHash-1-3 (Aumasson and Bernstein, INDOCRYPT 2012, with fewer rounds) under a key
+//! that comes from the pool's uuid and the map's address. Whoever may choose keys but does not know
+//! the pool cannot make them collide, so keys may come from outside.
+//!
+//! A reader takes no lock, so a record may be freed and its place reused while it is read. What it
+//! read of an address or a length is therefore used only if the segment is still as it was, and the
+//! bytes are given out only if it is so at the end.
+
+use crate::table::{Kind, Live, Table, mix};
+use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
+use seawall_memory::{Addr, Memory};
+use seawall_runtime::{Heap, HeapError, Session, Tx};
+use siphasher::sip::SipHasher13;
+
+const KIND: Kind = Kind { word: u64::from_le_bytes(*b"kvmap v1"), name: "map of byte strings" };
+
+/// The longest key, and the longest value, in bytes.
+pub const KV_BYTES_MAX: usize = u32::MAX as usize;
+
+/// A map from byte strings to byte strings: a few numbers, to be copied to every thread.
+///
+/// A change is one transaction of the heap, which also allocates and frees what it needs: durable
+/// when it returns; a crash before keeps it wholly or not at all, and nothing is leaked. Readers
+/// take no lock and see durable content only.
+///
+/// | operation | fences | holds |
+/// |---|---|---|
+/// | [`get`](KvMap::get) | 0 | |
+/// | [`insert`](KvMap::insert) | 1, and 1 more for records of 4 KiB and more | a stripe |
+/// | [`remove`](KvMap::remove) | 1, 0 if there is nothing | a stripe |
+/// | now and then: a split | 2 more | ... and that of the map |
+///
+/// ```
+/// use seawall_collections::{KvMap, MapOptions};
+/// use seawall_memory::Image;
+/// use seawall_runtime::{Heap, HeapOptions};
+///
+/// let options = HeapOptions { threads: 1, ..HeapOptions::default() };
+/// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
+/// let heap = Heap::create(&memory, "names", 42, &options)?;
+/// let mut session = heap.join(&memory);
+/// let map = session.redo(|tx| KvMap::create(tx, heap.root(), &MapOptions::default()))?;
+/// map.insert(&mut session, b"name", b"value")?; // durable here
+/// assert_eq!(map.get(&memory, b"name").as_deref(), Some(&b"value"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvMap {
+    table: Table,
+}
+
+/// Bytes of a record on the stack; longer ones are put together elsewhere.
+const SHORT: usize = 256;
+
+/// What the first word of a record says.
+#[derive(Clone, Copy)]
+struct Lengths {
+    key: usize,
+    value: usize,
+}
+
+impl Lengths {
+    fn of(word: u64) -> Lengths {
+        Lengths { key: word as u32 as usize, value: (word >> 32) as usize }
+    }
+
+    fn word(self) -> u64 {
+        self.key as u64 | (self.value as u64) << 32
+    }
+
+    /// Bytes from the start of the record to its value.
+    fn value_at(self) -> usize {
+        8 + self.key.next_multiple_of(8)
+    }
+
+    fn bytes(self) -> usize {
+        self.value_at() + self.value
+    }
+}
+
+fn has_key<M: Memory>(memory: &M, record: Addr, lengths: Lengths, key: &[u8]) -> bool {
+    let mut buffer = [0; 64];
+    let chunks = key.chunks(buffer.len()).zip((8..).step_by(64));
+    lengths.key == key.len()
+        && chunks.into_iter().all(|(chunk, at)| {
+            let found = &mut buffer[..chunk.len()];
+            memory.read(record.plus(at), found);
+            found == chunk
+        })
+}
+
+impl KvMap {
+    /// Makes an empty map in a transaction, and stores its address in the word at `link`.
+    ///
+    /// # Errors
+    /// When an option is out of range, the heap is full, or `link` is none of its data.
+    pub fn create<M: Memory>(
+        tx: &mut Tx<'_, '_, M>,
+        link: Addr,
+        options: &MapOptions,
+    ) -> Result<KvMap, MapError> {
+        Ok(KvMap { table: Table::create(tx, link, KIND, options)? })
+    }
+
+    /// The map that was created with that `link`. Takes no time worth speaking of, after a crash
+    /// too. Only the root is looked at: in a pool that may be damaged,
+    /// [`check`](KvMap::check) before anything else is called, as a wild address makes the machine
+    /// panic.
+    ///
+    /// # Errors
+    /// [`MapError::NoMap`] when something else is there.
+    pub fn open<M: Memory>(session: &mut Session<'_, M>, link: Addr) -> Result<KvMap, MapError> {
+        Ok(KvMap { table: Table::open(session, link, KIND)? })
+    }
+
+    /// The map with a deliberate mistake.
+    #[must_use]
+    pub fn with_flaw(mut self, flaw: MapFlaw) -> KvMap {
+        self.table.flaw = flaw;
+        self
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        if self.table.flaw == MapFlaw::WeakHash {
+            return mix(key.len() as u64 % 4);
+        }
+        let [first, second] = self.table.seed;
+        SipHasher13::new_with_keys(first, second).hash(key)
+    }
+
+    /// Puts the value of `key` in place of what is in `into`; false, and `into` is empty, if it has
+    /// none.
+    pub fn get_into<M: Memory>(&self, memory: &M, key: &[u8], into: &mut Vec<u8>) -> bool {
+        let found = self.table.read(memory, self.hash(key), |word, is_still| {
+            let record = Addr::from_bits(word);
+            if !is_still() {
+                return Some(());
+            }
+            let lengths = Lengths::of(memory.load(record));
+            if !is_still() {
+                return Some(());
+            }
+            if !has_key(memory, record, lengths, key) {
+                return None;
+            }
+            into.clear();
+            into.resize(lengths.value, 0);
+            memory.read(record.plus(lengths.value_at() as u64), into);
+            Some(())
+        });
+        if found.is_none() {
+            into.clear();
+        }
+        found.is_some()
+    }
+
+    /// The value of `key`.
+    pub fn get<M: Memory>(&self, memory: &M, key: &[u8]) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        self.get_into(memory, key, &mut value).then_some(value)
+    }
+
+    /// Makes `value` that of `key`; true if there was another before.
+    ///
+    /// # Errors
+    /// When key or value are longer than [`KV_BYTES_MAX`], or the heap is full; then nothing has
+    /// changed.
+    pub fn insert<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool, MapError> {
+        for (what, bytes) in [("key", key.len()), ("value", value.len())] {
+            if bytes > KV_BYTES_MAX {
+                return Err(MapError::Long { what, bytes, most: KV_BYTES_MAX });
+            }
+        }
+        let lengths = Lengths { key: key.len(), value: value.len() };
+        let (mut short, mut long) = ([0; SHORT], Vec::new());
+        let record = match short.get_mut(..lengths.bytes()) {
+            Some(record) => record,
+            None => {
+                long.resize(lengths.bytes(), 0);
+                &mut long[..]
+            }
+        };
+        record[..8].copy_from_slice(&lengths.word().to_le_bytes());
+        record[8..8 + key.len()].copy_from_slice(key);
+        record[lengths.value_at()..].copy_from_slice(value);
+        let early = self.early(session, record)?;
+        let hash = self.hash(key);
+        let is_it = |memory: &M, word| is_record_of(memory, word, key);
+        let old = self.table.put(session, hash, is_it, |tx, old| {
+            let at = match early {
+                Some(at) => at,
+                None => filled(tx, record)?,
+            };
+            match old {
+                Some(old) if self.table.flaw != MapFlaw::LateFree => {
+                    tx.free(Addr::from_bits(old))?
+                }
+                _ => {}
+            }
+            Ok(at.bits())
+        })?;
+        if let (Some(old), MapFlaw::LateFree) = (old, self.table.flaw) {
+            session.redo(|tx| tx.free(Addr::from_bits(old)))?;
+        }
+        Ok(old.is_some())
+    }
+
+    /// The record, by mistake allocated too early.
+    fn early<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        record: &[u8],
+    ) -> Result<Option<Addr>, HeapError> {
+        match self.table.flaw {
+            MapFlaw::EarlyRecord => session.redo(|tx| filled(tx, record)).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Removes `key`; true if it was there.
+    ///
+    /// # Errors
+    /// When the heap is damaged.
+    pub fn remove<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        key: &[u8],
+    ) -> Result<bool, MapError> {
+        let is_it = |memory: &M, word| is_record_of(memory, word, key);
+        let free = |tx: &mut Tx<'_, '_, M>, word| Ok(tx.free(Addr::from_bits(word))?);
+        Ok(self.table.take(session, self.hash(key), is_it, free)?.is_some())
+    }
+
+    /// How many keys there are. Counts them, in time that grows with the map: nothing is kept that
+    /// every change would have to pay for.
+    pub fn len<M: Memory>(&self, memory: &M) -> u64 {
+        self.table.count(memory)
+    }
+
+    /// True if there is no key. Looks at the whole map, as [`len`](KvMap::len).
+    pub fn is_empty<M: Memory>(&self, memory: &M) -> bool {
+        self.len(memory) == 0
+    }
+
+    /// Shows keys and values to `each`, in an order that is the same every time. Those that are
+    /// there all the while are shown once, those that come or go meanwhile perhaps; parts of some
+    /// hundred, which are copied out together, are as they were at one moment. `each` may use the
+    /// map.
+    pub fn for_each<M: Memory>(&self, memory: &M, mut each: impl FnMut(&[u8], &[u8])) {
+        let copy = |_, word| {
+            let record = Addr::from_bits(word);
+            let lengths = Lengths::of(memory.load(record));
+            let mut bytes = vec![0; lengths.bytes() - 8];
+            memory.read(record.plus(8), &mut bytes);
+            (lengths, bytes)
+        };
+        self.table.each(memory, copy, |(lengths, bytes)| {
+            each(&bytes[..lengths.key], &bytes[lengths.value_at() - 8..]);
+        });
+    }
+
+    /// Checks everything that holds of a map, on bytes that may be anything; no other thread may
+    /// work. Gives what it found.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn check<M: Memory>(&self, memory: &M, heap: &Heap) -> Result<MapSize, Damage> {
+        let mut same: Vec<Vec<u8>> = Vec::new();
+        let mut last = 0;
+        let mut live = Live::of(memory, heap)?;
+        self.table.check(memory, &mut live, |live, hash, word| {
+            let record = Addr::from_bits(word);
+            let what = || format!("the entry of hash {hash:#x}");
+            live.reach(record, 8, what)?;
+            let lengths = Lengths::of(memory.load(record));
+            if !live.has(record, lengths.bytes() as u64) {
+                let why = format!("the record at {record} is longer than its object");
+                return Err(Damage::Broken(why));
+            }
+            let mut key = vec![0; lengths.key];
+            memory.read(record.plus(8), &mut key);
+            if self.hash(&key) != hash {
+                let why = format!("the key at {record} has not the hash {hash:#x} of its entry");
+                return Err(Damage::Broken(why));
+            }
+            if std::mem::replace(&mut last, hash) != hash {
+                same.clear();
+            }
+            if same.contains(&key) {
+                return Err(Damage::Broken(format!("the key at {record} is there twice")));
+            }
+            same.push(key);
+            Ok(())
+        })
+    }
+}
+
+fn is_record_of<M: Memory>(memory: &M, word: u64, key: &[u8]) -> bool {
+    let record = Addr::from_bits(word);
+    has_key(memory, record, Lengths::of(memory.load(record)), key)
+}
+
+fn filled<M: Memory>(tx: &mut Tx<'_, '_, M>, record: &[u8]) -> Result<Addr, HeapError> {
+    let at = tx.alloc(record.len() as u64)?;
+    tx.fill(at, record)?;
+    Ok(at)
+}

@@ -1,0 +1,171 @@
+//! A map from `u64` to `u64` in a heap, for many threads.
+//!
+//! A table (`table.rs`) whose hashes are the keys, mixed: the mixing can be undone, so the table
+//! holds nothing else, and no two keys have one hash. It is keyed with the pool's uuid, which keeps
+//! patterns in the keys from meeting patterns in the mixing. It is **not** proof against somebody
+//! who picks keys to fill one segment: the directory then doubles until the heap is full, or says
+//! [`MapError::Crowded`]. Keys from outside belong in a [`KvMap`](crate::KvMap).
+
+use crate::table::{Kind, Live, Table, mix, unmix};
+use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
+use seawall_memory::{Addr, Memory};
+use seawall_runtime::{Heap, Session, Tx};
+
+const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map from u64 to u64" };
+
+/// A map from `u64` to `u64`: a few numbers, to be copied to every thread.
+///
+/// A change is one transaction of the heap: durable when it returns; a crash before keeps it wholly
+/// or not at all. Now and then (one in some hundreds) an insertion first splits a segment, in a
+/// transaction of its own, which changes no content. Readers take no lock and see durable content
+/// only. The log of the heap is [retired](Session::retire) now and then, which costs more fences.
+///
+/// | operation | fences | holds |
+/// |---|---|---|
+/// | [`get`](Map::get) | 0 | |
+/// | [`insert`](Map::insert), [`update`](Map::update) | 1 | a stripe |
+/// | ... with a split: that, and what it fills past the log | 2 more | and that of the map |
+/// | [`remove`](Map::remove) | 1, 0 if the key is not there | a stripe |
+///
+/// ```
+/// use seawall_collections::{Map, MapOptions};
+/// use seawall_memory::Image;
+/// use seawall_runtime::{Heap, HeapOptions};
+///
+/// let options = HeapOptions { threads: 1, ..HeapOptions::default() };
+/// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
+/// let heap = Heap::create(&memory, "numbers", 42, &options)?;
+/// let mut session = heap.join(&memory);
+/// let map = session.redo(|tx| Map::create(tx, heap.root(), &MapOptions::default()))?;
+/// map.insert(&mut session, 7, 49)?; // durable here
+/// let again = Map::open(&mut session, heap.root())?;
+/// assert_eq!(again.get(&memory, 7), Some(49));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Map {
+    table: Table,
+}
+
+impl Map {
+    /// Makes an empty map in a transaction, and stores its address in the word at `link`.
+    ///
+    /// # Errors
+    /// When an option is out of range, the heap is full, or `link` is none of its data.
+    pub fn create<M: Memory>(
+        tx: &mut Tx<'_, '_, M>,
+        link: Addr,
+        options: &MapOptions,
+    ) -> Result<Map, MapError> {
+        Ok(Map { table: Table::create(tx, link, KIND, options)? })
+    }
+
+    /// The map that was created with that `link`. Takes no time worth speaking of, after a crash
+    /// too. Only the root is looked at: in a pool that may be damaged,
+    /// [`check`](Map::check) before anything else is called, as a wild address makes the machine
+    /// panic.
+    ///
+    /// # Errors
+    /// [`MapError::NoMap`] when something else is there.
+    pub fn open<M: Memory>(session: &mut Session<'_, M>, link: Addr) -> Result<Map, MapError> {
+        Ok(Map { table: Table::open(session, link, KIND)? })
+    }
+
+    /// The map with a deliberate mistake.
+    #[must_use]
+    pub fn with_flaw(mut self, flaw: MapFlaw) -> Map {
+        self.table.flaw = flaw;
+        self
+    }
+
+    #[inline]
+    fn hash(&self, key: u64) -> u64 {
+        mix(key ^ self.table.seed[0]) ^ self.table.seed[1]
+    }
+
+    fn key(&self, hash: u64) -> u64 {
+        unmix(hash ^ self.table.seed[1]) ^ self.table.seed[0]
+    }
+
+    /// The value of `key`.
+    #[inline]
+    pub fn get<M: Memory>(&self, memory: &M, key: u64) -> Option<u64> {
+        self.table.read(memory, self.hash(key), |value, _| Some(value))
+    }
+
+    /// Makes `value` that of `key`; gives the one before.
+    ///
+    /// # Errors
+    /// When the heap is full, or somebody [chose](MapError::Crowded) the keys; then nothing has
+    /// changed.
+    pub fn insert<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.put(session, self.hash(key), |_, _| true, |_, _| Ok(value))
+    }
+
+    /// Makes the value of `key` what `change` gives for the one before; gives that. Other threads
+    /// wait meanwhile: `change` must neither panic nor use the map.
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert).
+    pub fn update<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        key: u64,
+        mut change: impl FnMut(Option<u64>) -> u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.put(session, self.hash(key), |_, _| true, |_, old| Ok(change(old)))
+    }
+
+    /// Removes `key`; gives its value.
+    ///
+    /// # Errors
+    /// When the heap is damaged.
+    pub fn remove<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        key: u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.take(session, self.hash(key), |_, _| true, |_, _| Ok(()))
+    }
+
+    /// How many keys there are. Counts them, in time that grows with the map: nothing is kept that
+    /// every change would have to pay for.
+    pub fn len<M: Memory>(&self, memory: &M) -> u64 {
+        self.table.count(memory)
+    }
+
+    /// True if there is no key. Looks at the whole map, as [`len`](Map::len).
+    pub fn is_empty<M: Memory>(&self, memory: &M) -> bool {
+        self.len(memory) == 0
+    }
+
+    /// Shows keys and values to `each`, in an order that is the same every time. Those that are
+    /// there all the while are shown once, those that come or go meanwhile perhaps; parts of some
+    /// hundred are as they were at one moment. `each` may use the map.
+    pub fn for_each<M: Memory>(&self, memory: &M, mut each: impl FnMut(u64, u64)) {
+        let copy = |hash, value| (self.key(hash), value);
+        self.table.each(memory, copy, |(key, value)| each(key, value));
+    }
+
+    /// Checks everything that holds of a map, on bytes that may be anything; no other thread may
+    /// work. Gives what it found.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn check<M: Memory>(&self, memory: &M, heap: &Heap) -> Result<MapSize, Damage> {
+        let mut last = None;
+        let mut live = Live::of(memory, heap)?;
+        self.table.check(memory, &mut live, |_, hash, _| {
+            let key = self.key(hash);
+            match last.replace(hash) == Some(hash) {
+                true => Err(Damage::Broken(format!("key {key} is there twice"))),
+                false => Ok(()),
+            }
+        })
+    }
+}

@@ -1,0 +1,436 @@
+//! A concurrent hash table in a heap, from 64-bit hashes to 64-bit words, that grows in parts.
+//!
+//! Extendible hashing (Fagin and others, TODS 1979) with buckets of cache lines, as CCEH does it
+//! for persistent memory (Nam and others, "Write-Optimized Dynamic Hashing for Persistent Memory",
+//! FAST'19, sections 3 and 4): the first bits of a hash choose a word of the *directory*, which
+//! names a *segment*; the last bits choose a line in it, and an entry is in that line or one of the
+//! three behind it. A segment that has no room splits in two; what moves is copied to a new segment
+//! and stays behind as well, where it no longer counts, as its first bits are those of the other.
+//! When the bits of the directory do not tell the two apart, a directory of twice the size takes
+//! its place. Nothing else ever moves.
+//!
+//! Against CCEH: each change is a transaction of the heap, so no order of stores is ever relied on;
+//! every hash and every word can be kept, as what is vacant is told by the first bit (`segment`);
+//! and a search ends at a line that has a slot which was never used.
+//!
+//! | place | content |
+//! |---|---|
+//! | root, a line | kind; directory: address, bits in the lowest 6; segment lines; seed; sum |
+//! | directory | a word a prefix: address of the segment, bits of its prefix in the lowest 6 |
+//! | segment | slots of a hash and a word, four in a line |
+//!
+//! **Threads.** A writer holds the segment's outer stripe from before it looks until its
+//! transaction has committed, and the inner stripe of the root while it changes the directory. A
+//! reader takes no lock: it believes what it read if the versions of both are as before. What it
+//! reads is durable, as transactions store in place only what is.
+//!
+//! What must be quick is written without loops, which only those who meet somebody else enter.
+
+mod directory;
+mod segment;
+mod walk;
+
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_runtime::{Heap, HeapError, Held, Session, Stripe, Stripes, Tx};
+use segment::{SEGMENT_LINES_MAX, SEGMENT_LINES_MIN, Segment};
+pub(crate) use segment::{mix, unmix};
+pub(crate) use walk::Live;
+pub use walk::MapSize;
+
+/// Offsets in the root.
+const KIND: u64 = 0;
+const DIRECTORY: u64 = 8;
+const LINES: u64 = 16;
+const SEED: u64 = 24;
+const SUM: u64 = 40;
+/// Bits that a hash can be told apart by; the others choose the line.
+const DEPTH_MAX: u32 = 32;
+/// The lowest bits of the address of a line, where a depth is kept.
+const DEPTH_MASK: u64 = LINE_BYTES - 1;
+
+/// What a map is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapOptions {
+    /// Lines of 64 bytes, each for four entries, of the segments that it grows by: 4 to 992. The
+    /// default fills a block of the heap.
+    pub segment_lines: u64,
+    /// It starts with 2 to this power segments: 1 to 16. One transaction makes them, so the log of
+    /// the heap must hold those of less than 4 KiB.
+    pub depth: u32,
+}
+
+impl Default for MapOptions {
+    fn default() -> MapOptions {
+        MapOptions { segment_lines: 248, depth: 1 }
+    }
+}
+
+/// Why a map cannot be made, opened or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// The heap is full or damaged, or its log too small.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
+    /// An option is out of range.
+    #[error("{what} is {value}; it must be {low} to {high}")]
+    Option {
+        /// Which one.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least it may be.
+        low: u64,
+        /// The most.
+        high: u64,
+    },
+    /// Something else is where a map was looked for.
+    #[error(
+        "the word at {link} leads to no {kind}, or to a damaged one; give the link that it was \
+         created with, or restore the file from a copy"
+    )]
+    NoMap {
+        /// What was looked for.
+        kind: &'static str,
+        /// The link.
+        link: Addr,
+    },
+    /// Sixteen keys have nearly the same hash, which chance does not do.
+    #[error(
+        "there are too many keys whose hashes begin with the same {DEPTH_MAX} bits; somebody chose \
+         them so: make the map anew, in a pool with another uuid"
+    )]
+    Crowded,
+    /// A key or value that is too long.
+    #[error("a {what} of {bytes} bytes; it may have {most} at most")]
+    Long {
+        /// Which.
+        what: &'static str,
+        /// Its bytes.
+        bytes: usize,
+        /// The most that it may have.
+        most: usize,
+    },
+}
+
+/// A deliberate mistake in a map, to prove that the checkers find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum MapFlaw {
+    /// None: the map as it should be.
+    #[default]
+    None,
+    /// A split links the new segment before its content is durable.
+    EarlySegment,
+    /// A new directory is switched to before its content is durable.
+    EarlyDirectory,
+    /// Readers do not look whether the versions are still the same.
+    NoVersion,
+    /// Writers take no lock.
+    NoLock,
+    /// What is removed leaves a slot that looks never used.
+    NoTombstone,
+    /// A record is allocated in one transaction, and linked in the next.
+    EarlyRecord,
+    /// All keys of a map of byte strings have one of four hashes. It works, up to sixteen of each.
+    WeakHash,
+    /// The record that is replaced is freed in a transaction after that which links the new one.
+    LateFree,
+}
+
+/// What tells a kind of map from others, as its root says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) word: u64,
+    pub(crate) name: &'static str,
+}
+
+/// A table: where its root is, and what is in there that never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    root: Addr,
+    lines: u64,
+    /// Words that are this table's alone, to hash by.
+    pub(crate) seed: [u64; 2],
+    stripes: Stripes,
+    /// Stripe of the directory.
+    guard: Stripe,
+    /// Other threads may work at the same time.
+    shared: bool,
+    pub(crate) flaw: MapFlaw,
+}
+
+/// A segment whose stripe is held.
+struct Hold {
+    segment: Segment,
+    held: Option<Held>,
+}
+
+impl Hold {
+    fn release<M: Memory>(self, memory: &M) {
+        if let Some(held) = self.held {
+            held.release(memory);
+        }
+    }
+}
+
+/// A checksum of what never changes in a root: without it, no key could be found.
+fn sum(kind: Kind, lines: u64, seed: [u64; 2]) -> u64 {
+    [kind.word, lines, seed[0], seed[1]].into_iter().fold(0, |sum, word| mix(sum ^ word))
+}
+
+/// The first `bits` bits of a hash.
+#[inline]
+fn top(hash: u64, bits: u32) -> u64 {
+    hash >> 1 >> (63 - bits.min(63))
+}
+
+impl Table {
+    pub(crate) fn create<M: Memory>(
+        tx: &mut Tx<'_, '_, M>,
+        link: Addr,
+        kind: Kind,
+        options: &MapOptions,
+    ) -> Result<Table, MapError> {
+        let MapOptions { segment_lines: lines, depth } = *options;
+        let ranges = [
+            ("segment_lines", lines, SEGMENT_LINES_MIN, SEGMENT_LINES_MAX),
+            ("depth", depth.into(), 1, 16),
+        ];
+        for (what, value, low, high) in ranges {
+            if !(low..=high).contains(&value) {
+                return Err(MapError::Option { what, value, low, high });
+            }
+        }
+        let root = tx.alloc_lines(LINE_BYTES)?;
+        let uuid = tx.heap().uuid();
+        let seed = [
+            segment::mix(uuid as u64 ^ root.bits()),
+            segment::mix((uuid >> 64) as u64 ^ !root.bits()),
+        ];
+        let mut entries = Vec::new();
+        for prefix in 0..1u64 << depth {
+            let at = tx.alloc_lines(lines * LINE_BYTES)?;
+            let segment = Segment::of(at.bits() | u64::from(depth), lines);
+            tx.fill(at, &segment.vacant_bytes(prefix << (64 - depth)))?;
+            entries.extend(segment.entry().to_le_bytes());
+        }
+        let directory = tx.alloc_lines(entries.len() as u64)?;
+        tx.fill(directory, &entries)?;
+        let directory = directory.bits() | u64::from(depth);
+        let words = [kind.word, directory, lines, seed[0], seed[1], sum(kind, lines, seed)];
+        for (at, word) in (0..).zip(words) {
+            tx.store(root.plus(8 * at), word)?;
+        }
+        tx.store(link, root)?;
+        Ok(Table::at(root, lines, seed, &tx.heap()))
+    }
+
+    pub(crate) fn open<M: Memory>(
+        session: &mut Session<'_, M>,
+        link: Addr,
+        kind: Kind,
+    ) -> Result<Table, MapError> {
+        let none = MapError::NoMap { kind: kind.name, link };
+        let is_data = |session: &mut Session<'_, M>, at: Addr, bytes| {
+            let added: Result<(), HeapError> = session.redo(|tx| tx.add(&[(at, bytes)]));
+            added.is_ok() && at.offset().is_multiple_of(bytes.min(LINE_BYTES))
+        };
+        if !is_data(session, link, 8) {
+            return Err(none);
+        }
+        let root = session.load(link);
+        if !is_data(session, root, LINE_BYTES) {
+            return Err(none);
+        }
+        let [found, directory, lines] =
+            [KIND, DIRECTORY, LINES].map(|offset| session.load::<u64>(root.plus(offset)));
+        let bits = (directory & DEPTH_MASK) as u32;
+        let is_sound = found == kind.word
+            && (SEGMENT_LINES_MIN..=SEGMENT_LINES_MAX).contains(&lines)
+            && (1..=DEPTH_MAX).contains(&bits)
+            && is_data(session, Addr::from_bits(directory & !DEPTH_MASK), 8 << bits);
+        let seed = [0, 8].map(|offset| session.load(root.plus(SEED + offset)));
+        if !is_sound || session.load::<u64>(root.plus(SUM)) != sum(kind, lines, seed) {
+            return Err(none);
+        }
+        Ok(Table::at(root, lines, seed, &session.heap()))
+    }
+
+    fn at(root: Addr, lines: u64, seed: [u64; 2], heap: &Heap) -> Table {
+        let stripes = heap.stripes();
+        let (guard, shared) = (stripes.inner(root), heap.threads() > 1);
+        Table { root, lines, seed, stripes, guard, shared, flaw: MapFlaw::None }
+    }
+
+    /// The segment of a hash, as the directory says that was there last. If another has taken its
+    /// place meanwhile, this may be anything, and nothing may be read by means of it.
+    #[inline]
+    fn named<M: Memory>(&self, memory: &M, hash: u64) -> Segment {
+        let directory: u64 = memory.load(self.root.plus(DIRECTORY));
+        let prefix = top(hash, (directory & DEPTH_MASK) as u32);
+        let entry = memory.load(Addr::from_bits((directory & !DEPTH_MASK) + 8 * prefix));
+        Segment::of(entry, self.lines)
+    }
+
+    #[inline]
+    fn hold<M: Memory>(&self, memory: &M, hash: u64) -> Hold {
+        if !self.shared || self.flaw == MapFlaw::NoLock {
+            return Hold { segment: self.named(memory, hash), held: None };
+        }
+        match self.try_hold(memory, hash) {
+            Some(hold) => hold,
+            None => self.insist_to_hold(memory, hash),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insist_to_hold<M: Memory>(&self, memory: &M, hash: u64) -> Hold {
+        loop {
+            if let Some(hold) = self.try_hold(memory, hash) {
+                return hold;
+            }
+        }
+    }
+
+    /// The segment of a hash, held, unless the directory changes meanwhile.
+    #[inline]
+    fn try_hold<M: Memory>(&self, memory: &M, hash: u64) -> Option<Hold> {
+        let directory = self.guard.version(memory);
+        let segment = self.named(memory, hash);
+        let held = self.stripes.outer(segment.at).acquire(memory);
+        if self.guard.is_still(memory, directory) {
+            return Some(Hold { segment, held: Some(held) });
+        }
+        held.release(memory);
+        None
+    }
+
+    /// What `look` makes of the first word with that hash of which it makes something. It is called
+    /// with the word and a question, whether it still counts, to which the answer must have been
+    /// yes before anything is believed that is read by means of the word.
+    #[inline]
+    pub(crate) fn read<M: Memory, T>(
+        &self,
+        memory: &M,
+        hash: u64,
+        mut look: impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
+    ) -> Option<T> {
+        if !self.shared {
+            let mut result = None;
+            self.named(memory, hash).find(memory, hash, |word| {
+                result = look(word, &|| true);
+                result.is_some()
+            });
+            return result;
+        }
+        match self.attempt(memory, hash, &mut look) {
+            Some(result) => result,
+            None => self.insist(memory, hash, &mut look),
+        }
+    }
+
+    /// Reads again and again until nobody writes meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn insist<M: Memory, T>(
+        &self,
+        memory: &M,
+        hash: u64,
+        look: &mut impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            if let Some(result) = self.attempt(memory, hash, look) {
+                return result;
+            }
+        }
+    }
+
+    /// What [`read`](Table::read) gives, if nobody wrote meanwhile.
+    #[inline]
+    fn attempt<M: Memory, T>(
+        &self,
+        memory: &M,
+        hash: u64,
+        look: &mut impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
+    ) -> Option<Option<T>> {
+        let trusts = self.flaw == MapFlaw::NoVersion;
+        let directory = self.guard.version(memory);
+        let segment = self.named(memory, hash);
+        let stripe = self.stripes.outer(segment.at);
+        let version = stripe.version(memory);
+        if !self.guard.is_still(memory, directory) && !trusts {
+            return None;
+        }
+        let is_still = || stripe.is_still(memory, version) || trusts;
+        let mut result = None;
+        segment.find(memory, hash, |word| {
+            result = look(word, &is_still);
+            result.is_some()
+        });
+        is_still().then_some(result)
+    }
+
+    /// Sets the word of `hash` that `is_it` picks, or a new one, to what `make` gives; both get the
+    /// word that was there. One transaction, of which what `make` does is part; rarely one before
+    /// it that splits a segment.
+    pub(crate) fn put<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        hash: u64,
+        mut is_it: impl FnMut(&M, u64) -> bool,
+        mut make: impl FnMut(&mut Tx<'_, '_, M>, Option<u64>) -> Result<u64, MapError>,
+    ) -> Result<Option<u64>, MapError> {
+        let memory = session.memory();
+        loop {
+            let hold = self.hold(memory, hash);
+            let probe = hold.segment.probe(memory, hash, |word| is_it(memory, word));
+            let outcome = match (probe.found, probe.room) {
+                (Some((slot, old)), _) => session.redo(|tx| {
+                    let word = make(tx, Some(old))?;
+                    tx.store(slot.plus(8), word)?;
+                    Ok(Some(Some(old)))
+                }),
+                (None, Some(slot)) => session.redo(|tx| {
+                    let word = make(tx, None)?;
+                    tx.store(slot, hash)?;
+                    tx.store(slot.plus(8), word)?;
+                    Ok(Some(None))
+                }),
+                (None, None) => self.split(session, &hold, hash).map(|()| None),
+            };
+            hold.release(memory);
+            if let Some(old) = outcome? {
+                return Ok(old);
+            }
+        }
+    }
+
+    /// Removes the word of `hash` that `is_it` picks, and gives it; `also` runs in the transaction.
+    pub(crate) fn take<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        hash: u64,
+        mut is_it: impl FnMut(&M, u64) -> bool,
+        also: impl FnOnce(&mut Tx<'_, '_, M>, u64) -> Result<(), MapError>,
+    ) -> Result<Option<u64>, MapError> {
+        let memory = session.memory();
+        let hold = self.hold(memory, hash);
+        let outcome = match hold.segment.find(memory, hash, |word| is_it(memory, word)) {
+            None => Ok(None),
+            Some((slot, old)) => {
+                let blank = match self.flaw {
+                    MapFlaw::NoTombstone => segment::vacant(hash),
+                    _ => segment::blank(memory, slot, hash),
+                };
+                session.redo(|tx| {
+                    also(tx, old)?;
+                    tx.store(slot, blank)?;
+                    Ok(Some(old))
+                })
+            }
+        };
+        hold.release(memory);
+        outcome
+    }
+}

@@ -1,0 +1,286 @@
+//! One segment of a table: cache lines of four slots, where a hash may be in four of them.
+//!
+//! A slot counts if its hash begins with the bits that all hashes of the segment share. So a
+//! vacant slot holds a word whose first bit is the other one, and what a split has moved away is
+//! vacant without a store. Slots that were **never used** hold one such word, those that were used
+//! another: an entry goes to the first line of its four that has a vacant slot, so a search may end
+//! at a line with a slot that was never used. A slot that is vacated in such a line counts as never
+//! used again.
+//!
+//! The last three lines are nobody's first, so no probe wraps around; hence entries that are moved
+//! in the order of their first lines always find room (earliest deadline first).
+
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+
+use super::{DEPTH_MASK, top};
+
+/// Lines in which an entry may be.
+const PROBED: u64 = 4;
+/// Slots of a line.
+const SLOTS: u64 = LINE_BYTES / SLOT_BYTES;
+const SLOT_BYTES: u64 = 16;
+/// The fewest lines of a segment.
+pub(super) const SEGMENT_LINES_MIN: u64 = PROBED;
+/// The most lines: those of the largest block of a heap.
+pub(super) const SEGMENT_LINES_MAX: u64 = 992;
+
+/// A segment: where, and how many first bits its hashes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) at: Addr,
+    pub(super) depth: u32,
+    pub(super) lines: u64,
+}
+
+/// Where an entry is, and where a new one could go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Probe {
+    pub(super) found: Option<(Addr, u64)>,
+    pub(super) room: Option<Addr>,
+}
+
+/// Never used, in segments of hashes that begin like this one.
+#[inline]
+pub(super) fn vacant(like: u64) -> u64 {
+    if like >> 63 == 1 { 0 } else { !0 }
+}
+
+/// What to store in place of `hash`, which is at `slot`, to vacate it.
+pub(super) fn blank<M: Memory>(memory: &M, slot: Addr, hash: u64) -> u64 {
+    let vacant = vacant(hash);
+    let line = slot.line().start();
+    let mut slots = (0..SLOTS).map(|slot| line.plus(slot * SLOT_BYTES));
+    if slots.any(|slot| memory.load::<u64>(slot) == vacant) { vacant } else { vacant ^ 1 }
+}
+
+/// Spreads the bits of a word; every word comes from exactly one other (the end of MurmurHash3).
+#[inline]
+pub(crate) fn mix(word: u64) -> u64 {
+    let word = (word ^ word >> 33).wrapping_mul(MULTIPLIERS[0]);
+    let word = (word ^ word >> 33).wrapping_mul(MULTIPLIERS[1]);
+    word ^ word >> 33
+}
+
+/// The word that [`mix`] made this of.
+pub(crate) fn unmix(word: u64) -> u64 {
+    let word = (word ^ word >> 33).wrapping_mul(const { inverse(MULTIPLIERS[1]) });
+    let word = (word ^ word >> 33).wrapping_mul(const { inverse(MULTIPLIERS[0]) });
+    word ^ word >> 33
+}
+
+const MULTIPLIERS: [u64; 2] = [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53];
+
+/// What times an odd number is 1 (Newton's method doubles the right bits, of which 3 are given).
+const fn inverse(odd: u64) -> u64 {
+    let (mut inverse, mut round) = (odd, 0);
+    while round < 5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse
+}
+
+impl Segment {
+    /// The segment that a word of the directory names.
+    #[inline]
+    pub(super) fn of(entry: u64, lines: u64) -> Segment {
+        let depth = (entry & DEPTH_MASK) as u32;
+        Segment { at: Addr::from_bits(entry & !DEPTH_MASK), depth, lines }
+    }
+
+    /// The word of the directory that names it.
+    pub(super) fn entry(self) -> u64 {
+        self.at.bits() | u64::from(self.depth)
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.lines * LINE_BYTES
+    }
+
+    /// The first line that `hash` may be in.
+    #[inline]
+    pub(super) fn home(self, hash: u64) -> u64 {
+        ((hash & 0xffff_ffff) * (self.lines - (PROBED - 1))) >> 32
+    }
+
+    #[inline]
+    fn has(self, hash: u64, like: u64) -> bool {
+        top(hash ^ like, self.depth) == 0
+    }
+
+    /// The slot with that hash whose word `is_it` picks.
+    #[inline]
+    pub(super) fn find<M: Memory>(
+        self,
+        memory: &M,
+        hash: u64,
+        mut is_it: impl FnMut(u64) -> bool,
+    ) -> Option<(Addr, u64)> {
+        let vacant = vacant(hash);
+        let home = self.at.plus(self.home(hash) * LINE_BYTES);
+        for line in (0..PROBED).map(|line| home.plus(line * LINE_BYTES)) {
+            let mut ends = false;
+            for slot in (0..SLOTS).map(|slot| line.plus(slot * SLOT_BYTES)) {
+                let found: u64 = memory.load(slot);
+                if found == hash {
+                    let word = memory.load(slot.plus(8));
+                    if is_it(word) {
+                        return Some((slot, word));
+                    }
+                }
+                ends |= found == vacant;
+            }
+            if ends {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// As [`find`](Segment::find), and where a new entry with that hash would go.
+    #[inline]
+    pub(super) fn probe<M: Memory>(
+        self,
+        memory: &M,
+        hash: u64,
+        mut is_it: impl FnMut(u64) -> bool,
+    ) -> Probe {
+        let vacant = vacant(hash);
+        let mut probe = Probe::default();
+        let home = self.at.plus(self.home(hash) * LINE_BYTES);
+        for line in (0..PROBED).map(|line| home.plus(line * LINE_BYTES)) {
+            let mut ends = false;
+            for slot in (0..SLOTS).map(|slot| line.plus(slot * SLOT_BYTES)) {
+                let found: u64 = memory.load(slot);
+                if found == hash {
+                    let word = memory.load(slot.plus(8));
+                    if is_it(word) {
+                        return Probe { found: Some((slot, word)), ..probe };
+                    }
+                } else if probe.room.is_none() && !self.has(found, hash) {
+                    probe.room = Some(slot);
+                }
+                ends |= found == vacant;
+            }
+            if ends {
+                break;
+            }
+        }
+        probe
+    }
+
+    /// The bytes of an empty segment of hashes that begin like this one.
+    pub(super) fn vacant_bytes(self, like: u64) -> Vec<u8> {
+        vec![vacant(like) as u8; self.bytes() as usize]
+    }
+
+    /// Its slots as they are.
+    pub(super) fn slots<M: Memory>(self, memory: &M) -> Vec<(u64, u64)> {
+        let mut bytes = vec![0; self.bytes() as usize];
+        memory.read(self.at, &mut bytes);
+        let words = bytes.as_chunks::<8>().0.as_chunks::<2>().0;
+        words.iter().map(|slot| slot.map(u64::from_le_bytes).into()).collect()
+    }
+
+    /// Its entries, if its hashes begin like this one.
+    pub(super) fn live<M: Memory>(self, memory: &M, like: u64) -> Vec<(u64, u64)> {
+        let mut slots = self.slots(memory);
+        slots.retain(|(hash, _)| self.has(*hash, like));
+        slots
+    }
+
+    /// The bytes of a segment of these entries, whose hashes begin like the one given; they were in
+    /// a segment of this size.
+    pub(super) fn filled_bytes(self, like: u64, entries: &mut [(u64, u64)]) -> Vec<u8> {
+        if let Some(bytes) = self.placed(like, entries) {
+            return bytes;
+        }
+        entries.sort_unstable_by_key(|(hash, _)| self.home(*hash));
+        self.placed(like, entries).expect("they had room before")
+    }
+
+    fn placed(self, like: u64, entries: &[(u64, u64)]) -> Option<Vec<u8>> {
+        let mut bytes = self.vacant_bytes(like);
+        let mut used = vec![0; self.lines as usize];
+        for (hash, word) in entries {
+            let home = self.home(*hash);
+            let line = (home..home + PROBED).find(|line| used[*line as usize] < SLOTS)?;
+            let slot = &mut used[line as usize];
+            let at = (line * LINE_BYTES + *slot * SLOT_BYTES) as usize;
+            bytes[at..at + 8].copy_from_slice(&hash.to_le_bytes());
+            bytes[at + 8..at + 16].copy_from_slice(&word.to_le_bytes());
+            *slot += 1;
+        }
+        Some(bytes)
+    }
+
+    /// What is wrong with its slots as they are, if its hashes begin like the one given: an entry
+    /// that a search does not reach.
+    pub(super) fn unreachable(self, like: u64, slots: &[(u64, u64)]) -> Option<u64> {
+        let vacant = vacant(like);
+        let ends: Vec<bool> = slots
+            .chunks(SLOTS as usize)
+            .map(|line| line.iter().any(|(hash, _)| *hash == vacant))
+            .collect();
+        let place = |at: usize| at as u64 / SLOTS;
+        let is_lost = |(at, hash): (usize, u64)| {
+            let (home, line) = (self.home(hash), place(at));
+            !(home..home + PROBED).contains(&line)
+                || ends[home as usize..line as usize].contains(&true)
+        };
+        let live = slots.iter().map(|(hash, _)| *hash).enumerate();
+        let mut live = live.filter(|(_, hash)| self.has(*hash, like));
+        live.find(|entry| is_lost(*entry)).map(|(_, hash)| hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn mixing_loses_nothing(word: u64) {
+            prop_assert_eq!(unmix(mix(word)), word);
+            prop_assert_eq!(mix(unmix(word)), word);
+        }
+
+        #[test]
+        fn entries_that_had_room_have_room_in_any_order(
+            lines in SEGMENT_LINES_MIN..12,
+            homes in proptest::collection::vec((any::<u32>(), 0u64..PROBED), 0..60),
+            rotate in 0usize..60,
+        ) {
+            let segment = Segment { at: Addr::NULL, depth: 1, lines };
+            let mut used: BTreeMap<u64, u64> = BTreeMap::new();
+            let mut entries = Vec::new();
+            for (number, (low, behind)) in (0..).zip(homes) {
+                let hash = 1 << 63 | number << 32 | u64::from(low);
+                let line = used.entry(segment.home(hash) + behind).or_default();
+                if *line < SLOTS {
+                    *line += 1;
+                    entries.push((hash, number));
+                }
+            }
+            let rotate = rotate % entries.len().max(1);
+            entries.rotate_left(rotate);
+            let bytes = segment.filled_bytes(1 << 63, &mut entries);
+            let words = bytes.as_chunks::<8>().0.as_chunks::<2>().0;
+            let slots: Vec<(u64, u64)> =
+                words.iter().map(|slot| slot.map(u64::from_le_bytes).into()).collect();
+            prop_assert_eq!(segment.unreachable(1 << 63, &slots), None);
+            let live = slots.iter().filter(|(hash, _)| segment.has(*hash, 1 << 63)).count();
+            prop_assert_eq!(live, entries.len());
+        }
+    }
+
+    #[test]
+    fn vacant_words_belong_to_no_segment_that_they_are_in() {
+        for like in [0, 1 << 62, 1 << 63, !0] {
+            let segment = Segment { at: Addr::NULL, depth: 1, lines: 4 };
+            assert!(!segment.has(vacant(like), like) && !segment.has(vacant(like) ^ 1, like));
+        }
+    }
+}

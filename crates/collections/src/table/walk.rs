@@ -1,0 +1,158 @@
+//! Looking at a table as a whole: every entry while others work, and whether all adds up.
+
+use super::segment::Segment;
+use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, Table, top};
+use crate::Damage;
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_runtime::Heap;
+
+/// How large a map is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct MapSize {
+    /// Its keys.
+    pub keys: u64,
+    /// The objects of the heap that it is made of: if a heap holds nothing but some structures, and
+    /// more objects than these, some have leaked.
+    pub objects: u64,
+    /// The bytes of these objects.
+    pub bytes: u64,
+}
+
+/// The live objects of a heap, of which each may be reached once.
+pub(crate) struct Live {
+    objects: Vec<(Addr, u64, bool)>,
+    size: MapSize,
+}
+
+impl Live {
+    pub(crate) fn of<M: Memory>(memory: &M, heap: &Heap) -> Result<Live, Damage> {
+        let mut objects = Vec::new();
+        heap.objects(memory, |object| objects.push((object.at, object.bytes, false)))
+            .map_err(|error| Damage::Broken(error.to_string()))?;
+        Ok(Live { objects, size: MapSize::default() })
+    }
+
+    /// True if an object of at least `bytes` bytes is at `at`.
+    pub(crate) fn has(&self, at: Addr, bytes: u64) -> bool {
+        let place = self.objects.binary_search_by_key(&at, |(start, ..)| *start);
+        place.is_ok_and(|place| bytes <= self.objects[place].1)
+    }
+
+    /// Marks the object of at least `bytes` bytes at `at`, to which `what` points.
+    pub(crate) fn reach(
+        &mut self,
+        at: Addr,
+        bytes: u64,
+        what: impl Fn() -> String,
+    ) -> Result<(), Damage> {
+        let place = self.objects.binary_search_by_key(&at, |(start, ..)| *start);
+        match place.map(|place| &mut self.objects[place]) {
+            Ok((_, size, reached)) if bytes <= *size => {
+                if std::mem::replace(reached, true) {
+                    return Err(Damage::Twice { what: what(), at });
+                }
+                self.size.objects += 1;
+                self.size.bytes += *size;
+                Ok(())
+            }
+            _ => Err(Damage::Pointer { what: what(), to: at.bits() }),
+        }
+    }
+}
+
+impl Table {
+    /// Shows every entry that is there all the while to `each` once, in the order of their hashes,
+    /// as `copy` made it from hash and word. Segment by segment: `copy` runs while the segment is
+    /// held, `each` does not.
+    pub(crate) fn each<M: Memory, T>(
+        &self,
+        memory: &M,
+        copy: impl Fn(u64, u64) -> T,
+        mut each: impl FnMut(T),
+    ) {
+        let mut from = 0;
+        loop {
+            let hold = self.hold(memory, from);
+            let segment = hold.segment;
+            let mut entries = segment.live(memory, from);
+            entries.sort_unstable();
+            let copies: Vec<T> = entries.into_iter().map(|(hash, word)| copy(hash, word)).collect();
+            hold.release(memory);
+            copies.into_iter().for_each(&mut each);
+            let last = from | u64::MAX.checked_shr(segment.depth).unwrap_or(0);
+            match last.checked_add(1) {
+                Some(next) => from = next,
+                None => return,
+            }
+        }
+    }
+
+    /// How many entries there are.
+    pub(crate) fn count<M: Memory>(&self, memory: &M) -> u64 {
+        let mut count = 0;
+        self.each(memory, |_, _| (), |()| count += 1);
+        count
+    }
+
+    /// Checks root, directory and segments, and shows every entry to `each` with its hash. No other
+    /// thread may work.
+    pub(crate) fn check<M: Memory>(
+        &self,
+        memory: &M,
+        live: &mut Live,
+        mut each: impl FnMut(&mut Live, u64, u64) -> Result<(), Damage>,
+    ) -> Result<MapSize, Damage> {
+        live.reach(self.root, LINE_BYTES, || "the link of the map".into())?;
+        let directory: u64 = memory.load(self.root.plus(DIRECTORY));
+        let bits = (directory & DEPTH_MASK) as u32;
+        if !(1..=DEPTH_MAX).contains(&bits) {
+            return Err(Damage::Broken(format!("a directory of {bits} bits")));
+        }
+        let base = Addr::from_bits(directory & !DEPTH_MASK);
+        live.reach(base, 8 << bits, || "the root of the map".into())?;
+        let mut at = 0u64;
+        while at < 1 << bits {
+            let word: u64 = memory.load(base.plus(8 * at));
+            let segment = Segment::of(word, self.lines);
+            let what = || format!("word {at} of the directory");
+            if !(1..=bits).contains(&segment.depth) {
+                let why = format!("{} is {word:#x}, of {bits} bits", what());
+                return Err(Damage::Broken(why));
+            }
+            let count = 1u64 << (bits - segment.depth);
+            let mut others = (at..at + count).map(|at| memory.load::<u64>(base.plus(8 * at)));
+            if !at.is_multiple_of(count) || others.any(|other| other != word) {
+                let why = format!("{} and its neighbours do not name one segment", what());
+                return Err(Damage::Broken(why));
+            }
+            live.reach(segment.at, segment.bytes(), what)?;
+            self.check_segment(memory, segment, at << (64 - bits), live, &mut each)?;
+            at += count;
+        }
+        Ok(live.size)
+    }
+
+    fn check_segment<M: Memory>(
+        &self,
+        memory: &M,
+        segment: Segment,
+        first: u64,
+        live: &mut Live,
+        each: &mut impl FnMut(&mut Live, u64, u64) -> Result<(), Damage>,
+    ) -> Result<(), Damage> {
+        let slots = segment.slots(memory);
+        if let Some(hash) = segment.unreachable(first, &slots) {
+            let at = segment.at;
+            return Err(Damage::Broken(format!(
+                "no search in the segment at {at} finds {hash:#x}"
+            )));
+        }
+        let mut entries = segment.live(memory, first);
+        entries.sort_unstable();
+        let depth = segment.depth;
+        debug_assert!(entries.iter().all(|(hash, _)| top(*hash, depth) == top(first, depth)));
+        live.size.keys += entries.len() as u64;
+        entries.into_iter().try_for_each(|(hash, word)| each(live, hash, word))
+    }
+}

@@ -1,0 +1,255 @@
+//! Figures that compare designs: bars of a paper, each the mean over workloads.
+
+use super::FigureOptions;
+use crate::LabError;
+use crate::cell::{Cell, Point};
+use crate::compare::run_points;
+use crate::plan::{self, CompareOptions, Plan};
+use crate::progress::Progress;
+use seawall_sim::Machine;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+mod text;
+
+/// A quick look runs this part of the operations.
+const QUICK_DIVISOR: u64 = 5;
+
+/// A figure of a paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DesignFigure {
+    /// Name on the command line.
+    #[serde(skip)]
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// Where the paper says so.
+    pub source: String,
+    /// The machine.
+    pub machine: String,
+    /// Threads; none: one per core.
+    pub threads: Option<usize>,
+    /// Measured operations of each thread; none: as many as `compare` runs.
+    pub operations: Option<u64>,
+    /// Workloads to take the mean over; none: the five of MICRO'15, Table 2.
+    #[serde(default)]
+    pub workloads: Vec<String>,
+    /// What is shown.
+    pub metric: Metric,
+    /// The design that throughput is relative to.
+    pub baseline: Option<String>,
+    /// How far from the paper's a mean may be, in the unit of the metric.
+    pub tolerance: f64,
+    /// What is shown for whom.
+    pub series: Vec<Series>,
+}
+
+/// What a figure shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Throughput over that of the baseline.
+    Throughput,
+    /// Epochs flushed because of a conflict, in per cent.
+    ConflictingEpochs,
+}
+
+/// A bar of a figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    /// The paper's name.
+    pub name: String,
+    /// Our design.
+    pub design: String,
+    /// The paper's mean.
+    pub paper: f64,
+}
+
+/// The outcome for one series, as `--json` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FigureRecord {
+    /// The figure.
+    pub figure: String,
+    /// The series, by the paper's name.
+    pub series: String,
+    /// What of the series: "mean".
+    pub point: &'static str,
+    /// What the paper states.
+    pub paper: f64,
+    /// What we measure: the arithmetic mean over the workloads.
+    pub measured: f64,
+    /// How far apart they may be.
+    pub tolerance: f64,
+    /// Whether they are no further apart than that.
+    pub holds: bool,
+    /// What we measure for each workload.
+    pub workloads: Map<String, Value>,
+    /// Our design.
+    pub design: String,
+    /// The machine.
+    pub machine: String,
+    /// The seed.
+    pub seed: u64,
+    /// Measured operations of each thread.
+    pub operations: u64,
+    /// True if it was a quick look with fewer operations.
+    pub quick: bool,
+}
+
+impl DesignFigure {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.series.is_empty() {
+            return Err("it has no [[series]]; give at least one".into());
+        }
+        if (self.metric == Metric::Throughput) != self.baseline.is_some() {
+            let what = "metric = \"throughput\" needs a baseline, and no other metric has one";
+            return Err(what.into());
+        }
+        Ok(())
+    }
+
+    fn plan(&self, options: &FigureOptions) -> Result<Plan, LabError> {
+        let mut designs: Vec<String> = Vec::new();
+        let series = self.series.iter().map(|series| &series.design);
+        for design in self.baseline.iter().chain(series) {
+            if !designs.contains(design) {
+                designs.push(design.clone());
+            }
+        }
+        let operations = self.operations.unwrap_or(plan::OPERATIONS);
+        let divisor = if options.is_quick { QUICK_DIVISOR } else { 1 };
+        Plan::new(&CompareOptions {
+            workloads: self.workloads.clone(),
+            designs,
+            machine: self.machine.clone(),
+            threads: self.threads,
+            seed: options.seed,
+            crashes: 0,
+            operations: (operations / divisor).max(1),
+            jobs: options.jobs,
+            ..CompareOptions::default()
+        })
+    }
+}
+
+/// A plan's point with the machine that it runs on.
+struct Shared {
+    machine_name: String,
+    machine: Machine,
+    points: Vec<Point>,
+    cells: Vec<Cell>,
+}
+
+fn is_same(left: &Point, right: &Point) -> bool {
+    let key = |point: &Point| (point.workload.clone(), point.design.text.clone(), point.threads);
+    key(left) == key(right) && left.operations == right.operations
+}
+
+/// Runs `figures`; gives a record for each series, and whether everything was measured.
+pub(super) fn run(
+    figures: &[&DesignFigure],
+    options: &FigureOptions,
+    progress: &Progress,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Vec<FigureRecord>, bool), LabError> {
+    let plans: Result<Vec<Plan>, LabError> =
+        figures.iter().map(|figure| figure.plan(options)).collect();
+    let plans = plans?;
+    let mut shared = share(&plans);
+    for machine in &mut shared {
+        let Shared { machine, points, cells, .. } = machine;
+        *cells = run_points(machine, points, options.jobs, progress, stop)?;
+    }
+    let wanted: usize = shared.iter().map(|machine| machine.points.len()).sum();
+    let done: usize = shared.iter().map(|machine| machine.cells.len()).sum();
+    let mut records = Vec::new();
+    for (figure, plan) in figures.iter().zip(&plans) {
+        let machine = shared.iter().find(|shared| shared.machine_name == plan.machine_name);
+        let cells = machine.map_or(&[][..], |shared| &shared.cells);
+        let series = figure.series.iter();
+        records.extend(series.filter_map(|s| record(figure, s, plan, cells, options)));
+    }
+    Ok((records, done == wanted))
+}
+
+/// The points of all plans, each once, machine by machine.
+fn share(plans: &[Plan]) -> Vec<Shared> {
+    let mut shared: Vec<Shared> = Vec::new();
+    for plan in plans {
+        let known = shared.iter().position(|machine| machine.machine_name == plan.machine_name);
+        let place = known.unwrap_or_else(|| {
+            let (machine_name, machine) = (plan.machine_name.clone(), plan.machine.clone());
+            shared.push(Shared { machine_name, machine, points: Vec::new(), cells: Vec::new() });
+            shared.len() - 1
+        });
+        for point in &plan.points {
+            if !shared[place].points.iter().any(|other| is_same(other, point)) {
+                shared[place].points.push(point.clone());
+            }
+        }
+    }
+    shared
+}
+
+fn record(
+    figure: &DesignFigure,
+    series: &Series,
+    plan: &Plan,
+    cells: &[Cell],
+    options: &FigureOptions,
+) -> Option<FigureRecord> {
+    let cell = |workload: &str, design: &str| {
+        let wanted = |point: &&Point| point.workload == workload && point.design.text == design;
+        let wanted = plan.points.iter().find(wanted)?;
+        cells.iter().find(|cell| is_same(&cell.point, wanted))
+    };
+    let mut workloads = Map::new();
+    let mut sum = 0.0;
+    for workload in plan.workloads() {
+        let ours = cell(workload, &series.design)?;
+        let measured = match &figure.baseline {
+            Some(baseline) => ours.throughput / cell(workload, baseline)?.throughput,
+            None => ours.conflicting_epochs().unwrap_or(0.0),
+        };
+        workloads.insert(workload.to_owned(), json!(measured));
+        sum += measured;
+    }
+    let measured = sum / workloads.len() as f64;
+    Some(FigureRecord {
+        figure: figure.name.clone(),
+        series: series.name.clone(),
+        point: "mean",
+        paper: series.paper,
+        measured,
+        tolerance: figure.tolerance,
+        holds: (measured - series.paper).abs() <= figure.tolerance,
+        workloads,
+        design: series.design.clone(),
+        machine: figure.machine.clone(),
+        seed: options.seed,
+        operations: plan.points[0].operations,
+        quick: options.is_quick,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Figure;
+    use super::*;
+
+    #[test]
+    fn figures_share_the_points_that_they_have_in_common() {
+        let figures = ["s2-fig11", "s2-fig12"].map(|name| Figure::load(name).unwrap());
+        let plans = figures.iter().map(|figure| match figure {
+            Figure::Designs(figure) => figure.plan(&FigureOptions::default()).unwrap(),
+            Figure::Logging(_) => unreachable!("a figure of designs"),
+        });
+        let shared = share(&plans.collect::<Vec<Plan>>());
+        assert_eq!(shared.len(), 1);
+        assert_eq!(shared[0].points.len(), 5 * 4, "LB, IDT, PF and LB++ with five workloads");
+    }
+}

@@ -1,0 +1,220 @@
+//! What `seawall reproduce` prints of a logging figure.
+
+use super::measure::Place;
+use super::{Column, LOSS_MAX, Quantity, Stated, View};
+use crate::table::{plain_table, text_of};
+use seawall_workloads::logging::{Log, Structure};
+use std::fmt::Write;
+
+/// What every output says of the paper's cacheable log.
+const NOT_DURABLE: &str = "cached-unflushed is the paper's cacheable log: it is not flushed, so a \
+                           crash may lose all of it";
+
+impl Column {
+    fn title(self) -> &'static str {
+        match self {
+            Column::Cycles => "simulated cycles a record",
+            Column::Nanoseconds => "nanoseconds of CPU time a record on this host (medians)",
+            Column::Misses => "simulated misses of the last-level cache, in %",
+            Column::Partial => "simulated partly filled lines a record",
+        }
+    }
+
+    /// True if there is a better and a worse log in it, and so a choice.
+    fn is_time(self) -> bool {
+        matches!(self, Column::Cycles | Column::Nanoseconds)
+    }
+}
+
+impl View<'_> {
+    pub(crate) fn to_text(&self) -> String {
+        let figure = self.figure;
+        let mut text = format!("{}: {}\n  paper: {}\n", figure.name, figure.title, figure.source);
+        let (machine, design, seed) = (&figure.machine, &figure.design, self.options.seed);
+        let _ =
+            writeln!(text, "  simulated: {machine} under {design}, seed {seed}; {}", self.cut());
+        let _ = writeln!(text, "  {}\n  {NOT_DURABLE}\n", figure.note);
+        if !figure.paper.is_empty() {
+            text += &self.stated();
+        }
+        for column in &figure.tables {
+            let _ = write!(text, "\n  {}\n\n{}", column.title(), self.table(*column));
+        }
+        text + "\n" + &self.verdict()
+    }
+
+    fn cut(&self) -> String {
+        let full = |bytes: u64| self.figure.total_bytes / bytes;
+        let records = |bytes: u64| self.figure.records(bytes, self.options);
+        match self.figure.value_bytes.iter().find(|bytes| records(**bytes) < full(**bytes)) {
+            Some(bytes) => format!(
+                "runs of more than {} records are cut there and\n  may fit the caches (--full: as \
+                 the paper)",
+                records(*bytes)
+            ),
+            None => "as many records as the paper".into(),
+        }
+    }
+
+    /// The paper's numbers beside ours.
+    fn stated(&self) -> String {
+        let head = ["", "the paper's", "known by", "simulated", "this host"];
+        let mut table = plain_table(&head, 1..5);
+        for stated in &self.figure.paper {
+            let paper: Vec<String> = stated.paper.iter().map(|value| short(*value)).collect();
+            let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+            table.add_row(vec![
+                stated.what.clone(),
+                paper.join(" to "),
+                stated.basis.clone(),
+                or_dash(self.simulated_quantity(stated).map(short)),
+                or_dash(self.host_quantity(stated)),
+            ]);
+        }
+        text_of(&table)
+    }
+
+    fn simulated_quantity(&self, stated: &Stated) -> Option<f64> {
+        let full = |bytes: u64| (self.figure.total_bytes / bytes) as f64;
+        let place = (Structure::Array, stated.value_bytes);
+        let cycles = self.cycles(place, Log::Uncached)?;
+        Some(match stated.ours {
+            Quantity::Cycles => cycles * full(stated.value_bytes),
+            Quantity::CyclesPerRecord => cycles,
+            Quantity::Speedup => cycles / self.cycles(place, Log::CachedUnflushed)?,
+            Quantity::Ratio => {
+                let bytes = stated.over_bytes?;
+                let other = self.cycles((Structure::Array, bytes), Log::Uncached)?;
+                cycles * full(stated.value_bytes) / (other * full(bytes))
+            }
+        })
+    }
+
+    fn host_quantity(&self, stated: &Stated) -> Option<String> {
+        let full = |bytes: u64| (self.figure.total_bytes / bytes) as f64;
+        let host = self.host((Structure::Array, stated.value_bytes))?;
+        let time = host.nanoseconds(Log::Uncached)?;
+        Some(match stated.ours {
+            Quantity::Cycles => format!("{} ms", short(time * full(stated.value_bytes) / 1e6)),
+            Quantity::CyclesPerRecord => format!("{} ns", short(time)),
+            Quantity::Speedup => short(host.ratio(Log::Uncached, Log::CachedUnflushed)?),
+            Quantity::Ratio => {
+                let bytes = stated.over_bytes?;
+                let other = self.host((Structure::Array, bytes))?.nanoseconds(Log::Uncached)?;
+                short(time * full(stated.value_bytes) / (other * full(bytes)))
+            }
+        })
+    }
+
+    fn table(&self, column: Column) -> String {
+        let mut head = vec!["structure", "bytes"];
+        head.extend(Log::ALL.iter().map(|log| log.name()));
+        if column.is_time() {
+            head.extend(["speedup", "adaptive/better"]);
+        }
+        let mut table = plain_table(&head, 1..head.len());
+        let mut last = None;
+        for place in self.figure.places() {
+            let name = if last == Some(place.0) { "" } else { place.0.name() };
+            last = Some(place.0);
+            let mut row = vec![name.to_owned(), place.1.to_string()];
+            row.extend(Log::ALL.iter().map(|log| self.cell(column, place, *log)));
+            if column.is_time() {
+                row.push(self.speedup(column, place).map_or("-".into(), |r| format!("{r:.2}")));
+                let over = match column {
+                    Column::Cycles => self.over_better(place),
+                    _ => self.host_over_better(place),
+                };
+                row.push(over.map_or("-".into(), |ratio| format!("{ratio:.3}")));
+            }
+            table.add_row(row);
+        }
+        text_of(&table)
+    }
+
+    fn cell(&self, column: Column, place: Place, log: Log) -> String {
+        let value = match column {
+            Column::Cycles => self.cycles(place, log).map(|cycles| format!("{cycles:.0}")),
+            Column::Nanoseconds => {
+                let time = self.host(place).and_then(|host| host.nanoseconds(log));
+                time.map(|time| format!("{time:.0}"))
+            }
+            Column::Misses => {
+                let run = self.simulated(place, log);
+                run.map(|run| format!("{:.0}", 100.0 * run.miss_rate()))
+            }
+            Column::Partial => self
+                .simulated(place, log)
+                .map(|run| format!("{:.2}", run.partial_lines() as f64 / run.records as f64)),
+        };
+        value.unwrap_or_else(|| "-".into())
+    }
+
+    /// The paper's: its uncacheable log over its cacheable one.
+    pub(super) fn speedup(&self, column: Column, place: Place) -> Option<f64> {
+        match column {
+            Column::Cycles => {
+                let cacheable = self.cycles(place, Log::CachedUnflushed)?;
+                Some(self.cycles(place, Log::Uncached)? / cacheable)
+            }
+            _ => self.host(place)?.ratio(Log::Uncached, Log::CachedUnflushed),
+        }
+    }
+
+    fn verdict(&self) -> String {
+        let mut text = String::from(
+            "  speedup: uncached over cached-unflushed, as the paper's; adaptive/better: over the \
+             better\n  of cached-lines and uncached-lines, which it chooses from\n",
+        );
+        let bound = 1.0 + LOSS_MAX;
+        let worst = |over: &dyn Fn(Place) -> Option<f64>| {
+            let places = self.figure.places().into_iter();
+            let all = places.filter_map(|place| Some((over(place)?, place)));
+            all.max_by(|left, right| left.0.total_cmp(&right.0))
+        };
+        if let Some((ratio, (structure, bytes))) = worst(&|place| self.over_better(place)) {
+            let holds = if ratio <= bound { "holds" } else { "does NOT hold" };
+            let _ = writeln!(
+                text,
+                "  simulated: adaptive/better is {ratio:.3} at most ({structure}, {bytes} B): the \
+                 bound of {bound:.2} {holds}"
+            );
+        }
+        if let Some((ratio, place)) = worst(&|place| self.host_over_better(place)) {
+            let low = worst(&|place| self.host_over_better_low(place)).map_or(ratio, |low| low.0);
+            let holds = match ratio {
+                ratio if ratio <= bound => "holds",
+                _ if low <= bound => "is within the scatter of the rounds",
+                _ => "does NOT hold",
+            };
+            let (structure, bytes) = place;
+            let _ = writeln!(
+                text,
+                "  on this host: {ratio:.3} at most ({structure}, {bytes} B), {low:.3} by lower \
+                 quartiles: the bound {holds}"
+            );
+        }
+        text + "\n"
+    }
+}
+
+/// A number with three digits that matter.
+fn short(value: f64) -> String {
+    match value {
+        large if large.abs() >= 1e6 => format!("{large:.2e}"),
+        large if large.abs() >= 100.0 => format!("{large:.0}"),
+        small if small.abs() >= 10.0 => format!("{small:.1}"),
+        small => format!("{small:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_has_three_digits_that_matter() {
+        let numbers = [1.28e9, 610.2, 11.13, 1.6];
+        assert_eq!(numbers.map(short), ["1.28e9", "610", "11.1", "1.60"]);
+    }
+}

@@ -1,0 +1,65 @@
+//! Figures as data: what comes with seawall can be run, and what is wrong is told.
+
+use super::*;
+
+#[test]
+fn every_figure_that_comes_with_seawall_is_read_and_has_its_name() {
+    let figures = Figure::known();
+    assert_eq!(figures.len(), FIGURES.len());
+    for (figure, (name, _)) in figures.iter().zip(FIGURES) {
+        assert_eq!(figure.name(), *name);
+        assert!(!figure.about().0.is_empty() && !figure.about().1.is_empty());
+    }
+}
+
+fn broken(number: usize, from: &str, to: &str) -> String {
+    let text = FIGURES[number].1.replace(from, to);
+    assert_ne!(text, FIGURES[number].1, "the test changes something");
+    Figure::parse("test", &text).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_wrong_with_a_figure_is_said() {
+    assert!(Figure::load("s2-fig1").unwrap_err().to_string().contains("s2-fig11, s2-fig12"));
+    let bars = FIGURES.iter().position(|(name, _)| *name == "s2-fig11").unwrap();
+    assert!(broken(bars, "tolerance", "tolerances").contains("tolerances"));
+    assert!(broken(bars, "baseline = \"lb\"", "").contains("baseline"));
+    let sweep = FIGURES.iter().position(|(name, _)| *name == "s1-slide18").unwrap();
+    assert!(broken(sweep, "\"logging\"", "\"loging\"").contains("loging"));
+    assert!(broken(sweep, "\"rbtree\"", "\"btree\"").contains("no structure 'btree'"));
+    assert!(broken(sweep, "[4, 8,", "[4, 9,").contains("multiples of 4"));
+    assert!(broken(sweep, "8388608", "1").contains("total_bytes = 1"));
+}
+
+#[test]
+fn a_small_logging_figure_is_run_told_drawn_and_the_same_again() {
+    let text = FIGURES.iter().find(|(name, _)| *name == "s1-slide18").unwrap().1;
+    let text = text.replace("8388608", "8192").replace("32, 64, 128, 256", "32, 64");
+    let run = || {
+        let figure = Figure::parse("small", &text).unwrap();
+        let options = FigureOptions { is_quick: true, ..FigureOptions::default() };
+        Figures::run(vec![figure], &options, &Progress::hidden(), &Arc::default()).unwrap()
+    };
+    let figures = run();
+    let records = figures.logging_records();
+    assert_eq!(records.len(), 4 * 5 * 6);
+    let cycles = |records: &[LoggingRecord]| -> Vec<(u64, u64, u64)> {
+        records.iter().map(|r| (r.cycles, r.partial_lines, r.llc_misses)).collect()
+    };
+    assert_eq!(cycles(&records), cycles(&run().logging_records()), "what is simulated");
+    for record in &records {
+        assert_eq!(record.log_is_durable, record.log != "cached-unflushed");
+        assert!(record.host_nanoseconds > 0.0);
+        if record.log == "uncached" && record.value_bytes == 4 {
+            assert_eq!(record.partial_lines, record.records, "a fence for every 8 bytes");
+        }
+    }
+    let text = figures.to_text();
+    for words in ["not flushed", "adaptive/better", "speedup", "this host", "axis"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(figures.write_plots(folder.path()).unwrap(), 4 * 3);
+    let svg = std::fs::read_to_string(folder.path().join("small-array-cycles.svg")).unwrap();
+    assert!(svg.contains("cached-unflushed (not durable)"));
+}

@@ -1,0 +1,197 @@
+//! `#[derive(Persist)]`: makes a struct of persistent fields persistent.
+//!
+//! It writes, for a struct with named fields: the layout (as in C), the shape, loading and storing
+//! field by field, and a `Field` constant for each field, named as it in capitals. Nothing that it
+//! writes is unsafe. What cannot be persistent is refused with a message that says what to do.
+//!
+//! - A struct has at most one lifetime: the brand of the pool that its pointers are of.
+//! - `#[persist(lines)]`: objects start at a cache line, of which nothing else has a part.
+//! - `#[persist(name = "Node")]`: the name that counts for the shape, to rename a struct and still
+//!   open its pools.
+
+#![forbid(unsafe_code)]
+
+mod parse;
+
+use parse::{Parsed, parse};
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use syn::punctuated::Punctuated;
+use syn::{DeriveInput, Token, TypeParamBound, WherePredicate, parse_macro_input, parse_quote};
+
+/// Makes a struct with named fields, all of them persistent, persistent; see the crate's head.
+#[proc_macro_derive(Persist, attributes(persist))]
+pub fn derive_persist(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    parse(input).map_or_else(|error| error.to_compile_error(), |parsed| expand(&parsed)).into()
+}
+
+fn expand(parsed: &Parsed) -> TokenStream {
+    let (fields, persist) = (expand_fields(parsed), expand_persist(parsed));
+    let branded = expand_branded(parsed);
+    quote! { #fields #persist #branded }
+}
+
+/// The generics of an impl: those of the struct, its brand, and what is asked of its parameters.
+fn impl_generics(parsed: &Parsed) -> syn::Generics {
+    let mut generics = parsed.generics.clone();
+    let brand = &parsed.brand;
+    if generics.lifetimes().next().is_none() {
+        generics.params.insert(0, parse_quote!(#brand));
+    }
+    for name in &parsed.types {
+        generics
+            .make_where_clause()
+            .predicates
+            .push(parse_quote!(#name: ::seawall_runtime::typed::Persist<#brand>));
+    }
+    generics
+}
+
+/// The constant of a field.
+fn constant(field: &Ident) -> Ident {
+    let name = field.to_string();
+    format_ident!("{}", name.trim_start_matches("r#").to_uppercase(), span = field.span())
+}
+
+fn expand_fields(parsed: &Parsed) -> TokenStream {
+    let Parsed { name, brand, .. } = parsed;
+    let generics = impl_generics(parsed);
+    let (impl_generics, _, predicates) = generics.split_for_impl();
+    let (_, arguments, _) = parsed.generics.split_for_impl();
+    let count = parsed.fields.len();
+    let types: Vec<_> = parsed.fields.iter().map(|field| &field.ty).collect();
+    let constants = parsed.fields.iter().enumerate().map(|(place, field)| {
+        let (visibility, constant, ty) = (&field.vis, constant(&field.name), &field.ty);
+        let doc = format!("The field `{}`.", field.name);
+        quote! {
+            #[doc = #doc]
+            #[allow(dead_code, reason = "not every field is used by itself")]
+            #visibility const #constant: ::seawall_runtime::typed::Field<Self, #ty> =
+                ::seawall_runtime::typed::Field::derived(
+                    ::seawall_runtime::typed::derived::offset(&Self::__FIELDS, #place),
+                );
+        }
+    });
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #name #arguments #predicates {
+            const __FIELDS: [(u64, u64); #count] = [#((
+                <#types as ::seawall_runtime::typed::Persist<#brand>>::SIZE,
+                <#types as ::seawall_runtime::typed::Persist<#brand>>::ALIGN,
+            )),*];
+            #(#constants)*
+        }
+    }
+}
+
+fn expand_persist(parsed: &Parsed) -> TokenStream {
+    let Parsed { name, brand, shape_name, align, .. } = parsed;
+    let generics = impl_generics(parsed);
+    let (impl_generics, _, predicates) = generics.split_for_impl();
+    let (_, arguments, _) = parsed.generics.split_for_impl();
+    let names: Vec<_> = parsed.fields.iter().map(|field| &field.name).collect();
+    let texts = names.iter().map(|name| name.to_string().trim_start_matches("r#").to_owned());
+    let types: Vec<_> = parsed.fields.iter().map(|field| &field.ty).collect();
+    let constants: Vec<_> = names.iter().map(|name| constant(name)).collect();
+    let parts = parsed
+        .types
+        .iter()
+        .map(|ty| quote!(<#ty as ::seawall_runtime::typed::Persist<#brand>>::NAME));
+    let numbers = parsed.numbers.iter().map(|number| quote!(#number as u64));
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics ::seawall_runtime::typed::Persist<#brand> for #name #arguments
+        #predicates
+        {
+            const SIZE: u64 =
+                ::seawall_runtime::typed::derived::size(&Self::__FIELDS, #align);
+            const ALIGN: u64 =
+                ::seawall_runtime::typed::derived::align(&Self::__FIELDS, #align);
+            const NAME: u64 = ::seawall_runtime::typed::derived::name(
+                #shape_name,
+                &[#(#parts,)* #(#numbers),*],
+            );
+            const SHAPE: u64 = ::seawall_runtime::typed::derived::of_struct(
+                <Self as ::seawall_runtime::typed::Persist<#brand>>::NAME,
+                <Self as ::seawall_runtime::typed::Persist<#brand>>::ALIGN,
+                &[#((
+                    #texts,
+                    <#types as ::seawall_runtime::typed::Persist<#brand>>::SHAPE,
+                )),*],
+            );
+
+            #[inline]
+            fn load<S: ::seawall_runtime::typed::derived::Source>(
+                from: &S,
+                at: ::seawall_runtime::typed::derived::Addr,
+            ) -> Self {
+                Self { #(
+                    #names: <#types as ::seawall_runtime::typed::Persist<#brand>>::load(
+                        from,
+                        at.plus(Self::#constants.offset()),
+                    ),
+                )* }
+            }
+
+            #[inline]
+            fn store<S: ::seawall_runtime::typed::derived::Sink>(
+                self,
+                to: &mut S,
+                at: ::seawall_runtime::typed::derived::Addr,
+            ) {
+                #(
+                    <#types as ::seawall_runtime::typed::Persist<#brand>>::store(
+                        self.#names,
+                        to,
+                        at.plus(Self::#constants.offset()),
+                    );
+                )*
+            }
+        }
+    }
+}
+
+/// Leaves out the bounds `Persist`, which one for every brand replaces.
+fn forget_persist(generics: &mut syn::Generics) {
+    let others = |bounds: &mut Punctuated<TypeParamBound, Token![+]>| {
+        let is_persist = |bound: &TypeParamBound| match bound {
+            TypeParamBound::Trait(bound) => {
+                bound.path.segments.last().is_some_and(|last| last.ident == "Persist")
+            }
+            _ => false,
+        };
+        *bounds = bounds.iter().filter(|bound| !is_persist(bound)).cloned().collect();
+    };
+    generics.type_params_mut().for_each(|param| others(&mut param.bounds));
+    for predicate in generics.where_clause.iter_mut().flat_map(|clause| &mut clause.predicates) {
+        if let WherePredicate::Type(predicate) = predicate {
+            others(&mut predicate.bounds);
+        }
+    }
+}
+
+/// The struct with its brand left open; its parameters, if it has any, are types without one.
+fn expand_branded(parsed: &Parsed) -> TokenStream {
+    let Parsed { name, types, numbers, .. } = parsed;
+    let mut generics = parsed.generics.clone();
+    forget_persist(&mut generics);
+    for ty in types {
+        generics
+            .make_where_clause()
+            .predicates
+            .push(parse_quote!(#ty: for<'any> ::seawall_runtime::typed::Persist<'any>));
+    }
+    let (impl_generics, _, predicates) = generics.split_for_impl();
+    let (_, own, _) = parsed.generics.split_for_impl();
+    let brand = parsed.generics.lifetimes().map(|_| quote!('seawall_in));
+    let arguments = brand
+        .chain(types.iter().map(|ty| quote!(#ty)))
+        .chain(numbers.iter().map(|number| quote!(#number)));
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics ::seawall_runtime::typed::Branded for #name #own #predicates {
+            type In<'seawall_in> = #name<#(#arguments),*>;
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Allocating what cannot be persistent.
+
+use seawall_memory::Image;
+use seawall_runtime::HeapError;
+use seawall_runtime::typed::Pool;
+
+fn body<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
+    pool.join(memory).redo(|tx| tx.alloc("text").map(drop))
+}
+
+fn main() {}

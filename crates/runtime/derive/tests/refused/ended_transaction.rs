@@ -1,0 +1,22 @@
+//! A transaction that is used after its end.
+
+use seawall_memory::Image;
+use seawall_runtime::HeapError;
+use seawall_runtime::typed::Pool;
+
+fn returned<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
+    let mut session = pool.join(memory);
+    let tx = session.redo(|tx| Ok::<_, HeapError>(tx))?;
+    tx.set(pool.root(), 7)
+}
+
+fn kept<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
+    let mut session = pool.join(memory);
+    let mut kept = None;
+    session.redo(|tx| {
+        kept = Some(tx);
+        Ok::<_, HeapError>(())
+    })
+}
+
+fn main() {}

@@ -1,0 +1,265 @@
+//! What may live in a pool: values that are bytes and nothing else, and mean the same tomorrow.
+//!
+//! A persistent value is read and written as a copy, word by word through the seam; there is never
+//! a reference into a pool. So no bytes that a crash or a failing disk leaves there can be
+//! undefined behaviour: every pattern of bits is some value of every persistent type.
+//!
+//! Volatile pointers, `usize`, `Vec`, `String` are not [`Persist`], so nothing that holds one can
+//! be stored: that is an error of the compiler, not of the run. `#[derive(Persist)]` makes structs
+//! of persistent fields persistent; see [`typed`](crate::typed).
+
+use seawall_memory::{Addr, Width, Word};
+
+pub(crate) mod shape;
+
+mod sealed {
+    pub trait Sealed {}
+}
+pub(crate) use sealed::Sealed;
+
+/// Where a value is loaded from. The library has all implementations.
+pub trait Source: Sealed {
+    /// The aligned word at `at`.
+    fn load<W: Word>(&self, at: Addr) -> W;
+
+    /// Reads `into.len()` bytes from `at`.
+    fn read(&self, at: Addr, into: &mut [u8]);
+}
+
+/// Where a value is stored to, field after field at rising addresses. The library has all
+/// implementations; they remember what goes wrong.
+pub trait Sink: Sealed {
+    /// Stores an aligned word at `at`.
+    fn store<W: Word>(&mut self, at: Addr, value: W);
+
+    /// Writes `from` at `at`.
+    fn write(&mut self, at: Addr, from: &[u8]);
+}
+
+/// A value that can live in the pool of brand `'p`: a number, a [`Ptr`](crate::typed::Ptr) of that
+/// pool, an array of such, or a struct of such that derives `Persist`.
+///
+/// Every pattern of bits must load as some value: pools are not trusted.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot live in a persistent pool",
+    label = "not persistent, or not of this pool",
+    note = "volatile pointers (`&T`, `Box`, `Vec`, `String`) mean nothing after a restart: use \
+            `Ptr<'p, T>`, `Option<Ptr<'p, T>>`, arrays or `Bytes<N>`",
+    note = "numbers have their width in their name (`u64`, not `usize`); structs of persistent \
+            fields get `#[derive(Clone, Copy, Persist)]`"
+)]
+pub trait Persist<'p>: Copy {
+    /// Bytes that it takes in a pool, a multiple of `ALIGN`.
+    const SIZE: u64;
+    /// What its addresses are multiples of: 1, 2, 4, 8, or 64 (a cache line).
+    const ALIGN: u64;
+    /// A hash of its name.
+    const NAME: u64;
+    /// A hash of its name and of the names and shapes of its fields; never 0. Another layout has
+    /// another shape. What pointers lead to counts by name only.
+    const SHAPE: u64;
+
+    #[doc(hidden)]
+    fn load<S: Source>(from: &S, at: Addr) -> Self;
+
+    #[doc(hidden)]
+    fn store<S: Sink>(self, to: &mut S, at: Addr);
+}
+
+macro_rules! words {
+    ($($Type:ident: $Word:ident, $of:expr, $to:expr;)*) => { $(
+        impl<'p> Persist<'p> for $Type {
+            const SIZE: u64 = <$Word as Word>::WIDTH.bytes();
+            const ALIGN: u64 = Self::SIZE;
+            const NAME: u64 = shape::name(stringify!($Type), &[]);
+            const SHAPE: u64 = Self::NAME;
+
+            #[inline]
+            fn load<S: Source>(from: &S, at: Addr) -> Self {
+                let of: fn($Word) -> $Type = $of;
+                of(from.load(at))
+            }
+
+            #[inline]
+            fn store<S: Sink>(self, to: &mut S, at: Addr) {
+                let to_word: fn($Type) -> $Word = $to;
+                to.store(at, to_word(self));
+            }
+        }
+    )* };
+}
+words! {
+    u8: u8, |word| word, |value| value;
+    u16: u16, |word| word, |value| value;
+    u32: u32, |word| word, |value| value;
+    u64: u64, |word| word, |value| value;
+    i8: u8, |word| word as i8, |value| value as u8;
+    i16: u16, |word| word as i16, |value| value as u16;
+    i32: u32, |word| word as i32, |value| value as u32;
+    i64: u64, |word| word as i64, |value| value as u64;
+    f32: u32, f32::from_bits, f32::to_bits;
+    f64: u64, f64::from_bits, f64::to_bits;
+    bool: u8, |word| word != 0, u8::from;
+}
+
+impl<'p, T: Persist<'p>, const N: usize> Persist<'p> for [T; N] {
+    const SIZE: u64 = T::SIZE * N as u64;
+    const ALIGN: u64 = T::ALIGN;
+    const NAME: u64 = shape::name("array", &[T::NAME, N as u64]);
+    const SHAPE: u64 = shape::name("array", &[T::SHAPE, N as u64]);
+
+    #[inline]
+    fn load<S: Source>(from: &S, at: Addr) -> Self {
+        std::array::from_fn(|place| T::load(from, at.plus(place as u64 * T::SIZE)))
+    }
+
+    #[inline]
+    fn store<S: Sink>(self, to: &mut S, at: Addr) {
+        for (place, value) in (0..).zip(self) {
+            value.store(to, at.plus(place * T::SIZE));
+        }
+    }
+}
+
+/// `N` bytes that are moved as a whole, at any address: names, keys, digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes<const N: usize>(pub [u8; N]);
+
+impl<const N: usize> Bytes<N> {
+    /// `from`, and zeros behind it; none if it is longer than `N`.
+    pub fn padded(from: &[u8]) -> Option<Bytes<N>> {
+        let mut bytes = [0; N];
+        bytes.get_mut(..from.len())?.copy_from_slice(from);
+        Some(Bytes(bytes))
+    }
+}
+
+impl<'p, const N: usize> Persist<'p> for Bytes<N> {
+    const SIZE: u64 = N as u64;
+    const ALIGN: u64 = 1;
+    const NAME: u64 = shape::name("Bytes", &[N as u64]);
+    const SHAPE: u64 = Self::NAME;
+
+    #[inline]
+    fn load<S: Source>(from: &S, at: Addr) -> Self {
+        let mut bytes = [0; N];
+        from.read(at, &mut bytes);
+        Bytes(bytes)
+    }
+
+    #[inline]
+    fn store<S: Sink>(self, to: &mut S, at: Addr) {
+        to.write(at, &self.0);
+    }
+}
+
+/// A persistent type with its brand left open, so that it can be named before there is a pool: what
+/// the root of a pool is made of. Derived together with [`Persist`].
+pub trait Branded {
+    /// The type in the pool of brand `'p`.
+    type In<'p>: Persist<'p>;
+}
+
+macro_rules! unbranded {
+    ($($Type:ty),*) => { $(
+        impl Branded for $Type {
+            type In<'p> = $Type;
+        }
+    )* };
+}
+unbranded! { u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, bool }
+
+impl<T: Branded, const N: usize> Branded for [T; N] {
+    type In<'p> = [T::In<'p>; N];
+}
+
+impl<const N: usize> Branded for Bytes<N> {
+    type In<'p> = Bytes<N>;
+}
+
+/// Bytes in this process, as a source and a sink: what is at address 0 is first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Buffer(pub(crate) Vec<u8>);
+
+impl Buffer {
+    /// The bytes that `value` takes in a pool; what lies between its fields is zero.
+    pub(crate) fn of<'p, T: Persist<'p>>(value: T) -> Buffer {
+        let mut buffer = Buffer(vec![0; T::SIZE as usize]);
+        value.store(&mut buffer, Addr::NULL);
+        buffer
+    }
+}
+
+impl Sealed for Buffer {}
+
+impl Sink for Buffer {
+    fn store<W: Word>(&mut self, at: Addr, value: W) {
+        self.write(at, &value.to_bits().to_le_bytes()[..width::<W>()]);
+    }
+
+    fn write(&mut self, at: Addr, from: &[u8]) {
+        let start = at.offset() as usize;
+        self.0[start..start + from.len()].copy_from_slice(from);
+    }
+}
+
+impl Source for Buffer {
+    fn load<W: Word>(&self, at: Addr) -> W {
+        let mut bits = [0; 8];
+        self.read(at, &mut bits[..width::<W>()]);
+        W::from_bits(u64::from_le_bytes(bits))
+    }
+
+    fn read(&self, at: Addr, into: &mut [u8]) {
+        let start = at.offset() as usize;
+        into.copy_from_slice(&self.0[start..start + into.len()]);
+    }
+}
+
+const fn width<W: Word>() -> usize {
+    Width::bytes(W::WIDTH) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn back<T: for<'p> Persist<'p>>(value: T) -> T {
+        T::load(&Buffer::of(value), Addr::NULL)
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(a: u8, b: u16, c: u32, d: u64, e: bool) {
+            prop_assert_eq!((back(a), back(b), back(c), back(d), back(e)), (a, b, c, d, e));
+        }
+
+        #[test]
+        fn numbers_with_a_sign_come_back(a: i8, b: i16, c: i32, d: i64) {
+            prop_assert_eq!((back(a), back(b), back(c), back(d)), (a, b, c, d));
+        }
+
+        #[test]
+        fn floats_come_back_bit_by_bit(a: u32, b: u64) {
+            prop_assert_eq!(back(f32::from_bits(a)).to_bits(), a);
+            prop_assert_eq!(back(f64::from_bits(b)).to_bits(), b);
+        }
+
+        #[test]
+        fn arrays_and_bytes_come_back(a: [i16; 5], b: [[u64; 2]; 3], c: [u8; 13]) {
+            prop_assert_eq!((back(a), back(b), back(Bytes(c))), (a, b, Bytes(c)));
+        }
+
+        #[test]
+        fn any_byte_is_a_bool(byte: u8) {
+            prop_assert_eq!(bool::load(&Buffer(vec![byte]), Addr::NULL), byte != 0);
+        }
+    }
+
+    #[test]
+    fn bytes_are_padded_or_refused() {
+        assert_eq!(Bytes::<4>::padded(b"abc"), Some(Bytes(*b"abc\0")));
+        assert_eq!(Bytes::<2>::padded(b"abc"), None);
+    }
+}

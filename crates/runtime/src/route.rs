@@ -1,0 +1,378 @@
+//! How the bytes of a log record reach the log: through the caches, or past them.
+//!
+//! "Logging in Persistent Memory: to Cache, or Not to Cache?" (MEMSYS'17) weighs two ways. A cached
+//! record is stored and written back: it reads its lines first, and pushes other data out of the
+//! caches. An uncached one goes past them: it needs whole lines, and makes the next reader wait.
+//! Which is cheaper depends on the processor, the memory and the program, so [`RouteChoice`] has
+//! both as fixed modes and a third one that measures.
+//!
+//! What is measured are windows, from a fence to a fence some records later, because a record's
+//! price is not only its own write: the program pays for evicted lines afterwards. Windows of the
+//! two paths alternate, each after a run-in, and their medians are compared, so that an interrupt
+//! decides nothing. Sizes (1, 2, 3 to 4, 5 to 8 lines, ...) are measured one at a time, then left
+//! alone for 16 to 512 times as many records. The run-in is a whole lap when the log is short and
+//! written over and over, since lines that a path left behind cost the other one more.
+//!
+//! Two things are not seen: pollution that builds up over many more records than a window has, and
+//! the state of lines in a log of which a lap is longer than [`LAP_MAX`] records.
+
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+use std::fmt;
+use std::str::FromStr;
+
+/// Records in a timed window.
+const WINDOW: u32 = 32;
+/// Untimed records before a window by another path than the one before.
+const RUN_IN: u32 = 8;
+/// Windows of each path in a measurement.
+const PAIRS: usize = 9;
+/// Windows of each path after which it ends if all of one are a quarter above all of the other.
+const PAIRS_CLEAR: usize = 2;
+/// Windows of each path after which it ends if all of one are above all of the other.
+const PAIRS_APART: usize = 5;
+/// Of the pairs of a whole measurement, those that the other path has to win: where noise is as
+/// large as the difference, nothing changes.
+const PAIRS_WON: usize = 7;
+/// Records of a size before it is measured first.
+const FIRST: u64 = 16;
+/// Records between two measurements, as a multiple of those that one took.
+const REST: u64 = 16;
+const REST_CLEAR: u64 = 64;
+const REST_MAX: u64 = 512;
+/// The longest lap that a run-in covers.
+const LAP_MAX: u32 = 1024;
+/// Records of other sizes after which a measurement that gets none of its own is given up.
+const PATIENCE: u32 = 4096;
+/// Sizes: class c has up to 2^c lines, the last one all longer records.
+const CLASSES: usize = 12;
+/// A window's price is kept in this part of the clock's unit a record.
+const FINE: u64 = 16;
+
+/// Which way log records take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RouteChoice {
+    /// Stored, then written back.
+    Cached,
+    /// Past the caches, in whole lines.
+    Uncached,
+    /// For each size the way that was measured to be cheaper; uncached where there is no time.
+    Adaptive,
+}
+
+impl RouteChoice {
+    /// All of them.
+    pub const ALL: [RouteChoice; 3] =
+        [RouteChoice::Cached, RouteChoice::Uncached, RouteChoice::Adaptive];
+
+    /// The name in options and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RouteChoice::Cached => "cached",
+            RouteChoice::Uncached => "uncached",
+            RouteChoice::Adaptive => "adaptive",
+        }
+    }
+}
+
+impl fmt::Display for RouteChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no [`RouteChoice`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no log route '{name}'; known: cached, uncached, adaptive")]
+pub struct UnknownRoute {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl FromStr for RouteChoice {
+    type Err = UnknownRoute;
+
+    fn from_str(name: &str) -> Result<RouteChoice, UnknownRoute> {
+        let known = RouteChoice::ALL.into_iter().find(|choice| choice.name() == name);
+        known.ok_or_else(|| UnknownRoute { name: name.into() })
+    }
+}
+
+/// What a [`Route`] has carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteCounts {
+    /// Records that went through the caches.
+    pub cached_records: u64,
+    /// Lines of those.
+    pub cached_lines: u64,
+    /// Records that went past the caches.
+    pub uncached_records: u64,
+    /// Lines of those.
+    pub uncached_lines: u64,
+    /// How often a measurement changed the way of a size.
+    pub switches: u64,
+    /// Records that went by while their size was being measured; about half took the other way.
+    pub measured_records: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    Cached,
+    Uncached,
+}
+
+impl Path {
+    fn other(self) -> Path {
+        if self == Path::Cached { Path::Uncached } else { Path::Cached }
+    }
+}
+
+/// Records of a similar size.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    path: Path,
+    /// Records until it is measured again.
+    due: u64,
+    /// The last rest, as a multiple of the records that the measurement took.
+    rest: u64,
+}
+
+/// A measurement under way. Windows go own, other, other, own, own, other, ..: a slow drift of the
+/// machine meets both paths alike.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    class: usize,
+    path: Path,
+    /// Windows that are complete.
+    windows: usize,
+    run_in: u32,
+    /// Records of the class in this window, or run-in.
+    records: u32,
+    /// When the window began, once the run-in is over.
+    began: Option<u64>,
+    spent: u64,
+    patience: u32,
+    prices: [[u64; PAIRS]; 2],
+}
+
+/// One thread's way to its log: plain data of this process, nothing of it is persistent.
+///
+/// A crash leaves of a record what the seam says of [`write`](Memory::write) with
+/// [`flush`](Memory::flush), or of [`write_nt`](Memory::write_nt): any part until the next order or
+/// drain, all of it afterwards.
+#[derive(Clone, Debug)]
+pub struct Route {
+    choice: RouteChoice,
+    classes: [Class; CLASSES],
+    trial: Option<Trial>,
+    /// The class that wants to be measured.
+    due: Option<usize>,
+    has_no_time: bool,
+    last_at: Addr,
+    since_wrap: u32,
+    lap: u32,
+    counts: RouteCounts,
+}
+
+impl Route {
+    /// A route that has measured nothing yet.
+    pub fn new(choice: RouteChoice) -> Route {
+        Route {
+            choice,
+            classes: [Class { path: Path::Uncached, due: FIRST, rest: REST }; CLASSES],
+            trial: None,
+            due: None,
+            has_no_time: false,
+            last_at: Addr::NULL,
+            since_wrap: 0,
+            lap: 0,
+            counts: RouteCounts::default(),
+        }
+    }
+
+    /// The way that was asked for.
+    pub fn choice(&self) -> RouteChoice {
+        self.choice
+    }
+
+    /// Records and lines by each way so far.
+    pub fn counts(&self) -> RouteCounts {
+        self.counts
+    }
+
+    /// Writes a record of whole lines at the line-aligned `at`, without a fence: it is durable
+    /// after the next [`order`](Memory::order) or [`drain`](Memory::drain) of the thread.
+    ///
+    /// # Panics
+    /// In debug builds, if `at` or the length is not a multiple of a line.
+    #[track_caller]
+    pub fn write<M: Memory>(&mut self, memory: &M, at: Addr, lines: &[u8]) {
+        let bytes = lines.len() as u64;
+        debug_assert!(at.offset().is_multiple_of(LINE_BYTES) && bytes.is_multiple_of(LINE_BYTES));
+        let path = match self.choice {
+            RouteChoice::Cached => Path::Cached,
+            RouteChoice::Uncached => Path::Uncached,
+            RouteChoice::Adaptive => self.pick(at, bytes / LINE_BYTES),
+        };
+        match path {
+            Path::Cached => {
+                memory.write(at, lines);
+                memory.flush(at, bytes);
+                self.counts.cached_records += 1;
+                self.counts.cached_lines += bytes / LINE_BYTES;
+            }
+            Path::Uncached => {
+                memory.write_nt(at, lines);
+                self.counts.uncached_records += 1;
+                self.counts.uncached_lines += bytes / LINE_BYTES;
+            }
+        }
+    }
+
+    /// To be called after the fence that follows one or more records.
+    #[inline]
+    pub fn fenced<M: Memory>(&mut self, memory: &M) {
+        if self.trial.is_some() {
+            self.step(memory);
+        } else if let Some(class) = self.due.take() {
+            self.begin(class);
+        }
+    }
+
+    #[inline]
+    fn pick(&mut self, at: Addr, lines: u64) -> Path {
+        if self.has_no_time {
+            return Path::Uncached;
+        }
+        self.since_wrap = self.since_wrap.saturating_add(1);
+        if at <= self.last_at {
+            self.lap = self.since_wrap;
+            self.since_wrap = 0;
+        }
+        self.last_at = at;
+        let class = class_of(lines);
+        if let Some(trial) = &mut self.trial {
+            if trial.class == class {
+                trial.records += 1;
+                trial.spent += 1;
+                self.counts.measured_records += 1;
+                return trial.path;
+            }
+            trial.patience = trial.patience.saturating_sub(1);
+        }
+        let class_state = &mut self.classes[class];
+        class_state.due = class_state.due.saturating_sub(1);
+        if class_state.due == 0 {
+            self.due = Some(class);
+        }
+        class_state.path
+    }
+
+    fn begin(&mut self, class: usize) {
+        let path = self.classes[class].path;
+        self.trial = Some(Trial {
+            class,
+            path,
+            windows: 0,
+            run_in: 0,
+            records: 0,
+            began: None,
+            spent: 0,
+            patience: PATIENCE,
+            prices: [[0; PAIRS]; 2],
+        });
+    }
+
+    /// A fence during a measurement: begins a window, ends one, or neither.
+    fn step<M: Memory>(&mut self, memory: &M) {
+        let Some(mut trial) = self.trial.take() else { return };
+        if trial.patience == 0 {
+            self.classes[trial.class].due = u64::from(PATIENCE);
+            return;
+        }
+        let Some(began) = trial.began else {
+            if trial.records >= trial.run_in {
+                let now = memory.now();
+                self.has_no_time = now == 0;
+                (trial.began, trial.records) = (Some(now), 0);
+            }
+            self.trial = Some(trial).filter(|_| !self.has_no_time);
+            return;
+        };
+        if trial.records < WINDOW {
+            self.trial = Some(trial);
+            return;
+        }
+        let now = memory.now();
+        let side = usize::from(trial.path != self.classes[trial.class].path);
+        trial.prices[side][trial.windows / 2] =
+            now.saturating_sub(began) * FINE / u64::from(trial.records);
+        trial.windows += 1;
+        if let Some(verdict) = trial.verdict() {
+            self.decide(&trial, verdict);
+            return;
+        }
+        trial.records = 0;
+        trial.began = Some(now);
+        if trial.windows % 2 == 1 {
+            trial.path = trial.path.other();
+            trial.run_in = if self.lap > LAP_MAX { RUN_IN } else { self.lap.max(RUN_IN) };
+            trial.began = None;
+        }
+        self.trial = Some(trial);
+    }
+
+    fn decide(&mut self, trial: &Trial, verdict: Verdict) {
+        let class = &mut self.classes[trial.class];
+        if verdict.other_is_cheaper {
+            class.path = class.path.other();
+            class.rest = REST / 2;
+            self.counts.switches += 1;
+        }
+        let least = if verdict.is_clear { REST_CLEAR } else { REST };
+        class.rest = (2 * class.rest).clamp(least, REST_MAX);
+        class.due = trial.spent * class.rest;
+    }
+}
+
+/// What a measurement says of the path that was not in use.
+#[derive(Clone, Copy)]
+struct Verdict {
+    other_is_cheaper: bool,
+    is_clear: bool,
+}
+
+impl Trial {
+    /// The outcome, once there are windows enough for one.
+    fn verdict(&self) -> Option<Verdict> {
+        let pairs = self.windows / 2;
+        if self.windows % 2 == 1 || pairs < PAIRS_CLEAR {
+            return None;
+        }
+        let mut prices = self.prices;
+        let [own, other] = &mut prices;
+        let (own, other) = (&mut own[..pairs], &mut other[..pairs]);
+        let won = own.iter().zip(other.iter()).filter(|(own, other)| other < own).count();
+        own.sort_unstable();
+        other.sort_unstable();
+        let is_below = |low: &[u64], high: &[u64], by: u64| low[pairs - 1] * by < high[0] * 4;
+        let is_clear = is_below(own, other, 5) || is_below(other, own, 5);
+        let is_apart = is_below(own, other, 4) || is_below(other, own, 4);
+        let is_over = is_clear || is_apart && pairs >= PAIRS_APART || pairs == PAIRS;
+        if !is_over {
+            return None;
+        }
+        let (own, other) = (own[pairs / 2], other[pairs / 2]);
+        // Three per cent are not worth a change.
+        let other_is_cheaper = won >= PAIRS_WON.min(pairs) && other * 33 < own * 32;
+        Some(Verdict { other_is_cheaper, is_clear })
+    }
+}
+
+/// The number of the size: 1, 2, 3 to 4, 5 to 8 lines, ...
+fn class_of(lines: u64) -> usize {
+    let class = u64::BITS - lines.saturating_sub(1).leading_zeros();
+    (class as usize).min(CLASSES - 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Typed use of a heap: what a programmer of persistent structures writes.
+//!
+//! Structs derive [`Persist`], point to each other by [`Ptr`], and are read and written as copies.
+//! [`create`] and [`open`] give a pool to a closure; in it, threads [join](Pool::join) and run
+//! transactions. Nothing of a pool can leave its closure or get into another pool: the brand `'p`,
+//! a lifetime that every pointer, session and transaction of the pool has, equals no other.
+//!
+//! A sorted list, and what a second run finds of it:
+//!
+//! ```
+//! use seawall_memory::{Image, Memory};
+//! use seawall_runtime::typed::{self, Persist, Pool, Ptr, Session, Tx};
+//! use seawall_runtime::{HeapError, HeapOptions};
+//!
+//! #[derive(Clone, Copy, Persist)]
+//! struct List<'p> {
+//!     head: Option<Ptr<'p, Node<'p>>>,
+//!     length: u64,
+//! }
+//!
+//! #[derive(Clone, Copy, Persist)]
+//! struct Node<'p> {
+//!     value: i64,
+//!     next: Option<Ptr<'p, Node<'p>>>,
+//! }
+//!
+//! fn insert<'p, M: Memory>(
+//!     tx: &mut Tx<'p, '_, '_, M>,
+//!     list: Ptr<'p, List<'p>>,
+//!     value: i64,
+//! ) -> Result<(), HeapError> {
+//!     let mut link = list.at(List::HEAD);
+//!     while let Some(node) = tx.get(link)? {
+//!         if tx.get(node.at(Node::VALUE))? >= value {
+//!             break;
+//!         }
+//!         link = node.at(Node::NEXT);
+//!     }
+//!     let next = tx.get(link)?;
+//!     let node = tx.alloc(Node { value, next })?;
+//!     tx.set(link, Some(node))?;
+//!     tx.update(list.at(List::LENGTH), |length| length + 1)
+//! }
+//!
+//! let options = HeapOptions { threads: 1, ..typed::options::<List>() };
+//! let memory = Image::new(options.pm_bytes(), options.dram_bytes());
+//! typed::create::<List, _, _>(&memory, "list", 42, &options, |pool| {
+//!     let mut session = pool.join(&memory);
+//!     for value in [3, 1, 2] {
+//!         session.redo(|tx| insert(tx, pool.root(), value))?; // durable here
+//!     }
+//!     Ok::<_, HeapError>(())
+//! })?;
+//!
+//! let (bytes, dram) = (options.pm_bytes(), options.dram_bytes());
+//! let memory = Image::from_pm(memory.into_pm(), dram); // a restart
+//! let values = typed::open::<List, _, _>(&memory, "list", bytes, |pool| {
+//!     let session = pool.join(&memory);
+//!     let (mut values, mut next) = (Vec::new(), session.get(pool.root())?.head);
+//!     while let Some(node) = next {
+//!         let node = session.get(node)?;
+//!         values.push(node.value);
+//!         next = node.next;
+//!     }
+//!     Ok::<_, HeapError>(values)
+//! })?;
+//! assert_eq!(values, [1, 2, 3]);
+//! # Ok::<(), HeapError>(())
+//! ```
+
+mod access;
+mod ptr;
+mod session;
+mod tx;
+mod types;
+
+pub use crate::persist::{Branded, Bytes, Persist};
+pub use ptr::{Field, Ptr};
+pub use seawall_derive::Persist;
+pub use session::Session;
+pub use tx::Tx;
+
+use crate::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
+use ptr::Brand;
+use seawall_memory::Memory;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// What the code that `#[derive(Persist)]` writes uses; not for people.
+#[doc(hidden)]
+pub mod derived {
+    pub use crate::persist::shape::{align, name, of_struct, offset, size};
+    pub use crate::persist::{Sink, Source};
+    pub use seawall_memory::Addr;
+}
+
+/// A heap that is open, with a root of type `R`. The same for all threads.
+pub struct Pool<'p, R> {
+    heap: Heap,
+    recovered: Recovered,
+    brand: Brand<'p>,
+    root: PhantomData<fn() -> R>,
+}
+
+impl<R> Clone for Pool<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Pool<'_, R> {}
+
+impl<R> fmt::Debug for Pool<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("uuid", &self.heap.uuid()).finish_non_exhaustive()
+    }
+}
+
+impl<'p, R: Persist<'p>> Pool<'p, R> {
+    fn of(heap: Heap, recovered: Recovered) -> Pool<'p, R> {
+        Pool { heap, recovered, brand: PhantomData, root: PhantomData }
+    }
+
+    /// The root object; it was all zeros when the pool was made.
+    pub fn root(&self) -> Ptr<'p, R> {
+        Ptr::new(self.heap.root())
+    }
+
+    /// The heap, for what needs no types: statistics, threads, sizes.
+    pub fn heap(&self) -> Heap {
+        self.heap
+    }
+
+    /// What recovery did when the pool was opened.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
+    }
+
+    /// The handle of the calling thread (its number is that of `memory`), which is the only one of
+    /// that number.
+    ///
+    /// # Panics
+    /// When the heap was made for fewer threads, or `memory` is that of another pool.
+    pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'p, 'm, M> {
+        Session::new(self.heap.join(memory))
+    }
+}
+
+/// The options of a heap whose root is an `R`, else as [`HeapOptions::default`].
+pub fn options<R: Branded>() -> HeapOptions {
+    let (root_bytes, root_shape) = (size_of_root::<R>(), shape_of_root::<R>());
+    HeapOptions { root_bytes, root_shape, ..HeapOptions::default() }
+}
+
+const fn size_of_root<R: Branded>() -> u64 {
+    <R::In<'static> as Persist<'static>>::SIZE
+}
+
+const fn shape_of_root<R: Branded>() -> u64 {
+    <R::In<'static> as Persist<'static>>::SHAPE
+}
+
+/// Makes a heap in a zeroed pool, as [`Heap::create`] does, and gives it to `body`. The root is an
+/// `R` of zeros.
+///
+/// # Errors
+/// What `body` gives. Before, when an option is out of range; [`HeapError::Shape`] when the options
+/// are not those of [`options`] for `R`.
+///
+/// # Panics
+/// When the name is empty or longer than 16 bytes.
+pub fn create<R: Branded, T, E: From<HeapError>>(
+    memory: &impl Memory,
+    name: &str,
+    uuid: u128,
+    options: &HeapOptions,
+    body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
+) -> Result<T, E> {
+    check_root::<R>(options.root_bytes, options.root_shape)?;
+    let heap = Heap::create(memory, name, uuid, options)?;
+    body(Pool::of(heap, Recovered::default()))
+}
+
+/// Opens and recovers the heap called `name` in a pool of `bytes` bytes, as [`Heap::open`] does,
+/// and gives it to `body`.
+///
+/// # Errors
+/// What `body` gives. Before, as [`Heap::open`]; and [`HeapError::Shape`] when its root is no `R`:
+/// then nothing in the pool has changed.
+pub fn open<R: Branded, T, E: From<HeapError>>(
+    memory: &impl Memory,
+    name: &str,
+    bytes: u64,
+    body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
+) -> Result<T, E> {
+    open_flawed::<R, T, E>(memory, name, bytes, HeapFlaw::None, body)
+}
+
+/// As [`open`], with a deliberate mistake.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_flawed<R: Branded, T, E: From<HeapError>>(
+    memory: &impl Memory,
+    name: &str,
+    bytes: u64,
+    flaw: HeapFlaw,
+    body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
+) -> Result<T, E> {
+    let heap = Heap::read(memory, name, bytes)?;
+    check_root::<R>(heap.root_bytes(), heap.root_shape())?;
+    let (heap, recovered) = Heap::open_flawed(memory, name, bytes, flaw)?;
+    body(Pool::of(heap, recovered))
+}
+
+/// Gives a heap that is open already to `body`: for threads that were started with only the
+/// [`Heap`], and programs that keep it.
+///
+/// # Errors
+/// What `body` gives. Before, [`HeapError::Shape`] when its root is no `R`.
+pub fn enter<R: Branded, T, E: From<HeapError>>(
+    heap: Heap,
+    body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
+) -> Result<T, E> {
+    check_root::<R>(heap.root_bytes(), heap.root_shape())?;
+    body(Pool::of(heap, Recovered::default()))
+}
+
+fn check_root<R: Branded>(bytes: u64, shape: u64) -> Result<(), HeapError> {
+    let wanted = size_of_root::<R>();
+    if (bytes, shape) == (wanted, shape_of_root::<R>()) {
+        return Ok(());
+    }
+    let what = format!("the root ({wanted} bytes, there {bytes} bytes)");
+    Err(HeapError::Shape { what })
+}

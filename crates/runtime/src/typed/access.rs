@@ -1,0 +1,157 @@
+//! How typed values reach the seam: checked once, loaded field by field, stored word by word.
+
+use super::{Persist, Ptr};
+use crate::persist::{Buffer, Sealed, Sink, Source};
+use crate::tx::direct::DIRECT_BYTES;
+use crate::{HeapError, Session, Tx, TxKind};
+use seawall_memory::{Addr, Memory, Word};
+
+/// Where `ptr` leads, if all of a `T` there is data of the heap: a pointer that was never set, or
+/// that a failing disk changed, is not followed.
+#[inline]
+pub(super) fn check<'p, T: Persist<'p>, M: Memory>(
+    session: &Session<'_, M>,
+    ptr: Ptr<'p, T>,
+) -> Result<Addr, HeapError> {
+    let at = ptr.addr();
+    if at.bits().is_multiple_of(T::ALIGN) && session.holds(at, T::SIZE) {
+        Ok(at)
+    } else {
+        Err(HeapError::NoData { at, bytes: T::SIZE })
+    }
+}
+
+/// What memory shows, outside of a transaction.
+pub(super) struct Seen<'m, M>(pub(super) &'m M);
+
+impl<M> Sealed for Seen<'_, M> {}
+
+impl<M: Memory> Source for Seen<'_, M> {
+    #[inline]
+    fn load<W: Word>(&self, at: Addr) -> W {
+        self.0.load(at)
+    }
+
+    #[inline]
+    fn read(&self, at: Addr, into: &mut [u8]) {
+        self.0.read(at, into);
+    }
+}
+
+/// What a transaction sees.
+pub(super) struct Within<'t, 's, 'm, M: Memory>(pub(super) &'t Tx<'s, 'm, M>);
+
+impl<M: Memory> Sealed for Within<'_, '_, '_, M> {}
+
+impl<M: Memory> Source for Within<'_, '_, '_, M> {
+    #[inline]
+    fn load<W: Word>(&self, at: Addr) -> W {
+        self.0.load(at)
+    }
+
+    #[inline]
+    fn read(&self, at: Addr, into: &mut [u8]) {
+        self.0.read(at, into);
+    }
+}
+
+/// Stores `value` at `at`, which has been checked.
+#[inline]
+pub(super) fn put<'p, T: Persist<'p>, M: Memory>(
+    tx: &mut Tx<'_, '_, M>,
+    at: Addr,
+    value: T,
+) -> Result<(), HeapError> {
+    if tx.kind() == TxKind::Undo && T::SIZE > 8 {
+        tx.add(&[(at, T::SIZE)])?;
+    }
+    let start = at.bits();
+    let mut words =
+        Words { tx, start, end: start + T::SIZE, word: start & !7, bits: 0, outcome: Ok(()) };
+    value.store(&mut words, at);
+    words.finish()
+}
+
+/// Stores `value` in the object at `at`, which this transaction has allocated.
+#[inline]
+pub(super) fn fill<'p, T: Persist<'p>, M: Memory>(
+    tx: &mut Tx<'_, '_, M>,
+    at: Addr,
+    value: T,
+) -> Result<(), HeapError> {
+    if T::SIZE >= DIRECT_BYTES {
+        return tx.fill(at, &Buffer::of(value).0);
+    }
+    put(tx, at, value)
+}
+
+/// Gathers the fields of one value to whole words, so that each is logged once and in one piece;
+/// what lies between fields becomes zero.
+struct Words<'t, 's, 'm, M: Memory> {
+    tx: &'t mut Tx<'s, 'm, M>,
+    start: u64,
+    end: u64,
+    /// The word that is being gathered, and what is known of it.
+    word: u64,
+    bits: u64,
+    outcome: Result<(), HeapError>,
+}
+
+impl<M: Memory> Words<'_, '_, '_, M> {
+    /// `bits` are those of bytes from `at` to no further than the end of its word.
+    #[inline]
+    fn gather(&mut self, at: u64, bits: u64) {
+        let word = at & !7;
+        while self.word < word {
+            self.put();
+            self.word += 8;
+            self.bits = 0;
+        }
+        self.bits |= bits << (8 * (at % 8));
+    }
+
+    #[inline]
+    fn put(&mut self) {
+        let (from, to) = (self.word.max(self.start), (self.word + 8).min(self.end));
+        if self.outcome.is_err() || from >= to {
+            return;
+        }
+        self.outcome = if to - from == 8 {
+            self.tx.store(Addr::from_bits(self.word), self.bits)
+        } else {
+            let bytes = self.bits.to_le_bytes();
+            let range = (from - self.word) as usize..(to - self.word) as usize;
+            self.tx.write(Addr::from_bits(from), &bytes[range])
+        };
+    }
+
+    #[inline]
+    fn finish(mut self) -> Result<(), HeapError> {
+        while self.word < self.end {
+            self.put();
+            self.word += 8;
+            self.bits = 0;
+        }
+        self.outcome
+    }
+}
+
+impl<M: Memory> Sealed for Words<'_, '_, '_, M> {}
+
+impl<M: Memory> Sink for Words<'_, '_, '_, M> {
+    #[inline]
+    fn store<W: Word>(&mut self, at: Addr, value: W) {
+        self.gather(at.bits(), value.to_bits());
+    }
+
+    fn write(&mut self, at: Addr, from: &[u8]) {
+        let (mut at, mut from) = (at.bits(), from);
+        while !from.is_empty() {
+            let (piece, rest) = from.split_at(from.len().min(8 - at as usize % 8));
+            let mut bytes = [0; 8];
+            bytes[..piece.len()].copy_from_slice(piece);
+            self.gather(at, u64::from_le_bytes(bytes));
+            (at, from) = (at + piece.len() as u64, rest);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! One thread at work in a typed pool: reads, transactions, and walks over all objects of a type.
+
+use super::access::{self, Seen};
+use super::ptr::Brand;
+use super::types::Types;
+use super::{Persist, Ptr, Tx};
+use crate::{HeapError, Pending, TxKind};
+use seawall_memory::Memory;
+use std::marker::PhantomData;
+
+/// A thread's handle on a pool: reads, and runs transactions, one at a time. It cannot write
+/// outside of one.
+pub struct Session<'p, 'm, M: Memory> {
+    session: crate::Session<'m, M>,
+    types: Types,
+    brand: Brand<'p>,
+}
+
+impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
+    pub(crate) fn new(session: crate::Session<'m, M>) -> Session<'p, 'm, M> {
+        Session { session, types: Types::default(), brand: PhantomData }
+    }
+
+    /// The memory below.
+    pub fn memory(&self) -> &'m M {
+        self.session.memory()
+    }
+
+    /// A copy of what `ptr` leads to. Objects that other threads write meanwhile may be seen half
+    /// written; a lock is the caller's business.
+    ///
+    /// # Errors
+    /// [`HeapError::NoData`] when it leads nowhere.
+    #[inline]
+    pub fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
+        let at = access::check(&self.session, ptr)?;
+        Ok(T::load(&Seen(self.session.memory), at))
+    }
+
+    /// Runs `body` as a transaction that logs new values; see
+    /// [`Session::redo`](crate::Session::redo).
+    ///
+    /// # Errors
+    /// What `body` gives; then nothing has changed. [`HeapError::TooLarge`] when it wrote more than
+    /// the log holds.
+    pub fn redo<T, E: From<HeapError>>(
+        &mut self,
+        body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.transaction(TxKind::Redo, body)
+    }
+
+    /// Runs `body` as a transaction that logs old values and stores in place; see
+    /// [`Session::undo`](crate::Session::undo).
+    ///
+    /// # Errors
+    /// As [`redo`](Session::redo).
+    pub fn undo<T, E: From<HeapError>>(
+        &mut self,
+        body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.transaction(TxKind::Undo, body)
+    }
+
+    /// Runs `body` as [`redo`](Session::redo) or [`undo`](Session::undo) does, as `kind` says.
+    ///
+    /// # Errors
+    /// As [`redo`](Session::redo).
+    pub fn transaction<T, E: From<HeapError>>(
+        &mut self,
+        kind: TxKind,
+        body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let types = &mut self.types;
+        self.session.transaction(kind, |tx| body(&mut Tx::new(tx, types)))
+    }
+
+    /// As [`transaction`](Session::transaction), but does not wait for the fence; see
+    /// [`Session::begin`](crate::Session::begin).
+    ///
+    /// # Errors
+    /// As [`redo`](Session::redo).
+    pub fn begin<T, E: From<HeapError>>(
+        &mut self,
+        kind: TxKind,
+        body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
+    ) -> Result<(T, Pending), E> {
+        let types = &mut self.types;
+        self.session.begin(kind, |tx| body(&mut Tx::new(tx, types)))
+    }
+
+    /// Returns when the transaction, and all that this thread committed before it, is durable.
+    pub fn wait(&self, pending: Pending) {
+        self.session.wait(pending);
+    }
+
+    /// Shows every live object that was allocated as a `T`, in the order of their addresses. No
+    /// transaction of any thread may be in progress.
+    ///
+    /// # Errors
+    /// When the heap's tables are damaged; [`HeapError::Shape`] when a type of this shape has
+    /// another size there.
+    pub fn for_each<T: Persist<'p>>(
+        &mut self,
+        mut each: impl FnMut(Ptr<'p, T>, T),
+    ) -> Result<(), HeapError> {
+        let number = self.types.find::<T, M>(&mut self.session)?;
+        if number.is_none() {
+            return Ok(());
+        }
+        let memory = self.session.memory;
+        self.session.heap.objects(memory, |object| {
+            if object.type_number == number && object.bytes >= T::SIZE {
+                each(Ptr::new(object.at), T::load(&Seen(memory), object.at));
+            }
+        })
+    }
+
+    /// Retires the logs of all threads, as far as none of them writes meanwhile: opening is
+    /// quickest after it.
+    pub fn retire(&mut self) {
+        self.session.retire();
+    }
+
+    /// Gives the free space that this thread had to the others.
+    pub fn leave(self) {
+        self.session.leave();
+    }
+}

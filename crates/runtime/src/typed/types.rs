@@ -1,0 +1,186 @@
+//! The types of a heap: which number stands for which shape.
+//!
+//! Every live object has the number of its type, 1 to 126, in the state of its block (127 is an
+//! object that was allocated as bytes). The heap's table says which shape a number means, 16 bytes
+//! each, all zeros where there is none yet:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..8 | shape, not 0 |
+//! | 8..16 | checked word: size in bytes (high 24 of 40 bits), the shape's 16-bit pieces xored |
+//!
+//! so a flipped bit of either word is noticed. A type gets the first free number when it is first
+//! allocated, under the chunk lock, by a log record of its own: it stays if the transaction around
+//! it does not commit, and is recovered as all else. A number is never taken away.
+
+use crate::heap::checked;
+use crate::heap::layout::TYPES_MAX;
+use crate::persist::Persist;
+use crate::tx::log::Wait;
+use crate::tx::record::Builder;
+use crate::{Heap, HeapError, HeapFlaw, Session};
+use rustc_hash::FxHashMap;
+use seawall_memory::{Addr, Memory};
+
+/// The first size, in bytes, that an entry cannot say.
+const SIZE_LIMIT: u64 = 1 << 24;
+const FOLD_BITS: u32 = 16;
+
+/// A type, as the table knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    shape: u64,
+    size: u64,
+}
+
+impl Entry {
+    fn of<'p, T: Persist<'p>>() -> Entry {
+        const { assert!(T::SIZE < SIZE_LIMIT, "a persistent type is smaller than 16 MiB") };
+        Entry { shape: T::SHAPE, size: T::SIZE }
+    }
+
+    fn encode(self, at: Addr) -> [u64; 2] {
+        let halves = self.shape ^ self.shape >> 32;
+        let fold = (halves ^ halves >> 16) & ((1 << FOLD_BITS) - 1);
+        [self.shape, checked::encode(at.plus(8), self.size << FOLD_BITS | fold)]
+    }
+
+    /// The entry at `at`; none if it was never written.
+    fn load<M: Memory>(memory: &M, at: Addr) -> Result<Option<Entry>, HeapError> {
+        let words = [memory.load(at), memory.load(at.plus(8))];
+        if words == [0, 0] {
+            return Ok(None);
+        }
+        let size = checked::decode(at.plus(8), words[1]).map_or(0, |value| value >> FOLD_BITS);
+        let entry = Entry { shape: words[0], size };
+        if entry.encode(at) != words || entry.shape == 0 {
+            let what = format!("the entry of a type at {at} does not add up");
+            return Err(HeapError::Damaged { what });
+        }
+        Ok(Some(entry))
+    }
+}
+
+/// The numbers that a thread knows already.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Types {
+    known: FxHashMap<u64, u8>,
+}
+
+impl Types {
+    /// The number of `T`, which gets one if it has none.
+    #[inline]
+    pub(crate) fn number<'p, T: Persist<'p>, M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+    ) -> Result<u8, HeapError> {
+        match self.known.get(&T::SHAPE) {
+            Some(number) => Ok(*number),
+            None => self.learn(session, Entry::of::<T>()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn learn<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        entry: Entry,
+    ) -> Result<u8, HeapError> {
+        let number = match session.heap.flaw {
+            HeapFlaw::UnlockedType => search_or_add(session, entry),
+            _ => session.with_chunk_lock(|session| search_or_add(session, entry)),
+        }?;
+        self.known.insert(entry.shape, number);
+        Ok(number)
+    }
+
+    /// The number of `T`, if it has one.
+    pub(crate) fn find<'p, T: Persist<'p>, M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+    ) -> Result<Option<u8>, HeapError> {
+        if let Some(number) = self.known.get(&T::SHAPE) {
+            return Ok(Some(*number));
+        }
+        let entry = Entry::of::<T>();
+        let found = session.with_chunk_lock(|session| search(session.memory, &session.heap, entry));
+        let (number, is_new) = found?;
+        if is_new || number == 0 {
+            return Ok(None);
+        }
+        self.known.insert(entry.shape, number);
+        Ok(Some(number))
+    }
+}
+
+fn search_or_add<M: Memory>(session: &mut Session<'_, M>, entry: Entry) -> Result<u8, HeapError> {
+    let (number, is_new) = search(session.memory, &session.heap, entry)?;
+    if number == 0 {
+        return Err(HeapError::Types);
+    }
+    if is_new {
+        add(session, number, entry)?;
+    }
+    Ok(number)
+}
+
+/// The number of the type and false; or the first free one (0 if there is none) and true.
+fn search<M: Memory>(memory: &M, heap: &Heap, wanted: Entry) -> Result<(u8, bool), HeapError> {
+    for number in 1..=TYPES_MAX {
+        match Entry::load(memory, heap.layout.type_entry(number))? {
+            None => return Ok((number as u8, true)),
+            Some(entry) if entry == wanted => return Ok((number as u8, false)),
+            Some(entry) if entry.shape == wanted.shape => {
+                let (size, wanted) = (entry.size, wanted.size);
+                let what = format!("an object of {wanted} bytes, there {size} bytes,");
+                return Err(HeapError::Shape { what });
+            }
+            Some(_) => {}
+        }
+    }
+    Ok((0, true))
+}
+
+fn add<M: Memory>(session: &mut Session<'_, M>, number: u8, entry: Entry) -> Result<(), HeapError> {
+    let at = session.layout().type_entry(u64::from(number));
+    let mut builder = Builder::default();
+    builder.clear();
+    if session.heap.flaw == HeapFlaw::UnloggedType {
+        let words = (0..).zip(entry.encode(at));
+        words.for_each(|(word, value)| session.memory.store(at.plus(8 * word), value));
+        return Ok(());
+    }
+    for (word, value) in (0..).zip(entry.encode(at)) {
+        builder.push_word(at.plus(8 * word), value);
+    }
+    session.log.commit(session.memory, &mut builder, Wait::Durable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use seawall_memory::Image;
+
+    proptest! {
+        #[test]
+        fn an_entry_comes_back_and_a_flipped_bit_is_damage(
+            shape in 1u64.., size in 0..SIZE_LIMIT, bit in 0u32..128,
+        ) {
+            let (image, at) = (Image::new(128, 0), Addr::pm(64));
+            let entry = Entry { shape, size };
+            let words = entry.encode(at);
+            let store = |words: [u64; 2]| {
+                image.store(at, words[0]);
+                image.store(at.plus(8), words[1]);
+            };
+            store(words);
+            prop_assert_eq!(Entry::load(&image, at), Ok(Some(entry)));
+            let mut flipped = words;
+            flipped[bit as usize / 64] ^= 1 << (bit % 64);
+            store(flipped);
+            prop_assert!(Entry::load(&image, at).is_err());
+        }
+    }
+}

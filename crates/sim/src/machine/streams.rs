@@ -1,0 +1,122 @@
+//! Non-temporal stores at work: into the write-combining buffer of their core, and out of it.
+//!
+//! What leaves is visible to all at once, and its path to memory is followed to the end, as in the
+//! rest of the machine: over the home of the line, where the directory says who must give it up. A
+//! line whose fill is under way is waited for, as every other request for it does.
+
+use super::Machine;
+use crate::Cycle;
+use crate::LineId;
+use crate::core::{Entry, Kind};
+use crate::counters::Reason;
+use crate::designs::Design;
+use crate::hw::{Event, Gate, Waiter};
+
+const REASON: Reason = Reason::WriteCombining;
+
+impl<D: Design> Machine<D> {
+    /// Puts the non-temporal store at the head of the store buffer, and those of the same line
+    /// behind it, into the write-combining buffer.
+    pub(super) fn drain_stream(&mut self, who: Waiter, head: Entry, now: Cycle) -> Gate {
+        let core = who.core;
+        let combining = &mut self.hw.combining[core];
+        if combining.find(head.line).is_none() && !combining.has_room() {
+            if combining.leaving == 0 {
+                let gate = self.leave(core, 0, now);
+                if gate != Gate::Go {
+                    return gate;
+                }
+            }
+            self.hw.combining[core].waits = Some(who);
+            return Gate::Wait(REASON);
+        }
+        loop {
+            let entry = self.hw.cores[core].buffer.pop().expect("a store is at the head");
+            let combining = &mut self.hw.combining[core];
+            combining.queued -= 1;
+            if let Some(full) = combining.join(&entry) {
+                // A refusal is no matter: it leaves later, as a victim or at a fence.
+                let _ = self.leave(core, full, now);
+                return Gate::Go;
+            }
+            let next = self.hw.cores[core].buffer.entries.front();
+            let joins = next.is_some_and(|next| {
+                next.kind == Kind::Stream && next.line == head.line && next.from <= now
+            });
+            if !joins {
+                return Gate::Go;
+            }
+        }
+    }
+
+    /// Lets all entries of `who`'s core leave, and waits until controllers have taken them.
+    pub(super) fn empty_combining(&mut self, who: Waiter, now: Cycle) -> Gate {
+        let core = who.core;
+        while self.hw.combining[core].is_open() {
+            let gate = self.leave(core, 0, now);
+            if gate != Gate::Go {
+                return gate;
+            }
+        }
+        let combining = &mut self.hw.combining[core];
+        if combining.leaving == 0 {
+            return Gate::Go;
+        }
+        combining.waits = Some(who);
+        Gate::Wait(REASON)
+    }
+
+    /// Lets the entry of `line` leave, if `core` has one.
+    pub(super) fn leave_line(&mut self, core: usize, line: LineId, now: Cycle) -> Gate {
+        match self.hw.combining[core].find(line) {
+            Some(number) => self.leave(core, number, now),
+            None => Gate::Go,
+        }
+    }
+
+    fn leave(&mut self, core: usize, number: usize, now: Cycle) -> Gate {
+        let Some(line) = self.hw.combining[core].line(number) else { return Gate::Go };
+        if let Some(slot) = self.hw.llc.find(line) {
+            let mut ready = self.hw.llc.entry(slot).ready;
+            if let Some((owner, way)) = self.hw.owner(slot) {
+                ready = ready.max(self.hw.l1[owner].copy(way).ready);
+            }
+            if ready >= now && ready > 0 {
+                return Gate::At(ready + 1, REASON);
+            }
+        }
+        let filling = self.hw.combining[core].take(number);
+        let token = self.design.streamed(&mut self.hw, core, line);
+        self.hw.write_past_caches(core, &filling, now, token);
+        Gate::Go
+    }
+
+    /// A controller has taken an entry of `core`.
+    pub(super) fn taken(&mut self, core: usize, now: Cycle) {
+        let combining = &mut self.hw.combining[core];
+        combining.leaving -= 1;
+        if let Some(who) = combining.waits.take() {
+            self.hw.wake(who, now);
+        }
+    }
+
+    /// Nothing else happens: what is still being combined leaves. False if there is nothing.
+    pub(super) fn leave_at_rest(&mut self) -> bool {
+        let now = self.hw.queue.now();
+        let open = (0..self.hw.cores.len()).filter(|core| self.hw.combining[*core].is_open());
+        let open: Vec<usize> = open.collect();
+        for core in &open {
+            self.hw.queue.event(now, Event::Rest { core: *core as u8 });
+        }
+        !open.is_empty()
+    }
+
+    /// `core` combines no longer.
+    pub(super) fn rest(&mut self, core: usize, now: Cycle) {
+        while self.hw.combining[core].is_open() {
+            if let Gate::At(at, _) = self.leave(core, 0, now) {
+                return self.hw.queue.event(at, Event::Rest { core: core as u8 });
+            }
+        }
+    }
+}
