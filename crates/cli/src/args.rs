@@ -42,8 +42,29 @@ pub(crate) enum Command {
     /// Show a machine or a design in full
     #[command(subcommand)]
     Show(ShowCommand),
+    /// Say what is in a pool file, which stays as it is
+    #[command(subcommand)]
+    Pool(PoolCommand),
     /// Say what this machine can do for persistent memory
     Doctor,
+}
+
+/// Exit codes: 0 sound, 1 damaged, 2 not a pool, in use, or not readable.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Its header, sizes, objects by type, and what opening it will replay or undo
+    Info(PoolArgs),
+    /// Whether it is sound, in a line
+    Check(PoolArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolArgs {
+    /// Pool file
+    pub(crate) file: PathBuf,
+    /// Write what was found to this file, as one JSON record
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

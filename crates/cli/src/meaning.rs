@@ -3,7 +3,8 @@
 
 use crate::args::{
     BenchArgs, BenchCommand, BenchExploreArgs, Cli, Command, CompareArgs, CorpusArgs, ExploreArgs,
-    FlawName, LitmusArgs, ReproduceArgs, RunArgs, ShowCommand, ValidateArgs, What,
+    FlawName, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand, ValidateArgs,
+    What,
 };
 use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::BenchOptions;
@@ -66,6 +67,11 @@ pub(crate) enum Job {
     List(Listing),
     ShowMachine(String),
     ShowDesign(String),
+    Pool {
+        file: PathBuf,
+        is_brief: bool,
+        json: Option<PathBuf>,
+    },
     Doctor,
 }
 
@@ -90,8 +96,17 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
         Command::List { what } => Ok(Job::List(listing(what))),
         Command::Show(ShowCommand::Machine { name }) => Ok(Job::ShowMachine(name)),
         Command::Show(ShowCommand::Design { name }) => Ok(Job::ShowDesign(name)),
+        Command::Pool(PoolCommand::Info(args)) => pool(args, false),
+        Command::Pool(PoolCommand::Check(args)) => pool(args, true),
         Command::Doctor => Ok(Job::Doctor),
     }
+}
+
+fn pool(PoolArgs { file, json }: PoolArgs, is_brief: bool) -> Result<Job> {
+    writable(&[&json])?;
+    let same = |json: &PathBuf| json.canonicalize().ok() == file.canonicalize().ok();
+    ensure!(!json.as_ref().is_some_and(same), "--json names the pool file itself");
+    Ok(Job::Pool { file, is_brief, json })
 }
 
 fn validate(args: ValidateArgs) -> Result<Job> {

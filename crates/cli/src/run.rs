@@ -6,6 +6,7 @@ use seawall_lab::bench::Bench;
 use seawall_lab::explore::{Corpus, ExploreBench, explore};
 use seawall_lab::litmus::LitmusPlan;
 use seawall_lab::native::{NativeError, run_native};
+use seawall_lab::pool::examine;
 use seawall_lab::validate::validate;
 use seawall_lab::{
     Comparison, Doctor, Figures, LabError, Progress, show_design, show_machine, write_file,
@@ -102,6 +103,12 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
         Job::List(listing) => say(&listing.to_text()?),
         Job::ShowMachine(name) => say(&show_machine(&name)?),
         Job::ShowDesign(name) => say(&show_design(&name)?),
+        Job::Pool { file, is_brief, json } => {
+            let report = examine(&file)?;
+            to(&json, |path| write_record(path, &report))?;
+            print(&if is_brief { report.verdict() } else { report.to_string() })?;
+            Ok(verdict(report.is_damaged(), false))
+        }
         Job::Doctor => say(&Doctor::examine().to_string()),
     }
 }
@@ -136,12 +143,16 @@ fn tell<R: Serialize + ToString>(
     found: impl FnOnce(&R) -> bool,
 ) -> Result<Verdict> {
     if let Some(path) = json {
-        let mut line = serde_json::to_vec(&report)?;
-        line.push(b'\n');
-        write_file(path, &line)?;
+        write_record(path, &report)?;
     }
     print(&report.to_string())?;
     Ok(verdict(found(&report), false))
+}
+
+fn write_record<R: Serialize>(path: &Path, report: &R) -> Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    Ok(write_file(path, &line)?)
 }
 
 fn say(text: &str) -> Result<Verdict> {

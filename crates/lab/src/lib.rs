@@ -3,7 +3,8 @@
 //! A [`Plan`] is made from names, [`Comparison`] runs it, and its tables, records and plots are
 //! what `seawall compare` shows. [`Figures`] holds a paper's numbers beside ours, [`mod@bench`]
 //! times the simulator itself, [`native`] runs a workload on this computer, [`explore`] tries every
-//! image that a crash may leave, and [`litmus`] runs small programs over models and designs.
+//! image that a crash may leave, [`litmus`] runs small programs over models and designs, and
+//! [`pool`] says what is in a pool file.
 //!
 //! It is not a command line: it prints nothing but progress, and every result is a value.
 
@@ -23,6 +24,7 @@ pub mod native;
 mod output;
 mod plan;
 mod plot;
+pub mod pool;
 mod progress;
 mod record;
 mod table;

@@ -22,10 +22,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["lab"]),
     ("xtask", &[]),
     ("compare", &["memory", "native", "runtime", "collections"]),
+    ("fuzz", &["memory", "runtime"]),
 ];
 
 /// Packages that are no members of the workspace, because they need more than Rust.
-pub(super) const OUTSIDE: &[&str] = &["benches/compare"];
+pub(super) const OUTSIDE: &[&str] = &["benches/compare", "fuzz"];
 
 const PREFIX: &str = "seawall-";
 

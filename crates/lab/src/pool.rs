@@ -1,0 +1,269 @@
+//! What is in a pool file, without changing a byte of it.
+//!
+//! The file is read into memory and opened there, so recovery runs as it would, and leaves the file
+//! as it is. It is locked while it is read: what a running program changes could not be judged.
+
+use seawall_memory::Image;
+use seawall_runtime::pool::{self, Header, PoolError};
+use seawall_runtime::{CHUNK_BYTES, Heap, HeapError};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The largest file that is examined: all of it is held in memory.
+pub const EXAMINED_BYTES_MAX: u64 = 16 << 30;
+
+/// Why a file cannot be examined.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExamineError {
+    /// It cannot be read.
+    #[error("{path}: {source}; give the path of a pool file that can be read")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is a folder, a device, or something else.
+    #[error("{path}: not an ordinary file; give the path of a pool file")]
+    NotAFile {
+        /// The file.
+        path: String,
+    },
+    /// A program works on it.
+    #[error("{path}: in use by another process; end that first, or examine a copy")]
+    InUse {
+        /// The file.
+        path: String,
+    },
+    /// It does not fit in memory.
+    #[error("{path}: {bytes} bytes; at most {EXAMINED_BYTES_MAX} can be examined")]
+    TooLarge {
+        /// The file.
+        path: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// It is not a pool, or one of another version.
+    #[error("{path}: {source}")]
+    NotAPool {
+        /// The file.
+        path: String,
+        /// What it is instead.
+        source: PoolError,
+    },
+}
+
+/// What a pool file holds.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PoolReport {
+    /// The file.
+    pub file: PathBuf,
+    /// Its size in bytes.
+    pub file_bytes: u64,
+    /// What is damaged, if anything is; what else is said is as far as it could be read.
+    pub damage: Option<String>,
+    /// What its header says.
+    #[serde(flatten)]
+    pub header: Option<HeaderReport>,
+    /// What the heap in it holds.
+    pub heap: Option<HeapReport>,
+}
+
+/// What the header of a pool says.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct HeaderReport {
+    /// The name of the layout.
+    pub name: String,
+    /// "heap" or "workload".
+    pub kind: &'static str,
+    /// The number that tells it from all others, in hexadecimal digits.
+    pub uuid: String,
+    /// Bytes when it was made.
+    pub made_bytes: u64,
+}
+
+/// What a heap holds, after what recovery would do.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct HeapReport {
+    /// Threads that may use it at once.
+    pub threads: u64,
+    /// Bytes of each half of a thread's log.
+    pub log_bytes: u64,
+    /// Bytes that it may grow to.
+    pub bytes_max: u64,
+    /// Bytes of the root object.
+    pub root_bytes: u64,
+    /// Committed transactions that opening it will replay.
+    pub to_replay: u64,
+    /// Transactions that opening it will undo.
+    pub to_undo: u64,
+    /// Chunks of 64 KiB.
+    pub chunks: u64,
+    /// Bytes of the chunks that hold objects.
+    pub footprint: u64,
+    /// Live objects.
+    pub objects: u64,
+    /// Bytes of their blocks.
+    pub live: u64,
+    /// Bytes of pages in use for each live byte.
+    pub fragmentation: f64,
+    /// The objects of each type.
+    pub types: Vec<TypeReport>,
+}
+
+/// The live objects of one type.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct TypeReport {
+    /// The number of the type; none for objects that were allocated as bytes.
+    pub number: Option<u8>,
+    /// How many there are.
+    pub objects: u64,
+    /// Bytes of their blocks.
+    pub bytes: u64,
+}
+
+/// Examines the pool file at `path`, which stays as it is.
+///
+/// # Errors
+/// When it cannot be read, is in use, or is not a pool of this version. Damage is no error: the
+/// report names it.
+pub fn examine(path: &Path) -> Result<PoolReport, ExamineError> {
+    let pm = read_locked(path)?;
+    let file_bytes = pm.len() as u64;
+    let (file, image) = (path.to_owned(), Image::from_pm(pm, 0));
+    let report = PoolReport { file, file_bytes, damage: None, header: None, heap: None };
+    match pool::read(&image, file_bytes) {
+        Err(source @ (PoolError::NotAPool(_) | PoolError::Version { .. })) => {
+            Err(ExamineError::NotAPool { path: path.display().to_string(), source })
+        }
+        Err(damage) => Ok(PoolReport { damage: Some(damage.to_string()), ..report }),
+        Ok(header) => {
+            let is_heap = Heap::is_described_by(&header);
+            let heap = is_heap.then(|| examine_heap(image.into_pm(), &header.name));
+            let heap = heap.transpose();
+            let damage = heap.as_ref().err().map(HeapError::to_string);
+            let header = Some(HeaderReport::of(&header, is_heap));
+            Ok(PoolReport { damage, header, heap: heap.unwrap_or(None), ..report })
+        }
+    }
+}
+
+fn read_locked(path: &Path) -> Result<Vec<u8>, ExamineError> {
+    let name = || path.display().to_string();
+    let unreadable = |source| ExamineError::Unreadable { path: name(), source };
+    let status = std::fs::metadata(path).map_err(unreadable)?;
+    if !status.is_file() {
+        return Err(ExamineError::NotAFile { path: name() });
+    }
+    if status.len() > EXAMINED_BYTES_MAX {
+        return Err(ExamineError::TooLarge { path: name(), bytes: status.len() });
+    }
+    let mut file = File::open(path).map_err(unreadable)?;
+    match file.try_lock_shared() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(ExamineError::InUse { path: name() }),
+        Err(TryLockError::Error(source)) => return Err(unreadable(source)),
+    }
+    let mut pm = Vec::new();
+    file.read_to_end(&mut pm).map_err(unreadable)?;
+    Ok(pm)
+}
+
+fn examine_heap(pm: Vec<u8>, name: &str) -> Result<HeapReport, HeapError> {
+    let bytes = pm.len() as u64;
+    let image = Image::from_pm(pm, 0);
+    let dram_bytes = Heap::read(&image, name, bytes)?.dram_bytes();
+    let image = Image::from_pm(image.into_pm(), dram_bytes);
+    let (heap, recovered) = Heap::open(&image, name, bytes)?;
+    let mut types: BTreeMap<Option<u8>, (u64, u64)> = BTreeMap::new();
+    heap.objects(&image, |object| {
+        let (objects, bytes) = types.entry(object.type_number).or_default();
+        *objects += 1;
+        *bytes += object.bytes;
+    })?;
+    let stats = heap.stats(&image)?;
+    let types = types.into_iter();
+    Ok(HeapReport {
+        threads: heap.threads(),
+        log_bytes: heap.log_bytes(),
+        bytes_max: heap.pm_bytes_max(),
+        root_bytes: heap.root_bytes(),
+        to_replay: recovered.replayed,
+        to_undo: recovered.rolled_back,
+        chunks: stats.bytes / CHUNK_BYTES,
+        footprint: stats.footprint,
+        objects: stats.objects,
+        live: stats.live,
+        fragmentation: stats.fragmentation(),
+        types: types
+            .map(|(number, (objects, bytes))| TypeReport { number, objects, bytes })
+            .collect(),
+    })
+}
+
+impl HeaderReport {
+    fn of(header: &Header, is_heap: bool) -> HeaderReport {
+        HeaderReport {
+            name: header.name.clone(),
+            kind: if is_heap { "heap" } else { "workload" },
+            uuid: format!("{:032x}", header.uuid),
+            made_bytes: header.bytes,
+        }
+    }
+}
+
+impl PoolReport {
+    /// True if something in it is damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.is_some()
+    }
+
+    /// The verdict, in a line.
+    pub fn verdict(&self) -> String {
+        let file = self.file.display();
+        match (&self.damage, &self.heap) {
+            (Some(damage), _) => format!("{file}: DAMAGED: {damage}\n"),
+            (None, None) => format!(
+                "{file}: the header is sound; `seawall run WORKLOAD --recover` checks the rest\n"
+            ),
+            (None, Some(heap)) if heap.to_replay + heap.to_undo > 0 => format!(
+                "{file}: sound; opening it will replay {} transactions and undo {}\n",
+                heap.to_replay, heap.to_undo
+            ),
+            (None, Some(_)) => format!("{file}: sound\n"),
+        }
+    }
+}
+
+impl fmt::Display for PoolReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.verdict())?;
+        let mut row = |name: &str, value: String| writeln!(f, "{name:14}{value}");
+        if let Some(header) = &self.header {
+            row("name", format!("{} ({})", header.name, header.kind))?;
+            row("uuid", header.uuid.clone())?;
+            row("bytes", format!("{} (made with {})", self.file_bytes, header.made_bytes))?;
+        }
+        let Some(heap) = &self.heap else { return Ok(()) };
+        row("grows to", format!("{} bytes", heap.bytes_max))?;
+        row("threads", format!("{}, each with 3 logs of {} bytes", heap.threads, heap.log_bytes))?;
+        row("root", format!("{} bytes", heap.root_bytes))?;
+        row("chunks", format!("{} of 64 KiB, {} bytes in use", heap.chunks, heap.footprint))?;
+        row("live", format!("{} objects in {} bytes", heap.objects, heap.live))?;
+        row("fragmentation", format!("{:.2}", heap.fragmentation))?;
+        for of_type in &heap.types {
+            let name = of_type.number.map_or("bytes".into(), |number| format!("type {number}"));
+            row(&name, format!("{} objects in {} bytes", of_type.objects, of_type.bytes))?;
+        }
+        Ok(())
+    }
+}
