@@ -47,7 +47,7 @@ pub(super) type Entry = (u64, u64, usize);
 #[inline]
 pub(super) const fn fingerprint(key: u64) -> u64 {
     let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-    1 + (hash * 254 >> 8)
+    1 + ((hash * 254) >> 8)
 }
 
 /// Bit 7 of each byte of `word` that is zero.
