@@ -103,14 +103,17 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
         Job::List(listing) => say(&listing.to_text()?),
         Job::ShowMachine(name) => say(&show_machine(&name)?),
         Job::ShowDesign(name) => say(&show_design(&name)?),
-        Job::Pool { file, is_brief, json } => {
-            let report = examine(&file)?;
-            to(&json, |path| write_record(path, &report))?;
-            print(&if is_brief { report.verdict() } else { report.to_string() })?;
-            Ok(verdict(report.is_damaged(), false))
-        }
+        Job::Pool { file, is_brief, json } => pool(&file, is_brief, &json),
         Job::Doctor => say(&Doctor::examine().to_string()),
     }
+}
+
+/// Says what is in a pool file, or only whether it is sound.
+fn pool(file: &Path, is_brief: bool, json: &Option<PathBuf>) -> Result<Verdict> {
+    let report = examine(file)?;
+    to(json, |path| write_record(path, &report))?;
+    print(&if is_brief { report.verdict() } else { report.to_string() })?;
+    Ok(verdict(report.is_damaged(), false))
 }
 
 /// Writes a file if one was asked for.
