@@ -103,12 +103,7 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
         Job::List(listing) => say(&listing.to_text()?),
         Job::ShowMachine(name) => say(&show_machine(&name)?),
         Job::ShowDesign(name) => say(&show_design(&name)?),
-        Job::Pool { file, is_brief, json } => {
-            let report = examine(&file)?;
-            to(&json, |path| write_record(path, &report))?;
-            print(&if is_brief { report.verdict() } else { report.to_string() })?;
-            Ok(verdict(report.is_damaged(), false))
-        }
+        Job::Pool { file, is_brief, json } => pool(&file, is_brief, &json),
         Job::Doctor => say(&Doctor::examine().to_string()),
     }
 }
@@ -147,6 +142,13 @@ fn tell<R: Serialize + ToString>(
     }
     print(&report.to_string())?;
     Ok(verdict(found(&report), false))
+}
+
+fn pool(file: &Path, is_brief: bool, json: &Option<PathBuf>) -> Result<Verdict> {
+    let report = examine(file)?;
+    to(json, |path| write_record(path, &report))?;
+    print(&if is_brief { report.verdict() } else { report.to_string() })?;
+    Ok(verdict(report.is_damaged(), false))
 }
 
 fn write_record<R: Serialize>(path: &Path, report: &R) -> Result<()> {

@@ -174,7 +174,8 @@ proptest! {
 
     #[test]
     fn bytes_that_are_overwritten_never_cause_a_panic(
-        edits in proptest::collection::vec((any::<u64>(), any::<u64>()), 1..20), subject in 0usize..5,
+        edits in proptest::collection::vec((any::<u64>(), any::<u64>()), 1..20),
+        subject in 0usize..5,
     ) {
         let damage = Damage::of(subjects::all().remove(subject));
         let mut pm = damage.subject.pm.clone();
