@@ -24,7 +24,8 @@ fn options() -> Result<Options, String> {
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
-        let number = || value.parse().map_err(|_| format!("{word} is {value}; it must be a number"));
+        let wrong = |_| format!("{word} is {value}; it must be a number");
+        let number = || value.parse().map_err(wrong);
         match word.as_str() {
             "--runs" => options.runs = number()?,
             "--first" => options.first = number()?,
@@ -49,10 +50,11 @@ fn options() -> Result<Options, String> {
 
 /// Runs what was asked for; gives how many inputs broke something.
 fn drive(options: &Options) -> Result<u64, String> {
-    let file = options.file.as_ref().map(|path| {
-        std::fs::read(path).map_err(|error| format!("{path}: {error}; give a file that can be read"))
-    });
-    let file = file.transpose()?;
+    let read = |path: &String| {
+        let why = |error| format!("{path}: {error}; give a file that can be read");
+        std::fs::read(path).map_err(why)
+    };
+    let file = options.file.as_ref().map(read).transpose()?;
     let mut found = 0;
     let is_wanted = |name: &str| options.target.as_deref().is_none_or(|target| target == name);
     for (name, target) in TARGETS.iter().filter(|(name, _)| is_wanted(name)) {

@@ -152,6 +152,13 @@ fn tell<R: Serialize + ToString>(
     Ok(verdict(found(&report), false))
 }
 
+fn pool(file: &Path, is_brief: bool, json: &Option<PathBuf>) -> Result<Verdict> {
+    let report = examine(file)?;
+    to(json, |path| write_record(path, &report))?;
+    print(&if is_brief { report.verdict() } else { report.to_string() })?;
+    Ok(verdict(report.is_damaged(), false))
+}
+
 fn write_record<R: Serialize>(path: &Path, report: &R) -> Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');

@@ -28,6 +28,8 @@ pub(crate) mod blocks;
 pub(crate) mod checked;
 pub(crate) mod chunks;
 pub(crate) mod class;
+#[cfg(test)]
+mod format;
 pub(crate) mod layout;
 pub(crate) mod session;
 pub(crate) mod walk;
