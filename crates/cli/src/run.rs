@@ -108,14 +108,6 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
     }
 }
 
-/// Says what is in a pool file, or only whether it is sound.
-fn pool(file: &Path, is_brief: bool, json: &Option<PathBuf>) -> Result<Verdict> {
-    let report = examine(file)?;
-    to(json, |path| write_record(path, &report))?;
-    print(&if is_brief { report.verdict() } else { report.to_string() })?;
-    Ok(verdict(report.is_damaged(), false))
-}
-
 /// Writes a file if one was asked for.
 fn to<E: Into<anyhow::Error>>(
     path: &Option<PathBuf>,
