@@ -451,7 +451,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         let Some(chunk) = chunk else { return Err(none) };
         let entry_at = layout.chunk_entry(chunk);
         let start = layout.chunk(chunk);
-        let entry = Chunk::decode(entry_at, self.load_word(entry_at))?;
+        let entry = self.session.decode(entry_at, self.load_word(entry_at))?;
         if !self.session.has_chunk(chunk + entry.length() - 1) {
             chunks::check_end(chunk, entry, self.session.chunks())?;
         }

@@ -2,6 +2,7 @@
 
 use super::Heap;
 use super::blocks::Blocks;
+use super::chunks::Chunk;
 use super::layout::Layout;
 use crate::pool;
 use crate::tx::log::{Log, LogCounts, Wait};
@@ -26,6 +27,8 @@ pub struct Session<'m, M: Memory> {
     pub(crate) buffers: Buffers,
     /// End of the chunks that were there when last looked.
     data_end: Cell<u64>,
+    /// The chunk entry that was looked at last, and what it says.
+    decoded: Cell<(Addr, u64, Chunk)>,
     /// A transaction panicked and has not been cleaned up.
     broken: bool,
 }
@@ -51,6 +54,7 @@ impl<'m, M: Memory> Session<'m, M> {
             blocks: Blocks::new(),
             buffers: Buffers::default(),
             data_end: Cell::new(0),
+            decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             broken: false,
         };
         session.buffers.clear();
@@ -87,6 +91,18 @@ impl<'m, M: Memory> Session<'m, M> {
         (at >= layout.data && end <= self.data_end.get())
             || layout.is_root(at, bytes)
             || (at >= layout.data && layout.holds(at, bytes, self.chunks()))
+    }
+
+    /// What the chunk entry found at `at` says.
+    #[inline]
+    pub(crate) fn decode(&self, at: Addr, bits: u64) -> Result<Chunk, HeapError> {
+        let (known_at, known_bits, known) = self.decoded.get();
+        if (at, bits) == (known_at, known_bits) {
+            return Ok(known);
+        }
+        let chunk = Chunk::decode(at, bits)?;
+        self.decoded.set((at, bits, chunk));
+        Ok(chunk)
     }
 
     /// True if there is such a chunk.
