@@ -101,12 +101,13 @@ pub struct Tree<const SLOTS: usize, const KEYS: usize> {
 impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// Bytes of the anchor.
     pub const ANCHOR_BYTES: u64 = 16;
-    /// Version words to begin with: 512 KiB of DRAM.
-    pub const VERSIONS: u64 = 1 << 16;
+    /// Version words for most uses: 32 KiB of DRAM. More stand in each other's way less often, and
+    /// in the caches more.
+    pub const VERSIONS: u64 = 1 << 12;
     const SIZES_FIT: () = assert!(SLOTS >= 2 && SLOTS <= SLOTS_MAX && KEYS >= 3 && KEYS <= 255);
 
-    /// Bytes of DRAM that `versions` version words take. A few for each node that is in use at once
-    /// are enough; trees may share them.
+    /// Bytes of DRAM that `versions` version words take. Some hundred for each thread are enough;
+    /// trees may share them.
     pub const fn dram_bytes(versions: u64) -> u64 {
         8 * versions
     }

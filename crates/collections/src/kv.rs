@@ -85,15 +85,16 @@ impl Lengths {
     }
 }
 
+/// True if the record has that key: word by word, as its padding is zero.
+#[inline]
 fn has_key<M: Memory>(memory: &M, record: Addr, lengths: Lengths, key: &[u8]) -> bool {
-    let mut buffer = [0; 64];
-    let chunks = key.chunks(buffer.len()).zip((8..).step_by(64));
+    let (words, rest) = key.as_chunks();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let last = (!rest.is_empty()).then_some(&last);
+    let mut words = words.iter().chain(last).zip((8..).step_by(8));
     lengths.key == key.len()
-        && chunks.into_iter().all(|(chunk, at)| {
-            let found = &mut buffer[..chunk.len()];
-            memory.read(record.plus(at), found);
-            found == chunk
-        })
+        && words.all(|(word, at)| memory.load::<u64>(record.plus(at)) == u64::from_le_bytes(*word))
 }
 
 impl KvMap {

@@ -138,7 +138,17 @@ fn edge_width(place: *mut u8, left: usize) -> Width {
 
 /// # Safety
 /// The bytes lie in a live mapping.
+#[inline]
 unsafe fn load_edge(place: *mut u8, into: &mut [u8]) {
+    if !into.is_empty() {
+        // SAFETY: the caller vouches for the range.
+        unsafe { load_bytes(place, into) }
+    }
+}
+
+/// # Safety
+/// The bytes lie in a live mapping.
+unsafe fn load_bytes(place: *mut u8, into: &mut [u8]) {
     let mut done = 0;
     while done < into.len() {
         // SAFETY: the caller vouches for the range; `edge_width` sees to alignment.
@@ -154,7 +164,17 @@ unsafe fn load_edge(place: *mut u8, into: &mut [u8]) {
 
 /// # Safety
 /// The bytes lie in a live mapping.
+#[inline]
 unsafe fn store_edge(place: *mut u8, from: &[u8]) {
+    if !from.is_empty() {
+        // SAFETY: the caller vouches for the range.
+        unsafe { store_bytes(place, from) }
+    }
+}
+
+/// # Safety
+/// The bytes lie in a live mapping.
+unsafe fn store_bytes(place: *mut u8, from: &[u8]) {
     let mut done = 0;
     while done < from.len() {
         // SAFETY: the caller vouches for the range; `edge_width` sees to alignment.

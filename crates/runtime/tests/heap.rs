@@ -193,3 +193,13 @@ fn chunks_that_were_joined_are_handed_out_once() {
     session.redo(|tx| tx.alloc(100)).expect("room");
     assert_eq!(heap.stats(&image).expect("whole").objects, 2);
 }
+
+#[test]
+fn a_thread_that_joins_again_finds_the_free_blocks_that_it_had() {
+    let (image, heap) = made(&options(1, 2));
+    for _ in 0..100 {
+        let mut session = heap.join(&image);
+        let at = session.redo(|tx| tx.alloc(5000)).expect("room, as it is freed each time");
+        session.redo(|tx| tx.free(at)).expect("live");
+    }
+}

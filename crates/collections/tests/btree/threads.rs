@@ -159,6 +159,56 @@ fn each_deliberate_mistake_between_threads_is_caught() {
     }
 }
 
+/// Each thread changes keys of its own at random, and sees after each step what it left there.
+fn mixed<M: Memory>(memory: &M, heap: &Heap, tree: &Small, seed: u64) {
+    let mut session = heap.join(memory);
+    let thread = memory.thread() as u64;
+    let mut state = State::new();
+    let mut random = seed ^ thread << 32;
+    for number in 0..60 {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let key = 3 * (random >> 40) % 36 + thread;
+        let step = match random >> 60 {
+            0..9 => Step::Insert(key, number),
+            9..11 => Step::Update(key, 7),
+            _ => Step::Remove(key),
+        };
+        assert_eq!(step.run(tree, &mut session), Ok(step.apply(&mut state)), "{step:?}");
+        let other = 3 * (random >> 20) % 36 + thread;
+        assert_eq!(tree.get(&mut session, other), Ok(state.get(&other).copied()));
+        if number % 10 == 0 {
+            let mut mine = State::new();
+            let all = |key: u64, value| {
+                if key % 3 == thread {
+                    assert_eq!(mine.insert(key, value), None, "shown twice");
+                }
+            };
+            tree.range(&mut session, .., all).expect("sound");
+            assert_eq!(mine, state);
+        }
+    }
+}
+
+fn mixed_runs(flaw: BTreeFlaw, seeds: u64) -> Result<(), String> {
+    for seed in 1..=seeds {
+        let (image, heap, tree) = made::<3, 3>(&options(3, 8));
+        let tree = tree.with_flaw(flaw);
+        let turns = if seed % 2 == 0 { Turns::Random } else { Turns::Priorities(5) };
+        let schedule = Schedule { threads: 3, turns, seed, steps: 10_000_000 };
+        record(image, &schedule, move |memory| mixed(memory, &heap, &tree, seed))
+            .map_err(|error| format!("seed {seed}: {error}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn three_threads_in_random_turns_see_their_own_changes() {
+    assert_eq!(mixed_runs(BTreeFlaw::None, 40), Ok(()));
+    for flaw in [BTreeFlaw::NoValidation, BTreeFlaw::NoLock, BTreeFlaw::EarlyUnlock] {
+        assert!(mixed_runs(flaw, 40).is_err(), "{flaw:?} was not caught");
+    }
+}
+
 /// Runs `body` in as many real threads, on a pool in the file system for temporary files, then
 /// looks at everything.
 fn natively(threads: u64, body: impl Fn(u64, &BTree, &mut dyn FnMut(Step) -> Option<u64>) + Sync) {

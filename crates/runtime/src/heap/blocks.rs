@@ -148,7 +148,7 @@ impl<M: Memory> Session<'_, M> {
             let length = entry.as_ref().map_or(1, |entry| entry.length());
             self.blocks.adopted[class.number()] = chunk + length;
             let owner = layout.owner(chunk);
-            if entry == Ok(Chunk::Small(class)) && self.memory.load::<u64>(owner) == 0 {
+            if entry == Ok(Chunk::Small(class)) && self.may_own(owner, chunk, class) {
                 self.memory.store(owner, self.thread + 1);
                 self.blocks.mine[class.number()].0.push(chunk);
                 if self.scan(class, chunk) {
@@ -157,6 +157,17 @@ impl<M: Memory> Session<'_, M> {
             }
         }
         false
+    }
+
+    /// True if nobody owns the chunk, or an earlier session of this thread did.
+    fn may_own(&self, owner: Addr, chunk: u64, class: Class) -> bool {
+        match self.memory.load::<u64>(owner) {
+            0 => true,
+            thread if thread == self.thread + 1 => {
+                !self.blocks.mine[class.number()].0.contains(&chunk)
+            }
+            _ => false,
+        }
     }
 
     /// Puts the free blocks of a chunk into the list; the list has none of them.
