@@ -3,7 +3,8 @@
 use crate::script::{NAME, Step, options, read, reopen, seen, states};
 use proptest::prelude::*;
 use seawall_memory::{Addr, Image, Memory};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Tx, TxKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) fn made(options: &HeapOptions) -> (Image, Heap) {
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
@@ -202,4 +203,29 @@ fn a_thread_that_joins_again_finds_the_free_blocks_that_it_had() {
         let at = session.redo(|tx| tx.alloc(5000)).expect("room, as it is freed each time");
         session.redo(|tx| tx.free(at)).expect("live");
     }
+}
+
+#[test]
+fn a_transaction_that_panicked_is_undone_before_the_thread_goes_on() {
+    let (image, heap) = made(&options(1, 4));
+    let (first, second) = (heap.root(), heap.root().plus(8));
+    let mut session = heap.join(&image);
+    let set = |tx: &mut Tx<'_, '_, Image>, value: u64| {
+        tx.store(first, value)?;
+        assert_ne!(value, 2, "the program panics in the middle");
+        tx.store(second, value)
+    };
+    session.redo(|tx| set(tx, 1)).expect("stored");
+    session.retire();
+    let panics = AssertUnwindSafe(|| session.undo(|tx| set(tx, 2)));
+    catch_unwind(panics).expect_err("it panics");
+    drop(session);
+    assert_eq!(image.load::<u64>(first), 2, "it is half done");
+    let mut session = heap.join(&image);
+    assert_eq!(image.load::<u64>(first), 1);
+    session.undo(|tx| tx.store(second.plus(8), 9u64)).expect("stored");
+    let again = Image::from_pm(image.into_pm(), options(1, 4).dram_bytes());
+    Heap::open(&again, NAME, options(1, 4).pm_bytes()).expect("whole");
+    let found = [first, second, second.plus(8)].map(|at| again.load::<u64>(at));
+    assert_eq!(found, [1, 1, 9]);
 }

@@ -6,6 +6,7 @@ use super::chunks::Chunk;
 use super::layout::Layout;
 use crate::pool;
 use crate::tx::log::{Log, LogCounts, Wait};
+use crate::tx::recovery;
 use crate::tx::undo::Undo;
 use crate::tx::{Buffers, Tx, TxKind};
 use crate::{HeapError, Route, RouteChoice, RouteCounts};
@@ -45,11 +46,13 @@ impl<'m, M: Memory> Session<'m, M> {
         assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
         assert_eq!(pool::uuid(memory), heap.uuid, "the memory is that of another pool");
         let layout = heap.layout;
+        let mut log = Log::new(memory, layout, thread, heap.flaw);
+        recovery::undo_left_open(memory, &heap, thread, &mut log);
         let mut session = Session {
             memory,
             heap,
             thread,
-            log: Log::new(memory, layout, thread, heap.flaw),
+            log,
             undo: Undo::new(memory, layout, thread, heap.flaw),
             blocks: Blocks::new(),
             buffers: Buffers::default(),

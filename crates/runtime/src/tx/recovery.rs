@@ -7,8 +7,8 @@
 //! the heap is refused. Nothing is stored before all that was read is known to be sound, and doing
 //! it again after a crash of recovery gives the same bytes.
 
-use super::log::store_in_place;
-use super::record::{Entry, INDEX_LIMIT, Record};
+use super::log::{Log, Wait, store_in_place};
+use super::record::{Builder, Entry, INDEX_LIMIT, Record};
 use crate::heap::checked::{self, LIMIT};
 use crate::{Heap, HeapError, HeapFlaw, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
@@ -73,6 +73,32 @@ pub(crate) fn recover<M: Memory>(
     memory.store(layout.retired, checked::encode(layout.retired, now));
     memory.persist(layout.retired, 8);
     Ok((now, recovered))
+}
+
+/// Undoes the transaction that an earlier session of this thread left open, when it was dropped in
+/// the middle: its program panicked, and the process lives on.
+pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64, log: &mut Log) {
+    let at = heap.layout.undo(thread);
+    let number = checked::claimed(memory, heap.layout.ended(thread)) + 1;
+    let is_open = |found| found == number;
+    if memory.load::<u64>(at.plus(16)) != number * INDEX_LIMIT {
+        return;
+    }
+    let Ok(records) = read_log(memory, heap, thread, at, is_open) else { return };
+    let mut builder = Builder::default();
+    builder.clear();
+    for entry in records.iter().flat_map(|record| record.entries()) {
+        if let Entry::Words(at, values) = entry {
+            for (word, value) in (0..).zip(values) {
+                builder.push_word(at.plus(8 * word), u64::from_le_bytes(*value));
+            }
+        }
+    }
+    if !builder.is_empty() {
+        builder.push_end(number);
+        let done = log.commit(memory, &mut builder, Wait::Durable);
+        done.expect("old values fit the log of new ones");
+    }
 }
 
 fn damaged(what: String) -> HeapError {
