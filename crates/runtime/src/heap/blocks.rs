@@ -91,7 +91,7 @@ impl<M: Memory> Session<'_, M> {
             self.refill(class)?;
         }
         let at = Addr::pm(self.blocks.free[number].pop().expect("just filled"));
-        let chunk = self.layout().chunk_of(at).expect("a block lies in a chunk");
+        let chunk = self.heap.layout.chunk_of(at).expect("a block lies in a chunk");
         Ok(Block { at, chunk, kind: Kind::Small(class) })
     }
 
@@ -445,7 +445,7 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     /// The object that starts at `at`, as this transaction sees it, and its type.
     pub(crate) fn object(&self, at: Addr) -> Result<(Block, u8), HeapError> {
-        let layout = self.session.heap.layout;
+        let layout = &self.session.heap.layout;
         let none = HeapError::NoObject { at };
         let chunk = layout.chunk_of(at).filter(|chunk| self.session.has_chunk(*chunk));
         let Some(chunk) = chunk else { return Err(none) };
