@@ -4,7 +4,7 @@
 //! gives it a fuzzer.
 
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "the shared files hold tests, too")]
+#![allow(dead_code, unused_imports, reason = "the shared files hold tests, too")]
 
 #[path = "../../crates/runtime/tests/damage.rs"]
 mod damage;
