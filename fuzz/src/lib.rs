@@ -17,8 +17,11 @@ mod script;
 #[path = "../../crates/runtime/tests/subjects.rs"]
 mod subjects;
 
-/// The targets: their names, and what each does with bytes.
-pub const TARGETS: [(&str, fn(&[u8])); 3] = fuzz::TARGETS;
+/// A target: its name, and what it does with bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 3] = fuzz::TARGETS;
 
 /// Runs the target of that name on `data`.
 ///
