@@ -4,7 +4,7 @@
 //! gives it a fuzzer.
 
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "the shared files hold tests, too")]
+#![allow(dead_code, unused_imports, reason = "the shared files hold tests, too")]
 
 #[path = "../../crates/runtime/tests/damage.rs"]
 mod damage;
@@ -17,8 +17,11 @@ mod script;
 #[path = "../../crates/runtime/tests/subjects.rs"]
 mod subjects;
 
-/// The targets: their names, and what each does with bytes.
-pub const TARGETS: [(&str, fn(&[u8])); 3] = fuzz::TARGETS;
+/// A target: its name, and what it does with bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 3] = fuzz::TARGETS;
 
 /// Runs the target of that name on `data`.
 ///
