@@ -4,7 +4,7 @@
 //! for its own driver. Every function panics when the heap breaks a promise, and only then.
 
 use crate::damage::work_in;
-use crate::places::{LINE, Places, sum, word};
+use crate::places::{LINE, Places, word};
 use crate::script::{NAME, State, Step, options, read, seen};
 use crate::subjects;
 use rand::{Rng, RngExt, SeedableRng};
@@ -130,7 +130,7 @@ pub(crate) fn recovery(data: &[u8]) {
         let words = (word(&pm, start) >> 32) as usize;
         let words = if words < 3 { 3 + data.below(12) } else { words }.min(room);
         let record = &pm[start..start + 8 * words];
-        let head = (words as u64) << 32 | u64::from(sum(record));
+        let head = (words as u64) << 32 | u64::from(places.sum(&pm, log, record));
         put(&mut pm, start, head);
     }
     if let Some(opened) = use_pool(pm) {

@@ -117,7 +117,8 @@ impl Places {
             if !counts || line as usize != at / LINE || bytes > self.log_bytes - at {
                 break;
             }
-            if u64::from(sum(&pm[start..start + bytes])) != word(pm, start) & 0xffff_ffff {
+            let sum = self.sum(pm, log, &pm[start..start + bytes]);
+            if u64::from(sum) != word(pm, start) & 0xffff_ffff {
                 break;
             }
             records.push((start, bytes));
@@ -125,9 +126,11 @@ impl Places {
         }
         records
     }
-}
 
-/// The checksum that a record of these bytes must have.
-pub(crate) fn sum(record: &[u8]) -> u32 {
-    crc32c::crc32c_append((record.len() / 8) as u32, &record[8..])
+    /// The checksum that a record of these bytes must have in that log.
+    pub(crate) fn sum(&self, pm: &[u8], log: usize, record: &[u8]) -> u32 {
+        let of_pool = crc32c::crc32c(&pm[48..64]);
+        let of_log = crc32c::crc32c_append(of_pool, &(self.log(log) as u64).to_le_bytes());
+        crc32c::crc32c_append(of_log ^ (record.len() / 8) as u32, &record[8..])
+    }
 }

@@ -45,15 +45,14 @@ impl<'m, M: Memory> Session<'m, M> {
         let threads = heap.threads();
         assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
         assert_eq!(pool::uuid(memory), heap.uuid, "the memory is that of another pool");
-        let layout = heap.layout;
-        let mut log = Log::new(memory, layout, thread, heap.flaw);
+        let mut log = Log::new(memory, &heap, thread);
         recovery::undo_left_open(memory, &heap, thread, &mut log);
         let mut session = Session {
             memory,
             heap,
             thread,
             log,
-            undo: Undo::new(memory, layout, thread, heap.flaw),
+            undo: Undo::new(memory, &heap, thread),
             blocks: Blocks::new(),
             buffers: Buffers::default(),
             data_end: Cell::new(0),

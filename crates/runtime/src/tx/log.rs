@@ -25,7 +25,7 @@ use super::lines::LineSet;
 use super::record::{self, Builder, Entry};
 use crate::heap::checked;
 use crate::heap::layout::{Layout, RETIRE_LOCK};
-use crate::{HeapError, HeapFlaw, Route, RouteChoice};
+use crate::{Heap, HeapError, HeapFlaw, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 
 /// Lines in one entry of a list of dirty lines.
@@ -55,13 +55,14 @@ struct Places {
     generation: Addr,
     stamps: Addr,
     log: [Addr; 2],
+    seed: [u32; 2],
     used: [Addr; 2],
     dirty_count: [Addr; 2],
     dirty: [Addr; 2],
 }
 
 impl Places {
-    fn of(layout: &Layout, thread: u64) -> Places {
+    fn of(layout: &Layout, uuid: u128, thread: u64) -> Places {
         Places {
             is_alone: layout.numbers.threads == 1,
             room: layout.numbers.log_bytes,
@@ -71,6 +72,7 @@ impl Places {
             generation: layout.generation,
             stamps: layout.stamps,
             log: [0, 1].map(|half| layout.log(thread, half)),
+            seed: [0, 1].map(|half| record::seed(uuid, layout.log(thread, half))),
             used: [0, 1].map(|half| layout.used(thread, half)),
             dirty_count: [0, 1].map(|half| layout.dirty_count(thread, half)),
             dirty: [0, 1].map(|half| layout.dirty(thread, half)),
@@ -104,9 +106,10 @@ pub(crate) enum Wait {
 }
 
 impl Log {
-    pub(crate) fn new<M: Memory>(memory: &M, layout: Layout, thread: u64, flaw: HeapFlaw) -> Log {
+    pub(crate) fn new<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Log {
+        let Heap { layout, flaw, uuid } = *heap;
         let done = memory.load(layout.done(thread));
-        let places = Places::of(&layout, thread);
+        let places = Places::of(&layout, uuid, thread);
         Log {
             layout,
             places,
@@ -136,7 +139,7 @@ impl Log {
         let at = self.places.log[half].plus(used);
         let route = &mut self.route;
         let flushes = self.flaw != HeapFlaw::NoLogFlush;
-        builder.finish(stamp, number, |record| match flushes {
+        builder.finish(stamp, number, self.places.seed[half], |record| match flushes {
             true => route.write(memory, at, record),
             false => memory.write(at, record),
         });

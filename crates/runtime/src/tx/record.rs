@@ -213,21 +213,28 @@ impl Builder {
 
     /// Shows the finished record, in whole lines, to `write`.
     #[inline]
-    pub(crate) fn finish(&mut self, stamp: u64, number: u64, write: impl FnOnce(&[u8])) {
+    pub(crate) fn finish(&mut self, stamp: u64, number: u64, seed: u32, write: impl FnOnce(&[u8])) {
         let words = self.words.len();
         self.set_word(1, stamp);
         self.set_word(2, number);
-        self.set_word(0, (words as u64) << 32 | sum(&self.words));
+        self.set_word(0, (words as u64) << 32 | sum(&self.words, seed));
         self.words.resize(words.next_multiple_of(LINE_WORDS), [0; 8]);
         write(self.words.as_flattened());
         self.words.truncate(words);
     }
 }
 
+/// What the checksums of a log's records start from, so that no record of another pool or place is
+/// one of this log, nor bytes in a record's values that look like one.
+pub(crate) fn seed(uuid: u128, log: Addr) -> u32 {
+    let of_pool = crc32c::crc32c(&uuid.to_le_bytes());
+    crc32c::crc32c_append(of_pool, &log.bits().to_le_bytes())
+}
+
 /// The checksum of a record: over its length, and all words but the first.
 #[inline]
-fn sum(words: &[[u8; 8]]) -> u64 {
-    crc32c::crc32c_append(words.len() as u32, words[1..].as_flattened()).into()
+fn sum(words: &[[u8; 8]], seed: u32) -> u64 {
+    crc32c::crc32c_append(seed ^ words.len() as u32, words[1..].as_flattened()).into()
 }
 
 /// The bits of the bytes in `mask`.
@@ -275,13 +282,13 @@ pub(crate) struct Record {
 
 impl Record {
     /// The record that starts `words`, if it is whole.
-    pub(crate) fn parse(words: &[[u8; 8]]) -> Option<Record> {
+    pub(crate) fn parse(words: &[[u8; 8]], seed: u32) -> Option<Record> {
         let word = |place: usize| words.get(place).map(|word| u64::from_le_bytes(*word));
         let size = (word(0)? >> 32) as usize;
         if size < HEADER_WORDS || size > words.len() {
             return None;
         }
-        (sum(&words[..size]) == word(0)? & 0xffff_ffff).then_some(Record {
+        (sum(&words[..size], seed) == word(0)? & 0xffff_ffff).then_some(Record {
             stamp: word(1)?,
             number: word(2)?,
             words: words[HEADER_WORDS..size].to_vec(),
@@ -313,7 +320,7 @@ mod tests {
         builder.push_end(3);
         builder.push_freed(Addr::pm(4096), 100);
         let mut words = Vec::new();
-        builder.finish(11, 12, |bytes| words = bytes.as_chunks().0.to_vec());
+        builder.finish(11, 12, 13, |bytes| words = bytes.as_chunks().0.to_vec());
         assert_eq!(8 * words.len() as u64, builder.bytes());
         (builder, words)
     }
@@ -321,7 +328,8 @@ mod tests {
     #[test]
     fn what_is_built_is_read_back() {
         let (_, words) = built();
-        let record = Record::parse(&words).expect("whole");
+        assert_eq!(Record::parse(&words, 14), None, "a record of another log");
+        let record = Record::parse(&words, 13).expect("whole");
         assert_eq!((record.stamp, record.number, record.stride()), (11, 12, 16));
         let entries: Vec<Entry<'_>> = record.entries().collect();
         assert_eq!(
@@ -358,14 +366,14 @@ mod tests {
         fn a_record_with_a_flipped_bit_is_none(bit in 0usize..14 * 64) {
             let (_, mut words) = built();
             words[bit / 64][bit % 64 / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(Record::parse(&words), None);
+            prop_assert_eq!(Record::parse(&words, 13), None);
         }
 
         #[test]
         fn any_words_are_read_without_a_panic(
             words in proptest::collection::vec(any::<[u8; 8]>(), 0..40),
         ) {
-            prop_assert_eq!(Record::parse(&words), None);
+            prop_assert_eq!(Record::parse(&words, 13), None);
             let record = Record { stamp: 0, number: 0, words };
             prop_assert!(record.entries().count() <= 40);
         }

@@ -8,7 +8,7 @@
 //! it again after a crash of recovery gives the same bytes.
 
 use super::log::{Log, Wait, store_in_place};
-use super::record::{Builder, Entry, INDEX_LIMIT, Record};
+use super::record::{self, Builder, Entry, INDEX_LIMIT, Record};
 use crate::heap::checked::{self, LIMIT};
 use crate::{Heap, HeapError, HeapFlaw, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
@@ -115,12 +115,12 @@ fn read_log<M: Memory>(
 ) -> Result<Vec<Record>, HeapError> {
     let lines = heap.layout.numbers.log_bytes / LINE_BYTES;
     let (mut records, mut line) = (Vec::new(), 0);
-    while let Some(record) = read_record(memory, at, line, lines, &wanted) {
+    while let Some(record) = read_record(memory, heap.uuid, at, line, lines, &wanted) {
         line += record.stride() as u64 / LINE_WORDS;
         records.push(record);
     }
     let mut later = line + 1..lines;
-    match later.find(|line| read_record(memory, at, *line, lines, &wanted).is_some()) {
+    match later.find(|line| read_record(memory, heap.uuid, at, *line, lines, &wanted).is_some()) {
         None => Ok(records),
         Some(_) => Err(damaged(format!(
             "the log of thread {thread} has a record that does not add up before one that does"
@@ -131,6 +131,7 @@ fn read_log<M: Memory>(
 /// The record that starts at line `line` of the log at `at`, if one does.
 fn read_record<M: Memory>(
     memory: &M,
+    uuid: u128,
     at: Addr,
     line: u64,
     lines: u64,
@@ -146,7 +147,8 @@ fn read_record<M: Memory>(
         return None;
     }
     let size = (word(0) >> 32).min((lines - line) * LINE_WORDS);
-    Record::parse(&(0..size).map(|place| word(place).to_le_bytes()).collect::<Vec<_>>())
+    let words: Vec<[u8; 8]> = (0..size).map(|place| word(place).to_le_bytes()).collect();
+    Record::parse(&words, record::seed(uuid, at))
 }
 
 /// The old values of the undo transaction of a thread that was open, if one was.

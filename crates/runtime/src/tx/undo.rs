@@ -11,14 +11,14 @@
 
 use super::record::{self, Builder, HEADER_WORDS};
 use crate::heap::checked;
-use crate::heap::layout::Layout;
-use crate::{HeapError, HeapFlaw, Route, RouteChoice};
+use crate::{Heap, HeapError, HeapFlaw, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 
 /// One thread's undo log.
 #[derive(Clone, Debug)]
 pub(crate) struct Undo {
     at: Addr,
+    seed: u32,
     room: u64,
     flaw: HeapFlaw,
     /// Number of the transaction that writes here, or of the last that did.
@@ -33,9 +33,11 @@ pub(crate) struct Undo {
 }
 
 impl Undo {
-    pub(crate) fn new<M: Memory>(memory: &M, layout: Layout, thread: u64, flaw: HeapFlaw) -> Undo {
+    pub(crate) fn new<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Undo {
+        let Heap { layout, flaw, uuid } = *heap;
         Undo {
             at: layout.undo(thread),
+            seed: record::seed(uuid, layout.undo(thread)),
             // So that putting everything back, and saying so, always fits the log of new values.
             room: layout.numbers.log_bytes - 2 * LINE_BYTES,
             flaw,
@@ -91,7 +93,7 @@ impl Undo {
         let number = record::number(self.number, self.used / LINE_BYTES);
         let at = self.at.plus(self.used);
         let route = &mut self.route;
-        self.builder.finish(0, number, |record| route.write(memory, at, record));
+        self.builder.finish(0, number, self.seed, |record| route.write(memory, at, record));
         if self.flaw != HeapFlaw::LateUndo {
             memory.order();
         }
