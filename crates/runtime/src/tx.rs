@@ -122,7 +122,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         if self.session.buffers.places.is_empty() {
             return self.session.memory.load(at);
         }
-        W::from_bits(self.load_word(word) >> shift & mask_of(W::WIDTH))
+        W::from_bits(self.load_word(word) >> shift & W::WIDTH.mask())
     }
 
     #[inline]
@@ -386,8 +386,4 @@ impl<M: Memory> Tx<'_, '_, M> {
     fn is_fresh(&self, at: Addr) -> bool {
         self.session.buffers.taken.iter().any(|block| block.holds(at))
     }
-}
-
-pub(crate) fn mask_of(width: Width) -> u64 {
-    u64::MAX >> (64 - 8 * width.bytes())
 }

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod fences;
 mod fixtures;
 mod fuzz;
 mod heap;

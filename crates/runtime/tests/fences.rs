@@ -1,0 +1,139 @@
+//! What durability costs: as many fences as the documentation says, and no line flushed twice
+//! between two of them.
+
+use crate::script::{NAME, Step, options};
+use seawall_explore::{
+    CrashImage, CrashPoint, Kind, Model, Schedule, Search, Trace, Traced, check, record, search,
+};
+use seawall_memory::{Addr, Image, Memory};
+use seawall_runtime::{DIRECT_BYTES, Heap, HeapError, Session, TxKind};
+use std::collections::BTreeSet;
+
+type Sessions<'m, 'a> = Session<'m, Traced<'a>>;
+
+/// What a program does to a heap with room for everything, its logs retired.
+fn traced(program: impl Fn(&mut Sessions<'_, '_>) + Clone + 'static) -> Trace {
+    let options = options(1, 6);
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
+    record(image, &Schedule::default(), move |memory| program(&mut heap.join(memory)))
+        .expect("it ends")
+}
+
+/// The fences of each operation of a program that ends each with an output.
+fn fences(program: impl Fn(&mut Sessions<'_, '_>) + Clone + 'static) -> Vec<u32> {
+    let (mut all, mut count) = (Vec::new(), 0);
+    for event in traced(program).events() {
+        match event.kind {
+            Kind::Order | Kind::Drain => count += 1,
+            Kind::Output { .. } => all.push(std::mem::take(&mut count)),
+            _ => {}
+        }
+    }
+    all
+}
+
+fn aborted<M: Memory>(session: &mut Session<'_, M>, kind: TxKind, at: Addr) {
+    let outcome = session.transaction(kind, |tx| {
+        tx.store(at, 9u64)?;
+        Err::<(), HeapError>(HeapError::Types)
+    });
+    assert_eq!(outcome, Err(HeapError::Types));
+}
+
+#[test]
+fn every_operation_has_the_fences_that_its_documentation_says() {
+    let counted = fences(|session| {
+        let memory = session.memory();
+        let root = session.heap().root();
+        let words = |at: Addr| [at, at.plus(16), at.plus(32)];
+        session.alloc_into(root, 40, &[1; 40]).expect("room"); // a fresh chunk: one more
+        memory.output(0);
+        session.free_from(root).expect("an object");
+        memory.output(1);
+        session.alloc_into(root, 40, &[2; 40]).expect("room");
+        memory.output(2);
+        let stored =
+            session.redo(|tx| words(root.plus(8)).iter().try_for_each(|at| tx.store(*at, 3u64)));
+        stored.expect("it fits");
+        memory.output(3);
+        let added = session.undo(|tx| {
+            tx.add(&words(root.plus(8)).map(|at| (at, 8)))?;
+            words(root.plus(8)).iter().try_for_each(|at| tx.store(*at, 4u64))
+        });
+        added.expect("it fits");
+        memory.output(4);
+        aborted(session, TxKind::Redo, root.plus(8));
+        memory.output(5);
+        aborted(session, TxKind::Undo, root.plus(8));
+        memory.output(6);
+        session.redo(|_| Ok::<_, HeapError>(())).expect("nothing");
+        memory.output(7);
+        let filled = session.redo(|tx| {
+            let at = tx.alloc(DIRECT_BYTES)?;
+            tx.fill(at, &[5; DIRECT_BYTES as usize])?;
+            tx.store(root.plus(24), at)
+        });
+        filled.expect("room"); // a fresh chunk: one more
+        memory.output(8);
+    });
+    assert_eq!(counted, [2, 1, 1, 1, 2, 0, 2, 0, 3]);
+}
+
+#[test]
+fn no_line_is_flushed_twice_between_two_fences() {
+    for kind in [TxKind::Redo, TxKind::Undo] {
+        let trace = traced(move |session| {
+            for round in 0..3 {
+                for number in 1..6 {
+                    let step = if number == 1 { Step::Alloc(round, 100) } else { Step::Update };
+                    step.run(session, kind, number).expect("room");
+                }
+                session.retire();
+            }
+        });
+        let (mut flushed, mut flushes) = (BTreeSet::new(), 0);
+        for event in trace.events() {
+            match event.kind {
+                Kind::Order | Kind::Drain => flushed.clear(),
+                Kind::Flush { line } => {
+                    flushes += 1;
+                    assert!(flushed.insert(line), "{kind:?}: a line is flushed again");
+                }
+                _ => {}
+            }
+        }
+        assert!(flushes > 10, "{flushes} flushes");
+    }
+}
+
+#[test]
+fn what_was_begun_is_ordered_at_once_and_durable_when_waited_for() {
+    for model in [Model::Px86, Model::Bep, Model::Hops] {
+        let trace = traced(|session| {
+            let root = session.heap().root();
+            let begun = [1u64, 2].map(|value| {
+                let begun = session.begin(TxKind::Redo, |tx| {
+                    tx.store(root, value)?;
+                    tx.store(root.plus(8), value)
+                });
+                let ((), pending) = begun.unwrap_or_else(|error: HeapError| panic!("{error}"));
+                pending
+            });
+            begun.into_iter().for_each(|pending| session.wait(pending));
+            session.memory().output(0);
+        });
+        let bytes = options(1, 6).pm_bytes();
+        let recover = |image: &CrashImage<'_>| {
+            let (heap, _) = Heap::open(image, NAME, bytes).map_err(|error| error.to_string())?;
+            Ok([0, 8].map(|word| image.load::<u64>(heap.root().plus(word))))
+        };
+        let judge = |found: &[u64; 2], point: &CrashPoint| {
+            let done = if point.outputs[0] > 0 { 2 } else { 0 };
+            let whole = found[0] == found[1] && (done..=2).contains(&found[0]);
+            if whole { Ok(()) } else { Err(format!("{found:?} after {done}")) }
+        };
+        let outcome = search(&trace, &Search::new(model), &check(recover, judge));
+        assert_eq!(outcome.finding, None, "{model}");
+    }
+}
