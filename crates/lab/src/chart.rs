@@ -7,10 +7,11 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// The outcome of drawing something.
+pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-const GRID: RGBColor = RGBColor(222, 222, 222);
+pub(crate) const GRID: RGBColor = RGBColor(222, 222, 222);
 const GREY: RGBColor = RGBColor(110, 110, 110);
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
@@ -241,7 +242,8 @@ fn draw_name(
     text(area, &series.name, (left + 33, y), HPos::Left, VPos::Center, 13.0)
 }
 
-fn text(
+/// Draws words at a place, which is the side or middle of them that is named.
+pub(crate) fn text(
     area: &Area<'_>,
     words: &str,
     at: (i32, i32),

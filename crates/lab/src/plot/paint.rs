@@ -1,11 +1,9 @@
 //! The few shapes that a plot is made of.
 
 use super::*;
+pub(super) use crate::chart::Drawn;
+use crate::chart::{GRID, text};
 
-/// The outcome of drawing something.
-pub(super) type Drawn = Result<(), Box<dyn std::error::Error>>;
-
-const GRID: RGBColor = RGBColor(222, 222, 222);
 /// Width of an average character of a wide font, as a share of the font's size.
 const CHARACTER: f64 = 0.62;
 /// A design's name with its parameters may be longer than there is room.
@@ -38,15 +36,13 @@ impl Panel {
 impl Paint<'_, '_> {
     pub(super) fn text(
         &self,
-        text: &str,
+        words: &str,
         at: (i32, i32),
         h_pos: HPos,
         v_pos: VPos,
         size: f64,
     ) -> Drawn {
-        let style = ("sans-serif", size * 1.24).into_font().color(&BLACK);
-        let style = style.pos(Pos::new(h_pos, v_pos));
-        Ok(self.area.draw(&Text::new(text.to_owned(), at, style))?)
+        text(self.area, words, at, h_pos, v_pos, size)
     }
 
     /// Text that reads upwards; `h_pos` is the end of it that is at `at`.
