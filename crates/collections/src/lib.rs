@@ -1,6 +1,6 @@
-//! Persistent data structures of 512-byte entries, written once against `trait Memory`.
+//! Persistent data structures, written once against `trait Memory`.
 //!
-//! Every structure is a handful of addresses, placed from a `Shape` by an
+//! The structures of MICRO'15 have entries of 512 bytes. Each is a handful of addresses, placed from a `Shape` by an
 //! [`Arena`](seawall_runtime::Arena); every change is failure-atomic: after a crash it is wholly
 //! there or wholly absent. They are correct where flushed stores are ordered by `order` (x86),
 //! under epoch persistency, under buffered epoch persistency that tracks conflicts on PM lines
@@ -11,9 +11,9 @@
 //! | [`struct@Hash`], [`Forest`], [`Graph`], [`Array`] | a redo-logged transaction | 3 |
 //! | [`Queue`] | one 8-byte store of the head or tail | 2 to add, 1 to remove |
 //!
-//! Two structures live in a [`Heap`](seawall_runtime::Heap) instead, grow as they must, and are
-//! for many threads: [`Map`] from numbers to numbers and [`KvMap`] from byte strings to byte
-//! strings. A change is one transaction of the heap with one fence; opening needs no recovery of
+//! Three structures live in a [`Heap`](seawall_runtime::Heap) instead, grow as they must, and are
+//! for many threads: [`Map`] from numbers to numbers, [`KvMap`] from byte strings to byte strings,
+//! and [`BTree`] from numbers to numbers in order. A change is one transaction of the heap with one fence; opening needs no recovery of
 //! their own, and `check` reads untrusted bytes.
 //!
 //! The others are not pools: a workload (or your program) keeps the shape in the roots of a pool

@@ -147,7 +147,6 @@ impl Layout {
     }
 
     /// The entry of type `number`, from 1.
-    #[allow(dead_code, reason = "typed objects come next")]
     pub(crate) fn type_entry(&self, number: u64) -> Addr {
         self.types.plus(16 * (number - 1))
     }
