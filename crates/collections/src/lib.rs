@@ -1,10 +1,10 @@
 //! Persistent data structures, written once against `trait Memory`.
 //!
-//! The structures of MICRO'15 have entries of 512 bytes. Each is a handful of addresses, placed from a `Shape` by an
-//! [`Arena`](seawall_runtime::Arena); every change is failure-atomic: after a crash it is wholly
-//! there or wholly absent. They are correct where flushed stores are ordered by `order` (x86),
-//! under epoch persistency, under buffered epoch persistency that tracks conflicts on PM lines
-//! only, and where caches are persistent.
+//! The structures of MICRO'15 have entries of 512 bytes. Each is a handful of addresses, placed
+//! from a `Shape` by an [`Arena`](seawall_runtime::Arena); every change is failure-atomic: after a
+//! crash it is wholly there or wholly absent. They are correct where flushed stores are ordered by
+//! `order` (x86), under epoch persistency, under buffered epoch persistency that tracks conflicts
+//! on PM lines only, and where caches are persistent.
 //!
 //! | structure | what makes a change atomic | epochs a change |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //!
 //! Three structures live in a [`Heap`](seawall_runtime::Heap) instead, grow as they must, and are
 //! for many threads: [`Map`] from numbers to numbers, [`KvMap`] from byte strings to byte strings,
-//! and [`BTree`] from numbers to numbers in order. A change is one transaction of the heap with one fence; opening needs no recovery of
-//! their own, and `check` reads untrusted bytes.
+//! and [`BTree`] from numbers to numbers in order. A change is one transaction of the heap with one
+//! fence; opening needs no recovery of their own, and `check` reads untrusted bytes.
 //!
 //! The others are not pools: a workload (or your program) keeps the shape in the roots of a pool
 //! and calls `recover` after it opens one. `contents` and `recover` read untrusted bytes: they give
