@@ -109,6 +109,14 @@ pub trait Memory {
     /// may leave a longer pool.
     fn grow(&self, bytes: u64) -> bool;
 
+    /// Says that these bytes will be written soon, so that a machine which brings pages in as they
+    /// are met may bring them all in at once. Changes nothing that a program or a crash can see.
+    #[inline]
+    #[track_caller]
+    fn will_write(&self, at: Addr, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Waits while the aligned 8 bytes at `at` equal `value`; gives what they hold then.
     ///
     /// What a spin loop of loads does, said as one thing, so that a machine may sleep instead of

@@ -102,6 +102,28 @@ pub(crate) unsafe fn sync_pages(base: *mut u8, first: u64, last: u64) -> io::Res
     Ok(())
 }
 
+/// Brings the pages of `len` bytes at `place` in, to be written; a system that cannot, or will not,
+/// leaves them to be brought in one by one.
+///
+/// # Safety
+/// The bytes lie in one live file mapping that starts at a page.
+#[cold]
+pub(crate) unsafe fn bring_in(place: *mut u8, len: u64) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::mm::{Advice, madvise};
+        let before = place as usize % page_bytes() as usize;
+        // SAFETY: the caller vouches for the range; rounding down stays in the mapping, whose base
+        // is at a page.
+        let _ = unsafe {
+            let start = place.sub(before);
+            madvise(start.cast(), len as usize + before, Advice::LinuxPopulateWrite)
+        };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (place, len);
+}
+
 /// Bytes in a page.
 pub(crate) fn page_bytes() -> u64 {
     rustix::param::page_size() as u64

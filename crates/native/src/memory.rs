@@ -337,6 +337,15 @@ impl Memory for NativeMemory<'_> {
         grown.is_ok()
     }
 
+    /// One system call for ranges of persistent memory longer than a page.
+    fn will_write(&self, at: Addr, len: u64) {
+        if at.is_pm() && len > map::page_bytes() {
+            let place = self.place_of_range(at, len);
+            // SAFETY: the range was checked, and the mapping outlives `self`.
+            unsafe { map::bring_in(place, len) };
+        }
+    }
+
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let word = self.atomic(at);
         let mut spins = 0;

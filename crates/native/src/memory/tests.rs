@@ -292,6 +292,34 @@ fn by_page_one_msync_cleans_all_that_was_flushed_and_by_line_it_stays_dirty() {
     }
 }
 
+#[test]
+fn what_will_be_written_is_brought_in_at_once_and_stays_as_it_is() {
+    let pool = Pool::temporary(1 << 20, &PoolOptions::default()).unwrap();
+    let memory = pool.memory(0);
+    let first = Addr::pm(64 << 10);
+    memory.store(first, 7u64);
+    memory.will_write(first, 256 << 10);
+    assert_eq!(memory.load::<u64>(first), 7);
+    assert_eq!(memory.counters(), Counters::default());
+    let Some(before) = page_faults() else { return };
+    (0..64).for_each(|page| memory.store(first.plus(page << 12), page));
+    let faults = page_faults().unwrap() - before;
+    assert!(faults < 16, "{faults} page faults for 64 pages");
+}
+
+/// Page faults of this thread so far, as the kernel reports them.
+fn page_faults() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
+    text.rsplit(')').next()?.split_whitespace().nth(7)?.parse().ok()
+}
+
+#[test]
+#[should_panic(expected = "not within")]
+fn what_will_be_written_lies_in_the_pool() {
+    let pool = Pool::temporary(1 << 20, &PoolOptions::default()).unwrap();
+    pool.memory(0).will_write(Addr::pm(8), 1 << 20);
+}
+
 /// Modified and unwritten kilobytes of the mapping at `base`, as the kernel reports them.
 fn dirty_kilobytes(base: *mut u8) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps").ok()?;

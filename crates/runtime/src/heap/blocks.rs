@@ -21,8 +21,12 @@ use crate::{HeapError, HeapFlaw, Session, Tx};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
 
-/// Chunks that a thread looks at for free blocks before it takes a fresh one.
+/// Chunks of its own that a thread looks at for blocks that others freed before it goes on.
 const PROBES: usize = 64;
+/// Chunks that nobody owns which a thread looks at before it takes a fresh one. Each costs a read of
+/// its states, from cold memory after an opening; so full chunks delay nobody by much, and a pool
+/// with room in it grows by a ninth at most before that room is found.
+const ADOPTIONS: usize = 8;
 
 /// Space that is allocated, or about to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +102,7 @@ impl<M: Memory> Session<'_, M> {
     #[cold]
     #[inline(never)]
     fn refill(&mut self, class: Class) -> Result<(), HeapError> {
-        if self.look_again(class, PROBES) || self.adopt(class, PROBES) {
+        if self.look_again(class, PROBES) || self.adopt(class, ADOPTIONS) {
             return Ok(());
         }
         match self.fresh_chunk(class) {
@@ -202,6 +206,7 @@ impl<M: Memory> Session<'_, M> {
             session.memory.store(layout.owner(chunk), session.thread + 1);
             Ok(chunk)
         })?;
+        self.memory.will_write(self.heap.layout.chunk(chunk), CHUNK_BYTES);
         self.blocks.mine[class.number()].0.push(chunk);
         self.scan(class, chunk);
         Ok(())
