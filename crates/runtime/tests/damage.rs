@@ -1,7 +1,7 @@
 //! One flipped bit, or a file cut short: refused with a name, or exactly as harmless as
 //! `docs/format.md` says of the place. `SEAWALL_FLIPS=1` tries every bit of every line in use.
 
-use crate::places::{CHUNK, ENDED_WORD, LINE, Part, Places, SIZES, STATES};
+use crate::places::{CHUNK, ENDED_WORD, LINE, Part, Places, SIZES, STATES, word};
 use crate::script::{NAME, State, read};
 use crate::subjects::{self, Subject, pool_options};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ enum Fate {
     Itself,
     /// Refused, or written over by what the logs hold.
     RefusedOrHealed,
-    /// A log seems to end earlier: what its last record says did not happen.
+    /// A log seems to end earlier: what the last record of its thread says did not happen.
     Unseen,
 }
 
@@ -79,10 +79,11 @@ impl Damage {
                 let records = places.records(pm, log);
                 let inside =
                     |(start, bytes): &(usize, usize)| (*start..start + bytes).contains(&at);
-                match records.iter().position(inside) {
-                    None => Fate::Itself,
-                    Some(place) if place + 1 == records.len() => Fate::Unseen,
-                    Some(_) => Fate::Refused,
+                let is_last = records.last().is_some_and(inside) && self.is_newest(log);
+                match records.iter().any(|record| inside(&record)) {
+                    false => Fate::Itself,
+                    true if is_last => Fate::Unseen,
+                    true => Fate::Refused,
                 }
             }
             Part::Table => {
@@ -99,6 +100,12 @@ impl Damage {
             }
             Part::State | Part::Thread | Part::Root | Part::Types | Part::Gap => Fate::Itself,
         }
+    }
+
+    /// True if no record of the thread is newer than those of this log.
+    fn is_newest(&self, log: usize) -> bool {
+        let newer = (word(&self.subject.pm, self.places.state) & 1) as usize;
+        log == 2 || log == newer || self.places.records(&self.subject.pm, newer).is_empty()
     }
 
     fn flip(&self, bit: usize) -> Result<(), String> {

@@ -84,6 +84,11 @@ impl Places {
         self.logs + log * self.log_bytes
     }
 
+    /// The line of a log that a byte is in.
+    pub(crate) fn line(&self, log: usize, at: usize) -> usize {
+        (at - self.log(log)) / LINE
+    }
+
     /// Kind and number of what each chunk entry that counts says, with its chunk.
     pub(crate) fn entries(&self, pm: &[u8]) -> Vec<(usize, u64, usize)> {
         let (mut chunk, mut entries) = (0, Vec::new());
@@ -96,16 +101,16 @@ impl Places {
         entries
     }
 
-    /// Where the records of a log are that recovery counts, each with its bytes without padding;
-    /// an open undo transaction is one whose number is greater than the last that ended.
+    /// Where the records of a log are that recovery counts, each with its bytes; an open undo
+    /// transaction is one whose number is greater than the last that ended.
     pub(crate) fn records(&self, pm: &[u8], log: usize) -> Vec<(usize, usize)> {
         let retired = word(pm, self.state) & VALUE;
         let ended = word(pm, self.thread + 8 * ENDED_WORD) & VALUE;
         let (mut at, mut records) = (0, Vec::new());
-        while at + LINE <= self.log_bytes {
+        while at < self.log_bytes {
             let start = self.log(log) + at;
-            let (size, number) = (word(pm, start) >> 32, word(pm, start + 16));
-            let (generation, line) = (number >> 24, number & 0xff_ffff);
+            let number = word(pm, start + 16) ^ self.tag(pm, log, at / LINE);
+            let (generation, bytes) = (number >> 24, LINE * ((number & 0xff_ffff) as usize + 1));
             let counts = match log {
                 2 => generation > ended,
                 half => {
@@ -113,24 +118,49 @@ impl Places {
                         && generation % 2 == half as u64
                 }
             };
-            let bytes = 8 * size as usize;
-            if !counts || line as usize != at / LINE || bytes > self.log_bytes - at {
+            if !counts || bytes > self.log_bytes - at {
                 break;
             }
-            let sum = self.sum(pm, log, &pm[start..start + bytes]);
-            if u64::from(sum) != word(pm, start) & 0xffff_ffff {
+            if self.sum(pm, log, &pm[start..start + bytes]) != word(pm, start) {
                 break;
             }
             records.push((start, bytes));
-            at += lines(bytes);
+            at += bytes;
         }
         records
     }
 
-    /// The checksum that a record of these bytes must have in that log.
-    pub(crate) fn sum(&self, pm: &[u8], log: usize, record: &[u8]) -> u32 {
-        let of_pool = crc32c::crc32c(&pm[48..64]);
-        let of_log = crc32c::crc32c_append(of_pool, &(self.log(log) as u64).to_le_bytes());
-        crc32c::crc32c_append(of_log ^ (record.len() / 8) as u32, &record[8..])
+    /// The three keys of a log.
+    fn keys(&self, pm: &[u8], log: usize) -> [u64; 3] {
+        let pool = fold(word(pm, 48) ^ C[0], word(pm, 56) ^ C[1]);
+        let first = fold(pool ^ self.log(log) as u64, C[2]);
+        let second = fold(first ^ C[0], C[3]);
+        [first, second, fold(second ^ C[1], C[2])]
     }
+
+    /// What the number of a record at that line is joined with.
+    pub(crate) fn tag(&self, pm: &[u8], log: usize, line: usize) -> u64 {
+        self.keys(pm, log)[2] ^ (line as u64).wrapping_mul(C[0])
+    }
+
+    /// The sum that a record of these bytes must have in that log.
+    pub(crate) fn sum(&self, pm: &[u8], log: usize, record: &[u8]) -> u64 {
+        let [first, second, _] = self.keys(pm, log);
+        let mut record = record.to_vec();
+        record[..8].fill(0);
+        let (mut a, mut b) = (second, first);
+        for pair in (0..record.len()).step_by(32) {
+            a = fold(a ^ word(&record, pair), first ^ word(&record, pair + 8));
+            b = fold(b ^ word(&record, pair + 16), second ^ word(&record, pair + 24));
+        }
+        fold(a ^ C[3], b ^ first)
+    }
+}
+
+const C: [u64; 4] =
+    [0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93];
+
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product % (1 << 64)) as u64 ^ (product / (1 << 64)) as u64
 }

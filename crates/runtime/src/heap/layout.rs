@@ -169,15 +169,15 @@ impl Layout {
         at.offset().checked_sub(self.data.offset()).map(|offset| offset / CHUNK_BYTES)
     }
 
-    /// In DRAM: the generation that the thread writes for at the moment, or 0; and the bytes of log
-    /// and the dirty lines that it has in each half.
+    /// In DRAM: the generation that the thread writes for at the moment, or 0.
     pub(crate) fn busy(&self, thread: u64) -> Addr {
         self.busy.plus(thread * LINE_BYTES)
     }
 
-    /// In DRAM: bytes of the log half that are taken.
-    pub(crate) fn used(&self, thread: u64, generation: u64) -> Addr {
-        self.busy(thread).plus(8 + 16 * (generation % 2))
+    /// In DRAM: the generation that the thread wrote for last, and the lines of log that it has in
+    /// it.
+    pub(crate) fn last(&self, thread: u64) -> Addr {
+        self.busy(thread).plus(8)
     }
 
     /// In DRAM: how many dirty lines are listed.
