@@ -6,7 +6,7 @@ use crate::script::{NAME, State, read};
 use crate::subjects::{self, Subject, pool_options};
 use proptest::prelude::*;
 use seawall_memory::Image;
-use seawall_runtime::{Heap, HeapError, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, TxKind};
 
 /// What opening a damaged pool may come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +165,47 @@ fn without_the_record_that_a_flip_hides_the_heap_is_as_before_it() {
         assert_ne!(state, damage.subject.state);
         assert!(state[2].is_empty() && !state[3].is_empty(), "it is not the state before");
     }
+}
+
+fn generations() -> Damage {
+    subjects().find(|damage| damage.subject.name == "generations").expect("it is one of them")
+}
+
+#[test]
+fn the_newer_half_of_a_log_tells_where_the_older_one_ended() {
+    let damage = generations();
+    let pm = &damage.subject.pm;
+    let newer = (word(pm, damage.places.state) & 1) as usize;
+    let older = damage.places.records(pm, 1 - newer);
+    assert!(older.len() > 2 && damage.is_newest(newer) && !damage.is_newest(1 - newer));
+    for gone in 1..=older.len() {
+        let (start, _) = older[older.len() - gone];
+        let mut cut = pm.clone();
+        cut[start..damage.places.log(2 - newer)].fill(0);
+        let error = match open(cut.clone()) {
+            Outcome::Refused(error) => error.to_string(),
+            Outcome::Opened(..) => panic!("{gone} records are missing and nobody noticed"),
+        };
+        assert!(error.contains("does not end where its next half says"), "{error}");
+        let image = Image::from_pm(cut, pool_options().dram_bytes());
+        let (_, recovered) =
+            Heap::open_flawed(&image, NAME, pm.len() as u64, HeapFlaw::NoBefore).expect("unseen");
+        assert_eq!(recovered.replayed + gone as u64, damage.subject.pending.0);
+    }
+}
+
+#[test]
+fn a_header_behind_what_is_not_whole_is_damage_even_if_its_record_is_not_whole() {
+    let damage = generations();
+    let pm = &damage.subject.pm;
+    let newer = (word(pm, damage.places.state) & 1) as usize;
+    let records = damage.places.records(pm, newer);
+    let [.., (before, _), (last, _)] = records[..] else { panic!("too few records") };
+    let mut pm = pm.clone();
+    pm[before + 30] ^= 1;
+    pm[last + 30] ^= 1;
+    let Outcome::Refused(error) = open(pm) else { panic!("two records are lost unnoticed") };
+    assert!(error.to_string().contains("does not add up before another"), "{error}");
 }
 
 proptest! {

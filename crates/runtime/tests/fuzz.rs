@@ -120,14 +120,14 @@ pub(crate) fn recovery(data: &[u8]) {
                     data.number(),
                 ];
                 let number = numbers[usize::from(data.byte() % 2)] << 24 | data.below(3) as u64;
-                let tag = places.tag(&pm, log, places.line(log, start));
-                put(&mut pm, start + 16, number ^ tag);
+                let veiled = places.veiled(&pm, log, places.line(log, start), number);
+                put(&mut pm, start + 16, veiled);
             }
             2 => put_entry(&mut pm, &places, start, &mut data),
             _ => {}
         }
         let lines = (places.log(log) + places.log_bytes - start) / LINE;
-        let number = word(&pm, start + 16) ^ places.tag(&pm, log, places.line(log, start));
+        let number = places.number(&pm, log, places.line(log, start));
         let claimed = (number & 0xff_ffff) as usize + 1;
         let record = &pm[start..start + LINE * claimed.min(lines)];
         let sum = places.sum(&pm, log, record);

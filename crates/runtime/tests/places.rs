@@ -109,7 +109,7 @@ impl Places {
         let (mut at, mut records) = (0, Vec::new());
         while at < self.log_bytes {
             let start = self.log(log) + at;
-            let number = word(pm, start + 16) ^ self.tag(pm, log, at / LINE);
+            let number = self.number(pm, log, at / LINE);
             let (generation, bytes) = (number >> 24, LINE * ((number & 0xff_ffff) as usize + 1));
             let counts = match log {
                 2 => generation > ended,
@@ -138,9 +138,21 @@ impl Places {
         [first, second, fold(second ^ C[1], C[2])]
     }
 
-    /// What the number of a record at that line is joined with.
-    pub(crate) fn tag(&self, pm: &[u8], log: usize, line: usize) -> u64 {
-        self.keys(pm, log)[2] ^ (line as u64).wrapping_mul(C[0])
+    fn veil(&self, pm: &[u8], log: usize, line: usize) -> u64 {
+        self.keys(pm, log)[2] ^ (line as u64).wrapping_mul(C[1])
+    }
+
+    /// What word 2 of that line of a log is for a record of that number.
+    pub(crate) fn veiled(&self, pm: &[u8], log: usize, line: usize, number: u64) -> u64 {
+        number.wrapping_mul(C[0]) ^ self.veil(pm, log, line)
+    }
+
+    /// The number that word 2 of that line of a log says.
+    pub(crate) fn number(&self, pm: &[u8], log: usize, line: usize) -> u64 {
+        let word = word(pm, self.log(log) + line * LINE + 16);
+        let newton = |x: u64, _| x.wrapping_mul(2u64.wrapping_sub(C[0].wrapping_mul(x)));
+        let inverse = (0..6).fold(1, newton);
+        (word ^ self.veil(pm, log, line)).wrapping_mul(inverse)
     }
 
     /// The sum that a record of these bytes must have in that log.

@@ -6,12 +6,12 @@
 //! |---|---|
 //! | 0 | [sum](super::sum) of all its lines |
 //! | 1 | stamp: its place in the order of all transactions of the heap |
-//! | 2 | generation (high 40 bits), lines but one (low 24), joined with the tag of its place |
+//! | 2 | generation (high 40 bits), lines but one (low 24); [veiled](super::sum) for its place |
 //! | 3.. | entries; a zero word, or the end of the lines, ends them |
 //!
 //! The sum makes one fence enough: a record whose lines did not all reach the medium does not add
-//! up. What an earlier use of the same place left says another generation. The tag is for who finds
-//! no whole record: a header somewhere behind, damaged or not, tells that there was one.
+//! up. What an earlier use of the same place left says another generation. The veil is for who finds
+//! no whole record: a number of this generation somewhere behind tells that there was one.
 //!
 //! An entry is a head word (address in the low 48 bits, kind in the next 4, count in the top 12)
 //! and its values:
@@ -56,17 +56,14 @@ pub(crate) struct Number {
 impl Number {
     #[inline]
     fn encode(self, keys: &Keys, line: u64) -> u64 {
-        (self.generation << LENGTH_BITS | (self.lines - 1)) ^ keys.tag(line)
+        keys.veil(self.generation << LENGTH_BITS | (self.lines - 1), line)
     }
 
     /// What `bits`, word 2 at line `line` of the log of `keys`, say.
     #[inline]
     pub(crate) fn decode(bits: u64, keys: &Keys, line: u64) -> Number {
-        let bits = bits ^ keys.tag(line);
-        Number {
-            generation: bits >> LENGTH_BITS,
-            lines: (bits & ((1 << LENGTH_BITS) - 1)) + 1,
-        }
+        let bits = keys.unveil(bits, line);
+        Number { generation: bits >> LENGTH_BITS, lines: (bits & ((1 << LENGTH_BITS) - 1)) + 1 }
     }
 }
 
@@ -100,9 +97,12 @@ fn head(at: Addr, kind: u64, count: u64) -> u64 {
 
 impl Builder {
     /// Forgets all entries.
+    #[inline]
     pub(crate) fn clear(&mut self) {
-        self.words.clear();
-        self.words.resize(HEADER_WORDS, [0; 8]);
+        if self.words.len() < HEADER_WORDS {
+            self.words.resize(HEADER_WORDS, [0; 8]);
+        }
+        self.words.truncate(HEADER_WORDS);
         self.open = None;
     }
 
@@ -313,11 +313,7 @@ pub(crate) struct Record {
 
 impl Record {
     /// The record of `lines`, found at line `line` of the log of `keys`, if it is whole.
-    pub(crate) fn parse(
-        lines: &[[[u8; 8]; LINE_WORDS]],
-        line: u64,
-        keys: &Keys,
-    ) -> Option<Record> {
+    pub(crate) fn parse(lines: &[[[u8; 8]; LINE_WORDS]], line: u64, keys: &Keys) -> Option<Record> {
         let words = lines.as_flattened();
         let word = |place: usize| Some(u64::from_le_bytes(*words.get(place)?));
         let number = Number::decode(word(2)?, keys, line);

@@ -1,4 +1,4 @@
-//! What the records of a log are checked with: a sum of 64 bits, and a tag that says where one is.
+//! What the records of a log are checked with: a sum of 64 bits, and a veil over their numbers.
 //!
 //! A record is short, and a commit waits for its sum, so the sum is made of multiplications of
 //! 64 bits to 128, two side by side for each line, instead of a CRC of some hundred instructions.
@@ -8,6 +8,10 @@
 //! Against a torn record, or one that a failing medium changed, 64 bits miss one in 2^64, where the
 //! 32 of a CRC miss one in 2^32; a CRC is sure to see up to three flipped bits, this sum misses
 //! them as rarely as anything else. It is no defence against somebody who knows the UUID.
+//!
+//! The number of a record, found where no whole one is, is evidence by itself: so other words must
+//! not look like one by chance, nor the number of an older record by a flipped bit. It is multiplied
+//! by an odd constant and joined with a key and the place.
 
 use seawall_memory::Addr;
 
@@ -16,6 +20,11 @@ pub(crate) const LINE_WORDS: usize = 8;
 
 const SPREAD: [u64; 4] =
     [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];
+
+/// What numbers are multiplied with, and what undoes it.
+const VEIL: u64 = SPREAD[0];
+const UNVEIL: u64 = 0xf1de_83e1_9937_733d;
+const _: () = assert!(VEIL.wrapping_mul(UNVEIL) == 1);
 
 /// The product of both, its high half joined to its low one.
 #[inline]
@@ -28,7 +37,7 @@ fn fold(a: u64, b: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     sum: [u64; 2],
-    tag: u64,
+    veil: u64,
 }
 
 impl Keys {
@@ -37,13 +46,24 @@ impl Keys {
         let pool = fold(uuid as u64 ^ SPREAD[0], (uuid >> 64) as u64 ^ SPREAD[1]);
         let first = fold(pool ^ log.bits(), SPREAD[2]);
         let second = fold(first ^ SPREAD[0], SPREAD[3]);
-        Keys { sum: [first, second], tag: fold(second ^ SPREAD[1], SPREAD[2]) }
+        Keys { sum: [first, second], veil: fold(second ^ SPREAD[1], SPREAD[2]) }
     }
 
-    /// What the number of a record at line `line` of the log is joined with.
+    /// The word that stands for the number of a record at line `line` of the log.
     #[inline]
-    pub(crate) fn tag(&self, line: u64) -> u64 {
-        self.tag ^ line.wrapping_mul(SPREAD[0])
+    pub(crate) fn veil(&self, number: u64, line: u64) -> u64 {
+        number.wrapping_mul(VEIL) ^ self.veil_of(line)
+    }
+
+    /// The number that the word stands for.
+    #[inline]
+    pub(crate) fn unveil(&self, bits: u64, line: u64) -> u64 {
+        (bits ^ self.veil_of(line)).wrapping_mul(UNVEIL)
+    }
+
+    #[inline]
+    fn veil_of(&self, line: u64) -> u64 {
+        self.veil ^ line.wrapping_mul(SPREAD[1])
     }
 
     /// The sum of a record's lines; word 0 of the first, where it goes, counts as zero.
@@ -141,9 +161,23 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_a_log_has_a_tag_of_its_own() {
-        let tags: BTreeSet<u64> = (0..10_000).map(|line| keys().tag(line)).collect();
-        assert_eq!(tags.len(), 10_000);
-        assert!(keys().tag(0) != Keys::of(8, Addr::pm(4096)).tag(0));
+    fn a_number_is_unveiled_at_its_own_line_and_pool_only() {
+        let words: BTreeSet<u64> = (0..10_000).map(|line| keys().veil(77, line)).collect();
+        assert_eq!(words.len(), 10_000);
+        assert!((0..10_000).all(|line| keys().unveil(keys().veil(77, line), line) == 77));
+        assert_ne!(keys().veil(77, 0), Keys::of(8, Addr::pm(4096)).veil(77, 0));
+    }
+
+    #[test]
+    fn two_flipped_bits_never_make_a_number_of_a_generation_near_by() {
+        let (number, line) = (1_000_000 << 24 | 3, 9);
+        let word = keys().veil(number, line);
+        for first in 0..64 {
+            for second in 0..64 {
+                let flipped = word ^ 1 << first ^ if second == first { 0 } else { 1 << second };
+                let generation = keys().unveil(flipped, line) >> 24;
+                assert!(generation.abs_diff(1_000_000) > 1000, "bits {first} and {second}");
+            }
+        }
     }
 }

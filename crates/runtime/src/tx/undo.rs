@@ -111,7 +111,11 @@ impl Undo {
     }
 
     /// The current transaction is over, durably.
+    #[inline]
     pub(crate) fn close(&mut self) {
+        if self.old.is_empty() {
+            return;
+        }
         self.used = 0;
         self.saved = 0;
         self.old.clear();
