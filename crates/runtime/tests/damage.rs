@@ -1,7 +1,7 @@
 //! One flipped bit, or a file cut short: refused with a name, or exactly as harmless as
 //! `docs/format.md` says of the place. `SEAWALL_FLIPS=1` tries every bit of every line in use.
 
-use crate::places::{CHUNK, ENDED_WORD, LINE, Part, Places, SIZES, STATES, word};
+use crate::places::{CHUNK, ENDED_WORD, LINE, Part, Places, SIZES, STATES, TEXT, TYPES, word};
 use crate::script::{NAME, State, read};
 use crate::subjects::{self, Subject, pool_options};
 use proptest::prelude::*;
@@ -39,7 +39,10 @@ fn open(pm: Vec<u8>) -> Outcome {
             return Outcome::Refused(error);
         }
     };
-    let looked = heap.objects(&image, |_| {}).and_then(|()| heap.stats(&image).map(|_| ()));
+    let looked = heap.objects(&image, |_| {}).and_then(|()| {
+        heap.stats(&image)?;
+        heap.types(&image).map(|_| ())
+    });
     match looked {
         Err(error) => Outcome::Refused(error),
         Ok(()) => {
@@ -97,6 +100,12 @@ impl Damage {
                 let (_, kind, class) = *entries.iter().rfind(|(of, ..)| *of <= chunk).expect("one");
                 let is_state = kind == 2 && inside < (CHUNK - STATES) / SIZES[class];
                 if is_state { checked } else { Fate::Itself }
+            }
+            Part::Types if at < places.types + 16 * TYPES => checked,
+            Part::Texts => {
+                let number = (at - places.texts) / TEXT;
+                let is_used = word(&self.opened, places.types + 16 * number) != 0;
+                if is_used { checked } else { Fate::Itself }
             }
             Part::State | Part::Thread | Part::Root | Part::Types | Part::Gap => Fate::Itself,
         }
@@ -223,7 +232,7 @@ proptest! {
     #[test]
     fn bytes_that_are_overwritten_never_cause_a_panic(
         edits in proptest::collection::vec((any::<u64>(), any::<u64>()), 1..20),
-        subject in 0usize..5,
+        subject in 0usize..6,
     ) {
         let damage = Damage::of(subjects::all().remove(subject));
         let mut pm = damage.subject.pm.clone();

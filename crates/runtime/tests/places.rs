@@ -7,6 +7,8 @@ pub(crate) const STATES: usize = 2 << 10;
 pub(crate) const ENDED_WORD: usize = 1;
 const HEADER: usize = 192;
 const TYPE_TABLE: usize = 2048;
+pub(crate) const TYPES: usize = 126;
+pub(crate) const TEXT: usize = 256;
 const VALUE: u64 = (1 << 40) - 1;
 pub(crate) const SIZES: [usize; 38] = [
     32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
@@ -20,6 +22,7 @@ pub(crate) struct Places {
     pub(crate) state: usize,
     pub(crate) root: usize,
     pub(crate) types: usize,
+    pub(crate) texts: usize,
     pub(crate) thread: usize,
     pub(crate) logs: usize,
     pub(crate) log_bytes: usize,
@@ -35,6 +38,7 @@ pub(crate) enum Part {
     State,
     Root,
     Types,
+    Texts,
     Thread,
     /// Half 0 or 1 of the log of new values, or 2: the log of old ones.
     Log(usize),
@@ -58,12 +62,13 @@ impl Places {
         let state = HEADER;
         let root = state + LINE;
         let types = root + lines(root_bytes);
-        let thread = types + TYPE_TABLE;
+        let texts = types + TYPE_TABLE;
+        let thread = texts + TYPES * TEXT;
         let logs = thread + threads * LINE;
         let table = logs + 3 * threads * log_bytes;
         let data = (table + lines(8 * chunks_max)).next_multiple_of(CHUNK);
         let chunks = (word(pm, state + 8) & VALUE) as usize;
-        Places { state, root, types, thread, logs, log_bytes, table, data, chunks }
+        Places { state, root, types, texts, thread, logs, log_bytes, table, data, chunks }
     }
 
     pub(crate) fn part(&self, at: usize) -> Part {
@@ -71,7 +76,8 @@ impl Places {
             at if at < self.state => Part::Header,
             at if at < self.root => Part::State,
             at if at < self.types => Part::Root,
-            at if at < self.thread => Part::Types,
+            at if at < self.texts => Part::Types,
+            at if at < self.thread => Part::Texts,
             at if at < self.logs => Part::Thread,
             at if at < self.table => Part::Log((at - self.logs) / self.log_bytes),
             at if at < self.table + 8 * self.chunks => Part::Table,
