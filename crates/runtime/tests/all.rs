@@ -5,6 +5,7 @@ mod damage;
 mod fences;
 mod fixtures;
 mod fuzz;
+mod generations;
 mod heap;
 mod hostile;
 mod places;
