@@ -83,7 +83,7 @@ impl Damage {
                 let inside =
                     |(start, bytes): &(usize, usize)| (*start..start + bytes).contains(&at);
                 let is_last = records.last().is_some_and(inside) && self.is_newest(log);
-                match records.iter().any(|record| inside(&record)) {
+                match records.iter().any(inside) {
                     false => Fate::Itself,
                     true if is_last => Fate::Unseen,
                     true => Fate::Refused,

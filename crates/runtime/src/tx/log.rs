@@ -169,7 +169,8 @@ impl Log {
         }
         self.route.fenced(memory);
         self.used += size;
-        memory.store(self.places.last, generation << USED_BITS | self.used / LINE_BYTES);
+        let lines = self.used / LINE_BYTES;
+        memory.store(self.places.last, generation << USED_BITS | lines);
         self.apply(memory, half, builder);
         self.leave(memory);
         self.counts.commits += 1;

@@ -10,8 +10,8 @@
 //! | 3.. | entries; a zero word, or the end of the lines, ends them |
 //!
 //! The sum makes one fence enough: a record whose lines did not all reach the medium does not add
-//! up. What an earlier use of the same place left says another generation. The veil is for who finds
-//! no whole record: a number of this generation somewhere behind tells that there was one.
+//! up. What an earlier use of the same place left says another generation. The veil is for who
+//! finds no whole record: a number of this generation somewhere behind tells that there was one.
 //!
 //! An entry is a head word (address in the low 48 bits, kind in the next 4, count in the top 12)
 //! and its values:

@@ -10,8 +10,8 @@
 //! them as rarely as anything else. It is no defence against somebody who knows the UUID.
 //!
 //! The number of a record, found where no whole one is, is evidence by itself: so other words must
-//! not look like one by chance, nor the number of an older record by a flipped bit. It is multiplied
-//! by an odd constant and joined with a key and the place.
+//! not look like one by chance, nor the number of an older record by a flipped bit. It is
+//! multiplied by an odd constant and joined with a key and the place.
 
 use seawall_memory::Addr;
 

@@ -113,7 +113,7 @@ impl<'p, T: Persist<'p>> Persist<'p> for Ptr<'p, T> {
     fn name_to(text: &mut String) {
         text.push_str("Ptr<");
         T::name_to(text);
-        text.push_str(">");
+        text.push('>');
     }
 
     #[inline]

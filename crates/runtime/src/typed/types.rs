@@ -11,9 +11,11 @@
 //!
 //! so a flipped bit of either word is noticed. Another table, 256 bytes each, has what the type is
 //! called, for people: a checked word (bytes of the text, and its CRC-32C), and the text, cut to
-//! what fits. A type gets the first free number when it is first allocated, under the chunk lock, by
-//! a log record of its own: it stays if the transaction around it does not commit, and is recovered
-//! as all else. A number is never taken away.
+//! what fits.
+//!
+//! A type gets the first free number when it is first allocated, under the chunk lock, by a log
+//! record of its own: it stays if the transaction around it does not commit, and is recovered as
+//! all else. A number is never taken away.
 
 use crate::heap::checked;
 use crate::heap::layout::{TEXT_BYTES, TYPES_MAX};
