@@ -52,6 +52,35 @@ fn a_heap_is_described_and_its_pending_work_counted() {
 }
 
 #[test]
+fn the_types_of_a_heap_are_named_with_their_fields_and_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, json) = (kept(folder.path(), "typed"), folder.path().join("out.json"));
+    let said = run(0, "info", &file, &["--json", json.to_str().unwrap()]);
+    for part in [
+        "type 1        Leaf: 1 objects in 32 bytes\n              value: Bytes<20>\n",
+        "type 2        Pair<Leaf, 2>: 1 objects in 48 bytes\n",
+        "              value: [u8; 24], next: Option<Ptr<Leaf>>, more: [u32; 2]\n",
+    ] {
+        assert!(said.contains(part), "{part} is not in\n{said}");
+    }
+    let record: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let leaf = &record["heap"]["types"][0];
+    assert_eq!((&leaf["name"], &leaf["size"]), (&"Leaf".into(), &20.into()));
+}
+
+#[test]
+fn a_pool_of_the_version_before_is_refused_by_the_names_of_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = kept(folder.path(), "clean");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[8] = 2;
+    fs::write(&file, bytes).unwrap();
+    let said = run(2, "check", &file, &[]);
+    assert!(said.contains("format version 2, this program reads 3"), "{said}");
+}
+
+#[test]
 fn the_record_holds_the_same_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let (file, json) = (kept(folder.path(), "clean"), folder.path().join("out.json"));

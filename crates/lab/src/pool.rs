@@ -120,11 +120,17 @@ pub struct HeapReport {
 }
 
 /// The live objects of one type.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct TypeReport {
     /// The number of the type; none for objects that were allocated as bytes.
     pub number: Option<u8>,
+    /// What it is called in Rust; none for objects that were allocated as bytes.
+    pub name: Option<String>,
+    /// Its fields as they are declared.
+    pub fields: Option<String>,
+    /// Bytes of a value.
+    pub size: Option<u64>,
     /// How many there are.
     pub objects: u64,
     /// Bytes of their blocks.
@@ -184,14 +190,7 @@ fn examine_heap(pm: Vec<u8>, name: &str) -> Result<HeapReport, HeapError> {
     let dram_bytes = Heap::read(&image, name, bytes)?.dram_bytes();
     let image = Image::from_pm(image.into_pm(), dram_bytes);
     let (heap, recovered) = Heap::open(&image, name, bytes)?;
-    let mut types: BTreeMap<Option<u8>, (u64, u64)> = BTreeMap::new();
-    heap.objects(&image, |object| {
-        let (objects, bytes) = types.entry(object.type_number).or_default();
-        *objects += 1;
-        *bytes += object.bytes;
-    })?;
     let stats = heap.stats(&image)?;
-    let types = types.into_iter();
     Ok(HeapReport {
         threads: heap.threads(),
         log_bytes: heap.log_bytes(),
@@ -204,10 +203,34 @@ fn examine_heap(pm: Vec<u8>, name: &str) -> Result<HeapReport, HeapError> {
         objects: stats.objects,
         live: stats.live,
         fragmentation: stats.fragmentation(),
-        types: types
-            .map(|(number, (objects, bytes))| TypeReport { number, objects, bytes })
-            .collect(),
+        types: types_of(&heap, &image)?,
     })
+}
+
+/// What objects there are: of each type that the heap knows, and last of those without one.
+fn types_of(heap: &Heap, image: &Image) -> Result<Vec<TypeReport>, HeapError> {
+    let known = heap.types(image)?.into_iter().map(|known| TypeReport {
+        number: Some(known.number),
+        name: Some(known.name),
+        fields: Some(known.fields),
+        size: Some(known.bytes),
+        ..TypeReport::default()
+    });
+    let mut types: BTreeMap<u8, TypeReport> = BTreeMap::new();
+    types.extend(known.filter_map(|known| Some((known.number?, known))));
+    let mut untyped = TypeReport::default();
+    heap.objects(image, |object| {
+        let of_type = match object.type_number {
+            Some(number) => types
+                .entry(number)
+                .or_insert_with(|| TypeReport { number: Some(number), ..TypeReport::default() }),
+            None => &mut untyped,
+        };
+        of_type.objects += 1;
+        of_type.bytes += object.bytes;
+    })?;
+    let untyped = Some(untyped).filter(|untyped| untyped.objects > 0);
+    Ok(types.into_values().chain(untyped).collect())
 }
 
 impl HeaderReport {
@@ -261,8 +284,15 @@ impl fmt::Display for PoolReport {
         row("live", format!("{} objects in {} bytes", heap.objects, heap.live))?;
         row("fragmentation", format!("{:.2}", heap.fragmentation))?;
         for of_type in &heap.types {
-            let name = of_type.number.map_or("bytes".into(), |number| format!("type {number}"));
-            row(&name, format!("{} objects in {} bytes", of_type.objects, of_type.bytes))?;
+            let row_name = of_type.number.map_or("bytes".into(), |number| format!("type {number}"));
+            let name = of_type.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
+            row(
+                &row_name,
+                format!("{name}{} objects in {} bytes", of_type.objects, of_type.bytes),
+            )?;
+            if let Some(fields) = of_type.fields.as_ref().filter(|fields| !fields.is_empty()) {
+                row("", fields.clone())?;
+            }
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
 //! `dsb`; `dmb` does not wait for it.
 
 use crate::cpu::Cpu;
+use seawall_memory::LINE_BYTES;
 use std::fmt;
 
 /// The variable that overrides the choice; its values are the names of [`FlushKind`].
@@ -247,6 +248,40 @@ pub(crate) unsafe fn store_past_caches(at: *mut u64, value: u64) {
     unsafe {
         std::sync::atomic::AtomicU64::from_ptr(at)
             .store(value, std::sync::atomic::Ordering::Release);
+    }
+}
+
+/// As [`store_past_caches`], a whole line, in pieces of 16 bytes where there are such stores.
+///
+/// # Safety
+/// `at` is the start of a line in a live, writable mapping.
+#[inline]
+pub(crate) unsafe fn store_line_past_caches(at: *mut u8, from: &[u8; LINE_BYTES as usize]) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller vouches for `at`; both instructions exist on every x86-64.
+    unsafe {
+        std::arch::asm!(
+            "movdqu {a}, [{from}]",
+            "movdqu {b}, [{from} + 16]",
+            "movdqu {c}, [{from} + 32]",
+            "movdqu {d}, [{from} + 48]",
+            "movntdq [{at}], {a}",
+            "movntdq [{at} + 16], {b}",
+            "movntdq [{at} + 32], {c}",
+            "movntdq [{at} + 48], {d}",
+            at = in(reg) at,
+            from = in(reg) from.as_ptr(),
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    for (place, word) in from.as_chunks().0.iter().enumerate() {
+        // SAFETY: the caller vouches for the line.
+        unsafe { store_past_caches(at.add(8 * place).cast(), u64::from_le_bytes(*word)) };
     }
 }
 

@@ -20,7 +20,7 @@ use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind, LOCKED_IS_FENCE};
 use crate::map::{self, Mapping};
 use crate::space::Space;
 use crate::witness::Witness;
-use seawall_memory::{Addr, Memory, Width, lines_of};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
@@ -386,7 +386,8 @@ impl Memory for NativeMemory<'_> {
         unsafe { store_range(place, from, |to, value| store_at(to, Width::B8, value)) };
     }
 
-    /// Four aligned bytes are one instruction, without looking further.
+    /// Four aligned bytes are one instruction, without looking further, and so is a quarter of a
+    /// line of whole lines.
     #[inline]
     #[track_caller]
     fn write_nt(&self, at: Addr, from: &[u8]) {
@@ -399,6 +400,20 @@ impl Memory for NativeMemory<'_> {
                 unsafe { flush::store_half_past_caches(place.cast(), u32::from_le_bytes(half)) };
                 self.count(|counters| counters.flushed_lines += 1);
             }
+            _ if can && at.offset().is_multiple_of(LINE_BYTES) => match from.as_chunks() {
+                (lines, []) => {
+                    let place = self.place_of_range(at, from.len() as u64);
+                    for (number, line) in lines.iter().enumerate() {
+                        // SAFETY: the range was checked, and a mapping starts at a page.
+                        unsafe {
+                            let to = place.add(number * LINE_BYTES as usize);
+                            flush::store_line_past_caches(to, line);
+                        }
+                    }
+                    self.count(|counters| counters.flushed_lines += lines.len() as u64);
+                }
+                _ => self.write_range_nt(at, from),
+            },
             _ => self.write_range_nt(at, from),
         }
     }

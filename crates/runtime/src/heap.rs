@@ -65,6 +65,8 @@ pub enum HeapFlaw {
     NoWait,
     /// Recovery replays records thread by thread, not in the order of their stamps.
     NoOrder,
+    /// Recovery does not ask the newer half of a log where the older one ended.
+    NoBefore,
     /// Freeing a large block does not say that its bytes are void.
     NoFreed,
     /// A new type gets its number by plain stores, not by a log record.

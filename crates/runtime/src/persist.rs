@@ -59,6 +59,14 @@ pub trait Persist<'p>: Copy {
     /// another shape. What pointers lead to counts by name only.
     const SHAPE: u64;
 
+    /// Appends what it is called in Rust, without brands.
+    #[doc(hidden)]
+    fn name_to(text: &mut String);
+
+    /// Appends the names of its fields, each with what that is called; nothing if it has none.
+    #[doc(hidden)]
+    fn fields_to(_: &mut String) {}
+
     #[doc(hidden)]
     fn load<S: Source>(from: &S, at: Addr) -> Self;
 
@@ -73,6 +81,10 @@ macro_rules! words {
             const ALIGN: u64 = Self::SIZE;
             const NAME: u64 = shape::name(stringify!($Type), &[]);
             const SHAPE: u64 = Self::NAME;
+
+            fn name_to(text: &mut String) {
+                text.push_str(stringify!($Type));
+            }
 
             #[inline]
             fn load<S: Source>(from: &S, at: Addr) -> Self {
@@ -108,6 +120,12 @@ impl<'p, T: Persist<'p>, const N: usize> Persist<'p> for [T; N] {
     const NAME: u64 = shape::name("array", &[T::NAME, N as u64]);
     const SHAPE: u64 = shape::name("array", &[T::SHAPE, N as u64]);
 
+    fn name_to(text: &mut String) {
+        text.push('[');
+        T::name_to(text);
+        text.push_str(&format!("; {N}]"));
+    }
+
     #[inline]
     fn load<S: Source>(from: &S, at: Addr) -> Self {
         std::array::from_fn(|place| T::load(from, at.plus(place as u64 * T::SIZE)))
@@ -139,6 +157,10 @@ impl<'p, const N: usize> Persist<'p> for Bytes<N> {
     const ALIGN: u64 = 1;
     const NAME: u64 = shape::name("Bytes", &[N as u64]);
     const SHAPE: u64 = Self::NAME;
+
+    fn name_to(text: &mut String) {
+        text.push_str(&format!("Bytes<{N}>"));
+    }
 
     #[inline]
     fn load<S: Source>(from: &S, at: Addr) -> Self {

@@ -21,7 +21,7 @@ pub const HEADER_BYTES: u64 = 192;
 /// Root words that a layout may use.
 pub const ROOTS: usize = 16;
 /// The version of the format that this program writes and reads.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SEAWALL\0");
 const NAME_BYTES: usize = 16;
@@ -217,7 +217,7 @@ mod tests {
         image.store(Addr::pm(64), 9u64);
         assert!(message(&image, 4096).contains("checksum"));
         image.store(Addr::pm(8), 99u64);
-        assert!(message(&image, 4096).contains("version 99, this program reads 2"));
+        assert!(message(&image, 4096).contains("version 99, this program reads 3"));
         image.store(Addr::pm(0), 0u64);
         assert!(message(&image, 4096).contains("cut short"));
     }

@@ -27,6 +27,7 @@ mod lines;
 pub(crate) mod log;
 pub(crate) mod record;
 pub(crate) mod recovery;
+pub(crate) mod sum;
 pub(crate) mod undo;
 
 use crate::heap::blocks::Block;

@@ -79,6 +79,7 @@ pub use ptr::{Field, Ptr};
 pub use seawall_derive::Persist;
 pub use session::Session;
 pub use tx::Tx;
+pub use types::TypeInfo;
 
 use crate::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 use ptr::Brand;

@@ -1,12 +1,12 @@
 //! One flipped bit, or a file cut short: refused with a name, or exactly as harmless as
 //! `docs/format.md` says of the place. `SEAWALL_FLIPS=1` tries every bit of every line in use.
 
-use crate::places::{CHUNK, ENDED_WORD, LINE, Part, Places, SIZES, STATES};
+use crate::places::{CHUNK, ENDED_WORD, LINE, Part, Places, SIZES, STATES, TEXT, TYPES, word};
 use crate::script::{NAME, State, read};
 use crate::subjects::{self, Subject, pool_options};
 use proptest::prelude::*;
 use seawall_memory::Image;
-use seawall_runtime::{Heap, HeapError, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, TxKind};
 
 /// What opening a damaged pool may come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ enum Fate {
     Itself,
     /// Refused, or written over by what the logs hold.
     RefusedOrHealed,
-    /// A log seems to end earlier: what its last record says did not happen.
+    /// A log seems to end earlier: what the last record of its thread says did not happen.
     Unseen,
 }
 
@@ -39,7 +39,10 @@ fn open(pm: Vec<u8>) -> Outcome {
             return Outcome::Refused(error);
         }
     };
-    let looked = heap.objects(&image, |_| {}).and_then(|()| heap.stats(&image).map(|_| ()));
+    let looked = heap.objects(&image, |_| {}).and_then(|()| {
+        heap.stats(&image)?;
+        heap.types(&image).map(|_| ())
+    });
     match looked {
         Err(error) => Outcome::Refused(error),
         Ok(()) => {
@@ -79,10 +82,11 @@ impl Damage {
                 let records = places.records(pm, log);
                 let inside =
                     |(start, bytes): &(usize, usize)| (*start..start + bytes).contains(&at);
-                match records.iter().position(inside) {
-                    None => Fate::Itself,
-                    Some(place) if place + 1 == records.len() => Fate::Unseen,
-                    Some(_) => Fate::Refused,
+                let is_last = records.last().is_some_and(inside) && self.is_newest(log);
+                match records.iter().any(inside) {
+                    false => Fate::Itself,
+                    true if is_last => Fate::Unseen,
+                    true => Fate::Refused,
                 }
             }
             Part::Table => {
@@ -97,8 +101,20 @@ impl Damage {
                 let is_state = kind == 2 && inside < (CHUNK - STATES) / SIZES[class];
                 if is_state { checked } else { Fate::Itself }
             }
+            Part::Types if at < places.types + 16 * TYPES => checked,
+            Part::Texts => {
+                let number = (at - places.texts) / TEXT;
+                let is_used = word(&self.opened, places.types + 16 * number) != 0;
+                if is_used { checked } else { Fate::Itself }
+            }
             Part::State | Part::Thread | Part::Root | Part::Types | Part::Gap => Fate::Itself,
         }
+    }
+
+    /// True if no record of the thread is newer than those of this log.
+    fn is_newest(&self, log: usize) -> bool {
+        let newer = (word(&self.subject.pm, self.places.state) & 1) as usize;
+        log == 2 || log == newer || self.places.records(&self.subject.pm, newer).is_empty()
     }
 
     fn flip(&self, bit: usize) -> Result<(), String> {
@@ -160,6 +176,47 @@ fn without_the_record_that_a_flip_hides_the_heap_is_as_before_it() {
     }
 }
 
+fn generations() -> Damage {
+    subjects().find(|damage| damage.subject.name == "generations").expect("it is one of them")
+}
+
+#[test]
+fn the_newer_half_of_a_log_tells_where_the_older_one_ended() {
+    let damage = generations();
+    let pm = &damage.subject.pm;
+    let newer = (word(pm, damage.places.state) & 1) as usize;
+    let older = damage.places.records(pm, 1 - newer);
+    assert!(older.len() > 2 && damage.is_newest(newer) && !damage.is_newest(1 - newer));
+    for gone in 1..=older.len() {
+        let (start, _) = older[older.len() - gone];
+        let mut cut = pm.clone();
+        cut[start..damage.places.log(2 - newer)].fill(0);
+        let error = match open(cut.clone()) {
+            Outcome::Refused(error) => error.to_string(),
+            Outcome::Opened(..) => panic!("{gone} records are missing and nobody noticed"),
+        };
+        assert!(error.contains("does not end where its next half says"), "{error}");
+        let image = Image::from_pm(cut, pool_options().dram_bytes());
+        let (_, recovered) =
+            Heap::open_flawed(&image, NAME, pm.len() as u64, HeapFlaw::NoBefore).expect("unseen");
+        assert_eq!(recovered.replayed + gone as u64, damage.subject.pending.0);
+    }
+}
+
+#[test]
+fn a_header_behind_what_is_not_whole_is_damage_even_if_its_record_is_not_whole() {
+    let damage = generations();
+    let pm = &damage.subject.pm;
+    let newer = (word(pm, damage.places.state) & 1) as usize;
+    let records = damage.places.records(pm, newer);
+    let [.., (before, _), (last, _)] = records[..] else { panic!("too few records") };
+    let mut pm = pm.clone();
+    pm[before + 30] ^= 1;
+    pm[last + 30] ^= 1;
+    let Outcome::Refused(error) = open(pm) else { panic!("two records are lost unnoticed") };
+    assert!(error.to_string().contains("does not add up before another"), "{error}");
+}
+
 proptest! {
     #[test]
     fn a_flipped_bit_anywhere_is_noticed_or_harmless_as_described(seed: u64) {
@@ -175,7 +232,7 @@ proptest! {
     #[test]
     fn bytes_that_are_overwritten_never_cause_a_panic(
         edits in proptest::collection::vec((any::<u64>(), any::<u64>()), 1..20),
-        subject in 0usize..5,
+        subject in 0usize..6,
     ) {
         let damage = Damage::of(subjects::all().remove(subject));
         let mut pm = damage.subject.pm.clone();

@@ -3,7 +3,7 @@
 //! `SEAWALL_FIXTURES_WRITE=1 cargo test -p seawall-runtime fixtures` makes them anew. Do that only
 //! with a new version of the format: these files stand for the pools that people have.
 
-use crate::places::{LINE, Part, Places, word};
+use crate::places::{LINE, Part, Places, TEXT, word};
 use crate::script::{NAME, State, read};
 use crate::subjects::{self, Subject, pool_options};
 use seawall_memory::Image;
@@ -49,7 +49,9 @@ fn kept() -> impl Iterator<Item = (Subject, Vec<u8>)> {
         let path = file(subject.name);
         if writes {
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
-            std::fs::write(&path, to_text(&subject.pm)).expect("it can be written");
+            let new = path.with_extension(format!("{:?}", std::thread::current().id()));
+            std::fs::write(&new, to_text(&subject.pm)).expect("it can be written");
+            std::fs::rename(&new, &path).expect("it can be renamed");
         }
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}"));
         assert!(text.len() < 8 << 10, "{} is {} bytes long", path.display(), text.len());
@@ -85,7 +87,9 @@ fn everything_is_where_the_description_of_the_format_says() {
         assert_eq!(places.data + 3 * (64 << 10), pm.len());
         let used = |part| (0..pm.len()).any(|at| pm[at] != 0 && places.part(at) == part);
         assert!(used(Part::State) && used(Part::Root) && used(Part::Table) && used(Part::Chunk));
-        assert!(!used(Part::Gap) && !used(Part::Types), "{name}");
+        let has_types = word(&pm, places.types) != 0;
+        assert_eq!((used(Part::Types), used(Part::Texts)), (has_types, has_types), "{name}");
+        assert!(!used(Part::Gap) && (name == "typed" || !has_types), "{name}");
         let records: usize = (0..2).map(|half| places.records(&pm, half).len()).sum();
         assert_eq!((records as u64, subject.pending.0), (subject.pending.0, records as u64));
         assert_eq!(!places.records(&pm, 2).is_empty(), subject.pending.1 > 0, "{name}");
@@ -100,10 +104,31 @@ fn everything_is_where_the_description_of_the_format_says() {
 }
 
 #[test]
+fn a_pool_keeps_what_its_types_are_called() {
+    let (_, pm) = kept().find(|(subject, _)| subject.name == "typed").expect("it is kept");
+    let places = Places::of(&pm);
+    let leaf = b"Leaf { value: Bytes<20> }";
+    assert_eq!(&pm[places.texts + 8..][..leaf.len()], leaf);
+    assert_eq!(word(&pm, places.texts) >> 32 & 0xff, leaf.len() as u64);
+    let mut text = [0; TEXT - 8];
+    text[..leaf.len()].copy_from_slice(leaf);
+    assert_eq!(word(&pm, places.texts) as u32, crc32c::crc32c(&text));
+    let image = Image::from_pm(pm, pool_options().dram_bytes());
+    let (heap, _) = Heap::open(&image, NAME, image.clone().into_pm().len() as u64).expect("whole");
+    let types = heap.types(&image).expect("sound").into_iter();
+    let types: Vec<_> = types.map(|of| (of.number, of.bytes, of.name, of.fields)).collect();
+    let row = |number, bytes, name: &str, fields: &str| {
+        (number, bytes, name.to_owned(), fields.to_owned())
+    };
+    let pair = "value: [u8; 24], next: Option<Ptr<Leaf>>, more: [u32; 2]";
+    assert_eq!(types, [row(1, 20, "Leaf", "value: Bytes<20>"), row(2, 40, "Pair<Leaf, 2>", pair)]);
+}
+
+#[test]
 fn text_keeps_every_byte() {
     let mut pm = vec![0; 256];
     (pm[3], pm[200]) = (9, 255);
     assert_eq!(from_text(&to_text(&pm)), pm);
-    assert_eq!(subjects::all().len(), 5);
+    assert_eq!(subjects::all().len(), 6);
     assert_eq!(State::default().len(), 4);
 }

@@ -115,23 +115,23 @@ pub(crate) fn recovery(data: &[u8]) {
         match data.byte() % 4 {
             0 => put(&mut pm, start + 8 * data.below(8), data.number()),
             1 => {
-                let line = (start - places.log(log)) / LINE;
                 let numbers = [
                     (word(&pm, places.state) & 0xffff) + u64::from(data.byte() % 4),
                     data.number(),
                 ];
-                let number = numbers[usize::from(data.byte() % 2)] << 24 | line as u64;
-                put(&mut pm, start + 16, number);
+                let number = numbers[usize::from(data.byte() % 2)] << 24 | data.below(3) as u64;
+                let veiled = places.veiled(&pm, log, places.line(log, start), number);
+                put(&mut pm, start + 16, veiled);
             }
             2 => put_entry(&mut pm, &places, start, &mut data),
             _ => {}
         }
-        let room = (places.log(log) + places.log_bytes - start) / 8;
-        let words = (word(&pm, start) >> 32) as usize;
-        let words = if words < 3 { 3 + data.below(12) } else { words }.min(room);
-        let record = &pm[start..start + 8 * words];
-        let head = (words as u64) << 32 | u64::from(places.sum(&pm, log, record));
-        put(&mut pm, start, head);
+        let lines = (places.log(log) + places.log_bytes - start) / LINE;
+        let number = places.number(&pm, log, places.line(log, start));
+        let claimed = (number & 0xff_ffff) as usize + 1;
+        let record = &pm[start..start + LINE * claimed.min(lines)];
+        let sum = places.sum(&pm, log, record);
+        put(&mut pm, start, sum);
     }
     if let Some(opened) = use_pool(pm) {
         let image = Image::from_pm(opened.clone(), 1 << 20);

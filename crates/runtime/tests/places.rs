@@ -7,6 +7,8 @@ pub(crate) const STATES: usize = 2 << 10;
 pub(crate) const ENDED_WORD: usize = 1;
 const HEADER: usize = 192;
 const TYPE_TABLE: usize = 2048;
+pub(crate) const TYPES: usize = 126;
+pub(crate) const TEXT: usize = 256;
 const VALUE: u64 = (1 << 40) - 1;
 pub(crate) const SIZES: [usize; 38] = [
     32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
@@ -20,6 +22,7 @@ pub(crate) struct Places {
     pub(crate) state: usize,
     pub(crate) root: usize,
     pub(crate) types: usize,
+    pub(crate) texts: usize,
     pub(crate) thread: usize,
     pub(crate) logs: usize,
     pub(crate) log_bytes: usize,
@@ -35,6 +38,7 @@ pub(crate) enum Part {
     State,
     Root,
     Types,
+    Texts,
     Thread,
     /// Half 0 or 1 of the log of new values, or 2: the log of old ones.
     Log(usize),
@@ -58,12 +62,13 @@ impl Places {
         let state = HEADER;
         let root = state + LINE;
         let types = root + lines(root_bytes);
-        let thread = types + TYPE_TABLE;
+        let texts = types + TYPE_TABLE;
+        let thread = texts + TYPES * TEXT;
         let logs = thread + threads * LINE;
         let table = logs + 3 * threads * log_bytes;
         let data = (table + lines(8 * chunks_max)).next_multiple_of(CHUNK);
         let chunks = (word(pm, state + 8) & VALUE) as usize;
-        Places { state, root, types, thread, logs, log_bytes, table, data, chunks }
+        Places { state, root, types, texts, thread, logs, log_bytes, table, data, chunks }
     }
 
     pub(crate) fn part(&self, at: usize) -> Part {
@@ -71,7 +76,8 @@ impl Places {
             at if at < self.state => Part::Header,
             at if at < self.root => Part::State,
             at if at < self.types => Part::Root,
-            at if at < self.thread => Part::Types,
+            at if at < self.texts => Part::Types,
+            at if at < self.thread => Part::Texts,
             at if at < self.logs => Part::Thread,
             at if at < self.table => Part::Log((at - self.logs) / self.log_bytes),
             at if at < self.table + 8 * self.chunks => Part::Table,
@@ -82,6 +88,11 @@ impl Places {
 
     pub(crate) fn log(&self, log: usize) -> usize {
         self.logs + log * self.log_bytes
+    }
+
+    /// The line of a log that a byte is in.
+    pub(crate) fn line(&self, log: usize, at: usize) -> usize {
+        (at - self.log(log)) / LINE
     }
 
     /// Kind and number of what each chunk entry that counts says, with its chunk.
@@ -96,16 +107,16 @@ impl Places {
         entries
     }
 
-    /// Where the records of a log are that recovery counts, each with its bytes without padding;
-    /// an open undo transaction is one whose number is greater than the last that ended.
+    /// Where the records of a log are that recovery counts, each with its bytes; an open undo
+    /// transaction is one whose number is greater than the last that ended.
     pub(crate) fn records(&self, pm: &[u8], log: usize) -> Vec<(usize, usize)> {
         let retired = word(pm, self.state) & VALUE;
         let ended = word(pm, self.thread + 8 * ENDED_WORD) & VALUE;
         let (mut at, mut records) = (0, Vec::new());
-        while at + LINE <= self.log_bytes {
+        while at < self.log_bytes {
             let start = self.log(log) + at;
-            let (size, number) = (word(pm, start) >> 32, word(pm, start + 16));
-            let (generation, line) = (number >> 24, number & 0xff_ffff);
+            let number = self.number(pm, log, at / LINE);
+            let (generation, bytes) = (number >> 24, LINE * ((number & 0xff_ffff) as usize + 1));
             let counts = match log {
                 2 => generation > ended,
                 half => {
@@ -113,24 +124,61 @@ impl Places {
                         && generation % 2 == half as u64
                 }
             };
-            let bytes = 8 * size as usize;
-            if !counts || line as usize != at / LINE || bytes > self.log_bytes - at {
+            if !counts || bytes > self.log_bytes - at {
                 break;
             }
-            let sum = self.sum(pm, log, &pm[start..start + bytes]);
-            if u64::from(sum) != word(pm, start) & 0xffff_ffff {
+            if self.sum(pm, log, &pm[start..start + bytes]) != word(pm, start) {
                 break;
             }
             records.push((start, bytes));
-            at += lines(bytes);
+            at += bytes;
         }
         records
     }
 
-    /// The checksum that a record of these bytes must have in that log.
-    pub(crate) fn sum(&self, pm: &[u8], log: usize, record: &[u8]) -> u32 {
-        let of_pool = crc32c::crc32c(&pm[48..64]);
-        let of_log = crc32c::crc32c_append(of_pool, &(self.log(log) as u64).to_le_bytes());
-        crc32c::crc32c_append(of_log ^ (record.len() / 8) as u32, &record[8..])
+    /// The three keys of a log.
+    fn keys(&self, pm: &[u8], log: usize) -> [u64; 3] {
+        let pool = fold(word(pm, 48) ^ C[0], word(pm, 56) ^ C[1]);
+        let first = fold(pool ^ self.log(log) as u64, C[2]);
+        let second = fold(first ^ C[0], C[3]);
+        [first, second, fold(second ^ C[1], C[2])]
     }
+
+    fn veil(&self, pm: &[u8], log: usize, line: usize) -> u64 {
+        self.keys(pm, log)[2] ^ (line as u64).wrapping_mul(C[1])
+    }
+
+    /// What word 2 of that line of a log is for a record of that number.
+    pub(crate) fn veiled(&self, pm: &[u8], log: usize, line: usize, number: u64) -> u64 {
+        number.wrapping_mul(C[0]) ^ self.veil(pm, log, line)
+    }
+
+    /// The number that word 2 of that line of a log says.
+    pub(crate) fn number(&self, pm: &[u8], log: usize, line: usize) -> u64 {
+        let word = word(pm, self.log(log) + line * LINE + 16);
+        let newton = |x: u64, _| x.wrapping_mul(2u64.wrapping_sub(C[0].wrapping_mul(x)));
+        let inverse = (0..6).fold(1, newton);
+        (word ^ self.veil(pm, log, line)).wrapping_mul(inverse)
+    }
+
+    /// The sum that a record of these bytes must have in that log.
+    pub(crate) fn sum(&self, pm: &[u8], log: usize, record: &[u8]) -> u64 {
+        let [first, second, _] = self.keys(pm, log);
+        let mut record = record.to_vec();
+        record[..8].fill(0);
+        let (mut a, mut b) = (second, first);
+        for pair in (0..record.len()).step_by(32) {
+            a = fold(a ^ word(&record, pair), first ^ word(&record, pair + 8));
+            b = fold(b ^ word(&record, pair + 16), second ^ word(&record, pair + 24));
+        }
+        fold(a ^ C[3], b ^ first)
+    }
+}
+
+const C: [u64; 4] =
+    [0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93];
+
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product % (1 << 64)) as u64 ^ (product / (1 << 64)) as u64
 }

@@ -3,6 +3,7 @@
 use crate::places::{Places, word};
 use crate::script::{LINKS, NAME, State, Step, options, seen, states};
 use seawall_memory::{Addr, Image};
+use seawall_runtime::typed::{self, Bytes, Persist, Ptr};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Session, TxKind};
 
 /// A pool, and what it must hold when it is opened.
@@ -19,7 +20,7 @@ pub(crate) fn pool_options() -> HeapOptions {
 }
 
 pub(crate) fn all() -> Vec<Subject> {
-    vec![clean(), committed(), generations(), open_undo(), large()]
+    vec![clean(), committed(), generations(), open_undo(), large(), typed()]
 }
 
 fn first_steps() -> Vec<Step> {
@@ -145,4 +146,48 @@ fn large() -> Subject {
     }
     session.retire();
     Subject { name: "large", pm: image.clone().into_pm(), state, pending: (0, 0) }
+}
+
+#[derive(Clone, Copy, Persist)]
+struct Links {
+    links: [[u64; 2]; LINKS as usize],
+}
+
+#[derive(Clone, Copy, Persist)]
+struct Leaf {
+    value: Bytes<20>,
+}
+
+#[derive(Clone, Copy, Persist)]
+struct Pair<'p, T: Persist<'p>, const N: usize> {
+    value: [u8; 24],
+    next: Option<Ptr<'p, T>>,
+    more: [u32; N],
+}
+
+/// Objects with types: the first type is in place, the second in the log alone.
+fn typed() -> Subject {
+    let options = HeapOptions { root_shape: Links::SHAPE, ..pool_options() };
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let (leaf, pair) = (Leaf { value: Bytes([9; 20]) }, [7; 24]);
+    let made = typed::create::<Links, _, _>(&image, NAME, 7, &options, |pool| {
+        let mut session = pool.join(&image);
+        let links = pool.root().at(Links::LINKS);
+        let leaf = session.redo(|tx| {
+            let leaf = tx.alloc(leaf)?;
+            tx.set(links.index(0), [leaf.addr().bits(), Leaf::SIZE])?;
+            Ok::<_, HeapError>(leaf)
+        })?;
+        session.retire();
+        let before = image.clone().into_pm();
+        session.redo(|tx| {
+            let pair = tx.alloc(Pair { value: pair, next: Some(leaf), more: [0; 2] })?;
+            tx.set(links.index(1), [pair.addr().bits(), 24])
+        })?;
+        Ok::<_, HeapError>(only_logged(before, &image.clone().into_pm()))
+    });
+    let pm = made.unwrap_or_else(|error| panic!("{error}"));
+    let records: usize = (0..2).map(|half| Places::of(&pm).records(&pm, half).len()).sum();
+    let state = [leaf.value.0.to_vec(), pair.to_vec(), Vec::new(), Vec::new()];
+    Subject { name: "typed", pm, state, pending: (records as u64, 0) }
 }

@@ -99,6 +99,7 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
         .iter()
         .map(|ty| quote!(<#ty as ::seawall_runtime::typed::Persist<#brand>>::NAME));
     let numbers = parsed.numbers.iter().map(|number| quote!(#number as u64));
+    let described = expand_described(parsed);
     quote! {
         #[automatically_derived]
         impl #impl_generics ::seawall_runtime::typed::Persist<#brand> for #name #arguments
@@ -120,6 +121,8 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
                     <#types as ::seawall_runtime::typed::Persist<#brand>>::SHAPE,
                 )),*],
             );
+
+            #described
 
             #[inline]
             fn load<S: ::seawall_runtime::typed::derived::Source>(
@@ -148,6 +151,44 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
                     );
                 )*
             }
+        }
+    }
+}
+
+/// What it and its fields are called in the pool.
+fn expand_described(parsed: &Parsed) -> TokenStream {
+    let Parsed { brand, shape_name, .. } = parsed;
+    let types = parsed
+        .types
+        .iter()
+        .map(|ty| quote!(<#ty as ::seawall_runtime::typed::Persist<#brand>>::name_to(text)));
+    let numbers = parsed
+        .numbers
+        .iter()
+        .map(|number| quote!(text.push_str(&::std::string::ToString::to_string(&#number))));
+    let parameters = types.chain(numbers).enumerate().map(|(place, parameter)| {
+        let before = if place == 0 { "<" } else { ", " };
+        quote!(text.push_str(#before); #parameter;)
+    });
+    let end = if parsed.types.len() + parsed.numbers.len() > 0 { ">" } else { "" };
+    let fields = parsed.fields.iter().enumerate().map(|(place, field)| {
+        let before = if place == 0 { "" } else { ", " };
+        let name = format!("{before}{}: ", field.name.to_string().trim_start_matches("r#"));
+        let ty = &field.ty;
+        quote! {
+            text.push_str(#name);
+            <#ty as ::seawall_runtime::typed::Persist<#brand>>::name_to(text);
+        }
+    });
+    quote! {
+        fn name_to(text: &mut ::std::string::String) {
+            text.push_str(#shape_name);
+            #(#parameters)*
+            text.push_str(#end);
+        }
+
+        fn fields_to(text: &mut ::std::string::String) {
+            #(#fields)*
         }
     }
 }

@@ -4,7 +4,7 @@ use super::checked::LIMIT;
 use super::chunks::UNTYPED;
 use super::class::{BLOCK_BYTES_MAX, CHUNK_BYTES, SIZES, STATE_BYTES};
 use super::layout::{
-    CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, ROOT_BYTES_MAX, THREADS_MAX, TYPES_MAX,
+    CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, ROOT_BYTES_MAX, TEXT_BYTES, THREADS_MAX, TYPES_MAX,
 };
 use crate::pool::{HEADER_BYTES, VERSION};
 use crate::tx::direct::DIRECT_BYTES;
@@ -22,6 +22,7 @@ fn the_description_of_the_format_has_the_numbers_of_the_code() {
         ("size classes", SIZES.len() as u64),
         ("largest block", BLOCK_BYTES_MAX),
         ("types", TYPES_MAX),
+        ("bytes of what a type is called, with the word before it", TEXT_BYTES),
         ("type number of objects allocated as bytes", UNTYPED.into()),
         ("threads at most", THREADS_MAX),
         ("bytes of a log half at least", LOG_BYTES_MIN),

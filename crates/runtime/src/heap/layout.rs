@@ -9,6 +9,8 @@ use seawall_memory::{Addr, LINE_BYTES};
 
 /// Types that a heap can tell apart.
 pub(crate) const TYPES_MAX: u64 = 126;
+/// Bytes of what a type is called in the pool, with the word before it.
+pub(crate) const TEXT_BYTES: u64 = 256;
 /// The most threads of a heap.
 pub(crate) const THREADS_MAX: u64 = 1024;
 /// The most chunks: 16 TiB.
@@ -57,6 +59,7 @@ pub(crate) struct Layout {
     /// The root object.
     pub(crate) root: Addr,
     types: Addr,
+    texts: Addr,
     threads: Addr,
     logs: Addr,
     table: Addr,
@@ -90,6 +93,7 @@ impl Layout {
         let state = arena.pm(LINE_BYTES);
         let root = arena.pm(numbers.root_bytes);
         let types = arena.pm(16 * TYPES_MAX);
+        let texts = arena.pm(TEXT_BYTES * TYPES_MAX);
         let threads = arena.pm(LINE_BYTES * numbers.threads);
         let logs = arena.pm(3 * numbers.log_bytes * numbers.threads);
         let table = arena.pm(8 * numbers.chunks_max);
@@ -103,6 +107,7 @@ impl Layout {
             chunks: state.plus(8),
             root,
             types,
+            texts,
             threads,
             logs,
             table,
@@ -151,6 +156,11 @@ impl Layout {
         self.types.plus(16 * (number - 1))
     }
 
+    /// What type `number`, from 1, is called.
+    pub(crate) fn type_text(&self, number: u64) -> Addr {
+        self.texts.plus(TEXT_BYTES * (number - 1))
+    }
+
     /// The word that says what chunk `chunk` holds.
     pub(crate) fn chunk_entry(&self, chunk: u64) -> Addr {
         self.table.plus(8 * chunk)
@@ -169,15 +179,15 @@ impl Layout {
         at.offset().checked_sub(self.data.offset()).map(|offset| offset / CHUNK_BYTES)
     }
 
-    /// In DRAM: the generation that the thread writes for at the moment, or 0; and the bytes of log
-    /// and the dirty lines that it has in each half.
+    /// In DRAM: the generation that the thread writes for at the moment, or 0.
     pub(crate) fn busy(&self, thread: u64) -> Addr {
         self.busy.plus(thread * LINE_BYTES)
     }
 
-    /// In DRAM: bytes of the log half that are taken.
-    pub(crate) fn used(&self, thread: u64, generation: u64) -> Addr {
-        self.busy(thread).plus(8 + 16 * (generation % 2))
+    /// In DRAM: the generation that the thread wrote for last, and the lines of log that it has in
+    /// it.
+    pub(crate) fn last(&self, thread: u64) -> Addr {
+        self.busy(thread).plus(8)
     }
 
     /// In DRAM: how many dirty lines are listed.
@@ -221,7 +231,8 @@ impl Layout {
         };
         at.is_pm()
             && (inside(self.table, 8 * self.numbers.chunks_max)
-                || inside(self.types, 16 * TYPES_MAX))
+                || inside(self.types, 16 * TYPES_MAX)
+                || inside(self.texts, TEXT_BYTES * TYPES_MAX))
     }
 }
 
@@ -249,7 +260,8 @@ mod tests {
     #[test]
     fn areas_follow_each_other_without_overlap() {
         let layout = layout(3);
-        let mut starts = vec![layout.retired, layout.root, layout.type_entry(1)];
+        let mut starts =
+            vec![layout.retired, layout.root, layout.type_entry(1), layout.type_text(1)];
         starts.extend((0..3).map(|thread| layout.done(thread)));
         for thread in 0..3 {
             starts.extend([layout.log(thread, 0), layout.log(thread, 1), layout.undo(thread)]);
@@ -278,6 +290,8 @@ mod tests {
         let layout = layout(1);
         assert!(layout.is_entry(layout.type_entry(1), 16 * TYPES_MAX));
         assert!(layout.is_entry(layout.chunk_entry(8), 8));
+        assert!(layout.is_entry(layout.type_text(TYPES_MAX), TEXT_BYTES));
+        assert!(!layout.is_entry(layout.type_text(TYPES_MAX), TEXT_BYTES + 8));
         assert!(!layout.is_entry(layout.type_entry(TYPES_MAX), 24));
         assert!(!layout.is_entry(layout.chunk_entry(8), 16));
         for at in [layout.done(0), layout.root, Addr::dram(layout.chunk_entry(0).offset())] {

@@ -9,7 +9,8 @@
 //! next generation, for which the generation before must be retired: all lines that its
 //! records wrote are flushed, by whoever needs the room, and then a word in the pool says so. A
 //! crash leaves two generations at most, so recovery takes time for what is in flight and not for
-//! what the pool holds.
+//! what the pool holds. A thread's first record of a generation says how many lines its records of
+//! the one before take, so that recovery knows where the older half must end.
 //!
 //! Why generations and not each log by itself: if thread B overwrote a word of thread A and retired
 //! its log first, a crash would replay A's older value over it. Records of all threads carry
@@ -22,7 +23,8 @@
 //! cannot persist before the data.
 
 use super::lines::LineSet;
-use super::record::{self, Builder, Entry};
+use super::record::{BEFORE_WORDS, Builder, Entry};
+use super::sum::Keys;
 use crate::heap::checked;
 use crate::heap::layout::{Layout, RETIRE_LOCK};
 use crate::{Heap, HeapError, HeapFlaw, Route, RouteChoice};
@@ -30,6 +32,8 @@ use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 
 /// Lines in one entry of a list of dirty lines.
 const COUNT_BITS: u32 = 16;
+/// Low bits of the word that says what a thread logged last: lines. Above them the generation.
+const USED_BITS: u32 = 25;
 
 /// One thread's end of the log.
 #[derive(Clone, Debug)]
@@ -39,6 +43,11 @@ pub(crate) struct Log {
     flaw: HeapFlaw,
     /// Transactions of this thread so far.
     done: u64,
+    /// The generation of its last record, and what its records of that take: bytes of log, and
+    /// entries of the list of dirty lines.
+    generation: u64,
+    used: u64,
+    listed: u64,
     flushed: LineSet,
     pub(crate) route: Route,
     pub(crate) counts: LogCounts,
@@ -54,9 +63,9 @@ struct Places {
     busy: Addr,
     generation: Addr,
     stamps: Addr,
+    last: Addr,
     log: [Addr; 2],
-    seed: [u32; 2],
-    used: [Addr; 2],
+    keys: [Keys; 2],
     dirty_count: [Addr; 2],
     dirty: [Addr; 2],
 }
@@ -71,9 +80,9 @@ impl Places {
             busy: layout.busy(thread),
             generation: layout.generation,
             stamps: layout.stamps,
+            last: layout.last(thread),
             log: [0, 1].map(|half| layout.log(thread, half)),
-            seed: [0, 1].map(|half| record::seed(uuid, layout.log(thread, half))),
-            used: [0, 1].map(|half| layout.used(thread, half)),
+            keys: [0, 1].map(|half| Keys::of(uuid, layout.log(thread, half))),
             dirty_count: [0, 1].map(|half| layout.dirty_count(thread, half)),
             dirty: [0, 1].map(|half| layout.dirty(thread, half)),
         }
@@ -110,11 +119,17 @@ impl Log {
         let Heap { layout, flaw, uuid } = *heap;
         let done = memory.load(layout.done(thread));
         let places = Places::of(&layout, uuid, thread);
+        // What an earlier session of this thread left.
+        let last: u64 = memory.load(places.last);
+        let generation = last >> USED_BITS;
         Log {
             layout,
             places,
             flaw,
             done,
+            generation,
+            used: (last & ((1 << USED_BITS) - 1)) * LINE_BYTES,
+            listed: memory.load(places.dirty_count[(generation % 2) as usize]),
             flushed: LineSet::default(),
             route: Route::new(RouteChoice::Adaptive),
             counts: LogCounts::default(),
@@ -129,27 +144,33 @@ impl Log {
         builder: &mut Builder,
         wait: Wait,
     ) -> Result<(), HeapError> {
-        let size = builder.bytes();
-        if size > self.places.room {
-            return Err(HeapError::TooLarge { bytes: size, room: self.places.room });
+        let most = builder.bytes_with(BEFORE_WORDS);
+        if most > self.places.room {
+            return Err(HeapError::TooLarge { bytes: most, room: self.places.room });
         }
-        let (generation, stamp, used) = self.enter(memory, size);
+        let (generation, stamp) = self.enter(memory, builder.bytes(), most);
+        if generation != self.generation {
+            let follows = generation == self.generation + 1;
+            builder.push_before(if follows { self.used / LINE_BYTES } else { 0 });
+            (self.generation, self.used, self.listed) = (generation, 0, 0);
+        }
         let half = (generation % 2) as usize;
-        let number = record::number(generation, used / LINE_BYTES);
-        let at = self.places.log[half].plus(used);
-        let route = &mut self.route;
-        let flushes = self.flaw != HeapFlaw::NoLogFlush;
-        builder.finish(stamp, number, self.places.seed[half], |record| match flushes {
-            true => route.write(memory, at, record),
-            false => memory.write(at, record),
-        });
+        let (at, line) = (self.places.log[half].plus(self.used), self.used / LINE_BYTES);
+        let record = builder.finish(stamp, generation, line, &self.places.keys[half]);
+        let size = record.len() as u64;
+        match self.flaw {
+            HeapFlaw::NoLogFlush => memory.write(at, record),
+            _ => self.route.write(memory, at, record),
+        }
         match wait {
             _ if self.flaw == HeapFlaw::NoFence => {}
             Wait::Durable => memory.drain(),
             Wait::Ordered => memory.order(),
         }
         self.route.fenced(memory);
-        memory.store(self.places.used[half], used + size);
+        self.used += size;
+        let lines = self.used / LINE_BYTES;
+        memory.store(self.places.last, generation << USED_BITS | lines);
         self.apply(memory, half, builder);
         self.leave(memory);
         self.counts.commits += 1;
@@ -163,9 +184,10 @@ impl Log {
         self.counts.lines += bytes / LINE_BYTES;
     }
 
-    /// Joins the current generation with room for `size` bytes; gives it, a stamp, and the place.
+    /// Joins the current generation, where there is room for a record of `size` bytes, or of `most`
+    /// if it is the thread's first; gives it and a stamp.
     #[inline]
-    fn enter<M: Memory>(&mut self, memory: &M, size: u64) -> (u64, u64, u64) {
+    fn enter<M: Memory>(&mut self, memory: &M, size: u64, most: u64) -> (u64, u64) {
         loop {
             let generation = memory.load::<u64>(self.places.generation);
             let stamp = if self.places.is_alone {
@@ -177,9 +199,9 @@ impl Log {
             if !self.places.is_alone && memory.load::<u64>(self.places.generation) != generation {
                 continue;
             }
-            let used = memory.load::<u64>(self.places.used[(generation % 2) as usize]);
-            if used + size <= self.places.room {
-                return (generation, stamp, used);
+            let end = if generation == self.generation { self.used + size } else { most };
+            if end <= self.places.room {
+                return (generation, stamp);
             }
             self.leave(memory);
             self.advance(memory, generation);
@@ -196,16 +218,15 @@ impl Log {
     /// Stores the entries in place and lists the lines that are dirty now.
     #[inline]
     fn apply<M: Memory>(&mut self, memory: &M, half: usize, builder: &Builder) {
-        let (list, count_at) = (self.places.dirty[half], self.places.dirty_count[half]);
-        let mut count: u64 = memory.load(count_at);
+        let list = self.places.dirty[half];
         for entry in builder.entries() {
             let dirty = store_in_place(memory, &self.layout, self.places.thread, entry);
             if let Some((line, lines)) = dirty {
-                memory.store(list.plus(8 * count), line.0 << COUNT_BITS | lines);
-                count += 1;
+                memory.store(list.plus(8 * self.listed), line.0 << COUNT_BITS | lines);
+                self.listed += 1;
             }
         }
-        memory.store(count_at, count);
+        memory.store(self.places.dirty_count[half], self.listed);
         self.done += 1;
         memory.store(self.places.done, self.done);
     }
@@ -247,7 +268,6 @@ impl Log {
             memory.load::<u64>(layout.done(thread));
             memory.flush(layout.done(thread), LINE_BYTES);
             memory.store(layout.dirty_count(thread, generation), 0u64);
-            memory.store(layout.used(thread, generation), 0u64);
         }
         memory.drain();
         memory.store(layout.retired, checked::encode(layout.retired, generation));
@@ -302,7 +322,7 @@ pub(crate) fn store_in_place<M: Memory>(
             memory.store(ended, checked::encode(ended, number));
             None
         }
-        Entry::Freed(..) => None,
+        Entry::Freed(..) | Entry::Before(_) => None,
     }
 }
 

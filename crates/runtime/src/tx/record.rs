@@ -4,15 +4,17 @@
 //!
 //! | word | content |
 //! |---|---|
-//! | 0 | CRC-32C of the length and all words that follow (low half), words in all (high half) |
+//! | 0 | [sum](super::sum) of all its lines |
 //! | 1 | stamp: its place in the order of all transactions of the heap |
-//! | 2 | number: generation (high 40 bits) and index in the log (low 24) |
-//! | 3.. | entries |
+//! | 2 | generation (high 40 bits), lines but one (low 24); [veiled](super::sum) for its place |
+//! | 3.. | entries; a zero word, or the end of the lines, ends them |
 //!
-//! The checksum makes one fence enough: a record whose lines did not all reach the medium does not
-//! add up. Its number is part of the sum, so that what an earlier use of the same place left is
-//! never taken for a record. An entry is a head word (address in the low 48 bits, kind in the next
-//! 4, count in the top 12) and its values:
+//! The sum makes one fence enough: a record whose lines did not all reach the medium does not add
+//! up. What an earlier use of the same place left says another generation. The veil is for who
+//! finds no whole record: a number of this generation somewhere behind tells that there was one.
+//!
+//! An entry is a head word (address in the low 48 bits, kind in the next 4, count in the top 12)
+//! and its values:
 //!
 //! | kind | count | values |
 //! |---|---|---|
@@ -20,8 +22,10 @@
 //! | 2 bytes | mask of bytes | one word, of which those bytes are stored |
 //! | 3 end | 0 | the number of an undo transaction of this thread, which is over |
 //! | 4 freed | 0 | bytes from the address that are nobody's: older entries about them are void |
+//! | 5 before | 0 | lines that this thread's records of the generation before take |
 
 use super::index::{Found, Index};
+use super::sum::{Keys, LINE_WORDS};
 use seawall_memory::{Addr, LINE_BYTES};
 
 /// Words of a record's header.
@@ -34,13 +38,33 @@ const WORDS: u64 = 1;
 const BYTES: u64 = 2;
 const END: u64 = 3;
 const FREED: u64 = 4;
-const LINE_WORDS: usize = LINE_BYTES as usize / 8;
-/// The first index that does not fit.
-pub(crate) const INDEX_LIMIT: u64 = 1 << 24;
+const BEFORE: u64 = 5;
+/// Words of the entry that says what was before.
+pub(crate) const BEFORE_WORDS: usize = 2;
+/// Bits of a record's lines in its number.
+const LENGTH_BITS: u32 = 24;
 
-/// The number of the record of `generation` that starts at line `line` of its log.
-pub(crate) fn number(generation: u64, line: u64) -> u64 {
-    generation * INDEX_LIMIT + line
+/// What word 2 of a record's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number {
+    /// Its generation, or the number of its undo transaction.
+    pub(crate) generation: u64,
+    /// Its lines, 1 to 2^24.
+    pub(crate) lines: u64,
+}
+
+impl Number {
+    #[inline]
+    fn encode(self, keys: &Keys, line: u64) -> u64 {
+        keys.veil(self.generation << LENGTH_BITS | (self.lines - 1), line)
+    }
+
+    /// What `bits`, word 2 at line `line` of the log of `keys`, say.
+    #[inline]
+    pub(crate) fn decode(bits: u64, keys: &Keys, line: u64) -> Number {
+        let bits = keys.unveil(bits, line);
+        Number { generation: bits >> LENGTH_BITS, lines: (bits & ((1 << LENGTH_BITS) - 1)) + 1 }
+    }
 }
 
 /// What a record asks for.
@@ -54,6 +78,8 @@ pub(crate) enum Entry<'a> {
     End(u64),
     /// So many bytes from the address are nobody's.
     Freed(Addr, u64),
+    /// The thread's records of the generation before take so many lines.
+    Before(u64),
 }
 
 /// A record under construction.
@@ -71,9 +97,12 @@ fn head(at: Addr, kind: u64, count: u64) -> u64 {
 
 impl Builder {
     /// Forgets all entries.
+    #[inline]
     pub(crate) fn clear(&mut self) {
-        self.words.clear();
-        self.words.resize(HEADER_WORDS, [0; 8]);
+        if self.words.len() < HEADER_WORDS {
+            self.words.resize(HEADER_WORDS, [0; 8]);
+        }
+        self.words.truncate(HEADER_WORDS);
         self.open = None;
     }
 
@@ -93,9 +122,16 @@ impl Builder {
         self.open = None;
     }
 
+    /// Bytes of the record as it stands and of `more` words, in whole lines.
+    #[inline]
+    pub(crate) fn bytes_with(&self, more: usize) -> u64 {
+        (8 * (self.words.len() + more) as u64).next_multiple_of(LINE_BYTES)
+    }
+
     /// Bytes of the record as it stands, in whole lines.
+    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
-        (8 * self.words.len() as u64).next_multiple_of(LINE_BYTES)
+        self.bytes_with(0)
     }
 
     #[inline]
@@ -186,6 +222,12 @@ impl Builder {
         self.push(bytes);
     }
 
+    pub(crate) fn push_before(&mut self, lines: u64) {
+        self.open = None;
+        self.push(head(Addr::NULL, BEFORE, 0));
+        self.push(lines);
+    }
+
     /// Puts the places of all values into `index`.
     pub(crate) fn index(&self, index: &mut Index) {
         let mut place = HEADER_WORDS + 1;
@@ -201,7 +243,7 @@ impl Builder {
                     index.put(at, Found::Bytes(place));
                     place += 2;
                 }
-                Entry::End(_) | Entry::Freed(..) => place += 2,
+                Entry::End(_) | Entry::Freed(..) | Entry::Before(_) => place += 2,
             }
         }
     }
@@ -211,30 +253,17 @@ impl Builder {
         Entries { rest: &self.words[HEADER_WORDS.min(self.words.len())..] }
     }
 
-    /// Shows the finished record, in whole lines, to `write`.
+    /// Finishes the record of `generation` for line `line` of the log of `keys`, and gives it in
+    /// whole lines. Nothing can be appended any more.
     #[inline]
-    pub(crate) fn finish(&mut self, stamp: u64, number: u64, seed: u32, write: impl FnOnce(&[u8])) {
-        let words = self.words.len();
+    pub(crate) fn finish(&mut self, stamp: u64, generation: u64, line: u64, keys: &Keys) -> &[u8] {
+        self.words.resize(self.words.len().next_multiple_of(LINE_WORDS), [0; 8]);
+        let number = Number { generation, lines: (self.words.len() / LINE_WORDS) as u64 };
         self.set_word(1, stamp);
-        self.set_word(2, number);
-        self.set_word(0, (words as u64) << 32 | sum(&self.words, seed));
-        self.words.resize(words.next_multiple_of(LINE_WORDS), [0; 8]);
-        write(self.words.as_flattened());
-        self.words.truncate(words);
+        self.set_word(2, number.encode(keys, line));
+        self.set_word(0, keys.sum(self.words.as_chunks().0));
+        self.words.as_flattened()
     }
-}
-
-/// What the checksums of a log's records start from, so that no record of another pool or place is
-/// one of this log, nor bytes in a record's values that look like one.
-pub(crate) fn seed(uuid: u128, log: Addr) -> u32 {
-    let of_pool = crc32c::crc32c(&uuid.to_le_bytes());
-    crc32c::crc32c_append(of_pool, &log.bits().to_le_bytes())
-}
-
-/// The checksum of a record: over its length, and all words but the first.
-#[inline]
-fn sum(words: &[[u8; 8]], seed: u32) -> u64 {
-    crc32c::crc32c_append(seed ^ words.len() as u32, words[1..].as_flattened()).into()
 }
 
 /// The bits of the bytes in `mask`.
@@ -267,6 +296,7 @@ impl<'a> Iterator for Entries<'a> {
             BYTES => Some(Entry::Bytes(at, count as u8, value())),
             END => Some(Entry::End(value())),
             FREED => Some(Entry::Freed(at, value())),
+            BEFORE => Some(Entry::Before(value())),
             _ => None,
         }
     }
@@ -276,32 +306,32 @@ impl<'a> Iterator for Entries<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) stamp: u64,
-    pub(crate) number: u64,
+    /// The generation, or the number of the undo transaction.
+    pub(crate) generation: u64,
     words: Vec<[u8; 8]>,
 }
 
 impl Record {
-    /// The record that starts `words`, if it is whole.
-    pub(crate) fn parse(words: &[[u8; 8]], seed: u32) -> Option<Record> {
-        let word = |place: usize| words.get(place).map(|word| u64::from_le_bytes(*word));
-        let size = (word(0)? >> 32) as usize;
-        if size < HEADER_WORDS || size > words.len() {
-            return None;
-        }
-        (sum(&words[..size], seed) == word(0)? & 0xffff_ffff).then_some(Record {
+    /// The record of `lines`, found at line `line` of the log of `keys`, if it is whole.
+    pub(crate) fn parse(lines: &[[[u8; 8]; LINE_WORDS]], line: u64, keys: &Keys) -> Option<Record> {
+        let words = lines.as_flattened();
+        let word = |place: usize| Some(u64::from_le_bytes(*words.get(place)?));
+        let number = Number::decode(word(2)?, keys, line);
+        let is_whole = number.lines == lines.len() as u64 && keys.sum(lines) == word(0)?;
+        is_whole.then_some(Record {
             stamp: word(1)?,
-            number: word(2)?,
-            words: words[HEADER_WORDS..size].to_vec(),
+            generation: number.generation,
+            words: words.to_vec(),
         })
     }
 
-    /// Words from its start to that of the next record.
-    pub(crate) fn stride(&self) -> usize {
-        (HEADER_WORDS + self.words.len()).next_multiple_of(LINE_WORDS)
+    /// Lines that it takes.
+    pub(crate) fn lines(&self) -> u64 {
+        (self.words.len() / LINE_WORDS) as u64
     }
 
     pub(crate) fn entries(&self) -> Entries<'_> {
-        Entries { rest: &self.words }
+        Entries { rest: &self.words[HEADER_WORDS..] }
     }
 }
 
@@ -310,7 +340,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn built() -> (Builder, Vec<[u8; 8]>) {
+    type Lines = Vec<[[u8; 8]; LINE_WORDS]>;
+
+    fn keys(pool: u128) -> Keys {
+        Keys::of(pool, Addr::pm(4096))
+    }
+
+    fn built() -> Lines {
         let mut builder = Builder::default();
         builder.clear();
         builder.push_word(Addr::pm(64), 7);
@@ -319,18 +355,19 @@ mod tests {
         builder.push_bytes(Addr::pm(128), 1, 5);
         builder.push_end(3);
         builder.push_freed(Addr::pm(4096), 100);
-        let mut words = Vec::new();
-        builder.finish(11, 12, 13, |bytes| words = bytes.as_chunks().0.to_vec());
-        assert_eq!(8 * words.len() as u64, builder.bytes());
-        (builder, words)
+        let bytes = builder.bytes();
+        let record = builder.finish(11, 12, 5, &keys(1));
+        assert_eq!(record.len() as u64, bytes);
+        record.as_chunks().0.as_chunks().0.to_vec()
     }
 
     #[test]
     fn what_is_built_is_read_back() {
-        let (_, words) = built();
-        assert_eq!(Record::parse(&words, 14), None, "a record of another log");
-        let record = Record::parse(&words, 13).expect("whole");
-        assert_eq!((record.stamp, record.number, record.stride()), (11, 12, 16));
+        let lines = built();
+        assert_eq!(Record::parse(&lines, 5, &keys(2)), None, "a record of another log");
+        assert_eq!(Record::parse(&lines, 6, &keys(1)), None, "a record of another place");
+        let record = Record::parse(&lines, 5, &keys(1)).expect("whole");
+        assert_eq!((record.stamp, record.generation, record.lines()), (11, 12, 2));
         let entries: Vec<Entry<'_>> = record.entries().collect();
         assert_eq!(
             entries[0],
@@ -363,18 +400,29 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_with_a_flipped_bit_is_none(bit in 0usize..14 * 64) {
-            let (_, mut words) = built();
-            words[bit / 64][bit % 64 / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(Record::parse(&words, 13), None);
+        fn a_record_with_a_flipped_bit_is_none(bit in 0usize..16 * 64) {
+            let mut lines = built();
+            lines[bit / 512][bit / 64 % 8][bit % 64 / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(Record::parse(&lines, 5, &keys(1)), None);
+        }
+
+        #[test]
+        fn a_number_comes_back_at_its_own_line_only(
+            generation in 0u64..1 << 40, lines in 1u64..=1 << 24, line in 0u64..1 << 24,
+        ) {
+            let (keys, number) = (keys(3), Number { generation, lines });
+            let bits = number.encode(&keys, line);
+            prop_assert_eq!(Number::decode(bits, &keys, line), number);
+            prop_assert_ne!(Number::decode(bits, &keys, line + 1), number);
         }
 
         #[test]
         fn any_words_are_read_without_a_panic(
-            words in proptest::collection::vec(any::<[u8; 8]>(), 0..40),
+            lines in proptest::collection::vec(any::<[[u8; 8]; LINE_WORDS]>(), 1..6),
         ) {
-            prop_assert_eq!(Record::parse(&words, 13), None);
-            let record = Record { stamp: 0, number: 0, words };
+            prop_assert_eq!(Record::parse(&lines, 0, &keys(1)), None);
+            let words = lines.as_flattened().to_vec();
+            let record = Record { stamp: 0, generation: 0, words };
             prop_assert!(record.entries().count() <= 40);
         }
     }

@@ -1,20 +1,26 @@
 //! What opening a heap does about a crash: replay what was committed, undo what was not.
 //!
 //! The records of the two generations that may be live are read from all logs, sorted by stamp, and
-//! stored in place; then the undo transactions that never ended put their old values back. A log
-//! ends at the first record that is not whole: that is where a crash cut it. But a whole record of
-//! the same generation behind it was never written by a crash, only by a medium that failed; then
-//! the heap is refused. Nothing is stored before all that was read is known to be sound, and doing
-//! it again after a crash of recovery gives the same bytes.
+//! stored in place; then the undo transactions that never ended put their old values back.
+//!
+//! A log ends at the first record that is not whole: that is where a crash cut it. A crash cuts
+//! only the record that a thread wrote last. So a header of the same generation behind it, or a
+//! record of the next generation that says that the older half was longer, are there only if the
+//! medium failed; then the heap is refused. Nothing is stored before all that was read is known to
+//! be sound, and doing it again after a crash of recovery gives the same bytes.
+//!
+//! Any bytes are read in time that is linear in the logs: a record that is not whole ends a log,
+//! and behind it only the headers are looked at.
 
 use super::log::{Log, Wait, store_in_place};
-use super::record::{self, Builder, Entry, INDEX_LIMIT, Record};
+use super::record::{Builder, Entry, Number, Record};
+use super::sum::{Keys, LINE_WORDS};
 use crate::heap::checked::{self, LIMIT};
 use crate::{Heap, HeapError, HeapFlaw, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-const LINE_WORDS: u64 = LINE_BYTES / 8;
 /// Counts from which on nothing was ever made by working: a heap lives shorter.
 const NUMBER_MAX: u64 = LIMIT / 2;
 const DONE_MAX: u64 = 1 << 62;
@@ -34,16 +40,8 @@ pub(crate) fn recover<M: Memory>(
         .ok_or_else(|| damaged("the generation of its logs does not add up".into()))?;
     let mut records = Vec::new();
     for thread in 0..layout.numbers.threads {
-        for generation in [retired + 1, retired + 2] {
-            let at = layout.log(thread, generation);
-            let wanted = |number| number == generation || number > retired + 2;
-            let found = read_log(memory, heap, thread, at, wanted)?;
-            if found.iter().any(|record| record.number / INDEX_LIMIT != generation) {
-                let what = "holds a record of a generation that has not begun";
-                return Err(damaged(format!("the log of thread {thread} {what}")));
-            }
-            records.extend(found.into_iter().map(|record| (thread, record)));
-        }
+        let found = read_halves(memory, heap, thread, retired)?;
+        records.extend(found.into_iter().map(|record| (thread, record)));
     }
     let undos: Vec<Vec<(u64, Record)>> = (0..layout.numbers.threads)
         .map(|thread| read_undo(memory, heap, thread, &records))
@@ -80,11 +78,11 @@ pub(crate) fn recover<M: Memory>(
 pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64, log: &mut Log) {
     let at = heap.layout.undo(thread);
     let number = checked::claimed(memory, heap.layout.ended(thread)) + 1;
-    let is_open = |found| found == number;
-    if memory.load::<u64>(at.plus(16)) != number * INDEX_LIMIT {
+    let bits = memory.load(at.plus(16));
+    if Number::decode(bits, &Keys::of(heap.uuid, at), 0).generation != number {
         return;
     }
-    let Ok(records) = read_log(memory, heap, thread, at, is_open) else { return };
+    let Ok(records) = read_log(memory, heap, thread, at, number) else { return };
     let mut builder = Builder::default();
     builder.clear();
     for entry in records.iter().flat_map(|record| record.entries()) {
@@ -105,50 +103,93 @@ fn damaged(what: String) -> HeapError {
     HeapError::Damaged { what }
 }
 
-/// The whole records of a log, up to the first that is not; `wanted` says which generations count.
+/// The records of the two generations after the retired one of a thread.
+fn read_halves<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    thread: u64,
+    retired: u64,
+) -> Result<Vec<Record>, HeapError> {
+    let mut records = Vec::new();
+    for generation in [retired + 1, retired + 2] {
+        let at = heap.layout.log(thread, generation);
+        let found = read_log(memory, heap, thread, at, generation)?;
+        if found.iter().any(|record| record.generation != generation) {
+            let what = "holds a record of a generation that has not begun";
+            return Err(damaged(format!("the log of thread {thread} {what}")));
+        }
+        let lines: u64 = records.iter().map(Record::lines).sum();
+        let is_newer = generation == retired + 2;
+        let is_sound = |first: &Record| before(first) == Some(lines);
+        if is_newer && heap.flaw != HeapFlaw::NoBefore && !found.first().is_none_or(is_sound) {
+            let what = "does not end where its next half says that it did";
+            return Err(damaged(format!("the log of thread {thread} {what}")));
+        }
+        records.extend(found);
+    }
+    Ok(records)
+}
+
+/// What the first record of a generation says of the one before.
+fn before(first: &Record) -> Option<u64> {
+    first.entries().find_map(|entry| match entry {
+        Entry::Before(lines) => Some(lines),
+        _ => None,
+    })
+}
+
+/// The whole records of `generation`, or of later ones, in a log, up to the first that is not.
 fn read_log<M: Memory>(
     memory: &M,
     heap: &Heap,
     thread: u64,
     at: Addr,
-    wanted: impl Fn(u64) -> bool,
+    generation: u64,
 ) -> Result<Vec<Record>, HeapError> {
+    let keys = Keys::of(heap.uuid, at);
     let lines = heap.layout.numbers.log_bytes / LINE_BYTES;
     let (mut records, mut line) = (Vec::new(), 0);
-    while let Some(record) = read_record(memory, heap.uuid, at, line, lines, &wanted) {
-        line += record.stride() as u64 / LINE_WORDS;
+    while let Some(record) = read_record(memory, &keys, at, line..lines, generation) {
+        line += record.lines();
         records.push(record);
     }
-    let mut later = line + 1..lines;
-    match later.find(|line| read_record(memory, heap.uuid, at, *line, lines, &wanted).is_some()) {
+    let is_header = |line: &u64| {
+        let number = load_number(memory, &keys, at, *line);
+        number.generation == generation && number.lines <= lines - line
+    };
+    match (line + 1..lines).find(is_header) {
         None => Ok(records),
         Some(_) => Err(damaged(format!(
-            "the log of thread {thread} has a record that does not add up before one that does"
+            "the log of thread {thread} has a record that does not add up before another"
         ))),
     }
 }
 
-/// The record that starts at line `line` of the log at `at`, if one does.
+/// What word 2 of a record at line `line` of the log at `at` says.
+fn load_number<M: Memory>(memory: &M, keys: &Keys, at: Addr, line: u64) -> Number {
+    Number::decode(memory.load(at.plus(line * LINE_BYTES + 16)), keys, line)
+}
+
+/// The record that starts at the first of these lines of the log at `at`, if a whole one of
+/// `generation`, or of a later one, does.
 fn read_record<M: Memory>(
     memory: &M,
-    uuid: u128,
+    keys: &Keys,
     at: Addr,
-    line: u64,
-    lines: u64,
-    wanted: impl Fn(u64) -> bool,
+    lines: Range<u64>,
+    generation: u64,
 ) -> Option<Record> {
-    if line >= lines {
+    let line = lines.start;
+    if lines.is_empty() {
         return None;
     }
-    let start = at.plus(line * LINE_BYTES);
-    let word = |word: u64| memory.load::<u64>(start.plus(8 * word));
-    let number = word(2);
-    if number % INDEX_LIMIT != line || !wanted(number / INDEX_LIMIT) {
+    let number = load_number(memory, keys, at, line);
+    if number.generation < generation || number.lines > lines.end - line {
         return None;
     }
-    let size = (word(0) >> 32).min((lines - line) * LINE_WORDS);
-    let words: Vec<[u8; 8]> = (0..size).map(|place| word(place).to_le_bytes()).collect();
-    Record::parse(&words, record::seed(uuid, at))
+    let mut record = vec![[[0; 8]; LINE_WORDS]; number.lines as usize];
+    memory.read(at.plus(line * LINE_BYTES), record.as_flattened_mut().as_flattened_mut());
+    Record::parse(&record, line, keys)
 }
 
 /// The old values of the undo transaction of a thread that was open, if one was.
@@ -164,9 +205,8 @@ fn read_undo<M: Memory>(
         _ => None,
     });
     let ended = ends.fold(read_thread_line(memory, heap, thread)?, u64::max);
-    let is_open = |number| number > ended;
-    let records = read_log(memory, heap, thread, heap.layout.undo(thread), is_open)?;
-    if records.iter().any(|record| record.number / INDEX_LIMIT != ended + 1) {
+    let records = read_log(memory, heap, thread, heap.layout.undo(thread), ended + 1)?;
+    if records.iter().any(|record| record.generation != ended + 1) {
         let what = "holds old values of a transaction that is not the one after the last that";
         return Err(damaged(format!("the undo log of thread {thread} {what} ended")));
     }
@@ -191,6 +231,7 @@ fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), H
             Entry::Bytes(at, ..) => (at, 8),
             Entry::Freed(at, bytes) => (at, bytes),
             Entry::End(number) => return number < NUMBER_MAX,
+            Entry::Before(_) => return true,
         };
         let is_data = heap.layout.holds(at, bytes, chunks);
         bytes > 0 && at.offset().is_multiple_of(8) && (is_data || heap.layout.is_entry(at, bytes))
@@ -213,7 +254,7 @@ fn replay<M: Memory>(
                 None => dirty.extend([heap.layout.done(*thread).line()]),
             };
             match entry {
-                Entry::Freed(..) => {}
+                Entry::Freed(..) | Entry::Before(_) => {}
                 Entry::Words(at, values) => {
                     // A run of words may reach from one object into the next.
                     for (at, value) in (0..).map(|word| at.plus(8 * word)).zip(values) {
@@ -263,7 +304,7 @@ fn roll_back<M: Memory>(
     undo: &[(u64, Record)],
     dirty: &mut BTreeSet<Line>,
 ) -> Option<(Addr, u64)> {
-    let number = undo.first()?.1.number / INDEX_LIMIT;
+    let number = undo.first()?.1.generation;
     for (_, record) in undo.iter().rev() {
         for entry in record.entries() {
             if let Some((line, lines)) = store_in_place(memory, &heap.layout, thread, entry) {

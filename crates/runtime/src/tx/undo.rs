@@ -9,7 +9,8 @@
 //! The records of an undo transaction carry its number, which grows from one to the next. After a
 //! crash the one undo transaction whose number is greater than the last that ended is rolled back.
 
-use super::record::{self, Builder, HEADER_WORDS};
+use super::record::{Builder, HEADER_WORDS};
+use super::sum::Keys;
 use crate::heap::checked;
 use crate::{Heap, HeapError, HeapFlaw, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
@@ -18,7 +19,7 @@ use seawall_memory::{Addr, LINE_BYTES, Memory};
 #[derive(Clone, Debug)]
 pub(crate) struct Undo {
     at: Addr,
-    seed: u32,
+    keys: Keys,
     room: u64,
     flaw: HeapFlaw,
     /// Number of the transaction that writes here, or of the last that did.
@@ -37,7 +38,7 @@ impl Undo {
         let Heap { layout, flaw, uuid } = *heap;
         Undo {
             at: layout.undo(thread),
-            seed: record::seed(uuid, layout.undo(thread)),
+            keys: Keys::of(uuid, layout.undo(thread)),
             // So that putting everything back, and saying so, always fits the log of new values.
             room: layout.numbers.log_bytes - 2 * LINE_BYTES,
             flaw,
@@ -90,10 +91,9 @@ impl Undo {
         if !self.is_open() {
             self.number += 1;
         }
-        let number = record::number(self.number, self.used / LINE_BYTES);
-        let at = self.at.plus(self.used);
-        let route = &mut self.route;
-        self.builder.finish(0, number, self.seed, |record| route.write(memory, at, record));
+        let line = self.used / LINE_BYTES;
+        let record = self.builder.finish(0, self.number, line, &self.keys);
+        self.route.write(memory, self.at.plus(self.used), record);
         if self.flaw != HeapFlaw::LateUndo {
             memory.order();
         }
@@ -111,7 +111,11 @@ impl Undo {
     }
 
     /// The current transaction is over, durably.
+    #[inline]
     pub(crate) fn close(&mut self) {
+        if self.old.is_empty() {
+            return;
+        }
         self.used = 0;
         self.saved = 0;
         self.old.clear();

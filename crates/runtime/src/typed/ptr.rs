@@ -110,6 +110,12 @@ impl<'p, T: Persist<'p>> Persist<'p> for Ptr<'p, T> {
     const NAME: u64 = shape::name("Ptr", &[T::NAME]);
     const SHAPE: u64 = Self::NAME;
 
+    fn name_to(text: &mut String) {
+        text.push_str("Ptr<");
+        T::name_to(text);
+        text.push('>');
+    }
+
     #[inline]
     fn load<S: Source>(from: &S, at: Addr) -> Self {
         Ptr::new(from.load(at))
@@ -126,6 +132,12 @@ impl<'p, T: Persist<'p>> Persist<'p> for Option<Ptr<'p, T>> {
     const ALIGN: u64 = 8;
     const NAME: u64 = shape::name("Option<Ptr>", &[T::NAME]);
     const SHAPE: u64 = Self::NAME;
+
+    fn name_to(text: &mut String) {
+        text.push_str("Option<Ptr<");
+        T::name_to(text);
+        text.push_str(">>");
+    }
 
     #[inline]
     fn load<S: Source>(from: &S, at: Addr) -> Self {

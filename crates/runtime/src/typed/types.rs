@@ -9,12 +9,16 @@
 //! | 0..8 | shape, not 0 |
 //! | 8..16 | checked word: size in bytes (high 24 of 40 bits), the shape's 16-bit pieces xored |
 //!
-//! so a flipped bit of either word is noticed. A type gets the first free number when it is first
-//! allocated, under the chunk lock, by a log record of its own: it stays if the transaction around
-//! it does not commit, and is recovered as all else. A number is never taken away.
+//! so a flipped bit of either word is noticed. Another table, 256 bytes each, has what the type is
+//! called, for people: a checked word (bytes of the text, and its CRC-32C), and the text, cut to
+//! what fits.
+//!
+//! A type gets the first free number when it is first allocated, under the chunk lock, by a log
+//! record of its own: it stays if the transaction around it does not commit, and is recovered as
+//! all else. A number is never taken away.
 
 use crate::heap::checked;
-use crate::heap::layout::TYPES_MAX;
+use crate::heap::layout::{TEXT_BYTES, TYPES_MAX};
 use crate::persist::Persist;
 use crate::tx::log::Wait;
 use crate::tx::record::Builder;
@@ -25,6 +29,90 @@ use seawall_memory::{Addr, Memory};
 /// The first size, in bytes, that an entry cannot say.
 const SIZE_LIMIT: u64 = 1 << 24;
 const FOLD_BITS: u32 = 16;
+
+/// Bytes that a text has at most; its length takes 8 bits.
+const TEXT_MAX: usize = TEXT_BYTES as usize - 8;
+/// What is around the fields.
+const OPEN: &str = " { ";
+const CLOSE: &str = " }";
+/// Ends a text that was cut.
+const CUT: &str = "..";
+
+/// A type of objects that a heap knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypeInfo {
+    /// Its number in this heap, as [`Object`](crate::Object) has it.
+    pub number: u8,
+    /// Bytes of a value.
+    pub bytes: u64,
+    /// What it is called in Rust: `Node`, `Pair<u64, 4>`.
+    pub name: String,
+    /// Its fields as they are declared: `value: i64, next: Option<Ptr<Node>>`; empty if it has
+    /// none. Ends in `..` if not all fitted the 248 bytes that a pool keeps of name and fields.
+    pub fields: String,
+}
+
+impl Heap {
+    /// The types that objects of the heap may have, by rising number. No transaction may be in
+    /// progress.
+    ///
+    /// # Errors
+    /// When the table of types is damaged.
+    pub fn types<M: Memory>(&self, memory: &M) -> Result<Vec<TypeInfo>, HeapError> {
+        let mut types = Vec::new();
+        for number in 1..=TYPES_MAX {
+            let Some(entry) = Entry::load(memory, self.layout.type_entry(number))? else {
+                continue;
+            };
+            let text = load_text(memory, self.layout.type_text(number))?;
+            let (name, fields) = text.split_once(OPEN).unwrap_or((&text, ""));
+            let fields = fields.strip_suffix(CLOSE).unwrap_or(fields);
+            let (name, fields) = (name.to_owned(), fields.to_owned());
+            types.push(TypeInfo { number: number as u8, bytes: entry.size, name, fields });
+        }
+        Ok(types)
+    }
+}
+
+/// What `T` and its fields are called, as a pool keeps it.
+fn text_of<'p, T: Persist<'p>>() -> String {
+    let (mut text, mut fields) = (String::new(), String::new());
+    T::name_to(&mut text);
+    T::fields_to(&mut fields);
+    if !fields.is_empty() {
+        text.extend([OPEN, &fields, CLOSE]);
+    }
+    if text.len() > TEXT_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_MAX - CUT.len()));
+        text.push_str(CUT);
+    }
+    text
+}
+
+/// The words of a text that is kept at `at`.
+fn encode_text(at: Addr, text: &str) -> [u64; TEXT_BYTES as usize / 8] {
+    let mut bytes = [0; TEXT_BYTES as usize];
+    bytes[8..8 + text.len()].copy_from_slice(text.as_bytes());
+    let value = (text.len() as u64) << 32 | u64::from(crc32c::crc32c(&bytes[8..]));
+    let (words, _) = bytes.as_chunks();
+    let mut words: [u64; TEXT_BYTES as usize / 8] =
+        std::array::from_fn(|word| u64::from_le_bytes(words[word]));
+    words[0] = checked::encode(at, value);
+    words
+}
+
+fn load_text<M: Memory>(memory: &M, at: Addr) -> Result<String, HeapError> {
+    let mut bytes = [0; TEXT_BYTES as usize];
+    memory.read(at, &mut bytes);
+    let value = checked::load(memory, at).unwrap_or(0);
+    let length = (value >> 32) as usize;
+    let is_sound = value as u32 == crc32c::crc32c(&bytes[8..]) && length <= TEXT_MAX;
+    let text = is_sound.then(|| str::from_utf8(&bytes[8..8 + length]).ok()).flatten();
+    text.map(|text| text.escape_debug().to_string()).ok_or_else(|| HeapError::Damaged {
+        what: format!("the name of a type at {at} does not add up"),
+    })
+}
 
 /// A type, as the table knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +164,7 @@ impl Types {
     ) -> Result<u8, HeapError> {
         match self.known.get(&T::SHAPE) {
             Some(number) => Ok(*number),
-            None => self.learn(session, Entry::of::<T>()),
+            None => self.learn(session, Entry::of::<T>(), text_of::<'p, T>),
         }
     }
 
@@ -86,10 +174,11 @@ impl Types {
         &mut self,
         session: &mut Session<'_, M>,
         entry: Entry,
+        text: fn() -> String,
     ) -> Result<u8, HeapError> {
         let number = match session.heap.flaw {
-            HeapFlaw::UnlockedType => search_or_add(session, entry),
-            _ => session.with_chunk_lock(|session| search_or_add(session, entry)),
+            HeapFlaw::UnlockedType => search_or_add(session, entry, text),
+            _ => session.with_chunk_lock(|session| search_or_add(session, entry, text)),
         }?;
         self.known.insert(entry.shape, number);
         Ok(number)
@@ -114,13 +203,17 @@ impl Types {
     }
 }
 
-fn search_or_add<M: Memory>(session: &mut Session<'_, M>, entry: Entry) -> Result<u8, HeapError> {
+fn search_or_add<M: Memory>(
+    session: &mut Session<'_, M>,
+    entry: Entry,
+    text: fn() -> String,
+) -> Result<u8, HeapError> {
     let (number, is_new) = search(session.memory, &session.heap, entry)?;
     if number == 0 {
         return Err(HeapError::Types);
     }
     if is_new {
-        add(session, number, entry)?;
+        add(session, number, entry, &text())?;
     }
     Ok(number)
 }
@@ -142,7 +235,13 @@ fn search<M: Memory>(memory: &M, heap: &Heap, wanted: Entry) -> Result<(u8, bool
     Ok((0, true))
 }
 
-fn add<M: Memory>(session: &mut Session<'_, M>, number: u8, entry: Entry) -> Result<(), HeapError> {
+fn add<M: Memory>(
+    session: &mut Session<'_, M>,
+    number: u8,
+    entry: Entry,
+    text: &str,
+) -> Result<(), HeapError> {
+    let text_at = session.layout().type_text(u64::from(number));
     let at = session.layout().type_entry(u64::from(number));
     let mut builder = Builder::default();
     builder.clear();
@@ -154,12 +253,17 @@ fn add<M: Memory>(session: &mut Session<'_, M>, number: u8, entry: Entry) -> Res
     for (word, value) in (0..).zip(entry.encode(at)) {
         builder.push_word(at.plus(8 * word), value);
     }
+    let used = 1 + text.len().div_ceil(8);
+    for (word, value) in (0..).zip(encode_text(text_at, text).into_iter().take(used)) {
+        builder.push_word(text_at.plus(8 * word), value);
+    }
     session.log.commit(session.memory, &mut builder, Wait::Durable)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::typed::{Bytes, Ptr};
     use proptest::prelude::*;
     use seawall_memory::Image;
 
@@ -182,5 +286,26 @@ mod tests {
             store(flipped);
             prop_assert!(Entry::load(&image, at).is_err());
         }
+
+        #[test]
+        fn a_text_comes_back_and_a_flipped_bit_is_damage(
+            text in "[a-z<>, ]{1,248}", bit in 0u64..8 * TEXT_BYTES,
+        ) {
+            let (image, at) = (Image::new(512, 0), Addr::pm(256));
+            for (word, value) in (0..).zip(encode_text(at, &text)) {
+                image.store(at.plus(8 * word), value);
+            }
+            prop_assert_eq!(load_text(&image, at), Ok(text));
+            let byte = at.plus(bit / 8);
+            image.store(byte, image.load::<u8>(byte) ^ 1 << (bit % 8));
+            prop_assert!(load_text(&image, at).is_err());
+        }
+    }
+
+    #[test]
+    fn what_has_no_fields_is_called_by_its_name_alone() {
+        assert_eq!(text_of::<[[bool; 2]; 3]>(), "[[bool; 2]; 3]");
+        assert_eq!(text_of::<Option<Ptr<'_, [f32; 4]>>>(), "Option<Ptr<[f32; 4]>>");
+        assert_eq!(text_of::<Bytes<13>>(), "Bytes<13>");
     }
 }

@@ -173,6 +173,10 @@ impl<'p> Persist<'p> for Impostor {
     const NAME: u64 = <Account as Persist<'p>>::NAME;
     const SHAPE: u64 = <Account as Persist<'p>>::SHAPE;
 
+    fn name_to(text: &mut String) {
+        text.push_str("Impostor");
+    }
+
     fn load<S: derived::Source>(from: &S, at: derived::Addr) -> Impostor {
         Impostor(from.load(at))
     }

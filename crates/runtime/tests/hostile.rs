@@ -1,0 +1,161 @@
+//! Logs of the largest size that were written by somebody who wants recovery to take for ever: it
+//! reads each of their words at most twice.
+
+use crate::places::{LINE, Places};
+use crate::script::NAME;
+use seawall_memory::{Addr, Memory, Width};
+use seawall_runtime::{Heap, HeapError, HeapOptions};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// The largest size of a log half.
+const LARGEST: u64 = 1 << 30;
+
+/// What a line of a log says that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// Nothing.
+    Empty,
+    /// A record of that generation, as long as the log has room.
+    Record(u64),
+}
+
+/// A pool whose words are zero but for those that were stored and the headers in its logs. It
+/// counts the words of logs that are read.
+struct Hostile {
+    words: RefCell<BTreeMap<Addr, u64>>,
+    claim: fn(u64) -> Claim,
+    lines: u64,
+    places: Cell<Option<(Places, [u8; 256])>>,
+    reads: Cell<u64>,
+}
+
+impl Hostile {
+    /// A heap with a log of which every line claims what `claim` says of its number.
+    fn with(log_bytes: u64, claim: fn(u64) -> Claim) -> (Hostile, u64) {
+        let options = HeapOptions { threads: 1, log_bytes, ..HeapOptions::default() };
+        let hostile = Hostile {
+            words: RefCell::default(),
+            claim,
+            lines: log_bytes / LINE as u64,
+            places: Cell::new(None),
+            reads: Cell::new(0),
+        };
+        Heap::create(&hostile, NAME, 7, &options).expect("good options");
+        let mut start = [0; 256];
+        hostile.read(Addr::pm(0), &mut start);
+        hostile.places.set(Some((Places::of(&start), start)));
+        (hostile, options.pm_bytes())
+    }
+
+    /// The word at `at`, if it is in a log.
+    fn forged(&self, at: Addr) -> Option<u64> {
+        let (places, start) = self.places.get()?;
+        let offset = at.offset() as usize;
+        if !at.is_pm() || !(places.logs..places.table).contains(&offset) {
+            return None;
+        }
+        self.reads.set(self.reads.get() + 1);
+        let log = (offset - places.logs) / places.log_bytes;
+        let line = places.line(log, offset);
+        match (self.claim)(line as u64) {
+            Claim::Record(generation) if offset % LINE == 16 => {
+                let lines = self.lines - line as u64;
+                Some(places.veiled(&start, log, line, generation << 24 | (lines - 1)))
+            }
+            _ => Some(0),
+        }
+    }
+}
+
+impl Memory for Hostile {
+    fn thread(&self) -> usize {
+        0
+    }
+
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        let stored = || self.words.borrow().get(&at).copied().unwrap_or(0);
+        self.forged(at).unwrap_or_else(stored) & width.mask()
+    }
+
+    fn store_bits(&self, at: Addr, _: Width, value: u64) {
+        self.words.borrow_mut().insert(at, value);
+    }
+
+    /// Of long ranges only the first line is shown; the rest stays zero, which is as bad.
+    fn read(&self, at: Addr, into: &mut [u8]) {
+        let words = into.len() as u64 / 8;
+        for (word, bytes) in (0..).zip(into.chunks_mut(8)).take(LINE / 2) {
+            let bits = self.load_bits(at.plus(8 * word), Width::B8).to_le_bytes();
+            bytes.copy_from_slice(&bits[..bytes.len()]);
+        }
+        self.reads.set(self.reads.get() + words.saturating_sub(LINE as u64 / 2));
+    }
+
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        let found = self.load_bits(at, Width::B8);
+        if found != current {
+            return Err(found);
+        }
+        self.store_bits(at, Width::B8, new);
+        Ok(found)
+    }
+
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        let found = self.load_bits(at, Width::B8);
+        self.store_bits(at, Width::B8, new);
+        found
+    }
+
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.swap(at, self.load_bits(at, Width::B8).wrapping_add(by))
+    }
+
+    fn flush(&self, _: Addr, _: u64) {}
+
+    fn order(&self) {}
+
+    fn drain(&self) {}
+
+    fn work(&self, _: u32) {}
+
+    fn grow(&self, _: u64) -> bool {
+        false
+    }
+
+    fn spin_while(&self, at: Addr, _: u64) -> u64 {
+        self.load_bits(at, Width::B8)
+    }
+
+    fn output(&self, _: u64) {}
+}
+
+/// What opening comes to, and the words of logs that it read for each line of the three logs.
+fn open(log_bytes: u64, claim: fn(u64) -> Claim) -> (Result<(), HeapError>, f64) {
+    let (hostile, bytes) = Hostile::with(log_bytes, claim);
+    let outcome = Heap::open(&hostile, NAME, bytes).map(|_| ());
+    (outcome, hostile.reads.get() as f64 / (3 * hostile.lines) as f64)
+}
+
+#[test]
+fn a_log_of_the_largest_size_full_of_headers_is_read_once() {
+    let (outcome, reads) = open(LARGEST, |_| Claim::Record(1));
+    let error = outcome.expect_err("headers behind what is not whole").to_string();
+    assert!(error.contains("does not add up before another"), "{error}");
+    assert!(reads < 9.1, "{reads} words a line");
+}
+
+#[test]
+fn a_log_of_the_largest_size_without_a_whole_record_is_read_once() {
+    let first = |line| if line == 0 { Claim::Record(1) } else { Claim::Empty };
+    let (outcome, reads) = open(LARGEST, first);
+    assert_eq!(outcome, Ok(()));
+    assert!((1.0..9.1).contains(&reads), "{reads} words a line");
+}
+
+#[test]
+fn headers_of_generations_that_do_not_count_are_read_once() {
+    let (outcome, reads) = open(LARGEST >> 6, |line| Claim::Record(3 + line));
+    assert_eq!(outcome, Ok(()));
+    assert!((1.0..9.1).contains(&reads), "{reads} words a line");
+}
