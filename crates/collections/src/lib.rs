@@ -33,6 +33,7 @@ mod kv;
 mod map;
 mod queue;
 mod rbtree;
+mod reads;
 mod table;
 
 pub use array::{Array, ArrayShape};

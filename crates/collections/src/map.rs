@@ -9,7 +9,7 @@
 use crate::table::{Kind, Live, Table, mix, unmix};
 use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, Session, Tx};
+use seawall_runtime::{Heap, Session, Tx, TxKind};
 
 const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map from u64 to u64" };
 
@@ -104,11 +104,12 @@ impl Map {
         key: u64,
         value: u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.put(session, self.hash(key), |_, _| true, |_, _| Ok(value))
+        session.retry(TxKind::Redo, |tx| self.insert_in(tx, key, value))
     }
 
     /// Makes the value of `key` what `change` gives for the one before; gives that. Other threads
-    /// wait meanwhile: `change` must neither panic nor use the map.
+    /// wait meanwhile: `change` must neither panic nor use the map. It may be called more than
+    /// once.
     ///
     /// # Errors
     /// As [`insert`](Map::insert).
@@ -118,19 +119,73 @@ impl Map {
         key: u64,
         mut change: impl FnMut(Option<u64>) -> u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.put(session, self.hash(key), |_, _| true, |_, old| Ok(change(old)))
+        session.retry(TxKind::Redo, |tx| self.update_in(tx, key, &mut change))
     }
 
     /// Removes `key`; gives its value.
     ///
     /// # Errors
-    /// When the heap is damaged.
+    /// When the heap is damaged, or too full to merge what has become sparse.
     pub fn remove<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
         key: u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.take(session, self.hash(key), |_, _| true, |_, _| Ok(()))
+        session.retry(TxKind::Redo, |tx| self.remove_in(tx, key))
+    }
+
+    /// As [`get`](Map::get), in a transaction: sees what that has stored, and holds until it is
+    /// over.
+    ///
+    /// # Errors
+    /// [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    pub fn get_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.look_up(tx, self.hash(key), |_, _| true)
+    }
+
+    /// As [`insert`](Map::insert), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert), and [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    #[inline]
+    pub fn insert_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.put(tx, self.hash(key), |_, _| true, |_, _| Ok(value))
+    }
+
+    /// As [`update`](Map::update), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`insert_in`](Map::insert_in).
+    #[inline]
+    pub fn update_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+        change: impl FnOnce(Option<u64>) -> u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.put(tx, self.hash(key), |_, _| true, |_, old| Ok(change(old)))
+    }
+
+    /// As [`remove`](Map::remove), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`remove`](Map::remove), and [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    #[inline]
+    pub fn remove_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.take(tx, self.hash(key), |_, _| true)
     }
 
     /// How many keys there are. Counts them, in time that grows with the map: nothing is kept that
