@@ -251,9 +251,8 @@ impl KvMap {
         tx: &mut Tx<'_, '_, M>,
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, MapError> {
-        let found = self.table.look_up(tx, self.hash(key), |from, word| {
-            is_record_of(from, word, key)
-        })?;
+        let found =
+            self.table.look_up(tx, self.hash(key), |from, word| is_record_of(from, word, key))?;
         Ok(found.map(|word| {
             let record = Addr::from_bits(word);
             let lengths = Lengths::of(tx.load(record));

@@ -28,10 +28,7 @@ struct Directory {
 
 impl Directory {
     fn of(word: u64) -> Directory {
-        Directory {
-            at: Addr::from_bits(word & !DEPTH_MASK),
-            bits: (word & DEPTH_MASK) as u32,
-        }
+        Directory { at: Addr::from_bits(word & !DEPTH_MASK), bits: (word & DEPTH_MASK) as u32 }
     }
 }
 
