@@ -1,7 +1,7 @@
 //! What a structure reads through: memory, where all that others see is durable, or a transaction,
 //! which sees its own stores as well.
 
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, Memory};
 use seawall_runtime::Tx;
 
 pub(crate) trait Reads {
@@ -22,9 +22,7 @@ impl<M: Memory> Reads for M {
     #[inline]
     #[track_caller]
     fn line(&self, at: Addr) -> [u64; 8] {
-        let mut bytes = [0; LINE_BYTES as usize];
-        self.read(at, &mut bytes);
-        words(&bytes)
+        self.load_line(at)
     }
 }
 
@@ -41,14 +39,6 @@ impl<M: Memory> Reads for Within<'_, '_, '_, M> {
     #[inline]
     #[track_caller]
     fn line(&self, at: Addr) -> [u64; 8] {
-        let mut bytes = [0; LINE_BYTES as usize];
-        self.0.read(at, &mut bytes);
-        words(&bytes)
+        self.0.load_line(at)
     }
-}
-
-#[inline]
-fn words(bytes: &[u8; LINE_BYTES as usize]) -> [u64; 8] {
-    let (words, _) = bytes.as_chunks::<8>();
-    std::array::from_fn(|word| u64::from_le_bytes(words[word]))
 }

@@ -88,8 +88,9 @@ impl Stripes {
         if count == 0 {
             return Stripe { word: Addr::NULL };
         }
-        let spread = (at.offset() / LINE_BYTES).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        Stripe { word: self.words.plus((first + ((spread * count) >> 32)) * LINE_BYTES) }
+        // A power of two: the bits that are wanted are in the middle of the product.
+        let spread = (at.bits() / LINE_BYTES).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        Stripe { word: self.words.plus((first + (spread & (count - 1))) * LINE_BYTES) }
     }
 }
 

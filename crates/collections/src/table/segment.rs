@@ -115,7 +115,7 @@ impl Segment {
         top(hash ^ like, self.depth) == 0
     }
 
-    /// The slot with that hash whose word `is_it` picks.
+    /// The slot with that hash whose word `is_it` picks, and that word.
     #[inline]
     pub(super) fn find<R: Reads>(
         self,
@@ -123,21 +123,28 @@ impl Segment {
         hash: u64,
         mut is_it: impl FnMut(u64) -> bool,
     ) -> Option<(Addr, u64)> {
+        self.search(from, hash, |_, found, word| found == hash && is_it(word))
+    }
+
+    /// The slot that `is_it` picks by its place, hash and word, of those where `hash` may be.
+    #[inline]
+    fn search<R: Reads>(
+        self,
+        from: &R,
+        hash: u64,
+        mut is_it: impl FnMut(Addr, u64, u64) -> bool,
+    ) -> Option<(Addr, u64)> {
         let vacant = vacant(hash);
         let home = self.at.plus(self.home(hash) * LINE_BYTES);
         for line in (0..PROBED).map(|line| home.plus(line * LINE_BYTES)) {
-            let mut ends = false;
-            for slot in (0..SLOTS).map(|slot| line.plus(slot * SLOT_BYTES)) {
-                let found = from.word(slot);
-                if found == hash {
-                    let word = from.word(slot.plus(8));
-                    if is_it(word) {
-                        return Some((slot, word));
-                    }
+            let words = from.line(line);
+            for slot in 0..SLOTS as usize {
+                let (at, word) = (line.plus(slot as u64 * SLOT_BYTES), words[2 * slot + 1]);
+                if is_it(at, words[2 * slot], word) {
+                    return Some((at, word));
                 }
-                ends |= found == vacant;
             }
-            if ends {
+            if (0..SLOTS as usize).any(|slot| words[2 * slot] == vacant) {
                 return None;
             }
         }
@@ -152,27 +159,17 @@ impl Segment {
         hash: u64,
         mut is_it: impl FnMut(u64) -> bool,
     ) -> Probe {
-        let vacant = vacant(hash);
         let mut probe = Probe::default();
-        let home = self.at.plus(self.home(hash) * LINE_BYTES);
-        for line in (0..PROBED).map(|line| home.plus(line * LINE_BYTES)) {
-            let mut ends = false;
-            for slot in (0..SLOTS).map(|slot| line.plus(slot * SLOT_BYTES)) {
-                let found = from.word(slot);
-                if found == hash {
-                    let word = from.word(slot.plus(8));
-                    if is_it(word) {
-                        return Probe { found: Some((slot, word)), ..probe };
-                    }
-                } else if probe.room.is_none() && !self.has(found, hash) {
-                    probe.room = Some(slot);
-                }
-                ends |= found == vacant;
+        let room = &mut probe.room;
+        probe.found = self.search(from, hash, |slot, found, word| {
+            if found == hash {
+                return is_it(word);
             }
-            if ends {
-                break;
+            if room.is_none() && !self.has(found, hash) {
+                *room = Some(slot);
             }
-        }
+            false
+        });
         probe
     }
 
