@@ -1,27 +1,29 @@
 //! A concurrent B+tree from u64 to u64, kept in order, on a heap.
 //!
-//! Every change is one redo transaction of the heap. One that needs no new node writes three words,
-//! which with the log's framing are one line: one fence. A leaf that is full is split first, in a
-//! transaction of its own, which writes three nodes at most whatever the height; a leaf whose last
-//! entry goes is freed, as are inner nodes whose last child goes. Leaves that are merely sparse are
-//! not merged: Johnson and Shasha ("B-trees with inserts and deletes: why free-at-empty is better
-//! than merge-at-half", JCSS 1993) found that to cost little space wherever inserts are not rarer
-//! than removals.
+//! Every change is one redo transaction of the heap, or part of a caller's. One that needs no new
+//! node writes three words, which with the log's framing are one line: one fence. A leaf that is
+//! full is split first, and a node of which a quarter is used joins a neighbour; either is a
+//! transaction of its own for each level, which writes three nodes at most, or part of the
+//! caller's, whose log must have room for it.
 //!
 //! Threads work on the tree at once, each with its own [`Session`] and a clone of the handle.
 //! Readers lock nothing: they read a node, then look whether it has changed ([`versions`]). Writers
-//! lock the leaf, and for a split or a freeing the nodes above that change too, from before the
-//! transaction until its commit returns; so whatever a reader is shown is durable. A node's range
-//! of keys shrinks, and a node is freed, only while it is locked; so a reader that followed a link,
-//! and then finds that the node with the link has not changed, is where it should be, and a node
-//! that was freed under it is never believed, whatever has become of its place since.
+//! lock the leaf, and for a split or a merge the nodes beside and above that change too, until
+//! their transaction is over; so whatever a reader is shown is durable. A node's range of keys
+//! shrinks, and a node is freed, only while it is locked; so a reader that followed a link, and
+//! then finds that the node with the link has not changed, is where it should be, and a node that
+//! was freed under it is never believed, whatever has become of its place since.
 //!
 //! | operation | fences | transactions |
 //! |---|---|---|
 //! | [`get`](Tree::get), [`range`](Tree::range), [`first`](Tree::first), ... | 0 | 0 |
 //! | [`insert`](Tree::insert), [`update`](Tree::update), [`remove`](Tree::remove) | 1 | 1 |
-//! | ... an insert that splits `n` nodes | 1 + n | 1 + n |
-//! | ... a removal that leaves a root of one child | 2 or more | 1 for each level that goes |
+//! | ... that splits or merges at `n` levels | 1 + n | 1 + n |
+//! | `get_in`, `insert_in`, `update_in`, `remove_in` | 0 | the caller's |
+//!
+//! Of the operations in a transaction the rules of [`Map`](crate::Map) hold: what they lock stays
+//! locked until the transaction is over, plain operations of the same thread would wait for it, and
+//! [`Session::retry`] runs it again when it meets others.
 //!
 //! After a crash all is as after the last operation that returned, or as if the one that was under
 //! way in each thread had returned too. Opening needs nothing beyond [`Heap::open`].

@@ -28,15 +28,17 @@ pub const KV_BYTES_MAX: usize = u32::MAX as usize;
 /// A map from byte strings to byte strings: a few numbers, to be copied to every thread.
 ///
 /// A change is one transaction of the heap, which also allocates and frees what it needs: durable
-/// when it returns; a crash before keeps it wholly or not at all, and nothing is leaked. Readers
-/// take no lock and see durable content only.
+/// when it returns; a crash before keeps it wholly or not at all, and nothing is leaked. Or it is
+/// part of a caller's transaction, under the rules of a [`Map`](crate::Map). Readers take no lock
+/// and see durable content only.
 ///
 /// | operation | fences | holds |
 /// |---|---|---|
 /// | [`get`](KvMap::get) | 0 | |
 /// | [`insert`](KvMap::insert) | 1, and 1 more for records of 4 KiB and more | a stripe |
 /// | [`remove`](KvMap::remove) | 1, 0 if there is nothing | a stripe |
-/// | now and then: a split | 2 more | ... and that of the map |
+/// | now and then: a split or a merge | 1 more | ... and that of the map |
+/// | `get_in`, `insert_in`, `remove_in` | 0 | the same, until the transaction is over |
 ///
 /// ```
 /// use seawall_collections::{KvMap, MapOptions};

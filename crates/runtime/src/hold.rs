@@ -146,8 +146,8 @@ impl<M: Memory> Tx<'_, '_, M> {
             return true;
         }
         let version: u64 = memory.load(word);
-        let is_taken =
-            version % 2 == 0 && memory.compare_exchange(word, version, version + 1).is_ok();
+        let is_taken = version.is_multiple_of(2)
+            && memory.compare_exchange(word, version, version + 1).is_ok();
         if is_taken {
             self.session.holds.held.push((word, version));
         }
@@ -167,7 +167,7 @@ impl<M: Memory> Tx<'_, '_, M> {
             let is_taken = match holds.before(word) {
                 Some(before) => *seen == before || *seen == before + 1,
                 None => {
-                    let is_free = seen % 2 == 0;
+                    let is_free = seen.is_multiple_of(2);
                     is_free && memory.compare_exchange(word, *seen, seen + 1).is_ok()
                 }
             };
@@ -194,7 +194,11 @@ impl<M: Memory> Tx<'_, '_, M> {
     pub fn version(&mut self, lock: Stripe) -> Result<u64, HeapError> {
         let Some(word) = lock.word() else { return Ok(0) };
         let version: u64 = self.session.memory.load(word);
-        if version % 2 == 0 { Ok(version) } else { self.version_of_taken(lock, word, version) }
+        if version.is_multiple_of(2) {
+            Ok(version)
+        } else {
+            self.version_of_taken(lock, word, version)
+        }
     }
 
     #[cold]

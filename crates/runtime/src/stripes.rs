@@ -9,11 +9,9 @@
 //!
 //! Two nodes may share a stripe, so a thread that [acquires](Stripe::acquire) stripes holds at most
 //! one *outer* stripe, and within it at most one *inner* one; they are different words, inner ones
-//! behind outer ones, and no deadlock can come of it. A transaction may [hold][`Tx::lock`] any number,
-//! by rules of its own. In a heap for one thread there is nobody to exclude, and all this costs
-//! nothing.
-//!
-//! [`Tx::lock`]: crate::Tx::lock
+//! behind outer ones, and no deadlock can come of it. A transaction [locks](crate::Tx::lock) any
+//! number, by rules of its own. In a heap for one thread there is nobody to exclude, and all this
+//! costs nothing.
 //!
 //! ```
 //! use seawall_memory::{Image, Memory};

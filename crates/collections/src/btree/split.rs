@@ -2,8 +2,9 @@
 //!
 //! A split writes the new node, what is left of the old one, and the link above it, or a new root.
 //! A node above that is full too is split first: in a transaction of its own, so that none grows
-//! with the height of the tree, unless all of it is part of a caller's. Where a key goes behind all others, the last node of
-//! a level keeps all but its end, so that ascending keys leave full nodes behind.
+//! with the height of the tree, unless all of it is part of a caller's. Where a key goes behind all
+//! others, the last node of a level keeps all but its end, so that ascending keys leave full nodes
+//! behind.
 
 use super::descend::{Bounds, HEIGHT_MAX, Spot, anchor_word};
 use super::node::{Inner, Leaf};
@@ -25,9 +26,9 @@ struct Link {
 }
 
 impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
-    /// Brings the leaf that has `key` in its range, if it is full, nearer to being split: splits the
-    /// node of `level` above it, or says that the one above must be split first. Gives the level to
-    /// go on with; none when there is room.
+    /// Brings the leaf that has `key` in its range nearer to having room: splits the node of
+    /// `level` above it if that is full, or says that the one above must be split first. Gives the
+    /// level to go on with; none when there is room.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room<M: Memory>(

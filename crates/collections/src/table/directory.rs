@@ -102,8 +102,8 @@ impl Table {
         Ok(())
     }
 
-    /// The other half, with its stripe and that of the directory, if they are to be had and it seems
-    /// to be worth it.
+    /// The other half, with its stripe and that of the directory, if they are to be had and it
+    /// seems to be worth it.
     fn sparse_buddy<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
