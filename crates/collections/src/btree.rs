@@ -1,27 +1,29 @@
 //! A concurrent B+tree from u64 to u64, kept in order, on a heap.
 //!
-//! Every change is one redo transaction of the heap. One that needs no new node writes three words,
-//! which with the log's framing are one line: one fence. A leaf that is full is split first, in a
-//! transaction of its own, which writes three nodes at most whatever the height; a leaf whose last
-//! entry goes is freed, as are inner nodes whose last child goes. Leaves that are merely sparse are
-//! not merged: Johnson and Shasha ("B-trees with inserts and deletes: why free-at-empty is better
-//! than merge-at-half", JCSS 1993) found that to cost little space wherever inserts are not rarer
-//! than removals.
+//! Every change is one redo transaction of the heap, or part of a caller's. One that needs no new
+//! node writes three words, which with the log's framing are one line: one fence. A leaf that is
+//! full is split first, and a node of which a quarter is used joins a neighbour; either is a
+//! transaction of its own for each level, which writes three nodes at most, or part of the
+//! caller's, whose log must have room for it.
 //!
 //! Threads work on the tree at once, each with its own [`Session`] and a clone of the handle.
 //! Readers lock nothing: they read a node, then look whether it has changed ([`versions`]). Writers
-//! lock the leaf, and for a split or a freeing the nodes above that change too, from before the
-//! transaction until its commit returns; so whatever a reader is shown is durable. A node's range
-//! of keys shrinks, and a node is freed, only while it is locked; so a reader that followed a link,
-//! and then finds that the node with the link has not changed, is where it should be, and a node
-//! that was freed under it is never believed, whatever has become of its place since.
+//! lock the leaf, and for a split or a merge the nodes beside and above that change too, until
+//! their transaction is over; so whatever a reader is shown is durable. A node's range of keys
+//! shrinks, and a node is freed, only while it is locked; so a reader that followed a link, and
+//! then finds that the node with the link has not changed, is where it should be, and a node that
+//! was freed under it is never believed, whatever has become of its place since.
 //!
 //! | operation | fences | transactions |
 //! |---|---|---|
 //! | [`get`](Tree::get), [`range`](Tree::range), [`first`](Tree::first), ... | 0 | 0 |
 //! | [`insert`](Tree::insert), [`update`](Tree::update), [`remove`](Tree::remove) | 1 | 1 |
-//! | ... an insert that splits `n` nodes | 1 + n | 1 + n |
-//! | ... a removal that leaves a root of one child | 2 or more | 1 for each level that goes |
+//! | ... that splits or merges at `n` levels | 1 + n | 1 + n |
+//! | `get_in`, `insert_in`, `update_in`, `remove_in` | 0 | the caller's |
+//!
+//! Of the operations in a transaction the rules of [`Map`](crate::Map) hold: what they lock stays
+//! locked until the transaction is over, plain operations of the same thread would wait for it, and
+//! [`Session::retry`] runs it again when it meets others.
 //!
 //! After a crash all is as after the last operation that returned, or as if the one that was under
 //! way in each thread had returned too. Opening needs nothing beyond [`Heap::open`].
@@ -30,21 +32,21 @@
 
 mod check;
 mod descend;
+mod merge;
 mod node;
 mod range;
 mod split;
-mod unlink;
 mod versions;
 
 pub use check::Checked;
 
 use crate::Damage;
-use descend::Spot;
+use crate::reads::{Reads, Within};
 use node::{Leaf, SLOTS_MAX, fingerprint};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{HeapError, Session};
+use seawall_runtime::{Heap, HeapError, Session, Tx, TxKind};
 use std::cell::Cell;
-use versions::Versions;
+use versions::{Reader, Versions, Writer};
 
 /// Word 1 of the anchor: what is anchored here, with the sizes of its nodes.
 const KIND: u64 = u64::from_le_bytes(*b"\0\0\0\0btre");
@@ -62,12 +64,12 @@ pub enum BTreeFlaw {
     NoLock,
     /// A writer unlocks before its transaction commits.
     EarlyUnlock,
-    /// A split links the new node in one transaction, and empties the old one in the next.
-    LinkFirst,
-    /// An insert says that the slot is used in one transaction, and fills it in the next.
-    SlotApart,
-    /// An empty leaf is freed in one transaction, and unlinked in the next.
-    FreeFirst,
+    /// A split links the new node in place before its transaction commits.
+    EarlyLink,
+    /// An insert says in place that the slot is used before its transaction commits.
+    EarlySlot,
+    /// A merge unlinks a node in place before its transaction commits.
+    EarlyUnlink,
 }
 
 /// Why an operation on a tree failed; nothing has changed then.
@@ -81,6 +83,9 @@ pub enum BTreeError {
     #[error("the tree is damaged: {0}; restore the pool from a copy")]
     Damage(#[from] Damage),
 }
+
+/// A leaf, and slot and value of a key.
+type Found<const SLOTS: usize> = (Leaf<SLOTS>, Option<(usize, u64)>);
 
 /// A tree whose leaves take 896 bytes and whose inner nodes take 1024.
 pub type BTree = Tree<52, 63>;
@@ -112,16 +117,11 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         8 * versions
     }
 
-    fn handle<M: Memory>(
-        session: &Session<'_, M>,
-        anchor: Addr,
-        dram: Addr,
-        versions: u64,
-    ) -> Self {
+    fn handle(heap: &Heap, anchor: Addr, dram: Addr, versions: u64) -> Self {
         let () = Self::SIZES_FIT;
         assert!(versions.is_power_of_two(), "{versions} version words: not a power of two");
         assert!(!dram.is_pm() && dram.bits().is_multiple_of(8), "{dram} is no word of DRAM");
-        let low = session.heap().root().bits();
+        let low = heap.root().bits();
         let versions = Versions::new(dram, versions);
         Tree { anchor, versions, objects: (low, Cell::new(low)), flaw: BTreeFlaw::None }
     }
@@ -141,13 +141,26 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         dram: Addr,
         versions: u64,
     ) -> Result<Self, BTreeError> {
-        let tree = Self::handle(session, anchor, dram, versions);
-        session.redo(|tx| {
-            let root = tx.alloc_lines(Leaf::<SLOTS>::BYTES)?;
-            split::store_words(tx, root, &Leaf::<SLOTS>::image(&[]))?;
-            tx.store(anchor, root.bits())?;
-            tx.store(anchor.plus(8), Self::kind())
-        })?;
+        session.redo(|tx| Self::create_in(tx, anchor, dram, versions))
+    }
+
+    /// As [`create`](Tree::create), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`create`](Tree::create).
+    ///
+    /// # Panics
+    /// As [`create`](Tree::create).
+    pub fn create_in<M: Memory>(
+        tx: &mut Tx<'_, '_, M>,
+        anchor: Addr,
+        dram: Addr,
+        versions: u64,
+    ) -> Result<Self, BTreeError> {
+        let tree = Self::handle(&tx.heap(), anchor, dram, versions);
+        let root = tx.alloc_lines(Leaf::<SLOTS>::BYTES)?;
+        tree.store(tx, root, &Leaf::<SLOTS>::image(&[]), BTreeFlaw::None)?;
+        tree.store(tx, anchor, &[root.bits(), Self::kind()], BTreeFlaw::None)?;
         Ok(tree)
     }
 
@@ -165,8 +178,10 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         dram: Addr,
         versions: u64,
     ) -> Result<Self, BTreeError> {
-        let tree = Self::handle(session, anchor, dram, versions);
-        session.redo(|tx| tx.add(&[(anchor, Self::ANCHOR_BYTES)]))?;
+        let tree = Self::handle(&session.heap(), anchor, dram, versions);
+        if !session.is_data(anchor, Self::ANCHOR_BYTES) {
+            return Err(HeapError::NoData { at: anchor, bytes: Self::ANCHOR_BYTES }.into());
+        }
         tree.check_kind(session.memory())?;
         Ok(tree)
     }
@@ -200,13 +215,13 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         session: &mut Session<'_, M>,
         key: u64,
     ) -> Result<Option<u64>, BTreeError> {
-        let memory = session.memory();
+        let mut reader = Reader(session);
         loop {
-            let (spot, ()) = self.descend(session, key, 0)?;
+            let (spot, ()) = self.descend(&mut reader, key, 0)?;
             let leaf = Leaf::<SLOTS>(spot.at);
-            let slot = leaf.find(memory, key);
-            let value = slot.map(|slot| memory.load(leaf.slot(slot).plus(8)));
-            if self.still(memory, spot.at, spot.seen) {
+            let slot = leaf.find(&reader, key);
+            let value = slot.map(|slot| reader.word(leaf.slot(slot).plus(8)));
+            if self.still(&reader, spot.at, spot.seen) {
                 return Ok(value);
             }
         }
@@ -223,22 +238,11 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         key: u64,
         value: u64,
     ) -> Result<Option<u64>, BTreeError> {
-        let memory = session.memory();
         loop {
-            let (spot, ()) = self.descend(session, key, 0)?;
-            let leaf = Leaf::<SLOTS>(spot.at);
-            if let Some(slot) = leaf.find(memory, key) {
-                let old = memory.load(leaf.slot(slot).plus(8));
-                if self.store_value(session, &spot, slot, value)? {
-                    return Ok(Some(old));
-                }
-            } else if let Some(slot) = leaf.free(memory) {
-                if self.fill_slot(session, &spot, slot, (key, value))? {
-                    return Ok(None);
-                }
-            } else {
-                self.make_room(session, key)?;
+            if let Some(old) = session.retry(TxKind::Redo, |tx| self.put(tx, key, value))? {
+                return Ok(old);
             }
+            self.apart(session, |tx, level| self.make_room(tx, key, level))?;
         }
     }
 
@@ -254,24 +258,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         key: u64,
         mut change: impl FnMut(u64) -> u64,
     ) -> Result<Option<u64>, BTreeError> {
-        let memory = session.memory();
-        loop {
-            let (spot, ()) = self.descend(session, key, 0)?;
-            let leaf = Leaf::<SLOTS>(spot.at);
-            let slot = leaf.find(memory, key);
-            let old = slot.map(|slot| memory.load(leaf.slot(slot).plus(8)));
-            let (Some(slot), Some(old)) = (slot, old) else {
-                if self.still(memory, spot.at, spot.seen) {
-                    return Ok(None);
-                }
-                continue;
-            };
-            if self.still(memory, spot.at, spot.seen)
-                && self.store_value(session, &spot, slot, change(old))?
-            {
-                return Ok(Some(old));
-            }
-        }
+        session.retry(TxKind::Redo, |tx| self.update_in(tx, key, &mut change))
     }
 
     /// Takes `key` out; gives its value, if it was there. Durable when it returns.
@@ -283,96 +270,147 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         session: &mut Session<'_, M>,
         key: u64,
     ) -> Result<Option<u64>, BTreeError> {
-        let memory = session.memory();
-        loop {
-            let (spot, ()) = self.descend(session, key, 0)?;
-            let leaf = Leaf::<SLOTS>(spot.at);
-            let Some(slot) = leaf.find(memory, key) else {
-                if self.still(memory, spot.at, spot.seen) {
-                    return Ok(None);
-                }
-                continue;
-            };
-            let old = memory.load(leaf.slot(slot).plus(8));
-            if leaf.count(memory) == 1 && spot.parent != self.anchor {
-                if self.unlink(session, key)? {
-                    return Ok(Some(old));
-                }
-            } else if self.empty_slot(session, &spot, slot)? {
-                return Ok(Some(old));
-            }
+        let (old, is_sparse) = session.retry(TxKind::Redo, |tx| self.take(tx, key))?;
+        if is_sparse {
+            self.apart(session, |tx, level| self.merge(tx, key, level))?;
         }
+        Ok(old)
     }
 
-    /// Stores a value in a slot, if the leaf is as it was seen.
-    fn store_value<M: Memory>(
+    /// As [`get`](Tree::get), in a transaction: sees what that has stored, and holds until it is
+    /// over.
+    ///
+    /// # Errors
+    /// As [`get`](Tree::get), and [`HeapError::Busy`].
+    pub fn get_in<M: Memory>(
         &self,
-        session: &mut Session<'_, M>,
-        spot: &Spot,
-        slot: usize,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+    ) -> Result<Option<u64>, BTreeError> {
+        let found = self.find_locked(tx, key)?.1;
+        Ok(found.map(|(_, value)| value))
+    }
+
+    /// As [`insert`](Tree::insert), as part of a transaction, of which splits are part too.
+    ///
+    /// # Errors
+    /// As [`insert`](Tree::insert), and [`HeapError::Busy`].
+    pub fn insert_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
         value: u64,
-    ) -> Result<bool, BTreeError> {
-        let at = Leaf::<SLOTS>(spot.at).slot(slot).plus(8);
-        self.locked(session, spot, |session| session.redo(|tx| tx.store(at, value)))
-    }
-
-    /// Puts an entry into a free slot, if the leaf is as it was seen.
-    fn fill_slot<M: Memory>(
-        &self,
-        session: &mut Session<'_, M>,
-        spot: &Spot,
-        slot: usize,
-        (key, value): (u64, u64),
-    ) -> Result<bool, BTreeError> {
-        let leaf = Leaf::<SLOTS>(spot.at);
-        self.locked(session, spot, |session| {
-            let prints = leaf.with_print(session.memory(), slot, fingerprint(key));
-            if self.flaw == BTreeFlaw::SlotApart {
-                session.redo(|tx| tx.store(leaf.prints(slot), prints))?;
+    ) -> Result<Option<u64>, BTreeError> {
+        loop {
+            if let Some(old) = self.put(tx, key, value)? {
+                return Ok(old);
             }
-            session.redo(|tx| {
-                tx.store(leaf.slot(slot), key)?;
-                tx.store(leaf.slot(slot).plus(8), value)?;
-                tx.store(leaf.prints(slot), prints)
-            })
-        })
+            let mut next = Some(0);
+            while let Some(level) = next {
+                next = self.make_room(tx, key, level)?;
+            }
+        }
     }
 
-    /// Frees a slot, if the leaf is as it was seen.
-    fn empty_slot<M: Memory>(
+    /// As [`update`](Tree::update), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`update`](Tree::update), and [`HeapError::Busy`].
+    pub fn update_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+        change: impl FnOnce(u64) -> u64,
+    ) -> Result<Option<u64>, BTreeError> {
+        let (leaf, found) = self.find_locked(tx, key)?;
+        let Some((slot, old)) = found else { return Ok(None) };
+        tx.store(leaf.slot(slot).plus(8), change(old))?;
+        Ok(Some(old))
+    }
+
+    /// As [`remove`](Tree::remove), as part of a transaction, of which merges are part too.
+    ///
+    /// # Errors
+    /// As [`remove`](Tree::remove), and [`HeapError::Busy`].
+    pub fn remove_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+    ) -> Result<Option<u64>, BTreeError> {
+        let (old, is_sparse) = self.take(tx, key)?;
+        let mut next = is_sparse.then_some(0);
+        while let Some(level) = next {
+            next = self.merge(tx, key, level)?;
+        }
+        Ok(old)
+    }
+
+    /// Runs steps, from level 0 on, each in a transaction of its own, while they say at which level
+    /// to go on.
+    fn apart<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
-        spot: &Spot,
-        slot: usize,
-    ) -> Result<bool, BTreeError> {
-        let leaf = Leaf::<SLOTS>(spot.at);
-        self.locked(session, spot, |session| {
-            let prints = leaf.with_print(session.memory(), slot, 0);
-            session.redo(|tx| tx.store(leaf.prints(slot), prints))
-        })
+        step: impl Fn(&mut Tx<'_, '_, M>, u64) -> Result<Option<u64>, BTreeError>,
+    ) -> Result<(), BTreeError> {
+        let mut next = Some(0);
+        while let Some(level) = next {
+            next = session.retry(TxKind::Redo, |tx| step(tx, level))?;
+        }
+        Ok(())
     }
 
-    /// Runs `action` with the node locked, if it is as it was seen; false if it is not.
+    /// The leaf that has `key` in its range, locked, and the key's slot and value.
     #[inline]
-    fn locked<'m, M: Memory>(
+    fn find_locked<M: Memory>(
         &self,
-        session: &mut Session<'m, M>,
-        spot: &Spot,
-        action: impl FnOnce(&mut Session<'m, M>) -> Result<(), HeapError>,
-    ) -> Result<bool, BTreeError> {
-        let memory = session.memory();
-        if self.flaw == BTreeFlaw::NoLock {
-            return Ok(action(session).map(|()| true)?);
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+    ) -> Result<Found<SLOTS>, BTreeError> {
+        loop {
+            let (spot, ()) = self.descend(&mut Writer(tx), key, 0)?;
+            if self.lock(tx, [(spot.at, spot.seen)]) {
+                let (leaf, within) = (Leaf::<SLOTS>(spot.at), Within(tx));
+                let slot = leaf.find(&within, key);
+                let found = slot.map(|slot| (slot, within.word(leaf.slot(slot).plus(8))));
+                return Ok((leaf, found));
+            }
         }
-        if !self.versions.lock(memory, spot.at, spot.seen) {
-            return Ok(false);
+    }
+
+    /// Inserts; gives the value before. Nothing has happened if the leaf is full.
+    #[inline]
+    fn put<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<Option<u64>>, BTreeError> {
+        let (leaf, found) = self.find_locked(tx, key)?;
+        if let Some((slot, old)) = found {
+            tx.store(leaf.slot(slot).plus(8), value)?;
+            return Ok(Some(Some(old)));
         }
-        if self.flaw == BTreeFlaw::EarlyUnlock {
-            self.versions.unlock(memory, spot.at, spot.seen);
-            return Ok(action(session).map(|()| true)?);
-        }
-        let outcome = action(session);
-        self.versions.unlock(memory, spot.at, spot.seen);
-        Ok(outcome.map(|()| true)?)
+        let within = Within(tx);
+        let Some(slot) = leaf.free(&within) else { return Ok(None) };
+        let prints = leaf.with_print(&within, slot, fingerprint(key));
+        tx.store(leaf.slot(slot), key)?;
+        tx.store(leaf.slot(slot).plus(8), value)?;
+        self.store(tx, leaf.prints(slot), &[prints], BTreeFlaw::EarlySlot)?;
+        Ok(Some(None))
+    }
+
+    /// Removes; gives the value before, and true if the leaf is sparse then.
+    #[inline]
+    fn take<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+    ) -> Result<(Option<u64>, bool), BTreeError> {
+        let (leaf, found) = self.find_locked(tx, key)?;
+        let Some((slot, old)) = found else { return Ok((None, false)) };
+        let left = leaf.count(&Within(tx)) - 1;
+        let prints = leaf.with_print(&Within(tx), slot, 0);
+        tx.store(leaf.prints(slot), prints)?;
+        Ok((Some(old), Self::is_sparse(0, left)))
     }
 }

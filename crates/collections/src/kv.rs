@@ -13,10 +13,11 @@
 //! read of an address or a length is therefore used only if the segment is still as it was, and the
 //! bytes are given out only if it is so at the end.
 
+use crate::reads::{Reads, Within};
 use crate::table::{Kind, Live, Table, mix};
 use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, HeapError, Session, Tx};
+use seawall_runtime::{Heap, HeapError, Session, Tx, TxKind};
 use siphasher::sip::SipHasher13;
 
 const KIND: Kind = Kind { word: u64::from_le_bytes(*b"kvmap v1"), name: "map of byte strings" };
@@ -27,15 +28,17 @@ pub const KV_BYTES_MAX: usize = u32::MAX as usize;
 /// A map from byte strings to byte strings: a few numbers, to be copied to every thread.
 ///
 /// A change is one transaction of the heap, which also allocates and frees what it needs: durable
-/// when it returns; a crash before keeps it wholly or not at all, and nothing is leaked. Readers
-/// take no lock and see durable content only.
+/// when it returns; a crash before keeps it wholly or not at all, and nothing is leaked. Or it is
+/// part of a caller's transaction, under the rules of a [`Map`](crate::Map). Readers take no lock
+/// and see durable content only.
 ///
 /// | operation | fences | holds |
 /// |---|---|---|
 /// | [`get`](KvMap::get) | 0 | |
 /// | [`insert`](KvMap::insert) | 1, and 1 more for records of 4 KiB and more | a stripe |
 /// | [`remove`](KvMap::remove) | 1, 0 if there is nothing | a stripe |
-/// | now and then: a split | 2 more | ... and that of the map |
+/// | now and then: a split or a merge | 1 more | ... and that of the map |
+/// | `get_in`, `insert_in`, `remove_in` | 0 | the same, until the transaction is over |
 ///
 /// ```
 /// use seawall_collections::{KvMap, MapOptions};
@@ -87,14 +90,51 @@ impl Lengths {
 
 /// True if the record has that key: word by word, as its padding is zero.
 #[inline]
-fn has_key<M: Memory>(memory: &M, record: Addr, lengths: Lengths, key: &[u8]) -> bool {
+fn has_key<R: Reads>(from: &R, record: Addr, lengths: Lengths, key: &[u8]) -> bool {
     let (words, rest) = key.as_chunks();
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     let last = (!rest.is_empty()).then_some(&last);
     let mut words = words.iter().chain(last).zip((8..).step_by(8));
     lengths.key == key.len()
-        && words.all(|(word, at)| memory.load::<u64>(record.plus(at)) == u64::from_le_bytes(*word))
+        && words.all(|(word, at)| from.word(record.plus(at)) == u64::from_le_bytes(*word))
+}
+
+/// True if the word of an entry leads to a record of that key.
+fn is_record_of<R: Reads>(from: &R, word: u64, key: &[u8]) -> bool {
+    let record = Addr::from_bits(word);
+    has_key(from, record, Lengths::of(from.word(record)), key)
+}
+
+/// The bytes of a record, in `short` if they fit.
+fn record<'a>(
+    (key, value): (&[u8], &[u8]),
+    short: &'a mut [u8; SHORT],
+    long: &'a mut Vec<u8>,
+) -> Result<&'a [u8], MapError> {
+    for (what, bytes) in [("key", key.len()), ("value", value.len())] {
+        if bytes > KV_BYTES_MAX {
+            return Err(MapError::Long { what, bytes, most: KV_BYTES_MAX });
+        }
+    }
+    let lengths = Lengths { key: key.len(), value: value.len() };
+    let record = match short.get_mut(..lengths.bytes()) {
+        Some(record) => record,
+        None => {
+            long.resize(lengths.bytes(), 0);
+            &mut long[..]
+        }
+    };
+    record[..8].copy_from_slice(&lengths.word().to_le_bytes());
+    record[8..8 + key.len()].copy_from_slice(key);
+    record[lengths.value_at()..].copy_from_slice(value);
+    Ok(record)
+}
+
+fn filled<M: Memory>(tx: &mut Tx<'_, '_, M>, record: &[u8]) -> Result<Addr, HeapError> {
+    let at = tx.alloc(record.len() as u64)?;
+    tx.fill(at, record)?;
+    Ok(at)
 }
 
 impl KvMap {
@@ -179,69 +219,101 @@ impl KvMap {
         key: &[u8],
         value: &[u8],
     ) -> Result<bool, MapError> {
-        for (what, bytes) in [("key", key.len()), ("value", value.len())] {
-            if bytes > KV_BYTES_MAX {
-                return Err(MapError::Long { what, bytes, most: KV_BYTES_MAX });
-            }
-        }
-        let lengths = Lengths { key: key.len(), value: value.len() };
         let (mut short, mut long) = ([0; SHORT], Vec::new());
-        let record = match short.get_mut(..lengths.bytes()) {
-            Some(record) => record,
-            None => {
-                long.resize(lengths.bytes(), 0);
-                &mut long[..]
-            }
+        let record = record((key, value), &mut short, &mut long)?;
+        let early = match self.table.flaw {
+            MapFlaw::EarlyRecord => Some(session.redo(|tx| filled(tx, record))?),
+            _ => None,
         };
-        record[..8].copy_from_slice(&lengths.word().to_le_bytes());
-        record[8..8 + key.len()].copy_from_slice(key);
-        record[lengths.value_at()..].copy_from_slice(value);
-        let early = self.early(session, record)?;
-        let hash = self.hash(key);
-        let is_it = |memory: &M, word| is_record_of(memory, word, key);
-        let old = self.table.put(session, hash, is_it, |tx, old| {
-            let at = match early {
-                Some(at) => at,
-                None => filled(tx, record)?,
-            };
-            match old {
-                Some(old) if self.table.flaw != MapFlaw::LateFree => {
-                    tx.free(Addr::from_bits(old))?
-                }
-                _ => {}
-            }
-            Ok(at.bits())
-        })?;
+        let old = session.retry(TxKind::Redo, |tx| self.put(tx, key, record, early))?;
         if let (Some(old), MapFlaw::LateFree) = (old, self.table.flaw) {
             session.redo(|tx| tx.free(Addr::from_bits(old)))?;
         }
         Ok(old.is_some())
     }
 
-    /// The record, by mistake allocated too early.
-    fn early<M: Memory>(
-        &self,
-        session: &mut Session<'_, M>,
-        record: &[u8],
-    ) -> Result<Option<Addr>, HeapError> {
-        match self.table.flaw {
-            MapFlaw::EarlyRecord => session.redo(|tx| filled(tx, record)).map(Some),
-            _ => Ok(None),
-        }
-    }
-
     /// Removes `key`; true if it was there.
     ///
     /// # Errors
-    /// When the heap is damaged.
+    /// When the heap is damaged, or too full to merge what has become sparse.
     pub fn remove<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
         key: &[u8],
     ) -> Result<bool, MapError> {
-        let is_it = |memory: &M, word| is_record_of(memory, word, key);
-        let free = |tx: &mut Tx<'_, '_, M>, word| Ok(tx.free(Addr::from_bits(word))?);
-        Ok(self.table.take(session, self.hash(key), is_it, free)?.is_some())
+        session.retry(TxKind::Redo, |tx| self.remove_in(tx, key))
+    }
+
+    /// The value of `key` as a transaction sees it; it holds until that is over.
+    ///
+    /// # Errors
+    /// [`HeapError::Busy`].
+    pub fn get_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, MapError> {
+        let found =
+            self.table.look_up(tx, self.hash(key), |from, word| is_record_of(from, word, key))?;
+        Ok(found.map(|word| {
+            let record = Addr::from_bits(word);
+            let lengths = Lengths::of(tx.load(record));
+            let mut value = vec![0; lengths.value];
+            tx.read(record.plus(lengths.value_at() as u64), &mut value);
+            value
+        }))
+    }
+
+    /// As [`insert`](KvMap::insert), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`insert`](KvMap::insert), and [`HeapError::Busy`].
+    pub fn insert_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool, MapError> {
+        let (mut short, mut long) = ([0; SHORT], Vec::new());
+        let record = record((key, value), &mut short, &mut long)?;
+        Ok(self.put(tx, key, record, None)?.is_some())
+    }
+
+    /// As [`remove`](KvMap::remove), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`remove`](KvMap::remove), and [`HeapError::Busy`].
+    pub fn remove_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: &[u8],
+    ) -> Result<bool, MapError> {
+        let is_it = |from: &Within<'_, '_, '_, M>, word| is_record_of(from, word, key);
+        let Some(word) = self.table.take(tx, self.hash(key), is_it)? else { return Ok(false) };
+        tx.free(Addr::from_bits(word))?;
+        Ok(true)
+    }
+
+    /// Puts a record, or the one that was by mistake allocated too early, where that of its key is;
+    /// gives the word that was there.
+    fn put<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: &[u8],
+        record: &[u8],
+        early: Option<Addr>,
+    ) -> Result<Option<u64>, MapError> {
+        let is_it = |from: &Within<'_, '_, '_, M>, word| is_record_of(from, word, key);
+        self.table.put(tx, self.hash(key), is_it, |tx, old| {
+            let at = match early {
+                Some(at) => at,
+                None => filled(tx, record)?,
+            };
+            if let Some(old) = old.filter(|_| self.table.flaw != MapFlaw::LateFree) {
+                tx.free(Addr::from_bits(old))?;
+            }
+            Ok(at.bits())
+        })
     }
 
     /// How many keys there are. Counts them, in time that grows with the map: nothing is kept that
@@ -306,15 +378,4 @@ impl KvMap {
             Ok(())
         })
     }
-}
-
-fn is_record_of<M: Memory>(memory: &M, word: u64, key: &[u8]) -> bool {
-    let record = Addr::from_bits(word);
-    has_key(memory, record, Lengths::of(memory.load(record)), key)
-}
-
-fn filled<M: Memory>(tx: &mut Tx<'_, '_, M>, record: &[u8]) -> Result<Addr, HeapError> {
-    let at = tx.alloc(record.len() as u64)?;
-    tx.fill(at, record)?;
-    Ok(at)
 }

@@ -14,7 +14,8 @@
 //! Three structures live in a [`Heap`](seawall_runtime::Heap) instead, grow as they must, and are
 //! for many threads: [`Map`] from numbers to numbers, [`KvMap`] from byte strings to byte strings,
 //! and [`BTree`] from numbers to numbers in order. A change is one transaction of the heap with one
-//! fence; opening needs no recovery of their own, and `check` reads untrusted bytes.
+//! fence, or part of a caller's that changes several of them; opening needs no recovery of their
+//! own, and `check` reads untrusted bytes. What is removed gives its space back.
 //!
 //! The others are not pools: a workload (or your program) keeps the shape in the roots of a pool
 //! and calls `recover` after it opens one. `contents` and `recover` read untrusted bytes: they give
@@ -33,6 +34,7 @@ mod kv;
 mod map;
 mod queue;
 mod rbtree;
+mod reads;
 mod table;
 
 pub use array::{Array, ArrayShape};

@@ -9,28 +9,36 @@
 use crate::table::{Kind, Live, Table, mix, unmix};
 use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, Session, Tx};
+use seawall_runtime::{Heap, Session, Tx, TxKind};
 
 const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map from u64 to u64" };
 
 /// A map from `u64` to `u64`: a few numbers, to be copied to every thread.
 ///
 /// A change is one transaction of the heap: durable when it returns; a crash before keeps it wholly
-/// or not at all. Now and then (one in some hundreds) an insertion first splits a segment, in a
-/// transaction of its own, which changes no content. Readers take no lock and see durable content
-/// only. The log of the heap is [retired](Session::retire) now and then, which costs more fences.
+/// or not at all. Or it is part of a caller's transaction (`..._in`), which may change other
+/// structures too: all of it happens, or nothing. Now and then (one in some hundreds) an insertion
+/// splits a segment, or a removal merges two. Readers take no lock and see durable content only.
+/// The log of the heap is [retired](Session::retire) now and then, which costs more fences.
 ///
 /// | operation | fences | holds |
 /// |---|---|---|
 /// | [`get`](Map::get) | 0 | |
 /// | [`insert`](Map::insert), [`update`](Map::update) | 1 | a stripe |
-/// | ... with a split: that, and what it fills past the log | 2 more | and that of the map |
 /// | [`remove`](Map::remove) | 1, 0 if the key is not there | a stripe |
+/// | ... with a split or a merge: for what it fills past the log | 1 more | and that of the map |
+/// | `get_in`, `insert_in`, ... in a transaction | 0 | the same, until that is over |
+///
+/// Locks that a transaction has are given back when it has committed, or failed. While it runs, its
+/// program must not use the plain operations: they would wait for it. A lock out of order that
+/// another thread has makes an operation fail with [`Busy`](seawall_runtime::HeapError::Busy);
+/// [`Session::retry`] runs the transaction again then, so in a heap for several threads it is the
+/// one to use.
 ///
 /// ```
 /// use seawall_collections::{Map, MapOptions};
 /// use seawall_memory::Image;
-/// use seawall_runtime::{Heap, HeapOptions};
+/// use seawall_runtime::{Heap, HeapOptions, TxKind};
 ///
 /// let options = HeapOptions { threads: 1, ..HeapOptions::default() };
 /// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
@@ -40,6 +48,11 @@ const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map fro
 /// map.insert(&mut session, 7, 49)?; // durable here
 /// let again = Map::open(&mut session, heap.root())?;
 /// assert_eq!(again.get(&memory, 7), Some(49));
+/// session.retry(TxKind::Redo, |tx| {
+///     let value = map.remove_in(tx, 7)?.unwrap_or(0);
+///     map.insert_in(tx, 8, value) // a crash finds the value under 7 or under 8
+/// })?;
+/// assert_eq!((map.get(&memory, 7), map.get(&memory, 8)), (None, Some(49)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,11 +117,12 @@ impl Map {
         key: u64,
         value: u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.put(session, self.hash(key), |_, _| true, |_, _| Ok(value))
+        session.retry(TxKind::Redo, |tx| self.insert_in(tx, key, value))
     }
 
     /// Makes the value of `key` what `change` gives for the one before; gives that. Other threads
-    /// wait meanwhile: `change` must neither panic nor use the map.
+    /// wait meanwhile: `change` must neither panic nor use the map. It may be called more than
+    /// once.
     ///
     /// # Errors
     /// As [`insert`](Map::insert).
@@ -118,19 +132,73 @@ impl Map {
         key: u64,
         mut change: impl FnMut(Option<u64>) -> u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.put(session, self.hash(key), |_, _| true, |_, old| Ok(change(old)))
+        session.retry(TxKind::Redo, |tx| self.update_in(tx, key, &mut change))
     }
 
     /// Removes `key`; gives its value.
     ///
     /// # Errors
-    /// When the heap is damaged.
+    /// When the heap is damaged, or too full to merge what has become sparse.
     pub fn remove<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
         key: u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.take(session, self.hash(key), |_, _| true, |_, _| Ok(()))
+        session.retry(TxKind::Redo, |tx| self.remove_in(tx, key))
+    }
+
+    /// As [`get`](Map::get), in a transaction: sees what that has stored, and holds until it is
+    /// over.
+    ///
+    /// # Errors
+    /// [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    pub fn get_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.look_up(tx, self.hash(key), |_, _| true)
+    }
+
+    /// As [`insert`](Map::insert), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert), and [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    #[inline]
+    pub fn insert_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.put(tx, self.hash(key), |_, _| true, |_, _| Ok(value))
+    }
+
+    /// As [`update`](Map::update), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`insert_in`](Map::insert_in).
+    #[inline]
+    pub fn update_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+        change: impl FnOnce(Option<u64>) -> u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.put(tx, self.hash(key), |_, _| true, |_, old| Ok(change(old)))
+    }
+
+    /// As [`remove`](Map::remove), as part of a transaction.
+    ///
+    /// # Errors
+    /// As [`remove`](Map::remove), and [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    #[inline]
+    pub fn remove_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: u64,
+    ) -> Result<Option<u64>, MapError> {
+        self.table.take(tx, self.hash(key), |_, _| true)
     }
 
     /// How many keys there are. Counts them, in time that grows with the map: nothing is kept that

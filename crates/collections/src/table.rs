@@ -7,7 +7,8 @@
 //! three behind it. A segment that has no room splits in two; what moves is copied to a new segment
 //! and stays behind as well, where it no longer counts, as its first bits are those of the other.
 //! When the bits of the directory do not tell the two apart, a directory of twice the size takes
-//! its place. Nothing else ever moves.
+//! its place. Two segments that differ in their last bit and have few entries left become one.
+//! Nothing else ever moves.
 //!
 //! Against CCEH: each change is a transaction of the heap, so no order of stores is ever relied on;
 //! every hash and every word can be kept, as what is vacant is told by the first bit (`segment`);
@@ -19,10 +20,10 @@
 //! | directory | a word a prefix: address of the segment, bits of its prefix in the lowest 6 |
 //! | segment | slots of a hash and a word, four in a line |
 //!
-//! **Threads.** A writer holds the segment's outer stripe from before it looks until its
-//! transaction has committed, and the inner stripe of the root while it changes the directory. A
+//! **Threads.** Whoever changes entries holds the segment's outer stripe from before it looks until
+//! its transaction is over, and so the inner stripe of the root if it changes the directory. A
 //! reader takes no lock: it believes what it read if the versions of both are as before. What it
-//! reads is durable, as transactions store in place only what is.
+//! reads is durable, as the stripes are held until it is.
 //!
 //! What must be quick is written without loops, which only those who meet somebody else enter.
 
@@ -30,8 +31,9 @@ mod directory;
 mod segment;
 mod walk;
 
+use crate::reads::{Reads, Within};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Heap, HeapError, Held, Session, Stripe, Stripes, Tx};
+use seawall_runtime::{Heap, HeapError, Session, Stripe, Stripes, Tx};
 use segment::{SEGMENT_LINES_MAX, SEGMENT_LINES_MIN, Segment};
 pub(crate) use segment::{mix, unmix};
 pub(crate) use walk::Live;
@@ -119,10 +121,12 @@ pub enum MapFlaw {
     /// None: the map as it should be.
     #[default]
     None,
-    /// A split links the new segment before its content is durable.
+    /// A split or a merge links the new segment before its content is durable.
     EarlySegment,
     /// A new directory is switched to before its content is durable.
     EarlyDirectory,
+    /// A merge does not lock the segment of the other half.
+    LooseBuddy,
     /// Readers do not look whether the versions are still the same.
     NoVersion,
     /// Writers take no lock.
@@ -157,20 +161,6 @@ pub(crate) struct Table {
     /// Other threads may work at the same time.
     shared: bool,
     pub(crate) flaw: MapFlaw,
-}
-
-/// A segment whose stripe is held.
-struct Hold {
-    segment: Segment,
-    held: Option<Held>,
-}
-
-impl Hold {
-    fn release<M: Memory>(self, memory: &M) {
-        if let Some(held) = self.held {
-            held.release(memory);
-        }
-    }
 }
 
 /// A checksum of what never changes in a root: without it, no key could be found.
@@ -226,20 +216,19 @@ impl Table {
     }
 
     pub(crate) fn open<M: Memory>(
-        session: &mut Session<'_, M>,
+        session: &Session<'_, M>,
         link: Addr,
         kind: Kind,
     ) -> Result<Table, MapError> {
         let none = MapError::NoMap { kind: kind.name, link };
-        let is_data = |session: &mut Session<'_, M>, at: Addr, bytes| {
-            let added: Result<(), HeapError> = session.redo(|tx| tx.add(&[(at, bytes)]));
-            added.is_ok() && at.offset().is_multiple_of(bytes.min(LINE_BYTES))
+        let is_data = |at: Addr, bytes| {
+            session.is_data(at, bytes) && at.offset().is_multiple_of(bytes.min(LINE_BYTES))
         };
-        if !is_data(session, link, 8) {
+        if !is_data(link, 8) {
             return Err(none);
         }
         let root = session.load(link);
-        if !is_data(session, root, LINE_BYTES) {
+        if !is_data(root, LINE_BYTES) {
             return Err(none);
         }
         let [found, directory, lines] =
@@ -248,7 +237,7 @@ impl Table {
         let is_sound = found == kind.word
             && (SEGMENT_LINES_MIN..=SEGMENT_LINES_MAX).contains(&lines)
             && (1..=DEPTH_MAX).contains(&bits)
-            && is_data(session, Addr::from_bits(directory & !DEPTH_MASK), 8 << bits);
+            && is_data(Addr::from_bits(directory & !DEPTH_MASK), 8 << bits);
         let seed = [0, 8].map(|offset| session.load(root.plus(SEED + offset)));
         if !is_sound || session.load::<u64>(root.plus(SUM)) != sum(kind, lines, seed) {
             return Err(none);
@@ -265,45 +254,27 @@ impl Table {
     /// The segment of a hash, as the directory says that was there last. If another has taken its
     /// place meanwhile, this may be anything, and nothing may be read by means of it.
     #[inline]
-    fn named<M: Memory>(&self, memory: &M, hash: u64) -> Segment {
-        let directory: u64 = memory.load(self.root.plus(DIRECTORY));
+    fn named<R: Reads>(&self, from: &R, hash: u64) -> Segment {
+        let directory = from.word(self.root.plus(DIRECTORY));
         let prefix = top(hash, (directory & DEPTH_MASK) as u32);
-        let entry = memory.load(Addr::from_bits((directory & !DEPTH_MASK) + 8 * prefix));
+        let entry = from.word(Addr::from_bits((directory & !DEPTH_MASK) + 8 * prefix));
         Segment::of(entry, self.lines)
     }
 
+    /// The segment of a hash, which nobody else changes until the transaction is over.
     #[inline]
-    fn hold<M: Memory>(&self, memory: &M, hash: u64) -> Hold {
+    fn held<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, hash: u64) -> Result<Segment, HeapError> {
         if !self.shared || self.flaw == MapFlaw::NoLock {
-            return Hold { segment: self.named(memory, hash), held: None };
+            return Ok(self.named(&Within(tx), hash));
         }
-        match self.try_hold(memory, hash) {
-            Some(hold) => hold,
-            None => self.insist_to_hold(memory, hash),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn insist_to_hold<M: Memory>(&self, memory: &M, hash: u64) -> Hold {
         loop {
-            if let Some(hold) = self.try_hold(memory, hash) {
-                return hold;
+            let directory = tx.version(self.guard)?;
+            let segment = self.named(&Within(tx), hash);
+            tx.lock(self.stripes.outer(segment.at))?;
+            if self.guard.is_still(tx.memory(), directory) {
+                return Ok(segment);
             }
         }
-    }
-
-    /// The segment of a hash, held, unless the directory changes meanwhile.
-    #[inline]
-    fn try_hold<M: Memory>(&self, memory: &M, hash: u64) -> Option<Hold> {
-        let directory = self.guard.version(memory);
-        let segment = self.named(memory, hash);
-        let held = self.stripes.outer(segment.at).acquire(memory);
-        if self.guard.is_still(memory, directory) {
-            return Some(Hold { segment, held: Some(held) });
-        }
-        held.release(memory);
-        None
     }
 
     /// What `look` makes of the first word with that hash of which it makes something. It is called
@@ -371,66 +342,68 @@ impl Table {
         is_still().then_some(result)
     }
 
+    /// The word of `hash` that `is_it` picks; it stays until the transaction is over.
+    pub(crate) fn look_up<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        hash: u64,
+        is_it: impl Fn(&Within<'_, '_, '_, M>, u64) -> bool,
+    ) -> Result<Option<u64>, MapError> {
+        let segment = self.held(tx, hash)?;
+        let within = Within(tx);
+        Ok(segment.find(&within, hash, |word| is_it(&within, word)).map(|(_, word)| word))
+    }
+
     /// Sets the word of `hash` that `is_it` picks, or a new one, to what `make` gives; both get the
-    /// word that was there. One transaction, of which what `make` does is part; rarely one before
-    /// it that splits a segment.
+    /// word that was there. Splits segments as it must.
+    #[inline]
     pub(crate) fn put<M: Memory>(
         &self,
-        session: &mut Session<'_, M>,
+        tx: &mut Tx<'_, '_, M>,
         hash: u64,
-        mut is_it: impl FnMut(&M, u64) -> bool,
-        mut make: impl FnMut(&mut Tx<'_, '_, M>, Option<u64>) -> Result<u64, MapError>,
+        is_it: impl Fn(&Within<'_, '_, '_, M>, u64) -> bool,
+        make: impl FnOnce(&mut Tx<'_, '_, M>, Option<u64>) -> Result<u64, MapError>,
     ) -> Result<Option<u64>, MapError> {
-        let memory = session.memory();
         loop {
-            let hold = self.hold(memory, hash);
-            let probe = hold.segment.probe(memory, hash, |word| is_it(memory, word));
-            let outcome = match (probe.found, probe.room) {
-                (Some((slot, old)), _) => session.redo(|tx| {
-                    let word = make(tx, Some(old))?;
-                    tx.store(slot.plus(8), word)?;
-                    Ok(Some(Some(old)))
-                }),
-                (None, Some(slot)) => session.redo(|tx| {
-                    let word = make(tx, None)?;
-                    tx.store(slot, hash)?;
-                    tx.store(slot.plus(8), word)?;
-                    Ok(Some(None))
-                }),
-                (None, None) => self.split(session, &hold, hash).map(|()| None),
-            };
-            hold.release(memory);
-            if let Some(old) = outcome? {
-                return Ok(old);
+            let segment = self.held(tx, hash)?;
+            let within = Within(tx);
+            let probe = segment.probe(&within, hash, |word| is_it(&within, word));
+            if let Some((slot, old)) = probe.found {
+                let word = make(tx, Some(old))?;
+                tx.store(slot.plus(8), word)?;
+                return Ok(Some(old));
             }
+            if let Some(slot) = probe.room {
+                let word = make(tx, None)?;
+                tx.store(slot, hash)?;
+                tx.store(slot.plus(8), word)?;
+                return Ok(None);
+            }
+            self.split(tx, segment, hash)?;
         }
     }
 
-    /// Removes the word of `hash` that `is_it` picks, and gives it; `also` runs in the transaction.
+    /// Removes the word of `hash` that `is_it` picks, and gives it. Merges segments that have few
+    /// entries left.
+    #[inline]
     pub(crate) fn take<M: Memory>(
         &self,
-        session: &mut Session<'_, M>,
+        tx: &mut Tx<'_, '_, M>,
         hash: u64,
-        mut is_it: impl FnMut(&M, u64) -> bool,
-        also: impl FnOnce(&mut Tx<'_, '_, M>, u64) -> Result<(), MapError>,
+        is_it: impl Fn(&Within<'_, '_, '_, M>, u64) -> bool,
     ) -> Result<Option<u64>, MapError> {
-        let memory = session.memory();
-        let hold = self.hold(memory, hash);
-        let outcome = match hold.segment.find(memory, hash, |word| is_it(memory, word)) {
-            None => Ok(None),
-            Some((slot, old)) => {
-                let blank = match self.flaw {
-                    MapFlaw::NoTombstone => segment::vacant(hash),
-                    _ => segment::blank(memory, slot, hash),
-                };
-                session.redo(|tx| {
-                    also(tx, old)?;
-                    tx.store(slot, blank)?;
-                    Ok(Some(old))
-                })
-            }
+        let segment = self.held(tx, hash)?;
+        let within = Within(tx);
+        let found = segment.find(&within, hash, |word| is_it(&within, word));
+        let Some((slot, old)) = found else { return Ok(None) };
+        let blank = match self.flaw {
+            MapFlaw::NoTombstone => segment::vacant(hash),
+            _ => segment::blank(&within, slot, hash),
         };
-        hold.release(memory);
-        outcome
+        tx.store(slot, blank)?;
+        if segment.depth > 1 && segment.seems_sparse(&Within(tx), slot, hash) {
+            self.merge(tx, segment, hash)?;
+        }
+        Ok(Some(old))
     }
 }

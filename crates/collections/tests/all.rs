@@ -4,3 +4,4 @@ mod map_crash;
 mod map_threads;
 mod maps;
 mod subject;
+mod together;

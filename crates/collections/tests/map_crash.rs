@@ -1,6 +1,6 @@
 //! With crashes: every image that a model allows, at every moment, of runs that use everything.
 
-use crate::subject::{Contents, Subject, TINY, heap_options, made, reopened};
+use crate::subject::{Contents, Subject, TINY, WIDE, heap_options, made, reopened};
 use seawall_collections::{KvMap, Map, MapFlaw, MapOptions};
 use seawall_explore::{CrashImage, CrashPoint, Model, Reached, Schedule, Search};
 use seawall_explore::{check, record, search};
@@ -122,6 +122,12 @@ fn large<S: Subject>() -> Run {
     Run { first: first - 1, steps, options, chunks: 24 }
 }
 
+/// Removals until little is left, so that segments merge, and the merged ones again.
+fn shrinking() -> Run {
+    let steps = (0..28).map(Step::Remove).collect();
+    Run { first: 32, steps, options: WIDE, chunks: 24 }
+}
+
 fn shallow(model: Model) -> Search {
     Search { depth: 1, budget: 20_000, ..Search::new(model) }
 }
@@ -156,6 +162,17 @@ fn no_crash_at_all_breaks_a_change_under_px86() {
 #[test]
 fn no_crash_breaks_a_split_that_is_filled_past_the_log() {
     large::<Map>().explore::<Map>(&shallow(Model::Px86), MapFlaw::None).unwrap();
+}
+
+#[test]
+fn no_crash_breaks_a_map_that_shrinks() {
+    for model in Model::all() {
+        let search = Search { budget: 3_000, ..shallow(model) };
+        shrinking().explore::<Map>(&search, MapFlaw::None).unwrap();
+        shrinking().explore::<KvMap>(&search, MapFlaw::None).unwrap();
+    }
+    let search = shallow(Model::Px86);
+    assert!(shrinking().explore::<Map>(&search, MapFlaw::EarlySegment).is_err());
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Two threads: on this machine as fast as they go, and in every order with a few interruptions.
 
-use crate::subject::{Contents, NAME, Subject, TINY, heap_options, made, reopened, whole};
-use seawall_collections::{KvMap, Map, MapFlaw};
+use crate::subject::{Contents, NAME, Subject, TINY, WIDE, heap_options, made, reopened, whole};
+use seawall_collections::{KvMap, Map, MapFlaw, MapOptions};
 use seawall_explore::{CrashImage, CrashPoint, Interleavings, Model, Preemptions, RunError};
 use seawall_explore::{Schedule, Search, Trace, Traced, check, record, search};
 use seawall_memory::Memory;
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::Heap;
+use std::ops::Range;
 
 /// Threads that change keys of their own, next to each other, while they read those of others.
 fn race<S: Subject>(rounds: u64) {
@@ -66,14 +67,25 @@ fn interleaved<S: Subject>(
     interruptions: usize,
     program: impl Fn(&S, &Heap, &Traced<'_>) + Clone + 'static,
 ) -> Result<Interleavings<Trace>, RunError> {
+    interleaved_up_to(&TINY, 40, 0..first, flaw, interruptions, program)
+}
+
+fn interleaved_up_to<S: Subject>(
+    map_options: &MapOptions,
+    limit: usize,
+    mut first: Range<u64>,
+    flaw: MapFlaw,
+    interruptions: usize,
+    program: impl Fn(&S, &Heap, &Traced<'_>) + Clone + 'static,
+) -> Result<Interleavings<Trace>, RunError> {
     let options = heap_options(2, 24);
-    let (image, heap, map) = made::<S>(&options, &TINY);
+    let (image, heap, map) = made::<S>(&options, map_options);
     let mut session = heap.join(&image);
-    assert!((0..first).all(|key| map.insert(&mut session, key, key) == Ok(false)));
+    assert!(first.all(|key| map.insert(&mut session, key, key) == Ok(false)));
     session.retire();
     session.leave();
     let map = map.flawed(flaw);
-    let preemptions = Preemptions { bound: interruptions, limit: 40, every_store: false };
+    let preemptions = Preemptions { bound: interruptions, limit, every_store: false };
     let base = Schedule { threads: 2, ..Schedule::default() };
     preemptions.all(&base, |schedule| {
         let program = program.clone();
@@ -191,6 +203,71 @@ fn a_reader_never_sees_what_was_not_there() {
 fn a_reader_that_does_not_look_at_versions_is_caught() {
     assert!(reads::<Map>(MapFlaw::NoVersion).is_err());
     assert!(reads::<KvMap>(MapFlaw::NoVersion).is_err());
+}
+
+/// One thread removes until segments merge, while the other adds to what they merge with, and
+/// reads.
+fn merge<S: Subject>(from: u64) -> impl Fn(&S, &Heap, &Traced<'_>) + Clone {
+    move |map, heap, memory| {
+        let mut session = heap.join(memory);
+        if memory.thread() == 0 {
+            for key in from..from + 2 {
+                assert_eq!(map.remove(&mut session, key), Ok(true));
+            }
+        } else {
+            for key in 100..103 {
+                assert_eq!(map.get(memory, key - 1), Some(key - 1).filter(|key| *key >= 100));
+                assert_eq!(map.insert(&mut session, key, key), Ok(false));
+                assert_eq!(map.get(memory, 39), Some(39));
+            }
+            assert_eq!(map.get(memory, 100), Some(100));
+        }
+    }
+}
+
+/// The first key whose removal, after that of those before it, merges segments.
+fn merging<S: Subject>() -> u64 {
+    let (image, heap, map) = made::<S>(&heap_options(2, 24), &WIDE);
+    let mut session = heap.join(&image);
+    assert!((0..40).all(|key| map.insert(&mut session, key, key) == Ok(false)));
+    let objects = |map: &S| {
+        let size = map.check(&image, &heap).expect("whole");
+        size.objects - size.keys * S::RECORDS
+    };
+    let before = objects(&map);
+    let merges = |key: &u64| {
+        map.remove(&mut session, *key).expect("there");
+        objects(&map) < before
+    };
+    (0..38).find(merges).expect("little is left")
+}
+
+fn merges<S: Subject>(flaw: MapFlaw, limit: usize) -> Result<usize, String> {
+    let from = merging::<S>();
+    let found = interleaved_up_to::<S>(&WIDE, limit, from..40, flaw, 2, merge::<S>(from));
+    let found = found.map_err(|error| format!("{error:?}"))?;
+    let bytes = heap_options(2, 24).pm_bytes();
+    for (schedule, trace) in &found.runs {
+        let recover =
+            |image: &CrashImage<'_>| reopened::<S, _>(image, bytes).map(|(_, _, found)| found);
+        let kept = |found: &Contents| (from + 2..40).all(|key| found.get(&key) == Some(&key));
+        let judge = |found: &Contents, _: &CrashPoint| match kept(found) {
+            true => Ok(()),
+            false => Err(format!("a key that nobody touched: {found:?}")),
+        };
+        let how = Search { depth: 0, budget: 50, ..Search::new(Model::Px86) };
+        if let Some(finding) = search(trace, &how, &check(recover, judge)).finding {
+            return Err(format!("{:?}: {finding}", schedule.turns));
+        }
+    }
+    Ok(found.runs.len())
+}
+
+#[test]
+fn nothing_is_lost_when_segments_merge_under_others() {
+    assert!(merges::<Map>(MapFlaw::None, 100).unwrap() > 50);
+    assert!(merges::<KvMap>(MapFlaw::None, 100).unwrap() > 50);
+    assert!(merges::<Map>(MapFlaw::LooseBuddy, 400).is_err(), "the buddy was not locked");
 }
 
 #[test]

@@ -57,6 +57,8 @@ fn follows<S: Subject>(steps: &[Step], map_options: &MapOptions) -> Result<(), T
         prop_assert_eq!(map.remove(&mut session, *key), Ok(true));
     }
     prop_assert_eq!(whole(&again, &heap, &map), Ok(Contents::new()));
+    let most = 2 + (1 << map_options.depth);
+    prop_assert!(map.check(&again, &heap).expect("whole").objects <= most);
     Ok(())
 }
 
@@ -128,7 +130,7 @@ fn any_numbers_are_keys_and_values() {
 }
 
 #[test]
-fn many_keys_fit_default_segments_and_take_few_bytes_each() {
+fn many_keys_take_few_bytes_each_and_give_them_back_when_they_go() {
     let options = heap_options(1, 100);
     let (image, heap, map) = made::<Map>(&options, &MapOptions::default());
     let mut session = heap.join(&image);
@@ -143,6 +145,18 @@ fn many_keys_fit_default_segments_and_take_few_bytes_each() {
     let size = map.check(&image, &heap).expect("whole");
     assert_eq!(size.keys, count);
     assert!(size.bytes < 45 * count, "{size:?}");
+    for key in count / 10..count {
+        assert_eq!(map.remove(&mut session, key << 20), Ok(Some(!key)));
+    }
+    let size = map.check(&image, &heap).expect("whole");
+    assert_eq!(size.keys, count / 10);
+    assert!(size.bytes < 120 * count / 10, "{size:?}");
+    for key in 0..count / 10 {
+        assert_eq!(map.remove(&mut session, key << 20), Ok(Some(!key)));
+    }
+    let size = map.check(&image, &heap).expect("whole");
+    assert_eq!((size.keys, size.objects), (0, 4), "root, directory, two segments");
+    assert!(size.bytes < 40_000, "{size:?}");
 }
 
 #[test]

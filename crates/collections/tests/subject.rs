@@ -186,6 +186,9 @@ pub(crate) fn heap_options(threads: u64, chunks: u64) -> HeapOptions {
 /// Segments of 16 entries, so that everything happens soon.
 pub(crate) const TINY: MapOptions = MapOptions { segment_lines: 4, depth: 1 };
 
+/// Four segments, which few keys make sparse.
+pub(crate) const WIDE: MapOptions = MapOptions { segment_lines: 12, depth: 2 };
+
 /// A heap that holds a map and nothing else.
 pub(crate) fn made<S: Subject>(
     options: &HeapOptions,

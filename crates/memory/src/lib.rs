@@ -152,6 +152,14 @@ pub trait Memory {
         self.store_bits(at, W::WIDTH, value.to_bits());
     }
 
+    /// Reads the words of the line that starts at `at`, each as [`load`](Memory::load) does, from
+    /// the first to the last.
+    #[inline]
+    #[track_caller]
+    fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
+        std::array::from_fn(|word| self.load_bits(at.plus(8 * word as u64), Width::B8))
+    }
+
     /// Reads `into.len()` bytes from `at`, of any alignment.
     #[track_caller]
     fn read(&self, at: Addr, into: &mut [u8]) {

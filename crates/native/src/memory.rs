@@ -162,6 +162,19 @@ impl<'a> NativeMemory<'a> {
         }
     }
 
+    /// As [`place`](NativeMemory::place), of a line.
+    #[inline]
+    #[track_caller]
+    fn place_of_line(&self, at: Addr) -> *mut u8 {
+        let region = self.region(at);
+        let shift = LINE_BYTES.trailing_zeros();
+        if at.offset().rotate_right(shift) >= region.bytes.get() >> shift {
+            self.look_again(at, LINE_BYTES, LINE_BYTES);
+        }
+        // SAFETY: the line lies wholly inside the bytes that are there.
+        unsafe { region.base.add(at.offset() as usize) }
+    }
+
     #[inline]
     #[track_caller]
     fn atomic(&self, at: Addr) -> &AtomicU64 {
@@ -243,6 +256,14 @@ impl Memory for NativeMemory<'_> {
         let place = self.place(at, width);
         // SAFETY: `place` checked alignment and range.
         unsafe { load_at(place, width) }
+    }
+
+    #[inline]
+    #[track_caller]
+    fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
+        let place = self.place_of_line(at);
+        // SAFETY: `place_of_line` checked alignment and range.
+        std::array::from_fn(|word| unsafe { load_at(place.add(8 * word), Width::B8) })
     }
 
     #[inline]

@@ -161,6 +161,9 @@ pub enum HeapError {
         /// Bytes from there.
         bytes: u64,
     },
+    /// A lock that another thread holds, and that may not be waited for.
+    #[error("another thread holds what the transaction needs; run it with Session::retry")]
+    Busy,
     /// An address at which no object starts, or one that was freed before.
     #[error("no object starts at {at}, or it was freed before")]
     NoObject {

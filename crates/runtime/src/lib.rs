@@ -59,6 +59,7 @@
 mod arena;
 pub mod epoch;
 mod heap;
+mod hold;
 mod lock;
 mod persist;
 pub mod pool;

@@ -7,9 +7,11 @@
 //! sequence lock, as in Lameter, "Effective Synchronization on Linux/NUMA Systems", 2005; for the
 //! nodes of an index, Leis et al., "The ART of Practical Synchronization", DaMoN'16).
 //!
-//! Two nodes may share a stripe, so a thread holds at most one *outer* stripe, and within it at
-//! most one *inner* one; they are different words, and no deadlock can come of it. In a heap for
-//! one thread there is nobody to exclude, and all this costs nothing.
+//! Two nodes may share a stripe, so a thread that [acquires](Stripe::acquire) stripes holds at most
+//! one *outer* stripe, and within it at most one *inner* one; they are different words, inner ones
+//! behind outer ones, and no deadlock can come of it. A transaction [locks](crate::Tx::lock) any
+//! number, by rules of its own. In a heap for one thread there is nobody to exclude, and all this
+//! costs nothing.
 //!
 //! ```
 //! use seawall_memory::{Image, Memory};
@@ -84,12 +86,29 @@ impl Stripes {
         if count == 0 {
             return Stripe { word: Addr::NULL };
         }
-        let spread = (at.offset() / LINE_BYTES).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        Stripe { word: self.words.plus((first + ((spread * count) >> 32)) * LINE_BYTES) }
+        // A power of two: the bits that are wanted are in the middle of the product.
+        let spread = (at.bits() / LINE_BYTES).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        Stripe { word: self.words.plus((first + (spread & (count - 1))) * LINE_BYTES) }
     }
 }
 
 impl Stripe {
+    /// A lock of your own: the word of DRAM at `word`, zero at first.
+    ///
+    /// # Panics
+    /// When `word` is no aligned word of DRAM.
+    #[inline]
+    pub fn at(word: Addr) -> Stripe {
+        assert!(!word.is_pm() && word.bits().is_multiple_of(8), "{word} is no word of DRAM");
+        Stripe { word }
+    }
+
+    /// Where it is, if there is anybody to exclude.
+    #[inline]
+    pub(crate) fn word(self) -> Option<Addr> {
+        (!self.word.is_null()).then_some(self.word)
+    }
+
     /// The version to read under; waits while somebody holds the stripe.
     #[inline]
     #[track_caller]
@@ -122,29 +141,36 @@ impl Stripe {
     #[inline]
     #[track_caller]
     pub fn acquire<M: Memory>(self, memory: &M) -> Held {
-        match self.try_acquire(memory) {
-            Some(held) => held,
+        Held { stripe: self, version: self.lock(memory) }
+    }
+
+    /// Takes the stripe; gives the version before.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn lock<M: Memory>(self, memory: &M) -> u64 {
+        match self.try_lock(memory) {
+            Some(version) => version,
             None => self.insist(memory),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn insist<M: Memory>(self, memory: &M) -> Held {
+    fn insist<M: Memory>(self, memory: &M) -> u64 {
         loop {
-            if let Some(held) = self.try_acquire(memory) {
-                return held;
+            if let Some(version) = self.try_lock(memory) {
+                return version;
             }
         }
     }
 
     /// Takes the stripe once nobody holds it, unless somebody else is quicker.
     #[inline]
-    fn try_acquire<M: Memory>(self, memory: &M) -> Option<Held> {
+    fn try_lock<M: Memory>(self, memory: &M) -> Option<u64> {
         let version = self.version(memory);
         let is_taken =
             self.word.is_null() || memory.compare_exchange(self.word, version, version + 1).is_ok();
-        is_taken.then_some(Held { stripe: self, version })
+        is_taken.then_some(version)
     }
 }
 

@@ -118,12 +118,30 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[inline]
     #[track_caller]
     pub fn load<W: Word>(&self, at: Addr) -> W {
-        let word = Addr::from_bits(at.bits() & !7);
-        let shift = 8 * (at.bits() % 8) as u32;
         if self.session.buffers.places.is_empty() {
             return self.session.memory.load(at);
         }
-        W::from_bits(self.load_word(word) >> shift & W::WIDTH.mask())
+        let word = Addr::from_bits(at.bits() & !7);
+        let shift = 8 * (at.bits() % 8) as u32;
+        W::from_bits(self.load_noted(word) >> shift & W::WIDTH.mask())
+    }
+
+    /// The words of the line that starts at `at`, as this transaction sees them.
+    #[inline]
+    #[track_caller]
+    pub fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
+        if self.session.buffers.places.is_empty() {
+            return self.session.memory.load_line(at);
+        }
+        std::array::from_fn(|word| self.load_noted(at.plus(8 * word as u64)))
+    }
+
+    /// As [`load_word`](Tx::load_word), apart, so that the code of a transaction that has stored
+    /// nothing yet stays short.
+    #[inline(never)]
+    #[track_caller]
+    fn load_noted(&self, word: Addr) -> u64 {
+        self.load_word(word)
     }
 
     #[inline]

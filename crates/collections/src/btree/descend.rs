@@ -6,10 +6,11 @@
 //! or had been freed; what is wild nevertheless is damage, and is refused before it is read.
 
 use super::node::{Inner, Leaf};
-use super::{BTreeError, BTreeFlaw, HEIGHT_SHIFT, Tree};
+use super::versions::Walker;
+use super::{BTreeError, HEIGHT_SHIFT, Tree};
 use crate::Damage;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::Session;
+use crate::reads::Reads;
+use seawall_memory::{Addr, LINE_BYTES};
 
 /// The greatest height of a tree: with leaves at 0, the level of its root.
 pub(super) const HEIGHT_MAX: u64 = 40;
@@ -28,9 +29,9 @@ pub(super) struct Spot {
 /// What a descent notes of the inner nodes on its way, before it knows that they hold.
 pub(super) trait Visit: Default {
     /// A node that was left by child `index`.
-    fn pass<M: Memory, const KEYS: usize>(
+    fn pass<R: Reads, const KEYS: usize>(
         &mut self,
-        memory: &M,
+        from: &R,
         node: Inner<KEYS>,
         seen: u64,
         index: usize,
@@ -39,7 +40,7 @@ pub(super) trait Visit: Default {
 
 impl Visit for () {
     #[inline]
-    fn pass<M: Memory, const KEYS: usize>(&mut self, _: &M, _: Inner<KEYS>, _: u64, _: usize) {}
+    fn pass<R: Reads, const KEYS: usize>(&mut self, _: &R, _: Inner<KEYS>, _: u64, _: usize) {}
 }
 
 /// The range of keys that a node has.
@@ -53,18 +54,18 @@ pub(super) struct Bounds {
 
 impl Visit for Bounds {
     #[inline]
-    fn pass<M: Memory, const KEYS: usize>(
+    fn pass<R: Reads, const KEYS: usize>(
         &mut self,
-        memory: &M,
+        from: &R,
         node: Inner<KEYS>,
         _: u64,
         index: usize,
     ) {
         if index > 0 {
-            self.low = node.key(memory, index - 1);
+            self.low = node.key(from, index - 1);
         }
-        if index < node.count(memory) {
-            self.high = Some(node.key(memory, index));
+        if index < node.count(from) {
+            self.high = Some(node.key(from, index));
         }
     }
 }
@@ -74,9 +75,9 @@ impl Visit for Bounds {
 pub(super) struct Way(pub(super) Vec<(Addr, u64, usize)>);
 
 impl Visit for Way {
-    fn pass<M: Memory, const KEYS: usize>(
+    fn pass<R: Reads, const KEYS: usize>(
         &mut self,
-        _: &M,
+        _: &R,
         node: Inner<KEYS>,
         seen: u64,
         index: usize,
@@ -88,38 +89,37 @@ impl Visit for Way {
 impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// The node of `level` (the root if the tree is no higher) that has `key` in its range.
     #[inline]
-    pub(super) fn descend<M: Memory, V: Visit>(
+    pub(super) fn descend<V: Visit>(
         &self,
-        session: &mut Session<'_, M>,
+        walker: &mut impl Walker,
         key: u64,
         level: u64,
     ) -> Result<(Spot, V), BTreeError> {
         loop {
             let mut visit = V::default();
-            if let Some(spot) = self.try_descend(session, key, level, &mut visit)? {
+            if let Some(spot) = self.try_descend(walker, key, level, &mut visit)? {
                 return Ok((spot, visit));
             }
         }
     }
 
     #[inline]
-    fn try_descend<M: Memory, V: Visit>(
+    fn try_descend(
         &self,
-        session: &mut Session<'_, M>,
+        walker: &mut impl Walker,
         key: u64,
         wanted: u64,
-        visit: &mut V,
+        visit: &mut impl Visit,
     ) -> Result<Option<Spot>, BTreeError> {
-        let memory = session.memory();
-        let (mut parent, mut parent_seen) = (self.anchor, self.versions.seen(memory, self.anchor));
-        let (mut at, mut level) = parse(memory.load(self.anchor));
+        let anchor_seen = walker.version(self.versions.of(self.anchor))?;
+        let (mut parent, mut parent_seen) = (self.anchor, anchor_seen);
+        let (mut at, mut level) = parse(walker.word(self.anchor));
         loop {
-            let seen = self.versions.seen(memory, at);
-            if !self.still(memory, parent, parent_seen) {
+            let seen = walker.version(self.versions.of(at))?;
+            if !self.still(walker, parent, parent_seen) {
                 return Ok(None);
             }
-            let bytes = if level == 0 { Leaf::<SLOTS>::BYTES } else { Inner::<KEYS>::BYTES };
-            self.admit(session, at, bytes)?;
+            self.admit(walker, at, level)?;
             if level <= wanted {
                 return Ok(Some(Spot { at, seen, parent, parent_seen, level }));
             }
@@ -127,46 +127,30 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
                 return Err(Damage::Broken(format!("it is {level} levels high")).into());
             }
             let node = Inner::<KEYS>(at);
-            let index = node.search(memory, key);
-            let child = node.child(memory, index);
-            visit.pass(memory, node, seen, index);
+            let index = node.search(walker, key);
+            let child = node.child(walker, index);
+            visit.pass(walker, node, seen, index);
             (parent, parent_seen, at) = (at, seen, child);
             level -= 1;
         }
     }
 
-    /// As [`Versions::still`](super::versions::Versions::still).
+    /// Refuses addresses at which no node of that level can be. What was the heap's once remains
+    /// it.
     #[inline]
-    pub(super) fn still<M: Memory>(&self, memory: &M, node: Addr, seen: u64) -> bool {
-        self.versions.still(memory, node, seen) || self.flaw == BTreeFlaw::NoValidation
-    }
-
-    /// Refuses addresses at which no node can be. What was the heap's once remains it.
-    #[inline]
-    fn admit<M: Memory>(
+    pub(super) fn admit(
         &self,
-        session: &mut Session<'_, M>,
+        walker: &impl Walker,
         at: Addr,
-        bytes: u64,
+        level: u64,
     ) -> Result<(), BTreeError> {
+        let bytes = if level == 0 { Leaf::<SLOTS>::BYTES } else { Inner::<KEYS>::BYTES };
         let (low, end) = &self.objects;
         let is_inside = at.bits() >= *low && at.bits().saturating_add(bytes) <= end.get();
         if is_inside && at.bits().is_multiple_of(LINE_BYTES) {
             return Ok(());
         }
-        self.admit_new(session, at, bytes)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn admit_new<M: Memory>(
-        &self,
-        session: &mut Session<'_, M>,
-        at: Addr,
-        bytes: u64,
-    ) -> Result<(), BTreeError> {
-        let is_data = session.redo(|tx| tx.add(&[(at, bytes)])).is_ok();
-        if !is_data || !at.bits().is_multiple_of(LINE_BYTES) {
+        if !walker.is_data(at, bytes) || !at.bits().is_multiple_of(LINE_BYTES) {
             let what = "a link of the tree".to_owned();
             return Err(Damage::Pointer { what, to: at.bits() }.into());
         }

@@ -25,7 +25,8 @@
 //! Searches read nodes that others may be changing, or that are no nodes any more: they end, and
 //! stay within the node, whatever they read.
 
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use crate::reads::Reads;
+use seawall_memory::{Addr, LINE_BYTES};
 
 const LEAF_KIND: u64 = 0x6c65_6166 << 32;
 const INNER_KIND: u64 = 0x696e_6e72 << 32;
@@ -75,14 +76,14 @@ impl<const SLOTS: usize> Leaf<SLOTS> {
 
     /// The slot of `key`.
     #[inline]
-    pub(super) fn find<M: Memory>(self, memory: &M, key: u64) -> Option<usize> {
+    pub(super) fn find<R: Reads>(self, from: &R, key: u64) -> Option<usize> {
         let wanted = fingerprint(key) * 0x0101_0101_0101_0101;
         for word in 0..Self::WORDS {
-            let prints: u64 = memory.load(self.prints(8 * word));
+            let prints: u64 = from.word(self.prints(8 * word));
             let mut hits = zero_bytes(prints ^ wanted);
             while hits != 0 {
                 let slot = 8 * word + hits.trailing_zeros() as usize / 8;
-                if slot < SLOTS && memory.load::<u64>(self.slot(slot)) == key {
+                if slot < SLOTS && from.word(self.slot(slot)) == key {
                     return Some(slot);
                 }
                 hits &= hits - 1;
@@ -93,9 +94,9 @@ impl<const SLOTS: usize> Leaf<SLOTS> {
 
     /// A slot that is free.
     #[inline]
-    pub(super) fn free<M: Memory>(self, memory: &M) -> Option<usize> {
+    pub(super) fn free<R: Reads>(self, from: &R) -> Option<usize> {
         for word in 0..Self::WORDS {
-            let free = zero_bytes(memory.load(self.prints(8 * word)));
+            let free = zero_bytes(from.word(self.prints(8 * word)));
             if free != 0 {
                 let slot = 8 * word + free.trailing_zeros() as usize / 8;
                 return (slot < SLOTS).then_some(slot);
@@ -106,16 +107,21 @@ impl<const SLOTS: usize> Leaf<SLOTS> {
 
     /// The word that has the byte of `slot`, with `print` there (0: free).
     #[inline]
-    pub(super) fn with_print<M: Memory>(self, memory: &M, slot: usize, print: u64) -> u64 {
+    pub(super) fn with_print<R: Reads>(self, from: &R, slot: usize, print: u64) -> u64 {
         let shift = 8 * (slot as u32 % 8);
-        let prints: u64 = memory.load(self.prints(slot));
+        let prints: u64 = from.word(self.prints(slot));
         prints & !(0xff << shift) | print << shift
     }
 
+    /// The words that have the bytes of the slots.
+    pub(super) fn all_prints<R: Reads>(self, from: &R) -> Vec<u64> {
+        (0..Self::WORDS).map(|word| from.word(self.prints(8 * word))).collect()
+    }
+
     /// Slots that are used.
-    pub(super) fn count<M: Memory>(self, memory: &M) -> usize {
+    pub(super) fn count<R: Reads>(self, from: &R) -> usize {
         let used = |slot: usize| {
-            let prints: u64 = memory.load(self.prints(slot));
+            let prints: u64 = from.word(self.prints(slot));
             let free = zero_bytes(prints) | zero_bytes(!prints);
             8 - free.count_ones() as usize
         };
@@ -124,15 +130,15 @@ impl<const SLOTS: usize> Leaf<SLOTS> {
 
     /// Shows every entry to `each`, in the order of the slots.
     #[inline]
-    pub(super) fn entries<M: Memory>(self, memory: &M, mut each: impl FnMut(Entry)) {
+    pub(super) fn entries<R: Reads>(self, from: &R, mut each: impl FnMut(Entry)) {
         for word in 0..Self::WORDS {
-            let prints: u64 = memory.load(self.prints(8 * word));
+            let prints: u64 = from.word(self.prints(8 * word));
             for byte in 0..8usize.min(SLOTS - 8 * word) {
                 let print = prints >> (8 * byte) & 0xff;
                 if print != FREE && print != NO_SLOT {
                     let slot = 8 * word + byte;
                     let at = self.slot(slot);
-                    each((memory.load(at), memory.load(at.plus(8)), slot));
+                    each((from.word(at), from.word(at.plus(8)), slot));
                 }
             }
         }
@@ -154,31 +160,22 @@ impl<const SLOTS: usize> Leaf<SLOTS> {
     }
 
     /// What is wrong with the node as a leaf, apart from its keys.
-    pub(super) fn fault<M: Memory>(self, memory: &M) -> Option<&'static str> {
-        if memory.load::<u64>(self.0) != LEAF_KIND {
+    pub(super) fn fault<R: Reads>(self, from: &R) -> Option<&'static str> {
+        if from.word(self.0) != LEAF_KIND {
             return Some("does not say that it is a leaf");
         }
         for slot in 0..8 * Self::WORDS {
-            let print = memory.load::<u64>(self.prints(slot)) >> (8 * (slot % 8)) & 0xff;
+            let print = from.word(self.prints(slot)) >> (8 * (slot % 8)) & 0xff;
             if (print == NO_SLOT) != (slot >= SLOTS) {
                 return Some("has slots that it should not have, or lacks some");
             }
             let key = self.slot(slot);
-            if slot < SLOTS && print != FREE && print != fingerprint(memory.load(key)) {
+            if slot < SLOTS && print != FREE && print != fingerprint(from.word(key)) {
                 return Some("has a key whose fingerprint is another one's");
             }
         }
         None
     }
-}
-
-/// The words of a line.
-#[inline]
-fn read_line<M: Memory>(memory: &M, at: Addr) -> [u64; 8] {
-    let mut bytes = [0; LINE_BYTES as usize];
-    memory.read(at, &mut bytes);
-    let (words, _) = bytes.as_chunks::<8>();
-    std::array::from_fn(|word| u64::from_le_bytes(words[word]))
 }
 
 /// An inner node of up to `KEYS` keys.
@@ -207,22 +204,22 @@ impl<const KEYS: usize> Inner<KEYS> {
 
     /// How many keys it has.
     #[inline]
-    pub(super) fn count<M: Memory>(self, memory: &M) -> usize {
-        ((memory.load::<u64>(self.0) & COUNT_MASK) as usize).min(KEYS)
+    pub(super) fn count<R: Reads>(self, from: &R) -> usize {
+        ((from.word(self.0) & COUNT_MASK) as usize).min(KEYS)
     }
 
     /// The number of the child that has `key`: of the first key of each line, how many are no
     /// greater; then of the keys in that line.
     #[inline]
-    pub(super) fn search<M: Memory>(self, memory: &M, key: u64) -> usize {
+    pub(super) fn search<R: Reads>(self, from: &R, key: u64) -> usize {
         let no_greater = |word: usize| {
-            let there: u64 = memory.load(self.0.plus(8 * word as u64));
+            let there: u64 = from.word(self.0.plus(8 * word as u64));
             usize::from(there <= key)
         };
         let lines: usize = (1..=KEYS / 8).map(|line| no_greater(8 * line)).sum();
-        let count = self.count(memory);
+        let count = self.count(from);
         if Self::WHOLE_LINES {
-            let words = read_line(memory, self.0.plus(LINE_BYTES * lines as u64));
+            let words = from.line(self.0.plus(LINE_BYTES * lines as u64));
             let rest: usize = words[1..].iter().map(|there| usize::from(*there <= key)).sum();
             return (8 * lines + rest).min(count);
         }
@@ -233,20 +230,20 @@ impl<const KEYS: usize> Inner<KEYS> {
     }
 
     #[inline]
-    pub(super) fn key<M: Memory>(self, memory: &M, index: usize) -> u64 {
-        memory.load(self.key_at(index))
+    pub(super) fn key<R: Reads>(self, from: &R, index: usize) -> u64 {
+        from.word(self.key_at(index))
     }
 
     #[inline]
-    pub(super) fn child<M: Memory>(self, memory: &M, index: usize) -> Addr {
-        memory.load(self.child_at(index))
+    pub(super) fn child<R: Reads>(self, from: &R, index: usize) -> Addr {
+        Addr::from_bits(from.word(self.child_at(index)))
     }
 
     /// Its keys and children.
-    pub(super) fn content<M: Memory>(self, memory: &M) -> (Vec<u64>, Vec<Addr>) {
-        let count = self.count(memory);
-        let keys = (0..count).map(|index| self.key(memory, index)).collect();
-        let children = (0..=count).map(|index| self.child(memory, index)).collect();
+    pub(super) fn content<R: Reads>(self, from: &R) -> (Vec<u64>, Vec<Addr>) {
+        let count = self.count(from);
+        let keys = (0..count).map(|index| self.key(from, index)).collect();
+        let children = (0..=count).map(|index| self.child(from, index)).collect();
         (keys, children)
     }
 
@@ -260,8 +257,8 @@ impl<const KEYS: usize> Inner<KEYS> {
     }
 
     /// What is wrong with the node as one of that level, apart from its keys.
-    pub(super) fn fault<M: Memory>(self, memory: &M, level: u64) -> Option<&'static str> {
-        let head: u64 = memory.load(self.0);
+    pub(super) fn fault<R: Reads>(self, from: &R, level: u64) -> Option<&'static str> {
+        let head: u64 = from.word(self.0);
         let count = (head & COUNT_MASK) as usize;
         if head & !COUNT_MASK != Self::head(level, 0) {
             return Some("does not say that it is an inner node of its level");
@@ -269,7 +266,7 @@ impl<const KEYS: usize> Inner<KEYS> {
         if count > KEYS {
             return Some("has more keys than there is room for");
         }
-        let is_padded = (count..KEYS).all(|index| self.key(memory, index) == u64::MAX);
+        let is_padded = (count..KEYS).all(|index| self.key(from, index) == u64::MAX);
         (!is_padded).then_some("has something behind its last key")
     }
 }
@@ -278,7 +275,7 @@ impl<const KEYS: usize> Inner<KEYS> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use seawall_memory::Image;
+    use seawall_memory::{Image, Memory};
 
     fn put(image: &Image, at: Addr, words: &[u64]) {
         for (word, value) in (0..).zip(words) {

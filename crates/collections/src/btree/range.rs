@@ -6,6 +6,7 @@
 
 use super::descend::Bounds;
 use super::node::Leaf;
+use super::versions::Reader;
 use super::{BTreeError, Tree};
 use crate::Damage;
 use seawall_memory::Memory;
@@ -132,17 +133,17 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         key: u64,
         range: impl RangeBounds<u64>,
     ) -> Result<Page<SLOTS>, BTreeError> {
-        let memory = session.memory();
+        let mut reader = Reader(session);
         loop {
-            let (spot, bounds) = self.descend::<M, Bounds>(session, key, 0)?;
+            let (spot, bounds) = self.descend::<Bounds>(&mut reader, key, 0)?;
             let mut page = Page { entries: [(0, 0); SLOTS], count: 0, bounds };
-            Leaf::<SLOTS>(spot.at).entries(memory, |(key, value, _)| {
+            Leaf::<SLOTS>(spot.at).entries(&reader, |(key, value, _)| {
                 if range.contains(&key) {
                     page.entries[page.count] = (key, value);
                     page.count += 1;
                 }
             });
-            if self.still(memory, spot.at, spot.seen) {
+            if self.still(&reader, spot.at, spot.seen) {
                 page.entries[..page.count].sort_unstable();
                 return Ok(page);
             }

@@ -1,17 +1,19 @@
 //! Making room: a full node gives half of what it has to a new one.
 //!
-//! A split writes the new node, what is left of the old one, and the link above it, or a new root,
-//! in one transaction. A node above that is full too is split first, in a transaction of its own,
-//! so none grows with the height of the tree. Where a key goes behind all others, the last node of
-//! a level keeps all but its end, so that ascending keys leave full nodes behind.
+//! A split writes the new node, what is left of the old one, and the link above it, or a new root.
+//! A node above that is full too is split first: in a transaction of its own, so that none grows
+//! with the height of the tree, unless all of it is part of a caller's. Where a key goes behind all
+//! others, the last node of a level keeps all but its end, so that ascending keys leave full nodes
+//! behind.
 
 use super::descend::{Bounds, HEIGHT_MAX, Spot, anchor_word};
-use super::node::{Entry, Inner, Leaf};
-use super::versions::Held;
+use super::node::{Inner, Leaf};
+use super::versions::Writer;
 use super::{BTreeError, BTreeFlaw, Tree};
 use crate::Damage;
+use crate::reads::Within;
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{HeapError, Session, Tx};
+use seawall_runtime::Tx;
 
 /// A new node to be linked behind the node that it was split from.
 struct Link {
@@ -23,97 +25,54 @@ struct Link {
     level: u64,
 }
 
-/// Stores words in a row.
-pub(super) fn store_words<M: Memory>(
-    tx: &mut Tx<'_, '_, M>,
-    at: Addr,
-    words: &[u64],
-) -> Result<(), HeapError> {
-    for (word, value) in (0..).zip(words) {
-        tx.store(at.plus(8 * word), *value)?;
-    }
-    Ok(())
-}
-
 impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
-    /// Splits the leaf that has `key` in its range, if it is full, and what must be split for that.
+    /// Brings the leaf that has `key` in its range nearer to having room: splits the node of
+    /// `level` above it if that is full, or says that the one above must be split first. Gives the
+    /// level to go on with; none when there is room.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room<M: Memory>(
         &self,
-        session: &mut Session<'_, M>,
+        tx: &mut Tx<'_, '_, M>,
         key: u64,
-    ) -> Result<(), BTreeError> {
-        let memory = session.memory();
-        let mut level = 0;
-        loop {
-            let (spot, bounds) = self.descend::<M, Bounds>(session, key, level)?;
-            if spot.level < level {
-                level = spot.level;
-                continue;
+        level: u64,
+    ) -> Result<Option<u64>, BTreeError> {
+        let (spot, bounds) = self.descend::<Bounds>(&mut Writer(tx), key, level)?;
+        if spot.level < level {
+            return Ok(Some(spot.level));
+        }
+        let within = Within(tx);
+        let is_full = match level {
+            0 => Leaf::<SLOTS>(spot.at).free(&within).is_none(),
+            _ => Inner::<KEYS>(spot.at).count(&within) == KEYS,
+        };
+        if is_full {
+            let is_root = spot.parent == self.anchor;
+            if !is_root && Inner::<KEYS>(spot.parent).count(&within) == KEYS {
+                return Ok(Some(level + 1));
             }
-            let is_full = match level {
-                0 => Leaf::<SLOTS>(spot.at).free(memory).is_none(),
-                _ => Inner::<KEYS>(spot.at).count(memory) == KEYS,
-            };
-            if is_full {
-                let is_root = spot.parent == self.anchor;
-                if !is_root && Inner::<KEYS>(spot.parent).count(memory) == KEYS {
-                    level += 1;
-                    continue;
-                }
-                if !self.split(session, &spot, &bounds, key)? {
-                    continue;
-                }
+            if !self.lock(tx, [(spot.parent, spot.parent_seen), (spot.at, spot.seen)]) {
+                return Ok(Some(level));
             }
             match level {
-                0 => return Ok(()),
-                _ => level -= 1,
+                0 => self.split_leaf(tx, &spot, &bounds, key)?,
+                _ => self.split_inner(tx, &spot, &bounds, key)?,
             }
         }
+        Ok(level.checked_sub(1))
     }
 
-    /// Splits the node; false, and nothing has changed, if it or its parent is not as it was seen.
-    fn split<M: Memory>(
-        &self,
-        session: &mut Session<'_, M>,
-        spot: &Spot,
-        bounds: &Bounds,
-        key: u64,
-    ) -> Result<bool, BTreeError> {
-        let memory = session.memory();
-        let mut held = Held::default();
-        if self.flaw != BTreeFlaw::NoLock
-            && !(self.versions.also(memory, &mut held, spot.parent, spot.parent_seen)
-                && self.versions.also(memory, &mut held, spot.at, spot.seen))
-        {
-            held.abandon(memory);
-            return Ok(false);
-        }
-        let outcome = match (spot.level, self.flaw) {
-            (0, BTreeFlaw::LinkFirst) => session
-                .redo(|tx| self.split_leaf(tx, spot, bounds, key))
-                .and_then(|moved| session.redo(|tx| self.forget(tx, spot.at, &moved))),
-            (0, _) => session.redo(|tx| {
-                let moved = self.split_leaf(tx, spot, bounds, key)?;
-                self.forget(tx, spot.at, &moved)
-            }),
-            _ => session.redo(|tx| self.split_inner(tx, spot, bounds, key)),
-        };
-        held.release(memory);
-        outcome.map(|()| true)
-    }
-
-    /// Copies the upper entries of a leaf to a new one and links it; gives those.
+    /// Moves the upper entries of a leaf to a new one and links it.
     fn split_leaf<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
         spot: &Spot,
         bounds: &Bounds,
         key: u64,
-    ) -> Result<Vec<Entry>, BTreeError> {
+    ) -> Result<(), BTreeError> {
+        let leaf = Leaf::<SLOTS>(spot.at);
         let mut entries = Vec::with_capacity(SLOTS);
-        Leaf::<SLOTS>(spot.at).entries(tx.memory(), |entry| entries.push(entry));
+        leaf.entries(&Within(tx), |entry| entries.push(entry));
         if entries.len() != SLOTS {
             let what = format!("the full leaf at {} has {} entries", spot.at, entries.len());
             return Err(Damage::Broken(what).into());
@@ -123,26 +82,14 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         entries.select_nth_unstable(cut);
         let moved = entries.split_off(cut);
         let right = tx.alloc_lines(Leaf::<SLOTS>::BYTES)?;
-        store_words(tx, right, &Leaf::<SLOTS>::image(&moved))?;
+        self.store(tx, right, &Leaf::<SLOTS>::image(&moved), BTreeFlaw::None)?;
         let (parent, left, separator) = (spot.parent, spot.at, moved[0].0);
         self.link(tx, &Link { parent, left, right, separator, level: 1 })?;
-        Ok(moved)
-    }
-
-    /// Frees the slots of entries that have moved.
-    fn forget<M: Memory>(
-        &self,
-        tx: &mut Tx<'_, '_, M>,
-        leaf: Addr,
-        moved: &[Entry],
-    ) -> Result<(), BTreeError> {
-        let leaf = Leaf::<SLOTS>(leaf);
-        let mut prints: Vec<u64> =
-            (0..SLOTS.div_ceil(8)).map(|word| tx.load(leaf.prints(8 * word))).collect();
+        let mut prints = leaf.all_prints(&Within(tx));
         for (_, _, slot) in moved {
             prints[slot / 8] &= !(0xff << (8 * (slot % 8)));
         }
-        Ok(store_words(tx, leaf.prints(0), &prints)?)
+        self.store(tx, leaf.prints(0), &prints, BTreeFlaw::None)
     }
 
     /// Moves the upper keys of an inner node to a new one and links it.
@@ -154,7 +101,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         key: u64,
     ) -> Result<(), BTreeError> {
         let node = Inner::<KEYS>(spot.at);
-        let (keys, children) = node.content(tx.memory());
+        let (keys, children) = node.content(&Within(tx));
         if keys.len() != KEYS {
             let what = format!("the full node at {} has {} keys", spot.at, keys.len());
             return Err(Damage::Broken(what).into());
@@ -163,9 +110,9 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         let cut = if is_appended { KEYS - 2 } else { KEYS / 2 };
         let right = tx.alloc_lines(Inner::<KEYS>::BYTES)?;
         let image = Inner::<KEYS>::image(spot.level, &keys[cut + 1..], &children[cut + 1..]);
-        store_words(tx, right, &image)?;
+        self.store(tx, right, &image, BTreeFlaw::None)?;
         tx.store(node.0, Inner::<KEYS>::head(spot.level, cut))?;
-        store_words(tx, node.key_at(cut), &vec![u64::MAX; KEYS - cut])?;
+        self.store(tx, node.key_at(cut), &vec![u64::MAX; KEYS - cut], BTreeFlaw::None)?;
         let (parent, left, separator) = (spot.parent, spot.at, keys[cut]);
         self.link(tx, &Link { parent, left, right, separator, level: spot.level + 1 })
     }
@@ -178,21 +125,59 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
                 return Err(Damage::Broken(format!("it is {level} levels high")).into());
             }
             let root = tx.alloc_lines(Inner::<KEYS>::BYTES)?;
-            store_words(tx, root, &Inner::<KEYS>::image(level, &[separator], &[left, right]))?;
-            return Ok(tx.store(self.anchor, anchor_word(root, level))?);
+            let image = Inner::<KEYS>::image(level, &[separator], &[left, right]);
+            self.store(tx, root, &image, BTreeFlaw::None)?;
+            let word = anchor_word(root, level);
+            return self.store(tx, self.anchor, &[word], BTreeFlaw::EarlyLink);
         }
         let node = Inner::<KEYS>(parent);
-        let (mut keys, mut children) = node.content(tx.memory());
-        let index = node.search(tx.memory(), separator);
+        let (mut keys, mut children) = node.content(&Within(tx));
+        let index = node.search(&Within(tx), separator);
         if keys.len() == KEYS || children[index] != left {
             let what = format!("the node at {parent} has no link to its child at {left}");
             return Err(Damage::Broken(what).into());
         }
         keys.insert(index, separator);
         children.insert(index + 1, right);
-        tx.store(node.0, Inner::<KEYS>::head(level, keys.len()))?;
-        store_words(tx, node.key_at(index), &keys[index..])?;
-        let children: Vec<u64> = children[index + 1..].iter().map(|child| child.bits()).collect();
-        Ok(store_words(tx, node.child_at(index + 1), &children)?)
+        self.rewrite(tx, node, level, (&keys, &children), index + 1, BTreeFlaw::EarlyLink)
+    }
+
+    /// Writes what an inner node is to hold, of which the children before number `child`, and the
+    /// keys between them, are there.
+    pub(super) fn rewrite<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        node: Inner<KEYS>,
+        level: u64,
+        (keys, children): (&[u64], &[Addr]),
+        child: usize,
+        flaw: BTreeFlaw,
+    ) -> Result<(), BTreeError> {
+        let from = child.saturating_sub(1);
+        let before = node.count(&Within(tx));
+        self.store(tx, node.0, &[Inner::<KEYS>::head(level, keys.len())], flaw)?;
+        let mut changed = keys[from..].to_vec();
+        changed.resize(changed.len().max(before.saturating_sub(from)), u64::MAX);
+        self.store(tx, node.key_at(from), &changed, flaw)?;
+        let children: Vec<u64> = children[child..].iter().map(|child| child.bits()).collect();
+        self.store(tx, node.child_at(child), &children, flaw)
+    }
+
+    /// Stores words in a row as part of the transaction; with that flaw also in place, at once.
+    pub(super) fn store<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        at: Addr,
+        words: &[u64],
+        flaw: BTreeFlaw,
+    ) -> Result<(), BTreeError> {
+        for (at, word) in (0..).map(|word| at.plus(8 * word)).zip(words) {
+            tx.store(at, *word)?;
+            if self.flaw == flaw && flaw != BTreeFlaw::None {
+                tx.memory().store(at, *word);
+                tx.memory().persist(at, 8);
+            }
+        }
+        Ok(())
     }
 }

@@ -1,15 +1,17 @@
 //! Version words: how readers notice writers, and writers each other.
 //!
 //! Optimistic lock coupling (Leis, Scheibner, Kemper, Neumann, "The ART of Practical
-//! Synchronization", DaMoN'16). A word is even when free and odd when locked; a writer locks a node
-//! by compare-and-exchange from the version that it read the node at, so everything read since
-//! holds, and it never waits while it holds a lock. The words are in DRAM: no lock survives a
-//! crash. A node has the word that its address hashes to; nodes that share one are locked
-//! together, which costs a restart now and then and is never wrong. Words outlive nodes, so a
-//! reader of a node that was freed, and is perhaps something else by now, finds that its word has
-//! moved on.
+//! Synchronization", DaMoN'16). A word is even when free and odd when locked; a writer locks nodes
+//! at the versions that it read them at, so everything read since holds. The words are in DRAM: no
+//! lock survives a crash. A node has the word that its address hashes to; nodes that share one are
+//! locked together, which costs a repetition now and then and is never wrong. Words outlive nodes,
+//! so a reader of a node that was freed, and is perhaps something else by now, finds that its word
+//! has moved on.
 
+use super::{BTreeFlaw, Tree};
+use crate::reads::{Reads, Within};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_runtime::{HeapError, Session, Stripe, Tx};
 
 /// The version words of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,87 +20,117 @@ pub(super) struct Versions {
     mask: u64,
 }
 
-/// The locks that an operation holds, at most one for each level and one more.
-#[derive(Debug, Default)]
-pub(super) struct Held {
-    words: Vec<(Addr, u64)>,
-}
-
 impl Versions {
     /// The words at `words`, whose number is a power of two.
     pub(super) const fn new(words: Addr, count: u64) -> Versions {
         Versions { words, mask: count - 1 }
     }
 
+    /// The lock of a node; any address will do.
     #[inline]
-    fn word(&self, node: Addr) -> Addr {
+    pub(super) fn of(&self, node: Addr) -> Stripe {
         let hash = (node.bits() / LINE_BYTES).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        self.words.plus(8 * (hash & self.mask))
-    }
-
-    /// The version of a node that is not locked; waits while it is. Any address will do.
-    #[inline]
-    pub(super) fn seen<M: Memory>(&self, memory: &M, node: Addr) -> u64 {
-        let word = self.word(node);
-        let mut version = memory.load::<u64>(word);
-        while version % 2 == 1 {
-            version = memory.spin_while(word, version);
-        }
-        version
-    }
-
-    /// True if nothing that was read of the node since it was `seen` has changed.
-    #[inline]
-    pub(super) fn still<M: Memory>(&self, memory: &M, node: Addr, seen: u64) -> bool {
-        memory.load::<u64>(self.word(node)) == seen
-    }
-
-    /// Locks the node if it is as it was `seen`.
-    #[inline]
-    #[must_use]
-    pub(super) fn lock<M: Memory>(&self, memory: &M, node: Addr, seen: u64) -> bool {
-        memory.compare_exchange(self.word(node), seen, seen + 1).is_ok()
-    }
-
-    /// Unlocks a node that has changed since it was `seen`.
-    #[inline]
-    pub(super) fn unlock<M: Memory>(&self, memory: &M, node: Addr, seen: u64) {
-        memory.store(self.word(node), seen.wrapping_add(2));
-    }
-
-    /// As [`lock`](Versions::lock), for one of several nodes.
-    #[must_use]
-    pub(super) fn also<M: Memory>(
-        &self,
-        memory: &M,
-        held: &mut Held,
-        node: Addr,
-        seen: u64,
-    ) -> bool {
-        let word = self.word(node);
-        if let Some((_, before)) = held.words.iter().find(|(other, _)| *other == word) {
-            return *before == seen;
-        }
-        let is_locked = memory.compare_exchange(word, seen, seen + 1).is_ok();
-        if is_locked {
-            held.words.push((word, seen));
-        }
-        is_locked
+        Stripe::at(self.words.plus(8 * (hash & self.mask)))
     }
 }
 
-impl Held {
-    /// Unlocks nodes that have changed.
-    pub(super) fn release<M: Memory>(self, memory: &M) {
-        for (word, seen) in self.words {
-            memory.store(word, seen.wrapping_add(2));
-        }
+/// Who walks over nodes: a reader that waits for writers, or a transaction that may not always.
+pub(super) trait Walker: Reads {
+    /// The version of a lock, when nobody else has it.
+    fn version(&mut self, lock: Stripe) -> Result<u64, HeapError>;
+
+    /// True if nothing that was read under the lock since it was `seen` has changed.
+    fn is_still(&self, lock: Stripe, seen: u64) -> bool;
+
+    /// True if the heap has such addresses.
+    fn is_data(&self, at: Addr, bytes: u64) -> bool;
+}
+
+/// Nobody waits for it, so it may wait for anybody.
+pub(super) struct Reader<'a, 'm, M: Memory>(pub(super) &'a Session<'m, M>);
+
+impl<M: Memory> Reads for Reader<'_, '_, M> {
+    #[inline]
+    fn word(&self, at: Addr) -> u64 {
+        self.0.load(at)
     }
 
-    /// Unlocks nodes that are as they were.
-    pub(super) fn abandon<M: Memory>(self, memory: &M) {
-        for (word, seen) in self.words {
-            memory.store(word, seen);
+    #[inline]
+    fn line(&self, at: Addr) -> [u64; 8] {
+        self.0.memory().line(at)
+    }
+}
+
+impl<M: Memory> Walker for Reader<'_, '_, M> {
+    #[inline]
+    fn version(&mut self, lock: Stripe) -> Result<u64, HeapError> {
+        Ok(lock.version(self.0.memory()))
+    }
+
+    #[inline]
+    fn is_still(&self, lock: Stripe, seen: u64) -> bool {
+        lock.is_still(self.0.memory(), seen)
+    }
+
+    fn is_data(&self, at: Addr, bytes: u64) -> bool {
+        self.0.is_data(at, bytes)
+    }
+}
+
+/// A transaction on its way to what it will change.
+pub(super) struct Writer<'a, 's, 'm, M: Memory>(pub(super) &'a mut Tx<'s, 'm, M>);
+
+impl<M: Memory> Reads for Writer<'_, '_, '_, M> {
+    #[inline]
+    fn word(&self, at: Addr) -> u64 {
+        self.0.load(at)
+    }
+
+    #[inline]
+    fn line(&self, at: Addr) -> [u64; 8] {
+        Within(self.0).line(at)
+    }
+}
+
+impl<M: Memory> Walker for Writer<'_, '_, '_, M> {
+    #[inline]
+    fn version(&mut self, lock: Stripe) -> Result<u64, HeapError> {
+        self.0.version(lock)
+    }
+
+    #[inline]
+    fn is_still(&self, lock: Stripe, seen: u64) -> bool {
+        lock.is_still(self.0.memory(), seen)
+    }
+
+    fn is_data(&self, at: Addr, bytes: u64) -> bool {
+        self.0.is_data(at, bytes)
+    }
+}
+
+impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
+    /// As [`Walker::is_still`], of a node.
+    #[inline]
+    pub(super) fn still(&self, from: &impl Walker, node: Addr, seen: u64) -> bool {
+        from.is_still(self.versions.of(node), seen) || self.flaw == BTreeFlaw::NoValidation
+    }
+
+    /// Locks nodes, if they are as they were seen, until the transaction is over.
+    #[inline]
+    pub(super) fn lock<M: Memory, const COUNT: usize>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        nodes: [(Addr, u64); COUNT],
+    ) -> bool {
+        let locks = nodes.map(|(node, seen)| (self.versions.of(node), seen));
+        match self.flaw {
+            BTreeFlaw::NoLock => true,
+            BTreeFlaw::EarlyUnlock => locks.iter().all(|(lock, seen)| {
+                let is_still = lock.is_still(tx.memory(), *seen);
+                lock.acquire(tx.memory()).release(tx.memory());
+                is_still
+            }),
+            _ => tx.lock_seen(&locks),
         }
     }
 }
@@ -109,29 +141,15 @@ mod tests {
     use seawall_memory::Image;
 
     #[test]
-    fn a_lock_is_taken_only_at_the_version_that_was_seen_and_moves_it_on() {
-        let (image, versions) = (Image::new(64, 64), Versions::new(Addr::dram(0), 8));
-        let node = Addr::pm(4096);
-        let seen = versions.seen(&image, node);
-        assert!(versions.lock(&image, node, seen) && !versions.lock(&image, node, seen));
-        assert!(!versions.still(&image, node, seen));
-        versions.unlock(&image, node, seen);
-        assert!(!versions.still(&image, node, seen) && !versions.lock(&image, node, seen));
-        assert!(versions.seen(&image, node) > seen);
-    }
-
-    #[test]
-    fn nodes_that_share_a_word_are_locked_once() {
-        let (image, versions) = (Image::new(64, 64), Versions::new(Addr::dram(0), 1));
-        let mut held = Held::default();
-        assert!(versions.also(&image, &mut held, Addr::pm(64), 0));
-        assert!(versions.also(&image, &mut held, Addr::pm(128), 0));
-        assert!(!versions.also(&image, &mut held, Addr::pm(192), 2), "seen at another time");
-        held.release(&image);
-        assert_eq!(versions.seen(&image, Addr::pm(64)), 2);
-        let mut held = Held::default();
-        assert!(versions.also(&image, &mut held, Addr::pm(64), 2));
-        held.abandon(&image);
-        assert!(versions.still(&image, Addr::pm(64), 2));
+    fn every_node_has_one_of_the_words_and_always_the_same() {
+        let image = Image::new(64, 8 * 8);
+        let versions = Versions::new(Addr::dram(0), 8);
+        for node in (0..1000).map(|line| Addr::pm(LINE_BYTES * line)) {
+            let seen = versions.of(node).version(&image);
+            versions.of(node).acquire(&image).release(&image);
+            assert_eq!(versions.of(node).version(&image), seen + 2);
+        }
+        let used = (0..8).filter(|word| image.load::<u64>(Addr::dram(8 * word)) > 0);
+        assert_eq!(used.count(), 8);
     }
 }

@@ -1,127 +1,177 @@
-//! How a table grows: a segment splits, and where the directory cannot tell its halves apart, or
-//! has too many words for them, a new directory takes the place of the old one.
+//! How a table grows and shrinks: a segment splits, or two become one, and the directory names what
+//! is there then.
 //!
-//! One transaction of a few words either way: the new segment, and the new directory, are filled
-//! before it, where nobody sees them (what is less than 4 KiB is logged with it).
+//! Where the directory cannot tell the halves of a split apart, or has too many words to change for
+//! one segment, a new directory takes the place of the old one, of as many bits as the deepest
+//! segment has; so a table that has lost nearly all its entries has a small directory again.
+//!
+//! A split, a merge and a new directory are part of the transaction that needs them, and write few
+//! words of its log: a new segment and a new directory are filled where nobody sees them (what is
+//! less than 4 KiB is logged as well). The stripe of the directory is held from then on until the
+//! transaction is over; everybody else waits.
 
-use super::segment::Segment;
-use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, Hold, MapError, MapFlaw, Table, top};
+use super::segment::{SPARSE, Segment};
+use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapError, MapFlaw, Table, top};
+use crate::reads::{Reads, Within};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Held, Session, Tx};
+use seawall_runtime::{HeapError, Tx};
 
 /// Words of the directory that are changed in place; more of them are copied to a new one.
 const WORDS_MAX: u64 = 256;
 
-/// A split that is to be linked.
-struct Split {
-    /// The bits that the hashes of the segment share before.
-    prefix: u64,
-    /// The segment that stays, with one bit more.
-    old: Segment,
-    /// What the new one holds.
-    content: Vec<u8>,
+/// The directory of a table: where, and how many first bits it tells hashes apart by.
+#[derive(Clone, Copy)]
+struct Directory {
+    at: Addr,
+    bits: u32,
 }
 
-impl Split {
-    /// The words of a directory of so many bits that name the halves, with their places.
-    fn words(&self, new: Segment, bits: u32) -> impl Iterator<Item = (u64, u64)> {
-        let half = 1u64 << (bits - self.old.depth);
-        let first = self.prefix * 2 * half;
-        let entries = [self.old.entry(), new.entry()];
-        (0..2 * half).map(move |at| (first + at, entries[(at / half) as usize]))
+impl Directory {
+    fn of(word: u64) -> Directory {
+        Directory { at: Addr::from_bits(word & !DEPTH_MASK), bits: (word & DEPTH_MASK) as u32 }
     }
 }
 
-/// Bytes that a mistaken split writes later than it should.
-type Late = Vec<(Addr, Vec<u8>)>;
+/// The segments that are to have the hashes that begin with so many bits of the same prefix: the
+/// whole of it, or its halves.
+struct Change<'a> {
+    prefix: u64,
+    depth: u32,
+    segments: &'a [Segment],
+}
+
+impl Change<'_> {
+    /// The words of a directory of so many bits that name the segments, with their places.
+    fn words(&self, bits: u32) -> impl Iterator<Item = (u64, u64)> {
+        let count = 1u64 << (bits - self.depth);
+        let share = count / self.segments.len() as u64;
+        let first = self.prefix * count;
+        (0..count).map(move |at| (first + at, self.segments[(at / share) as usize].entry()))
+    }
+}
 
 impl Table {
-    /// Splits the segment that is held, in which `hash` has no room.
+    /// Splits the segment of `hash`, which is held and has no room for it.
     #[cold]
+    #[inline(never)]
     pub(super) fn split<M: Memory>(
         &self,
-        session: &mut Session<'_, M>,
-        hold: &Hold,
+        tx: &mut Tx<'_, '_, M>,
+        segment: Segment,
         hash: u64,
     ) -> Result<(), MapError> {
-        let memory = session.memory();
-        let before = hold.segment.depth;
-        if before >= DEPTH_MAX {
+        if segment.depth >= DEPTH_MAX {
             return Err(MapError::Crowded);
         }
-        let old = Segment { depth: before + 1, ..hold.segment };
-        let prefix = top(hash, before);
-        let first = (prefix << 1 | 1) << (64 - old.depth);
-        let mut moved = old.live(memory, first);
+        let (prefix, depth) = (top(hash, segment.depth), segment.depth);
+        let old = Segment { depth: depth + 1, ..segment };
+        let first = (prefix << 1 | 1) << (63 - depth);
+        let mut moved = old.live(&Within(tx), first);
         let content = old.filled_bytes(first, &mut moved);
-        let mut guard = None;
-        let outcome = self.link(session, &Split { prefix, old, content }, &mut guard);
-        if let Some(guard) = guard {
-            guard.release(memory);
-        }
-        outcome
+        let at = self.fresh(tx, &content, MapFlaw::EarlySegment)?;
+        // From here on everybody waits, so what takes longest comes before.
+        self.lock_directory(tx)?;
+        self.point(tx, &Change { prefix, depth, segments: &[old, Segment { at, ..old }] })
     }
 
-    /// Links the halves, and takes the stripe of the directory, which it leaves to the caller.
-    fn link<M: Memory>(
+    /// Makes one of the segment of `hash`, which is held, and the other half of what they were
+    /// split from, if they have few entries left and nobody is at work there; and so on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn merge<M: Memory>(
         &self,
-        session: &mut Session<'_, M>,
-        split: &Split,
-        guard: &mut Option<Held>,
+        tx: &mut Tx<'_, '_, M>,
+        mut segment: Segment,
+        hash: u64,
     ) -> Result<(), MapError> {
-        let memory = session.memory();
-        let late = session.redo(|tx| {
-            let mut late = Late::new();
-            let at = tx.alloc_lines(split.old.bytes())?;
-            match self.flaw {
-                MapFlaw::EarlySegment => late.push((at, split.content.clone())),
-                _ => tx.fill(at, &split.content)?,
-            }
-            // From here on everybody waits, so what takes longest comes before.
-            *guard = Some(self.guard.acquire(memory));
-            self.point(tx, split, Segment { at, ..split.old }, &mut late)?;
-            Ok::<_, MapError>(late)
-        })?;
-        for (at, bytes) in late {
-            memory.write_nt(at, &bytes);
-            memory.drain();
+        while segment.depth > 1 {
+            let depth = segment.depth - 1;
+            let other = hash ^ 1 << (63 - depth);
+            let Some(buddy) = self.sparse_buddy(tx, segment, hash, other)? else { return Ok(()) };
+            let within = Within(tx);
+            let mut entries = segment.live(&within, hash);
+            entries.append(&mut buddy.live(&within, other));
+            let merged = Segment { depth, ..segment };
+            let Some(content) = merged.merged_bytes(hash, &mut entries) else { return Ok(()) };
+            let at = self.fresh(tx, &content, MapFlaw::EarlySegment)?;
+            tx.free(segment.at)?;
+            tx.free(buddy.at)?;
+            segment = Segment { at, ..merged };
+            self.point(tx, &Change { prefix: top(hash, depth), depth, segments: &[segment] })?;
         }
         Ok(())
     }
 
-    /// Makes the directory name the halves of a split.
+    /// The other half, with its stripe and that of the directory, if they are to be had and it
+    /// seems to be worth it.
+    fn sparse_buddy<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        segment: Segment,
+        hash: u64,
+        other: u64,
+    ) -> Result<Option<Segment>, HeapError> {
+        let seen = tx.version(self.guard)?;
+        let buddy = self.named(&Within(tx), other);
+        if !self.guard.is_still(tx.memory(), seen) || buddy.depth != segment.depth {
+            return Ok(None);
+        }
+        let within = Within(tx);
+        let all = segment.whole_sample();
+        if (segment.sample(&within, hash) + buddy.sample(&within, other)) * SPARSE > all {
+            return Ok(None);
+        }
+        let is_loose = self.flaw == MapFlaw::LooseBuddy;
+        let stripe = self.stripes.outer(buddy.at);
+        let is_held = (is_loose || tx.try_lock(stripe)) && tx.lock_seen(&[(self.guard, seen)]);
+        Ok(is_held.then_some(buddy))
+    }
+
+    fn lock_directory<M: Memory>(&self, tx: &mut Tx<'_, '_, M>) -> Result<(), HeapError> {
+        if self.shared { tx.lock(self.guard) } else { Ok(()) }
+    }
+
+    /// A new object with that content, which is lost in a crash if the flaw is this one.
+    fn fresh<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        content: &[u8],
+        flaw: MapFlaw,
+    ) -> Result<Addr, MapError> {
+        let at = tx.alloc_lines(content.len() as u64)?;
+        if self.flaw == flaw {
+            tx.memory().write(at, content);
+        } else {
+            tx.fill(at, content)?;
+        }
+        Ok(at)
+    }
+
+    /// Makes the directory, which is held, name the segments.
     fn point<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
-        split: &Split,
-        new: Segment,
-        late: &mut Late,
+        change: &Change<'_>,
     ) -> Result<(), MapError> {
-        let directory: u64 = tx.memory().load(self.root.plus(DIRECTORY));
-        let bits = (directory & DEPTH_MASK) as u32;
-        let base = Addr::from_bits(directory & !DEPTH_MASK);
-        if split.old.depth <= bits && split.words(new, bits).count() as u64 <= WORDS_MAX {
-            for (at, entry) in split.words(new, bits) {
-                tx.store(base.plus(8 * at), entry)?;
+        let old = Directory::of(tx.load(self.root.plus(DIRECTORY)));
+        let depth = change.segments[0].depth;
+        if depth <= old.bits && change.words(old.bits).count() as u64 <= WORDS_MAX {
+            for (at, entry) in change.words(old.bits) {
+                tx.store(old.at.plus(8 * at), entry)?;
             }
             return Ok(());
         }
-        let wanted = bits.max(split.old.depth);
-        let mut words = vec![0; 8 << bits];
-        tx.read(base, &mut words);
-        let mut bytes = Vec::with_capacity(8 << wanted);
-        for entry in words.chunks(8) {
-            (0..1u64 << (wanted - bits)).for_each(|_| bytes.extend_from_slice(entry));
-        }
-        for (at, entry) in split.words(new, wanted) {
-            bytes[8 * at as usize..][..8].copy_from_slice(&entry.to_le_bytes());
-        }
-        let at = tx.alloc_lines(bytes.len() as u64)?;
-        match self.flaw {
-            MapFlaw::EarlyDirectory => late.push((at, bytes)),
-            _ => tx.fill(at, &bytes)?,
-        }
-        tx.store(self.root.plus(DIRECTORY), at.bits() | u64::from(wanted))?;
-        Ok(tx.free(base)?)
+        let most = old.bits.max(depth);
+        let within = Within(tx);
+        let named = |at: u64| within.word(old.at.plus(8 * (at >> (most - old.bits))));
+        let mut words: Vec<u64> = (0..1 << most).map(named).collect();
+        change.words(most).for_each(|(at, entry)| words[at as usize] = entry);
+        let deepest = words.iter().map(|entry| (entry & DEPTH_MASK) as u32).max();
+        let bits = deepest.unwrap_or(most).clamp(1, most);
+        let words = words.iter().step_by(1 << (most - bits));
+        let content: Vec<u8> = words.flat_map(|entry| entry.to_le_bytes()).collect();
+        let at = self.fresh(tx, &content, MapFlaw::EarlyDirectory)?;
+        tx.store(self.root.plus(DIRECTORY), at.bits() | u64::from(bits))?;
+        Ok(tx.free(old.at)?)
     }
 }

@@ -10,9 +10,9 @@
 //! The last three lines are nobody's first, so no probe wraps around; hence entries that are moved
 //! in the order of their first lines always find room (earliest deadline first).
 
-use seawall_memory::{Addr, LINE_BYTES, Memory};
-
 use super::{DEPTH_MASK, top};
+use crate::reads::Reads;
+use seawall_memory::{Addr, LINE_BYTES};
 
 /// Lines in which an entry may be.
 const PROBED: u64 = 4;
@@ -23,6 +23,13 @@ const SLOT_BYTES: u64 = 16;
 pub(super) const SEGMENT_LINES_MIN: u64 = PROBED;
 /// The most lines: those of the largest block of a heap.
 pub(super) const SEGMENT_LINES_MAX: u64 = 992;
+
+/// Lines that are looked at to guess how full a segment is.
+const SAMPLED: u64 = 8;
+/// A segment seems sparse if of the slots looked at, no more than this part is taken.
+pub(super) const SPARSE: u64 = 4;
+/// Two become one if that has this many times the slots.
+const MERGED: u64 = 2;
 
 /// A segment: where, and how many first bits its hashes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +53,11 @@ pub(super) fn vacant(like: u64) -> u64 {
 }
 
 /// What to store in place of `hash`, which is at `slot`, to vacate it.
-pub(super) fn blank<M: Memory>(memory: &M, slot: Addr, hash: u64) -> u64 {
+pub(super) fn blank<R: Reads>(from: &R, slot: Addr, hash: u64) -> u64 {
     let vacant = vacant(hash);
     let line = slot.line().start();
     let mut slots = (0..SLOTS).map(|slot| line.plus(slot * SLOT_BYTES));
-    if slots.any(|slot| memory.load::<u64>(slot) == vacant) { vacant } else { vacant ^ 1 }
+    if slots.any(|slot| from.word(slot) == vacant) { vacant } else { vacant ^ 1 }
 }
 
 /// Spreads the bits of a word; every word comes from exactly one other (the end of MurmurHash3).
@@ -108,29 +115,36 @@ impl Segment {
         top(hash ^ like, self.depth) == 0
     }
 
-    /// The slot with that hash whose word `is_it` picks.
+    /// The slot with that hash whose word `is_it` picks, and that word.
     #[inline]
-    pub(super) fn find<M: Memory>(
+    pub(super) fn find<R: Reads>(
         self,
-        memory: &M,
+        from: &R,
         hash: u64,
         mut is_it: impl FnMut(u64) -> bool,
+    ) -> Option<(Addr, u64)> {
+        self.search(from, hash, |_, found, word| found == hash && is_it(word))
+    }
+
+    /// The slot that `is_it` picks by its place, hash and word, of those where `hash` may be.
+    #[inline]
+    fn search<R: Reads>(
+        self,
+        from: &R,
+        hash: u64,
+        mut is_it: impl FnMut(Addr, u64, u64) -> bool,
     ) -> Option<(Addr, u64)> {
         let vacant = vacant(hash);
         let home = self.at.plus(self.home(hash) * LINE_BYTES);
         for line in (0..PROBED).map(|line| home.plus(line * LINE_BYTES)) {
-            let mut ends = false;
-            for slot in (0..SLOTS).map(|slot| line.plus(slot * SLOT_BYTES)) {
-                let found: u64 = memory.load(slot);
-                if found == hash {
-                    let word = memory.load(slot.plus(8));
-                    if is_it(word) {
-                        return Some((slot, word));
-                    }
+            let words = from.line(line);
+            for slot in 0..SLOTS as usize {
+                let (at, word) = (line.plus(slot as u64 * SLOT_BYTES), words[2 * slot + 1]);
+                if is_it(at, words[2 * slot], word) {
+                    return Some((at, word));
                 }
-                ends |= found == vacant;
             }
-            if ends {
+            if (0..SLOTS as usize).any(|slot| words[2 * slot] == vacant) {
                 return None;
             }
         }
@@ -139,33 +153,23 @@ impl Segment {
 
     /// As [`find`](Segment::find), and where a new entry with that hash would go.
     #[inline]
-    pub(super) fn probe<M: Memory>(
+    pub(super) fn probe<R: Reads>(
         self,
-        memory: &M,
+        from: &R,
         hash: u64,
         mut is_it: impl FnMut(u64) -> bool,
     ) -> Probe {
-        let vacant = vacant(hash);
         let mut probe = Probe::default();
-        let home = self.at.plus(self.home(hash) * LINE_BYTES);
-        for line in (0..PROBED).map(|line| home.plus(line * LINE_BYTES)) {
-            let mut ends = false;
-            for slot in (0..SLOTS).map(|slot| line.plus(slot * SLOT_BYTES)) {
-                let found: u64 = memory.load(slot);
-                if found == hash {
-                    let word = memory.load(slot.plus(8));
-                    if is_it(word) {
-                        return Probe { found: Some((slot, word)), ..probe };
-                    }
-                } else if probe.room.is_none() && !self.has(found, hash) {
-                    probe.room = Some(slot);
-                }
-                ends |= found == vacant;
+        let room = &mut probe.room;
+        probe.found = self.search(from, hash, |slot, found, word| {
+            if found == hash {
+                return is_it(word);
             }
-            if ends {
-                break;
+            if room.is_none() && !self.has(found, hash) {
+                *room = Some(slot);
             }
-        }
+            false
+        });
         probe
     }
 
@@ -175,18 +179,56 @@ impl Segment {
     }
 
     /// Its slots as they are.
-    pub(super) fn slots<M: Memory>(self, memory: &M) -> Vec<(u64, u64)> {
-        let mut bytes = vec![0; self.bytes() as usize];
-        memory.read(self.at, &mut bytes);
-        let words = bytes.as_chunks::<8>().0.as_chunks::<2>().0;
-        words.iter().map(|slot| slot.map(u64::from_le_bytes).into()).collect()
+    pub(super) fn slots<R: Reads>(self, from: &R) -> Vec<(u64, u64)> {
+        let lines = (0..self.lines).map(|line| from.line(self.line(line)));
+        lines.flat_map(|words| [0, 2, 4, 6].map(|word| (words[word], words[word + 1]))).collect()
     }
 
     /// Its entries, if its hashes begin like this one.
-    pub(super) fn live<M: Memory>(self, memory: &M, like: u64) -> Vec<(u64, u64)> {
-        let mut slots = self.slots(memory);
+    pub(super) fn live<R: Reads>(self, from: &R, like: u64) -> Vec<(u64, u64)> {
+        let mut slots = self.slots(from);
         slots.retain(|(hash, _)| self.has(*hash, like));
         slots
+    }
+
+    fn line(self, line: u64) -> Addr {
+        self.at.plus(line * LINE_BYTES)
+    }
+
+    /// How many entries a line holds, if the hashes of the segment begin like this one.
+    fn count_in<R: Reads>(self, from: &R, line: u64, like: u64) -> u64 {
+        let slots = (0..SLOTS).map(|slot| from.word(self.line(line).plus(slot * SLOT_BYTES)));
+        slots.filter(|hash| self.has(*hash, like)).count() as u64
+    }
+
+    /// True if few entries seem to be left around the slot: none in its line and the next, and not
+    /// many in some others.
+    pub(super) fn seems_sparse<R: Reads>(self, from: &R, slot: Addr, like: u64) -> bool {
+        let line = (slot.bits() - self.at.bits()) / LINE_BYTES;
+        self.count_in(from, line, like) == 0
+            && self.count_in(from, (line + 1) % self.lines, like) == 0
+            && self.sample(from, like) * SPARSE <= self.whole_sample()
+    }
+
+    /// How many entries a sample of a full segment has.
+    pub(super) fn whole_sample(self) -> u64 {
+        SLOTS * SAMPLED.min(self.lines)
+    }
+
+    /// How many entries there are in some lines.
+    pub(super) fn sample<R: Reads>(self, from: &R, like: u64) -> u64 {
+        let count = SAMPLED.min(self.lines);
+        (0..count).map(|at| self.count_in(from, at * self.lines / count, like)).sum()
+    }
+
+    /// The bytes of a segment of these entries, which are few enough for it to be worth while and
+    /// all find room.
+    pub(super) fn merged_bytes(self, like: u64, entries: &mut [(u64, u64)]) -> Option<Vec<u8>> {
+        if entries.len() as u64 * MERGED > self.lines * SLOTS {
+            return None;
+        }
+        entries.sort_unstable_by_key(|(hash, _)| self.home(*hash));
+        self.placed(like, entries)
     }
 
     /// The bytes of a segment of these entries, whose hashes begin like the one given; they were in

@@ -1,10 +1,10 @@
 //! Looking at a table as a whole: every entry while others work, and whether all adds up.
 
 use super::segment::Segment;
-use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, Table, top};
+use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapFlaw, Table, top};
 use crate::Damage;
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::Heap;
+use seawall_runtime::{Heap, Held};
 
 /// How large a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -62,6 +62,22 @@ impl Live {
 }
 
 impl Table {
+    /// The segment of a hash, held.
+    fn hold<M: Memory>(&self, memory: &M, hash: u64) -> (Segment, Option<Held>) {
+        loop {
+            let directory = self.guard.version(memory);
+            let segment = self.named(memory, hash);
+            if !self.shared || self.flaw == MapFlaw::NoLock {
+                return (segment, None);
+            }
+            let held = self.stripes.outer(segment.at).acquire(memory);
+            if self.guard.is_still(memory, directory) {
+                return (segment, Some(held));
+            }
+            held.release(memory);
+        }
+    }
+
     /// Shows every entry that is there all the while to `each` once, in the order of their hashes,
     /// as `copy` made it from hash and word. Segment by segment: `copy` runs while the segment is
     /// held, `each` does not.
@@ -73,12 +89,13 @@ impl Table {
     ) {
         let mut from = 0;
         loop {
-            let hold = self.hold(memory, from);
-            let segment = hold.segment;
+            let (segment, held) = self.hold(memory, from);
             let mut entries = segment.live(memory, from);
             entries.sort_unstable();
             let copies: Vec<T> = entries.into_iter().map(|(hash, word)| copy(hash, word)).collect();
-            hold.release(memory);
+            if let Some(held) = held {
+                held.release(memory);
+            }
             copies.into_iter().for_each(&mut each);
             let last = from | u64::MAX.checked_shr(segment.depth).unwrap_or(0);
             match last.checked_add(1) {

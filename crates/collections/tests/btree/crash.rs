@@ -1,6 +1,6 @@
 //! With crashes: every image that a crash may leave, at every moment, of all ways to change a tree.
 
-use crate::script::{Small, State, Step, made, options, reopen};
+use crate::script::{State, Step, made, options, reopen};
 use seawall_collections::BTreeFlaw;
 use seawall_explore::{
     CrashImage, CrashPoint, Model, Reached, Schedule, Search, check, record, search,
@@ -8,20 +8,24 @@ use seawall_explore::{
 use seawall_memory::Memory;
 
 /// Runs `before` without crashes and explores `steps`; the message of the first bad image, if any.
-fn explore(
+fn explore<const SLOTS: usize, const KEYS: usize>(
     before: &[Step],
     steps: &[Step],
     how: &Search,
     flaw: BTreeFlaw,
 ) -> Result<Reached, String> {
     let options = options(1, 2);
-    let (image, heap, tree) = made::<3, 3>(&options);
-    let tree: Small = tree.with_flaw(flaw);
+    let (image, heap, tree) = made::<SLOTS, KEYS>(&options);
+    let tree = tree.with_flaw(flaw);
     let mut state = State::new();
     let mut session = heap.join(&image);
     for step in before {
         step.run(&tree, &mut session).expect("room");
         step.apply(&mut state);
+    }
+    if flaw != BTreeFlaw::None {
+        // What a log holds of a word hides what was stored over it in place.
+        session.retire();
     }
     session.leave();
     let mut states = vec![state.clone()];
@@ -40,7 +44,7 @@ fn explore(
     .expect("it ends");
     let bytes = options.pm_bytes();
     let recover =
-        |image: &CrashImage<'_>| reopen::<_, 3, 3>(image, bytes).map(|(_, _, state)| state);
+        |image: &CrashImage<'_>| reopen::<_, SLOTS, KEYS>(image, bytes).map(|(_, _, state)| state);
     let judge = |found: &State, point: &CrashPoint| {
         let done = point.outputs[0] as usize;
         let next = (done + 1).min(states.len() - 1);
@@ -86,7 +90,7 @@ fn scripts() -> Vec<(&'static str, Vec<Step>, Vec<Step>)> {
 #[test]
 fn no_crash_breaks_any_kind_of_change_under_px86() {
     for (name, before, steps) in scripts() {
-        explore(&before, &steps, &Search::new(Model::Px86), BTreeFlaw::None)
+        explore::<3, 3>(&before, &steps, &Search::new(Model::Px86), BTreeFlaw::None)
             .unwrap_or_else(|finding| panic!("{name}: {finding}"));
     }
 }
@@ -96,7 +100,7 @@ fn no_crash_at_all_breaks_one_change_of_each_kind_under_px86() {
     let how =
         Search { depth: 0, budget: 1_000_000, point_limit: 50_000, ..Search::new(Model::Px86) };
     for (name, before, steps) in scripts() {
-        let reached = explore(&before, &steps[..1], &how, BTreeFlaw::None);
+        let reached = explore::<3, 3>(&before, &steps[..1], &how, BTreeFlaw::None);
         assert_eq!(reached, Ok(Reached::Complete), "{name}");
     }
 }
@@ -106,7 +110,7 @@ fn no_crash_breaks_a_change_under_any_model() {
     for model in Model::all() {
         for (name, before, steps) in scripts() {
             let how = Search { depth: 1, budget: 5_000, ..Search::new(model) };
-            explore(&before, &steps, &how, BTreeFlaw::None)
+            explore::<3, 3>(&before, &steps, &how, BTreeFlaw::None)
                 .unwrap_or_else(|finding| panic!("{model:?}, {name}: {finding}"));
         }
     }
@@ -114,10 +118,44 @@ fn no_crash_breaks_a_change_under_any_model() {
 
 #[test]
 fn each_deliberate_mistake_in_what_persists_together_is_caught() {
-    for flaw in [BTreeFlaw::LinkFirst, BTreeFlaw::SlotApart, BTreeFlaw::FreeFirst] {
+    for flaw in [BTreeFlaw::EarlyLink, BTreeFlaw::EarlySlot, BTreeFlaw::EarlyUnlink] {
         let caught = scripts().into_iter().any(|(_, before, steps)| {
-            explore(&before, &steps, &Search::new(Model::Px86), flaw).is_err()
+            explore::<3, 3>(&before, &steps, &Search::new(Model::Px86), flaw).is_err()
         });
         assert!(caught, "{flaw:?} was not caught");
     }
+}
+
+/// Merges of nodes that have something left: of leaves to either side, of inner nodes, and one that
+/// takes half of what its neighbour has.
+fn merges() -> Vec<(&'static str, Vec<Step>, Vec<Step>)> {
+    let tens = |count: u64| inserts((1..=count).map(|key| 10 * key));
+    let remove = |keys: &[u64]| keys.iter().map(|key| Step::Remove(*key)).collect::<Vec<_>>();
+    let halves = || inserts([10, 20, 30, 40, 15, 50, 60, 55]);
+    vec![
+        ("into the leaf before", halves(), remove(&[60, 55, 50])),
+        ("into the leaf behind", halves(), remove(&[10, 15, 20])),
+        ("inner nodes", [tens(30), remove(&[10, 20, 30, 40, 50, 60, 70])].concat(), {
+            remove(&[80, 90, 100, 110, 120])
+        }),
+        ("half of a neighbour", [tens(40), remove(&[10, 20, 30])].concat(), {
+            remove(&[40, 50, 60, 70, 80])
+        }),
+    ]
+}
+
+#[test]
+fn no_crash_breaks_a_merge_of_nodes_that_have_something_left() {
+    for (name, before, steps) in merges() {
+        for model in [Model::Px86, Model::Hops] {
+            let how = Search { depth: 1, budget: 10_000, ..Search::new(model) };
+            explore::<4, 3>(&before, &steps, &how, BTreeFlaw::None)
+                .unwrap_or_else(|finding| panic!("{name}: {finding}"));
+        }
+    }
+    let caught = merges().into_iter().any(|(_, before, steps)| {
+        let how = Search::new(Model::Px86);
+        explore::<4, 3>(&before, &steps, &how, BTreeFlaw::EarlyUnlink).is_err()
+    });
+    assert!(caught);
 }

@@ -4,6 +4,7 @@ use super::Heap;
 use super::blocks::Blocks;
 use super::chunks::Chunk;
 use super::layout::Layout;
+use crate::hold::Holds;
 use crate::pool;
 use crate::tx::log::{Log, LogCounts, Wait};
 use crate::tx::recovery;
@@ -26,6 +27,7 @@ pub struct Session<'m, M: Memory> {
     pub(crate) undo: Undo,
     pub(crate) blocks: Blocks,
     pub(crate) buffers: Buffers,
+    pub(crate) holds: Holds,
     /// End of the chunks that were there when last looked.
     data_end: Cell<u64>,
     /// The chunk entry that was looked at last, and what it says.
@@ -55,6 +57,7 @@ impl<'m, M: Memory> Session<'m, M> {
             undo: Undo::new(memory, &heap, thread),
             blocks: Blocks::new(),
             buffers: Buffers::default(),
+            holds: Holds::default(),
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             broken: false,
@@ -187,7 +190,9 @@ impl<'m, M: Memory> Session<'m, M> {
     ) -> Result<T, E> {
         if std::mem::replace(&mut self.broken, true) {
             self.abort()?;
+            self.hold_no_more();
         }
+        self.hold_first();
         let outcome = body(&mut Tx { session: &mut *self, kind });
         let outcome = outcome.and_then(|value| match self.commit(wait) {
             Ok(()) => Ok(value),
@@ -196,6 +201,7 @@ impl<'m, M: Memory> Session<'m, M> {
         if outcome.is_err() {
             self.abort()?;
         }
+        self.hold_no_more();
         self.broken = false;
         outcome
     }

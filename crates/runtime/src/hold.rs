@@ -1,0 +1,329 @@
+//! Locks that a transaction holds until it is over, so that one may change several structures.
+//!
+//! A change of one structure takes few locks, in an order that the structure sees to. A transaction
+//! over several takes them in whatever order its program asks, and all of them stay held until it
+//! has committed or everything is put back (two-phase locking: Eswaran, Gray, Lorie and Traiger,
+//! "The Notions of Consistency and Predicate Locks in a Database System", CACM 1976). Two rules
+//! make that free of deadlock and of endless repetition:
+//!
+//! 1. A transaction **waits** for a lock only if its address is above those of all that it holds.
+//!    Any other is tried once; if somebody has it, the operation fails with
+//!    [`HeapError::Busy`](crate::HeapError::Busy).
+//! 2. [`Session::retry`] then ends the transaction as any that fails, and runs it again with that
+//!    lock, and those that it lacked before, taken first, in the order of their addresses.
+//!
+//! So whoever waits, waits for somebody who holds a lock above all of its own, and there can be no
+//! circle; and as each round adds a lock, there are no more rounds than locks. A transaction that
+//! takes one lock never runs twice.
+//!
+//! The locks are [stripes](crate::Stripes), in DRAM: free after a crash.
+
+use crate::tx::{Tx, TxKind};
+use crate::{HeapError, Session, Stripe};
+use seawall_memory::{Addr, Memory};
+
+/// The locks of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    /// Words that are held, with the versions before.
+    held: Vec<(Addr, u64)>,
+    /// To be taken before the next transaction.
+    first: Vec<Addr>,
+    /// What a transaction failed for, if it did.
+    lacked: Option<Addr>,
+}
+
+impl Holds {
+    fn before(&self, word: Addr) -> Option<u64> {
+        self.held.iter().find(|(held, _)| *held == word).map(|(_, before)| *before)
+    }
+
+    fn may_wait(&self, word: Addr) -> bool {
+        self.held.iter().all(|(held, _)| *held < word)
+    }
+}
+
+impl<'m, M: Memory> Session<'m, M> {
+    /// Runs `body` as a transaction of that kind, as [`transaction`](Session::transaction) does,
+    /// and once more whenever it fails for a lock that another thread has: for bodies that change
+    /// several structures, or one at several places. Nothing remains of a run that failed, except
+    /// what `body` did to its own variables.
+    ///
+    /// # Errors
+    /// What `body` gives, except [`HeapError::Busy`]; then nothing has changed.
+    #[inline]
+    pub fn retry<T, E: From<HeapError>>(
+        &mut self,
+        kind: TxKind,
+        mut body: impl FnMut(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let outcome = self.transaction(kind, &mut body);
+        if outcome.is_ok() || self.holds.lacked.is_none() {
+            return outcome;
+        }
+        self.run_again(kind, body)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn run_again<T, E: From<HeapError>>(
+        &mut self,
+        kind: TxKind,
+        mut body: impl FnMut(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut first = Vec::new();
+        while let Some(lacked) = self.holds.lacked {
+            first.push(lacked);
+            first.sort_unstable();
+            self.holds.first.clone_from(&first);
+            let outcome = self.transaction(kind, &mut body);
+            if outcome.is_ok() || self.holds.lacked.is_none() {
+                return outcome;
+            }
+        }
+        unreachable!("it lacked a lock")
+    }
+
+    /// A transaction begins, with the locks that it is known to need.
+    #[inline]
+    pub(crate) fn hold_first(&mut self) {
+        self.holds.lacked = None;
+        if !self.holds.first.is_empty() {
+            self.take_first();
+        }
+    }
+
+    #[cold]
+    fn take_first(&mut self) {
+        for word in std::mem::take(&mut self.holds.first) {
+            let version = Stripe::at(word).lock(self.memory);
+            self.holds.held.push((word, version));
+        }
+    }
+
+    /// A transaction is over.
+    #[inline]
+    pub(crate) fn hold_no_more(&mut self) {
+        for (word, before) in self.holds.held.drain(..) {
+            self.memory.store(word, before.wrapping_add(2));
+        }
+    }
+
+    /// True if the addresses are in the root or the chunks of the heap, where a transaction may
+    /// write.
+    #[inline]
+    pub fn is_data(&self, at: Addr, bytes: u64) -> bool {
+        self.holds(at, bytes)
+    }
+}
+
+impl<M: Memory> Tx<'_, '_, M> {
+    /// Takes the lock until the transaction is over, unless it has it already. Who has it sees what
+    /// its last holder committed, and nobody else changes that meanwhile.
+    ///
+    /// # Errors
+    /// [`HeapError::Busy`] if another thread has it and this one has others, not all of which come
+    /// before it.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&mut self, lock: Stripe) -> Result<(), HeapError> {
+        let Some(word) = lock.word() else { return Ok(()) };
+        let holds = &self.session.holds;
+        if holds.held.is_empty() || (holds.before(word).is_none() && holds.may_wait(word)) {
+            let version = lock.lock(self.session.memory);
+            self.session.holds.held.push((word, version));
+            return Ok(());
+        }
+        if self.try_lock(lock) { Ok(()) } else { Err(self.lacks(word)) }
+    }
+
+    /// Takes the lock if nobody else has it; false if somebody has.
+    #[track_caller]
+    pub fn try_lock(&mut self, lock: Stripe) -> bool {
+        let Some(word) = lock.word() else { return true };
+        let memory = self.session.memory;
+        if self.session.holds.before(word).is_some() {
+            return true;
+        }
+        let version: u64 = memory.load(word);
+        let is_taken = version.is_multiple_of(2)
+            && memory.compare_exchange(word, version, version + 1).is_ok();
+        if is_taken {
+            self.session.holds.held.push((word, version));
+        }
+        is_taken
+    }
+
+    /// Takes all of these locks, each if its version is still the one that was
+    /// [seen](Tx::version): all that was read since holds. False, and none of them is taken that
+    /// was not before, if one is not. It never waits.
+    #[track_caller]
+    pub fn lock_seen(&mut self, locks: &[(Stripe, u64)]) -> bool {
+        let memory = self.session.memory;
+        let holds = &mut self.session.holds;
+        let count = holds.held.len();
+        for (lock, seen) in locks {
+            let Some(word) = lock.word() else { continue };
+            let is_taken = match holds.before(word) {
+                Some(before) => *seen == before || *seen == before + 1,
+                None => {
+                    let is_free = seen.is_multiple_of(2);
+                    is_free && memory.compare_exchange(word, *seen, seen + 1).is_ok()
+                }
+            };
+            if !is_taken {
+                for (word, before) in holds.held.drain(count..) {
+                    memory.store(word, before);
+                }
+                return false;
+            }
+            if holds.before(word).is_none() {
+                holds.held.push((word, *seen));
+            }
+        }
+        true
+    }
+
+    /// The version of a lock that nobody else has, to read under; waits while somebody has it. An
+    /// odd one if this transaction has it.
+    ///
+    /// # Errors
+    /// As [`lock`](Tx::lock).
+    #[inline]
+    #[track_caller]
+    pub fn version(&mut self, lock: Stripe) -> Result<u64, HeapError> {
+        let Some(word) = lock.word() else { return Ok(0) };
+        let version: u64 = self.session.memory.load(word);
+        if version.is_multiple_of(2) {
+            Ok(version)
+        } else {
+            self.version_of_taken(lock, word, version)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn version_of_taken(
+        &mut self,
+        lock: Stripe,
+        word: Addr,
+        version: u64,
+    ) -> Result<u64, HeapError> {
+        let holds = &self.session.holds;
+        if holds.before(word).is_some() {
+            return Ok(version);
+        }
+        if holds.may_wait(word) {
+            return Ok(lock.version(self.session.memory));
+        }
+        Err(self.lacks(word))
+    }
+
+    fn lacks(&mut self, word: Addr) -> HeapError {
+        self.session.holds.lacked = Some(word);
+        HeapError::Busy
+    }
+
+    /// As [`Session::is_data`].
+    #[inline]
+    pub fn is_data(&self, at: Addr, bytes: u64) -> bool {
+        self.session.holds(at, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Heap, HeapOptions};
+    use seawall_memory::Image;
+
+    const LOCKS: [u64; 3] = [0, 64, 128];
+
+    fn made() -> (Image, Heap, [Stripe; 3]) {
+        let options = HeapOptions { threads: 2, ..HeapOptions::default() };
+        let image = Image::new(options.pm_bytes(), options.dram_bytes() + 192);
+        let heap = Heap::create(&image, "locks", 7, &options).expect("good options");
+        let locks = LOCKS.map(|at| Stripe::at(Addr::dram(options.dram_bytes() + at)));
+        (image, heap, locks)
+    }
+
+    #[test]
+    fn locks_are_held_until_the_transaction_has_committed_or_failed() {
+        let (image, heap, [low, high, _]) = made();
+        let mut session = heap.join(&image);
+        for fails in [false, true] {
+            let versions = [low, high].map(|lock| lock.version(&image));
+            let outcome = session.redo(|tx| {
+                tx.lock(low)?;
+                let _: Result<(), HeapError> = tx.nested(|tx| {
+                    tx.lock(high)?;
+                    Err(HeapError::Types)
+                });
+                tx.lock(low)?;
+                assert!(!low.is_still(tx.memory(), versions[0]));
+                assert!(!high.is_still(tx.memory(), versions[1]));
+                if fails { Err(HeapError::Types) } else { Ok(()) }
+            });
+            assert_eq!(outcome.is_err(), fails);
+            assert_eq!([low, high].map(|lock| lock.version(&image)), versions.map(|v| v + 2));
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_order_and_taken_fails_and_is_taken_first_the_next_time() {
+        let (image, heap, [low, high, _]) = made();
+        let mut session = heap.join(&image);
+        let mut other = Some(low.acquire(&image));
+        let mut runs = 0;
+        let outcome = session.retry(TxKind::Redo, |tx| {
+            runs += 1;
+            tx.lock(high)?;
+            let outcome = tx.lock(low);
+            if let Some(other) = other.take() {
+                assert_eq!(outcome, Err(HeapError::Busy));
+                other.release(tx.memory());
+            }
+            outcome
+        });
+        assert_eq!((outcome, runs), (Ok(()), 2));
+        assert_eq!((low.version(&image), high.version(&image)), (4, 4));
+        let outcome = session.redo(|tx| tx.lock(high));
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(low.version(&image), 4, "it is not taken first any more");
+    }
+
+    #[test]
+    fn all_of_several_locks_are_taken_at_their_versions_or_none() {
+        let (image, heap, [one, two, three]) = made();
+        let mut session = heap.join(&image);
+        let outcome: Result<(), HeapError> = session.redo(|tx| {
+            let seen = [tx.version(one)?, tx.version(two)?];
+            two.acquire(tx.memory()).release(tx.memory());
+            assert!(!tx.lock_seen(&[(one, seen[0]), (two, seen[1])]));
+            assert!(one.is_still(tx.memory(), seen[0]), "given back as it was");
+            assert!(tx.lock_seen(&[(one, seen[0]), (one, seen[0]), (two, seen[1] + 2)]));
+            let again = tx.version(one)?;
+            assert!(tx.lock_seen(&[(one, again), (three, 0)]), "what is held has not changed");
+            assert!(!tx.lock_seen(&[(one, again + 2)]));
+            Ok(())
+        });
+        assert_eq!(outcome, Ok(()));
+        assert_eq!([one, two, three].map(|lock| lock.version(&image)), [2, 4, 2]);
+    }
+
+    #[test]
+    fn locks_of_a_transaction_that_panicked_are_free_again_with_the_next_one() {
+        let (image, heap, [lock, ..]) = made();
+        let mut session = heap.join(&image);
+        let panics = std::panic::AssertUnwindSafe(|| {
+            session.redo::<(), HeapError>(|tx| {
+                tx.lock(lock)?;
+                panic!("a bug of the program")
+            })
+        });
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(session.redo(|tx| tx.lock(lock)), Ok(()));
+        assert_eq!(lock.version(&image), 4);
+    }
+}
