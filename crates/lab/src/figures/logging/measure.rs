@@ -43,7 +43,7 @@ impl Simulated {
         let told = Rc::new(RefCell::new((0, Counters::default(), RouteCounts::default())));
         let (tell, input_of_run) = (told.clone(), *input);
         let program: Program = Box::new(move |memory: &SimMemory<'_>| {
-            input_of_run.prepare(memory);
+            input_of_run.initialise(memory);
             let (began, before) = (memory.now(), memory.counters());
             *tell.borrow_mut() = (began, before, input_of_run.run(memory));
         });
