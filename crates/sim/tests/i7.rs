@@ -5,7 +5,7 @@
 
 use crate::scenes::{Scene, line_at};
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Choice, Machine, Outcome, Program, SimMemory, Simulation};
+use seawall_sim::{Choice, DESIGNS, Machine, Outcome, Program, SimMemory, Simulation};
 
 /// Cycles of 51 ns, and of 42 cycles more: a load that misses everywhere (7-cpu.com).
 const MISS: f64 = 42.0 + 51.0 * 3.4;
@@ -72,10 +72,14 @@ fn fences_wait_in_proportion_to_loads_as_they_were_measured_to_on_dram() {
     assert_close(stream, MISS * STREAM_THERE / LOAD_THERE);
 }
 
-fn run(machine: &Machine, program: impl Fn(&SimMemory) + 'static) -> Outcome {
-    let design = Choice::parse("clwb:adr=true").unwrap();
+fn run_under(machine: &Machine, design: &str, program: impl Fn(&SimMemory) + 'static) -> Outcome {
+    let design = Choice::parse(design).unwrap();
     let simulation = Simulation::new(machine, &design, vec![0; 1 << 23], vec![0; 64]).cold();
     simulation.run(vec![Box::new(program)]).unwrap()
+}
+
+fn run(machine: &Machine, program: impl Fn(&SimMemory) + 'static) -> Outcome {
+    run_under(machine, "clwb:adr=true", program)
 }
 
 #[test]
@@ -99,6 +103,34 @@ fn stores_that_run_through_memory_find_their_lines_fetched_ahead_and_random_ones
     assert_eq!(ahead.pm, alone.pm);
     let (ahead, alone) = (run(&with, walk(52_711)), run(&without, walk(52_711)));
     assert!(ahead.counters.llc_misses * 10 > alone.counters.llc_misses * 9);
+}
+
+#[test]
+fn what_is_fetched_ahead_never_displaces_what_a_design_still_needs() {
+    let small = |prefetch| {
+        let mut machine = Machine { prefetch, ..machine() };
+        machine.llc.kib_per_bank = 16;
+        machine
+    };
+    let (with, without) = (small(machine().prefetch), small(None));
+    for design in DESIGNS {
+        let walk = |memory: &SimMemory| {
+            for number in 0..4096u64 {
+                let line = number % 2048;
+                memory.store(Addr::pm(line * 64), number);
+                memory.flush(Addr::pm(line * 64), 8);
+                if number % 16 == 0 {
+                    memory.order();
+                }
+            }
+            memory.drain();
+        };
+        let (ahead, alone) =
+            (run_under(&with, design.name, walk), run_under(&without, design.name, walk));
+        assert_eq!(ahead.pm, alone.pm, "{}", design.name);
+        assert!(ahead.counters.prefetched_lines > 500, "{}", design.name);
+        assert!(ahead.counters.llc_misses < alone.counters.llc_misses, "{}", design.name);
+    }
 }
 
 #[test]
