@@ -58,23 +58,22 @@ impl Streamer {
         let PrefetchConfig { ahead, per_request, .. } = self.config;
         let stream = self.follow(line);
         let (first, last) = (line - line % PAGE_LINES, line - line % PAGE_LINES + PAGE_LINES - 1);
-        let (from, to) = (
-            stream.front,
-            match stream.ascends {
-                Some(true) => (stream.front + per_request).min(line + ahead).min(last),
-                Some(false) => {
-                    let low = stream.front.saturating_sub(per_request);
-                    low.max(line.saturating_sub(ahead)).max(first)
-                }
-                None => stream.front,
-            },
-        );
+        let from = stream.front;
+        let to = match stream.ascends {
+            Some(true) => (from + per_request).min(line + ahead).min(last),
+            Some(false) => {
+                let low = from.saturating_sub(per_request);
+                low.max(line.saturating_sub(ahead)).max(first)
+            }
+            None => from,
+        };
         stream.front = to;
         let up = from + 1..to + 1;
         up.chain((to..from).rev())
     }
 
-    /// The stream of the line's page, with the line as its last; the oldest gives way for a new one.
+    /// The stream of the line's page, with the line as its last. For a new one the oldest
+    /// gives way.
     fn follow(&mut self, line: LineId) -> &mut Stream {
         self.clock += 1;
         let (page, used) = (line / PAGE_LINES, self.clock);

@@ -2,9 +2,9 @@
 //!
 //! Every point is run twice over: in the simulator on the paper's machine, where cycles, partial
 //! lines and cache misses are known, and on this host, where only time is. The paper published few
-//! numbers; those are in the figure's file, and none of ours was chosen from them. What is held to a
-//! bound is our own claim: the adaptive log is never more than [`LOSS_MAX`] above the better of the
-//! two fixed ones that it chooses from.
+//! numbers; those are in the figure's file, and none of ours was chosen from them. What is held to
+//! a bound is our own claim: the adaptive log is never more than [`LOSS_MAX`] above the better of
+//! the two fixed ones that it chooses from.
 
 use super::FigureOptions;
 use crate::LabError;

@@ -1,6 +1,6 @@
 //! Where the strings go: an array, a hash table, a red-black tree and a B+tree, each as a C program
-//! of the paper's kind would have it, with nodes in one area and pointers of 4 bytes: offsets in the
-//! pool, so that a simulated core knows which load waits for which.
+//! of the paper's kind would have it, with nodes in one area and pointers of 4 bytes: offsets in
+//! the pool, so that a simulated core knows which load waits for which.
 //!
 //! They only grow, hold no key twice, and say nothing about crashes.
 
