@@ -9,6 +9,7 @@ use crate::cache::{NO_CORE, NO_LINE, Place, Slot, State, Way};
 use crate::counters::Reason;
 use crate::designs::Design;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
+use crate::streamer::run_ahead;
 use crate::{Cycle, LineId};
 
 /// A line that has been granted.
@@ -31,6 +32,21 @@ struct Answer {
 /// # Errors
 /// When it cannot be had now: with the cycle to ask again, or waiting for the design to wake `who`.
 pub(crate) fn acquire<D: Design>(
+    design: &mut D,
+    hw: &mut Hw<D::Message>,
+    who: Waiter,
+    line: LineId,
+    writes: bool,
+    now: Cycle,
+) -> Result<Fill, Gate> {
+    let fill = grant(design, hw, who, line, writes, now)?;
+    if !hw.streamers.is_empty() {
+        run_ahead(design, hw, who, line, now);
+    }
+    Ok(fill)
+}
+
+fn grant<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
     who: Waiter,
@@ -165,7 +181,7 @@ fn choose_victim<D: Design>(
 }
 
 /// Takes a line out of the shared cache: copies are recalled, dirty data goes to memory.
-fn evict<M: Copy>(hw: &mut Hw<M>, slot: Slot, now: Cycle) {
+pub(crate) fn evict<M: Copy>(hw: &mut Hw<M>, slot: Slot, now: Cycle) {
     hw.recall(slot, now);
     if hw.llc.entry(slot).dirty {
         hw.write_back(slot, hw.home_tile(slot), now, Token::NONE);

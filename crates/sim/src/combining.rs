@@ -4,7 +4,8 @@
 //! and 17. A few entries hold a line each, with a mask of the bytes written; a store joins the
 //! entry of its line. An entry leaves when it is full, at a fence or a locked operation, when its
 //! own core uses the line in another way, and as the oldest one when a store finds no place. Its
-//! place is free again when the memory controller has taken the line.
+//! place is free again when the memory controller has taken the line. On machines that say so
+//! (`combining_leave`) leaving takes longer than the way of a flushed line, as it was measured to.
 //!
 //! Slide 13 gives a partial write one bus clock, as a full one: so every entry is one message, one
 //! slot of the memory channel and one write of the device whatever its mask, which the device

@@ -24,6 +24,9 @@ pub struct Machine {
     pub mesh: MeshConfig,
     /// Memory controllers and what is behind them.
     pub memory: MemoryConfig,
+    /// What fetches lines into the last-level cache before they are asked for; none: nothing does.
+    #[serde(default)]
+    pub prefetch: Option<PrefetchConfig>,
 }
 
 /// Out-of-order cores.
@@ -44,6 +47,9 @@ pub struct CoreConfig {
     /// and they are stores with a flush.
     #[serde(default = "write_combining_lines")]
     pub write_combining: usize,
+    /// Cycles that a line needs to leave the write-combining buffer, before it is on its way.
+    #[serde(default)]
+    pub combining_leave: u64,
 }
 
 /// What a machine file that says nothing has: the upper end of MEMSYS'17, slide 11.
@@ -105,6 +111,10 @@ pub struct MemoryConfig {
     pub write_queue: usize,
     /// Cycles that one line keeps a controller's channel busy: its bandwidth.
     pub line_cycles: u64,
+    /// Cycles from a write's arrival, and a free entry of the queue, until the controller answers
+    /// that it has it.
+    #[serde(default)]
+    pub post: u64,
     /// The persistent device.
     pub nvm: DeviceConfig,
     /// The volatile device; without one, volatile addresses live in NVM too.
@@ -119,6 +129,18 @@ pub struct DeviceConfig {
     pub read: u64,
     /// A line write until it is in the cells.
     pub write: u64,
+}
+
+/// A stream prefetcher for each core, at its requests to the last-level cache.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrefetchConfig {
+    /// Pages of 4 KiB that are followed at a time, 1 to 256.
+    pub streams: usize,
+    /// How many lines it runs ahead of the last request at most, 1 to 63.
+    pub ahead: u32,
+    /// Lines that it asks for at a request, 1 to 16.
+    pub per_request: u32,
 }
 
 /// Why a machine cannot be used.
@@ -228,6 +250,7 @@ impl Machine {
         within("core.store_buffer", self.core.store_buffer as u64, 1, 255)?;
         within("core.mshrs", self.core.mshrs as u64, 1, 512)?;
         within("core.write_combining", self.core.write_combining as u64, 0, 64)?;
+        within("core.combining_leave", self.core.combining_leave, 0, 100_000)?;
         within("l1.ways", self.l1.ways as u64, 1, 64)?;
         within("l1.kib", self.l1.kib as u64, 1, 4096)?;
         within("l1.latency", self.l1.latency, 1, 1000)?;
@@ -255,6 +278,12 @@ impl Machine {
         power("memory.banks", self.memory.banks)?;
         within("memory.write_queue", self.memory.write_queue as u64, 1, 4096)?;
         within("memory.line_cycles", self.memory.line_cycles, 1, 100_000)?;
+        within("memory.post", self.memory.post, 0, 100_000)?;
+        if let Some(prefetch) = self.prefetch {
+            within("prefetch.streams", prefetch.streams as u64, 1, 256)?;
+            within("prefetch.ahead", prefetch.ahead.into(), 1, 63)?;
+            within("prefetch.per_request", prefetch.per_request.into(), 1, 16)?;
+        }
         let devices = [("nvm", Some(self.memory.nvm)), ("dram", self.memory.dram)];
         for (key, device) in devices.into_iter().filter_map(|(key, d)| Some((key, d?))) {
             within(&format!("memory.{key}.read"), device.read, 1, 1_000_000)?;

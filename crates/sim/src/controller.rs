@@ -35,6 +35,7 @@ pub(crate) struct Memory {
     bank_mask: usize,
     queue_entries: usize,
     line_cycles: u64,
+    post: u64,
     nvm: DeviceConfig,
     dram: DeviceConfig,
     pm_lines: LineId,
@@ -68,6 +69,7 @@ impl Memory {
             bank_mask: config.banks - 1,
             queue_entries: config.write_queue,
             line_cycles: config.line_cycles,
+            post: config.post,
             nvm: config.nvm,
             dram: config.dram.unwrap_or(config.nvm),
             pm_lines,
@@ -125,7 +127,7 @@ impl Memory {
         let line = self.pending[at].line;
         let (home, bank, device) = self.place(line);
         let controller = &mut self.controllers[home];
-        let accepted = controller.accept(now, self.queue_entries);
+        let accepted = controller.accept(now, self.queue_entries) + self.post;
         // Writes of one line never pass each other.
         let last = self.last_write.entry(line).or_insert(0);
         let floor = (*last + 1).saturating_sub(device.write);

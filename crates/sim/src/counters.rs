@@ -37,6 +37,8 @@ counters! {
         l1_misses,
         /// Lines that the shared cache asked of memory.
         llc_misses,
+        /// Lines that the shared cache fetched from memory before they were asked for.
+        prefetched_lines,
         /// Lines that one core's cache gave to another's.
         cache_to_cache,
         /// Lines written to memory, for whatever reason.

@@ -112,6 +112,12 @@ pub(crate) trait Design: Sized {
         true
     }
 
+    /// May the line in `slot` leave the shared cache at once, for a line
+    /// that nobody has asked for yet?
+    fn may_displace(&self, hw: &Hw<Self::Message>, slot: Slot) -> bool {
+        true
+    }
+
     /// The copy of `line` in `way` of the asking core's L1 is to leave for the shared cache.
     fn spill(
         &mut self,

@@ -11,6 +11,7 @@ use crate::core::{Core, Waits};
 use crate::counters::{Counters, Reason};
 use crate::mesh::{Mesh, Tile};
 use crate::queue::Queue;
+use crate::streamer::Streamer;
 use crate::values::{LineData, Values, Version};
 use crate::{Cycle, LineId};
 use seawall_memory::LINE_BYTES;
@@ -72,6 +73,8 @@ pub(crate) struct Hw<M> {
     pub(crate) cores: Vec<Core>,
     pub(crate) l1: Vec<L1>,
     pub(crate) combining: Vec<Combining>,
+    /// A core's each, if the machine has them.
+    pub(crate) streamers: Vec<Streamer>,
     pub(crate) llc: Llc,
     pub(crate) ports: Vec<Calendar>,
     pub(crate) mesh: Mesh,
@@ -96,6 +99,7 @@ impl<M: Copy> Hw<M> {
         Hw {
             cores: (0..tiles).map(|_| Core::new(machine, address_limit)).collect(),
             l1: (0..tiles).map(|_| L1::new(machine)).collect(),
+            streamers: Streamer::of_machine(machine),
             combining: vec![Combining::new(machine.core.write_combining); tiles],
             llc: Llc::new(machine, cells.len() as LineId),
             ports: vec![Calendar::default(); machine.llc.banks],
@@ -189,7 +193,8 @@ impl<M: Copy> Hw<M> {
         self.counters.partial_lines += u64::from(!filling.is_full());
         let line = filling.line;
         let (bank, home) = (self.llc.bank(line), self.home_tile(line));
-        let sent = self.mesh.data(core, home, now + self.config.l1.latency);
+        let left = now + self.config.l1.latency + self.config.core.combining_leave;
+        let sent = self.mesh.data(core, home, left);
         let mut found = self.look_up(bank, sent);
         let mut memory = Version::NONE;
         if let Some(slot) = self.llc.find(line) {

@@ -42,11 +42,12 @@ mod memory;
 mod mesh;
 mod queue;
 mod simulation;
+mod streamer;
 mod values;
 
 pub use config::{
     CoreConfig, DeviceConfig, L1Config, LlcConfig, MACHINES, Machine, MachineError, MemoryConfig,
-    MeshConfig,
+    MeshConfig, PrefetchConfig,
 };
 pub use counters::{Counters, Reason, Stalls};
 pub use designs::{Choice, DESIGNS, DesignEntry, Model};

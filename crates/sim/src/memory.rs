@@ -4,6 +4,7 @@
 //! pauses and tries again when the machine resumes it. The machine behind is reached without
 //! generics, so that another front end (recompiled programs) can drive the same calls.
 
+use crate::counters::Counters;
 use crate::{Cycle, LineId};
 use seawall_fiber::Pause;
 use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
@@ -44,6 +45,7 @@ pub(crate) trait Core {
     fn spin(&mut self, core: usize, at: Addr, value: u64) -> Option<u64>;
     fn line_of(&self, at: Addr) -> LineId;
     fn clock(&self, core: usize) -> Cycle;
+    fn counters(&self) -> Counters;
     fn pm_bytes(&self) -> u64;
     fn uses_flushes(&self) -> bool;
     fn combines(&self) -> bool;
@@ -64,6 +66,11 @@ impl<'a> SimMemory<'a> {
         pause: &'a Pause<'a>,
     ) -> SimMemory<'a> {
         SimMemory { machine, core, pause }
+    }
+
+    /// What the machine has counted until now, all cores together.
+    pub fn counters(&self) -> Counters {
+        self.machine.borrow().counters()
     }
 
     #[inline]

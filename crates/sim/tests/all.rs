@@ -3,6 +3,7 @@
 mod bandwidth;
 mod contention;
 mod gem5_cases;
+mod i7;
 mod latencies;
 #[path = "../../lab/src/validate/paths.rs"]
 mod paths;

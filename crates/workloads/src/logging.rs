@@ -144,15 +144,21 @@ impl Input {
         (self.log_at() + log).next_multiple_of(LINE_BYTES)
     }
 
-    /// Makes memory as the run expects it, untimed: the structure empty and in the caches as far as
-    /// it fits, the log zero and in no cache. Fresh memory that is zero needs none of it.
+    /// Makes used memory as the run expects it, untimed: the log zero and in no cache, then as
+    /// [`initialise`](Input::initialise) does.
     pub fn prepare<M: Memory>(&self, memory: &M) {
         let line = [0; LINE_BYTES as usize];
-        let log_at = self.log_at();
-        for at in (log_at..self.pm_bytes()).step_by(line.len()) {
+        for at in (self.log_at()..self.pm_bytes()).step_by(line.len()) {
             memory.write_nt(Addr::pm(at), &line);
         }
-        for at in (LINE_BYTES..log_at).step_by(line.len()) {
+        self.initialise(memory);
+    }
+
+    /// Makes fresh memory, which is zero, as the run expects it, untimed: the structure empty, and
+    /// in the caches as far as it stays there when it is written from its one end to the other.
+    pub fn initialise<M: Memory>(&self, memory: &M) {
+        let line = [0; LINE_BYTES as usize];
+        for at in (LINE_BYTES..self.log_at()).step_by(line.len()) {
             memory.write(Addr::pm(at), &line);
         }
         memory.drain();

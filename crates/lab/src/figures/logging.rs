@@ -2,9 +2,9 @@
 //!
 //! Every point is run twice over: in the simulator on the paper's machine, where cycles, partial
 //! lines and cache misses are known, and on this host, where only time is. The paper published few
-//! numbers; those are in the figure's file, and whatever of ours was chosen with them at hand is
-//! named there too. What is held to a bound is our own claim: the adaptive log is never more than
-//! [`LOSS_MAX`] above the better of the two fixed ones that it chooses from.
+//! numbers; those are in the figure's file, and none of ours was chosen from them. What is held to
+//! a bound is our own claim: the adaptive log is never more than [`LOSS_MAX`] above the better of
+//! the two fixed ones that it chooses from.
 
 use super::FigureOptions;
 use crate::LabError;
@@ -145,6 +145,8 @@ pub struct LoggingRecord {
     pub llc_hits: u64,
     /// Lines that it had not.
     pub llc_misses: u64,
+    /// Lines that it fetched from memory before it was asked for them.
+    pub prefetched_lines: u64,
     /// Lines that left the write-combining buffer.
     pub combined_lines: u64,
     /// Of those, partly filled ones.
@@ -358,7 +360,7 @@ impl View<'_> {
 
     fn record(&self, place: Place, log: Log) -> Option<LoggingRecord> {
         let (simulated, host) = (self.simulated(place, log)?, self.host(place)?);
-        let counters = &simulated.outcome.counters;
+        let counters = &simulated.counters;
         let of_adaptive = |ratio: Option<f64>| ratio.filter(|_| log == ADAPTIVE);
         Some(LoggingRecord {
             figure: self.figure.name.clone(),
@@ -370,9 +372,10 @@ impl View<'_> {
             records_of_paper: self.figure.total_bytes / place.1,
             machine: self.figure.machine.clone(),
             design: self.figure.design.clone(),
-            cycles: simulated.outcome.cycles,
+            cycles: simulated.cycles,
             llc_hits: counters.l1_misses - counters.llc_misses,
             llc_misses: counters.llc_misses,
+            prefetched_lines: counters.prefetched_lines,
             combined_lines: counters.combined_lines,
             partial_lines: counters.partial_lines,
             line_writes: counters.line_writes,

@@ -127,6 +127,7 @@ impl<'a> Paths<'a> {
             + self.data(core, home)
             + self.machine.llc.latency
             + self.data(home, corner)
+            + self.machine.memory.post
             + if adr { 0 } else { self.machine.memory.nvm.write }
             + self.control(corner, home)
             + self.control(home, core)

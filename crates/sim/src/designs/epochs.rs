@@ -398,6 +398,11 @@ impl Design for Epochs {
         versions.iter().flatten().all(|version| version.core == core)
     }
 
+    fn may_displace(&self, hw: &Hw<Message>, slot: Slot) -> bool {
+        let lives = self.live_in_l1(hw, slot).or(self.live_in_bank(hw, slot)).is_some();
+        !hw.is_pm(slot) || !lives
+    }
+
     fn spill(
         &mut self,
         hw: &mut Hw<Message>,

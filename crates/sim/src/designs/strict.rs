@@ -113,6 +113,10 @@ impl Design for Strict {
         self.pinned(line).is_none()
     }
 
+    fn may_displace(&self, _: &Hw<()>, slot: LineId) -> bool {
+        self.pinned(slot).is_none()
+    }
+
     fn spill(&mut self, _: &mut Hw<()>, who: Waiter, _: usize, line: LineId, _: Cycle) -> Gate {
         match self.pinned(line) {
             Some(core) => self.wait_for(core, who),

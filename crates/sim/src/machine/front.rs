@@ -4,7 +4,7 @@ use super::Machine;
 use crate::cache::Way;
 use crate::coherence::{Fill, acquire};
 use crate::core::{Entry, Kind, Waits};
-use crate::counters::Reason;
+use crate::counters::{Counters, Reason};
 use crate::designs::{Design, Store};
 use crate::hw::Gate;
 use crate::memory::{Core, Fence, Locked};
@@ -441,6 +441,10 @@ impl<D: Design> Core for Machine<D> {
 
     fn clock(&self, core: usize) -> Cycle {
         self.hw.cores[core].clock
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { flit_hops: self.hw.mesh.flit_hops, ..self.hw.counters.clone() }
     }
 
     fn pm_bytes(&self) -> u64 {

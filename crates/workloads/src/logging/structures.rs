@@ -1,5 +1,6 @@
 //! Where the strings go: an array, a hash table, a red-black tree and a B+tree, each as a C program
-//! of the paper's kind would have it, with nodes in one area and 4-byte numbers as pointers.
+//! of the paper's kind would have it, with nodes in one area and pointers of 4 bytes: offsets in
+//! the pool, so that a simulated core knows which load waits for which.
 //!
 //! They only grow, hold no key twice, and say nothing about crashes.
 
@@ -64,7 +65,7 @@ impl FromStr for Structure {
     }
 }
 
-/// Nodes of one size, handed out in order; number 0 is none.
+/// Nodes of one size, handed out in order, and named by their offset in the pool; 0 is none.
 #[derive(Clone, Copy, Debug)]
 struct Nodes {
     base: Addr,
@@ -74,7 +75,7 @@ struct Nodes {
 
 impl Nodes {
     fn at(&self, node: u32, field: u64) -> Addr {
-        self.base.plus(u64::from(node) * self.node_bytes + field)
+        Addr::pm(u64::from(node) + field)
     }
 
     fn get<M: Memory>(&self, memory: &M, node: u32, field: u64) -> u32 {
@@ -87,10 +88,10 @@ impl Nodes {
 
     fn allocate(&mut self) -> u32 {
         self.used += 1;
-        self.used
+        (self.base.offset() + u64::from(self.used) * self.node_bytes) as u32
     }
 
-    /// Bytes of `count` nodes and of number 0.
+    /// Bytes of `count` nodes and of a place that is left empty.
     fn bytes(node_bytes: u64, count: u64) -> u64 {
         node_bytes * (count + 1)
     }

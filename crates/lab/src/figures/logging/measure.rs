@@ -1,5 +1,8 @@
 //! One point of a logging figure, simulated and on this host.
 //!
+//! Both begin as slide 6 does, with the structure written from its one end to the other and the log
+//! in no cache, and measure only what comes after.
+//!
 //! On the host the logs of a point take turns, forth and back, so that what disturbs one disturbs
 //! all, and every ratio is the median of ratios of neighbouring runs. Time is the thread's own:
 //! what other programs take from it is left out. Before each run the log is put out of the caches,
@@ -10,9 +13,9 @@ use rustix::time::{ClockId, clock_gettime};
 use seawall_memory::Memory;
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::RouteCounts;
-use seawall_sim::{Choice, Machine, Outcome, Program, SimMemory, Simulation};
+use seawall_sim::{Choice, Counters, Machine, Program, SimMemory, Simulation};
 use seawall_workloads::logging::{Input, Log, Structure};
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,7 +28,8 @@ pub(crate) type Place = (Structure, u64);
 #[derive(Clone, Debug)]
 pub(crate) struct Simulated {
     pub(crate) records: u64,
-    pub(crate) outcome: Outcome,
+    pub(crate) cycles: u64,
+    pub(crate) counters: Counters,
     pub(crate) route: RouteCounts,
 }
 
@@ -36,30 +40,41 @@ impl Simulated {
         input: &Input,
         stop: &Arc<AtomicBool>,
     ) -> Result<Simulated, LabError> {
-        let route = Rc::new(Cell::new(RouteCounts::default()));
-        let (told, input_of_run) = (route.clone(), *input);
-        let program: Program =
-            Box::new(move |memory: &SimMemory<'_>| told.set(input_of_run.run(memory)));
+        let told = Rc::new(RefCell::new((0, Counters::default(), RouteCounts::default())));
+        let (tell, input_of_run) = (told.clone(), *input);
+        let program: Program = Box::new(move |memory: &SimMemory<'_>| {
+            input_of_run.initialise(memory);
+            let (began, before) = (memory.now(), memory.counters());
+            *tell.borrow_mut() = (began, before, input_of_run.run(memory));
+        });
         let pm = vec![0; input.pm_bytes() as usize];
         let outcome = Simulation::new(machine, design, pm, vec![0; 64])
+            .cold()
             .stopped_by(stop.clone())
             .run(vec![program])?;
-        Ok(Simulated { records: input.records, outcome, route: route.get() })
+        let (began, before, route) = &*told.borrow();
+        Ok(Simulated {
+            records: input.records,
+            cycles: outcome.cycles - began,
+            counters: outcome.counters.since(before),
+            route: *route,
+        })
     }
 
     pub(crate) fn cycles_per_record(&self) -> f64 {
-        self.outcome.cycles as f64 / self.records as f64
+        self.cycles as f64 / self.records as f64
     }
 
-    /// Lines that the last-level cache had to ask memory for, of those that it was asked for.
+    /// Lines that memory had to give to the last-level cache, those fetched ahead included, for
+    /// each that it was asked for by the cores.
     pub(crate) fn miss_rate(&self) -> f64 {
-        let counters = &self.outcome.counters;
-        counters.llc_misses as f64 / counters.l1_misses.max(1) as f64
+        let given = self.counters.llc_misses + self.counters.prefetched_lines;
+        given as f64 / self.counters.l1_misses.max(1) as f64
     }
 
     /// Lines that left a write-combining buffer partly filled.
     pub(crate) fn partial_lines(&self) -> u64 {
-        self.outcome.counters.partial_lines
+        self.counters.partial_lines
     }
 }
 
