@@ -67,6 +67,8 @@ pub enum HeapFlaw {
     NoOrder,
     /// Freeing a large block does not say that its bytes are void.
     NoFreed,
+    /// The heap counts chunks that it has not grown by yet.
+    EarlyGrowth,
     /// A new type gets its number by plain stores, not by a log record.
     UnloggedType,
     /// A new type gets its number without the lock.

@@ -133,7 +133,7 @@ fn content(tag: u64, bytes: u64) -> Vec<u8> {
 fn size(worker: &mut Worker) -> u64 {
     match worker.below(16) {
         0 => LARGEST,
-        1 | 2 => 4096 + worker.below(1000),
+        1..=5 => 4096 + worker.below(1000),
         _ => 16 + worker.below(200),
     }
 }
