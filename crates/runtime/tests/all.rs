@@ -6,6 +6,7 @@ mod fences;
 mod fixtures;
 mod fuzz;
 mod heap;
+mod pairs;
 mod places;
 mod script;
 mod subjects;
