@@ -1,6 +1,8 @@
 //! First stage: what was typed. Nothing here knows what a name means; unknown options end here.
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use seawall_lab::Flaw;
 use std::path::PathBuf;
 
 /// Persistent-memory programs, written once: run them, time them on simulated persistency
@@ -119,8 +121,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
     /// Break the structures on purpose, to see it caught
-    #[arg(long, value_name = "FLAW")]
-    pub(crate) flaw: Option<FlawName>,
+    #[arg(long, value_name = "FLAW", value_parser = flaws())]
+    pub(crate) flaw: Option<String>,
     /// Write a JSON record per cell to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -215,8 +217,8 @@ pub(crate) struct ExploreArgs {
     #[arg(long, conflicts_with = "flaw")]
     pub(crate) broken: bool,
     /// Break the structure on purpose
-    #[arg(long, value_name = "FLAW")]
-    pub(crate) flaw: Option<FlawName>,
+    #[arg(long, value_name = "FLAW", value_parser = flaws())]
+    pub(crate) flaw: Option<String>,
     /// The fixed twin of a case of the corpus
     #[arg(long)]
     pub(crate) fixed: bool,
@@ -386,11 +388,8 @@ pub(crate) enum ShowCommand {
     },
 }
 
-/// A deliberate mistake.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum FlawName {
-    /// Leave out the order before an update becomes visible
-    NoOrder,
-    /// Leave out the flush before it
-    NoFlush,
+/// The names of the deliberate mistakes, each with what it leaves out.
+fn flaws() -> PossibleValuesParser {
+    let named = |flaw: Flaw| Some(PossibleValue::new(flaw.name()?).help(flaw.about()));
+    PossibleValuesParser::new(Flaw::all().filter_map(named))
 }

@@ -3,8 +3,7 @@
 
 use crate::args::{
     BenchArgs, BenchCommand, BenchExploreArgs, Cli, Command, CompareArgs, CorpusArgs, ExploreArgs,
-    FlawName, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand, ValidateArgs,
-    What,
+    LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand, ValidateArgs, What,
 };
 use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::BenchOptions;
@@ -127,12 +126,8 @@ fn writable(files: &[&Option<PathBuf>]) -> Result<()> {
     Ok(())
 }
 
-fn flaw(name: Option<FlawName>) -> Flaw {
-    match name {
-        None => Flaw::None,
-        Some(FlawName::NoOrder) => Flaw::NoOrder,
-        Some(FlawName::NoFlush) => Flaw::NoFlush,
-    }
+fn flaw(name: Option<String>) -> Result<Flaw> {
+    Ok(name.map(|name| name.parse()).transpose()?.unwrap_or_default())
 }
 
 fn listing(what: What) -> Listing {
@@ -159,7 +154,7 @@ fn compare(args: CompareArgs) -> Result<Job> {
         search_percent: args.search,
         baseline: args.baseline,
         jobs: args.jobs,
-        flaw: flaw(args.flaw),
+        flaw: flaw(args.flaw)?,
     })?;
     writable(&[&args.json, &args.plot])?;
     Ok(Job::Compare { plan: Box::new(plan), json: args.json, plot: args.plot })
@@ -206,7 +201,7 @@ fn explore(args: ExploreArgs) -> Result<Job> {
         schedules: args.schedules.unwrap_or(default.schedules),
         preemptions: args.preemptions.unwrap_or(default.preemptions),
         seed: args.seed.unwrap_or(default.seed),
-        flaw: if args.broken { Flaw::NoOrder } else { flaw(args.flaw) },
+        flaw: if args.broken { Flaw::NoOrder } else { flaw(args.flaw)? },
         fixed: args.fixed,
         thorough: args.thorough,
         depth: args.depth.unwrap_or(default.depth),

@@ -89,8 +89,9 @@ pub struct CrashImage<'t> {
 
 impl<'t> CrashImage<'t> {
     pub(crate) fn new(trace: &'t Trace, limit: u64) -> CrashImage<'t> {
-        let start = Words::from_bytes(&trace.start);
-        let lines = start.bytes().div_ceil(LINE_BYTES) as usize;
+        let most = trace.pm_bytes_before(trace.events.len());
+        let start = Words::with_room(&trace.start, most);
+        let lines = most.div_ceil(LINE_BYTES) as usize;
         let mut varies = vec![false; lines];
         trace.lines.iter().for_each(|log| varies[log.line.0 as usize] = true);
         CrashImage {
@@ -119,7 +120,15 @@ impl<'t> CrashImage<'t> {
         self.records.set(false);
     }
 
-    /// Bytes of persistent memory.
+    /// Power fails when the pool has so many bytes; false if that is as before.
+    pub(crate) fn set_pm_bytes(&self, bytes: u64) -> bool {
+        let is_new = self.start.bytes() != bytes;
+        self.start.set_bytes(bytes);
+        is_new
+    }
+
+    /// Bytes of persistent memory, as the crash left it: those of the run before, and what it had
+    /// [grown](Memory::grow) to.
     pub fn pm_bytes(&self) -> u64 {
         self.start.bytes()
     }

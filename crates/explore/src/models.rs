@@ -132,7 +132,7 @@ impl State {
             Kind::Flush { line } => Act::WriteBack { line },
             Kind::Order => Act::Order,
             Kind::Drain => Act::Drain,
-            Kind::FlushElsewhere | Kind::Output { .. } => return,
+            Kind::FlushElsewhere | Kind::Output { .. } | Kind::Grow { .. } => return,
         };
         self.follow(Step { thread: event.thread, act });
     }

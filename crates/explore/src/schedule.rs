@@ -209,7 +209,10 @@ fn longer(schedule: &Schedule, trace: &Trace, every_store: bool) -> Vec<Vec<Pree
 }
 
 fn is_fence(kind: Kind) -> bool {
-    matches!(kind, Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. })
+    matches!(
+        kind,
+        Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. } | Kind::Grow { .. }
+    )
 }
 
 /// Equal for runs that differ only in the order of things that do not conflict.
@@ -239,6 +242,7 @@ fn likeness(trace: &Trace, every_store: bool) -> u64 {
             }
             Kind::Flush { line } => (2, trace.lines[line as usize].line).hash(own),
             Kind::Output { number } => (3, number).hash(own),
+            Kind::Grow { bytes } => (5, bytes).hash(own),
             _ => {}
         }
         let is_last = kind.store().is_some() && kind.store() == last[usize::from(*thread)];

@@ -289,8 +289,10 @@ impl<'a, C: Check> Explorer<'a, C> {
     }
 
     fn point(&mut self, walk: &mut Walk<'a>, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
+        // How long the pool is, recovery knows without reading.
+        let is_longer = self.image.set_pm_bytes(walk.pm_bytes);
         for tree in 0..self.trees.len() {
-            if self.trees[tree].0.len() > TREE_LIMIT {
+            if is_longer || self.trees[tree].0.len() > TREE_LIMIT {
                 self.clear_tree(tree);
             }
         }
@@ -301,7 +303,7 @@ impl<'a, C: Check> Explorer<'a, C> {
         let flow = (0..self.check.parts().max(1)).try_for_each(|part| {
             self.part = part;
             self.left = self.options.point_limit;
-            self.layer(&walk.point, all, grown)
+            self.layer(&walk.point, all || is_longer, grown)
         });
         self.events.pop();
         let layer = self.image.layers.borrow_mut().pop().expect("it was put there");

@@ -72,6 +72,11 @@ pub enum Kind {
     Order,
     /// A wait for durability.
     Drain,
+    /// The pool was made longer.
+    Grow {
+        /// Its bytes since then.
+        bytes: u64,
+    },
     /// The thread told the world that an operation is done.
     Output {
         /// Its number, counted by the program.
@@ -85,6 +90,14 @@ impl Kind {
         match self {
             Kind::Store { store } | Kind::StoreNt { store } => Some(store),
             Kind::Locked { store } => store,
+            _ => None,
+        }
+    }
+
+    /// The bytes of the pool, if the event made it longer.
+    pub(crate) fn grown(self) -> Option<u64> {
+        match self {
+            Kind::Grow { bytes } => Some(bytes),
             _ => None,
         }
     }
@@ -156,6 +169,12 @@ impl Trace {
     /// The stores to persistent memory, in the order in which they took effect.
     pub fn stores(&self) -> &[Store] {
         &self.stores
+    }
+
+    /// Bytes of the pool before event `event`.
+    pub(crate) fn pm_bytes_before(&self, event: usize) -> u64 {
+        let grown = self.events[..event].iter().rev().find_map(|event| event.kind.grown());
+        grown.unwrap_or(self.start.len() as u64)
     }
 
     /// A hash of all that happened, and of the memory that it started from.

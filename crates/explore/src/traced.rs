@@ -198,10 +198,11 @@ impl Dispatcher<'_> {
 
 impl Shared {
     fn new(start: Image, schedule: &Schedule) -> Rc<Shared> {
+        let room = start.pm_bytes_max();
         let (pm, dram) = start.into_parts();
         let threads = schedule.threads;
         Rc::new(Shared {
-            pm: Words::from_bytes(&pm),
+            pm: Words::with_room(&pm, room),
             dram: Words::from_bytes(&dram),
             trace: RefCell::new(Trace::new(threads, pm, dram.len() as u64)),
             writer: RefCell::new(Vec::new()),
@@ -420,7 +421,14 @@ impl Memory for Traced<'_> {
     fn work(&self, _: u32) {}
 
     fn grow(&self, bytes: u64) -> bool {
-        bytes <= self.shared.pm.bytes()
+        self.step();
+        self.note_access(FENCES, true);
+        let pm = &self.shared.pm;
+        if bytes > pm.bytes() && bytes <= pm.room() {
+            pm.set_bytes(bytes);
+            self.note(Kind::Grow { bytes });
+        }
+        bytes <= pm.bytes()
     }
 
     fn spin_while(&self, at: Addr, value: u64) -> u64 {

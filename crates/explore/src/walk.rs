@@ -23,6 +23,8 @@ pub(crate) struct Walk<'t> {
     pub(crate) state: State,
     pub(crate) point: CrashPoint,
     pub(crate) stored: Cut,
+    /// Bytes of the pool.
+    pub(crate) pm_bytes: u64,
     /// For each thread whether it drained since its last store.
     drained: Vec<bool>,
 }
@@ -32,7 +34,8 @@ impl<'t> Walk<'t> {
         let zeros = vec![0; trace.threads];
         let point = CrashPoint { event: 0, outputs: zeros.clone(), promised: zeros };
         let (state, stored) = (State::new(model), Cut::default());
-        Walk { trace, model, state, point, stored, drained: vec![true; trace.threads] }
+        let (pm_bytes, drained) = (trace.start.len() as u64, vec![true; trace.threads]);
+        Walk { trace, model, state, point, stored, pm_bytes, drained }
     }
 
     pub(crate) fn next_event(&self) -> Option<&'t Event> {
@@ -57,6 +60,7 @@ impl<'t> Walk<'t> {
                 }
             }
             Kind::Drain => self.drained[thread] = true,
+            Kind::Grow { bytes } => self.pm_bytes = bytes,
             kind => self.drained[thread] &= kind.store().is_none(),
         }
         true
@@ -72,15 +76,16 @@ impl<'t> Walk<'t> {
 }
 
 /// True just before events where images that differ from those of the points around may appear:
-/// before what makes stores durable, before outputs, and at the end; in the thorough mode after
-/// each store too.
+/// before what makes stores durable, before outputs, before and after the pool grows, and at the
+/// end; in the thorough mode after each store too.
 pub(crate) fn is_failure_point(trace: &Trace, event: usize, model: Model, thorough: bool) -> bool {
     let Some(next) = trace.events.get(event) else { return true };
     let fence =
         matches!(next.kind, Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. });
     let before = event.checked_sub(1).map(|event| trace.events[event].kind);
+    let grows = next.kind.grown().or(before.and_then(Kind::grown)).is_some();
     let stored = before.is_none_or(|kind| kind.store().is_some());
     // Where a store is durable at once, the image that an output promised is gone with the next.
     let told = matches!(before, Some(Kind::Output { .. })) && model.every_store();
-    fence || told || (stored && (thorough || model.every_store()))
+    fence || grows || told || (stored && (thorough || model.every_store()))
 }

@@ -6,7 +6,7 @@ use std::cell::Cell;
 /// Bytes of one region, addressed through [`Addr`], kept as little-endian words.
 pub(crate) struct Words {
     words: Box<[Cell<u64>]>,
-    bytes: u64,
+    bytes: Cell<u64>,
 }
 
 /// What a store did to the word that holds it.
@@ -24,15 +24,34 @@ impl Words {
             word[..chunk.len()].copy_from_slice(chunk);
             Cell::new(u64::from_le_bytes(word))
         });
-        Words { words: words.collect(), bytes: bytes.len() as u64 }
+        Words { words: words.collect(), bytes: Cell::new(bytes.len() as u64) }
+    }
+
+    /// As [`from_bytes`](Words::from_bytes), with zeros behind that may come into use.
+    pub(crate) fn with_room(bytes: &[u8], most: u64) -> Words {
+        let rest = (bytes.len().div_ceil(8)..most.div_ceil(8) as usize).map(|_| Cell::new(0));
+        let Words { words, bytes } = Words::from_bytes(bytes);
+        Words { words: words.into_iter().chain(rest).collect(), bytes }
+    }
+
+    /// From now on there are so many bytes, for which there must be room.
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        debug_assert!(bytes.div_ceil(8) <= self.words.len() as u64, "no room for {bytes} bytes");
+        self.bytes.set(bytes);
+    }
+
+    /// Bytes that there is room for.
+    pub(crate) fn room(&self) -> u64 {
+        8 * self.words.len() as u64
     }
 
     pub(crate) fn zeroed(bytes: u64) -> Words {
-        Words { words: vec![Cell::new(0); bytes.div_ceil(8) as usize].into(), bytes }
+        let words = vec![Cell::new(0); bytes.div_ceil(8) as usize].into();
+        Words { words, bytes: Cell::new(bytes) }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes.get()
     }
 
     #[inline]
@@ -42,8 +61,8 @@ impl Words {
         if !offset.is_multiple_of(width.bytes()) {
             panic!("access to {at}, which is not aligned to {} bytes", width.bytes());
         }
-        if offset.checked_add(width.bytes()).is_none_or(|end| end > self.bytes) {
-            panic!("access to {at}, outside its region of {} bytes", self.bytes);
+        if offset.checked_add(width.bytes()).is_none_or(|end| end > self.bytes()) {
+            panic!("access to {at}, outside its region of {} bytes", self.bytes());
         }
         ((offset / 8) as usize, (offset % 8 * 8) as u32)
     }

@@ -1,7 +1,8 @@
 //! How programs run on the recording machine: schedules, waiting, and runs that do not end.
 
 use seawall_explore::{
-    CrashImage, Kind, Model, RunError, Schedule, Search, Traced, check, record, search,
+    CrashImage, CrashPoint, Kind, Model, Outcome, Reached, RunError, Schedule, Search, Traced,
+    check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
 
@@ -131,4 +132,47 @@ fn a_search_gives_the_same_outcome_twice() {
         };
         assert_eq!(run(), run());
     }
+}
+
+/// A pool of 128 bytes that grows to 256: the word at 64 says how long it is, by mistake perhaps
+/// before it is so long, and the word at 192 is stored then.
+fn growing(is_early: bool) -> Outcome {
+    let trace = record(Image::new(128, 0).with_room(256), &Schedule::default(), move |memory| {
+        let (length, data) = (Addr::pm(64), Addr::pm(192));
+        if is_early {
+            memory.store(length, 256u64);
+            memory.persist(length, 8);
+        }
+        assert!(memory.grow(256) && !memory.grow(257));
+        memory.store(data, 7u64);
+        memory.persist(data, 8);
+        memory.store(length, 256u64);
+        memory.persist(length, 8);
+        memory.output(0);
+    });
+    let found = |image: &CrashImage<'_>| {
+        let length: u64 = image.load(Addr::pm(64));
+        if length == 0 {
+            return Ok((image.pm_bytes(), 0));
+        }
+        Ok((image.pm_bytes(), image.load::<u64>(Addr::pm(192))))
+    };
+    let seen = std::cell::RefCell::new(std::collections::BTreeSet::new());
+    let judge = |found: &(u64, u64), point: &CrashPoint| {
+        seen.borrow_mut().insert(*found);
+        if found.1 == 7 || point.promised[0] == 0 { Ok(()) } else { Err("lost".to_owned()) }
+    };
+    let outcome = search(&trace.expect("it ends"), &Search::new(Model::Px86), &check(found, judge));
+    if !is_early {
+        assert_eq!(seen.take().into_iter().collect::<Vec<_>>(), [(128, 0), (256, 0), (256, 7)]);
+    }
+    outcome
+}
+
+#[test]
+fn a_crash_leaves_the_pool_as_long_as_it_was_then() {
+    let right = growing(false);
+    assert_eq!((right.finding, right.reached), (None, Reached::Complete));
+    let wrong = growing(true).finding.expect("found").to_string();
+    assert!(wrong.contains("outside its region of 128 bytes"), "{wrong}");
 }

@@ -122,7 +122,7 @@ impl Cell {
         if let Some(percent) = self.point.search_percent {
             command += &format!(" --search {percent}");
         }
-        if let Some(name) = crate::plan::flaw_name(self.point.flaw) {
+        if let Some(name) = self.point.flaw.name() {
             command += &format!(" --flaw {name}");
         }
         command
@@ -168,6 +168,7 @@ fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabError> {
         flaw: point.flaw,
     };
     setup.check()?;
+    setup.flaw.check_for::<W>()?;
     let layout = W::layout(&setup);
     if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
         return Err(LabError::Option {
@@ -229,7 +230,7 @@ impl Visitor for Run<'_> {
             durable: model.order_is_durable(),
             seed: point.seed,
         };
-        let run = Checked { layout, before, history: history.clone() };
+        let run = Checked { layout, before, history: history.clone(), flaw: setup.flaw };
         let watcher = Rc::new(RefCell::new(Watcher::<W>::new(run, &plan)));
         let programs = (0..point.threads)
             .map(|thread| program(&workload, &setup, thread, &history, operations))

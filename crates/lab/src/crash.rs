@@ -9,7 +9,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Image;
 use seawall_sim::{Cycle, Observer};
-use seawall_workloads::{Contents, Explainer, History, Layout, Workload};
+use seawall_workloads::{Contents, Explainer, Flaw, History, Layout, Workload};
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -35,11 +35,12 @@ pub(crate) struct Checked {
     pub(crate) layout: Layout,
     pub(crate) before: Contents,
     pub(crate) history: Arc<History>,
+    pub(crate) flaw: Flaw,
 }
 
 impl Checked {
     fn recover<W: Workload>(&self, image: &Image) -> Result<Contents, String> {
-        let workload = W::open(image, self.layout)
+        let workload = W::open_flawed(image, self.layout, self.flaw)
             .map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
         workload.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
     }
@@ -199,7 +200,7 @@ mod tests {
         let before_pm = image.clone().into_pm();
         let before = workload.contents(&image).unwrap();
         let history = Arc::new(History::new());
-        let run = Checked { layout, before, history: history.clone() };
+        let run = Checked { layout, before, history: history.clone(), flaw: setup.flaw };
         let plan =
             CrashPlan { threads: 1, warmup: 4, operations: 12, crashes: 12, durable, seed: 1 };
         let mut watcher = Watcher::new(run, &plan);

@@ -1,7 +1,7 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
 use seawall_sim::{MachineError, SimError};
-use seawall_workloads::{BadSetup, Damage, UnknownWorkload};
+use seawall_workloads::{BadSetup, Damage, UnfitFlaw, UnknownWorkload};
 use std::io;
 
 /// Why an experiment came to nothing.
@@ -23,6 +23,9 @@ pub enum LabError {
     /// A number that the workloads cannot run with.
     #[error(transparent)]
     Setup(#[from] BadSetup),
+    /// A mistake that the workload cannot make.
+    #[error(transparent)]
+    Flaw(#[from] UnfitFlaw),
     /// An option is out of range.
     #[error("{option} is {value}; it must be {valid}")]
     Option {

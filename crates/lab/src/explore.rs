@@ -11,7 +11,9 @@ use seawall_explore::{
     Choice, Model, Outcome, Reached, ReplayError, RunError, Schedule, Search, TurnsName, replay,
     waste,
 };
-use seawall_workloads::{Damage, Flaw, UnknownWorkload, Visitor, Workload, with_workload};
+use seawall_workloads::{
+    Damage, Flaw, UnfitFlaw, UnknownWorkload, Visitor, Workload, with_workload,
+};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -176,6 +178,9 @@ pub enum ExploreError {
         /// What it may be.
         range: String,
     },
+    /// A mistake that the workload cannot make.
+    #[error(transparent)]
+    Flaw(#[from] UnfitFlaw),
     /// No model was named.
     #[error("no persistency model to explore under: name at least one of {0}")]
     NoModel(String),
@@ -267,6 +272,7 @@ impl Visitor for OfWorkload<'_> {
             None => self.explore.options.key(),
         };
         key.check()?;
+        key.flaw.check_for::<W>()?;
         self.explore.target(&WorkloadTarget::<W>::new(key), self.replay)
     }
 }

@@ -40,10 +40,10 @@ pub use figures::{
     LoggingRecord, Metric, Quantity, Series, Stated,
 };
 pub use output::{check_writable, write_file};
-pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan, flaw_name};
+pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan};
 pub use progress::Progress;
 pub use record::Record;
 
 pub use seawall_explore::Model;
 pub use seawall_native::{Doctor, Domain, DomainError};
-pub use seawall_workloads::Flaw;
+pub use seawall_workloads::{Flaw, UnknownFlaw};

@@ -212,15 +212,6 @@ fn baseline(asked: Option<&str>, designs: &[Choice]) -> Result<String, LabError>
     }
 }
 
-/// The name of a deliberate mistake on the command line.
-pub fn flaw_name(flaw: Flaw) -> Option<&'static str> {
-    match flaw {
-        Flaw::None => None,
-        Flaw::NoOrder => Some("no-order"),
-        Flaw::NoFlush => Some("no-flush"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

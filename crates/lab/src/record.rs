@@ -107,7 +107,7 @@ impl Comparison {
             warmup: point.warmup,
             entries: point.entries,
             search_percent: point.search_percent,
-            flaw: crate::plan::flaw_name(point.flaw),
+            flaw: point.flaw.name(),
             cycles: cell.cycles,
             counters: counters.map(|(name, _, count)| (name.to_owned(), json!(count))).collect(),
             failures: cell.broken.iter().map(failure).collect(),

@@ -11,6 +11,8 @@ use std::cell::RefCell;
 pub struct Image {
     pm: RefCell<Vec<u8>>,
     dram: RefCell<Vec<u8>>,
+    /// The most persistent bytes that it may grow to.
+    pm_bytes_max: u64,
 }
 
 impl Image {
@@ -21,7 +23,25 @@ impl Image {
 
     /// The image that holds `pm`, with fresh DRAM: what a restart after a crash finds.
     pub fn from_pm(pm: Vec<u8>, dram_bytes: u64) -> Image {
-        Image { pm: RefCell::new(pm), dram: RefCell::new(vec![0; dram_bytes as usize]) }
+        let pm_bytes_max = pm.len() as u64;
+        let dram = RefCell::new(vec![0; dram_bytes as usize]);
+        Image { pm: RefCell::new(pm), dram, pm_bytes_max }
+    }
+
+    /// The image, with room to [grow](Memory::grow) to so many persistent bytes.
+    #[must_use]
+    pub fn with_room(self, pm_bytes_max: u64) -> Image {
+        Image { pm_bytes_max: pm_bytes_max.max(self.pm_bytes()), ..self }
+    }
+
+    /// Persistent bytes that there are.
+    pub fn pm_bytes(&self) -> u64 {
+        self.pm.borrow().len() as u64
+    }
+
+    /// The most persistent bytes that it may grow to.
+    pub fn pm_bytes_max(&self) -> u64 {
+        self.pm_bytes_max
     }
 
     /// The persistent bytes.
@@ -95,7 +115,10 @@ impl Memory for Image {
     fn output(&self, _: u64) {}
 
     fn grow(&self, bytes: u64) -> bool {
-        bytes <= self.pm.borrow().len() as u64
+        if bytes > self.pm_bytes() && bytes <= self.pm_bytes_max {
+            self.pm.borrow_mut().resize(bytes as usize, 0);
+        }
+        bytes <= self.pm_bytes()
     }
 
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
@@ -124,6 +147,15 @@ mod tests {
             let untouched = whole.len() - whole.iter().filter(|byte| **byte != 0).count();
             prop_assert!(untouched >= 256 - bytes.len());
         }
+    }
+
+    #[test]
+    fn it_grows_with_zeros_as_far_as_there_is_room() {
+        let image = Image::new(64, 0);
+        assert!(image.grow(64) && !image.grow(65));
+        let image = image.with_room(200);
+        assert!(image.grow(128) && image.grow(100) && !image.grow(201));
+        assert_eq!((image.pm_bytes(), image.load::<u64>(Addr::pm(120))), (128, 0));
     }
 
     #[test]

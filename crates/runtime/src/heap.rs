@@ -69,6 +69,8 @@ pub enum HeapFlaw {
     NoBefore,
     /// Freeing a large block does not say that its bytes are void.
     NoFreed,
+    /// The heap counts chunks that it has not grown by yet.
+    EarlyGrowth,
     /// A new type gets its number by plain stores, not by a log record.
     UnloggedType,
     /// A new type gets its number without the lock.

@@ -8,6 +8,7 @@ mod fuzz;
 mod generations;
 mod heap;
 mod hostile;
+mod pairs;
 mod places;
 mod script;
 mod subjects;

@@ -3,23 +3,24 @@
 use crate::script::{self, NAME, State, Step, options, reopen, seen, states};
 use seawall_explore::{CrashImage, Model, Reached, Schedule, Search, check, record, search};
 use seawall_memory::{Image, Memory};
-use seawall_runtime::{Heap, HeapFlaw, RouteChoice, TxKind};
+use seawall_runtime::{Heap, HeapFlaw, HeapOptions, RouteChoice, TxKind};
 
 /// The message of the first bad image, if there is one.
 fn explore(steps: &[Step], kind: TxKind, how: &Search, flaw: HeapFlaw) -> Result<Reached, String> {
-    explore_by(RouteChoice::Uncached, steps, kind, how, flaw)
+    explore_by(RouteChoice::Uncached, &options(1, 6), steps, kind, how, flaw)
 }
 
 fn explore_by(
     route: RouteChoice,
+    options: &HeapOptions,
     steps: &[Step],
     kind: TxKind,
     how: &Search,
     flaw: HeapFlaw,
 ) -> Result<Reached, String> {
-    let options = options(1, 6);
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
-    let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
+    let image = image.with_room(options.pm_bytes_max());
+    let heap = Heap::create(&image, NAME, 7, options).expect("good options").with_flaw(flaw);
     let program = steps.to_vec();
     let trace = record(image, &Schedule::default(), move |memory| {
         let mut session = heap.join(memory);
@@ -30,9 +31,9 @@ fn explore_by(
         }
     })
     .expect("it ends");
-    let pm_bytes = options.pm_bytes();
     let states: Vec<State> = states(steps).iter().map(seen).collect();
-    let recover = |image: &CrashImage<'_>| reopen(image, pm_bytes, flaw).map(|(_, state)| state);
+    let recover =
+        |image: &CrashImage<'_>| reopen(image, image.pm_bytes(), flaw).map(|(_, state)| state);
     let judge = |found: &State, point: &seawall_explore::CrashPoint| {
         // A transaction is durable when it returns, whatever the model.
         let done = point.outputs[0] as usize;
@@ -103,7 +104,7 @@ fn no_crash_breaks_a_script_whose_log_goes_through_the_caches() {
     for kind in [TxKind::Redo, TxKind::Undo] {
         let how = Search::new(Model::Px86);
         let steps = every_kind_of_step();
-        explore_by(RouteChoice::Cached, &steps, kind, &how, HeapFlaw::None)
+        explore_by(RouteChoice::Cached, &options(1, 6), &steps, kind, &how, HeapFlaw::None)
             .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
     }
 }
@@ -120,6 +121,48 @@ fn no_crash_breaks_large_objects_and_the_reuse_of_their_place() {
         Step::Alloc(3, 40),
     ];
     explore(&steps, TxKind::Redo, &Search::new(Model::Px86), HeapFlaw::None).unwrap();
+}
+
+/// A pool of one chunk, and steps that need more of them: new size classes, and whole chunks.
+fn growing() -> (HeapOptions, Vec<Step>) {
+    let options = HeapOptions { bytes_max: 8 << 16, ..options(1, 1) };
+    let steps = vec![
+        Step::Alloc(0, 40),
+        Step::Alloc(1, 100),
+        Step::Update,
+        Step::Aborted(Box::new(Step::Alloc(3, 300))),
+        Step::Free(0),
+        Step::Alloc(2, 300),
+    ];
+    (options, steps)
+}
+
+#[test]
+fn no_crash_breaks_a_pool_while_it_grows() {
+    let (options, mut steps) = growing();
+    for model in Model::all() {
+        for kind in [TxKind::Redo, TxKind::Undo] {
+            let how = Search { depth: usize::from(model == Model::Px86), ..Search::new(model) };
+            let flaw = HeapFlaw::None;
+            explore_by(RouteChoice::Uncached, &options, &steps, kind, &how, flaw)
+                .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
+        }
+    }
+    steps = vec![Step::Alloc(0, 70_000), Step::Free(0), Step::Alloc(1, 140_000)];
+    let (route, how) = (RouteChoice::Uncached, Search { depth: 0, ..Search::new(Model::Px86) });
+    explore_by(route, &options, &steps, TxKind::Redo, &how, HeapFlaw::None).unwrap();
+}
+
+#[test]
+fn a_heap_that_counts_chunks_before_it_has_grown_is_caught_under_every_model() {
+    let (options, steps) = growing();
+    for model in Model::all() {
+        let (route, how) = (RouteChoice::Uncached, Search::new(model));
+        let flaw = HeapFlaw::EarlyGrowth;
+        let found = explore_by(route, &options, &steps, TxKind::Redo, &how, flaw);
+        let message = found.expect_err("nothing was found");
+        assert!(message.contains("bytes"), "{model}: {message}");
+    }
 }
 
 #[test]

@@ -40,14 +40,14 @@ pub(crate) fn options(threads: u64, chunks: u64) -> HeapOptions {
     }
 }
 
-fn link(heap: &Heap, slot: u64) -> Addr {
+pub(crate) fn link(heap: &Heap, slot: u64) -> Addr {
     heap.root().plus(16 * slot)
 }
 
 /// Bytes of an object that are written, at most: just enough to go past the log.
 const WRITTEN_MAX: u64 = 4160;
 
-fn content(bytes: u64, number: u64) -> Vec<u8> {
+pub(crate) fn content(bytes: u64, number: u64) -> Vec<u8> {
     (0..bytes.min(WRITTEN_MAX)).map(|byte| (number * 31 + byte / 8 + 1) as u8).collect()
 }
 
@@ -148,7 +148,7 @@ impl Step {
     }
 }
 
-fn replace<M: Memory>(
+pub(crate) fn replace<M: Memory>(
     tx: &mut Tx<'_, '_, M>,
     slot: u64,
     bytes: u64,

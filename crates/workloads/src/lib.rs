@@ -31,12 +31,14 @@
 
 #![forbid(unsafe_code)]
 
+mod flaw;
 pub mod history;
+mod keyed;
 pub mod logging;
 mod workload;
 
+pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use history::{Contents, Explainer, History, Violation};
-pub use seawall_runtime::epoch::Flaw;
 pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
 
 /// A workload in the table.
@@ -52,6 +54,8 @@ pub struct Entry {
     pub search_percent: u32,
     /// Whether it is one of the five of MICRO'15, Table 2, which run when none is named.
     pub default: bool,
+    /// Whether it lives in a heap, and can make the mistakes of one.
+    pub in_heap: bool,
 }
 
 /// Something to do with a workload whose type is known.
@@ -85,6 +89,7 @@ macro_rules! workloads {
             entries: $Type::ENTRIES,
             search_percent: $Type::SEARCH_PERCENT,
             default: $default,
+            in_heap: $Type::IN_HEAP,
         }),*];
 
         /// Lets `visitor` visit the workload called `name`.
@@ -111,6 +116,9 @@ workloads! {
     sps::Sps, default: true;
     ht::Ht, default: false;
     btree::BTree, default: false;
+    map::Map, default: false;
+    kv::Kv, default: false;
+    heap::Scripts, default: false;
 }
 
 #[cfg(test)]

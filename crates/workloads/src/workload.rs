@@ -1,12 +1,13 @@
 //! What a workload is, and what a run of one is told.
 
+use crate::Flaw;
 use crate::history::{Contents, History, tag};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_collections::Change;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
-use seawall_runtime::epoch::Flaw;
+use seawall_runtime::HeapError;
 use seawall_runtime::pool::PoolError;
 use std::sync::Arc;
 
@@ -56,6 +57,12 @@ pub struct Damage(pub String);
 
 impl From<PoolError> for Damage {
     fn from(error: PoolError) -> Damage {
+        Damage(error.to_string())
+    }
+}
+
+impl From<HeapError> for Damage {
+    fn from(error: HeapError) -> Damage {
         Damage(error.to_string())
     }
 }
@@ -147,7 +154,7 @@ impl Worker {
     /// What the operation about to run tells the structure that it changes.
     pub(crate) fn change(&self) -> Change<impl FnMut(u64, u64) + '_> {
         let note = |key, tag| self.history.effect(self.thread, self.number, key, tag);
-        Change { tag: tag(self.thread, self.number), flaw: self.flaw, note }
+        Change { tag: tag(self.thread, self.number), flaw: self.flaw.of_epochs(), note }
     }
 }
 
@@ -218,6 +225,8 @@ pub trait Workload: Clone + Send + Sync + 'static {
     const ENTRIES: u64;
     /// Per cent of operations that only search, unless told otherwise.
     const SEARCH_PERCENT: u32;
+    /// Whether it lives in a heap, and can make the mistakes of one.
+    const IN_HEAP: bool = false;
 
     /// Memory needed for `setup`.
     fn layout(setup: &Setup) -> Layout;
@@ -232,6 +241,14 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// When the pool is not this workload's, or is damaged beyond what any crash could do. Pool
     /// bytes are untrusted: it never panics, loops or reads out of range because of them.
     fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Self, Damage>;
+
+    /// As [`open`](Workload::open), with a deliberate mistake if recovery can make it.
+    ///
+    /// # Errors
+    /// As [`open`](Workload::open).
+    fn open_flawed<M: Memory>(memory: &M, layout: Layout, _flaw: Flaw) -> Result<Self, Damage> {
+        Self::open(memory, layout)
+    }
 
     /// What a thread keeps from one operation to the next, in its process only.
     type Local<'m, M: Memory + 'm>;

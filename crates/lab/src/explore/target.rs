@@ -1,7 +1,6 @@
 //! What can be explored: a program that can be recorded under a schedule, and its check.
 
 use super::ExploreError;
-use crate::flaw_name;
 use seawall_explore::{Check, CrashImage, CrashPoint, Schedule, Trace, record};
 use seawall_memory::{Image, Memory};
 use seawall_workloads::history::Effect;
@@ -55,14 +54,10 @@ pub(super) struct RunKey {
     pub(super) flaw: Flaw,
 }
 
-/// The letters of deliberate mistakes.
-const FLAWS: [(Flaw, &str); 3] = [(Flaw::None, "n"), (Flaw::NoOrder, "o"), (Flaw::NoFlush, "f")];
-
 impl fmt::Display for RunKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RunKey { seed, threads, ops, entries, search_percent, flaw } = self;
-        let letter =
-            FLAWS.iter().find(|(known, _)| known == flaw).map_or("n", |(_, letter)| letter);
+        let letter = flaw.letter();
         write!(f, "{seed}-{threads}-{ops}-{entries}-{search_percent}-{letter}")
     }
 }
@@ -78,7 +73,7 @@ impl FromStr for RunKey {
         let [seed, threads, ops, entries, search_percent] = numbers;
         let threads = usize::try_from(threads).map_err(|_| ())?;
         let search_percent = u32::try_from(search_percent).map_err(|_| ())?;
-        let flaw = FLAWS.iter().find(|(_, known)| known == letter).ok_or(())?.0;
+        let flaw = Flaw::of_letter(letter).ok_or(())?;
         Ok(RunKey { seed, threads, ops, entries, search_percent, flaw })
     }
 }
@@ -105,7 +100,8 @@ impl<W: Workload> Target for WorkloadTarget<W> {
     fn in_words(&self) -> String {
         let RunKey { seed, threads, ops, entries, flaw, .. } = self.key;
         let plural = if threads == 1 { "" } else { "s" };
-        let broken = flaw_name(flaw)
+        let broken = flaw
+            .name()
             .map_or(String::new(), |flaw| format!(", deliberately broken by --flaw {flaw}"));
         format!(
             "{}: {threads} thread{plural} x {ops} operations on {entries} entries, seed \
@@ -144,7 +140,7 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         let trace = trace.map_err(|error| ExploreError::Run { program: W::NAME.into(), error })?;
         let (effects, explainer) = (history.effects(), history.index());
         let workload = PhantomData;
-        let check = WorkloadCheck { layout, before, effects, explainer, workload };
+        let check = WorkloadCheck { layout, flaw, before, effects, explainer, workload };
         Ok(Recorded { trace, check })
     }
 }
@@ -154,6 +150,7 @@ impl<W: Workload> Target for WorkloadTarget<W> {
 /// with all that had been promised among them.
 pub(super) struct WorkloadCheck<W> {
     layout: Layout,
+    flaw: Flaw,
     before: Contents,
     effects: Vec<Effect>,
     explainer: Explainer,
@@ -162,7 +159,7 @@ pub(super) struct WorkloadCheck<W> {
 
 impl<W: Workload> WorkloadCheck<W> {
     fn recover_once(&self, image: &CrashImage<'_>) -> Result<Contents, String> {
-        let workload = W::open(image, self.layout)
+        let workload = W::open_flawed(image, self.layout, self.flaw)
             .map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
         workload.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
     }

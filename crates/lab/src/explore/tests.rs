@@ -1,6 +1,7 @@
 //! Explorations of our own structures, of the corpus, in parts, and of bad options.
 
 use super::*;
+use seawall_runtime::HeapFlaw;
 use seawall_workloads::WORKLOADS;
 
 fn explore(workload: &str, options: &ExploreOptions) -> ExploreReport {
@@ -26,6 +27,45 @@ fn every_structure_survives_every_image_that_is_tried() {
             assert!(report.models.iter().all(ends), "{report}");
         }
     }
+}
+
+#[test]
+fn what_lives_in_a_heap_survives_every_image_that_is_tried() {
+    for entry in WORKLOADS.iter().filter(|entry| entry.in_heap) {
+        for (threads, ops, schedules) in [(1, 5, 1), (2, 2, 6)] {
+            let options = ExploreOptions { threads, ops, schedules, depth: 1, ..small() };
+            let report = explore(entry.name, &options);
+            assert!(!report.found(), "{report}");
+            let ends = |m: &ModelReport| m.outcome.reached >= Reached::Ends;
+            assert!(report.models.iter().all(ends), "{report}");
+        }
+    }
+}
+
+#[test]
+fn each_mistake_of_a_heap_is_found_by_scripts_of_what_heaps_can_do() {
+    let alone = ExploreOptions { models: vec![Model::Px86], depth: 0, ..small() };
+    let recycled = ExploreOptions { entries: 1, seed: 13, budget: 3_000, ..alone.clone() };
+    let two = ExploreOptions { threads: 2, ops: 2, entries: 1, schedules: 150, ..recycled.clone() };
+    let two = ExploreOptions { seed: 18, ..two };
+    for flaw in Flaw::all() {
+        let options = match flaw {
+            Flaw::Heap(HeapFlaw::NoWait | HeapFlaw::NoOrder) => &two,
+            Flaw::Heap(HeapFlaw::NoFreed) => &recycled,
+            _ => &alone,
+        };
+        let report = explore("heap", &ExploreOptions { flaw, ..options.clone() });
+        assert!(report.found(), "{flaw}: {report}");
+        let command = report.models[0].replay_command.clone().expect("found");
+        let replay = command.split(' ').next_back().map(str::to_owned);
+        let again = explore("heap", &ExploreOptions { replay, ..ExploreOptions::default() });
+        assert_eq!(again.models[0].outcome.finding, report.models[0].outcome.finding);
+    }
+    let late = ExploreOptions { flaw: Flaw::Heap(HeapFlaw::LateUndo), ..small() };
+    let refused = super::explore("hash", &late, &Progress::hidden(), &Arc::default());
+    let refused = refused.expect_err("no heap").to_string();
+    assert!(refused.contains("hash cannot have the flaw late-undo"), "{refused}");
+    assert!(refused.contains("btree or map or kv or heap"), "{refused}");
 }
 
 fn small() -> ExploreOptions {

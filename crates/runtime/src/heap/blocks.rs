@@ -350,14 +350,22 @@ impl<M: Memory> Session<'_, M> {
         let most = layout.numbers.chunks_max;
         for more in [(chunks / 8).max(length), length] {
             let wanted = (chunks + more).min(most);
-            if wanted >= chunks + length && self.memory.grow(layout.pm_bytes(wanted)) {
-                let word = super::checked::encode(layout.chunks, wanted);
-                self.memory.store(layout.chunks, word);
-                self.memory.persist(layout.chunks, 8);
+            let is_enough = wanted >= chunks + length;
+            if is_enough && self.heap.flaw == HeapFlaw::EarlyGrowth {
+                self.count_chunks(wanted);
+            }
+            if is_enough && self.memory.grow(layout.pm_bytes(wanted)) {
+                self.count_chunks(wanted);
                 return true;
             }
         }
         false
+    }
+
+    fn count_chunks(&self, chunks: u64) {
+        let at = self.heap.layout.chunks;
+        self.memory.store(at, super::checked::encode(at, chunks));
+        self.memory.persist(at, 8);
     }
 
     /// The space is free again, for this thread first: it was taken and never linked, or a
