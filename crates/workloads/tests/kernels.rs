@@ -1,11 +1,10 @@
-//! The kernels give the result of the plain computation under any schedule, their checks see a
-//! changed word, and they share what they are meant to share.
+//! The kernels give the result of the plain computation under any schedule, without a persistency
+//! call, and their checks see a changed word. What they share: `crates/lab/tests/kernels.rs`.
 
 use crate::machines::Shared;
 use seawall_memory::{Addr, Memory, Width};
 use seawall_workloads::{Input, KERNELS, Kernel, KernelVisitor, with_kernel};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::sync::Barrier;
 
 /// Calls the visitor that `make` gives for every kernel.
 fn each<V: KernelVisitor>(make: impl Fn() -> V) -> Vec<(&'static str, V::Output)> {
@@ -19,57 +18,33 @@ fn small<K: Kernel>(threads: usize, seed: u64) -> Input {
     input
 }
 
-/// What a thread did: locked operations count as stores.
-#[derive(Default)]
-struct Counts {
-    loads: u64,
-    stores: BTreeMap<u64, u64>,
-    work: u64,
+/// Allows only what a kernel may do.
+struct Strict<'a>(&'a Shared);
+
+/// Refuses an address that would not persist.
+fn held(at: Addr) -> Addr {
+    assert!(at.is_pm(), "all memory is persistent");
+    at
 }
 
-/// Counts what a thread does, and allows only what a kernel may do.
-struct Counting<'a> {
-    memory: &'a Shared,
-    loads: Cell<u64>,
-    work: Cell<u64>,
-    stores: RefCell<BTreeMap<u64, u64>>,
-}
-
-impl Counting<'_> {
-    fn count_load(&self, at: Addr) {
-        assert!(at.is_pm(), "all memory is persistent");
-        self.loads.set(self.loads.get() + 1);
-    }
-
-    fn count_store(&self, at: Addr) {
-        assert!(at.is_pm(), "all memory is persistent");
-        *self.stores.borrow_mut().entry(at.line().0).or_default() += 1;
-    }
-}
-
-impl Memory for Counting<'_> {
+impl Memory for Strict<'_> {
     fn thread(&self) -> usize {
-        self.memory.thread()
+        self.0.thread()
     }
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
-        self.count_load(at);
-        self.memory.load_bits(at, width)
+        self.0.load_bits(held(at), width)
     }
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        self.count_store(at);
-        self.memory.store_bits(at, width, value);
+        self.0.store_bits(held(at), width, value);
     }
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-        self.count_store(at);
-        self.memory.compare_exchange(at, current, new)
+        self.0.compare_exchange(held(at), current, new)
     }
     fn swap(&self, at: Addr, new: u64) -> u64 {
-        self.count_store(at);
-        self.memory.swap(at, new)
+        self.0.swap(held(at), new)
     }
     fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-        self.count_store(at);
-        self.memory.fetch_add(at, by)
+        self.0.fetch_add(held(at), by)
     }
     fn flush(&self, _: Addr, _: u64) {
         panic!("a kernel does not flush");
@@ -80,48 +55,34 @@ impl Memory for Counting<'_> {
     fn drain(&self) {
         panic!("a kernel does not drain");
     }
-    fn work(&self, instructions: u32) {
-        self.work.set(self.work.get() + u64::from(instructions));
-    }
+    fn work(&self, _: u32) {}
     fn grow(&self, _: u64) -> bool {
         panic!("a kernel has all its memory at the start");
     }
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.count_load(at);
-        self.memory.spin_while(at, value)
+        self.0.spin_while(held(at), value)
     }
     fn output(&self, _: u64) {
         panic!("a kernel tells the world nothing");
     }
 }
 
-/// Runs all threads of `input` at once; gives the memory and what each thread did.
-fn run<K: Kernel>(input: &Input) -> (Shared, K, Vec<Counts>) {
+/// Runs all threads of `input` at once.
+fn run<K: Kernel>(input: &Input) -> (Shared, K) {
     let layout = K::layout(input);
     let memory = Shared::new(layout.pm_bytes, layout.dram_bytes);
     let kernel = K::create(&memory, input);
-    let mut counts = Vec::new();
+    let start = Barrier::new(input.threads);
     std::thread::scope(|scope| {
-        let started: Vec<_> = (0..input.threads)
-            .map(|thread| {
-                let (memory, kernel) = (memory.of(thread), kernel.clone());
-                scope.spawn(move || {
-                    let counting = Counting {
-                        memory: &memory,
-                        loads: Cell::default(),
-                        work: Cell::default(),
-                        stores: RefCell::default(),
-                    };
-                    kernel.run(&counting);
-                    let Counting { loads, work, stores, .. } = counting;
-                    let (loads, work) = (loads.get(), work.get());
-                    Counts { loads, stores: stores.into_inner(), work }
-                })
-            })
-            .collect();
-        counts.extend(started.into_iter().map(|thread| thread.join().expect("it does not panic")));
+        for thread in 0..input.threads {
+            let (memory, kernel, start) = (memory.of(thread), kernel.clone(), &start);
+            scope.spawn(move || {
+                start.wait();
+                kernel.run(&Strict(&memory));
+            });
+        }
     });
-    (memory, kernel, counts)
+    (memory, kernel)
 }
 
 struct Threads;
@@ -133,7 +94,7 @@ impl KernelVisitor for Threads {
         for threads in 1..=5 {
             for seed in 1..=3 {
                 let input = small::<K>(threads, seed);
-                let (memory, kernel, _) = run::<K>(&input);
+                let (memory, kernel) = run::<K>(&input);
                 assert_eq!(kernel.check(&memory), Ok(()), "{}: {input:?}", K::NAME);
             }
         }
@@ -153,7 +114,7 @@ impl KernelVisitor for Smallest {
     fn visit<K: Kernel>(self) {
         for size in *K::SIZES.start()..K::SIZES.start() + 4 {
             for threads in [1, 3] {
-                let (memory, kernel, _) = run::<K>(&Input { threads, size, seed: 1 });
+                let (memory, kernel) = run::<K>(&Input { threads, size, seed: 1 });
                 assert_eq!(kernel.check(&memory), Ok(()), "{} of size {size}", K::NAME);
             }
         }
@@ -175,7 +136,7 @@ impl KernelVisitor for Changes {
         let unrun = K::layout(&input);
         let unrun = Shared::new(unrun.pm_bytes, unrun.dram_bytes);
         assert!(K::create(&unrun, &input).check(&unrun).is_err(), "{} was not run", K::NAME);
-        let (memory, kernel, _) = run::<K>(&input);
+        let (memory, kernel) = run::<K>(&input);
         for (area, words) in kernel.results().into_iter().enumerate() {
             let step = words.count().div_ceil(25).next_multiple_of(2) as usize - 1;
             for index in (0..words.count()).step_by(step) {
@@ -211,61 +172,5 @@ fn a_size_that_a_kernel_cannot_run_with_is_refused_by_name() {
     }
     for (name, message) in each(|| Zero) {
         assert!(message.starts_with("size is 0; it must be "), "{name}: {message}");
-    }
-}
-
-/// What four threads share.
-struct Sharing;
-
-/// In per cent of the lines that are written: those that more threads than one write.
-struct Shares {
-    lines: f64,
-    stores: f64,
-}
-
-impl KernelVisitor for Sharing {
-    type Output = Shares;
-
-    fn visit<K: Kernel>(self) -> Shares {
-        let (_, _, threads) = run::<K>(&small::<K>(4, 1));
-        let mut lines: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
-        for (line, stores) in threads.iter().flat_map(|counts| &counts.stores) {
-            let entry = lines.entry(*line).or_default();
-            *entry = (entry.0 + 1, entry.1 + stores);
-        }
-        let all = |of: fn(&Counts) -> u64| threads.iter().map(of).sum::<u64>();
-        let stores: u64 = lines.values().map(|(_, stores)| stores).sum();
-        let shared = lines.values().filter(|(writers, _)| *writers > 1);
-        let per_cent = |part: u64, whole: u64| 100.0 * part as f64 / whole as f64;
-        let shares = Shares {
-            lines: per_cent(shared.clone().count() as u64, lines.len() as u64),
-            stores: per_cent(shared.map(|(_, stores)| stores).sum(), stores),
-        };
-        println!(
-            "{:9} {:9} {:9} {:9} {:7} {:6.1} {:6.1}",
-            K::NAME,
-            stores / 4,
-            all(|counts| counts.loads) / 4,
-            all(|counts| counts.work) / 4,
-            lines.len(),
-            shares.lines,
-            shares.stores,
-        );
-        shares
-    }
-}
-
-#[test]
-fn kernels_share_lines_as_the_programs_that_they_stand_for() {
-    println!("per thread:  stores     loads      work   lines  % shared lines, stores to them");
-    for (name, shares) in each(|| Sharing) {
-        let (lines, stores) = match name {
-            "ssca2" => (30.0, 60.0),
-            "vacation" | "intruder" | "canneal" => (20.0, 20.0),
-            "dedup" | "freqmine" | "barnes" | "radix" => (3.0, 3.0),
-            _ => (0.1, 0.1),
-        };
-        let is_enough = shares.lines > lines && shares.stores > stores;
-        assert!(is_enough, "{name}: {:.1} % of lines, {:.1} %", shares.lines, shares.stores);
     }
 }

@@ -184,6 +184,10 @@ impl Intruder {
 
     /// Searches one whole flow, if any waits; true if it is an attack.
     fn detect<M: Memory>(&self, memory: &M) -> bool {
+        let got = self.queues.get(memory, GOT);
+        if got >= self.queues.get(memory, PUT) {
+            return false;
+        }
         let first = self.team.alone(memory, WHOLE_LOCK, || {
             let got = self.queues.get(memory, GOT);
             memory.work(4);

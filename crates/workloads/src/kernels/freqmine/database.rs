@@ -12,6 +12,8 @@ const DRAWN: u64 = 12;
 const PATTERNS: usize = 48;
 /// Of 1000 transactions, so many make an item frequent.
 const LEAST_PER_MILLE: u64 = 4;
+/// But at least so many.
+const LEAST: u64 = 8;
 
 pub(super) struct Database {
     pub(super) least: u64,
@@ -41,7 +43,7 @@ impl Database {
             items
         });
         let transactions = transactions.collect();
-        Database { least: (input.size * LEAST_PER_MILLE).div_ceil(1000).max(2), transactions }
+        Database { least: (input.size * LEAST_PER_MILLE).div_ceil(1000).max(LEAST), transactions }
     }
 
     pub(super) fn occurrences(&self) -> u64 {
