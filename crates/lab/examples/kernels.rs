@@ -1,8 +1,9 @@
 //! Runs kernels on a simulated machine and says how much they do: with it their sizes are chosen.
 //!
 //! `kernels MACHINE DESIGN THREADS [KERNEL[:SIZE]]...` prints a line a kernel: megabytes of memory,
-//! references, stores of a thread, stores to lines of other caches, instructions, cycles, host time
-//! and whether the result is right (exit code 1 if one is not).
+//! references, stores of a thread, misses of its cache, of the shared one, and lines from another's in
+//! per cent of the references, cycles, host time, and whether the result is right (exit code 1 if one
+//! is not).
 
 use seawall_lab::{KernelPoint, run_kernel};
 use seawall_sim::{Choice, Machine};
@@ -20,8 +21,9 @@ fn run(arguments: &[String]) -> Result<bool, String> {
     let threads = number(threads)? as usize;
     let all: Vec<String> = KERNELS.iter().map(|entry| entry.name.into()).collect();
     let mut is_right = true;
+    println!("kernel       size    MB   Mrefs  Kstores  L1 miss LLC miss      c2c  Mcycles host s");
     println!(
-        "kernel      size    MB  Mrefs  Kstores/thread  L1 miss %  LLC miss %  c2c %  Mcycles"
+        "                               a thread        %        %        %         (Mrefs/s)"
     );
     for kernel in if kernels.is_empty() { &all } else { kernels } {
         let (name, size) = kernel
@@ -35,7 +37,7 @@ fn run(arguments: &[String]) -> Result<bool, String> {
         let counters = &run.counters;
         let per_cent = |part: u64| 100.0 * part as f64 / counters.references as f64;
         println!(
-            "{name:9} {:6} {:5.1} {:6.2} {:8} {:9.2} {:9.2} {:9.2} {:8.2} {:6.2} s  {:.1} Mrefs/s {}",
+            "{name:9} {:7} {:5.1} {:7.2} {:8} {:8.2} {:8.2} {:8.2} {:8.2} {:6.2} ({:.1}) {}",
             run.input.size,
             run.pm_bytes as f64 / 1e6,
             counters.references as f64 / 1e6,

@@ -1,4 +1,4 @@
-//! One run of a parallel kernel under a design on a simulated machine, with the check of its result.
+//! One run of a parallel kernel under a design on a simulated machine, and the check of its result.
 //!
 //! The input is written on the simplest machine, then all threads run the kernel to its end on the
 //! simulated one, as the unannotated programs of MICRO'15 (section 7.2) do; when every dirty line

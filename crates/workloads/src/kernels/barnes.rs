@@ -149,8 +149,8 @@ impl Barnes {
         panic!("body {body} is where another is");
     }
 
-    /// The centres of mass of the cells that this thread made, the last first: a cell only waits for
-    /// cells that were made after it.
+    /// The centres of mass of the cells that this thread made, the last first: a cell only waits
+    /// for cells that were made after it.
     fn weigh<M: Memory>(&self, memory: &M, own: &Own) {
         let mut next = own.last;
         while let Some(cell) = next {
@@ -167,7 +167,8 @@ impl Barnes {
                 memory.work(8);
             }
             let centre = sum.centre();
-            for (offset, value) in (0..).zip([centre.at[0], centre.at[1], centre.at[2], centre.mass]) {
+            let [x, y, z] = centre.at;
+            for (offset, value) in (0..).zip([x, y, z, centre.mass]) {
                 self.cells.put_real(memory, cell * CELL + offset, value);
             }
             self.cells.put(memory, cell * CELL + DONE, 1);

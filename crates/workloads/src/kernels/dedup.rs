@@ -4,10 +4,10 @@
 //! Stage 0 cuts blocks of the input into chunks where their content says so; stage 1 hashes chunks
 //! and finds those that came before; stage 2 compresses the others; stage 3, one thread, writes the
 //! output in the order of the input. A thread starts at the stage of its number modulo four and,
-//! when that is done, goes on to the next: so one thread is enough, and nobody idles.
+//! when that is done, goes on to the next: so one thread is enough.
 //!
-//! Which copy of a chunk the table keeps depends on the schedule, but not what is written: the first
-//! in order in full, the others by their number. The check compares the output, word by word.
+//! Which copy of a chunk the table keeps depends on the schedule, but not what is written: the
+//! first in order in full, the others by their number. The check compares the output, word by word.
 //!
 //! In the pool: input, chunks, queues, table, the dictionary of each thread, compressed chunks and
 //! output. Contents are cut and compressed by words of 8 bytes.
@@ -102,7 +102,7 @@ impl Dedup {
             }
             let end = self.words.min((block + 1) * BLOCK);
             let (mut cutter, mut start, mut count) = (Cutter::default(), block * BLOCK, 0);
-            for place in start..end {
+            for place in block * BLOCK..end {
                 let is_last = cutter.cuts_after(self.input.get(memory, place));
                 memory.work(6);
                 if is_last || place + 1 == end {
@@ -118,7 +118,7 @@ impl Dedup {
         }
     }
 
-    /// Finds the chunk of the same content that the table keeps: itself, if it is the first to come.
+    /// The chunk of the same content that the table keeps: itself, if it is the first to come.
     fn find<M: Memory>(&self, memory: &M, id: u64) -> u64 {
         let chunk = self.chunk(id);
         let (start, length) = (chunk.get(memory, START), chunk.get(memory, LENGTH));

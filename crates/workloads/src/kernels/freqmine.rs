@@ -1,8 +1,8 @@
 //! Frequent sets of items in a database of transactions, with the sharing of PARSEC's "freqmine"
 //! (Bienia et al., PACT'08), which is FP-growth (Han, Pei and Yin, SIGMOD'00): all threads count
 //! the items, put their transactions into one prefix tree, locking only the node that gets a new
-//! child and adding to counts with locked adds, and then mine the tree, item by item, each in memory
-//! of its own.
+//! child and adding to counts with locked adds, and then mine the tree, item by item, each in
+//! memory of its own.
 //!
 //! The conditional bases of the items are kept as lists of paths, in the thread's part of the pool;
 //! sets of up to four items are counted. In the pool: database, counts, tree, those lists, and for

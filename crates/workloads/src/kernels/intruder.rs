@@ -3,8 +3,8 @@
 //! one map, pass whole flows through a second queue, and search them for signatures.
 //!
 //! The queues are under one lock each, held for a few instructions; the map is a forest, under the
-//! lock of the flow's tree. Fragments of all flows are mixed in the stream, so most of what a thread
-//! touches was written by others.
+//! lock of the flow's tree. Fragments of all flows are mixed in the stream, so most of what a
+//! thread touches was written by others.
 //!
 //! In the pool: packets, queues, trees, lists of fragments, the data as it comes and as it is put
 //! together, signatures and findings. All of the result is the same under any schedule.
@@ -113,12 +113,11 @@ impl Intruder {
             }
             self.queues.put(memory, TAKEN, taken + 1);
             memory.work(4);
-            Some(self.stream.get(memory, taken))
+            Some(taken)
         })
     }
 
-    /// Puts a fragment to the others of its flow; when it was the last to come, gives the fragments
-    /// in their order.
+    /// Puts a fragment to the others of its flow; when it was the last to come, gives the first.
     fn collect<M: Memory>(&self, memory: &M, packet: u64) -> Option<u64> {
         let flow = self.packet(memory, packet, FLOW);
         let count = self.packet(memory, packet, COUNT);
@@ -260,7 +259,8 @@ impl Kernel for Intruder {
 
     fn run<M: Memory>(&self, memory: &M) {
         let mut attacks = 0;
-        while let Some(packet) = self.take(memory) {
+        while let Some(taken) = self.take(memory) {
+            let packet = self.stream.get(memory, taken);
             if let Some(first) = self.collect(memory, packet) {
                 self.assemble(memory, first);
             }

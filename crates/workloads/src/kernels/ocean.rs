@@ -203,7 +203,8 @@ impl Kernel for Ocean {
     }
 
     fn check<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
-        let [vorticity, stream, errors] = self.plain().map(|values| values.into_iter().map(f64::to_bits));
+        let bits = |values: Vec<f64>| values.into_iter().map(f64::to_bits);
+        let [vorticity, stream, errors] = self.plain().map(bits);
         self.vorticity.compare(memory, "vorticity", vorticity)?;
         self.stream.compare(memory, "stream", stream)?;
         self.errors.compare(memory, "error", errors)

@@ -76,7 +76,7 @@ impl Ssca2 {
                     65..75 => (1, 0),
                     _ => (1, 1),
                 };
-                (from, to, bit) = (from | down * bit, to | right * bit, bit * 2);
+                (from, to, bit) = (from + down * bit, to + right * bit, bit * 2);
             }
             let weight = 1 + rng.next_u64() % WEIGHTS;
             Edge { from: scatter(from), to: scatter(to), weight }

@@ -8,8 +8,8 @@
 //! The check does the transactions in that order on plain maps, and compares the outcome of each,
 //! every row, and the list of every customer.
 //!
-//! In the pool: trees, rows, lists, clock, locks, and outcomes. What is asked for is random and made
-//! by the thread itself.
+//! In the pool: trees, rows, lists, clock, locks, and outcomes. What is asked for is random and
+//! made by the thread itself.
 
 use super::forest::{Forest, TREES};
 use super::sync::Team;
@@ -211,7 +211,9 @@ impl Vacation {
                 items.iter().map(|item| self.tree(*item)).chain([customer]).collect()
             }
             Action::Close { customer } => vec![Forest::tree_of(*customer, CUSTOMERS)],
-            Action::Update { changes } => changes.iter().map(|(item, _)| self.tree(*item)).collect(),
+            Action::Update { changes } => {
+                changes.iter().map(|(item, _)| self.tree(*item)).collect()
+            }
         };
         sort_once(&mut trees);
         self.lock(memory, &trees);
@@ -249,8 +251,8 @@ impl Vacation {
             match order.get_mut(serial as usize) {
                 Some(place @ None) => *place = Some(transaction),
                 _ => {
-                    let text = format!("transaction {transaction} has {serial}, no number of its own");
-                    return Err(Damage(text));
+                    let what = format!("transaction {transaction} has number {serial}");
+                    return Err(Damage(format!("{what}, which is not one of its own")));
                 }
             }
         }

@@ -35,7 +35,7 @@ impl Cutter {
     pub(super) fn cuts_after(&mut self, word: u64) -> bool {
         self.rolling = (self.rolling << 16).wrapping_add(mix(word));
         self.length += 1;
-        let says_so = mix(self.rolling) % (Cutter::MEAN - Cutter::LEAST) == 0;
+        let says_so = mix(self.rolling).is_multiple_of(Cutter::MEAN - Cutter::LEAST);
         let cuts = self.length >= Cutter::LEAST && says_so || self.length == Cutter::MOST;
         if cuts {
             *self = Cutter::default();
@@ -120,7 +120,7 @@ pub(super) fn contents(input: &Input, words: u64) -> Vec<u64> {
         }
         for _ in 0..length {
             let word = rng.next_u64();
-            let is_common = word % 2 == 0;
+            let is_common = word.is_multiple_of(2);
             contents.push(if is_common { vocabulary[(word >> 58) as usize] } else { word });
         }
     }

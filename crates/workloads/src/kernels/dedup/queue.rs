@@ -1,5 +1,5 @@
-//! A queue between two stages: every push and every pop takes a slot of its own by a locked add, and
-//! a pop waits until its slot is filled. It has a slot for all that may come, and never wraps.
+//! A queue between two stages: every push and every pop takes a slot of its own by a locked add,
+//! and a pop waits until its slot is filled. It has a slot for all that may come; it never wraps.
 
 use crate::Words;
 use seawall_memory::Memory;

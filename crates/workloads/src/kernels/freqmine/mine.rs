@@ -1,8 +1,8 @@
-//! Mining of one item: its conditional base, and those of the sets that grow from it, one behind the
-//! other in the thread's part of the pool.
+//! Mining of one item: its conditional base, and those of the sets that grow from it, one behind
+//! the other in the thread's part of the pool.
 //!
-//! A base is a list of paths: how often, how many ranks, and the ranks, the less frequent first. The
-//! first words of the part count ranks.
+//! A base is a list of paths: how often, how many ranks, and the ranks, the less frequent first.
+//! The first words of the part count ranks.
 
 use super::database::ITEMS;
 use super::prefix::Prefixes;
