@@ -33,12 +33,16 @@
 
 mod flaw;
 pub mod history;
+mod kernel;
+pub mod kernels;
 mod keyed;
 pub mod logging;
 mod workload;
 
 pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use history::{Contents, Explainer, History, Violation};
+pub use kernel::{Input, Kernel, Words};
+pub use kernels::{KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_kernel};
 pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
 
 /// A workload in the table.
