@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Image;
-use seawall_sim::{Cycle, Observer};
+use seawall_sim::{Crash, Cycle, Observer};
 use seawall_workloads::{Contents, Explainer, History, Layout, Workload};
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
@@ -131,7 +131,7 @@ impl<W> Watcher<W> {
 
 impl<W: Workload> Watcher<W> {
     /// Checks the image in which the run ended, with every operation in it.
-    pub(crate) fn check_end(&mut self, cycle: Cycle, pm: Vec<u8>) {
+    pub(crate) fn check_end(&mut self, cycle: Cycle, crash: Crash) {
         self.index.extend(&self.run.history);
         if let Err(what) = self.run.check::<W>(&self.index, pm, &self.outputs) {
             let what = format!("after the run, without any crash: {what}");
@@ -152,12 +152,12 @@ impl<W: Workload> Observer for Watcher<W> {
         Some(now + offset)
     }
 
-    fn crash(&mut self, now: Cycle, pm: Vec<u8>) {
+    fn crash(&mut self, now: Cycle, crash: Crash) {
         self.crashes += 1;
         self.index.extend(&self.run.history);
         let none = vec![0; self.outputs.len()];
         let completed = if self.durable { &self.outputs } else { &none };
-        if let Err(what) = self.run.check::<W>(&self.index, pm, completed) {
+        if let Err(what) = self.run.check::<W>(&self.index, crash.pm, completed) {
             self.broken.push(Broken { cycle: now, what });
         }
     }

@@ -79,6 +79,10 @@ impl Epochs {
         if self.arbiters[core].flushing.is_some() || !wanted {
             return;
         }
+        let logged = self.bulk.as_ref().is_none_or(|bulk| bulk.is_settled(core, epoch));
+        if !logged && self.config.flaw != EpochFlaw::FlushesBeforeLog {
+            return;
+        }
         if self.dependences_left(core, epoch) > 0 {
             for at in 0..self.cores[core].dependences(epoch) {
                 let (on, number) = self.cores[core].dependences_mut(epoch)[at];
@@ -89,6 +93,7 @@ impl Epochs {
             return;
         }
         self.arbiters[core].flushing = Some(epoch);
+        self.name_early(hw, core, epoch, now);
         let flushed = self.flush_l1(hw, core, epoch, now);
         self.tell_banks(hw, core, flushed);
     }
@@ -223,7 +228,15 @@ impl Epochs {
         }
     }
 
-    /// Step 4: all BankAcks are here.
+    /// All BankAcks are here; in bulk mode, memory is to say so first.
+    pub(super) fn flushed(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        match self.arbiters[core].flushing {
+            Some(epoch) if self.bulk.is_some() => self.name_durable(hw, core, epoch, now),
+            _ => self.durable(hw, core, now),
+        }
+    }
+
+    /// Step 4: the epoch is durable.
     pub(super) fn durable(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let epoch = self.arbiters[core].flushing.take().expect("a flush is under way");
         self.arbiters[core].closing = false;
@@ -234,6 +247,7 @@ impl Epochs {
             hw.queue.event(told, Event::Design(Message::Inform { core: on as u8 }));
         }
         self.cores[core].durable = epoch;
+        self.truncate(hw, core, epoch, now);
         // PersistCMP; the banks know by their tags' epochs from then on.
         hw.mesh.broadcast(core, now, &mut self.tiles);
         if self.config.invalidates {
