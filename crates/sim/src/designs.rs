@@ -285,6 +285,7 @@ designs! {
     lb_idt "lb-idt",
     lb_pf "lb-pf",
     lbpp "lbpp",
+    bsp_naive "bsp-naive",
     bsp_lb "bsp-lb",
     bsp_lb_idt "bsp-lb-idt",
     bsp_lb_pf "bsp-lb-pf",

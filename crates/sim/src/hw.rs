@@ -164,6 +164,22 @@ impl<M: Copy> Hw<M> {
         self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
     }
 
+    /// As [`write_back`](Hw::write_back), but memory gets `data`, which the line held before: it
+    /// stays dirty.
+    pub(crate) fn write_older(
+        &mut self,
+        line: LineId,
+        data: &LineData,
+        tile: Tile,
+        at: Cycle,
+        token: Token,
+    ) {
+        let version = self.values.differ(line);
+        *self.values.version_mut(version) = *data;
+        let replaced = std::mem::replace(&mut self.llc.entry_mut(line).memory, version);
+        self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
+    }
+
     /// As [`write_back`](Hw::write_back), past a clean line: memory gets `data` now, the shared
     /// cache with [`agree`](Hw::agree).
     pub(crate) fn write_through(

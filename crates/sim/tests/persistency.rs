@@ -286,6 +286,8 @@ fn variants_with_parameters_keep_their_promise_too() {
         "lbpp:registers=0",
         "lb:invalidating=true",
         "lbpp:invalidating=true",
+        "bsp-naive:queue=1",
+        "bsp-naive:adr=true",
         "bsp-lb:stores=3",
         "bsp-lb:stores=3:epochs=2",
         "bsp-lb-idt:stores=3",
@@ -324,6 +326,7 @@ fn each_broken_mechanism_is_caught() {
         assert!(caught, "{design} was not caught");
     }
     for design in [
+        "bsp-naive:flaw='sends-at-once'",
         "bsp-lbpp:stores=3:flaw='flushes-before-log'",
         "bsp-lbpp:stores=3:flaw='sends-headers-early'",
         "bsp-lbpp:stores=3:flaw='names-early'",

@@ -11,12 +11,14 @@ use super::{EpochFlaw, Epochs, Message};
 use crate::cache::Slot;
 use crate::hw::{Event, Hw, Token};
 use crate::{Cycle, Epoch, LineId};
+use rustc_hash::FxHashSet;
 
 /// The flush under way at one core.
 pub(crate) struct Arbiter {
     flushing: Option<Epoch>,
-    /// Lines of the epoch that the banks have to write.
+    /// Lines of the epoch that the banks have to write; none stands twice.
     lines: Vec<LineId>,
+    listed: FxHashSet<LineId>,
     /// The banks that have lines to write, a bit each.
     writing: u64,
     /// Per bank: lines without PersistAck, when the last one came.
@@ -28,8 +30,10 @@ pub(crate) struct Arbiter {
     closing: bool,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct BankFlush {
+    /// Lines to be written, and how many of them are not acknowledged.
+    to_write: Vec<LineId>,
     lines: u32,
     last: Cycle,
 }
@@ -39,6 +43,7 @@ impl Arbiter {
         Arbiter {
             flushing: None,
             lines: Vec::new(),
+            listed: FxHashSet::default(),
             writing: 0,
             banks: vec![BankFlush::default(); banks],
             missing: 0,
@@ -106,6 +111,7 @@ impl Epochs {
         let mut at = now + groups * self.config.search_cycles;
         let arbiter = &mut self.arbiters[core];
         arbiter.lines.clear();
+        arbiter.listed.clear();
         for &line in &tagged {
             let Some(slot) = hw.llc.find(line) else { continue };
             let mut arrives = 0;
@@ -119,11 +125,12 @@ impl Epochs {
             }
             let entry = hw.llc.entry(slot);
             let is_here = usize::from(entry.writer) == core && entry.epoch == epoch;
-            if is_here && entry.dirty && !arbiter.lines.contains(&line) {
+            if is_here && entry.dirty && arbiter.listed.insert(line) {
                 arbiter.lines.push(line);
                 let bank = hw.llc.bank(line);
                 arbiter.writing |= 1 << bank;
                 let flush = &mut arbiter.banks[bank];
+                flush.to_write.push(line);
                 flush.lines += 1;
                 flush.last = flush.last.max(arrives);
             }
@@ -165,20 +172,18 @@ impl Epochs {
         now: Cycle,
     ) {
         let epoch = self.arbiters[core].flushing.expect("a flush is under way");
-        let lines = self.arbiters[core].lines.iter().filter(|line| hw.llc.bank(**line) == bank);
-        let searched = groups(lines.map(|line| hw.llc.set(*line)));
+        let mut lines = std::mem::take(&mut self.arbiters[core].banks[bank].to_write);
+        let searched = groups(lines.iter().map(|line| hw.llc.set(*line)));
         let at = now + searched * self.config.search_cycles;
-        for number in 0..self.arbiters[core].lines.len() {
-            let line = self.arbiters[core].lines[number];
-            if hw.llc.bank(line) != bank {
-                continue;
-            }
+        for &line in &lines {
             // Unless a flaw let it go: nothing takes a line of an epoch that is not durable.
             match hw.llc.find(line).filter(|slot| self.holds(hw, *slot, core, epoch)) {
                 Some(slot) => self.write_line(hw, core, bank, slot, at),
                 None => self.bank_wrote(hw, core, bank, at),
             }
         }
+        lines.clear();
+        self.arbiters[core].banks[bank].to_write = lines;
     }
 
     fn holds(&self, hw: &Hw<Message>, slot: Slot, core: usize, epoch: Epoch) -> bool {
