@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The most memory that a simulated program may have: the host keeps a few copies of it.
-const BYTES_MAX: u64 = 4 << 30;
+pub(crate) const BYTES_MAX: u64 = 4 << 30;
 
 /// What to run, and how.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
 use seawall_sim::{MachineError, SimError};
-use seawall_workloads::{BadSetup, Damage, UnknownWorkload};
+use seawall_workloads::{BadSetup, Damage, UnknownKernel, UnknownWorkload};
 use std::io;
 
 /// Why an experiment came to nothing.
@@ -11,6 +11,9 @@ pub enum LabError {
     /// No such workload.
     #[error(transparent)]
     Workload(#[from] UnknownWorkload),
+    /// No such kernel.
+    #[error(transparent)]
+    Kernel(#[from] UnknownKernel),
     /// No such design, a wrong parameter, too many threads, or a simulation that failed.
     #[error(transparent)]
     Sim(#[from] SimError),

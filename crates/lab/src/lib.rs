@@ -19,6 +19,7 @@ mod describe;
 mod error;
 pub mod explore;
 mod figures;
+mod kernel;
 pub mod litmus;
 pub mod native;
 mod output;
@@ -39,6 +40,7 @@ pub use figures::{
     Column, DesignFigure, Figure, FigureOptions, FigureRecord, Figures, LOSS_MAX, LoggingFigure,
     LoggingRecord, Metric, Quantity, Series, Stated,
 };
+pub use kernel::{KernelPoint, KernelRun, run_kernel};
 pub use output::{check_writable, write_file};
 pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan, flaw_name};
 pub use progress::Progress;

@@ -49,6 +49,15 @@ impl Locks {
         Locks { words, nodes, count, threads, levels }
     }
 
+    /// The same in the pool, for a machine whose whole memory is persistent and which restarts its
+    /// threads where they were. A program that recovers wants none of it: a lock that was held when
+    /// power failed is held for ever.
+    pub fn place_in_pool(arena: &mut Arena, count: u64, threads: u64, levels: u64) -> Locks {
+        let words = arena.pm(count * LINE_BYTES);
+        let nodes = arena.pm(threads * levels * LINE_BYTES);
+        Locks { words, nodes, count, threads, levels }
+    }
+
     /// How many locks there are.
     pub const fn count(&self) -> u64 {
         self.count

@@ -32,10 +32,14 @@
 #![forbid(unsafe_code)]
 
 pub mod history;
+mod kernel;
+pub mod kernels;
 pub mod logging;
 mod workload;
 
 pub use history::{Contents, Explainer, History, Violation};
+pub use kernel::{Input, Kernel, Words};
+pub use kernels::{KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_kernel};
 pub use seawall_runtime::epoch::Flaw;
 pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
 

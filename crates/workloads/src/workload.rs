@@ -26,11 +26,11 @@ pub struct Setup {
 }
 
 /// The most threads that a pool is made for.
-const THREADS_MAX: u64 = 1024;
+pub(crate) const THREADS_MAX: u64 = 1024;
 /// The most entries: 128 GiB of them.
 const ENTRIES_MAX: u64 = 1 << 28;
 
-/// A number of a [`Setup`] that no workload can run with.
+/// A number of a [`Setup`] or an [`Input`](crate::Input) that nothing can run with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {value}; it must be {low} to {high}")]
 pub struct BadSetup {
@@ -38,6 +38,16 @@ pub struct BadSetup {
     value: u64,
     low: u64,
     high: u64,
+}
+
+impl BadSetup {
+    /// The first of (name, value, low, high) that is out of its range.
+    pub(crate) fn find(numbers: &[(&'static str, u64, u64, u64)]) -> Result<(), BadSetup> {
+        match numbers.iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
+            None => Ok(()),
+            Some(&(what, value, low, high)) => Err(BadSetup { what, value, low, high }),
+        }
+    }
 }
 
 /// Memory that a workload needs.
@@ -183,10 +193,7 @@ impl Setup {
             ("entries", self.entries, 1, ENTRIES_MAX),
             ("search_percent", u64::from(self.search_percent), 0, 100),
         ];
-        match numbers.into_iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
-            None => Ok(()),
-            Some((what, value, low, high)) => Err(BadSetup { what, value, low, high }),
-        }
+        BadSetup::find(&numbers)
     }
 
     /// What tells its pool from others: the same for the same numbers.

@@ -1,6 +1,7 @@
 //! What the workloads promise, on machines small enough to be obviously right.
 
 mod crash;
+mod kernels;
 mod machines;
 mod media;
 mod pools;

@@ -1,0 +1,112 @@
+//! One run of a parallel kernel under a design on a simulated machine, with the check of its result.
+//!
+//! The input is written on the simplest machine, then all threads run the kernel to its end on the
+//! simulated one, as the unannotated programs of MICRO'15 (section 7.2) do; when every dirty line
+//! has been written back, the image must hold the result of the plain computation. A run takes one
+//! host thread and depends on nothing but its point.
+
+use crate::LabError;
+use crate::cell::{BYTES_MAX, cpu_time};
+use seawall_memory::Image;
+use seawall_sim::{Choice, Counters, Cycle, Machine, Program, Reason, Simulation, Stalls};
+use seawall_workloads::{Damage, Input, Kernel, KernelVisitor, with_kernel};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Which kernel to run, and how.
+#[derive(Clone, Debug)]
+pub struct KernelPoint {
+    /// The kernel's name.
+    pub kernel: String,
+    /// The design with its parameters.
+    pub design: Choice,
+    /// Threads, 1 to the machine's cores.
+    pub threads: usize,
+    /// How much there is to do; by default the kernel's own size.
+    pub size: Option<u64>,
+    /// Seed of the input.
+    pub seed: u64,
+}
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub struct KernelRun {
+    /// What was run.
+    pub input: Input,
+    /// Bytes of memory that the program has.
+    pub pm_bytes: u64,
+    /// The cycle at which the last thread finished.
+    pub cycles: Cycle,
+    /// Stalled cycles of all threads by reason, idle time at the end included.
+    pub stalls: Stalls,
+    /// What was counted.
+    pub counters: Counters,
+    /// CPU time of this host that the simulation took; writing the input and the check not.
+    pub host: Duration,
+    /// Whether the result is that of the plain computation, and what differs.
+    pub result: Result<(), Damage>,
+}
+
+/// Runs `point` on `machine`; stops soon after `stop` becomes true.
+///
+/// # Errors
+/// An unknown kernel, numbers that it cannot run with, more threads than cores, a deadlock, or the
+/// request to stop. A wrong result is none: it is in [`KernelRun::result`].
+pub fn run_kernel(
+    machine: &Machine,
+    point: &KernelPoint,
+    stop: &Arc<AtomicBool>,
+) -> Result<KernelRun, LabError> {
+    with_kernel(&point.kernel, Run { machine, point, stop })?
+}
+
+struct Run<'a> {
+    machine: &'a Machine,
+    point: &'a KernelPoint,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl KernelVisitor for Run<'_> {
+    type Output = Result<KernelRun, LabError>;
+
+    fn visit<K: Kernel>(self) -> Self::Output {
+        let KernelPoint { design, threads, size, seed, .. } = self.point;
+        let input = Input { threads: *threads, size: size.unwrap_or(K::SIZE), seed: *seed };
+        input.check::<K>()?;
+        let layout = K::layout(&input);
+        if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
+            return Err(LabError::Option {
+                option: "size",
+                value: input.size.to_string(),
+                valid: format!("less: {} would take more than {BYTES_MAX} bytes", K::NAME),
+            });
+        }
+        let start = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let kernel = K::create(&start, &input);
+        let (pm, dram) = start.into_parts();
+        let program = |_| {
+            let kernel = kernel.clone();
+            Box::new(move |memory: &seawall_sim::SimMemory| kernel.run(memory)) as Program
+        };
+        let programs = (0..input.threads).map(program).collect();
+        let host = cpu_time();
+        let outcome = Simulation::new(self.machine, design, pm, dram)
+            .stopped_by(self.stop.clone())
+            .run(programs)?;
+        let host = cpu_time().saturating_sub(host);
+        let mut stalls = Stalls::default();
+        for reason in Reason::ALL {
+            stalls.add(reason, outcome.stalls.iter().map(|stalls| stalls.get(reason)).sum());
+        }
+        Ok(KernelRun {
+            input,
+            pm_bytes: layout.pm_bytes,
+            cycles: outcome.cycles,
+            stalls,
+            counters: outcome.counters,
+            host,
+            result: kernel.check(&Image::from_pm(outcome.pm, layout.dram_bytes)),
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! The parallel programs, one file each, and the table of them.
+//!
+//! They are written for this project and share only their sharing patterns with the programs of
+//! SPLASH-2, PARSEC and STAMP whose names they bear, which MICRO'15 runs unannotated. To add one,
+//! write its file and its line in the table below.
+//!
+//! ```
+//! use seawall_memory::Image;
+//! use seawall_workloads::kernels::Radix;
+//! use seawall_workloads::{Input, Kernel};
+//!
+//! let input = Input { size: 100, ..Input::of::<Radix>(1) };
+//! let layout = Radix::layout(&input);
+//! let memory = Image::new(layout.pm_bytes, layout.dram_bytes);
+//! let radix = Radix::create(&memory, &input);
+//! assert!(radix.check(&memory).is_err());
+//! radix.run(&memory);
+//! radix.check(&memory).unwrap();
+//! ```
+
+use crate::Kernel;
+
+mod forest;
+mod sync;
+
+/// A kernel in the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelEntry {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// What its size counts.
+    pub unit: &'static str,
+    /// Its size, unless told otherwise.
+    pub size: u64,
+    /// A size that is done in moments, for tests.
+    pub small: u64,
+    /// The sizes that it can run with.
+    pub sizes: std::ops::RangeInclusive<u64>,
+}
+
+/// Something to do with a kernel whose type is known.
+pub trait KernelVisitor {
+    /// What it gives.
+    type Output;
+    /// Does it with `K`.
+    fn visit<K: Kernel>(self) -> Self::Output;
+}
+
+/// There is no kernel of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown kernel `{name}`; the kernels are {}", names())]
+pub struct UnknownKernel {
+    /// The name asked for.
+    pub name: String,
+}
+
+fn names() -> String {
+    KERNELS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+}
+
+macro_rules! kernels {
+    ($($module:ident :: $Type:ident;)*) => {
+        $(mod $module; pub use $module::$Type;)*
+
+        /// Every kernel, in the order in which tables show them.
+        pub const KERNELS: &[KernelEntry] = &[$(KernelEntry {
+            name: $Type::NAME,
+            about: $Type::ABOUT,
+            unit: $Type::UNIT,
+            size: $Type::SIZE,
+            small: $Type::SMALL,
+            sizes: $Type::SIZES,
+        }),*];
+
+        /// Lets `visitor` visit the kernel called `name`.
+        ///
+        /// # Errors
+        /// When there is none; the message lists those that there are.
+        pub fn with_kernel<V: KernelVisitor>(
+            name: &str,
+            visitor: V,
+        ) -> Result<V::Output, UnknownKernel> {
+            match name {
+                $($Type::NAME => Ok(visitor.visit::<$Type>()),)*
+                _ => Err(UnknownKernel { name: name.to_owned() }),
+            }
+        }
+    };
+}
+
+kernels! {
+    ssca2::Ssca2;
+    vacation::Vacation;
+    intruder::Intruder;
+    canneal::Canneal;
+    dedup::Dedup;
+    freqmine::Freqmine;
+    barnes::Barnes;
+    lu::Lu;
+    radix::Radix;
+    ocean::Ocean;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Name;
+
+    impl KernelVisitor for Name {
+        type Output = &'static str;
+        fn visit<K: Kernel>(self) -> &'static str {
+            K::NAME
+        }
+    }
+
+    #[test]
+    fn every_kernel_of_the_table_is_visited_by_its_name() {
+        for entry in KERNELS {
+            assert_eq!(with_kernel(entry.name, Name), Ok(entry.name));
+            assert!(entry.sizes.contains(&entry.size), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let message = with_kernel("raddix", Name).unwrap_err().to_string();
+        assert!(message.contains("`raddix`") && message.contains("ssca2, vacation"), "{message}");
+    }
+}

@@ -1,0 +1,296 @@
+//! Detection of attacks in a stream of packets, with the sharing of STAMP's "intruder" (Cao Minh et
+//! al., IISWC'08): all threads take packets from one queue, put the fragments of a flow together in
+//! one map, pass whole flows through a second queue, and search them for signatures.
+//!
+//! The queues are under one lock each, held for a few instructions; the map is a forest, under the
+//! lock of the flow's tree. Fragments of all flows are mixed in the stream, so most of what a thread
+//! touches was written by others.
+//!
+//! In the pool: packets, queues, trees, lists of fragments, the data as it comes and as it is put
+//! together, signatures and findings. All of the result is the same under any schedule.
+
+use super::forest::{Forest, TREES};
+use super::sync::Team;
+use crate::workload::below;
+use crate::{Damage, Input, Kernel, Words};
+use rand_xoshiro::rand_core::Rng;
+use seawall_memory::Memory;
+use seawall_runtime::Arena;
+use std::ops::{Range, RangeInclusive};
+
+/// Fragments of a flow at most, and words of a fragment.
+const FRAGMENTS: u64 = 8;
+const FRAGMENT_WORDS: u64 = 16;
+const ATTACK_PERCENT: u64 = 10;
+const SIGNATURES: u64 = 8;
+
+/// Words of a packet, and offsets.
+const PACKET: u64 = 8;
+const FLOW: u64 = 0;
+const NUMBER: u64 = 1;
+const COUNT: u64 = 2;
+const START: u64 = 3;
+const LENGTH: u64 = 4;
+/// The fragment behind it in its flow, of those that have come.
+const NEXT: u64 = 5;
+/// In the first fragment that came: how many have.
+const RECEIVED: u64 = 6;
+
+/// Words of the queues: what was taken of the stream, then what was put in and taken out of the
+/// queue of whole flows.
+const TAKEN: u64 = 0;
+const PUT: u64 = 8;
+const GOT: u64 = 9;
+
+/// Which lock protects what.
+const STREAM_LOCK: u64 = 0;
+const WHOLE_LOCK: u64 = 1;
+
+/// The detector.
+#[derive(Clone, Copy, Debug)]
+pub struct Intruder {
+    team: Team,
+    packets: Words,
+    stream: Words,
+    source: Words,
+    signatures: Words,
+    queues: Words,
+    whole: Words,
+    forest: Forest,
+    assembled: Words,
+    found: Words,
+    attacks: Words,
+}
+
+struct Traffic {
+    data: Vec<u64>,
+    signatures: Vec<u64>,
+    /// Of each packet: flow, number, count, start, length.
+    packets: Vec<[u64; 5]>,
+    /// Where each flow's data is.
+    flows: Vec<Range<usize>>,
+    stream: Vec<u64>,
+}
+
+impl Traffic {
+    fn new(input: &Input) -> Traffic {
+        let mut rng = input.stream(0);
+        let signatures: Vec<u64> =
+            (0..SIGNATURES).map(|slot| rng.next_u64() / SIGNATURES * SIGNATURES + slot).collect();
+        let (mut data, mut packets, mut flows) = (Vec::new(), Vec::new(), Vec::new());
+        for flow in 0..input.size {
+            let count = 1 + below(&mut rng, FRAGMENTS);
+            let first = data.len();
+            for number in 0..count {
+                let length = 1 + below(&mut rng, FRAGMENT_WORDS);
+                packets.push([flow, number, count, data.len() as u64, length]);
+                data.extend((0..length).map(|_| rng.next_u64()));
+            }
+            if below(&mut rng, 100) < ATTACK_PERCENT {
+                let place = first as u64 + below(&mut rng, (data.len() - first) as u64);
+                data[place as usize] = signatures[below(&mut rng, SIGNATURES) as usize];
+            }
+            flows.push(first..data.len());
+        }
+        let mut stream: Vec<u64> = (0..packets.len() as u64).collect();
+        for place in (1..stream.len()).rev() {
+            stream.swap(place, below(&mut rng, place as u64 + 1) as usize);
+        }
+        Traffic { data, signatures, packets, flows, stream }
+    }
+}
+
+impl Intruder {
+    fn packet<M: Memory>(&self, memory: &M, packet: u64, offset: u64) -> u64 {
+        self.packets.get(memory, packet * PACKET + offset)
+    }
+
+    fn take<M: Memory>(&self, memory: &M) -> Option<u64> {
+        self.team.alone(memory, STREAM_LOCK, || {
+            let taken = self.queues.get(memory, TAKEN);
+            if taken == self.stream.count() {
+                return None;
+            }
+            self.queues.put(memory, TAKEN, taken + 1);
+            memory.work(4);
+            Some(self.stream.get(memory, taken))
+        })
+    }
+
+    /// Puts a fragment to the others of its flow; when it was the last to come, gives the fragments
+    /// in their order.
+    fn collect<M: Memory>(&self, memory: &M, packet: u64) -> Option<u64> {
+        let flow = self.packet(memory, packet, FLOW);
+        let count = self.packet(memory, packet, COUNT);
+        let tree = Forest::tree_of(flow, 0);
+        memory.work(8);
+        self.forest.lock(memory, tree);
+        let node = match self.forest.find(memory, tree, flow) {
+            Some(node) => node,
+            None => {
+                self.forest.insert(memory, tree, packet, (flow, 0));
+                packet
+            }
+        };
+        let received = self.packets.at(node * PACKET + RECEIVED);
+        let now = memory.load::<u64>(received) + 1;
+        memory.store(received, now);
+        self.link(memory, node, packet);
+        let mut list = None;
+        if now == count {
+            self.forest.remove(memory, tree, flow);
+            list = memory.load::<u64>(self.forest.value_at(node)).checked_sub(1);
+        }
+        self.forest.unlock(memory, tree);
+        list
+    }
+
+    /// Puts `packet` in its place in the list of the flow of `node`.
+    fn link<M: Memory>(&self, memory: &M, node: u64, packet: u64) {
+        let number = self.packet(memory, packet, NUMBER);
+        let mut place = self.forest.value_at(node);
+        let mut next = memory.load::<u64>(place);
+        while let Some(other) = next.checked_sub(1) {
+            memory.work(4);
+            if self.packet(memory, other, NUMBER) > number {
+                break;
+            }
+            place = self.packets.at(other * PACKET + NEXT);
+            next = memory.load(place);
+        }
+        self.packets.put(memory, packet * PACKET + NEXT, next);
+        memory.store(place, packet + 1);
+    }
+
+    fn assemble<M: Memory>(&self, memory: &M, first: u64) {
+        let mut to = self.packet(memory, first, START);
+        let mut next = Some(first);
+        while let Some(packet) = next {
+            let from = self.packet(memory, packet, START);
+            for word in from..from + self.packet(memory, packet, LENGTH) {
+                self.assembled.put(memory, to, self.source.get(memory, word));
+                memory.work(2);
+                to += 1;
+            }
+            next = self.packet(memory, packet, NEXT).checked_sub(1);
+        }
+        self.team.alone(memory, WHOLE_LOCK, || {
+            let put = self.queues.get(memory, PUT);
+            self.whole.put(memory, put, first);
+            self.queues.put(memory, PUT, put + 1);
+            memory.work(4);
+        });
+    }
+
+    /// Searches one whole flow, if any waits; true if it is an attack.
+    fn detect<M: Memory>(&self, memory: &M) -> bool {
+        let got = self.queues.get(memory, GOT);
+        if got >= self.queues.get(memory, PUT) {
+            return false;
+        }
+        let first = self.team.alone(memory, WHOLE_LOCK, || {
+            let got = self.queues.get(memory, GOT);
+            memory.work(4);
+            (got < self.queues.get(memory, PUT)).then(|| {
+                self.queues.put(memory, GOT, got + 1);
+                self.whole.get(memory, got)
+            })
+        });
+        let Some(first) = first else { return false };
+        let mut at = self.packet(memory, first, START);
+        let (mut next, mut finding) = (Some(first), 1);
+        while let Some(packet) = next {
+            for _ in 0..self.packet(memory, packet, LENGTH) {
+                let word = self.assembled.get(memory, at);
+                memory.work(8);
+                if self.signatures.get(memory, word % SIGNATURES) == word {
+                    finding = 2 + word % SIGNATURES;
+                }
+                at += 1;
+            }
+            next = self.packet(memory, packet, NEXT).checked_sub(1);
+        }
+        self.found.put(memory, self.packet(memory, first, FLOW), finding);
+        finding > 1
+    }
+}
+
+impl Kernel for Intruder {
+    const NAME: &'static str = "intruder";
+    const ABOUT: &'static str = "packets put together in a shared map, through shared queues";
+    const UNIT: &'static str = "flows";
+    const SIZE: u64 = 1 << 15;
+    const SMALL: u64 = 60;
+    const SIZES: RangeInclusive<u64> = 1..=1 << 24;
+
+    fn place(input: &Input, arena: &mut Arena) -> Intruder {
+        let traffic = Traffic::new(input);
+        let team = Team::place(input, arena, 2);
+        let (flows, packets) = (input.size, traffic.packets.len() as u64);
+        let words = traffic.data.len() as u64;
+        Intruder {
+            team,
+            packets: Words::place(arena, packets * PACKET),
+            stream: Words::place(arena, packets),
+            source: Words::place(arena, words),
+            signatures: Words::place(arena, SIGNATURES),
+            queues: Words::place(arena, GOT + 1),
+            whole: Words::place(arena, flows),
+            forest: Forest::place(arena, 1, packets),
+            assembled: Words::place(arena, words),
+            found: Words::place(arena, flows),
+            attacks: Words::place(arena, 1),
+        }
+    }
+
+    fn fill<M: Memory>(&self, memory: &M) {
+        let traffic = Traffic::new(&self.team.input);
+        let fill = |words: Words, values: &[u64]| {
+            for (index, value) in (0..).zip(values) {
+                words.put(memory, index, *value);
+            }
+        };
+        fill(self.source, &traffic.data);
+        fill(self.signatures, &traffic.signatures);
+        fill(self.stream, &traffic.stream);
+        for (packet, words) in (0..).zip(&traffic.packets) {
+            fill(self.packets.part(packet * PACKET..(packet + 1) * PACKET), words);
+        }
+    }
+
+    fn run<M: Memory>(&self, memory: &M) {
+        let mut attacks = 0;
+        while let Some(packet) = self.take(memory) {
+            if let Some(first) = self.collect(memory, packet) {
+                self.assemble(memory, first);
+            }
+            attacks += u64::from(self.detect(memory));
+        }
+        self.attacks.claim(memory, 0, attacks);
+    }
+
+    fn check<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
+        let Traffic { data, signatures, flows, .. } = Traffic::new(&self.team.input);
+        let findings: Vec<u64> = flows
+            .iter()
+            .map(|flow| {
+                let found = |word: &&u64| signatures.contains(word);
+                data[flow.clone()].iter().rev().find(found).map_or(1, |word| 2 + word % SIGNATURES)
+            })
+            .collect();
+        let attacks = findings.iter().filter(|finding| **finding > 1).count() as u64;
+        self.found.compare(memory, "finding of flow", findings)?;
+        self.assembled.compare(memory, "word of the flows", data)?;
+        self.attacks.compare(memory, "number of attacks", [attacks])?;
+        for tree in 0..TREES {
+            if !self.forest.contents(memory, tree)?.is_empty() {
+                return Err(Damage(format!("tree {tree} still holds a flow")));
+            }
+        }
+        Ok(())
+    }
+
+    fn results(&self) -> Vec<Words> {
+        vec![self.found, self.assembled, self.attacks]
+    }
+}
