@@ -131,7 +131,7 @@ impl<W> Watcher<W> {
 
 impl<W: Workload> Watcher<W> {
     /// Checks the image in which the run ended, with every operation in it.
-    pub(crate) fn check_end(&mut self, cycle: Cycle, crash: Crash) {
+    pub(crate) fn check_end(&mut self, cycle: Cycle, pm: Vec<u8>) {
         self.index.extend(&self.run.history);
         if let Err(what) = self.run.check::<W>(&self.index, pm, &self.outputs) {
             let what = format!("after the run, without any crash: {what}");
