@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Image;
-use seawall_sim::{Cycle, Observer};
+use seawall_sim::{Crash, Cycle, Observer};
 use seawall_workloads::{Contents, Explainer, Flaw, History, Layout, Workload};
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
@@ -153,12 +153,12 @@ impl<W: Workload> Observer for Watcher<W> {
         Some(now + offset)
     }
 
-    fn crash(&mut self, now: Cycle, pm: Vec<u8>) {
+    fn crash(&mut self, now: Cycle, crash: Crash) {
         self.crashes += 1;
         self.index.extend(&self.run.history);
         let none = vec![0; self.outputs.len()];
         let completed = if self.durable { &self.outputs } else { &none };
-        if let Err(what) = self.run.check::<W>(&self.index, pm, completed) {
+        if let Err(what) = self.run.check::<W>(&self.index, crash.pm, completed) {
             self.broken.push(Broken { cycle: now, what });
         }
     }

@@ -132,6 +132,9 @@ fn promise(model: seawall_sim::Model) -> &'static str {
         Model::Px86 => "flushed lines persist by the next fence of the thread",
         Model::Epoch => "epochs persist in order, and a barrier waits for the one before it",
         Model::BufferedEpoch => "epochs persist in order, some time later",
+        Model::BufferedStrict => {
+            "stores persist in order, some time later, once the hardware has recovered"
+        }
         Model::Eadr => "what a store has made visible survives",
     }
 }

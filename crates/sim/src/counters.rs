@@ -69,6 +69,14 @@ counters! {
         dependences,
         /// Dependences that found no free register pair and were waited for.
         register_overflows,
+        /// Old lines that hardware wrote to its undo log.
+        log_lines,
+        /// Records of the undo log: headers, and as many lines as they name before them.
+        log_records,
+        /// Lines of processor state that hardware wrote at the ends of epochs.
+        state_lines,
+        /// Epochs closed early because the undo log was full.
+        log_overflows,
         /// Flits times links: the traffic of the mesh.
         flit_hops,
     }
@@ -106,13 +114,15 @@ pub enum Reason {
     Replacement,
     /// A barrier waiting for a free epoch number.
     EpochIds,
+    /// A store waiting for room in the hardware's undo log.
+    Log,
     /// Finished, while other cores still run.
     Idle,
 }
 
 impl Reason {
     /// All reasons, in the order in which tables and stacked bars show them.
-    pub const ALL: [Reason; 15] = [
+    pub const ALL: [Reason; 16] = [
         Reason::LoadLlc,
         Reason::LoadRemote,
         Reason::LoadMemory,
@@ -127,6 +137,7 @@ impl Reason {
         Reason::InterConflict,
         Reason::Replacement,
         Reason::EpochIds,
+        Reason::Log,
         Reason::Idle,
     ];
 
@@ -147,6 +158,7 @@ impl Reason {
             Reason::InterConflict => "inter_conflict",
             Reason::Replacement => "replacement",
             Reason::EpochIds => "epoch_ids",
+            Reason::Log => "log",
             Reason::Idle => "idle",
         }
     }
@@ -166,6 +178,7 @@ impl Reason {
                 | Reason::InterConflict
                 | Reason::Replacement
                 | Reason::EpochIds
+                | Reason::Log
         )
     }
 }

@@ -30,6 +30,10 @@ pub enum Model {
     Epoch,
     /// Epochs persist in order, some time later (buffered epoch persistency).
     BufferedEpoch,
+    /// Stores persist in the order in which they become visible, some time later (buffered strict
+    /// persistency): once the hardware has recovered, memory and the saved state of each processor
+    /// are a consistent cut of the run.
+    BufferedStrict,
     /// What a store has made visible survives.
     Eadr,
 }
@@ -43,6 +47,7 @@ impl Model {
             Model::Px86 => "px86",
             Model::Epoch => "epoch",
             Model::BufferedEpoch => "bep",
+            Model::BufferedStrict => "bsp",
             Model::Eadr => "eadr",
         }
     }
@@ -74,8 +79,17 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// The store has been done, and those behind it in the store buffer that left with it.
-    fn stored(&mut self, hw: &mut Hw<Self::Message>, core: usize, at: Store, now: Cycle) {}
+    /// The store has been done, and those behind it in the store buffer that left with it: `stores`
+    /// in all, to one line.
+    fn stored(
+        &mut self,
+        hw: &mut Hw<Self::Message>,
+        core: usize,
+        at: Store,
+        stores: u64,
+        now: Cycle,
+    ) {
+    }
 
     /// `core`'s program wants to run a locked operation; its store buffer is empty.
     fn locked(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
@@ -144,6 +158,17 @@ pub(crate) trait Design: Sized {
 
     /// The power fails: lays what a battery saves over what is durable.
     fn save(&self, hw: &Hw<Self::Message>, image: &mut [LineData]) {}
+
+    /// Persistent lines that the design keeps for itself, behind the program's.
+    fn own_lines(&self) -> LineId {
+        0
+    }
+
+    /// What the hardware does when the power is back, before any program runs, from `image` alone:
+    /// all persistent lines, its own included. Answers how many of each core's stores are in it.
+    fn recover(&self, image: &mut [LineData]) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 /// A store about to be done: the line, and the way of the storing core's L1 that has it.
@@ -248,7 +273,8 @@ macro_rules! designs {
             check: |table| parse::<$module::Params>(table).map(drop),
             run: |setup, table| {
                 let params: $module::Params = parse(table).expect("checked when it was parsed");
-                let build = |machine: &Machine| $module::design(&params, machine);
+                let build =
+                    |machine: &Machine, lines: LineId| $module::design(&params, machine, lines);
                 crate::machine::run(setup, build, params.adr())
             },
         }),*];
@@ -265,6 +291,11 @@ designs! {
     lb_idt "lb-idt",
     lb_pf "lb-pf",
     lbpp "lbpp",
+    bsp_naive "bsp-naive",
+    bsp_lb "bsp-lb",
+    bsp_lb_idt "bsp-lb-idt",
+    bsp_lb_pf "bsp-lb-pf",
+    bsp_lbpp "bsp-lbpp",
 }
 
 #[cfg(test)]

@@ -82,7 +82,10 @@ pub(crate) struct Hw<M> {
     pub(crate) values: Values,
     pub(crate) queue: Queue<Event<M>>,
     pub(crate) counters: Counters,
+    /// Lines that survive a crash: the program's, then those that the design keeps for itself.
     pub(crate) pm_lines: LineId,
+    /// The program's persistent lines.
+    pub(crate) program_lines: LineId,
     bank_tiles: Vec<u8>,
     corners: [Tile; 4],
 }
@@ -91,7 +94,7 @@ impl<M: Copy> Hw<M> {
     pub(crate) fn new(
         machine: &Machine,
         cells: Vec<LineData>,
-        pm_lines: LineId,
+        (program_lines, pm_lines): (LineId, LineId),
         adr: bool,
     ) -> Self {
         let (tiles, columns) = (machine.core.count, machine.columns());
@@ -109,6 +112,7 @@ impl<M: Copy> Hw<M> {
             queue: Queue::new(),
             counters: Counters::default(),
             pm_lines,
+            program_lines,
             bank_tiles: (0..machine.llc.banks).map(|bank| (bank % tiles) as u8).collect(),
             corners: [0, tiles - 1, columns - 1, tiles - columns],
             config: machine.clone(),
@@ -164,6 +168,22 @@ impl<M: Copy> Hw<M> {
         self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
     }
 
+    /// As [`write_back`](Hw::write_back), but memory gets `data`, which the line held before: it
+    /// stays dirty.
+    pub(crate) fn write_older(
+        &mut self,
+        line: LineId,
+        data: &LineData,
+        tile: Tile,
+        at: Cycle,
+        token: Token,
+    ) {
+        let version = self.values.differ(line);
+        *self.values.version_mut(version) = *data;
+        let replaced = std::mem::replace(&mut self.llc.entry_mut(line).memory, version);
+        self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
+    }
+
     /// As [`write_back`](Hw::write_back), past a clean line: memory gets `data` now, the shared
     /// cache with [`agree`](Hw::agree).
     pub(crate) fn write_through(
@@ -178,6 +198,22 @@ impl<M: Copy> Hw<M> {
         *self.values.version_mut(new) = *data;
         self.llc.entry_mut(line).memory = new;
         self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
+    }
+
+    /// As [`write_back`](Hw::write_back), of a line that no cache ever holds: the design's own.
+    pub(crate) fn write_own(
+        &mut self,
+        line: LineId,
+        data: &LineData,
+        tile: Tile,
+        at: Cycle,
+        token: Token,
+    ) {
+        debug_assert!((self.program_lines..self.pm_lines).contains(&line), "line {line}");
+        let version = self.values.differ(line);
+        *self.values.version_mut(version) = *data;
+        self.values.swap(line, version);
+        self.send_write((line, version), tile, at, (token, Origin::CACHE));
     }
 
     /// Sends what `core` has combined to memory, over the home of the line, and takes the line out

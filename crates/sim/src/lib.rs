@@ -41,6 +41,7 @@ mod machine;
 mod memory;
 mod mesh;
 mod queue;
+mod recording;
 mod simulation;
 mod streamer;
 mod values;
@@ -53,7 +54,8 @@ pub use counters::{Counters, Reason, Stalls};
 pub use designs::{Choice, DESIGNS, DesignEntry, Model};
 pub use machine::Outcome;
 pub use memory::SimMemory;
-pub use simulation::{Observer, Program, SimError, Simulation};
+pub use recording::Recording;
+pub use simulation::{Access, Crash, Observer, Program, SimError, Simulation};
 
 /// A point in simulated time, in core cycles from the start.
 pub type Cycle = u64;

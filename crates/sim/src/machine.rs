@@ -11,7 +11,7 @@ use crate::designs::Design;
 use crate::hw::{Event, Hw, Waiter};
 use crate::memory::{Core as _, SimMemory};
 use crate::queue::Turn;
-use crate::simulation::{Observer, Program, SimError};
+use crate::simulation::{Crash, Observer, Program, SimError};
 use crate::values::LineData;
 use crate::{Cycle, LineId, Machine as Config};
 use seawall_fiber::Fiber;
@@ -20,10 +20,12 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use trace::Trace;
 
 mod front;
 mod stores;
 mod streams;
+mod trace;
 
 /// How many turns pass between two looks at the request to stop.
 const STOP_INTERVAL: u32 = 1 << 16;
@@ -61,6 +63,7 @@ pub(crate) struct Machine<D: Design> {
     pub(super) hw: Hw<D::Message>,
     pub(super) design: D,
     pub(super) observer: Rc<RefCell<dyn Observer>>,
+    pub(super) trace: Trace,
     running: usize,
 }
 
@@ -74,21 +77,26 @@ enum Next {
 /// Builds the machine, runs the programs, and says what happened.
 pub(crate) fn run<D: Design + 'static>(
     setup: Setup,
-    design: impl FnOnce(&Config) -> D,
+    design: impl FnOnce(&Config, LineId) -> D,
     adr: bool,
 ) -> Result<Outcome, SimError> {
     let mut cells = to_lines(&setup.pm);
+    let design = design(&setup.machine, cells.len() as LineId);
+    let program_lines = cells.len() as LineId;
+    cells.resize(cells.len() + design.own_lines() as usize, [0; 8]);
     let pm_lines = cells.len() as LineId;
     cells.extend(to_lines(&setup.dram));
     let pm_bytes = setup.pm.len();
-    let mut hw = Hw::new(&setup.machine, cells, pm_lines, adr);
+    let mut hw = Hw::new(&setup.machine, cells, (program_lines, pm_lines), adr);
     if setup.warm {
         warm(&mut hw);
     }
     let programs = setup.programs.len();
+    let trace = Trace::new(setup.observer.borrow().watches_accesses(), setup.machine.core.count);
     let machine = Rc::new(RefCell::new(Machine {
-        design: design(&setup.machine),
+        design,
         observer: setup.observer,
+        trace,
         running: programs,
         hw,
     }));
@@ -180,7 +188,10 @@ impl<D: Design> Machine<D> {
                 }
                 let mut image = self.hw.image(now);
                 self.design.save(&self.hw, &mut image);
-                self.observer.borrow_mut().crash(now, to_bytes(&image));
+                let stores = self.design.recover(&mut image);
+                image.truncate(self.hw.program_lines as usize);
+                let pm = to_bytes(&image);
+                self.observer.borrow_mut().crash(now, Crash { pm, stores });
             }
         }
     }
@@ -257,7 +268,7 @@ impl<D: Design> Machine<D> {
 
 /// Lets the shared cache hold as much of memory as fits, persistent lines first.
 fn warm<M: Copy>(hw: &mut Hw<M>) {
-    for line in 0..hw.values.lines() {
+    for line in (0..hw.program_lines).chain(hw.pm_lines..hw.values.lines()) {
         if let (place, None) = hw.llc.victim(line) {
             hw.llc.fill(place, line, 0);
         }

@@ -18,8 +18,50 @@ pub trait Observer {
     /// Answers the cycle of a crash to examine, if one is wanted (not before `now`).
     fn output(&mut self, core: usize, number: u64, now: Cycle) -> Option<Cycle>;
 
-    /// The persistent bytes that a crash at the end of cycle `now` leaves. The run goes on.
-    fn crash(&mut self, now: Cycle, pm: Vec<u8>);
+    /// What a crash at the end of cycle `now` leaves. The run goes on.
+    fn crash(&mut self, now: Cycle, crash: Crash);
+
+    /// True if each access is to be told. Asked once, at the start.
+    fn watches_accesses(&self) -> bool {
+        false
+    }
+
+    /// A store, or the store of a locked operation, took effect. Answers the cycle of a crash to
+    /// examine, if one is wanted (not before `now`).
+    fn stored(&mut self, access: Access, value: u64, now: Cycle) -> Option<Cycle> {
+        let _ = (access, value, now);
+        None
+    }
+
+    /// A load, or the load of a locked operation, saw what the machine's memory held.
+    fn loaded(&mut self, access: Access) {
+        let _ = access;
+    }
+}
+
+/// What a core did to a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Who.
+    pub core: usize,
+    /// The line's number, persistent lines first.
+    pub line: u32,
+    /// Which aligned word of the line, 0 to 7.
+    pub word: u8,
+    /// The bits of the word that it is about.
+    pub mask: u64,
+    /// How many stores of this core come before it in its program.
+    pub position: u64,
+}
+
+/// What a crash leaves, once the design's own recovery has run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// The program's persistent bytes.
+    pub pm: Vec<u8>,
+    /// Where each core's program goes on, for a design that saves the state of its processors: how
+    /// many of its stores are in `pm`. Empty for others.
+    pub stores: Vec<u64>,
 }
 
 /// Watches nothing.
@@ -29,7 +71,7 @@ impl Observer for Nobody {
     fn output(&mut self, _: usize, _: u64, _: Cycle) -> Option<Cycle> {
         None
     }
-    fn crash(&mut self, _: Cycle, _: Vec<u8>) {}
+    fn crash(&mut self, _: Cycle, _: Crash) {}
 }
 
 /// Why a simulation did not come to its end, or to its start.

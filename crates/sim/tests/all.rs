@@ -2,6 +2,7 @@
 
 mod bandwidth;
 mod contention;
+mod cuts;
 mod gem5_cases;
 mod i7;
 mod latencies;

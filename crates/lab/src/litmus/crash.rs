@@ -472,8 +472,8 @@ impl Observer for Watcher {
         self.rng.random_bool(0.3).then(|| now + self.rng.random_range(0..SOON))
     }
 
-    fn crash(&mut self, now: Cycle, pm: Vec<u8>) {
+    fn crash(&mut self, now: Cycle, crash: seawall_sim::Crash) {
         let (told, steps) = (self.told.clone(), self.steps.len());
-        self.images.push(Crash { at: Some(now), told, steps, pm });
+        self.images.push(Crash { at: Some(now), told, steps, pm: crash.pm });
     }
 }

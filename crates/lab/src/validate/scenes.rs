@@ -36,7 +36,7 @@ impl Observer for Marks {
         None
     }
 
-    fn crash(&mut self, _: Cycle, _: Vec<u8>) {}
+    fn crash(&mut self, _: Cycle, _: seawall_sim::Crash) {}
 }
 
 /// The address of a persistent line.

@@ -50,7 +50,7 @@ impl Parameters for Params {
     }
 }
 
-pub(super) fn design(params: &Params, machine: &Machine) -> Clwb {
+pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Clwb {
     Clwb { flaw: params.flaw, cores: vec![Flushes::default(); machine.core.count] }
 }
 

@@ -1,6 +1,7 @@
 //! eADR, or a battery for the caches: a store is durable once it is visible, so flushes do nothing
 //! and fences only order. Store buffers are not saved.
 
+use crate::LineId;
 use super::{Design, Model, Parameters};
 use crate::config::Machine;
 use crate::hw::Hw;
@@ -18,7 +19,7 @@ pub(super) struct Params {}
 
 impl Parameters for Params {}
 
-pub(super) fn design(_: &Params, _: &Machine) -> Eadr {
+pub(super) fn design(_: &Params, _: &Machine, _: LineId) -> Eadr {
     Eadr
 }
 

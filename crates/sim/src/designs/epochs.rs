@@ -25,13 +25,22 @@ use crate::config::Machine;
 use crate::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::mesh::Times;
+use crate::values::LineData;
 use crate::{Cycle, Epoch, LineId};
 
 mod arbiter;
+mod bulk;
+mod own;
+mod params;
+mod recovery;
 mod state;
 
 use arbiter::Arbiter;
+use bulk::Bulk;
 use state::CoreEpochs;
+
+pub(super) use bulk::BulkConfig;
+pub(super) use params::{bulk_params, epoch_params};
 
 /// What the five designs differ in, and the sizes of their tables.
 #[derive(Clone, Copy, Debug)]
@@ -75,74 +84,15 @@ pub(crate) enum EpochFlaw {
     KeepsEpochsWhole,
     /// A newer version overwrites one that is not durable.
     LosesVersions,
+    /// Lines are written in place before their old values are in the log.
+    FlushesBeforeLog,
+    /// The header of a record is written before its old lines are durable.
+    SendsHeadersEarly,
+    /// An epoch is named durable before its lines are.
+    NamesEarly,
+    /// Recovery restores a line from every entry that has one.
+    UndoesAll,
 }
-
-/// The parameters of a design of this family, as TOML gives them.
-macro_rules! epoch_params {
-    ($($(#[$about:meta])* $field:ident: $value:expr),* $(,)?) => {
-        /// Parameters of the persist barrier.
-        #[derive(serde::Serialize, serde::Deserialize)]
-        #[serde(default, deny_unknown_fields)]
-        pub(super) struct Params {
-            /// Durable when the controller's queue accepts a write (ADR).
-            adr: bool,
-            /// A flush takes the line out of the caches, as `clflush` does.
-            invalidating: bool,
-            /// Epochs in flight per core, 2 to 64.
-            epochs: u32,
-            /// Dependence and inform registers per epoch, 0 to 64.
-            registers: usize,
-            /// Cycles to search a group of 64 sets for lines of an epoch, 0 to 10000.
-            search_cycles: u64,
-            /// A deliberate mistake in the mechanism, to test the checks.
-            flaw: crate::designs::epochs::EpochFlaw,
-        }
-
-        impl Default for Params {
-            fn default() -> Params {
-                Params {
-                    adr: false,
-                    invalidating: false,
-                    epochs: 8,
-                    registers: 4,
-                    search_cycles: 8,
-                    flaw: Default::default(),
-                }
-            }
-        }
-
-        impl crate::designs::Parameters for Params {
-            fn adr(&self) -> bool {
-                self.adr
-            }
-
-            fn check(&self) -> Result<(), String> {
-                use crate::config::within;
-                within("epochs", self.epochs.into(), 2, 64)?;
-                within("registers", self.registers as u64, 0, 64)?;
-                within("search_cycles", self.search_cycles, 0, 10_000)
-            }
-        }
-
-        pub(super) fn design(
-            params: &Params,
-            machine: &crate::config::Machine,
-        ) -> crate::designs::epochs::Epochs {
-            crate::designs::epochs::Epochs::new(
-                crate::designs::epochs::Config {
-                    $($field: $value,)*
-                    invalidates: params.invalidating,
-                    in_flight: params.epochs,
-                    registers: params.registers,
-                    search_cycles: params.search_cycles,
-                    flaw: params.flaw,
-                },
-                machine,
-            )
-        }
-    };
-}
-pub(super) use epoch_params;
 
 /// What the parts of the design tell each other.
 #[derive(Clone, Copy, Debug)]
@@ -155,11 +105,16 @@ pub(crate) enum Message {
     EpochDurable { core: u8 },
     /// An epoch that an epoch of `core` depends on is durable.
     Inform { core: u8 },
+    /// A line that the design keeps for itself is durable; `core` knows.
+    Settled { core: u8, what: u8 },
 }
 
-/// The hardware of all five designs.
+/// The hardware of all designs.
 pub(crate) struct Epochs {
     config: Config,
+    program_lines: LineId,
+    /// Hardware that makes epochs itself; without, programs do.
+    bulk: Option<Bulk>,
     cores: Vec<CoreEpochs>,
     arbiters: Vec<Arbiter>,
     /// Times by tile, for messages to and from all banks.
@@ -174,10 +129,12 @@ struct Version {
 }
 
 impl Epochs {
-    pub(super) fn new(config: Config, machine: &Machine) -> Epochs {
+    pub(super) fn new(config: Config, machine: &Machine, program_lines: LineId) -> Epochs {
         let cores = machine.core.count;
         Epochs {
             config,
+            program_lines,
+            bulk: None,
             cores: (0..cores).map(|_| CoreEpochs::new(config.in_flight)).collect(),
             arbiters: (0..cores).map(|_| Arbiter::new(machine.llc.banks)).collect(),
             tiles: [0; 64],
@@ -264,6 +221,7 @@ impl Epochs {
     /// Closes `core`'s epoch and opens the next.
     fn complete(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let epoch = self.cores[core].close();
+        self.save_state(hw, core, epoch, now);
         if self.config.proactive {
             self.demand(hw, core, epoch, now);
         }
@@ -334,6 +292,10 @@ impl Design for Epochs {
         if !hw.is_pm(at.line) || self.config.flaw == EpochFlaw::IgnoresIntraConflicts {
             return Gate::Go;
         }
+        let gate = self.close_if_full(hw, who, now);
+        if gate != Gate::Go {
+            return gate;
+        }
         let core = who.core;
         let current = self.cores[core].current;
         let own = hw.l1[core].copy(at.way).epoch;
@@ -345,14 +307,17 @@ impl Design for Epochs {
         let older = [own, in_bank.map_or(0, |version| version.epoch)];
         let older = older.into_iter().filter(|epoch| *epoch != current).max().unwrap_or(0);
         if !self.is_live(core, older) {
-            return Gate::Go;
+            return self.log_old(hw, who, at, now);
         }
         hw.counters.conflicts_intra += 1;
         let version = Version { core, epoch: older };
         self.ask_and_wait(hw, who, version, at.line, now, Reason::IntraConflict)
     }
 
-    fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, _: Cycle) {
+    fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, stores: u64, _: Cycle) {
+        if let Some(bulk) = &mut self.bulk {
+            bulk.stored(core, stores);
+        }
         if !hw.is_pm(at.line) {
             return;
         }
@@ -365,6 +330,9 @@ impl Design for Epochs {
     }
 
     fn order(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
+        if self.bulk.is_some() {
+            return Gate::Go;
+        }
         if self.config.waits { self.drain(hw, who, now) } else { self.barrier(hw, who, now) }
     }
 
@@ -439,6 +407,9 @@ impl Design for Epochs {
     }
 
     fn written(&mut self, hw: &mut Hw<Message>, token: Token, acknowledged: Cycle) {
+        if Epochs::is_own(token) {
+            return Epochs::acknowledge(hw, token, acknowledged);
+        }
         self.bank_wrote(hw, token.core.into(), token.bank.into(), acknowledged);
     }
 
@@ -448,8 +419,21 @@ impl Design for Epochs {
             Message::FlushEpoch { core, bank } => {
                 self.flush_bank(hw, core.into(), bank.into(), now)
             }
-            Message::EpochDurable { core } => self.durable(hw, core.into(), now),
+            Message::EpochDurable { core } => self.flushed(hw, core.into(), now),
             Message::Inform { core } => self.start_flush(hw, core.into(), now),
+            Message::Settled { core, what } => self.settled(hw, core.into(), what, now),
+        }
+    }
+
+    fn own_lines(&self) -> LineId {
+        self.bulk.as_ref().map_or(0, |bulk| bulk.layout.lines())
+    }
+
+    fn recover(&self, image: &mut [LineData]) -> Vec<u64> {
+        let undoes_all = self.config.flaw == EpochFlaw::UndoesAll;
+        match &self.bulk {
+            Some(bulk) => recovery::recover(&bulk.layout, image, undoes_all),
+            None => Vec::new(),
         }
     }
 }

@@ -30,7 +30,7 @@ impl Parameters for Params {
     }
 }
 
-pub(super) fn design(_: &Params, machine: &Machine) -> Strict {
+pub(super) fn design(_: &Params, machine: &Machine, _: LineId) -> Strict {
     Strict { writes: vec![Write::default(); machine.core.count] }
 }
 
@@ -88,7 +88,7 @@ impl Design for Strict {
         }
     }
 
-    fn stored(&mut self, hw: &mut Hw<()>, core: usize, at: Store, now: Cycle) {
+    fn stored(&mut self, hw: &mut Hw<()>, core: usize, at: Store, _: u64, now: Cycle) {
         let write = &mut self.writes[core];
         if write.line != Some(at.line) {
             return;

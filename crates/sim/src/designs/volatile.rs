@@ -1,6 +1,7 @@
 //! No persistency at all: what the same program costs on the same memory when nobody asks that
 //! anything survives. The upper bound that persistency designs are measured against.
 
+use crate::LineId;
 use super::{Design, Model, Parameters};
 use crate::config::Machine;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ pub(super) struct Params {}
 
 impl Parameters for Params {}
 
-pub(super) fn design(_: &Params, _: &Machine) -> Volatile {
+pub(super) fn design(_: &Params, _: &Machine, _: LineId) -> Volatile {
     Volatile
 }
 

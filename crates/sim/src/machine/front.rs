@@ -186,6 +186,9 @@ impl<D: Design> Machine<D> {
         let stored = self.hw.data(core, found.way, place.line)[place.word as usize];
         let value = (stored & !mask | pending) & need;
         self.hw.cores[core].loaded(value, found.done, found.source, found.long);
+        if self.trace.on {
+            self.tell_load(core, place.line, place.word, need & !mask);
+        }
         Ok(value >> place.shift)
     }
 
@@ -211,6 +214,11 @@ impl<D: Design> Machine<D> {
                 *value |= stored & !mask;
             }
             (done, source, long) = (found.done, found.source, found.long);
+            if self.trace.on {
+                for (word, mask) in (place.word..).zip(&masks[..into.len()]) {
+                    self.tell_load(core, place.line, word, !mask);
+                }
+            }
         }
         let state = &mut self.hw.cores[core];
         let (first, others) = into.split_first().expect("at least a word");
@@ -303,6 +311,9 @@ impl<D: Design> Machine<D> {
             Locked::Swap(new) => Some(new),
             Locked::Add(by) => Some(old.wrapping_add(by)),
         };
+        if self.trace.on {
+            self.tell_load(core, place.line, place.word, u64::MAX);
+        }
         if let Some(value) = new {
             let store = Store { line: place.line, way, word: place.word, mask: u64::MAX, value };
             let gate = self.design.store(&mut self.hw, who, store, now);
@@ -431,7 +442,7 @@ impl<D: Design> Core for Machine<D> {
     fn line_of(&self, at: Addr) -> LineId {
         let line = (at.offset() / 64) as LineId;
         let (first, lines) = if at.is_pm() {
-            (0, self.hw.pm_lines)
+            (0, self.hw.program_lines)
         } else {
             (self.hw.pm_lines, self.hw.values.lines() - self.hw.pm_lines)
         };
@@ -448,7 +459,7 @@ impl<D: Design> Core for Machine<D> {
     }
 
     fn pm_bytes(&self) -> u64 {
-        u64::from(self.hw.pm_lines) * LINE_BYTES
+        u64::from(self.hw.program_lines) * LINE_BYTES
     }
 
     fn uses_flushes(&self) -> bool {

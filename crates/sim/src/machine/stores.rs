@@ -80,10 +80,16 @@ impl<D: Design> Machine<D> {
         let version = self.hw.dirty(core, way, head.line);
         let data = self.hw.values.version_mut(version);
         let buffer = &mut self.hw.cores[core].buffer;
+        let mut stores = 0;
+        let mut told = Vec::new();
         loop {
             let entry = buffer.pop().expect("a store is at the head");
             let word = &mut data[usize::from(entry.word % 8)];
             *word = *word & !entry.mask | entry.value & entry.mask;
+            stores += 1;
+            if self.trace.on {
+                told.push(store_of(entry, way));
+            }
             let joins = buffer.entries.front().is_some_and(|next| {
                 next.kind == Kind::Store && next.line == head.line && next.from <= now
             });
@@ -91,7 +97,10 @@ impl<D: Design> Machine<D> {
                 break;
             }
         }
-        self.design.stored(&mut self.hw, core, store_of(head, way), now);
+        self.design.stored(&mut self.hw, core, store_of(head, way), stores, now);
+        for store in told {
+            self.tell_store(core, store, now);
+        }
         Gate::Go
     }
 
@@ -137,7 +146,10 @@ impl<D: Design> Machine<D> {
         let version = self.hw.dirty(core, store.way, store.line);
         let word = &mut self.hw.values.version_mut(version)[store.word as usize];
         *word = *word & !store.mask | store.value & store.mask;
-        self.design.stored(&mut self.hw, core, store, now);
+        self.design.stored(&mut self.hw, core, store, 1, now);
+        if self.trace.on {
+            self.tell_store(core, store, now);
+        }
     }
 
     fn output_takes_effect(&mut self, core: usize, number: u64, now: Cycle) {

@@ -11,12 +11,14 @@ use super::{EpochFlaw, Epochs, Message};
 use crate::cache::Slot;
 use crate::hw::{Event, Hw, Token};
 use crate::{Cycle, Epoch, LineId};
+use rustc_hash::FxHashSet;
 
 /// The flush under way at one core.
 pub(crate) struct Arbiter {
     flushing: Option<Epoch>,
-    /// Lines of the epoch that the banks have to write.
+    /// Lines of the epoch that the banks have to write; none stands twice.
     lines: Vec<LineId>,
+    listed: FxHashSet<LineId>,
     /// The banks that have lines to write, a bit each.
     writing: u64,
     /// Per bank: lines without PersistAck, when the last one came.
@@ -28,8 +30,10 @@ pub(crate) struct Arbiter {
     closing: bool,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct BankFlush {
+    /// Lines to be written, and how many of them are not acknowledged.
+    to_write: Vec<LineId>,
     lines: u32,
     last: Cycle,
 }
@@ -39,6 +43,7 @@ impl Arbiter {
         Arbiter {
             flushing: None,
             lines: Vec::new(),
+            listed: FxHashSet::default(),
             writing: 0,
             banks: vec![BankFlush::default(); banks],
             missing: 0,
@@ -79,6 +84,10 @@ impl Epochs {
         if self.arbiters[core].flushing.is_some() || !wanted {
             return;
         }
+        let logged = self.bulk.as_ref().is_none_or(|bulk| bulk.is_settled(core, epoch));
+        if !logged && self.config.flaw != EpochFlaw::FlushesBeforeLog {
+            return;
+        }
         if self.dependences_left(core, epoch) > 0 {
             for at in 0..self.cores[core].dependences(epoch) {
                 let (on, number) = self.cores[core].dependences_mut(epoch)[at];
@@ -89,6 +98,7 @@ impl Epochs {
             return;
         }
         self.arbiters[core].flushing = Some(epoch);
+        self.name_early(hw, core, epoch, now);
         let flushed = self.flush_l1(hw, core, epoch, now);
         self.tell_banks(hw, core, flushed);
     }
@@ -101,6 +111,7 @@ impl Epochs {
         let mut at = now + groups * self.config.search_cycles;
         let arbiter = &mut self.arbiters[core];
         arbiter.lines.clear();
+        arbiter.listed.clear();
         for &line in &tagged {
             let Some(slot) = hw.llc.find(line) else { continue };
             let mut arrives = 0;
@@ -114,11 +125,12 @@ impl Epochs {
             }
             let entry = hw.llc.entry(slot);
             let is_here = usize::from(entry.writer) == core && entry.epoch == epoch;
-            if is_here && entry.dirty && !arbiter.lines.contains(&line) {
+            if is_here && entry.dirty && arbiter.listed.insert(line) {
                 arbiter.lines.push(line);
                 let bank = hw.llc.bank(line);
                 arbiter.writing |= 1 << bank;
                 let flush = &mut arbiter.banks[bank];
+                flush.to_write.push(line);
                 flush.lines += 1;
                 flush.last = flush.last.max(arrives);
             }
@@ -160,20 +172,18 @@ impl Epochs {
         now: Cycle,
     ) {
         let epoch = self.arbiters[core].flushing.expect("a flush is under way");
-        let lines = self.arbiters[core].lines.iter().filter(|line| hw.llc.bank(**line) == bank);
-        let searched = groups(lines.map(|line| hw.llc.set(*line)));
+        let mut lines = std::mem::take(&mut self.arbiters[core].banks[bank].to_write);
+        let searched = groups(lines.iter().map(|line| hw.llc.set(*line)));
         let at = now + searched * self.config.search_cycles;
-        for number in 0..self.arbiters[core].lines.len() {
-            let line = self.arbiters[core].lines[number];
-            if hw.llc.bank(line) != bank {
-                continue;
-            }
+        for &line in &lines {
             // Unless a flaw let it go: nothing takes a line of an epoch that is not durable.
             match hw.llc.find(line).filter(|slot| self.holds(hw, *slot, core, epoch)) {
                 Some(slot) => self.write_line(hw, core, bank, slot, at),
                 None => self.bank_wrote(hw, core, bank, at),
             }
         }
+        lines.clear();
+        self.arbiters[core].banks[bank].to_write = lines;
     }
 
     fn holds(&self, hw: &Hw<Message>, slot: Slot, core: usize, epoch: Epoch) -> bool {
@@ -223,7 +233,15 @@ impl Epochs {
         }
     }
 
-    /// Step 4: all BankAcks are here.
+    /// All BankAcks are here; in bulk mode, memory is to say so first.
+    pub(super) fn flushed(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        match self.arbiters[core].flushing {
+            Some(epoch) if self.bulk.is_some() => self.name_durable(hw, core, epoch, now),
+            _ => self.durable(hw, core, now),
+        }
+    }
+
+    /// Step 4: the epoch is durable.
     pub(super) fn durable(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let epoch = self.arbiters[core].flushing.take().expect("a flush is under way");
         self.arbiters[core].closing = false;
@@ -234,6 +252,7 @@ impl Epochs {
             hw.queue.event(told, Event::Design(Message::Inform { core: on as u8 }));
         }
         self.cores[core].durable = epoch;
+        self.truncate(hw, core, epoch, now);
         // PersistCMP; the banks know by their tags' epochs from then on.
         hw.mesh.broadcast(core, now, &mut self.tiles);
         if self.config.invalidates {

@@ -1,0 +1,13 @@
+//! LB under buffered strict persistency (MICRO'15, section 5.2): programs say nothing.
+
+use super::Model;
+use super::epochs::bulk_params;
+
+pub(super) const ABOUT: &str =
+    "BSP in bulk mode (MICRO'15) with LB: hardware makes epochs and logs old lines.";
+pub(super) const MODEL: Model = Model::BufferedStrict;
+
+bulk_params! {
+    tracks: false,
+    proactive: false,
+}

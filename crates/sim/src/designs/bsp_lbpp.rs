@@ -1,0 +1,13 @@
+//! LB++ under buffered strict persistency (MICRO'15, sections 5.2 and 7.2).
+
+use super::Model;
+use super::epochs::bulk_params;
+
+pub(super) const ABOUT: &str =
+    "BSP in bulk mode (MICRO'15) with dependence tracking and proactive flushing.";
+pub(super) const MODEL: Model = Model::BufferedStrict;
+
+bulk_params! {
+    tracks: true,
+    proactive: true,
+}

@@ -1,0 +1,51 @@
+//! Telling an observer of each access, with its place in the program of its core.
+//!
+//! Who judges what a crash left needs to know which stores took effect in which order, and what
+//! each load saw before which store of its thread. A store's place is counted when it takes effect
+//! (a store buffer keeps their order), a load's when it is issued, behind the stores in the buffer.
+
+use super::Machine;
+use crate::Cycle;
+use crate::core::{Entry, Kind};
+use crate::designs::{Design, Store};
+use crate::hw::Event;
+use crate::simulation::Access;
+
+/// Counts of stores, if anybody wants to know.
+pub(crate) struct Trace {
+    pub(super) on: bool,
+    /// Stores of each core that have taken effect.
+    stored: Vec<u64>,
+}
+
+impl Trace {
+    pub(super) fn new(on: bool, cores: usize) -> Trace {
+        Trace { on, stored: vec![0; cores] }
+    }
+}
+
+impl<D: Design> Machine<D> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_store(&mut self, core: usize, at: Store, now: Cycle) {
+        let position = self.trace.stored[core];
+        self.trace.stored[core] += 1;
+        let Store { line, word, mask, value, .. } = at;
+        let access = Access { core, line, word: word % 8, mask, position };
+        let crash = self.observer.borrow_mut().stored(access, value & mask, now);
+        if let Some(at) = crash {
+            self.hw.queue.event(at.max(now), Event::Crash);
+        }
+    }
+
+    /// `core`'s program has loaded the bits `mask` of a word, not from its own store buffer.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_load(&mut self, core: usize, line: u32, word: u8, mask: u64) {
+        let is_store = |entry: &&Entry| entry.kind == Kind::Store;
+        let queued = self.hw.cores[core].buffer.entries.iter().filter(is_store).count();
+        let position = self.trace.stored[core] + queued as u64;
+        let access = Access { core, line, word: word % 8, mask, position };
+        self.observer.borrow_mut().loaded(access);
+    }
+}

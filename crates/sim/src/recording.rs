@@ -1,0 +1,210 @@
+//! A recorded run, and whether what a crash left is a consistent cut of it.
+//!
+//! Buffered strict persistency promises ("Memory Persistency", Pelley et al., ISCA'14; bulk mode in
+//! MICRO'15, section 5.2): after recovery there is, for each core, a store up to which all its
+//! stores are in memory and none behind it is; who read or overwrote a value, and stored something
+//! afterwards, is in the cut only together with the store of that value. The saved states of the
+//! processors say where the cut is, so nothing has to be searched: the recording is replayed up to
+//! the cut and compared with the image, byte by byte.
+
+use crate::Cycle;
+use crate::simulation::{Access, Crash, Observer};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustc_hash::FxHashMap;
+
+/// A store as it took effect.
+#[derive(Clone, Copy)]
+struct Store {
+    core: u8,
+    position: u64,
+    /// Which aligned 8 bytes of memory.
+    word: u64,
+    mask: u64,
+    value: u64,
+}
+
+/// Store `position` of `core`, or a later one, may be in the cut only if `needs` is: a core, and how
+/// many of its stores.
+#[derive(Clone, Copy)]
+struct Rule {
+    core: usize,
+    position: u64,
+    needs: (usize, u64),
+}
+
+/// An [`Observer`] that records a run and crashes it at random.
+///
+/// Every crash is judged as it comes; what was wrong is found in [`broken`](Recording::broken).
+pub struct Recording {
+    before: Vec<u8>,
+    stores: Vec<Store>,
+    rules: Vec<Rule>,
+    /// The newest store of each word of persistent memory.
+    writers: FxHashMap<u64, (usize, u64)>,
+    /// How many stores of the second core everything new of the first is known to need.
+    known: Vec<Vec<u64>>,
+    rng: Xoshiro256PlusPlus,
+    stores_per_crash: f64,
+    delay_max: Cycle,
+    crashes: u64,
+    cut: u64,
+    broken: Vec<(Cycle, String)>,
+}
+
+impl Recording {
+    /// Records a run on `cores` cores that starts with `before` in persistent memory. A crash comes
+    /// after about one in `stores_per_crash` stores, up to `delay_max` cycles later.
+    pub fn new(
+        before: Vec<u8>,
+        cores: usize,
+        stores_per_crash: f64,
+        delay_max: Cycle,
+        seed: u64,
+    ) -> Recording {
+        Recording {
+            before,
+            stores: Vec::new(),
+            rules: Vec::new(),
+            writers: FxHashMap::default(),
+            known: vec![vec![0; cores]; cores],
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            stores_per_crash,
+            delay_max,
+            crashes: 0,
+            cut: 0,
+            broken: Vec::new(),
+        }
+    }
+
+    /// Crashes so far.
+    pub fn crashes(&self) -> u64 {
+        self.crashes
+    }
+
+    /// Stores that all cuts so far had in them, all together: 0 if nothing was ever durable.
+    pub fn stores_in_cuts(&self) -> u64 {
+        self.cut
+    }
+
+    /// The crashes that left no consistent cut, and what was wrong.
+    pub fn broken(&self) -> &[(Cycle, String)] {
+        &self.broken
+    }
+
+    fn word(&self, access: &Access) -> Option<u64> {
+        let word = u64::from(access.line) * 8 + u64::from(access.word);
+        (word * 8 < self.before.len() as u64).then_some(word)
+    }
+
+    /// Whatever `access`'s core stores from `access.position` on needs the newest store of the word.
+    fn note(&mut self, word: u64, access: &Access) {
+        let Some((writer, position)) = self.writers.get(&word).copied() else { return };
+        let known = &mut self.known[access.core][writer];
+        if writer != access.core && *known <= position {
+            *known = position + 1;
+            let needs = (writer, position + 1);
+            self.rules.push(Rule { core: access.core, position: access.position, needs });
+        }
+    }
+
+    fn judge(&self, crash: &Crash) -> Result<(), String> {
+        let cut = |core: usize| crash.stores.get(core).copied().unwrap_or(0);
+        for Rule { core, position, needs: (on, stores) } in &self.rules {
+            if cut(*core) > *position && cut(*on) < *stores {
+                return Err(format!(
+                    "store {position} of core {core} is in memory without store {} of core {on}, \
+                     whose value it follows",
+                    stores - 1
+                ));
+            }
+        }
+        let mut image = self.before.clone();
+        for store in &self.stores {
+            if store.position < cut(store.core.into()) {
+                let at = store.word as usize * 8;
+                let bytes: &mut [u8; 8] = (&mut image[at..at + 8]).try_into().expect("8 bytes");
+                let value = u64::from_le_bytes(*bytes) & !store.mask | store.value & store.mask;
+                *bytes = value.to_le_bytes();
+            }
+        }
+        match image.iter().zip(&crash.pm).position(|(wanted, found)| wanted != found) {
+            None => Ok(()),
+            Some(at) => Err(format!("byte {at} is not what the stores of the cut leave there")),
+        }
+    }
+}
+
+impl Observer for Recording {
+    fn output(&mut self, _: usize, _: u64, _: Cycle) -> Option<Cycle> {
+        None
+    }
+
+    fn crash(&mut self, now: Cycle, crash: Crash) {
+        self.crashes += 1;
+        self.cut += crash.stores.iter().sum::<u64>();
+        if let Err(what) = self.judge(&crash) {
+            self.broken.push((now, what));
+        }
+    }
+
+    fn watches_accesses(&self) -> bool {
+        true
+    }
+
+    fn stored(&mut self, access: Access, value: u64, now: Cycle) -> Option<Cycle> {
+        if let Some(word) = self.word(&access) {
+            self.note(word, &access);
+            self.writers.insert(word, (access.core, access.position));
+            let Access { core, position, mask, .. } = access;
+            self.stores.push(Store { core: core as u8, position, word, mask, value });
+        }
+        let crashes = self.rng.random_bool(1.0 / self.stores_per_crash);
+        crashes.then(|| now + self.rng.random_range(0..=self.delay_max))
+    }
+
+    fn loaded(&mut self, access: Access) {
+        if let Some(word) = self.word(&access) {
+            self.note(word, &access);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(core: usize, word: u8, position: u64) -> Access {
+        Access { core, line: 0, word, mask: u64::MAX, position }
+    }
+
+    /// Core 0 stores 7, core 1 reads it and stores 8 beside it.
+    fn recording() -> Recording {
+        let mut recording = Recording::new(vec![0; 64], 2, 1e18, 0, 1);
+        recording.stored(access(0, 0, 0), 7, 1);
+        recording.loaded(access(1, 0, 0));
+        recording.stored(access(1, 1, 0), 8, 2);
+        recording
+    }
+
+    fn judge(words: [u64; 2], stores: [u64; 2]) -> Result<(), String> {
+        let mut pm: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        pm.resize(64, 0);
+        recording().judge(&Crash { pm, stores: stores.to_vec() })
+    }
+
+    #[test]
+    fn a_cut_is_consistent_if_each_value_read_is_in_it() {
+        assert_eq!(judge([0, 0], [0, 0]), Ok(()));
+        assert_eq!(judge([7, 0], [1, 0]), Ok(()));
+        assert_eq!(judge([7, 8], [1, 1]), Ok(()));
+        let error = judge([0, 8], [0, 1]).unwrap_err();
+        assert!(error.contains("store 0 of core 1 is in memory without store 0 of core 0"));
+    }
+
+    #[test]
+    fn an_image_that_is_not_that_of_its_cut_is_refused() {
+        assert!(judge([7, 8], [1, 0]).is_err(), "a store too many");
+        assert!(judge([0, 0], [1, 0]).is_err(), "a store too few");
+    }
+}
