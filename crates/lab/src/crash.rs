@@ -227,9 +227,9 @@ mod tests {
     fn losing_completed_operations_breaks_a_durable_design_only() {
         for durable in [true, false] {
             let (mut watcher, before, after) = watched::<Hash>(durable);
-            watcher.crash(7, after);
+            watcher.crash(7, Crash { pm: after, stores: Vec::new() });
             assert_eq!(watcher.broken, []);
-            watcher.crash(8, before);
+            watcher.crash(8, Crash { pm: before, stores: Vec::new() });
             let cycles: Vec<Cycle> = watcher.broken.iter().map(|broken| broken.cycle).collect();
             assert_eq!(cycles, if durable { vec![8] } else { vec![] });
             assert_eq!(watcher.crashes, 2);
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_recovery_that_changes_something_when_it_runs_again_is_caught() {
         let (mut watcher, before, _) = watched::<Growing>(false);
-        watcher.crash(1, before);
+        watcher.crash(1, Crash { pm: before, stores: Vec::new() });
         assert!(watcher.broken[0].what.contains("second recovery"), "{:?}", watcher.broken);
     }
 }
