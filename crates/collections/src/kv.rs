@@ -235,7 +235,7 @@ impl KvMap {
     /// Removes `key`; true if it was there.
     ///
     /// # Errors
-    /// When the heap is damaged, or too full to merge what has become sparse.
+    /// When the heap is damaged.
     pub fn remove<M: Memory>(
         &self,
         session: &mut Session<'_, M>,

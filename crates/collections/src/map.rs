@@ -138,7 +138,7 @@ impl Map {
     /// Removes `key`; gives its value.
     ///
     /// # Errors
-    /// When the heap is damaged, or too full to merge what has become sparse.
+    /// When the heap is damaged.
     pub fn remove<M: Memory>(
         &self,
         session: &mut Session<'_, M>,

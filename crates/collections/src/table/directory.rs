@@ -93,7 +93,10 @@ impl Table {
             entries.append(&mut buddy.live(&within, other));
             let merged = Segment { depth, ..segment };
             let Some(content) = merged.merged_bytes(hash, &mut entries) else { return Ok(()) };
-            let at = self.fresh(tx, &content, MapFlaw::EarlySegment)?;
+            let at = match self.fresh(tx, &content, MapFlaw::EarlySegment) {
+                Err(MapError::Heap(HeapError::Full { .. })) => return Ok(()),
+                fresh => fresh?,
+            };
             tx.free(segment.at)?;
             tx.free(buddy.at)?;
             segment = Segment { at, ..merged };
