@@ -240,12 +240,7 @@ impl Scripts {
             Op::Exchange if key != other => {
                 effect(key, self.tag(memory, other));
                 effect(other, self.tag(memory, key));
-                session.transaction(kind, |tx| {
-                    let slots = [self.slot(key), self.slot(other)];
-                    let [left, right] = slots.map(|slot| tx.load::<Addr>(slot));
-                    tx.store(slots[0], right)?;
-                    tx.store(slots[1], left)
-                })
+                session.transaction(kind, |tx| self.exchange(tx, [key, other]))
             }
             Op::Call if is_there => {
                 effect(key, 0);
@@ -268,16 +263,34 @@ impl Scripts {
                 })
             }
             Op::Abort => {
-                let outcome = session.transaction(kind, |tx| {
-                    self.update(tx, key, tag)?;
-                    self.clear(tx, key)?;
-                    self.replace(tx, other, plan)?;
-                    Err(HeapError::Types)
-                });
-                unless_meant(outcome)
+                unless_meant(session.transaction(kind, |tx| self.fail(tx, [key, other], plan)))
             }
             Op::Update | Op::Free | Op::Exchange | Op::Retire | Op::Rejoin => Ok(()),
         }
+    }
+
+    fn exchange<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        keys: [u64; 2],
+    ) -> Result<(), HeapError> {
+        let slots = keys.map(|key| self.slot(key));
+        let [left, right] = slots.map(|slot| tx.load::<Addr>(slot));
+        tx.store(slots[0], right)?;
+        tx.store(slots[1], left)
+    }
+
+    /// Changes all that it can, and fails.
+    fn fail<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        [key, other]: [u64; 2],
+        plan: Plan,
+    ) -> Result<(), HeapError> {
+        self.update(tx, key, plan.tag + 1)?;
+        self.clear(tx, key)?;
+        self.replace(tx, other, plan)?;
+        Err(HeapError::Types)
     }
 
     /// The nested transaction: replaces the object of the other slot, or changes all and fails.
@@ -291,13 +304,7 @@ impl Scripts {
         if !fails {
             return tx.nested(|tx| self.replace(tx, other, plan));
         }
-        let outcome = tx.nested(|tx| {
-            self.update(tx, key, plan.tag + 1)?;
-            self.replace(tx, other, plan)?;
-            self.clear(tx, key)?;
-            Err(HeapError::Types)
-        });
-        unless_meant(outcome)
+        unless_meant(tx.nested(|tx| self.fail(tx, [key, other], plan)))
     }
 
     /// Checks the object of slot `key`, and gives its tag.

@@ -96,8 +96,8 @@ impl Memory for Recorder {
     fn output(&self, _: u64) {
         self.record(Event::Done);
     }
-    fn grow(&self, _: u64) -> bool {
-        false
+    fn grow(&self, bytes: u64) -> bool {
+        self.image.grow(bytes)
     }
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         self.image.spin_while(at, value)
@@ -164,8 +164,8 @@ impl Memory for Shared {
     fn drain(&self) {}
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {}
-    fn grow(&self, _: u64) -> bool {
-        false
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= 8 * self.pm.len() as u64
     }
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         loop {
