@@ -67,6 +67,8 @@ pub enum HeapFlaw {
     NoOrder,
     /// Recovery does not ask the newer half of a log where the older one ended.
     NoBefore,
+    /// A record may lie behind the zone that its thread named last.
+    NoReach,
     /// Freeing a large block does not say that its bytes are void.
     NoFreed,
     /// The heap counts chunks that it has not grown by yet.

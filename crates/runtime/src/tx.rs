@@ -25,6 +25,7 @@ pub(crate) mod direct;
 mod index;
 mod lines;
 pub(crate) mod log;
+pub(crate) mod reach;
 pub(crate) mod record;
 pub(crate) mod recovery;
 pub(crate) mod sum;

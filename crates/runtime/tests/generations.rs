@@ -1,60 +1,76 @@
 //! Crashes while the logs go from one generation to the next, again and again: what the halves say
 //! of each other is never taken for damage, by one thread or two.
 
+use crate::places::{Places, REACH_WORD, word};
 use crate::script::NAME;
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Schedule, Search, Trace, Traced, Turns, check, record, search,
+    CrashImage, CrashPoint, Kind, Model, Schedule, Search, Store, Trace, Traced, Turns, check,
+    record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
-use seawall_runtime::{Heap, HeapError, HeapOptions};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions};
 
-const ROUNDS: u64 = 8;
-/// Words that a transaction writes: three fit a half of the log.
-const WORDS: u64 = 150;
+/// How much is written how often.
+#[derive(Clone, Copy)]
+struct Size {
+    threads: u64,
+    log_bytes: u64,
+    /// Words that a transaction writes.
+    words: u64,
+    /// Transactions of a thread.
+    rounds: u64,
+}
 
-fn options(threads: u64) -> HeapOptions {
-    HeapOptions {
-        bytes: 1 << 16,
-        threads,
-        log_bytes: 4096,
-        root_bytes: 2 * 8 * WORDS,
-        ..HeapOptions::default()
+/// Three transactions fit a half of the log.
+const SMALL: Size = Size { threads: 1, log_bytes: 4096, words: 150, rounds: 8 };
+/// Two transactions fit a zone of 64 KiB, and five a half of the log.
+const ZONES: Size = Size { threads: 1, log_bytes: 160 << 10, words: 3500, rounds: 3 };
+
+impl Size {
+    fn options(self) -> HeapOptions {
+        HeapOptions {
+            bytes: 1 << 16,
+            threads: self.threads,
+            log_bytes: self.log_bytes,
+            root_bytes: self.threads * 8 * self.words,
+            ..HeapOptions::default()
+        }
+    }
+
+    fn part(self, heap: &Heap, thread: u64) -> Addr {
+        heap.root().plus(8 * self.words * thread)
     }
 }
 
-fn part(heap: &Heap, thread: u64) -> Addr {
-    heap.root().plus(8 * WORDS * thread)
-}
-
 /// Each round writes its number everywhere. Thread 1 joins anew each time, thread 0 only once.
-fn program(memory: &Traced<'_>, heap: &Heap) {
-    let part = part(heap, memory.thread() as u64);
+fn program(memory: &Traced<'_>, heap: &Heap, size: Size) {
+    let part = size.part(heap, memory.thread() as u64);
     let mut session = heap.join(memory);
-    for round in 1..=ROUNDS {
+    for round in 1..=size.rounds {
         if memory.thread() == 1 {
             session = heap.join(memory);
         }
-        let bytes = round.to_le_bytes().repeat(WORDS as usize);
+        let bytes = round.to_le_bytes().repeat(size.words as usize);
         let written = session.redo(|tx| tx.write(part, &bytes));
         written.unwrap_or_else(|error: HeapError| panic!("{error}"));
         memory.output(round - 1);
     }
 }
 
-fn run(threads: usize, schedule: &Schedule) -> Trace {
-    let options = options(threads as u64);
+fn run(size: Size, flaw: HeapFlaw, schedule: &Schedule) -> Trace {
+    let options = size.options();
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
-    let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
-    let schedule = Schedule { threads, ..schedule.clone() };
-    record(image, &schedule, move |memory| program(memory, &heap)).expect("it ends")
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
+    let schedule = Schedule { threads: size.threads as usize, ..schedule.clone() };
+    record(image, &schedule, move |memory| program(memory, &heap, size)).expect("it ends")
 }
 
 /// The first bad image of a run.
-fn explore(threads: usize, trace: &Trace, how: &Search) -> Option<String> {
-    let bytes = options(threads as u64).pm_bytes();
+fn explore(size: Size, trace: &Trace, how: &Search) -> Option<String> {
+    let bytes = size.options().pm_bytes();
     let recover = |image: &CrashImage<'_>| {
         let (heap, _) = Heap::open(image, NAME, bytes).map_err(|error| error.to_string())?;
-        (0..threads as u64).map(|thread| round_of(image, part(&heap, thread))).collect()
+        (0..size.threads).map(|thread| size.round_of(image, size.part(&heap, thread))).collect()
     };
     let judge = |rounds: &Vec<u64>, point: &CrashPoint| {
         let mut of_threads = rounds.iter().zip(&point.outputs);
@@ -66,41 +82,93 @@ fn explore(threads: usize, trace: &Trace, how: &Search) -> Option<String> {
     search(trace, how, &check(recover, judge)).finding.map(|finding| finding.to_string())
 }
 
-fn round_of(image: &CrashImage<'_>, part: Addr) -> Result<u64, String> {
-    let words: Vec<u64> = (0..WORDS).map(|word| image.load(part.plus(8 * word))).collect();
-    match words.iter().all(|word| *word == words[0]) {
-        true => Ok(words[0]),
-        false => Err("a transaction is torn".to_owned()),
+impl Size {
+    fn round_of(self, image: &CrashImage<'_>, part: Addr) -> Result<u64, String> {
+        let words: Vec<u64> = (0..self.words).map(|word| image.load(part.plus(8 * word))).collect();
+        match words.iter().all(|word| *word == words[0]) {
+            true => Ok(words[0]),
+            false => Err("a transaction is torn".to_owned()),
+        }
     }
 }
 
 #[test]
 fn no_crash_makes_the_halves_of_a_log_disagree() {
-    let trace = run(1, &Schedule::default());
+    let trace = run(SMALL, HeapFlaw::None, &Schedule::default());
     for model in Model::all() {
         let how = Search { depth: 1, budget: 20_000, samples: 20, ..Search::new(model) };
-        assert_eq!(explore(1, &trace, &how), None, "{model}");
+        assert_eq!(explore(SMALL, &trace, &how), None, "{model}");
     }
+}
+
+/// The round that opening finds after a crash that lost what was stored in place, and the zone that
+/// was named last.
+fn after_losing_the_root(rounds: u64, flaw: HeapFlaw) -> (u64, u64) {
+    let options = ZONES.options();
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
+    let mut session = heap.join(&image);
+    for round in 1..=rounds {
+        let bytes = round.to_le_bytes().repeat(ZONES.words as usize);
+        let written = session.redo(|tx| tx.write(ZONES.part(&heap, 0), &bytes));
+        written.unwrap_or_else(|error: HeapError| panic!("{error}"));
+    }
+    drop(session);
+    let mut pm = image.into_pm();
+    let places = Places::of(&pm);
+    pm[places.root..][..8 * ZONES.words as usize].fill(0);
+    let named = word(&pm, places.thread + 8 * (REACH_WORD + 1)) & ((1 << 14) - 1);
+    let crashed = Image::from_pm(pm, options.dram_bytes());
+    let (heap, _) = Heap::open(&crashed, NAME, options.pm_bytes()).expect("whole");
+    (crashed.load(ZONES.part(&heap, 0)), named)
+}
+
+#[test]
+fn what_was_committed_behind_the_first_zone_of_a_log_is_found() {
+    for (rounds, zone) in [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2)] {
+        assert_eq!(after_losing_the_root(rounds, HeapFlaw::None), (rounds, zone));
+    }
+    assert_eq!(after_losing_the_root(3, HeapFlaw::NoReach), (2, 0), "it is lost");
+}
+
+#[test]
+fn the_zone_is_named_durably_before_a_record_that_ends_in_it_is_written() {
+    let trace = run(ZONES, HeapFlaw::None, &Schedule::default());
+    let options = ZONES.options();
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    Heap::create(&image, NAME, 7, &options).expect("good options");
+    let places = Places::of(&image.into_pm());
+    let [word, behind] = [places.thread + 8 * (REACH_WORD + 1), places.log(1) + (64 << 10)];
+    let stored = |range: std::ops::Range<usize>| {
+        let is_in = |store: &&Store| range.contains(&(store.at.offset() as usize));
+        trace.stores().iter().find(is_in).expect("it is stored").event as usize
+    };
+    let between = stored(word..word + 8)..stored(behind..places.log(2));
+    let kinds: Vec<&Kind> = trace.events()[between].iter().map(|event| &event.kind).collect();
+    assert!(matches!(kinds[1..3], [Kind::Flush { .. }, Kind::Order]), "{kinds:?}");
 }
 
 #[test]
 fn no_crash_makes_the_halves_of_two_logs_disagree() {
     let how = Search { depth: 0, budget: 3_000, samples: 20, ..Search::new(Model::Px86) };
+    let two = Size { threads: 2, ..SMALL };
     for seed in 0..12 {
         let turns = if seed % 2 == 0 { Turns::Random } else { Turns::Priorities(3) };
-        let trace = run(2, &Schedule { turns, seed, ..Schedule::default() });
-        assert_eq!(explore(2, &trace, &how), None, "{seed}");
+        let schedule = Schedule { turns, seed, ..Schedule::default() };
+        let trace = run(two, HeapFlaw::None, &schedule);
+        assert_eq!(explore(two, &trace, &how), None, "{seed}");
     }
 }
 
 #[test]
 fn a_thread_that_joins_anew_goes_on_where_its_log_was() {
-    let options = options(2);
+    let size = Size { threads: 2, ..SMALL };
+    let options = size.options();
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
-    for round in 1..=10 * ROUNDS {
-        let bytes = round.to_le_bytes().repeat(WORDS as usize);
-        let written = heap.join(&image).redo(|tx| tx.write(part(&heap, 0), &bytes));
+    for round in 1..=10 * size.rounds {
+        let bytes = round.to_le_bytes().repeat(size.words as usize);
+        let written = heap.join(&image).redo(|tx| tx.write(size.part(&heap, 0), &bytes));
         written.unwrap_or_else(|error: HeapError| panic!("{error}"));
         let crashed = Image::from_pm(image.clone().into_pm(), options.dram_bytes());
         let (_, recovered) = Heap::open(&crashed, NAME, options.pm_bytes()).expect("whole");

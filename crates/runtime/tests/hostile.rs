@@ -1,7 +1,7 @@
 //! Logs of the largest size that were written by somebody who wants recovery to take for ever: it
 //! reads each of their words at most twice.
 
-use crate::places::{LINE, Places};
+use crate::places::{LINE, Places, checked};
 use crate::script::NAME;
 use seawall_memory::{Addr, Memory, Width};
 use seawall_runtime::{Heap, HeapError, HeapOptions};
@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 /// The largest size of a log half.
 const LARGEST: u64 = 1 << 30;
+const ZONE_BYTES: u64 = 64 << 10;
 
 /// What a line of a log says that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +43,23 @@ impl Hostile {
             reads: Cell::new(0),
         };
         Heap::create(&hostile, NAME, 7, &options).expect("good options");
+        hostile.say_that_logs_are_full(log_bytes);
         let mut start = [0; 256];
         hostile.read(Addr::pm(0), &mut start);
         hostile.places.set(Some((Places::of(&start), start)));
         (hostile, options.pm_bytes())
+    }
+
+    /// Of the generations that count, in all three logs.
+    fn say_that_logs_are_full(&self, log_bytes: u64) {
+        let mut start = [0; 256];
+        self.read(Addr::pm(0), &mut start);
+        let thread = Places::of(&start).thread;
+        for (word, generation) in [(2, 2), (3, 1), (4, 1)] {
+            let at = thread + 8 * word;
+            let value = generation << 14 | (log_bytes / ZONE_BYTES - 1);
+            self.store(Addr::pm(at as u64), checked(at, value));
+        }
     }
 
     /// The word at `at`, if it is in a log.
@@ -135,6 +149,18 @@ fn open(log_bytes: u64, claim: fn(u64) -> Claim) -> (Result<(), HeapError>, f64)
     let (hostile, bytes) = Hostile::with(log_bytes, claim);
     let outcome = Heap::open(&hostile, NAME, bytes).map(|_| ());
     (outcome, hostile.reads.get() as f64 / (3 * hostile.lines) as f64)
+}
+
+#[test]
+fn of_logs_of_the_largest_size_only_what_was_used_is_read() {
+    let (hostile, bytes) = Hostile::with(LARGEST, |_| Claim::Empty);
+    hostile.words.borrow_mut().retain(|at, _| {
+        let thread = hostile.places.get().expect("set").0.thread as u64;
+        !(thread + 16..thread + 40).contains(&at.offset())
+    });
+    Heap::open(&hostile, NAME, bytes).expect("an empty heap");
+    let lines = 3 * ZONE_BYTES / LINE as u64;
+    assert!((1..=lines + 8).contains(&hostile.reads.get()), "{} words", hostile.reads.get());
 }
 
 #[test]

@@ -5,6 +5,8 @@ pub(crate) const LINE: usize = 64;
 pub(crate) const CHUNK: usize = 64 << 10;
 pub(crate) const STATES: usize = 2 << 10;
 pub(crate) const ENDED_WORD: usize = 1;
+/// The first of the three words that say how far logs are written.
+pub(crate) const REACH_WORD: usize = 2;
 const HEADER: usize = 192;
 const TYPE_TABLE: usize = 2048;
 pub(crate) const TYPES: usize = 126;
@@ -181,4 +183,10 @@ const C: [u64; 4] =
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product % (1 << 64)) as u64 ^ (product / (1 << 64)) as u64
+}
+
+/// The checked word at `at` for `value`.
+pub(crate) fn checked(at: usize, value: u64) -> u64 {
+    let bytes = [(at as u64).to_le_bytes(), value.to_le_bytes()].concat();
+    value | u64::from(crc32c::crc32c(&bytes) & 0xff_ffff) << 40
 }

@@ -7,7 +7,8 @@
 
 use seawall_memory::{Addr, Memory};
 
-const VALUE_BITS: u32 = 40;
+/// Bits of value.
+pub(crate) const VALUE_BITS: u32 = 40;
 /// The first value that does not fit.
 pub(crate) const LIMIT: u64 = 1 << VALUE_BITS;
 

@@ -141,6 +141,11 @@ impl Layout {
         self.done(thread).plus(8)
     }
 
+    /// How far the thread has written log `log` of its three: a checked word, in the same line.
+    pub(crate) fn reach(&self, thread: u64, log: u64) -> Addr {
+        self.done(thread).plus(16 + 8 * log)
+    }
+
     /// The half of the thread's log that records of `generation` go to.
     pub(crate) fn log(&self, thread: u64, generation: u64) -> Addr {
         self.logs.plus((3 * thread + generation % 2) * self.numbers.log_bytes)

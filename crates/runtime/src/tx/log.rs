@@ -23,6 +23,7 @@
 //! cannot persist before the data.
 
 use super::lines::LineSet;
+use super::reach::Reach;
 use super::record::{BEFORE_WORDS, Builder, Entry};
 use super::sum::Keys;
 use crate::heap::checked;
@@ -48,6 +49,7 @@ pub(crate) struct Log {
     generation: u64,
     used: u64,
     listed: u64,
+    reach: [Reach; 2],
     flushed: LineSet,
     pub(crate) route: Route,
     pub(crate) counts: LogCounts,
@@ -130,6 +132,7 @@ impl Log {
             generation,
             used: (last & ((1 << USED_BITS) - 1)) * LINE_BYTES,
             listed: memory.load(places.dirty_count[(generation % 2) as usize]),
+            reach: [0, 1].map(|half| Reach::new(heap, thread, half)),
             flushed: LineSet::default(),
             route: Route::new(RouteChoice::Adaptive),
             counts: LogCounts::default(),
@@ -158,6 +161,7 @@ impl Log {
         let (at, line) = (self.places.log[half].plus(self.used), self.used / LINE_BYTES);
         let record = builder.finish(stamp, generation, line, &self.places.keys[half]);
         let size = record.len() as u64;
+        self.reach[half].cover(memory, generation, self.used + size);
         match self.flaw {
             HeapFlaw::NoLogFlush => memory.write(at, record),
             _ => self.route.write(memory, at, record),

@@ -13,17 +13,22 @@
 //! and behind it only the headers are looked at.
 
 use super::log::{Log, Wait, store_in_place};
+use super::reach;
 use super::record::{Builder, Entry, Number, Record};
 use super::sum::{Keys, LINE_WORDS};
 use crate::heap::checked::{self, LIMIT};
 use crate::{Heap, HeapError, HeapFlaw, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Counts from which on nothing was ever made by working: a heap lives shorter.
 const NUMBER_MAX: u64 = LIMIT / 2;
 const DONE_MAX: u64 = 1 << 62;
+/// The log of old values, of the three of a thread.
+const UNDO: u64 = 2;
+/// What is brought in together, at least two in a row. A pool ends at a multiple of it.
+const BLOCK_BYTES: u64 = 4 << 10;
 
 /// Recovers the heap in a pool of `bytes` bytes; gives the generation that is retired now.
 pub(crate) fn recover<M: Memory>(
@@ -53,12 +58,15 @@ pub(crate) fn recover<M: Memory>(
         records.sort_by_key(|(_, record)| record.stamp);
     }
     let mut recovered = Recovered { replayed: records.len() as u64, rolled_back: 0 };
-    let mut dirty = BTreeSet::new();
+    bring_in(memory, &records, &undos);
+    let mut dirty = Vec::new();
     replay(memory, heap, &records, &mut dirty);
     let mut ended = Vec::new();
     for (thread, undo) in (0..).zip(&undos) {
         ended.extend(roll_back(memory, heap, thread, undo, &mut dirty));
     }
+    dirty.sort_unstable();
+    dirty.dedup();
     dirty.iter().for_each(|line| memory.flush(line.start(), LINE_BYTES));
     memory.drain();
     for (done, number) in &ended {
@@ -82,7 +90,7 @@ pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64, lo
     if Number::decode(bits, &Keys::of(heap.uuid, at), 0).generation != number {
         return;
     }
-    let Ok(records) = read_log(memory, heap, thread, at, number) else { return };
+    let Ok(records) = read_log(memory, heap, (thread, UNDO), number) else { return };
     let mut builder = Builder::default();
     builder.clear();
     for entry in records.iter().flat_map(|record| record.entries()) {
@@ -99,7 +107,7 @@ pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64, lo
     }
 }
 
-fn damaged(what: String) -> HeapError {
+pub(super) fn damaged(what: String) -> HeapError {
     HeapError::Damaged { what }
 }
 
@@ -112,8 +120,7 @@ fn read_halves<M: Memory>(
 ) -> Result<Vec<Record>, HeapError> {
     let mut records = Vec::new();
     for generation in [retired + 1, retired + 2] {
-        let at = heap.layout.log(thread, generation);
-        let found = read_log(memory, heap, thread, at, generation)?;
+        let found = read_log(memory, heap, (thread, generation % 2), generation)?;
         if found.iter().any(|record| record.generation != generation) {
             let what = "holds a record of a generation that has not begun";
             return Err(damaged(format!("the log of thread {thread} {what}")));
@@ -142,12 +149,15 @@ fn before(first: &Record) -> Option<u64> {
 fn read_log<M: Memory>(
     memory: &M,
     heap: &Heap,
-    thread: u64,
-    at: Addr,
+    (thread, log): (u64, u64),
     generation: u64,
 ) -> Result<Vec<Record>, HeapError> {
+    let at = match log {
+        UNDO => heap.layout.undo(thread),
+        half => heap.layout.log(thread, half),
+    };
     let keys = Keys::of(heap.uuid, at);
-    let lines = heap.layout.numbers.log_bytes / LINE_BYTES;
+    let lines = reach::lines(memory, heap, (thread, log), generation)?;
     let (mut records, mut line) = (Vec::new(), 0);
     while let Some(record) = read_record(memory, &keys, at, line..lines, generation) {
         line += record.lines();
@@ -205,7 +215,7 @@ fn read_undo<M: Memory>(
         _ => None,
     });
     let ended = ends.fold(read_thread_line(memory, heap, thread)?, u64::max);
-    let records = read_log(memory, heap, thread, heap.layout.undo(thread), ended + 1)?;
+    let records = read_log(memory, heap, (thread, UNDO), ended + 1)?;
     if records.iter().any(|record| record.generation != ended + 1) {
         let what = "holds old values of a transaction that is not the one after the last that";
         return Err(damaged(format!("the undo log of thread {thread} {what} ended")));
@@ -239,22 +249,39 @@ fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), H
     if sound { Ok(()) } else { Err(damaged(format!("the log of thread {thread} writes no data"))) }
 }
 
+/// Brings in the pages that are about to be written, neighbours together.
+fn bring_in<M: Memory>(memory: &M, records: &[(u64, Record)], undos: &[Vec<(u64, Record)>]) {
+    let mut blocks: Vec<u64> = Vec::new();
+    for (_, record) in records.iter().chain(undos.iter().flatten()) {
+        for entry in record.entries() {
+            if let Entry::Words(at, values) = entry {
+                let last = at.offset() + 8 * values.len() as u64 - 1;
+                blocks.extend(at.offset() / BLOCK_BYTES..=last / BLOCK_BYTES);
+            }
+        }
+    }
+    blocks.sort_unstable();
+    blocks.dedup();
+    for run in blocks.chunk_by(|before, after| before + 1 == *after) {
+        let bytes = run.len() as u64 * BLOCK_BYTES;
+        if run.len() > 1 {
+            memory.will_write(Addr::pm(run[0] * BLOCK_BYTES), bytes);
+        }
+    }
+}
+
 /// Stores all entries that no later freeing made void, the oldest first.
-fn replay<M: Memory>(
-    memory: &M,
-    heap: &Heap,
-    records: &[(u64, Record)],
-    dirty: &mut BTreeSet<Line>,
-) {
+fn replay<M: Memory>(memory: &M, heap: &Heap, records: &[(u64, Record)], dirty: &mut Vec<Line>) {
     let freed = void_ranges(records);
     for (place, (thread, record)) in records.iter().enumerate() {
         for entry in record.entries() {
             let mut store = |entry| match store_in_place(memory, &heap.layout, *thread, entry) {
                 Some((line, lines)) => dirty.extend((line.0..line.0 + lines).map(Line)),
-                None => dirty.extend([heap.layout.done(*thread).line()]),
+                None => dirty.push(heap.layout.done(*thread).line()),
             };
             match entry {
                 Entry::Freed(..) | Entry::Before(_) => {}
+                Entry::Words(..) if freed.is_empty() => store(entry),
                 Entry::Words(at, values) => {
                     // A run of words may reach from one object into the next.
                     for (at, value) in (0..).map(|word| at.plus(8 * word)).zip(values) {
@@ -302,7 +329,7 @@ fn roll_back<M: Memory>(
     heap: &Heap,
     thread: u64,
     undo: &[(u64, Record)],
-    dirty: &mut BTreeSet<Line>,
+    dirty: &mut Vec<Line>,
 ) -> Option<(Addr, u64)> {
     let number = undo.first()?.1.generation;
     for (_, record) in undo.iter().rev() {

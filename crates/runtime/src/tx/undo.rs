@@ -9,6 +9,7 @@
 //! The records of an undo transaction carry its number, which grows from one to the next. After a
 //! crash the one undo transaction whose number is greater than the last that ended is rolled back.
 
+use super::reach::Reach;
 use super::record::{Builder, HEADER_WORDS};
 use super::sum::Keys;
 use crate::heap::checked;
@@ -25,6 +26,7 @@ pub(crate) struct Undo {
     /// Number of the transaction that writes here, or of the last that did.
     number: u64,
     used: u64,
+    reach: Reach,
     builder: Builder,
     pub(crate) route: Route,
     /// All old values of the current transaction.
@@ -44,6 +46,7 @@ impl Undo {
             flaw,
             number: checked::claimed(memory, layout.ended(thread)),
             used: 0,
+            reach: Reach::new(heap, thread, 2),
             builder: Builder::default(),
             route: Route::new(RouteChoice::Adaptive),
             old: Builder::default(),
@@ -91,6 +94,7 @@ impl Undo {
         if !self.is_open() {
             self.number += 1;
         }
+        self.reach.cover(memory, self.number, self.used + size);
         let line = self.used / LINE_BYTES;
         let record = self.builder.finish(0, self.number, line, &self.keys);
         self.route.write(memory, self.at.plus(self.used), record);

@@ -1,0 +1,76 @@
+//! How far a log is written, so that opening a heap reads what is in flight and not whole logs.
+//!
+//! A log is cut into zones of 64 KiB. Before a record that ends in a zone beyond the first is
+//! written, a word in the thread's line names that zone, for the generation of the record; so
+//! behind the zone that it names, or behind the first if it names another generation, there is no
+//! record of that generation. The word costs a fence of its own, once in hundreds of records.
+
+use super::recovery::damaged;
+use crate::heap::checked;
+use crate::{Heap, HeapError, HeapFlaw};
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+
+/// Bytes of a zone.
+pub(crate) const ZONE_BYTES: u64 = 64 << 10;
+/// Low bits of the word: the zone. Above them, the low bits of the generation.
+const ZONE_BITS: u32 = 14;
+const GENERATION_MASK: u64 = (1 << (checked::VALUE_BITS - ZONE_BITS)) - 1;
+
+/// What the writer of a log knows of its word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    at: Addr,
+    flaw: HeapFlaw,
+    generation: u64,
+    /// Where records of that generation may end.
+    end: u64,
+}
+
+impl Reach {
+    /// That of log `log` of a thread: 0 and 1 are the halves of new values, 2 has old ones.
+    pub(crate) fn new(heap: &Heap, thread: u64, log: u64) -> Reach {
+        let at = heap.layout.reach(thread, log);
+        Reach { at, flaw: heap.flaw, generation: 0, end: 0 }
+    }
+
+    /// A record of `generation` is about to be written that ends at byte `end` of the log.
+    #[inline]
+    pub(crate) fn cover<M: Memory>(&mut self, memory: &M, generation: u64, end: u64) {
+        if generation != self.generation {
+            (self.generation, self.end) = (generation, ZONE_BYTES);
+        }
+        if end > self.end {
+            self.name(memory, end);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn name<M: Memory>(&mut self, memory: &M, end: u64) {
+        self.end = end.next_multiple_of(ZONE_BYTES);
+        if self.flaw != HeapFlaw::NoReach {
+            let zone = (self.end / ZONE_BYTES) - 1;
+            let value = (self.generation & GENERATION_MASK) << ZONE_BITS | zone;
+            memory.store(self.at, checked::encode(self.at, value));
+            memory.flush(self.at, 8);
+            memory.order();
+        }
+    }
+}
+
+/// How many lines of the log may hold records of `generation`.
+///
+/// # Errors
+/// When the word does not add up.
+pub(crate) fn lines<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    (thread, log): (u64, u64),
+    generation: u64,
+) -> Result<u64, HeapError> {
+    let value = checked::load(memory, heap.layout.reach(thread, log))
+        .map_err(|_| damaged(format!("how far thread {thread} has logged does not add up")))?;
+    let is_current = value >> ZONE_BITS == generation & GENERATION_MASK;
+    let zone = if is_current { value & ((1 << ZONE_BITS) - 1) } else { 0 };
+    Ok(((zone + 1) * ZONE_BYTES).min(heap.layout.numbers.log_bytes) / LINE_BYTES)
+}
