@@ -1,5 +1,5 @@
 //! The parallel kernels on this machine and on simulated ones: right under every schedule and
-//! every design, wrong where their locks or barriers do nothing, and sharing what they are meant to.
+//! every design, wrong where their locks or barriers do nothing, and sharing what they should.
 
 use seawall_lab::{KernelPoint, KernelRun, run_kernel};
 use seawall_memory::{Addr, Image, Memory, Width};

@@ -3,9 +3,9 @@
 //! one map, pass whole flows through a second queue, and search them for signatures.
 //!
 //! The ends of the queues are under a lock each, held for a few instructions; a thread takes eight
-//! packets of the stream at a time (the original takes one, and does not scale to 32 threads). The
-//! map is a forest, under the lock of the flow's tree. Fragments of all flows are mixed in the
-//! stream, so most of what a thread touches was written by others.
+//! packets of the stream at a time (the original takes one: 32 threads here then mostly wait for
+//! that lock). The map is a forest, under the lock of the flow's tree. Fragments of all flows are
+//! mixed in the stream, so most of what a thread touches was written by others.
 //!
 //! In the pool: packets, queues, trees, lists of fragments, the data as it comes and as it is put
 //! together, signatures and findings. All of the result is the same under any schedule.
