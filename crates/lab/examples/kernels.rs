@@ -1,9 +1,9 @@
 //! Runs kernels on a simulated machine and says how much they do: with it their sizes are chosen.
 //!
 //! `kernels MACHINE DESIGN THREADS [KERNEL[:SIZE]]...` prints a line a kernel: megabytes of memory,
-//! references, stores of a thread, misses of its cache, of the shared one, and lines from another's in
-//! per cent of the references, cycles, host time, and whether the result is right (exit code 1 if one
-//! is not).
+//! references, stores of a thread; misses of its cache, of the shared one, and lines from another's
+//! in per cent of the references; cycles, host time, and whether the result is right (exit code 1
+//! if one is not).
 
 use seawall_lab::{KernelPoint, run_kernel};
 use seawall_sim::{Choice, Machine};

@@ -1,14 +1,15 @@
-//! The parallel kernels on simulated machines: right under every design, the same every time, wrong
-//! where their locks or barriers do nothing, and sharing what they are meant to share.
+//! The parallel kernels on this machine and on simulated ones: right under every schedule and
+//! every design, wrong where their locks or barriers do nothing, and sharing what they should.
 
 use seawall_lab::{KernelPoint, KernelRun, run_kernel};
 use seawall_memory::{Addr, Image, Memory, Width};
+use seawall_native::{Pool, PoolOptions};
 use seawall_sim::{Choice, Machine, Outcome, Program, SimError, SimMemory, Simulation};
 use seawall_workloads::{Damage, Input, KERNELS, Kernel, KernelEntry, KernelVisitor, with_kernel};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 const THREADS: usize = 4;
 
@@ -28,6 +29,40 @@ fn every_kernel_gives_the_plain_result_under_every_kind_of_design() {
             assert_eq!(run.result, Ok(()), "{} under {design}", entry.name);
             assert!(run.counters.stores > 0 && run.counters.locked > 0, "{}", entry.name);
         }
+    }
+}
+
+/// Threads of this machine, on a pool of it.
+struct Native;
+
+impl KernelVisitor for Native {
+    type Output = ();
+
+    fn visit<K: Kernel>(self) {
+        for threads in 1..=4 {
+            let input = Input { threads, size: K::SMALL * 8, seed: threads as u64 };
+            let pm_bytes = K::layout(&input).pm_bytes;
+            let pool = Pool::temporary(pm_bytes, &PoolOptions::default()).expect("room for it");
+            let kernel = K::create(&pool.memory(0), &input);
+            let start = Barrier::new(threads);
+            std::thread::scope(|scope| {
+                for thread in 0..threads {
+                    let (pool, kernel, start) = (&pool, &kernel, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        kernel.run(&pool.memory(thread));
+                    });
+                }
+            });
+            assert_eq!(kernel.check(&pool.memory(0)), Ok(()), "{} of {input:?}", K::NAME);
+        }
+    }
+}
+
+#[test]
+fn every_kernel_gives_the_plain_result_on_this_machine_whatever_the_schedule() {
+    for entry in KERNELS {
+        with_kernel(entry.name, Native).expect("a kernel of the table");
     }
 }
 

@@ -93,8 +93,8 @@ pub trait Kernel: Clone + Send + Sync + 'static {
     /// What differs. It never panics or loops, whatever the [results](Kernel::results) hold.
     fn check<M: Memory>(&self, memory: &M) -> Result<(), Damage>;
 
-    /// The words that [`check`](Kernel::check) compares: it refuses a change of any that the run
-    /// has written.
+    /// Words that [`check`](Kernel::check) compares one by one: after a run, it refuses a change of
+    /// any. It may look at more, such as links.
     fn results(&self) -> Vec<Words>;
 
     /// Memory needed for `input`.

@@ -11,11 +11,12 @@ use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
 
 /// Trees of a table.
-pub(super) const TREES: u64 = 64;
+pub(super) const TREES: u64 = 256;
 
-/// Words of a root, one line: its lock, then its tree.
+/// Words of a root, one line: its lock, its tree, and a word for the program.
 const ROOT: u64 = 8;
 const TREE: u64 = 1;
+const STAMP: u64 = 2;
 
 /// Words of a node, and offsets.
 const NODE: u64 = 4;
@@ -58,6 +59,11 @@ impl Forest {
 
     fn root(&self, tree: u64) -> Addr {
         self.roots.at(tree * ROOT + TREE)
+    }
+
+    /// A word beside the tree, which its lock protects too.
+    pub(super) fn stamp_at(&self, tree: u64) -> Addr {
+        self.roots.at(tree * ROOT + STAMP)
     }
 
     fn at(&self, node: u64, offset: u64) -> Addr {

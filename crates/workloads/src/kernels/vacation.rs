@@ -4,11 +4,11 @@
 //!
 //! Instead of transactional memory, a transaction locks all the trees that it needs, in the order
 //! of their numbers, and gives them back at its end (two-phase locking). While it holds them it
-//! takes a number from one clock, as STM's commits do: the order of these numbers explains the run.
-//! The check does the transactions in that order on plain maps, and compares the outcome of each,
-//! every row, and the list of every customer.
+//! stamps itself and them with one more than the largest stamp they have, a clock of Lamport's: the
+//! order of the stamps explains the run. The check does the transactions in that order on plain
+//! maps, and compares the stamp and the outcome of each, every row, and the list of every customer.
 //!
-//! In the pool: trees, rows, lists, clock, locks, and outcomes. What is asked for is random and
+//! In the pool: trees, rows, lists, locks, stamps, and outcomes. What is asked for is random and
 //! made by the thread itself.
 
 use super::forest::{Forest, TREES};
@@ -49,11 +49,10 @@ pub struct Vacation {
     team: Team,
     size: u64,
     transactions: u64,
-    clock: Words,
     forest: Forest,
     rows: Words,
     reservations: Words,
-    serials: Words,
+    stamps: Words,
     outcomes: Words,
 }
 
@@ -102,10 +101,31 @@ impl Vacation {
         }
     }
 
-    /// Takes the transaction's number; all its trees are locked.
-    fn stamp<M: Memory>(&self, memory: &M, transaction: u64) {
-        let serial = self.clock.claim(memory, 0, 1);
-        self.serials.put(memory, transaction, serial);
+    /// Stamps the transaction and all its trees, which are locked.
+    fn stamp<M: Memory>(&self, memory: &M, transaction: u64, trees: &[u64]) {
+        let of = |tree: &u64| memory.load::<u64>(self.forest.stamp_at(*tree));
+        let stamp = 1 + trees.iter().map(of).max().unwrap_or(0);
+        for tree in trees {
+            memory.store(self.forest.stamp_at(*tree), stamp);
+        }
+        self.stamps.put(memory, transaction, stamp);
+        memory.work(10);
+    }
+
+    /// The trees that a transaction needs from the start, in order.
+    fn trees_of(&self, action: &Action) -> Vec<u64> {
+        let mut trees: Vec<u64> = match action {
+            Action::Reserve { customer, items } => {
+                let customer = Forest::tree_of(*customer, CUSTOMERS);
+                items.iter().map(|item| self.tree(*item)).chain([customer]).collect()
+            }
+            Action::Close { customer } => vec![Forest::tree_of(*customer, CUSTOMERS)],
+            Action::Update { changes } => {
+                changes.iter().map(|(item, _)| self.tree(*item)).collect()
+            }
+        };
+        sort_once(&mut trees);
+        trees
     }
 
     fn reserve<M: Memory>(
@@ -205,21 +225,11 @@ impl Vacation {
     fn transact<M: Memory>(&self, memory: &M, transaction: u64) {
         let action = Action::of(&self.team.input, self.size, transaction);
         memory.work(60);
-        let mut trees: Vec<u64> = match &action {
-            Action::Reserve { customer, items } => {
-                let customer = Forest::tree_of(*customer, CUSTOMERS);
-                items.iter().map(|item| self.tree(*item)).chain([customer]).collect()
-            }
-            Action::Close { customer } => vec![Forest::tree_of(*customer, CUSTOMERS)],
-            Action::Update { changes } => {
-                changes.iter().map(|(item, _)| self.tree(*item)).collect()
-            }
-        };
-        sort_once(&mut trees);
+        let mut trees = self.trees_of(&action);
         self.lock(memory, &trees);
         let outcome = match &action {
             Action::Reserve { customer, items } => {
-                self.stamp(memory, transaction);
+                self.stamp(memory, transaction, &trees);
                 self.reserve(memory, transaction, *customer, items)
             }
             Action::Close { customer } => {
@@ -229,11 +239,11 @@ impl Vacation {
                 sort_once(&mut more);
                 self.lock(memory, &more);
                 trees.extend(more);
-                self.stamp(memory, transaction);
+                self.stamp(memory, transaction, &trees);
                 list.map_or(0, |list| 1 + self.close(memory, *customer, &list))
             }
             Action::Update { changes } => {
-                self.stamp(memory, transaction);
+                self.stamp(memory, transaction, &trees);
                 self.update(memory, changes)
             }
         };
@@ -243,20 +253,31 @@ impl Vacation {
         }
     }
 
-    /// The transactions in the order of their numbers.
-    fn order<M: Memory>(&self, memory: &M) -> Result<Vec<u64>, Damage> {
-        let mut order = vec![None; self.transactions as usize];
-        for transaction in 0..self.transactions {
-            let serial = self.serials.get(memory, transaction);
-            match order.get_mut(serial as usize) {
-                Some(place @ None) => *place = Some(transaction),
-                _ => {
-                    let what = format!("transaction {transaction} has number {serial}");
-                    return Err(Damage(format!("{what}, which is not one of its own")));
-                }
+    /// Does all transactions again in the order of their stamps; gives their outcomes.
+    fn replay<M: Memory>(&self, memory: &M, plain: &mut Plain) -> Result<Vec<u64>, Damage> {
+        let stamp_of = |transaction| (self.stamps.get(memory, transaction), transaction);
+        let mut order: Vec<(u64, u64)> = (0..self.transactions).map(stamp_of).collect();
+        order.sort_unstable();
+        let mut last = vec![0; ((KINDS + 1) * TREES) as usize];
+        let mut outcomes = vec![0; self.transactions as usize];
+        for (stamp, transaction) in order {
+            let action = Action::of(&self.team.input, self.size, transaction);
+            let mut trees = self.trees_of(&action);
+            if let Action::Close { customer } = &action {
+                let items = plain.list(*customer).iter();
+                trees.extend(items.map(|(_, item, _)| self.tree(*item)));
             }
+            let expected = 1 + trees.iter().map(|tree| last[*tree as usize]).max().unwrap_or(0);
+            if stamp != expected {
+                let text = format!("stamp of transaction {transaction} is {stamp}, not {expected}");
+                return Err(Damage(text));
+            }
+            for tree in trees {
+                last[tree as usize] = stamp;
+            }
+            outcomes[transaction as usize] = plain.transact(transaction, &action);
         }
-        Ok(order.into_iter().flatten().collect())
+        Ok(outcomes)
     }
 
     fn check_trees<M: Memory>(&self, memory: &M, plain: &Plain) -> Result<(), Damage> {
@@ -321,13 +342,12 @@ impl Kernel for Vacation {
     fn place(input: &Input, arena: &mut Arena) -> Vacation {
         let team = Team::place(input, arena, 1);
         let (size, transactions) = (input.size, input.size * TRANSACTIONS);
-        let clock = Words::place(arena, 1);
         let forest = Forest::place(arena, KINDS + 1, (KINDS + 1) * size);
         let rows = Words::place(arena, KINDS * size * ROW);
         let reservations = Words::place(arena, transactions * KINDS * RESERVATION);
-        let serials = Words::place(arena, transactions);
+        let stamps = Words::place(arena, transactions);
         let outcomes = Words::place(arena, transactions);
-        Vacation { team, size, transactions, clock, forest, rows, reservations, serials, outcomes }
+        Vacation { team, size, transactions, forest, rows, reservations, stamps, outcomes }
     }
 
     fn fill<M: Memory>(&self, memory: &M) {
@@ -344,17 +364,13 @@ impl Kernel for Vacation {
 
     fn check<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
         let mut plain = Plain::new(&self.team.input, self.size);
-        let mut outcomes = vec![0; self.transactions as usize];
-        for transaction in self.order(memory)? {
-            let action = Action::of(&self.team.input, self.size, transaction);
-            outcomes[transaction as usize] = plain.transact(transaction, &action);
-        }
+        let outcomes = self.replay(memory, &mut plain)?;
         self.outcomes.compare(memory, "outcome of transaction", outcomes)?;
         self.rows.compare(memory, "word of the rows", plain.rows())?;
         self.check_trees(memory, &plain)
     }
 
     fn results(&self) -> Vec<Words> {
-        vec![self.serials, self.outcomes, self.rows]
+        vec![self.outcomes, self.rows]
     }
 }
