@@ -4,11 +4,11 @@
 //! leaf 1 EDX bit 19 `clflush`, leaf 7 EBX bits 23 `clflushopt` and 24 `clwb`, ECX bit 28
 //! `movdir64b`.
 
-/// Instructions and name of the CPU.
-#[derive(Clone, PartialEq, Eq, Debug)]
+use std::sync::OnceLock;
+
+/// Instructions of the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cpu {
-    /// Model name as the system gives it, or "unknown".
-    pub name: String,
     /// x86 `clwb`.
     pub clwb: bool,
     /// x86 `clflushopt`.
@@ -22,17 +22,20 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The CPU that runs this.
+    /// The CPU that runs this. It is asked once: in a virtual machine each question costs
+    /// microseconds.
     pub fn detect() -> Cpu {
-        let blank = Cpu {
-            name: model_name(),
-            clwb: false,
-            clflushopt: false,
-            clflush: false,
-            movdir64b: false,
-            cvap: false,
-        };
-        with_instructions(blank)
+        static CPU: OnceLock<Cpu> = OnceLock::new();
+        *CPU.get_or_init(|| with_instructions(Cpu::default()))
+    }
+
+    /// Model name of the CPU that runs this as the system gives it, or "unknown".
+    pub fn model_name() -> String {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("model name"));
+        let name = line.and_then(|line| line.split_once(':'));
+        let name = name.map(|(_, name)| name.trim().to_string());
+        name.unwrap_or_else(|| format!("unknown ({})", std::env::consts::ARCH))
     }
 }
 
@@ -81,13 +84,6 @@ fn with_instructions(blank: Cpu) -> Cpu {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn with_instructions(blank: Cpu) -> Cpu {
     blank
-}
-
-fn model_name() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("model name"));
-    let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_string());
-    name.unwrap_or_else(|| format!("unknown ({})", std::env::consts::ARCH))
 }
 
 #[cfg(test)]

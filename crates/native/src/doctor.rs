@@ -104,7 +104,7 @@ impl Doctor {
             false => "no: only time can be measured here, not cycles or misses",
         };
         let facts = [
-            ("cpu", self.cpu.name.clone()),
+            ("cpu", Cpu::model_name()),
             ("cores", self.cores.to_string()),
             ("page", format!("{} bytes", self.page_bytes)),
             ("can run", instructions.join(", ")),

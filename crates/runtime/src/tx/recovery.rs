@@ -67,7 +67,9 @@ pub(crate) fn recover<M: Memory>(
     }
     dirty.sort_unstable();
     dirty.dedup();
-    dirty.iter().for_each(|line| memory.flush(line.start(), LINE_BYTES));
+    for run in dirty.chunk_by(|before, after| before.0 + 1 == after.0) {
+        memory.flush(run[0].start(), run.len() as u64 * LINE_BYTES);
+    }
     memory.drain();
     for (done, number) in &ended {
         memory.store(*done, checked::encode(*done, *number));
@@ -323,7 +325,8 @@ fn is_void(freed: &Void, at: Addr, place: usize) -> bool {
 }
 
 /// Puts the old values of a thread's undo transaction back, if one was open. Gives the word that is
-/// to say that it has ended, once they are durable.
+/// to say that it has ended, once they are durable. Nobody reads them soon, so they go past the
+/// caches.
 fn roll_back<M: Memory>(
     memory: &M,
     heap: &Heap,
@@ -334,7 +337,10 @@ fn roll_back<M: Memory>(
     let number = undo.first()?.1.generation;
     for (_, record) in undo.iter().rev() {
         for entry in record.entries() {
-            if let Some((line, lines)) = store_in_place(memory, &heap.layout, thread, entry) {
+            if let Entry::Words(at, values) = entry {
+                memory.write_nt(at, values.as_flattened());
+            } else if let Some((line, lines)) = store_in_place(memory, &heap.layout, thread, entry)
+            {
                 dirty.extend((line.0..line.0 + lines).map(Line));
             }
         }
