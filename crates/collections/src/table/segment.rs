@@ -24,6 +24,8 @@ pub(super) const SEGMENT_LINES_MIN: u64 = PROBED;
 /// The most lines: those of the largest block of a heap.
 pub(super) const SEGMENT_LINES_MAX: u64 = 992;
 
+/// A removal from one line in so many asks whether the segment has become sparse.
+const ASKED: u64 = 16;
 /// Lines that are looked at to guess how full a segment is.
 const SAMPLED: u64 = 8;
 /// A segment seems sparse if of the slots looked at, no more than this part is taken.
@@ -205,7 +207,8 @@ impl Segment {
     /// many in some others.
     pub(super) fn seems_sparse<R: Reads>(self, from: &R, slot: Addr, like: u64) -> bool {
         let line = (slot.bits() - self.at.bits()) / LINE_BYTES;
-        self.count_in(from, line, like) == 0
+        line.is_multiple_of(ASKED.min(self.lines / SAMPLED).max(1))
+            && self.count_in(from, line, like) == 0
             && self.count_in(from, (line + 1) % self.lines, like) == 0
             && self.sample(from, like) * SPARSE <= self.whole_sample()
     }
