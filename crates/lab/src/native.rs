@@ -438,8 +438,8 @@ mod tests {
         refused(|o| o.search_percent = Some(101), "0 to 100");
         refused(|o| o.entries = Some(0), "the number of entries is 0");
         refused(|o| o.entries = Some(u64::MAX), "it must be 1 to");
-        let unknown = run_native("heap", &short(None)).unwrap_err().to_string();
-        assert!(unknown.contains("`heap`") && unknown.contains("queue"), "{unknown}");
+        let unknown = run_native("heaps", &short(None)).unwrap_err().to_string();
+        assert!(unknown.contains("`heaps`") && unknown.contains("queue"), "{unknown}");
     }
 
     #[test]

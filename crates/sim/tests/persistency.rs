@@ -301,8 +301,9 @@ fn variants_with_parameters_keep_their_promise_too() {
         "bsp-lbpp:stores=3:registers=0",
         "bsp-lbpp:stores=3:invalidating=true",
     ] {
+        let model = design.starts_with("bsp-").then_some(Model::BufferedStrict);
         for seed in 0..runs() {
-            run(design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
+            run_as(model, design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
         }
     }
 }
@@ -341,7 +342,8 @@ fn each_broken_mechanism_is_caught() {
         "clwb:flaw='forgets-others-flushes'",
         "clwb:flaw='forgets-streams'",
     ] {
-        let caught = (0..2000).any(|seed| run(design, &machine, seed).is_err());
+        let model = design.starts_with("bsp-").then_some(Model::BufferedStrict);
+        let caught = (0..2000).any(|seed| run_as(model, design, &machine, seed).is_err());
         assert!(caught, "{design} was not caught");
     }
 }

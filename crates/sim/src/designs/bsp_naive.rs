@@ -18,7 +18,8 @@ use std::collections::VecDeque;
 
 pub(super) const ABOUT: &str =
     "Naive BSP: stores go through to memory one after the other, behind the program.";
-pub(super) const MODEL: Model = Model::BufferedStrict;
+/// It keeps the order of all stores and so that of epochs; `bsp` promises whole epochs as well.
+pub(super) const MODEL: Model = Model::BufferedEpoch;
 
 /// Parameters of the naive design.
 #[derive(Serialize, Deserialize)]
