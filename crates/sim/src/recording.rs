@@ -24,8 +24,8 @@ struct Store {
     value: u64,
 }
 
-/// Store `position` of `core`, or a later one, may be in the cut only if `needs` is: a core, and how
-/// many of its stores.
+/// Store `position` of `core`, or a later one, may be in the cut only if `needs` is: a core, and
+/// how many of its stores.
 #[derive(Clone, Copy)]
 struct Rule {
     core: usize,
@@ -97,7 +97,7 @@ impl Recording {
         (word * 8 < self.before.len() as u64).then_some(word)
     }
 
-    /// Whatever `access`'s core stores from `access.position` on needs the newest store of the word.
+    /// Whatever the core stores from `access.position` on needs the newest store of the word.
     fn note(&mut self, word: u64, access: &Access) {
         let Some((writer, position)) = self.writers.get(&word).copied() else { return };
         let known = &mut self.known[access.core][writer];

@@ -1,5 +1,5 @@
-//! After a crash and the hardware's recovery, buffered strict persistency leaves a consistent cut of
-//! the run, for programs that say nothing about persistency.
+//! After a crash and the hardware's recovery, buffered strict persistency leaves a consistent cut
+//! of the run, for programs that say nothing about persistency.
 
 use crate::programs::{lock, unlock};
 use rand::{RngExt, SeedableRng};

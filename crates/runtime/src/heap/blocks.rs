@@ -23,9 +23,9 @@ use seawall_memory::{Addr, Memory};
 
 /// Chunks of its own that a thread looks at for blocks that others freed before it goes on.
 const PROBES: usize = 64;
-/// Chunks that nobody owns which a thread looks at before it takes a fresh one. Each costs a read of
-/// its states, from cold memory after an opening; so full chunks delay nobody by much, and a pool
-/// with room in it grows by a ninth at most before that room is found.
+/// Chunks that nobody owns which a thread looks at before it takes a fresh one. Each costs a read
+/// of its states, from cold memory after an opening; so full chunks delay nobody by much, and a
+/// pool with room in it grows by a ninth at most before that room is found.
 const ADOPTIONS: usize = 8;
 
 /// Space that is allocated, or about to be.

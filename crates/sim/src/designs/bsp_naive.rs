@@ -1,6 +1,6 @@
 //! Buffered strict persistency by write-through: what MICRO'15, section 7.2, calls the naive way.
 //!
-//! A store is visible at once and goes on through the caches to memory, behind the stores before it:
+//! A store is visible at once and goes on through the caches to memory, behind those before it:
 //! nothing is coalesced, and one is sent when the one before it is durable (section 2.1: constraint
 //! S1 without S2). A queue of a few stores per core hides some of that. Who wants a line with a
 //! store in another core's queue waits until it is durable, so what was read or overwritten never
