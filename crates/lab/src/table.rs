@@ -53,7 +53,7 @@ impl Comparison {
         );
         text += &text_of(&self.table());
         text += "\nconfl.: epochs that were flushed because of a conflict, in %\n\
-                 busy, memory, lock, persist: where the threads' time went, in %\n";
+                 busy, mem., lock, persist: where the threads' time went, in %\n";
         text += &self.crash_summary();
         if self.is_partial {
             let (done, all) = (self.cells.len(), self.plan.points.len());
@@ -65,8 +65,8 @@ impl Comparison {
     fn table(&self) -> Table {
         let relative = format!("vs {}", self.plan.baseline);
         let head = [
-            "workload", "design", &relative, "Mop/s", "confl.", "busy", "memory", "lock",
-            "persist", "mostly", "crashes",
+            "workload", "design", &relative, "Mop/s", "confl.", "busy", "mem.", "lock", "persist",
+            "mostly", "crashes",
         ];
         let mut table = plain_table(&head, 2..9);
         for workload in self.plan.workloads() {
@@ -180,7 +180,7 @@ fn short(reason: Reason) -> &'static str {
         Reason::WriteThrough => "write",
         Reason::IntraConflict => "intra",
         Reason::InterConflict => "inter",
-        Reason::Replacement => "replace",
+        Reason::Replacement => "repl",
         Reason::EpochIds => "ids",
         other => other.name(),
     }
