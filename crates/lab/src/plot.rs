@@ -18,7 +18,7 @@ mod paint;
 use paint::{Paint, Panel};
 
 /// A colour for each design, in the order of the plan.
-const DESIGN_COLOURS: [RGBColor; 9] = [
+const DESIGN_COLOURS: [RGBColor; 14] = [
     RGBColor(187, 187, 187),
     RGBColor(51, 34, 136),
     RGBColor(136, 204, 238),
@@ -28,6 +28,11 @@ const DESIGN_COLOURS: [RGBColor; 9] = [
     RGBColor(204, 102, 119),
     RGBColor(136, 34, 85),
     RGBColor(0, 0, 0),
+    RGBColor(240, 228, 66),
+    RGBColor(230, 159, 0),
+    RGBColor(213, 94, 0),
+    RGBColor(153, 153, 51),
+    RGBColor(170, 68, 153),
 ];
 
 const BAR: i32 = 12;
@@ -88,6 +93,7 @@ const PARTS: &[Part] = &[
         colour: RGBColor(0, 114, 178),
         share: |c| c.share(Reason::EpochIds),
     },
+    Part { name: "hardware log", colour: RGBColor(120, 120, 120), share: |c| c.share(Reason::Log) },
 ];
 
 impl Comparison {
@@ -212,4 +218,31 @@ fn group_start(group: usize, bars: usize) -> i32 {
 
 fn colour(design: usize) -> RGBColor {
     DESIGN_COLOURS[design % DESIGN_COLOURS.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Progress;
+    use crate::{CompareOptions, Plan};
+    use std::sync::Arc;
+
+    #[test]
+    fn the_parts_of_a_bar_are_all_of_the_time() {
+        let designs = ["strict", "clwb", "lb", "lbpp:epochs=2", "bsp-lbpp:stores=20:records=2"];
+        let options = CompareOptions {
+            workloads: vec!["queue".into()],
+            designs: designs.map(String::from).to_vec(),
+            machine: "desktop".into(),
+            operations: 60,
+            crashes: 0,
+            ..CompareOptions::default()
+        };
+        let plan = Plan::new(&options).expect("good options");
+        let comparison = Comparison::run(plan, &Progress::hidden(), &Arc::default());
+        for cell in &comparison.expect("it ends").cells {
+            let whole: f64 = PARTS.iter().map(|part| (part.share)(cell)).sum();
+            assert!((whole - 1.0).abs() < 1e-9, "{}: {whole}", cell.point.design.text);
+        }
+    }
 }
