@@ -231,18 +231,21 @@ impl Epochs {
     fn close_record(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let bulk = self.bulk.as_mut().expect("a log");
         if let Some(slot) = bulk.cores[core].filling.take() {
-            bulk.cores[core].buffers[slot].is_closed = true;
+            let buffer = &mut bulk.cores[core].buffers[slot];
+            buffer.is_closed = true;
+            if self.config.flaw == EpochFlaw::SendsHeadersEarly {
+                let place = bulk.layout.record(core, buffer.number);
+                hw.write_own(place, &buffer.header.to_line(), core, now, Token::NONE);
+            }
             self.send_header(hw, core, slot, now);
         }
     }
 
     /// Sends the header of a closed record whose old lines are durable.
     fn send_header(&mut self, hw: &mut Hw<Message>, core: usize, slot: usize, now: Cycle) {
-        let early = self.config.flaw == EpochFlaw::SendsHeadersEarly;
         let bulk = self.bulk.as_ref().expect("a log");
         let buffer = &bulk.cores[core].buffers[slot];
-        let is_due = if early { true } else { buffer.unacknowledged == 0 };
-        if buffer.is_closed && is_due {
+        if buffer.is_closed && buffer.unacknowledged == 0 {
             let place = bulk.layout.record(core, buffer.number);
             let token = Token { core: core as u8, bank: HEADER + slot as u8 };
             hw.write_own(place, &buffer.header.to_line(), core, now, token);
@@ -326,11 +329,7 @@ impl Epochs {
         match what - what % SLOTS {
             OLD_LINE => {
                 log.buffers[slot].unacknowledged -= 1;
-                if log.buffers[slot].unacknowledged == 0
-                    && self.config.flaw != EpochFlaw::SendsHeadersEarly
-                {
-                    self.send_header(hw, core, slot, now);
-                }
+                self.send_header(hw, core, slot, now);
             }
             HEADER => {
                 log.buffers[slot].is_used = false;
