@@ -131,7 +131,8 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[inline]
     #[track_caller]
     pub fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
-        if self.session.buffers.places.is_empty() {
+        let places = &self.session.buffers.places;
+        if places.is_empty() || places.has_none(at, at.plus(LINE_BYTES)) {
             return self.session.memory.load_line(at);
         }
         std::array::from_fn(|word| self.load_noted(at.plus(8 * word as u64)))
