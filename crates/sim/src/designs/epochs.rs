@@ -1,4 +1,5 @@
-//! Epoch persistency in hardware: what `epoch`, `lb`, `lb-idt`, `lb-pf` and `lbpp` share.
+//! Epoch persistency in hardware: what `epoch`, `lb`, `lb-idt`, `lb-pf` and `lbpp` share, and, with
+//! epochs that hardware makes, `bsp-lb` and its neighbours.
 //!
 //! "Efficient Persist Barriers for Multicores" (MICRO'15), sections 2 to 4. A barrier closes the
 //! core's epoch; every line carries the core and epoch that wrote it; an epoch is flushed when a
@@ -17,7 +18,7 @@
 //! that reads the line from memory is not ordered behind the rest of that epoch (the litmus test
 //! G40 shows it), so here the epoch is made durable first.
 //!
-//! The flush itself is in [`arbiter`].
+//! The flush itself is in [`arbiter`], what makes the epochs in bulk mode in [`bulk`].
 
 use super::{Design, Store};
 use crate::cache::Slot;
@@ -205,15 +206,21 @@ impl Epochs {
 
     /// Closes the epoch of who asks, unless nothing was done in it.
     fn barrier(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
-        let epochs = &self.cores[who.core];
-        if epochs.is_empty() {
+        if self.cores[who.core].is_empty() {
             return Gate::Go;
         }
+        let gate = self.close(hw, who, now);
+        hw.counters.fences += u64::from(gate == Gate::Go);
+        gate
+    }
+
+    /// Closes the epoch of who asks, once a number is free for the next.
+    fn close(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
+        let epochs = &self.cores[who.core];
         if !epochs.has_free_number() {
             let version = Version { core: who.core, epoch: epochs.durable + 1 };
             return self.ask_and_wait(hw, who, version, 0, now, Reason::EpochIds);
         }
-        hw.counters.fences += 1;
         self.complete(hw, who.core, now);
         Gate::Go
     }

@@ -160,17 +160,7 @@ impl Epochs {
         if bulk.cores[who.core].in_epoch < bulk.config.stores {
             return Gate::Go;
         }
-        self.close_in_bulk(hw, who, now)
-    }
-
-    fn close_in_bulk(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
-        let epochs = &self.cores[who.core];
-        if !epochs.has_free_number() {
-            let version = Version { core: who.core, epoch: epochs.durable + 1 };
-            return self.ask_and_wait(hw, who, version, 0, now, Reason::EpochIds);
-        }
-        self.complete(hw, who.core, now);
-        Gate::Go
+        self.close(hw, who, now)
     }
 
     /// Before the first write of a line in an epoch: its old value goes to the log.
@@ -221,7 +211,7 @@ impl Epochs {
         let is_alone = self.cores[core].durable + 1 == self.cores[core].current;
         if is_alone {
             hw.counters.log_overflows += 1;
-            let gate = self.close_in_bulk(hw, who, now);
+            let gate = self.close(hw, who, now);
             debug_assert_eq!(gate, Gate::Go, "two epochs may be in flight");
         }
         let version = Version { core, epoch: self.cores[core].durable + 1 };
