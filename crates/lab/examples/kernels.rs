@@ -7,7 +7,7 @@
 
 use seawall_lab::{KernelPoint, run_kernel};
 use seawall_sim::{Choice, Machine};
-use seawall_workloads::KERNELS;
+use seawall_workloads::{Atomic, KERNELS};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -30,8 +30,15 @@ fn run(arguments: &[String]) -> Result<bool, String> {
             .split_once(':')
             .map_or((kernel.as_str(), None), |(name, size)| (name, Some(size)));
         let size = size.map(number).transpose()?;
-        let point =
-            KernelPoint { kernel: name.into(), design: design.clone(), threads, size, seed: 1 };
+        let point = KernelPoint {
+            kernel: name.into(),
+            design: design.clone(),
+            threads,
+            size,
+            seed: 1,
+            atomic: Atomic::FineLocks,
+            is_mixed: false,
+        };
         let run =
             run_kernel(&machine, &point, &Arc::default()).map_err(|error| error.to_string())?;
         let counters = &run.counters;

@@ -65,6 +65,22 @@ impl Comparison {
     }
 }
 
+/// What `run` gives for each of `items`, in their order, on `jobs` host threads.
+pub(crate) fn in_parallel<I: Sync, T: Send>(
+    items: &[I],
+    jobs: Option<usize>,
+    run: impl Fn(&I) -> T + Sync,
+) -> Result<Vec<T>, LabError> {
+    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+    let pool = pool.map_err(|error| LabError::Jobs { jobs, why: error.to_string() })?;
+    // One at a time, in order: halving the list would leave one thread the slow half.
+    let mut done: Vec<(usize, T)> = pool
+        .install(|| items.iter().enumerate().par_bridge().map(|(at, i)| (at, run(i))).collect());
+    done.sort_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, item)| item).collect())
+}
+
 /// Runs `points` on `jobs` host threads; those that a request to stop cut short are left out.
 pub(crate) fn run_points(
     machine: &Machine,
@@ -73,9 +89,6 @@ pub(crate) fn run_points(
     progress: &Progress,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Cell>, LabError> {
-    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-    let pool = pool.map_err(|error| LabError::Jobs { jobs, why: error.to_string() })?;
     progress.start(points.iter().map(|point| &*point.workload));
     let run = |point: &Point| {
         if stop.load(Ordering::Relaxed) {
@@ -88,15 +101,8 @@ pub(crate) fn run_points(
             other => other.map(Some),
         }
     };
-    // One cell at a time, in order: halving the list would leave one thread the slow half.
-    let cells: Vec<_> = pool.install(|| {
-        let mut cells: Vec<_> =
-            points.iter().enumerate().par_bridge().map(|(at, p)| (at, run(p))).collect();
-        cells.sort_by_key(|(at, _)| *at);
-        cells
-    });
+    let cells = in_parallel(points, jobs, run)?;
     progress.end();
-    let cells: Result<Vec<Option<Cell>>, LabError> =
-        cells.into_iter().map(|(_, cell)| cell).collect();
+    let cells: Result<Vec<Option<Cell>>, LabError> = cells.into_iter().collect();
     Ok(cells?.into_iter().flatten().collect())
 }

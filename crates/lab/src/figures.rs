@@ -1,9 +1,10 @@
 //! The figures of the papers: their numbers beside ours.
 //!
 //! A figure is data (`experiments/*.toml`): what the paper states, and what of ours stands beside
-//! it. There are two kinds, each with a runner of its own: bars that compare persistency designs
-//! ([`DesignFigure`]), and sweeps that compare ways of logging ([`LoggingFigure`]). Points that
-//! several figures of a kind share are run once.
+//! it. There are three kinds, each with a runner of its own: bars that compare persistency designs
+//! ([`DesignFigure`]), times of programs that hardware cuts into epochs ([`KernelFigure`]), and
+//! sweeps that compare ways of logging ([`LoggingFigure`]). Points that several figures of a kind
+//! share are run once.
 
 use crate::LabError;
 use crate::plan;
@@ -14,9 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 mod designs;
+mod kernels;
 mod logging;
 
 pub use designs::{DesignFigure, FigureRecord, Metric, Series};
+pub use kernels::{Conflicts, KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
 pub use logging::{Column, LOSS_MAX, LoggingFigure, LoggingRecord, Quantity, Stated};
 
 /// The figures that come with seawall: name and text.
@@ -26,6 +29,8 @@ const FIGURES: &[(&str, &str)] = &[
     ("s1-slide18", include_str!("../../../experiments/s1-slide18.toml")),
     ("s2-fig11", include_str!("../../../experiments/s2-fig11.toml")),
     ("s2-fig12", include_str!("../../../experiments/s2-fig12.toml")),
+    ("s2-fig13", include_str!("../../../experiments/s2-fig13.toml")),
+    ("s2-fig14", include_str!("../../../experiments/s2-fig14.toml")),
     ("s2-flush", include_str!("../../../experiments/s2-flush.toml")),
 ];
 
@@ -34,6 +39,8 @@ const FIGURES: &[(&str, &str)] = &[
 pub enum Figure {
     /// Bars that compare designs.
     Designs(DesignFigure),
+    /// Programs that hardware cuts into epochs.
+    Kernels(KernelFigure),
     /// A sweep that compares ways of logging.
     Logging(LoggingFigure),
 }
@@ -64,6 +71,7 @@ pub struct Figures {
     options: FigureOptions,
     records: Vec<FigureRecord>,
     measured: Measured,
+    kernels: kernels::Measured,
     is_partial: bool,
 }
 
@@ -110,7 +118,17 @@ impl Figure {
                 figure.check().map_err(wrong)?;
                 Ok(Figure::Logging(figure))
             }
-            Some(other) => Err(wrong(format!("kind = \"{other}\"; give \"logging\", or no kind"))),
+            Some("kernels") => {
+                let mut figure: KernelFigure =
+                    toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+                figure.name = name.to_owned();
+                figure.check().map_err(wrong)?;
+                Ok(Figure::Kernels(figure))
+            }
+            Some(other) => {
+                let what = format!("kind = \"{other}\"; give \"kernels\", \"logging\", or no kind");
+                Err(wrong(what))
+            }
         }
     }
 
@@ -118,6 +136,7 @@ impl Figure {
     pub fn name(&self) -> &str {
         match self {
             Figure::Designs(figure) => &figure.name,
+            Figure::Kernels(figure) => &figure.name,
             Figure::Logging(figure) => &figure.name,
         }
     }
@@ -126,6 +145,7 @@ impl Figure {
     pub fn about(&self) -> (&str, &str) {
         match self {
             Figure::Designs(figure) => (&figure.title, &figure.source),
+            Figure::Kernels(figure) => (&figure.title, &figure.source),
             Figure::Logging(figure) => (&figure.title, &figure.source),
         }
     }
@@ -144,10 +164,11 @@ impl Figures {
     ) -> Result<Figures, LabError> {
         let names: Vec<String> = figures.iter().map(|figure| figure.name().to_owned()).collect();
         plan::once("figure", &names)?;
-        let (mut designs, mut logging) = (Vec::new(), Vec::new());
+        let (mut designs, mut programs, mut logging) = (Vec::new(), Vec::new(), Vec::new());
         for figure in &figures {
             match figure {
                 Figure::Designs(figure) => designs.push(figure),
+                Figure::Kernels(figure) => programs.push(figure),
                 Figure::Logging(figure) => logging.push(figure),
             }
         }
@@ -155,17 +176,26 @@ impl Figures {
             true => (Vec::new(), true),
             false => designs::run(&designs, options, progress, stop)?,
         };
+        let kernels = match programs.is_empty() {
+            true => kernels::Measured::default(),
+            false => kernels::Measured::run(&programs, options, progress, stop)?,
+        };
         let measured = match logging.is_empty() {
             true => Measured::default(),
             false => Measured::run(&logging, options, progress, stop)?,
         };
-        let is_partial = !is_whole || measured.is_partial;
-        Ok(Figures { figures, options: options.clone(), records, measured, is_partial })
+        let is_partial = !is_whole || kernels.is_partial || measured.is_partial;
+        Ok(Figures { figures, options: options.clone(), records, measured, kernels, is_partial })
     }
 
     /// A record for each series of the figures of designs, in the order of the figures.
     pub fn records(&self) -> &[FigureRecord] {
         &self.records
+    }
+
+    /// A record for each value of the figures of kernels, in the order of the figures.
+    pub fn kernel_records(&self) -> &[KernelFigureRecord] {
+        &self.kernels.records
     }
 
     /// A record for each point of the logging figures, in the order of the figures.
@@ -180,14 +210,17 @@ impl Figures {
     fn views(&self) -> impl Iterator<Item = View<'_>> {
         self.figures.iter().filter_map(|figure| match figure {
             Figure::Logging(figure) => Some(self.view(figure)),
-            Figure::Designs(_) => None,
+            Figure::Designs(_) | Figure::Kernels(_) => None,
         })
     }
 
     /// True if everything was measured and is within its tolerance or bound.
     pub fn hold(&self) -> bool {
         let bars = self.records.iter().all(|record| record.holds);
-        !self.is_partial && bars && self.views().all(|view| view.holds())
+        let kernels = self.kernels.records.iter().all(|record| {
+            record.holds != Some(false) && record.run.as_ref().is_none_or(|run| run.is_right)
+        });
+        !self.is_partial && bars && kernels && self.views().all(|view| view.holds())
     }
 
     /// True if the run was stopped before everything was measured.
@@ -202,6 +235,10 @@ impl Figures {
             text += &match figure {
                 Figure::Designs(figure) => {
                     let records = self.records.iter().filter(|r| r.figure == figure.name);
+                    figure.to_text(&records.collect::<Vec<_>>())
+                }
+                Figure::Kernels(figure) => {
+                    let records = self.kernels.records.iter().filter(|r| r.figure == figure.name);
                     figure.to_text(&records.collect::<Vec<_>>())
                 }
                 Figure::Logging(figure) => self.view(figure).to_text(),
@@ -221,6 +258,9 @@ impl Figures {
         let value = |error: serde_json::Error| LabError::file(path)(error.into());
         let mut lines = Vec::new();
         for record in &self.records {
+            lines.push(serde_json::to_value(record).map_err(value)?);
+        }
+        for record in &self.kernels.records {
             lines.push(serde_json::to_value(record).map_err(value)?);
         }
         for record in self.logging_records() {

@@ -7,11 +7,14 @@
 
 use crate::LabError;
 use crate::cell::{BYTES_MAX, cpu_time};
+use crate::progress::Progress;
 use seawall_memory::Image;
-use seawall_sim::{Choice, Counters, Cycle, Machine, Program, Reason, Simulation, Stalls};
-use seawall_workloads::{Damage, Input, Kernel, KernelVisitor, with_kernel};
+use seawall_sim::{
+    Choice, Counters, Cycle, Machine, Program, Reason, SimError, Simulation, Stalls,
+};
+use seawall_workloads::{Atomic, Damage, Input, Kernel, KernelVisitor, Stacks, with_kernel};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Which kernel to run, and how.
@@ -27,6 +30,11 @@ pub struct KernelPoint {
     pub size: Option<u64>,
     /// Seed of the input.
     pub seed: u64,
+    /// How atomic blocks are made.
+    pub atomic: Atomic,
+    /// Instructions and stack accesses come with the heap accesses, as the kernel's
+    /// [`Mix`](seawall_workloads::Mix) says; else heap accesses only.
+    pub is_mixed: bool,
 }
 
 /// What became of it.
@@ -71,10 +79,16 @@ impl KernelVisitor for Run<'_> {
     type Output = Result<KernelRun, LabError>;
 
     fn visit<K: Kernel>(self) -> Self::Output {
-        let KernelPoint { design, threads, size, seed, .. } = self.point;
-        let input = Input { threads: *threads, size: size.unwrap_or(K::SIZE), seed: *seed };
+        let KernelPoint { design, threads, size, seed, atomic, is_mixed, .. } = self.point;
+        let input = Input {
+            threads: *threads,
+            size: size.unwrap_or(K::SIZE),
+            seed: *seed,
+            atomic: *atomic,
+        };
         input.check::<K>()?;
-        let layout = K::layout(&input);
+        let mut layout = K::layout(&input);
+        let stacks = is_mixed.then(|| Stacks::place(K::MIX, &input, &mut layout));
         if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
             return Err(LabError::Option {
                 option: "size",
@@ -87,11 +101,19 @@ impl KernelVisitor for Run<'_> {
         let (pm, dram) = start.into_parts();
         let program = |_| {
             let kernel = kernel.clone();
-            Box::new(move |memory: &seawall_sim::SimMemory| kernel.run(memory)) as Program
+            let run = move |memory: &seawall_sim::SimMemory| match stacks {
+                Some(stacks) => kernel.run(&stacks.over(memory)),
+                None => kernel.run(memory),
+            };
+            Box::new(run) as Program
         };
         let programs = (0..input.threads).map(program).collect();
+        let mut machine = self.machine.clone();
+        if *is_mixed && machine.core.parallelism.is_none() {
+            machine.core.parallelism = Some(K::MIX.parallelism);
+        }
         let host = cpu_time();
-        let outcome = Simulation::new(self.machine, design, pm, dram)
+        let outcome = Simulation::new(&machine, design, pm, dram)
             .stopped_by(self.stop.clone())
             .run(programs)?;
         let host = cpu_time().saturating_sub(host);
@@ -109,4 +131,29 @@ impl KernelVisitor for Run<'_> {
             result: kernel.check(&Image::from_pm(outcome.pm, layout.dram_bytes)),
         })
     }
+}
+
+/// Runs `points` on `jobs` host threads; none stands for one that a request to stop cut short.
+pub(crate) fn run_kernels(
+    machine: &Machine,
+    points: &[KernelPoint],
+    jobs: Option<usize>,
+    progress: &Progress,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Option<KernelRun>>, LabError> {
+    progress.start(points.iter().map(|point| &*point.kernel));
+    let run = |point: &KernelPoint| {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let run = run_kernel(machine, point, stop);
+        progress.cell_done(&point.kernel, &point.design.text);
+        match run {
+            Err(LabError::Sim(SimError::Stopped)) => Ok(None),
+            other => other.map(Some),
+        }
+    };
+    let runs = crate::compare::in_parallel(points, jobs, run)?;
+    progress.end();
+    runs.into_iter().collect()
 }

@@ -37,8 +37,9 @@ pub use crash::Broken;
 pub use describe::{Listing, show_design, show_machine};
 pub use error::LabError;
 pub use figures::{
-    Column, DesignFigure, Figure, FigureOptions, FigureRecord, Figures, LOSS_MAX, LoggingFigure,
-    LoggingRecord, Metric, Quantity, Series, Stated,
+    Column, Conflicts, DesignFigure, Figure, FigureOptions, FigureRecord, Figures, KernelFigure,
+    KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure, LoggingRecord, Metric, Quantity,
+    RunRecord, Series, Stated,
 };
 pub use kernel::{KernelPoint, KernelRun, run_kernel};
 pub use output::{check_writable, write_file};

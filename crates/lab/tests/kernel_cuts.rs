@@ -28,7 +28,7 @@ impl KernelVisitor for Crashed<'_> {
     fn visit<K: Kernel>(self) -> Self::Output {
         let machine = Machine::load("desktop").expect("a machine that comes with us");
         let design = Choice::parse(self.design).expect("a design of the table");
-        let input = Input { threads: THREADS, size: self.entry.small, seed: 1 };
+        let input = Input { size: self.entry.small, ..Input::of::<K>(THREADS) };
         let layout = K::layout(&input);
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
         let kernel = K::create(&start, &input);

@@ -5,7 +5,9 @@ use seawall_lab::{KernelPoint, KernelRun, run_kernel};
 use seawall_memory::{Addr, Image, Memory, Width};
 use seawall_native::{Pool, PoolOptions};
 use seawall_sim::{Choice, Machine, Outcome, Program, SimError, SimMemory, Simulation};
-use seawall_workloads::{Damage, Input, KERNELS, Kernel, KernelEntry, KernelVisitor, with_kernel};
+use seawall_workloads::{
+    Atomic, Damage, Input, KERNELS, Kernel, KernelEntry, KernelVisitor, with_kernel,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,7 +19,15 @@ fn small(entry: &KernelEntry, design: &str) -> KernelRun {
     let machine = Machine::load("desktop").expect("a machine that comes with us");
     let design = Choice::parse(design).expect("a design of the table");
     let size = Some(entry.small);
-    let point = KernelPoint { kernel: entry.name.into(), design, threads: THREADS, size, seed: 1 };
+    let point = KernelPoint {
+        kernel: entry.name.into(),
+        design,
+        threads: THREADS,
+        size,
+        seed: 1,
+        atomic: Atomic::FineLocks,
+        is_mixed: false,
+    };
     run_kernel(&machine, &point, &Arc::default()).expect("it comes to its end")
 }
 
@@ -40,7 +50,8 @@ impl KernelVisitor for Native {
 
     fn visit<K: Kernel>(self) {
         for threads in 1..=4 {
-            let input = Input { threads, size: K::SMALL * 8, seed: threads as u64 };
+            let input =
+                Input { size: K::SMALL * 8, seed: threads as u64, ..Input::of::<K>(threads) };
             let pm_bytes = K::layout(&input).pm_bytes;
             let pool = Pool::temporary(pm_bytes, &PoolOptions::default()).expect("room for it");
             let kernel = K::create(&pool.memory(0), &input);
@@ -85,6 +96,8 @@ fn an_unknown_kernel_and_a_wrong_size_are_refused() {
         threads,
         size,
         seed: 1,
+        atomic: Atomic::FineLocks,
+        is_mixed: false,
     };
     for (point, expected) in [
         (point("oceans", None, 1), "unknown kernel `oceans`"),
@@ -207,7 +220,7 @@ impl KernelVisitor for Try {
     type Output = Tried;
 
     fn visit<K: Kernel>(self) -> Tried {
-        let input = Input { threads: THREADS, size: K::SMALL * self.scale, seed: 1 };
+        let input = Input { size: K::SMALL * self.scale, ..Input::of::<K>(THREADS) };
         let layout = K::layout(&input);
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
         let kernel = K::create(&start, &input);

@@ -37,6 +37,10 @@ pub struct CoreConfig {
     pub count: usize,
     /// Instructions issued per cycle, 1 to 16.
     pub width: u32,
+    /// Instructions that a program's dependences let issue in 1000 cycles, 50 to 16000; none: as
+    /// many as the core is wide.
+    #[serde(default)]
+    pub parallelism: Option<u32>,
     /// Reorder-buffer entries: how far a core runs past a load that misses.
     pub rob: u64,
     /// Store-buffer entries.
@@ -246,6 +250,9 @@ impl Machine {
         }
         within("core.count", self.core.count as u64, 1, 64)?;
         within("core.width", self.core.width.into(), 1, 16)?;
+        if let Some(parallelism) = self.core.parallelism {
+            within("core.parallelism", parallelism.into(), 50, 16_000)?;
+        }
         within("core.rob", self.core.rob, 1, 4096)?;
         within("core.store_buffer", self.core.store_buffer as u64, 1, 255)?;
         within("core.mshrs", self.core.mshrs as u64, 1, 512)?;

@@ -205,7 +205,9 @@ pub(crate) struct Core {
     pointers: [(u64, Cycle); POINTERS],
     next_pointer: usize,
     pointers_until: Cycle,
-    width: u32,
+    /// What an instruction takes of what a cycle has for issuing.
+    slot: u32,
+    per_cycle: u32,
     rob: u64,
     mshrs: usize,
 }
@@ -213,6 +215,11 @@ pub(crate) struct Core {
 impl Core {
     /// A core of a machine whose memories have up to `address_limit` bytes.
     pub(crate) fn new(machine: &Machine, address_limit: u64) -> Core {
+        let width = machine.core.width;
+        let (slot, per_cycle) = match machine.core.parallelism {
+            Some(parallelism) if parallelism < 1000 * width => (1000, parallelism),
+            _ => (1, width),
+        };
         Core {
             clock: 0,
             waits: Waits::Nothing,
@@ -232,7 +239,8 @@ impl Core {
             pointers: [(0, 0); POINTERS],
             next_pointer: 0,
             pointers_until: 0,
-            width: machine.core.width,
+            slot,
+            per_cycle,
             rob: machine.core.rob,
             mshrs: machine.core.mshrs,
         }
@@ -242,9 +250,9 @@ impl Core {
     #[inline]
     pub(crate) fn issue(&mut self) {
         self.number += 1;
-        self.issued += 1;
-        if self.issued >= self.width {
-            self.issued = 0;
+        self.issued += self.slot;
+        while self.issued >= self.per_cycle {
+            self.issued -= self.per_cycle;
             self.clock += 1;
         }
         if self.clock >= self.retire_at.0 || self.number >= self.retire_at.1 {
@@ -255,18 +263,18 @@ impl Core {
     /// Issues `count` instructions that touch no memory.
     pub(crate) fn work(&mut self, count: u32) {
         let mut left = u64::from(count);
-        let width = u64::from(self.width);
+        let (slot, per_cycle) = (u64::from(self.slot), u64::from(self.per_cycle));
         while left > 0 {
             // In one step up to the instruction with which a load has to be looked at.
             let (clock, number) = self.retire_at;
-            let cycles = clock.saturating_sub(self.clock).min(left);
-            let by_clock = (cycles * width).saturating_sub(self.issued.into());
+            let cycles = clock.saturating_sub(self.clock).min(left * slot);
+            let by_clock = (cycles * per_cycle).saturating_sub(self.issued.into()) / slot;
             let by_number = number.saturating_sub(self.number);
             let step = left.min(by_clock).min(by_number).max(1);
-            let issued = u64::from(self.issued) + step;
+            let issued = u64::from(self.issued) + step * slot;
             self.number += step;
-            self.clock += issued / width;
-            self.issued = (issued % width) as u32;
+            self.clock += issued / per_cycle;
+            self.issued = (issued % per_cycle) as u32;
             self.retire_loads();
             left -= step;
         }
@@ -381,7 +389,13 @@ mod tests {
     use super::*;
 
     fn core() -> Core {
-        Core::new(&Machine::load("micro15").unwrap(), 1 << 20)
+        core_with(None)
+    }
+
+    fn core_with(parallelism: Option<u32>) -> Core {
+        let mut machine = Machine::load("micro15").unwrap();
+        machine.core.parallelism = parallelism;
+        Core::new(&machine, 1 << 20)
     }
 
     #[test]
@@ -389,6 +403,16 @@ mod tests {
         let mut core = core();
         core.work(400);
         assert_eq!(core.clock, 100);
+    }
+
+    #[test]
+    fn instructions_that_depend_on_each_other_issue_more_slowly() {
+        for (per_1000, cycles) in [(9000, 100), (2500, 160), (1000, 400), (800, 500)] {
+            let mut core = core_with(Some(per_1000));
+            core.work(399);
+            core.issue();
+            assert_eq!(core.clock, cycles);
+        }
     }
 
     #[test]
@@ -406,8 +430,13 @@ mod tests {
     #[test]
     fn work_in_one_step_is_as_many_instructions_one_by_one() {
         let state = |core: &Core| (core.clock, core.issued, core.number, core.loads.len());
-        for count in 1..400 {
-            let (mut steps, mut single) = (core(), core());
+        for count in 1..800 {
+            let fresh = || match count % 3 {
+                0 => core(),
+                1 => core_with(Some(2300)),
+                _ => core_with(Some(700)),
+            };
+            let (mut steps, mut single) = (fresh(), fresh());
             for (at, done) in [(0, 7), (3, 60), (90, 61), (91, 300), (92, 301)] {
                 for core in [&mut steps, &mut single] {
                     (0..at).for_each(|_| core.issue());

@@ -7,7 +7,8 @@
 //! **Where its data lives.** All of memory is NVM in that machine: whatever the program in C would
 //! keep on its heap or in globals is in the pool, arrays of one thread and words of locks and
 //! barriers included. What a compiler would keep in registers or on the stack is a local of Rust,
-//! which the simulated machine does not see; so a count of stores is one of heap stores only.
+//! which no machine sees. The [`Mix`] of a kernel says what the program in C executes beside its
+//! heap accesses; [`Stacks`] add it to a run.
 //!
 //! Every kernel checks its result against a plain computation on one thread, on vectors of the host
 //! and made from the same seed. The result holds under any schedule; where what a program finds
@@ -20,6 +21,10 @@ use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
 use std::ops::{Range, RangeInclusive};
 
+mod mix;
+
+pub use mix::{Mix, Mixed, Stacks};
+
 /// What a run of a kernel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input {
@@ -29,12 +34,24 @@ pub struct Input {
     pub size: u64,
     /// Seed of the input.
     pub seed: u64,
+    /// How atomic blocks are made, in a kernel that has them.
+    pub atomic: Atomic,
+}
+
+/// How a kernel makes the atomic blocks of a program that was written for transactional memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Atomic {
+    /// Each takes locks of what it touches.
+    #[default]
+    FineLocks,
+    /// All take the same lock, as such a program is run without transactional memory.
+    OneLock,
 }
 
 impl Input {
     /// The kernel's own size for `threads` threads, seed 1.
     pub fn of<K: Kernel>(threads: usize) -> Input {
-        Input { threads, size: K::SIZE, seed: 1 }
+        Input { threads, size: K::SIZE, seed: 1, atomic: Atomic::default() }
     }
 
     /// Refuses numbers that `K` cannot run with; its other functions rely on it.
@@ -76,6 +93,8 @@ pub trait Kernel: Clone + Send + Sync + 'static {
     const SMALL: u64;
     /// The sizes that it can run with.
     const SIZES: RangeInclusive<u64>;
+    /// What the program whose pattern it has executes beside its heap accesses, as measured.
+    const MIX: Mix;
 
     /// Places everything that the program uses.
     fn place(input: &Input, arena: &mut Arena) -> Self;
@@ -203,7 +222,7 @@ mod tests {
     #[test]
     fn shares_cover_everything_once() {
         for (threads, count) in [(1, 0), (3, 2), (4, 1000), (7, 13)] {
-            let input = Input { threads, size: 1, seed: 1 };
+            let input = Input { threads, size: 1, seed: 1, atomic: Atomic::default() };
             let all: Vec<u64> =
                 (0..threads).flat_map(|thread| input.share(thread, count)).collect();
             assert_eq!(all, (0..count).collect::<Vec<_>>());

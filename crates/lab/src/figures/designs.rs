@@ -246,7 +246,7 @@ mod tests {
         let figures = ["s2-fig11", "s2-fig12"].map(|name| Figure::load(name).unwrap());
         let plans = figures.iter().map(|figure| match figure {
             Figure::Designs(figure) => figure.plan(&FigureOptions::default()).unwrap(),
-            Figure::Logging(_) => unreachable!("a figure of designs"),
+            _ => unreachable!("a figure of designs"),
         });
         let shared = share(&plans.collect::<Vec<Plan>>());
         assert_eq!(shared.len(), 1);

@@ -13,7 +13,7 @@
 
 use super::sync::Team;
 use crate::workload::below;
-use crate::{Damage, Input, Kernel, Words};
+use crate::{Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -139,6 +139,17 @@ impl Kernel for Canneal {
     const SIZE: u64 = 1 << 17;
     const SMALL: u64 = 200;
     const SIZES: RangeInclusive<u64> = 2..=1 << 28;
+    const MIX: Mix = Mix {
+        program: "PARSEC's canneal, 10000 elements",
+        instructions: 191_734_411,
+        heap_loads: 28_657_630,
+        heap_stores: 2_365_597,
+        stack_loads: 11_386_834,
+        stack_stores: 8_596_313,
+        heap_lines: 190.5,
+        stack_lines: 3,
+        parallelism: 1500,
+    };
 
     fn place(input: &Input, arena: &mut Arena) -> Canneal {
         let team = Team::place(input, arena, 1);

@@ -10,7 +10,7 @@
 //! another way: from the lists of transactions of every item (Zaki's "Eclat").
 
 use super::sync::Team;
-use crate::{Damage, Input, Kernel, Words};
+use crate::{Damage, Input, Kernel, Mix, Words};
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
@@ -153,6 +153,17 @@ impl Kernel for Freqmine {
     const SIZE: u64 = 1 << 15;
     const SMALL: u64 = 400;
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
+    const MIX: Mix = Mix {
+        program: "PARSEC's freqmine, 12000 transactions",
+        instructions: 235_282_131,
+        heap_loads: 50_261_946,
+        heap_stores: 20_082_308,
+        stack_loads: 13_521_408,
+        stack_stores: 10_394_781,
+        heap_lines: 176.9,
+        stack_lines: 11,
+        parallelism: 2500,
+    };
 
     fn place(input: &Input, arena: &mut Arena) -> Freqmine {
         let database = Database::new(input);

@@ -13,7 +13,7 @@
 use super::forest::{Forest, TREES};
 use super::sync::Team;
 use crate::workload::below;
-use crate::{Damage, Input, Kernel, Words};
+use crate::{Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -112,7 +112,7 @@ impl Intruder {
     }
 
     fn take<M: Memory>(&self, memory: &M) -> Range<u64> {
-        self.team.alone(memory, STREAM_LOCK, || {
+        self.team.atomic_at(memory, STREAM_LOCK, || {
             let taken = self.queues.get(memory, TAKEN);
             let end = self.stream.count().min(taken + BATCH);
             self.queues.put(memory, TAKEN, end);
@@ -127,7 +127,17 @@ impl Intruder {
         let count = self.packet(memory, packet, COUNT);
         let tree = Forest::tree_of(flow, 0);
         memory.work(8);
-        self.forest.lock(memory, tree);
+        self.team.atomic(memory, || self.collect_in(memory, tree, (flow, count), packet))
+    }
+
+    fn collect_in<M: Memory>(
+        &self,
+        memory: &M,
+        tree: u64,
+        (flow, count): (u64, u64),
+        packet: u64,
+    ) -> Option<u64> {
+        self.team.lock(memory, self.forest.lock_at(tree));
         let node = match self.forest.find(memory, tree, flow) {
             Some(node) => node,
             None => {
@@ -144,7 +154,7 @@ impl Intruder {
             self.forest.remove(memory, tree, flow);
             list = memory.load::<u64>(self.forest.value_at(node)).checked_sub(1);
         }
-        self.forest.unlock(memory, tree);
+        self.team.unlock(memory, self.forest.lock_at(tree));
         list
     }
 
@@ -177,7 +187,7 @@ impl Intruder {
             }
             next = self.packet(memory, packet, NEXT).checked_sub(1);
         }
-        self.team.alone(memory, PUT_LOCK, || {
+        self.team.atomic_at(memory, PUT_LOCK, || {
             let put = self.queues.get(memory, PUT);
             self.whole.put(memory, put, first);
             self.queues.put(memory, PUT, put + 1);
@@ -191,7 +201,7 @@ impl Intruder {
         if got >= self.queues.get(memory, PUT) {
             return false;
         }
-        let first = self.team.alone(memory, GOT_LOCK, || {
+        let first = self.team.atomic_at(memory, GOT_LOCK, || {
             let got = self.queues.get(memory, GOT);
             memory.work(4);
             (got < self.queues.get(memory, PUT)).then(|| {
@@ -225,6 +235,17 @@ impl Kernel for Intruder {
     const SIZE: u64 = 1 << 15;
     const SMALL: u64 = 60;
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
+    const MIX: Mix = Mix {
+        program: "STAMP's intruder, -a10 -l4 -n2038 -s1",
+        instructions: 12_564_659,
+        heap_loads: 2_165_253,
+        heap_stores: 127_388,
+        stack_loads: 666_058,
+        stack_stores: 668_250,
+        heap_lines: 161.3,
+        stack_lines: 6,
+        parallelism: 2400,
+    };
 
     fn place(input: &Input, arena: &mut Arena) -> Intruder {
         let traffic = Traffic::new(input);

@@ -7,7 +7,7 @@
 //! that do not change in the same phase, so the check compares bits.
 
 use super::sync::Team;
-use crate::{Damage, Input, Kernel, Words};
+use crate::{Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -167,6 +167,17 @@ impl Kernel for Ocean {
     const SIZE: u64 = 512;
     const SMALL: u64 = 20;
     const SIZES: RangeInclusive<u64> = 1..=1 << 14;
+    const MIX: Mix = Mix {
+        program: "ocean of Splash-3, contiguous partitions, 130 x 130",
+        instructions: 57_377_841,
+        heap_loads: 18_403_650,
+        heap_stores: 4_166_528,
+        stack_loads: 95_351,
+        stack_stores: 19_019,
+        heap_lines: 1475.6,
+        stack_lines: 2,
+        parallelism: 2500,
+    };
 
     fn place(input: &Input, arena: &mut Arena) -> Ocean {
         let team = Team::place(input, arena, 1);

@@ -7,7 +7,7 @@
 //! equal keys change places.
 
 use super::sync::Team;
-use crate::{Damage, Input, Kernel, Words};
+use crate::{Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
@@ -96,6 +96,17 @@ impl Kernel for Radix {
     const SIZE: u64 = 1 << 20;
     const SMALL: u64 = 3000;
     const SIZES: RangeInclusive<u64> = 2..=1 << 30;
+    const MIX: Mix = Mix {
+        program: "radix of Splash-3, 262144 keys, radix 1024",
+        instructions: 14_238_209,
+        heap_loads: 3_957_209,
+        heap_stores: 2_377_834,
+        stack_loads: 404,
+        stack_stores: 331,
+        heap_lines: 919.1,
+        stack_lines: 0,
+        parallelism: 3000,
+    };
 
     fn place(input: &Input, arena: &mut Arena) -> Radix {
         let team = Team::place(input, arena, 1);

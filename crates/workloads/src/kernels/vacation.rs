@@ -13,7 +13,7 @@
 
 use super::forest::{Forest, TREES};
 use super::sync::Team;
-use crate::{Damage, Input, Kernel, Words};
+use crate::{Damage, Input, Kernel, Mix, Words};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
@@ -97,7 +97,7 @@ impl Vacation {
     /// Locks trees, which must be in order.
     fn lock<M: Memory>(&self, memory: &M, trees: &[u64]) {
         for tree in trees {
-            self.forest.lock(memory, *tree);
+            self.team.lock(memory, self.forest.lock_at(*tree));
         }
     }
 
@@ -225,9 +225,13 @@ impl Vacation {
     fn transact<M: Memory>(&self, memory: &M, transaction: u64) {
         let action = Action::of(&self.team.input, self.size, transaction);
         memory.work(60);
-        let mut trees = self.trees_of(&action);
+        self.team.atomic(memory, || self.transact_in(memory, transaction, &action));
+    }
+
+    fn transact_in<M: Memory>(&self, memory: &M, transaction: u64, action: &Action) {
+        let mut trees = self.trees_of(action);
         self.lock(memory, &trees);
-        let outcome = match &action {
+        let outcome = match action {
             Action::Reserve { customer, items } => {
                 self.stamp(memory, transaction, &trees);
                 self.reserve(memory, transaction, *customer, items)
@@ -249,7 +253,7 @@ impl Vacation {
         };
         self.outcomes.put(memory, transaction, outcome);
         for tree in trees.iter().rev() {
-            self.forest.unlock(memory, *tree);
+            self.team.unlock(memory, self.forest.lock_at(*tree));
         }
     }
 
@@ -338,6 +342,17 @@ impl Kernel for Vacation {
     const SIZE: u64 = 1 << 14;
     const SMALL: u64 = 60;
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
+    const MIX: Mix = Mix {
+        program: "STAMP's vacation, -n4 -q60 -u90 -r16384 -t4096",
+        instructions: 12_136_133,
+        heap_loads: 2_603_431,
+        heap_stores: 184_003,
+        stack_loads: 1_092_508,
+        stack_stores: 1_084_181,
+        heap_lines: 220.4,
+        stack_lines: 8,
+        parallelism: 1800,
+    };
 
     fn place(input: &Input, arena: &mut Arena) -> Vacation {
         let team = Team::place(input, arena, 1);

@@ -1,0 +1,365 @@
+//! Figures of unannotated programs: time under a design over time without persistency.
+//!
+//! MICRO'15, Figures 13 and 14: hardware cuts parallel programs into epochs. A series is a design,
+//! and its value the mean over the programs of cycles over cycles of the baseline. The papers'
+//! bars of the single programs are lost, but for what their texts say.
+
+use super::FigureOptions;
+use crate::LabError;
+use crate::kernel::{KernelPoint, KernelRun, run_kernels};
+use crate::plan;
+use crate::progress::Progress;
+use seawall_sim::{Choice, Machine};
+use seawall_workloads::{Atomic, KERNELS, KernelEntry};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+mod text;
+
+/// A quick look does this part of a kernel's own size.
+const QUICK_DIVISOR: u64 = 8;
+
+/// A figure of kernels, as its file describes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelFigure {
+    /// Always "kernels": what tells it from the other figures.
+    #[serde(rename = "kind")]
+    _kind: String,
+    /// Name on the command line.
+    #[serde(skip)]
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// Where the paper says so.
+    pub source: String,
+    /// The machine.
+    pub machine: String,
+    /// The design whose time is 1.
+    pub baseline: String,
+    /// Kernels; none: all of the table.
+    #[serde(default)]
+    pub kernels: Vec<String>,
+    /// Those of them that the paper names, which get a mean of their own.
+    pub named: Vec<String>,
+    /// Atomic blocks take one lock, instead of locks of what they touch.
+    #[serde(default)]
+    pub one_lock: bool,
+    /// How far from the paper's a value may be.
+    pub tolerance: f64,
+    /// What is shown for whom.
+    pub series: Vec<KernelSeries>,
+    /// What the paper says of the conflicts of a series.
+    pub conflicts: Option<Conflicts>,
+    /// What else a reader has to know.
+    pub note: String,
+}
+
+/// A series of a figure of kernels.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelSeries {
+    /// The paper's name.
+    pub name: String,
+    /// Our design.
+    pub design: String,
+    /// Threads; none: one per core.
+    pub threads: Option<usize>,
+    /// The mean that was published.
+    pub paper: f64,
+    /// Who published it, if it is not the figure's paper.
+    pub by: Option<String>,
+    /// How far from it ours may be, if not as far as the figure says.
+    pub tolerance: Option<f64>,
+    /// What was published of single kernels.
+    #[serde(default)]
+    pub stated: BTreeMap<String, f64>,
+}
+
+/// What a paper says of conflicts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conflicts {
+    /// The series.
+    pub series: String,
+    /// Conflicts between threads, in per cent of these and those of a thread with itself.
+    pub inter_percent: f64,
+    /// How far from it ours may be.
+    pub tolerance: f64,
+}
+
+/// A value of a figure of kernels, as `--json` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KernelFigureRecord {
+    /// The figure.
+    pub figure: String,
+    /// The series, by the paper's name.
+    pub series: String,
+    /// A kernel, "mean" of all, "mean of the named", or "inter-thread conflicts" in per cent.
+    pub point: String,
+    /// What was published of it.
+    pub paper: Option<f64>,
+    /// What we measure.
+    pub measured: f64,
+    /// How far apart they may be.
+    pub tolerance: f64,
+    /// Whether they are no further apart than that; none if nothing was published.
+    pub holds: Option<bool>,
+    /// Of a kernel: what was counted.
+    pub run: Option<RunRecord>,
+    /// Our design.
+    pub design: String,
+    /// The machine.
+    pub machine: String,
+    /// Threads.
+    pub threads: usize,
+    /// The seed.
+    pub seed: u64,
+    /// True if it was a quick look with smaller inputs.
+    pub quick: bool,
+}
+
+/// What was counted of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunRecord {
+    /// How much there was to do.
+    pub size: u64,
+    /// Cycles.
+    pub cycles: u64,
+    /// Whether the result is that of the plain computation.
+    pub is_right: bool,
+    /// Stores of the program.
+    pub stores: u64,
+    /// Epochs that became durable.
+    pub epochs: u64,
+    /// Accesses that hit another thread's epoch, and a thread's own older one.
+    pub conflicts: [u64; 2],
+    /// Lines written to memory, and old lines among them that went to the log.
+    pub lines: [u64; 2],
+    /// Time in which the channels of the memory move lines, in per cent of the run.
+    pub channels_busy: f64,
+}
+
+type Key = (String, String, usize);
+
+fn key(point: &KernelPoint) -> Key {
+    (point.kernel.clone(), point.design.text.clone(), point.threads)
+}
+
+/// What was measured for figures of kernels.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    pub(super) records: Vec<KernelFigureRecord>,
+    pub(super) is_partial: bool,
+}
+
+impl KernelFigure {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.series.is_empty() {
+            return Err("it has no [[series]]; give at least one".into());
+        }
+        let names: Vec<&str> = self.entries()?.iter().map(|entry| entry.name).collect();
+        let stated = self.series.iter().flat_map(|series| series.stated.keys());
+        if let Some(name) = self.named.iter().chain(stated).find(|name| !names.contains(&&***name))
+        {
+            return Err(format!("'{name}' is none of its kernels: {}", names.join(", ")));
+        }
+        let is_series = |name: &String| self.series.iter().any(|series| series.name == *name);
+        match &self.conflicts {
+            Some(conflicts) if !is_series(&conflicts.series) => {
+                Err(format!("conflicts.series = '{}' is none of its series", conflicts.series))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Its kernels.
+    fn entries(&self) -> Result<Vec<&'static KernelEntry>, String> {
+        if self.kernels.is_empty() {
+            return Ok(KERNELS.iter().collect());
+        }
+        let find = |name: &String| {
+            let entry = KERNELS.iter().find(|entry| entry.name == name);
+            entry.ok_or_else(|| format!("no kernel '{name}'; see `seawall list kernels`"))
+        };
+        self.kernels.iter().map(find).collect()
+    }
+
+    fn point(
+        &self,
+        kernel: &KernelEntry,
+        design: &Choice,
+        threads: usize,
+        options: &FigureOptions,
+    ) -> KernelPoint {
+        let quick = (kernel.size / QUICK_DIVISOR).max(*kernel.sizes.start());
+        KernelPoint {
+            kernel: kernel.name.into(),
+            design: design.clone(),
+            threads,
+            size: options.is_quick.then_some(quick),
+            seed: options.seed,
+            atomic: if self.one_lock { Atomic::OneLock } else { Atomic::FineLocks },
+            is_mixed: true,
+        }
+    }
+
+    /// The points of the figure on a machine with so many cores, each once.
+    fn points(&self, cores: usize, options: &FigureOptions) -> Result<Vec<KernelPoint>, LabError> {
+        let wrong = |what: String| LabError::Figure { name: self.name.clone(), what };
+        let baseline = plan::designs(std::slice::from_ref(&self.baseline))?.remove(0);
+        let mut points: Vec<KernelPoint> = Vec::new();
+        for entry in self.entries().map_err(wrong)? {
+            for series in &self.series {
+                let threads = series.threads.unwrap_or(cores);
+                let design = plan::designs(std::slice::from_ref(&series.design))?.remove(0);
+                for design in [&baseline, &design] {
+                    let point = self.point(entry, design, threads, options);
+                    if !points.iter().any(|other| key(other) == key(&point)) {
+                        points.push(point);
+                    }
+                }
+            }
+        }
+        Ok(points)
+    }
+}
+
+impl Measured {
+    /// Runs `figures`, points that they share once; what a request to stop cut short is left out.
+    pub(super) fn run(
+        figures: &[&KernelFigure],
+        options: &FigureOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Measured, LabError> {
+        let mut measured = Measured::default();
+        let mut machines: Vec<&str> = figures.iter().map(|figure| &*figure.machine).collect();
+        machines.sort_unstable();
+        machines.dedup();
+        for name in machines {
+            let machine = Machine::load(name)?;
+            let figures = figures.iter().filter(|figure| figure.machine == name);
+            let mut points: Vec<KernelPoint> = Vec::new();
+            for figure in figures.clone() {
+                let more = figure.points(machine.core.count, options)?;
+                let is_new = |p: &KernelPoint| !points.iter().any(|other| key(other) == key(p));
+                let more: Vec<KernelPoint> = more.into_iter().filter(is_new).collect();
+                points.extend(more);
+            }
+            let runs = run_kernels(&machine, &points, options.jobs, progress, stop)?;
+            measured.is_partial |= runs.iter().any(Option::is_none);
+            let runs: BTreeMap<Key, KernelRun> = points
+                .iter()
+                .zip(runs)
+                .filter_map(|(point, run)| Some((key(point), run?)))
+                .collect();
+            for figure in figures {
+                let view = View { figure, machine: &machine, runs: &runs, options };
+                measured.records.extend(view.records());
+            }
+        }
+        Ok(measured)
+    }
+}
+
+/// A figure with the runs that it is made of.
+struct View<'a> {
+    figure: &'a KernelFigure,
+    machine: &'a Machine,
+    runs: &'a BTreeMap<Key, KernelRun>,
+    options: &'a FigureOptions,
+}
+
+impl View<'_> {
+    fn records(&self) -> Vec<KernelFigureRecord> {
+        self.figure.series.iter().filter_map(|series| self.of(series)).flatten().collect()
+    }
+
+    /// The records of a series, once all its runs are there.
+    fn of(&self, series: &KernelSeries) -> Option<Vec<KernelFigureRecord>> {
+        let threads = series.threads.unwrap_or(self.machine.core.count);
+        let run = |kernel: &str, design: &str| {
+            let design = Choice::parse(design).ok()?.text;
+            self.runs.get(&(kernel.to_owned(), design, threads))
+        };
+        let mut records = Vec::new();
+        let (mut conflicts, mut ratios) = ([0; 2], Vec::new());
+        for entry in self.figure.entries().ok()? {
+            let ours = run(entry.name, &series.design)?;
+            let ratio = ours.cycles as f64 / run(entry.name, &self.figure.baseline)?.cycles as f64;
+            ratios.push((entry.name, ratio));
+            let record = self.run_record(ours);
+            conflicts = [conflicts[0] + record.conflicts[0], conflicts[1] + record.conflicts[1]];
+            let stated = series.stated.get(entry.name).copied();
+            records.push(self.record(series, entry.name, stated, ratio, Some(record)));
+        }
+        let mean = |names: &[String]| {
+            let of = ratios.iter().filter(|(name, _)| names.iter().any(|other| other == name));
+            of.map(|(_, ratio)| ratio).sum::<f64>() / names.len() as f64
+        };
+        let all: Vec<String> = ratios.iter().map(|(name, _)| (*name).to_owned()).collect();
+        records.push(self.record(series, text::MEAN, Some(series.paper), mean(&all), None));
+        if !self.figure.named.is_empty() {
+            let mean = mean(&self.figure.named);
+            records.push(self.record(series, text::NAMED, None, mean, None));
+        }
+        if let Some(stated) = self.figure.conflicts.as_ref().filter(|c| c.series == series.name) {
+            let percent = 100.0 * conflicts[0] as f64 / (conflicts[0] + conflicts[1]).max(1) as f64;
+            let paper = Some(stated.inter_percent);
+            let record = self.record(series, text::CONFLICTS, paper, percent, None);
+            records.push(held_to(record, stated.tolerance));
+        }
+        Some(records)
+    }
+
+    fn record(
+        &self,
+        series: &KernelSeries,
+        point: &str,
+        paper: Option<f64>,
+        measured: f64,
+        run: Option<RunRecord>,
+    ) -> KernelFigureRecord {
+        let record = KernelFigureRecord {
+            figure: self.figure.name.clone(),
+            series: series.name.clone(),
+            point: point.to_owned(),
+            paper,
+            measured,
+            tolerance: 0.0,
+            holds: None,
+            run,
+            design: series.design.clone(),
+            machine: self.figure.machine.clone(),
+            threads: series.threads.unwrap_or(self.machine.core.count),
+            seed: self.options.seed,
+            quick: self.options.is_quick,
+        };
+        held_to(record, series.tolerance.unwrap_or(self.figure.tolerance))
+    }
+
+    fn run_record(&self, run: &KernelRun) -> RunRecord {
+        let counters = &run.counters;
+        let memory = &self.machine.memory;
+        let moved = (counters.line_writes + counters.llc_misses) * memory.line_cycles;
+        RunRecord {
+            size: run.input.size,
+            cycles: run.cycles,
+            is_right: run.result.is_ok(),
+            stores: counters.stores + counters.locked,
+            epochs: counters.epochs,
+            conflicts: [counters.conflicts_inter, counters.conflicts_intra],
+            lines: [counters.line_writes, counters.log_lines],
+            channels_busy: 100.0 * moved as f64 / (memory.controllers as u64 * run.cycles) as f64,
+        }
+    }
+}
+
+fn held_to(mut record: KernelFigureRecord, tolerance: f64) -> KernelFigureRecord {
+    record.tolerance = tolerance;
+    record.holds = record.paper.map(|paper| (record.measured - paper).abs() <= tolerance);
+    record
+}

@@ -1,0 +1,132 @@
+//! What `seawall reproduce` prints of a figure of kernels.
+
+use super::{KernelFigure, KernelFigureRecord, KernelSeries};
+use crate::table::{plain_table, text_of};
+use std::fmt::Write;
+
+pub(super) const MEAN: &str = "mean";
+pub(super) const NAMED: &str = "mean of the named";
+pub(super) const CONFLICTS: &str = "inter-thread conflicts, %";
+
+impl KernelFigure {
+    /// A column a series: each kernel, the means, the paper's, and whether they hold.
+    pub(crate) fn to_text(&self, records: &[&KernelFigureRecord]) -> String {
+        let KernelFigure { name, title, source, machine, baseline, .. } = self;
+        let mut text = format!("{name}: {title}\n  paper: {source}\n");
+        let Some(first) = records.first() else {
+            return text + "  nothing was measured\n\n";
+        };
+        let quick = if first.quick { " (quick)" } else { "" };
+        let _ = writeln!(
+            text,
+            "  ours:  {machine}, cycles over those of {baseline}, seed {}{quick}\n",
+            first.seed
+        );
+        text += &self.ratios(records);
+        text += "\n";
+        text += &self.channels(records);
+        self.write_verdict(&mut text, records);
+        let _ = writeln!(text, "  {}\n", self.note.trim().replace('\n', "\n  "));
+        text
+    }
+
+    fn head(&self) -> Vec<&str> {
+        std::iter::once("").chain(self.series.iter().map(|series| &*series.name)).collect()
+    }
+
+    /// A row: what `cell` gives of each series that was measured.
+    fn row(&self, name: String, cell: impl Fn(&KernelSeries) -> Option<String>) -> Vec<String> {
+        let cells = self.series.iter().map(|series| cell(series).unwrap_or_else(|| "-".into()));
+        std::iter::once(name).chain(cells).collect()
+    }
+
+    fn ratios(&self, records: &[&KernelFigureRecord]) -> String {
+        let head = self.head();
+        let mut table = plain_table(&head, 1..head.len());
+        let find = |series: &KernelSeries, point: &str| {
+            let mut all = records.iter().filter(|record| record.series == series.name);
+            all.find(|record| record.point == point).copied()
+        };
+        for point in points(records) {
+            let decimals = usize::from(point != CONFLICTS) * 2;
+            let measured = |series: &KernelSeries| {
+                find(series, point).map(|record| format!("{:.decimals$}", record.measured))
+            };
+            table.add_row(self.row(point.to_owned(), measured));
+            let paper = |series: &KernelSeries| {
+                let record = find(series, point)?;
+                let held = if record.holds? { "" } else { "NOT " };
+                Some(format!("{held}{:.decimals$}", record.paper?))
+            };
+            let row = self.row("  published".into(), paper);
+            if row[1..].iter().any(|cell| cell != "-") {
+                table.add_row(row);
+            }
+        }
+        text_of(&table)
+    }
+
+    /// How busy the channels to memory are, which bounds every design.
+    fn channels(&self, records: &[&KernelFigureRecord]) -> String {
+        let mut head = self.head();
+        head[0] = "memory channels busy, %";
+        let mut table = plain_table(&head, 1..head.len());
+        for point in points(records) {
+            let busy = |series: &KernelSeries| {
+                let mut all = records.iter().filter(|record| record.series == series.name);
+                let run = all.find(|record| record.point == point)?.run.as_ref()?;
+                Some(format!("{:.0}", run.channels_busy))
+            };
+            let row = self.row(point.to_owned(), busy);
+            if row[1..].iter().any(|cell| cell != "-") {
+                table.add_row(row);
+            }
+        }
+        text_of(&table)
+    }
+
+    fn write_verdict(&self, text: &mut String, records: &[&KernelFigureRecord]) {
+        let stated = records.iter().filter(|record| record.holds.is_some()).count();
+        let held = records.iter().filter(|record| record.holds == Some(true)).count();
+        let order = if self.is_ordered(records) { "" } else { "NOT " };
+        let runs = || records.iter().filter_map(|record| record.run.as_ref());
+        let wrong = runs().filter(|run| !run.is_right).count();
+        let right = match wrong {
+            0 => format!("all {} results are right", runs().count()),
+            _ => format!("{wrong} RESULTS ARE WRONG"),
+        };
+        let _ = writeln!(
+            text,
+            "\n  {held} of {stated} hold; the order of the means is {order}the paper's; {right}"
+        );
+        for series in &self.series {
+            if let Some(by) = &series.by {
+                let _ = writeln!(text, "  {} is published by {by}", series.name);
+            }
+        }
+    }
+
+    /// No two means of the figure's own paper are the other way round than there.
+    fn is_ordered(&self, records: &[&KernelFigureRecord]) -> bool {
+        let is_own = |record: &&&KernelFigureRecord| {
+            let by = |series: &&KernelSeries| series.name == record.series && series.by.is_none();
+            record.point == MEAN && self.series.iter().any(|series| by(&series))
+        };
+        let means: Vec<_> = records.iter().filter(is_own).collect();
+        means.iter().all(|left| {
+            let behind = means.iter().filter(|right| left.paper < right.paper);
+            behind.into_iter().all(|right| left.measured <= right.measured)
+        })
+    }
+}
+
+/// Points in the order of the records, each once.
+fn points<'a>(records: &[&'a KernelFigureRecord]) -> Vec<&'a str> {
+    let mut points: Vec<&str> = Vec::new();
+    for record in records {
+        if !points.contains(&&*record.point) {
+            points.push(&record.point);
+        }
+    }
+    points
+}
