@@ -5,7 +5,7 @@
 //! in per cent of the references; cycles, host time, and whether the result is right (exit code 1
 //! if one is not).
 
-use seawall_lab::{KernelPoint, run_kernel};
+use seawall_lab::{Extent, KernelPoint, run_kernel};
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{Atomic, KERNELS};
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ fn run(arguments: &[String]) -> Result<bool, String> {
             size,
             seed: 1,
             atomic: Atomic::FineLocks,
-            is_mixed: false,
+            extent: Extent::Bare,
         };
         let run =
             run_kernel(&machine, &point, &Arc::default()).map_err(|error| error.to_string())?;

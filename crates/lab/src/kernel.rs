@@ -8,13 +8,14 @@
 use crate::LabError;
 use crate::cell::{BYTES_MAX, cpu_time};
 use crate::progress::Progress;
-use seawall_memory::Image;
+use seawall_memory::{Image, Memory};
+use seawall_runtime::Arena;
 use seawall_sim::{
-    Choice, Counters, Cycle, Machine, Program, Reason, SimError, Simulation, Stalls,
+    Choice, Counters, Cycle, Machine, Program, Reason, SimError, SimMemory, Simulation, Stalls,
 };
 use seawall_workloads::{Atomic, Damage, Input, Kernel, KernelVisitor, Stacks, with_kernel};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Which kernel to run, and how.
@@ -32,9 +33,21 @@ pub struct KernelPoint {
     pub seed: u64,
     /// How atomic blocks are made.
     pub atomic: Atomic,
-    /// Instructions and stack accesses come with the heap accesses, as the kernel's
-    /// [`Mix`](seawall_workloads::Mix) says; else heap accesses only.
-    pub is_mixed: bool,
+    /// What of the program is run.
+    pub extent: Extent,
+}
+
+/// What of a program is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Extent {
+    /// The heap accesses of its parallel part, and no others.
+    Bare,
+    /// Its parallel part, with the instructions and the stack of its
+    /// [`Mix`](seawall_workloads::Mix).
+    #[default]
+    Parallel,
+    /// As `Parallel`, and before it what one thread does first, where the mix has that.
+    Whole,
 }
 
 /// What became of it.
@@ -46,6 +59,8 @@ pub struct KernelRun {
     pub pm_bytes: u64,
     /// The cycle at which the last thread finished.
     pub cycles: Cycle,
+    /// The cycle at which the parallel part began.
+    pub start: Cycle,
     /// Stalled cycles of all threads by reason, idle time at the end included.
     pub stalls: Stalls,
     /// What was counted.
@@ -79,7 +94,7 @@ impl KernelVisitor for Run<'_> {
     type Output = Result<KernelRun, LabError>;
 
     fn visit<K: Kernel>(self) -> Self::Output {
-        let KernelPoint { design, threads, size, seed, atomic, is_mixed, .. } = self.point;
+        let KernelPoint { design, threads, size, seed, atomic, extent, .. } = self.point;
         let input = Input {
             threads: *threads,
             size: size.unwrap_or(K::SIZE),
@@ -88,7 +103,7 @@ impl KernelVisitor for Run<'_> {
         };
         input.check::<K>()?;
         let mut layout = K::layout(&input);
-        let stacks = is_mixed.then(|| Stacks::place(K::MIX, &input, &mut layout));
+        let stacks = Stacks::place(K::MIX, &input, &mut layout);
         if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
             return Err(LabError::Option {
                 option: "size",
@@ -96,20 +111,33 @@ impl KernelVisitor for Run<'_> {
                 valid: format!("less: {} would take more than {BYTES_MAX} bytes", K::NAME),
             });
         }
-        let start = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let kernel = K::create(&start, &input);
-        let (pm, dram) = start.into_parts();
-        let program = |_| {
-            let kernel = kernel.clone();
-            let run = move |memory: &seawall_sim::SimMemory| match stacks {
-                Some(stacks) => kernel.run(&stacks.over(memory)),
-                None => kernel.run(memory),
+        let is_whole = *extent == Extent::Whole && K::MIX.start.is_some();
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let kernel = match is_whole {
+            true => K::place(&input, &mut Arena::new()),
+            false => K::create(&image, &input),
+        };
+        let (pm, dram) = image.into_parts();
+        let start = Arc::new(AtomicU64::new(0));
+        let program = |thread| {
+            let (kernel, start, extent) = (kernel.clone(), start.clone(), *extent);
+            let run = move |memory: &SimMemory| {
+                if is_whole && thread == 0 {
+                    fill(&kernel, stacks, memory, &start);
+                }
+                if is_whole {
+                    while memory.spin_while(stacks.word(), 0) == 0 {}
+                }
+                match extent {
+                    Extent::Bare => kernel.run(memory),
+                    Extent::Parallel | Extent::Whole => kernel.run(&stacks.run(memory)),
+                }
             };
             Box::new(run) as Program
         };
         let programs = (0..input.threads).map(program).collect();
         let mut machine = self.machine.clone();
-        if *is_mixed && machine.core.parallelism.is_none() {
+        if *extent != Extent::Bare && machine.core.parallelism.is_none() {
             machine.core.parallelism = Some(K::MIX.parallelism);
         }
         let host = cpu_time();
@@ -125,12 +153,22 @@ impl KernelVisitor for Run<'_> {
             input,
             pm_bytes: layout.pm_bytes,
             cycles: outcome.cycles,
+            start: start.load(Ordering::Relaxed),
             stalls,
             counters: outcome.counters,
             host,
             result: kernel.check(&Image::from_pm(outcome.pm, layout.dram_bytes)),
         })
     }
+}
+
+/// Writes the input as the program's one thread does, then lets the others begin.
+fn fill<K: Kernel>(kernel: &K, stacks: Stacks, memory: &SimMemory, start: &AtomicU64) {
+    if let Some(memory) = stacks.start(memory) {
+        kernel.fill(&memory);
+    }
+    start.store(memory.now(), Ordering::Relaxed);
+    memory.store(stacks.word(), 1u64);
 }
 
 /// Runs `points` on `jobs` host threads; none stands for one that a request to stop cut short.

@@ -41,7 +41,7 @@ pub use figures::{
     KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure, LoggingRecord, Metric, Quantity,
     RunRecord, Series, Stated,
 };
-pub use kernel::{KernelPoint, KernelRun, run_kernel};
+pub use kernel::{Extent, KernelPoint, KernelRun, run_kernel};
 pub use output::{check_writable, write_file};
 pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan};
 pub use progress::Progress;

@@ -1,7 +1,7 @@
 //! The parallel kernels on this machine and on simulated ones: right under every schedule and
 //! every design, wrong where their locks or barriers do nothing, and sharing what they should.
 
-use seawall_lab::{KernelPoint, KernelRun, run_kernel};
+use seawall_lab::{Extent, KernelPoint, KernelRun, run_kernel};
 use seawall_memory::{Addr, Image, Memory, Width};
 use seawall_native::{Pool, PoolOptions};
 use seawall_sim::{Choice, Machine, Outcome, Program, SimError, SimMemory, Simulation};
@@ -26,7 +26,7 @@ fn small(entry: &KernelEntry, design: &str) -> KernelRun {
         size,
         seed: 1,
         atomic: Atomic::FineLocks,
-        is_mixed: false,
+        extent: Extent::Bare,
     };
     run_kernel(&machine, &point, &Arc::default()).expect("it comes to its end")
 }
@@ -97,7 +97,7 @@ fn an_unknown_kernel_and_a_wrong_size_are_refused() {
         size,
         seed: 1,
         atomic: Atomic::FineLocks,
-        is_mixed: false,
+        extent: Extent::Bare,
     };
     for (point, expected) in [
         (point("oceans", None, 1), "unknown kernel `oceans`"),

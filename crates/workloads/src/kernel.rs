@@ -23,7 +23,7 @@ use std::ops::{Range, RangeInclusive};
 
 mod mix;
 
-pub use mix::{Mix, Mixed, Stacks};
+pub use mix::{Counts, Mix, Mixed, Stacks};
 
 /// What a run of a kernel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

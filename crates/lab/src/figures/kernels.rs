@@ -6,7 +6,7 @@
 
 use super::FigureOptions;
 use crate::LabError;
-use crate::kernel::{KernelPoint, KernelRun, run_kernels};
+use crate::kernel::{Extent, KernelPoint, KernelRun, run_kernels};
 use crate::plan;
 use crate::progress::Progress;
 use seawall_sim::{Choice, Machine};
@@ -202,7 +202,7 @@ impl KernelFigure {
             size: options.is_quick.then_some(quick),
             seed: options.seed,
             atomic: if self.one_lock { Atomic::OneLock } else { Atomic::FineLocks },
-            is_mixed: true,
+            extent: Extent::Whole,
         }
     }
 

@@ -12,12 +12,9 @@ use crate::{Input, Layout};
 use seawall_memory::{Addr, LINE_BYTES, Memory, Width};
 use std::cell::Cell;
 
-/// What was counted of a program while it did what its kernel does: x86-64, compiled with -O2, one
-/// thread, its start left out.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mix {
-    /// The program and its input.
-    pub program: &'static str,
+/// What was counted of a part of a program: x86-64, compiled with -O2, one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
     /// Instructions, those that access memory included.
     pub instructions: u64,
     /// Loads from anything but the stack.
@@ -28,7 +25,18 @@ pub struct Mix {
     pub stack_loads: u64,
     /// Stores to the stack.
     pub stack_stores: u64,
-    /// Lines off the stack that 10000 stores in a row write, in the mean.
+}
+
+/// What was counted of the program whose pattern a kernel has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mix {
+    /// The program and its input.
+    pub program: &'static str,
+    /// Of the part that its threads do together.
+    pub run: Counts,
+    /// Of what one thread does before; none if the program's start is parallel too, or short.
+    pub start: Option<Counts>,
+    /// Lines off the stack that 10000 stores of the parallel part write, in the mean.
     pub heap_lines: f64,
     /// Lines of the stack that they write.
     pub stack_lines: u64,
@@ -42,22 +50,39 @@ pub struct Mix {
 pub struct Stacks {
     mix: Mix,
     first: u64,
+    threads: u64,
 }
 
 impl Stacks {
-    /// Places a stack for every thread of `input` and makes `layout` longer by them.
+    /// Places a stack for every thread of `input`, and a word, and makes `layout` longer by them.
     pub fn place(mix: Mix, input: &Input, layout: &mut Layout) -> Stacks {
         let first = layout.pm_bytes.next_multiple_of(LINE_BYTES);
-        layout.pm_bytes = first + input.threads as u64 * mix.stack_lines * LINE_BYTES;
-        Stacks { mix, first }
+        let stacks = input.threads as u64 * mix.stack_lines;
+        layout.pm_bytes = first + (stacks + 1) * LINE_BYTES;
+        Stacks { mix, first, threads: input.threads as u64 }
     }
 
-    /// `memory` as the thread sees it that runs on it, with its stack.
-    pub fn over<M: Memory>(self, memory: &M) -> Mixed<'_, M> {
+    /// `memory` with the stack of its thread, and what the program executes in its parallel part.
+    pub fn run<M: Memory>(self, memory: &M) -> Mixed<'_, M> {
+        self.over(memory, self.mix.run)
+    }
+
+    /// `memory` with the stack of its thread, and what the program executes before, if that was
+    /// counted.
+    pub fn start<M: Memory>(self, memory: &M) -> Option<Mixed<'_, M>> {
+        Some(self.over(memory, self.mix.start?))
+    }
+
+    /// A zero word behind the stacks, on a line of its own.
+    pub fn word(self) -> Addr {
+        Addr::pm(self.first + self.threads * self.mix.stack_lines * LINE_BYTES)
+    }
+
+    fn over<M: Memory>(self, memory: &M, counts: Counts) -> Mixed<'_, M> {
         let bytes = self.mix.stack_lines * LINE_BYTES;
         let stack = Addr::pm(self.first + memory.thread() as u64 * bytes);
         let owed = [0; 3].map(Cell::new);
-        Mixed { memory, mix: self.mix, stack, words: bytes / 8, top: Cell::new(0), owed }
+        Mixed { memory, counts, stack, words: bytes / 8, top: Cell::new(0), owed }
     }
 }
 
@@ -65,19 +90,19 @@ impl Stacks {
 #[derive(Debug)]
 pub struct Mixed<'a, M> {
     memory: &'a M,
-    mix: Mix,
+    counts: Counts,
     stack: Addr,
     words: u64,
     /// The word of the stack that was written last.
     top: Cell<u64>,
-    /// Instructions, stack loads and stack stores that are due, times the heap stores of the mix.
+    /// Instructions, stack loads and stack stores that are due, times the heap stores that were counted.
     owed: [Cell<i64>; 3],
 }
 
 impl<M: Memory> Mixed<'_, M> {
     /// A heap store was made, and everything that comes with it is due.
     fn stored(&self) {
-        let due = [self.mix.instructions, self.mix.stack_loads, self.mix.stack_stores];
+        let due = [self.counts.instructions, self.counts.stack_loads, self.counts.stack_stores];
         for (owed, due) in self.owed.iter().zip(due) {
             owed.set(owed.get() + due as i64);
         }
@@ -100,7 +125,7 @@ impl<M: Memory> Mixed<'_, M> {
 
     /// The whole ones of what is owed, which are so no longer.
     fn take(&self, owed: &Cell<i64>) -> i64 {
-        let per = self.mix.heap_stores as i64;
+        let per = self.counts.heap_stores as i64;
         let whole = (owed.get() / per).max(0);
         owed.set(owed.get() - whole * per);
         whole
@@ -109,7 +134,7 @@ impl<M: Memory> Mixed<'_, M> {
     /// So many of the instructions were executed.
     fn done(&self, instructions: u32) {
         let owed = &self.owed[0];
-        owed.set(owed.get() - i64::from(instructions) * self.mix.heap_stores as i64);
+        owed.set(owed.get() - i64::from(instructions) * self.counts.heap_stores as i64);
     }
 
     fn at_top(&self) -> Addr {

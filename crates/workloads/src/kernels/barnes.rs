@@ -10,7 +10,7 @@
 //! In the pool: bodies, cells, and the size of the box. The stack of a walk is a local.
 
 use super::sync::{Team, lock, unlock};
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
@@ -245,14 +245,17 @@ impl Kernel for Barnes {
     const SIZES: RangeInclusive<u64> = 2..=1 << 24;
     const MIX: Mix = Mix {
         program: "barnes of Splash-3, 2048 bodies",
-        instructions: 98_614_468,
-        heap_loads: 20_725_149,
-        heap_stores: 8_675_972,
-        stack_loads: 10_258_151,
-        stack_stores: 10_186_345,
+        run: Counts {
+            instructions: 98_614_468,
+            heap_loads: 20_725_149,
+            heap_stores: 8_675_972,
+            stack_loads: 10_258_151,
+            stack_stores: 10_186_345,
+        },
+        start: None,
         heap_lines: 35.1,
         stack_lines: 9,
-        parallelism: 3200,
+        parallelism: 3460,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Barnes {

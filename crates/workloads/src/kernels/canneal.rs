@@ -13,7 +13,7 @@
 
 use super::sync::Team;
 use crate::workload::below;
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -141,14 +141,23 @@ impl Kernel for Canneal {
     const SIZES: RangeInclusive<u64> = 2..=1 << 28;
     const MIX: Mix = Mix {
         program: "PARSEC's canneal, 10000 elements",
-        instructions: 191_734_411,
-        heap_loads: 28_657_630,
-        heap_stores: 2_365_597,
-        stack_loads: 11_386_834,
-        stack_stores: 8_596_313,
+        run: Counts {
+            instructions: 191_734_411,
+            heap_loads: 28_657_630,
+            heap_stores: 2_365_597,
+            stack_loads: 11_386_834,
+            stack_stores: 8_596_313,
+        },
+        start: Some(Counts {
+            instructions: 75_445_587,
+            heap_loads: 10_207_628,
+            heap_stores: 967_201,
+            stack_loads: 9_962_753,
+            stack_stores: 7_085_401,
+        }),
         heap_lines: 190.5,
         stack_lines: 3,
-        parallelism: 1500,
+        parallelism: 1850,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Canneal {

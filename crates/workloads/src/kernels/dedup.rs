@@ -13,7 +13,7 @@
 //! output. Contents are cut and compressed by words of 8 bytes.
 
 use super::sync::{Team, lock, unlock};
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
@@ -246,14 +246,17 @@ impl Kernel for Dedup {
     const SIZES: RangeInclusive<u64> = 1..=1 << 22;
     const MIX: Mix = Mix {
         program: "PARSEC's dedup, 1 MB",
-        instructions: 156_582_052,
-        heap_loads: 33_865_962,
-        heap_stores: 30_013_435,
-        stack_loads: 5_402_045,
-        stack_stores: 3_118_800,
+        run: Counts {
+            instructions: 156_582_052,
+            heap_loads: 33_865_962,
+            heap_stores: 30_013_435,
+            stack_loads: 5_402_045,
+            stack_stores: 3_118_800,
+        },
+        start: None,
         heap_lines: 242.3,
         stack_lines: 3,
-        parallelism: 2500,
+        parallelism: 2840,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Dedup {

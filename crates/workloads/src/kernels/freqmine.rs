@@ -10,7 +10,7 @@
 //! another way: from the lists of transactions of every item (Zaki's "Eclat").
 
 use super::sync::Team;
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
@@ -155,14 +155,23 @@ impl Kernel for Freqmine {
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
     const MIX: Mix = Mix {
         program: "PARSEC's freqmine, 12000 transactions",
-        instructions: 235_282_131,
-        heap_loads: 50_261_946,
-        heap_stores: 20_082_308,
-        stack_loads: 13_521_408,
-        stack_stores: 10_394_781,
-        heap_lines: 176.9,
-        stack_lines: 11,
-        parallelism: 2500,
+        run: Counts {
+            instructions: 177_102_592,
+            heap_loads: 40_069_343,
+            heap_stores: 15_667_507,
+            stack_loads: 11_573_058,
+            stack_stores: 8_778_384,
+        },
+        start: Some(Counts {
+            instructions: 58_179_539,
+            heap_loads: 10_192_603,
+            heap_stores: 4_414_801,
+            stack_loads: 1_948_350,
+            stack_stores: 1_616_397,
+        }),
+        heap_lines: 140.7,
+        stack_lines: 13,
+        parallelism: 1860,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Freqmine {

@@ -13,7 +13,7 @@
 use super::forest::{Forest, TREES};
 use super::sync::Team;
 use crate::workload::below;
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -237,14 +237,23 @@ impl Kernel for Intruder {
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
     const MIX: Mix = Mix {
         program: "STAMP's intruder, -a10 -l4 -n2038 -s1",
-        instructions: 12_564_659,
-        heap_loads: 2_165_253,
-        heap_stores: 127_388,
-        stack_loads: 666_058,
-        stack_stores: 668_250,
+        run: Counts {
+            instructions: 12_564_659,
+            heap_loads: 2_165_253,
+            heap_stores: 127_388,
+            stack_loads: 666_058,
+            stack_stores: 668_250,
+        },
+        start: Some(Counts {
+            instructions: 12_070_885,
+            heap_loads: 1_875_732,
+            heap_stores: 152_797,
+            stack_loads: 555_698,
+            stack_stores: 526_863,
+        }),
         heap_lines: 161.3,
         stack_lines: 6,
-        parallelism: 2400,
+        parallelism: 2650,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Intruder {

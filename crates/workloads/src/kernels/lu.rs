@@ -6,7 +6,7 @@
 //! plain, unblocked elimination, so the check compares bits.
 
 use super::sync::Team;
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -145,15 +145,24 @@ impl Kernel for Lu {
     const SMALL: u64 = 50;
     const SIZES: RangeInclusive<u64> = 1..=1 << 13;
     const MIX: Mix = Mix {
-        program: "lu of Splash-3, contiguous blocks, 256 x 256 in blocks of 16",
-        instructions: 49_563_642,
-        heap_loads: 11_526_288,
-        heap_stores: 5_592_608,
-        stack_loads: 65_773,
-        stack_stores: 40_363,
+        program: "lu of Splash-3, contiguous blocks of 16, 256 x 256",
+        run: Counts {
+            instructions: 49_563_642,
+            heap_loads: 11_526_288,
+            heap_stores: 5_592_608,
+            stack_loads: 65_773,
+            stack_stores: 40_363,
+        },
+        start: Some(Counts {
+            instructions: 9_495_477,
+            heap_loads: 1_605_128,
+            heap_stores: 267_579,
+            stack_loads: 472_964,
+            stack_stores: 471_541,
+        }),
         heap_lines: 113.6,
         stack_lines: 4,
-        parallelism: 4200,
+        parallelism: 4260,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Lu {

@@ -7,7 +7,7 @@
 //! that do not change in the same phase, so the check compares bits.
 
 use super::sync::Team;
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -169,14 +169,17 @@ impl Kernel for Ocean {
     const SIZES: RangeInclusive<u64> = 1..=1 << 14;
     const MIX: Mix = Mix {
         program: "ocean of Splash-3, contiguous partitions, 130 x 130",
-        instructions: 57_377_841,
-        heap_loads: 18_403_650,
-        heap_stores: 4_166_528,
-        stack_loads: 95_351,
-        stack_stores: 19_019,
+        run: Counts {
+            instructions: 57_377_841,
+            heap_loads: 18_403_650,
+            heap_stores: 4_166_528,
+            stack_loads: 95_351,
+            stack_stores: 19_019,
+        },
+        start: None,
         heap_lines: 1475.6,
         stack_lines: 2,
-        parallelism: 2500,
+        parallelism: 4420,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Ocean {

@@ -7,7 +7,7 @@
 //! equal keys change places.
 
 use super::sync::Team;
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
@@ -98,14 +98,17 @@ impl Kernel for Radix {
     const SIZES: RangeInclusive<u64> = 2..=1 << 30;
     const MIX: Mix = Mix {
         program: "radix of Splash-3, 262144 keys, radix 1024",
-        instructions: 14_238_209,
-        heap_loads: 3_957_209,
-        heap_stores: 2_377_834,
-        stack_loads: 404,
-        stack_stores: 331,
+        run: Counts {
+            instructions: 14_238_209,
+            heap_loads: 3_957_209,
+            heap_stores: 2_377_834,
+            stack_loads: 404,
+            stack_stores: 331,
+        },
+        start: None,
         heap_lines: 919.1,
-        stack_lines: 0,
-        parallelism: 3000,
+        stack_lines: 1,
+        parallelism: 2840,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Radix {

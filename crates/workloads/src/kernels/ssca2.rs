@@ -11,7 +11,7 @@
 
 use super::sync::Team;
 use crate::workload::below;
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -213,14 +213,17 @@ impl Kernel for Ssca2 {
     const SIZES: RangeInclusive<u64> = 1..=1 << 28;
     const MIX: Mix = Mix {
         program: "kernel 1 of STAMP's ssca2, -s13 -i1.0 -u1.0 -l3 -p3",
-        instructions: 8_264_120,
-        heap_loads: 2_292_116,
-        heap_stores: 474_252,
-        stack_loads: 240_485,
-        stack_stores: 8909,
+        run: Counts {
+            instructions: 8_264_120,
+            heap_loads: 2_292_116,
+            heap_stores: 474_252,
+            stack_loads: 240_485,
+            stack_stores: 8909,
+        },
+        start: None,
         heap_lines: 1845.9,
         stack_lines: 1,
-        parallelism: 1850,
+        parallelism: 1450,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Ssca2 {

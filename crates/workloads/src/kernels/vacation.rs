@@ -13,7 +13,7 @@
 
 use super::forest::{Forest, TREES};
 use super::sync::Team;
-use crate::{Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
@@ -344,14 +344,23 @@ impl Kernel for Vacation {
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
     const MIX: Mix = Mix {
         program: "STAMP's vacation, -n4 -q60 -u90 -r16384 -t4096",
-        instructions: 12_136_133,
-        heap_loads: 2_603_431,
-        heap_stores: 184_003,
-        stack_loads: 1_092_508,
-        stack_stores: 1_084_181,
+        run: Counts {
+            instructions: 12_136_133,
+            heap_loads: 2_603_431,
+            heap_stores: 184_003,
+            stack_loads: 1_092_508,
+            stack_stores: 1_084_181,
+        },
+        start: Some(Counts {
+            instructions: 73_672_755,
+            heap_loads: 12_008_763,
+            heap_stores: 2_113_626,
+            stack_loads: 5_821_076,
+            stack_stores: 5_917_896,
+        }),
         heap_lines: 220.4,
         stack_lines: 8,
-        parallelism: 1800,
+        parallelism: 630,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Vacation {
