@@ -6,7 +6,10 @@
 //! heap accesses. So each kernel declares what was counted when the program whose pattern it has
 //! ran on one thread, and a [`Mixed`] memory adds the difference: every heap store brings its part
 //! of the instructions, and stack accesses go to lines of the thread in persistent memory, which a
-//! machine that restarts from a checkpoint has to keep as well.
+//! machine that restarts from a checkpoint has to keep as well. Where the program does more for the
+//! same piece of work than the kernel (a compressor that works on bytes and not on words), it makes
+//! more heap stores, to data that is the thread's own: as many lines as the program was seen to
+//! write.
 
 use crate::{Input, Layout};
 use seawall_memory::{Addr, LINE_BYTES, Memory, Width};
@@ -25,6 +28,9 @@ pub struct Counts {
     pub stack_loads: u64,
     /// Stores to the stack.
     pub stack_stores: u64,
+    /// Heap stores that it makes for 1000 of the kernel's in the same part, where it does more for
+    /// the same piece of work (a transaction, a packet, a body): the others are the thread's own.
+    pub per_1000: u64,
 }
 
 /// What was counted of the program whose pattern a kernel has.
@@ -37,7 +43,7 @@ pub struct Mix {
     /// Of what one thread does before; none if the program's start is parallel too, or short.
     pub start: Option<Counts>,
     /// Lines off the stack that 10000 stores of the parallel part write, in the mean.
-    pub heap_lines: f64,
+    pub heap_lines: u64,
     /// Lines of the stack that they write.
     pub stack_lines: u64,
     /// Instructions that it issued in 1000 cycles, its data in the caches of an out-of-order core of
@@ -45,7 +51,7 @@ pub struct Mix {
     pub parallelism: u32,
 }
 
-/// The stacks of a run, in the pool behind what the program has on its heap.
+/// The stacks and private data of a run, in the pool behind what the kernel has there.
 #[derive(Clone, Copy, Debug)]
 pub struct Stacks {
     mix: Mix,
@@ -54,12 +60,12 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Places a stack for every thread of `input`, and a word, and makes `layout` longer by them.
+    /// Places what each thread of `input` has to itself, and a word, and makes `layout` longer.
     pub fn place(mix: Mix, input: &Input, layout: &mut Layout) -> Stacks {
         let first = layout.pm_bytes.next_multiple_of(LINE_BYTES);
-        let stacks = input.threads as u64 * mix.stack_lines;
-        layout.pm_bytes = first + (stacks + 1) * LINE_BYTES;
-        Stacks { mix, first, threads: input.threads as u64 }
+        let stacks = Stacks { mix, first, threads: input.threads as u64 };
+        layout.pm_bytes = stacks.of(stacks.threads).plus(LINE_BYTES).offset();
+        stacks
     }
 
     /// `memory` with the stack of its thread, and what the program executes in its parallel part.
@@ -73,72 +79,113 @@ impl Stacks {
         Some(self.over(memory, self.mix.start?))
     }
 
-    /// A zero word behind the stacks, on a line of its own.
+    /// A zero word on a line of its own.
     pub fn word(self) -> Addr {
-        Addr::pm(self.first + self.threads * self.mix.stack_lines * LINE_BYTES)
+        self.of(self.threads)
+    }
+
+    fn of(self, thread: u64) -> Addr {
+        Addr::pm(self.first + thread * (self.mix.stack_lines + self.mix.heap_lines) * LINE_BYTES)
     }
 
     fn over<M: Memory>(self, memory: &M, counts: Counts) -> Mixed<'_, M> {
-        let bytes = self.mix.stack_lines * LINE_BYTES;
-        let stack = Addr::pm(self.first + memory.thread() as u64 * bytes);
-        let owed = [0; 3].map(Cell::new);
-        Mixed { memory, counts, stack, words: bytes / 8, top: Cell::new(0), owed }
+        let stack = self.of(memory.thread() as u64);
+        let heap = stack.plus(self.mix.stack_lines * LINE_BYTES);
+        let ring = |first, lines| Ring { first, words: lines * LINE_BYTES / 8, at: Cell::new(0) };
+        Mixed {
+            memory,
+            counts,
+            stack: ring(stack, self.mix.stack_lines),
+            heap: ring(heap, self.mix.heap_lines),
+            owed: Default::default(),
+        }
     }
 }
 
-/// A memory on which every heap access brings its part of a [`Mix`] with it.
+/// Words that are written one after the other, over and over.
+#[derive(Debug)]
+struct Ring {
+    first: Addr,
+    words: u64,
+    at: Cell<u64>,
+}
+
+impl Ring {
+    /// Where the last word was written.
+    fn last(&self) -> Addr {
+        self.first.plus(8 * self.at.get())
+    }
+
+    fn write<M: Memory>(&self, memory: &M) {
+        self.at.set((self.at.get() + 1) % self.words);
+        memory.store_bits(self.last(), Width::B8, self.at.get());
+    }
+}
+
+/// What is due and not done yet, times the divisor of what it was counted for.
+#[derive(Debug, Default)]
+struct Owed {
+    instructions: Cell<i64>,
+    stack_loads: Cell<i64>,
+    stack_stores: Cell<i64>,
+    heap_stores: Cell<i64>,
+}
+
+/// Takes the whole ones of what is owed, which are so no longer.
+fn take(owed: &Cell<i64>, per: u64) -> i64 {
+    let whole = (owed.get() / per as i64).max(0);
+    owed.set(owed.get() - whole * per as i64);
+    whole
+}
+
+/// A memory on which every heap store brings its part of [`Counts`] with it.
 #[derive(Debug)]
 pub struct Mixed<'a, M> {
     memory: &'a M,
     counts: Counts,
-    stack: Addr,
-    words: u64,
-    /// The word of the stack that was written last.
-    top: Cell<u64>,
-    /// Instructions, stack loads and stack stores that are due, times the heap stores that were counted.
-    owed: [Cell<i64>; 3],
+    stack: Ring,
+    heap: Ring,
+    owed: Owed,
 }
 
 impl<M: Memory> Mixed<'_, M> {
-    /// A heap store was made, and everything that comes with it is due.
+    /// The kernel has made a heap store.
     fn stored(&self) {
-        let due = [self.counts.instructions, self.counts.stack_loads, self.counts.stack_stores];
-        for (owed, due) in self.owed.iter().zip(due) {
-            owed.set(owed.get() + due as i64);
-        }
-        self.done(1);
-        let [instructions, loads, stores] = &self.owed;
-        for _ in 0..self.take(stores) {
-            self.top.set((self.top.get() + 1) % self.words);
-            self.memory.store_bits(self.at_top(), Width::B8, self.top.get());
-            self.done(1);
-        }
-        for _ in 0..self.take(loads) {
-            self.memory.load_bits(self.at_top(), Width::B8);
-            self.done(1);
-        }
-        let work = self.take(instructions);
-        if work > 0 {
-            self.memory.work(work as u32);
+        let owed = &self.owed.heap_stores;
+        owed.set(owed.get() + self.counts.per_1000 as i64 - 1000);
+        self.complete();
+        for _ in 0..take(owed, 1000) {
+            self.heap.write(self.memory);
+            self.complete();
         }
     }
 
-    /// The whole ones of what is owed, which are so no longer.
-    fn take(&self, owed: &Cell<i64>) -> i64 {
-        let per = self.counts.heap_stores as i64;
-        let whole = (owed.get() / per).max(0);
-        owed.set(owed.get() - whole * per);
-        whole
+    /// Does what comes with a heap store that was made.
+    fn complete(&self) {
+        let Counts { instructions, stack_loads, stack_stores, heap_stores: per, .. } = self.counts;
+        let Owed { instructions: work, stack_loads: loads, stack_stores: stores, .. } = &self.owed;
+        for (owed, due) in [(work, instructions), (loads, stack_loads), (stores, stack_stores)] {
+            owed.set(owed.get() + due as i64);
+        }
+        self.done(1);
+        for _ in 0..take(stores, per) {
+            self.stack.write(self.memory);
+            self.done(1);
+        }
+        for _ in 0..take(loads, per) {
+            self.memory.load_bits(self.stack.last(), Width::B8);
+            self.done(1);
+        }
+        match take(work, per) {
+            0 => {}
+            count => self.memory.work(count as u32),
+        }
     }
 
     /// So many of the instructions were executed.
     fn done(&self, instructions: u32) {
-        let owed = &self.owed[0];
+        let owed = &self.owed.instructions;
         owed.set(owed.get() - i64::from(instructions) * self.counts.heap_stores as i64);
-    }
-
-    fn at_top(&self) -> Addr {
-        self.stack.plus(8 * self.top.get())
     }
 }
 

@@ -251,9 +251,10 @@ impl Kernel for Barnes {
             heap_stores: 8_675_972,
             stack_loads: 10_258_151,
             stack_stores: 10_186_345,
+            per_1000: 99_000,
         },
         start: None,
-        heap_lines: 35.1,
+        heap_lines: 35,
         stack_lines: 9,
         parallelism: 3460,
     };

@@ -147,6 +147,7 @@ impl Kernel for Canneal {
             heap_stores: 2_365_597,
             stack_loads: 11_386_834,
             stack_stores: 8_596_313,
+            per_1000: 8300,
         },
         start: Some(Counts {
             instructions: 75_445_587,
@@ -154,8 +155,9 @@ impl Kernel for Canneal {
             heap_stores: 967_201,
             stack_loads: 9_962_753,
             stack_stores: 7_085_401,
+            per_1000: 24_200,
         }),
-        heap_lines: 190.5,
+        heap_lines: 190,
         stack_lines: 3,
         parallelism: 1850,
     };

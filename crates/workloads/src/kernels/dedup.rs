@@ -252,9 +252,10 @@ impl Kernel for Dedup {
             heap_stores: 30_013_435,
             stack_loads: 5_402_045,
             stack_stores: 3_118_800,
+            per_1000: 58_000,
         },
         start: None,
-        heap_lines: 242.3,
+        heap_lines: 242,
         stack_lines: 3,
         parallelism: 2840,
     };

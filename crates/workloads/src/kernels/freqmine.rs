@@ -161,6 +161,7 @@ impl Kernel for Freqmine {
             heap_stores: 15_667_507,
             stack_loads: 11_573_058,
             stack_stores: 8_778_384,
+            per_1000: 7300,
         },
         start: Some(Counts {
             instructions: 58_179_539,
@@ -168,8 +169,9 @@ impl Kernel for Freqmine {
             heap_stores: 4_414_801,
             stack_loads: 1_948_350,
             stack_stores: 1_616_397,
+            per_1000: 28_300,
         }),
-        heap_lines: 140.7,
+        heap_lines: 141,
         stack_lines: 13,
         parallelism: 1860,
     };

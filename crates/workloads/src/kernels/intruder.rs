@@ -243,6 +243,7 @@ impl Kernel for Intruder {
             heap_stores: 127_388,
             stack_loads: 666_058,
             stack_stores: 668_250,
+            per_1000: 1000,
         },
         start: Some(Counts {
             instructions: 12_070_885,
@@ -250,8 +251,9 @@ impl Kernel for Intruder {
             heap_stores: 152_797,
             stack_loads: 555_698,
             stack_stores: 526_863,
+            per_1000: 1000,
         }),
-        heap_lines: 161.3,
+        heap_lines: 161,
         stack_lines: 6,
         parallelism: 2650,
     };

@@ -152,6 +152,7 @@ impl Kernel for Lu {
             heap_stores: 5_592_608,
             stack_loads: 65_773,
             stack_stores: 40_363,
+            per_1000: 1000,
         },
         start: Some(Counts {
             instructions: 9_495_477,
@@ -159,8 +160,9 @@ impl Kernel for Lu {
             heap_stores: 267_579,
             stack_loads: 472_964,
             stack_stores: 471_541,
+            per_1000: 4080,
         }),
-        heap_lines: 113.6,
+        heap_lines: 114,
         stack_lines: 4,
         parallelism: 4260,
     };

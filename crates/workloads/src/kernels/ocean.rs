@@ -175,9 +175,10 @@ impl Kernel for Ocean {
             heap_stores: 4_166_528,
             stack_loads: 95_351,
             stack_stores: 19_019,
+            per_1000: 1000,
         },
         start: None,
-        heap_lines: 1475.6,
+        heap_lines: 1476,
         stack_lines: 2,
         parallelism: 4420,
     };

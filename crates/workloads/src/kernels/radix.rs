@@ -104,9 +104,10 @@ impl Kernel for Radix {
             heap_stores: 2_377_834,
             stack_loads: 404,
             stack_stores: 331,
+            per_1000: 1000,
         },
         start: None,
-        heap_lines: 919.1,
+        heap_lines: 919,
         stack_lines: 1,
         parallelism: 2840,
     };

@@ -219,9 +219,10 @@ impl Kernel for Ssca2 {
             heap_stores: 474_252,
             stack_loads: 240_485,
             stack_stores: 8909,
+            per_1000: 1000,
         },
         start: None,
-        heap_lines: 1845.9,
+        heap_lines: 1846,
         stack_lines: 1,
         parallelism: 1450,
     };

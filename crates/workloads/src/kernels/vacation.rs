@@ -350,6 +350,7 @@ impl Kernel for Vacation {
             heap_stores: 184_003,
             stack_loads: 1_092_508,
             stack_stores: 1_084_181,
+            per_1000: 1280,
         },
         start: Some(Counts {
             instructions: 73_672_755,
@@ -357,8 +358,9 @@ impl Kernel for Vacation {
             heap_stores: 2_113_626,
             stack_loads: 5_821_076,
             stack_stores: 5_917_896,
+            per_1000: 4300,
         }),
-        heap_lines: 220.4,
+        heap_lines: 220,
         stack_lines: 8,
         parallelism: 630,
     };
