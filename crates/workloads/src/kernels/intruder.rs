@@ -223,6 +223,7 @@ impl Kernel for Intruder {
     const ABOUT: &'static str = "packets put together in a shared map, through shared queues";
     const UNIT: &'static str = "flows";
     const SIZE: u64 = 1 << 15;
+    const QUICK: u64 = 1 << 11;
     const SMALL: u64 = 60;
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
 

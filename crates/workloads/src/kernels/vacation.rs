@@ -336,6 +336,7 @@ impl Kernel for Vacation {
     const ABOUT: &'static str = "reservations: transactions on tables that are trees";
     const UNIT: &'static str = "rows of a table";
     const SIZE: u64 = 1 << 14;
+    const QUICK: u64 = 1 << 10;
     const SMALL: u64 = 60;
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
 
