@@ -21,6 +21,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Compare persistency designs on a simulated machine, with crashes
     Compare(CompareArgs),
+    /// Run parallel programs without a persistency call on a simulated machine, with crashes
+    Kernels(KernelsArgs),
     /// Run a workload on this machine's memory, or recover what a run left
     Run(RunArgs),
     /// Try the images that a crash of a short run may leave
@@ -127,6 +129,47 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Draw the comparison to this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KernelsArgs {
+    /// Kernels, each NAME or NAME:SIZE [default: all ten]
+    #[arg(value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) kernels: Vec<String>,
+    /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: the four of bulk
+    /// mode]
+    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
+    pub(crate) designs: Vec<String>,
+    /// Machine, or the path of a .toml file
+    #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
+    pub(crate) machine: String,
+    /// Threads [default: one per core of the machine]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// small, quick, full, or a number of each kernel's own units (`seawall list kernels`)
+    #[arg(long, default_value = "quick", value_name = "SIZE")]
+    pub(crate) size: String,
+    /// Seed of the inputs and of the crash points
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Crashes of each kernel under each design that promises it something
+    #[arg(long, default_value_t = seawall_lab::CRASHES, value_name = "N")]
+    pub(crate) crashes: u64,
+    /// Design that time is relative to, which is run too
+    #[arg(long, default_value = seawall_lab::KERNEL_BASELINE, value_name = "DESIGN")]
+    pub(crate) baseline: String,
+    /// Print what each kernel does under the baseline, too: memory, references, misses
+    #[arg(long)]
+    pub(crate) traffic: bool,
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Write a JSON record per kernel and design to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw times and where they went to this SVG file
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -368,6 +411,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum What {
     Designs,
     Workloads,
+    Kernels,
     Machines,
     Figures,
     Models,

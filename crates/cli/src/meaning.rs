@@ -3,7 +3,8 @@
 
 use crate::args::{
     BenchArgs, BenchCommand, BenchExploreArgs, Cli, Command, CompareArgs, CorpusArgs, ExploreArgs,
-    LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand, ValidateArgs, What,
+    KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand,
+    ValidateArgs, What,
 };
 use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::BenchOptions;
@@ -12,7 +13,8 @@ use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
 use seawall_lab::native::{Limit, NativeOptions};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
-    CompareOptions, Domain, Figure, FigureOptions, Flaw, Listing, Model, Plan, check_writable,
+    CompareOptions, Domain, Figure, FigureOptions, Flaw, KernelOptions, KernelPlan, Listing, Model,
+    Plan, check_writable,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +23,12 @@ use std::time::Duration;
 pub(crate) enum Job {
     Compare {
         plan: Box<Plan>,
+        json: Option<PathBuf>,
+        plot: Option<PathBuf>,
+    },
+    Kernels {
+        plan: Box<KernelPlan>,
+        has_traffic: bool,
         json: Option<PathBuf>,
         plot: Option<PathBuf>,
     },
@@ -78,6 +86,7 @@ pub(crate) enum Job {
 pub(crate) fn mean(cli: Cli) -> Result<Job> {
     match cli.command {
         Command::Compare(args) => compare(args),
+        Command::Kernels(args) => kernels(args),
         Command::Run(args) => run(args),
         Command::Explore(args) => explore(args),
         Command::Litmus(args) => litmus(args),
@@ -134,6 +143,7 @@ fn listing(what: What) -> Listing {
     match what {
         What::Designs => Listing::Designs,
         What::Workloads => Listing::Workloads,
+        What::Kernels => Listing::Kernels,
         What::Machines => Listing::Machines,
         What::Figures => Listing::Figures,
         What::Models => Listing::Models,
@@ -158,6 +168,23 @@ fn compare(args: CompareArgs) -> Result<Job> {
     })?;
     writable(&[&args.json, &args.plot])?;
     Ok(Job::Compare { plan: Box::new(plan), json: args.json, plot: args.plot })
+}
+
+fn kernels(args: KernelsArgs) -> Result<Job> {
+    let plan = KernelPlan::new(&KernelOptions {
+        kernels: args.kernels,
+        designs: args.designs,
+        machine: args.machine,
+        threads: args.threads,
+        size: args.size.parse()?,
+        seed: args.seed,
+        crashes: args.crashes,
+        baseline: Some(args.baseline),
+        jobs: args.jobs,
+    })?;
+    writable(&[&args.json, &args.plot])?;
+    let (has_traffic, json, plot) = (args.traffic, args.json, args.plot);
+    Ok(Job::Kernels { plan: Box::new(plan), has_traffic, json, plot })
 }
 
 fn run(args: RunArgs) -> Result<Job> {

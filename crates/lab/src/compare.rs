@@ -5,12 +5,12 @@
 
 use crate::LabError;
 use crate::cell::{Cell, Point, run_cell};
+use crate::jobs::run_all;
 use crate::plan::Plan;
 use crate::progress::Progress;
-use rayon::prelude::*;
-use seawall_sim::{Machine, SimError};
+use seawall_sim::Machine;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// The cells of a plan.
 #[derive(Clone, Debug)]
@@ -73,30 +73,6 @@ pub(crate) fn run_points(
     progress: &Progress,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Cell>, LabError> {
-    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-    let pool = pool.map_err(|error| LabError::Jobs { jobs, why: error.to_string() })?;
-    progress.start(points.iter().map(|point| &*point.workload));
-    let run = |point: &Point| {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let cell = run_cell(machine, point, stop);
-        progress.cell_done(&point.workload, &point.design.text);
-        match cell {
-            Err(LabError::Sim(SimError::Stopped)) => Ok(None),
-            other => other.map(Some),
-        }
-    };
-    // One cell at a time, in order: halving the list would leave one thread the slow half.
-    let cells: Vec<_> = pool.install(|| {
-        let mut cells: Vec<_> =
-            points.iter().enumerate().par_bridge().map(|(at, p)| (at, run(p))).collect();
-        cells.sort_by_key(|(at, _)| *at);
-        cells
-    });
-    progress.end();
-    let cells: Result<Vec<Option<Cell>>, LabError> =
-        cells.into_iter().map(|(_, cell)| cell).collect();
-    Ok(cells?.into_iter().flatten().collect())
+    let cells = run_all(points, jobs, progress, stop, |point| run_cell(machine, point, stop))?;
+    Ok(cells.into_iter().flatten().collect())
 }

@@ -8,8 +8,12 @@
 use crate::LabError;
 use crate::cell::{BYTES_MAX, cpu_time};
 use seawall_memory::Image;
-use seawall_sim::{Choice, Counters, Cycle, Machine, Program, Reason, Simulation, Stalls};
-use seawall_workloads::{Damage, Input, Kernel, KernelVisitor, with_kernel};
+use seawall_sim::{
+    Choice, Counters, Cycle, Machine, Observer, Outcome, Program, Reason, Simulation, Stalls,
+};
+use seawall_workloads::{Damage, Input, Kernel, KernelVisitor, Layout, with_kernel};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -71,30 +75,8 @@ impl KernelVisitor for Run<'_> {
     type Output = Result<KernelRun, LabError>;
 
     fn visit<K: Kernel>(self) -> Self::Output {
-        let KernelPoint { design, threads, size, seed, .. } = self.point;
-        let input = Input { threads: *threads, size: size.unwrap_or(K::SIZE), seed: *seed };
-        input.check::<K>()?;
-        let layout = K::layout(&input);
-        if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
-            return Err(LabError::Option {
-                option: "size",
-                value: input.size.to_string(),
-                valid: format!("less: {} would take more than {BYTES_MAX} bytes", K::NAME),
-            });
-        }
-        let start = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let kernel = K::create(&start, &input);
-        let (pm, dram) = start.into_parts();
-        let program = |_| {
-            let kernel = kernel.clone();
-            Box::new(move |memory: &seawall_sim::SimMemory| kernel.run(memory)) as Program
-        };
-        let programs = (0..input.threads).map(program).collect();
-        let host = cpu_time();
-        let outcome = Simulation::new(self.machine, design, pm, dram)
-            .stopped_by(self.stop.clone())
-            .run(programs)?;
-        let host = cpu_time().saturating_sub(host);
+        let simulated = simulate::<K>(self.machine, self.point, self.stop, |_| None)?;
+        let Simulated { kernel, input, layout, outcome, host } = simulated;
         let mut stalls = Stalls::default();
         for reason in Reason::ALL {
             stalls.add(reason, outcome.stalls.iter().map(|stalls| stalls.get(reason)).sum());
@@ -109,4 +91,60 @@ impl KernelVisitor for Run<'_> {
             result: kernel.check(&Image::from_pm(outcome.pm, layout.dram_bytes)),
         })
     }
+}
+
+/// A kernel that has run to its end.
+pub(crate) struct Simulated<K> {
+    pub(crate) kernel: K,
+    pub(crate) input: Input,
+    pub(crate) layout: Layout,
+    pub(crate) outcome: Outcome,
+    pub(crate) host: Duration,
+}
+
+/// Writes the input of `point`, lets `watch` see the persistent memory and name who watches, and
+/// runs it: the one place where a kernel meets a simulated machine.
+pub(crate) fn simulate<K: Kernel>(
+    machine: &Machine,
+    point: &KernelPoint,
+    stop: &Arc<AtomicBool>,
+    watch: impl FnOnce(&[u8]) -> Option<Rc<RefCell<dyn Observer>>>,
+) -> Result<Simulated<K>, LabError> {
+    let (input, layout) = fit::<K>(point)?;
+    let start = Image::new(layout.pm_bytes, layout.dram_bytes);
+    let kernel = K::create(&start, &input);
+    let (pm, dram) = start.into_parts();
+    let program = |_| {
+        let kernel = kernel.clone();
+        Box::new(move |memory: &seawall_sim::SimMemory| kernel.run(memory)) as Program
+    };
+    let programs = (0..input.threads).map(program).collect();
+    let host = cpu_time();
+    let watcher = watch(&pm);
+    let mut simulation = Simulation::new(machine, &point.design, pm, dram).stopped_by(stop.clone());
+    if let Some(watcher) = watcher {
+        simulation = simulation.watched_by(watcher);
+    }
+    let outcome = simulation.run(programs)?;
+    let host = cpu_time().saturating_sub(host);
+    Ok(Simulated { kernel, input, layout, outcome, host })
+}
+
+/// The input of `point` and the memory that it takes.
+///
+/// # Errors
+/// Numbers that the kernel cannot run with.
+pub(crate) fn fit<K: Kernel>(point: &KernelPoint) -> Result<(Input, Layout), LabError> {
+    let KernelPoint { threads, size, seed, .. } = point;
+    let input = Input { threads: *threads, size: size.unwrap_or(K::SIZE), seed: *seed };
+    input.check::<K>()?;
+    let layout = K::layout(&input);
+    if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
+        return Err(LabError::Option {
+            option: "size",
+            value: input.size.to_string(),
+            valid: format!("less: {} would take more than {BYTES_MAX} bytes", K::NAME),
+        });
+    }
+    Ok((input, layout))
 }
