@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run parallel programs without a persistency call on a simulated machine, with crashes
     Kernels(KernelsArgs),
+    /// Vary the numbers of designs and machines, and show how the cost of persistency grows
+    Sweep(SweepArgs),
     /// Run a workload on this machine's memory, or recover what a run left
     Run(RunArgs),
     /// Try the images that a crash of a short run may leave
@@ -173,6 +175,49 @@ pub(crate) struct KernelsArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
+
+/// An experiment file names a machine, kernels, designs, and factors with their values. Every
+/// finished point is a line of the file of records; the same command goes on from there after an
+/// interruption.
+#[derive(Debug, Args)]
+#[command(after_help = SWEEP_LANGUAGE)]
+pub(crate) struct SweepArgs {
+    /// bsp-sweep, bsp-sweep-quick, or the path of a .toml file
+    pub(crate) experiment: String,
+    /// File of records, as JSON Lines [default: the experiment's name with .jsonl, in this folder]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Draw a chart for each factor to this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+const SWEEP_LANGUAGE: &str = "\
+An experiment:
+  title = \"How the cost grows\"
+  machine = \"micro15\"
+  kernels = [\"ssca2\", \"radix:65536\"]   # seawall list kernels
+  size = \"quick\"                        # of the others: small, quick, full or a number
+  designs = [\"bsp-lb\", \"bsp-lbpp\"]     # seawall list designs
+  factors = \"one\"                       # vary one at a time; or \"all\" combinations
+  crashes = 2                             # of each point; the default is none
+
+  [[factor]]
+  name = \"stores of an epoch\"
+  design = \"stores\"                     # a parameter: seawall show design bsp-lbpp
+  values = [300, 10000]
+
+  [[factor]]
+  name = \"cores\"
+  machine = \"core.count\"                # a key: seawall show machine micro15
+  values = [1, 8, 64]
+
+Also: threads (one per core), baseline (volatile), seed (1); in a factor, designs = [..] that have
+  the parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
+  values = [[16, 2048], [32, 1024]]. Where the number of cores changes, the mesh follows.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {

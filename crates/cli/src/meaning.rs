@@ -3,7 +3,7 @@
 
 use crate::args::{
     BenchArgs, BenchCommand, BenchExploreArgs, Cli, Command, CompareArgs, CorpusArgs, ExploreArgs,
-    KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand,
+    KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand, SweepArgs,
     ValidateArgs, What,
 };
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,7 @@ use seawall_lab::native::{Limit, NativeOptions};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
     CompareOptions, Domain, Figure, FigureOptions, Flaw, KernelOptions, KernelPlan, Listing, Model,
-    Plan, check_writable,
+    Plan, SweepPlan, check_writable,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,6 +30,10 @@ pub(crate) enum Job {
         plan: Box<KernelPlan>,
         has_traffic: bool,
         json: Option<PathBuf>,
+        plot: Option<PathBuf>,
+    },
+    Sweep {
+        plan: Box<SweepPlan>,
         plot: Option<PathBuf>,
     },
     Run {
@@ -87,6 +91,7 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
     match cli.command {
         Command::Compare(args) => compare(args),
         Command::Kernels(args) => kernels(args),
+        Command::Sweep(args) => sweep(args),
         Command::Run(args) => run(args),
         Command::Explore(args) => explore(args),
         Command::Litmus(args) => litmus(args),
@@ -185,6 +190,14 @@ fn kernels(args: KernelsArgs) -> Result<Job> {
     writable(&[&args.json, &args.plot])?;
     let (has_traffic, json, plot) = (args.traffic, args.json, args.plot);
     Ok(Job::Kernels { plan: Box::new(plan), has_traffic, json, plot })
+}
+
+fn sweep(args: SweepArgs) -> Result<Job> {
+    let plan = SweepPlan::new(&args.experiment, args.out, args.jobs)?;
+    writable(&[&args.plot])?;
+    let is_out = args.plot.as_deref() == Some(plan.out());
+    ensure!(!is_out, "--out and --plot name the same file: give each its own");
+    Ok(Job::Sweep { plan: Box::new(plan), plot: args.plot })
 }
 
 fn run(args: RunArgs) -> Result<Job> {

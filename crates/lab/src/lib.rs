@@ -32,6 +32,7 @@ pub mod pool;
 mod progress;
 mod record;
 mod spent;
+mod sweep;
 mod table;
 pub mod validate;
 
@@ -53,6 +54,7 @@ pub use output::{check_writable, write_file};
 pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan};
 pub use progress::Progress;
 pub use record::Record;
+pub use sweep::{Sweep, SweepError, SweepPlan};
 
 pub use seawall_explore::Model;
 pub use seawall_native::{Doctor, Domain, DomainError};
