@@ -21,6 +21,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Compare persistency designs on a simulated machine, with crashes
     Compare(CompareArgs),
+    /// Run parallel programs without a persistency call on a simulated machine, with crashes
+    Kernels(KernelsArgs),
+    /// Vary the numbers of designs and machines, and show how the cost of persistency grows
+    Sweep(SweepArgs),
     /// Run a workload on this machine's memory, or recover what a run left
     Run(RunArgs),
     /// Try the images that a crash of a short run may leave
@@ -130,6 +134,94 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct KernelsArgs {
+    /// Kernels, each NAME or NAME:SIZE [default: all ten]
+    #[arg(value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) kernels: Vec<String>,
+    /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: the four of bulk
+    /// mode]
+    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
+    pub(crate) designs: Vec<String>,
+    /// Machine, or the path of a .toml file
+    #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
+    pub(crate) machine: String,
+    /// Threads [default: one per core of the machine]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// small, quick, full, or a number of each kernel's own units (`seawall list kernels`)
+    #[arg(long, default_value = "quick", value_name = "SIZE")]
+    pub(crate) size: String,
+    /// What of the programs runs: bare (heap accesses), parallel (with the instructions and the
+    /// stack of the program whose pattern it is), whole (also what one thread does first)
+    #[arg(long, default_value = "parallel", value_name = "PART")]
+    pub(crate) extent: String,
+    /// Seed of the inputs and of the crash points
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Crashes of each kernel under each design that promises it something
+    #[arg(long, default_value_t = seawall_lab::CRASHES, value_name = "N")]
+    pub(crate) crashes: u64,
+    /// Design that time is relative to, which is run too
+    #[arg(long, default_value = seawall_lab::KERNEL_BASELINE, value_name = "DESIGN")]
+    pub(crate) baseline: String,
+    /// Print what each kernel does under the baseline, too: memory, references, misses
+    #[arg(long)]
+    pub(crate) traffic: bool,
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Write a JSON record per kernel and design to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw times and where they went to this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// An experiment file names a machine, kernels, designs, and factors with their values. Every
+/// finished point is a line of the file of records; the same command goes on from there after an
+/// interruption.
+#[derive(Debug, Args)]
+#[command(after_help = SWEEP_LANGUAGE)]
+pub(crate) struct SweepArgs {
+    /// bsp-sweep, bsp-sweep-quick, or the path of a .toml file
+    pub(crate) experiment: String,
+    /// File of records, as JSON Lines [default: the experiment's name with .jsonl, in this folder]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Draw a chart for each factor to this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+const SWEEP_LANGUAGE: &str = "\
+An experiment:
+  title = \"How the cost grows\"
+  machine = \"micro15\"
+  kernels = [\"ssca2\", \"radix:65536\"]   # seawall list kernels
+  size = \"quick\"                        # of the others: small, quick, full or a number
+  designs = [\"bsp-lb\", \"bsp-lbpp\"]     # seawall list designs
+  factors = \"one\"                       # vary one at a time; or \"all\" combinations
+  crashes = 2                             # of each point; the default is none
+
+  [[factor]]
+  name = \"stores of an epoch\"
+  design = \"stores\"                     # a parameter: seawall show design bsp-lbpp
+  values = [300, 10000]
+
+  [[factor]]
+  name = \"cores\"
+  machine = \"core.count\"                # a key: seawall show machine micro15
+  values = [1, 8, 64]
+
+Also: threads (one per core), baseline (volatile), seed (1); in a factor, designs = [..] that have
+  the parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
+  values = [[16, 2048], [32, 1024]]. Where the number of cores changes, the mesh follows.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -368,6 +460,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum What {
     Designs,
     Workloads,
+    Kernels,
     Machines,
     Figures,
     Models,

@@ -3,7 +3,8 @@
 
 use crate::args::{
     BenchArgs, BenchCommand, BenchExploreArgs, Cli, Command, CompareArgs, CorpusArgs, ExploreArgs,
-    LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand, ValidateArgs, What,
+    KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand, SweepArgs,
+    ValidateArgs, What,
 };
 use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::BenchOptions;
@@ -12,7 +13,8 @@ use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
 use seawall_lab::native::{Limit, NativeOptions};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
-    CompareOptions, Domain, Figure, FigureOptions, Flaw, Listing, Model, Plan, check_writable,
+    CompareOptions, Domain, Figure, FigureOptions, Flaw, KernelOptions, KernelPlan, Listing, Model,
+    Plan, SweepPlan, check_writable,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +24,16 @@ pub(crate) enum Job {
     Compare {
         plan: Box<Plan>,
         json: Option<PathBuf>,
+        plot: Option<PathBuf>,
+    },
+    Kernels {
+        plan: Box<KernelPlan>,
+        has_traffic: bool,
+        json: Option<PathBuf>,
+        plot: Option<PathBuf>,
+    },
+    Sweep {
+        plan: Box<SweepPlan>,
         plot: Option<PathBuf>,
     },
     Run {
@@ -78,6 +90,8 @@ pub(crate) enum Job {
 pub(crate) fn mean(cli: Cli) -> Result<Job> {
     match cli.command {
         Command::Compare(args) => compare(args),
+        Command::Kernels(args) => kernels(args),
+        Command::Sweep(args) => sweep(args),
         Command::Run(args) => run(args),
         Command::Explore(args) => explore(args),
         Command::Litmus(args) => litmus(args),
@@ -134,6 +148,7 @@ fn listing(what: What) -> Listing {
     match what {
         What::Designs => Listing::Designs,
         What::Workloads => Listing::Workloads,
+        What::Kernels => Listing::Kernels,
         What::Machines => Listing::Machines,
         What::Figures => Listing::Figures,
         What::Models => Listing::Models,
@@ -158,6 +173,32 @@ fn compare(args: CompareArgs) -> Result<Job> {
     })?;
     writable(&[&args.json, &args.plot])?;
     Ok(Job::Compare { plan: Box::new(plan), json: args.json, plot: args.plot })
+}
+
+fn kernels(args: KernelsArgs) -> Result<Job> {
+    let plan = KernelPlan::new(&KernelOptions {
+        kernels: args.kernels,
+        designs: args.designs,
+        machine: args.machine,
+        threads: args.threads,
+        size: args.size.parse()?,
+        extent: args.extent.parse()?,
+        seed: args.seed,
+        crashes: args.crashes,
+        baseline: Some(args.baseline),
+        jobs: args.jobs,
+    })?;
+    writable(&[&args.json, &args.plot])?;
+    let (has_traffic, json, plot) = (args.traffic, args.json, args.plot);
+    Ok(Job::Kernels { plan: Box::new(plan), has_traffic, json, plot })
+}
+
+fn sweep(args: SweepArgs) -> Result<Job> {
+    let plan = SweepPlan::new(&args.experiment, args.out, args.jobs)?;
+    writable(&[&args.plot])?;
+    let is_out = args.plot.as_deref() == Some(plan.out());
+    ensure!(!is_out, "--out and --plot name the same file: give each its own");
+    Ok(Job::Sweep { plan: Box::new(plan), plot: args.plot })
 }
 
 fn run(args: RunArgs) -> Result<Job> {

@@ -9,7 +9,8 @@ use seawall_lab::native::{NativeError, run_native};
 use seawall_lab::pool::examine;
 use seawall_lab::validate::validate;
 use seawall_lab::{
-    Comparison, Doctor, Figures, LabError, Progress, show_design, show_machine, write_file,
+    Comparison, Doctor, Figures, Kernels, LabError, Progress, Sweep, show_design, show_machine,
+    write_file,
 };
 use serde::Serialize;
 use std::io::{self, Write};
@@ -48,6 +49,21 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             to(&plot, |path| comparison.write_plot(path))?;
             print(&comparison.to_text())?;
             Ok(verdict(comparison.broken() > 0, comparison.is_partial))
+        }
+        Job::Kernels { plan, has_traffic, json, plot } => {
+            let kernels = Kernels::run(*plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+            to(&json, |path| kernels.write_json(path))?;
+            to(&plot, |path| kernels.write_plot(path))?;
+            let traffic = if has_traffic { kernels.traffic_text() } else { String::new() };
+            print(&(kernels.to_text() + &traffic))?;
+            Ok(verdict(kernels.broken() > 0, kernels.is_partial))
+        }
+        Job::Sweep { plan, plot } => {
+            let sweep = Sweep::run(*plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+            eprintln!("{} of {} points were done already", sweep.found, sweep.points());
+            to(&plot, |path| sweep.write_plot(path))?;
+            print(&sweep.to_text())?;
+            Ok(verdict(sweep.broken() > 0, sweep.is_partial()))
         }
         Job::Litmus { plan, json } => litmus(*plan, &json),
         Job::Reproduce { figures, options, is_strict, json, plots } => {

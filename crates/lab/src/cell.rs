@@ -7,6 +7,8 @@
 
 use crate::LabError;
 use crate::crash::{Broken, Checked, CrashPlan, Watcher};
+use crate::jobs::Piece;
+use crate::spent::Spent;
 use rustix::time::{ClockId, clock_gettime};
 use seawall_memory::{Image, Memory};
 use seawall_sim::{
@@ -49,6 +51,16 @@ pub struct Point {
     pub checked: bool,
 }
 
+impl Piece for Point {
+    fn program(&self) -> &str {
+        &self.workload
+    }
+
+    fn design(&self) -> &str {
+        &self.design.text
+    }
+}
+
 /// What became of a point.
 #[derive(Clone, Debug)]
 pub struct Cell {
@@ -83,24 +95,23 @@ impl Cell {
         self.cycles * self.point.threads as u64
     }
 
+    pub(crate) fn spent(&self) -> Spent {
+        Spent { core_cycles: self.core_cycles(), stalls: self.stalls }
+    }
+
     /// Cycles in which cores issued instructions.
     pub fn busy(&self) -> u64 {
-        self.core_cycles() - self.stalls.total()
+        self.spent().busy()
     }
 
     /// Share of a thread's time until it finishes that went to `reason`, 0 to 1.
     pub fn share(&self, reason: Reason) -> f64 {
-        self.of_running(self.stalls.get(reason))
+        self.spent().share(reason)
     }
 
     /// Share of a thread's time until it finishes in which it issued instructions, 0 to 1.
     pub fn busy_share(&self) -> f64 {
-        self.of_running(self.busy())
-    }
-
-    fn of_running(&self, cycles: u64) -> f64 {
-        let running = self.core_cycles() - self.stalls.get(Reason::Idle);
-        cycles as f64 / running.max(1) as f64
+        self.spent().busy_share()
     }
 
     /// True if the design promises something that crashes can test.

@@ -35,26 +35,33 @@ const CHARACTER: f64 = 8.0;
 /// What runs along an edge.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
-    label: &'static str,
+    label: String,
     is_log: bool,
     /// Ticks are whole numbers.
     is_whole: bool,
+    /// Of what has no scale: the names at 0, 1, 2 and so on.
+    names: Vec<String>,
 }
 
 impl Axis {
     /// From 0 on, of what is counted in whole numbers.
-    pub(crate) fn linear(label: &'static str) -> Axis {
-        Axis { label, is_log: false, is_whole: true }
+    pub(crate) fn linear(label: &str) -> Axis {
+        Axis { label: label.into(), is_log: false, is_whole: true, names: Vec::new() }
     }
 
     /// From 0 on, of what is not.
-    pub(crate) fn ratio(label: &'static str) -> Axis {
+    pub(crate) fn ratio(label: &str) -> Axis {
         Axis { is_whole: false, ..Axis::linear(label) }
     }
 
     /// Powers of two.
-    pub(crate) fn log(label: &'static str) -> Axis {
-        Axis { label, is_log: true, is_whole: true }
+    pub(crate) fn log(label: &str) -> Axis {
+        Axis { is_log: true, ..Axis::linear(label) }
+    }
+
+    /// These names, evenly apart; the place of each is its number.
+    pub(crate) fn names(label: &str, names: Vec<String>) -> Axis {
+        Axis { names, ..Axis::linear(label) }
     }
 }
 
@@ -144,6 +151,7 @@ impl Chart {
         let least_x = self.series.iter().flat_map(|series| &series.points).map(|(x, _)| *x);
         let low = if self.x.is_log { least_x.fold(f64::MAX, f64::min) } else { 0.0 };
         let (most_x, most_y) = (self.most(|(x, _)| *x), self.most(|(_, y)| *y));
+        let most_x = most_x.max(self.x.names.len().saturating_sub(1) as f64);
         let step = step(most_y * 1.02);
         let high = (most_y * 1.02 / step).ceil() * step;
         let least_y = self.series.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
@@ -209,20 +217,40 @@ impl Chart {
             area.draw(&PathElement::new([(LEFT, at), (right, at)], GRID))?;
             text(area, &plain(tick), (LEFT - 8, at), HPos::Right, VPos::Center, 13.0)?;
         }
-        for tick in x.ticks() {
+        let names = self.x.names.iter().enumerate().map(|(at, name)| (at as f64, name.clone()));
+        let ticks: Vec<(f64, String)> = match self.x.names.is_empty() {
+            true => x.ticks().into_iter().map(|tick| (tick, plain(tick))).collect(),
+            false => names.collect(),
+        };
+        for (tick, name) in ticks {
             let at = x.at(tick);
             area.draw(&PathElement::new([(at, bottom), (at, bottom + 5)], BLACK))?;
-            text(area, &plain(tick), (at, bottom + 9), HPos::Center, VPos::Top, 13.0)?;
+            text(area, &name, (at, bottom + 9), HPos::Center, VPos::Top, 13.0)?;
         }
         area.draw(&PathElement::new([(LEFT, y.to), (LEFT, bottom)], BLACK))?;
         area.draw(&PathElement::new([(LEFT, bottom), (right, bottom)], BLACK))?;
         let middle = ((LEFT + right) / 2, HEIGHT - 12);
-        text(area, self.x.label, middle, HPos::Center, VPos::Bottom, 14.0)?;
+        text(area, &self.x.label, middle, HPos::Center, VPos::Bottom, 14.0)?;
         let font = ("sans-serif", 14.0 * 1.24).into_font().transform(FontTransform::Rotate270);
         let style = font.color(&BLACK).pos(Pos::new(HPos::Center, VPos::Center));
         let place = (16, (y.from + y.to) / 2);
-        Ok(area.draw(&Text::new(self.y.label, place, style))?)
+        Ok(area.draw(&Text::new(self.y.label.clone(), place, style))?)
     }
+}
+
+/// Several charts in one drawing, two in a row.
+pub(crate) fn beside(charts: &[Chart]) -> Result<String, Box<dyn std::error::Error>> {
+    let (columns, rows) = (charts.len().clamp(1, 2) as i32, charts.len().div_ceil(2) as i32);
+    let (width, height) = (columns * WIDTH, rows * HEIGHT);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\">\n"
+    );
+    for (at, chart) in (0..).zip(charts) {
+        let (x, y) = (at % columns * WIDTH, at / columns * HEIGHT);
+        svg += &chart.to_svg()?.replacen("<svg ", &format!("<svg x=\"{x}\" y=\"{y}\" "), 1);
+    }
+    Ok(svg + "</svg>\n")
 }
 
 fn draw_name(

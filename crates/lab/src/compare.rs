@@ -5,12 +5,12 @@
 
 use crate::LabError;
 use crate::cell::{Cell, Point, run_cell};
+use crate::jobs::run_all;
 use crate::plan::Plan;
 use crate::progress::Progress;
-use rayon::prelude::*;
-use seawall_sim::{Machine, SimError};
+use seawall_sim::Machine;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// The cells of a plan.
 #[derive(Clone, Debug)]
@@ -65,22 +65,6 @@ impl Comparison {
     }
 }
 
-/// What `run` gives for each of `items`, in their order, on `jobs` host threads.
-pub(crate) fn in_parallel<I: Sync, T: Send>(
-    items: &[I],
-    jobs: Option<usize>,
-    run: impl Fn(&I) -> T + Sync,
-) -> Result<Vec<T>, LabError> {
-    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-    let pool = pool.map_err(|error| LabError::Jobs { jobs, why: error.to_string() })?;
-    // One at a time, in order: halving the list would leave one thread the slow half.
-    let mut done: Vec<(usize, T)> = pool
-        .install(|| items.iter().enumerate().par_bridge().map(|(at, i)| (at, run(i))).collect());
-    done.sort_by_key(|(at, _)| *at);
-    Ok(done.into_iter().map(|(_, item)| item).collect())
-}
-
 /// Runs `points` on `jobs` host threads; those that a request to stop cut short are left out.
 pub(crate) fn run_points(
     machine: &Machine,
@@ -89,20 +73,6 @@ pub(crate) fn run_points(
     progress: &Progress,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Cell>, LabError> {
-    progress.start(points.iter().map(|point| &*point.workload));
-    let run = |point: &Point| {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let cell = run_cell(machine, point, stop);
-        progress.cell_done(&point.workload, &point.design.text);
-        match cell {
-            Err(LabError::Sim(SimError::Stopped)) => Ok(None),
-            other => other.map(Some),
-        }
-    };
-    let cells = in_parallel(points, jobs, run)?;
-    progress.end();
-    let cells: Result<Vec<Option<Cell>>, LabError> = cells.into_iter().collect();
-    Ok(cells?.into_iter().flatten().collect())
+    let cells = run_all(points, jobs, progress, stop, |point| run_cell(machine, point, stop))?;
+    Ok(cells.into_iter().flatten().collect())
 }

@@ -1,4 +1,4 @@
-//! What there is, in words: designs, workloads, machines, figures, models, known bugs.
+//! What there is, in words: designs, workloads, kernels, machines, figures, models, known bugs.
 
 use crate::LabError;
 use crate::figures::Figure;
@@ -6,8 +6,11 @@ use crate::table::{plain_table, text_of};
 use seawall_corpus::CASES;
 use seawall_explore::Model;
 use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
-use seawall_workloads::WORKLOADS;
+use seawall_workloads::{KERNELS, WORKLOADS};
 use std::fmt::Write;
+
+/// Columns of what is shown.
+const COLUMNS: usize = 100;
 
 /// Everything that can be named on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub enum Listing {
     Designs,
     /// Workloads.
     Workloads,
+    /// Parallel kernels.
+    Kernels,
     /// Machines.
     Machines,
     /// Figures of the papers.
@@ -35,6 +40,7 @@ impl Listing {
         Ok(match self {
             Listing::Designs => designs(),
             Listing::Workloads => workloads(),
+            Listing::Kernels => kernels(),
             Listing::Machines => machines()?,
             Listing::Figures => figures(),
             Listing::Corpus => corpus(),
@@ -61,6 +67,17 @@ fn workloads() -> String {
         let searches = format!("{} %", workload.search_percent);
         let entries = workload.entries.to_string();
         table.add_row(vec![workload.name.to_owned(), entries, searches, about]);
+    }
+    text_of(&table)
+}
+
+fn kernels() -> String {
+    let mut table = plain_table(&["kernel", "quick", "full", "of", "what it does"], 1..3);
+    for kernel in KERNELS {
+        let sizes = [kernel.quick, kernel.size].map(|size| size.to_string());
+        let [quick, full] = sizes;
+        let (name, unit, about) = (kernel.name.into(), kernel.unit.into(), kernel.about.into());
+        table.add_row(vec![name, quick, full, unit, about]);
     }
     text_of(&table)
 }
@@ -102,7 +119,8 @@ fn models() -> String {
     text_of(&table)
 }
 
-/// A design: what it is, what it promises, and its parameters with their defaults.
+/// A design: what it is, what it promises, and each parameter with its value and its meaning.
+/// `name` may set some, as in `lbpp:epochs=4`.
 ///
 /// # Errors
 /// When there is no such design.
@@ -111,17 +129,43 @@ pub fn show_design(name: &str) -> Result<String, LabError> {
     let entry = choice.entry;
     let model = entry.model;
     let mut text = format!("{}: {}\n", entry.name, entry.about);
-    let _ = writeln!(text, "model: {}, {}", model.name(), promise(model));
-    let parameters = (entry.parameters)();
-    if parameters.is_empty() {
-        text += "no parameters\n";
-    } else {
-        let _ = writeln!(text, "parameters, as in `{}:key=value`, with their defaults:", name);
-        for line in parameters.lines() {
-            let _ = writeln!(text, "  {line}");
+    let promise = match model {
+        seawall_sim::Model::BufferedStrict if !choice.promises_cuts() => {
+            "which it breaks without its undo log: a crash may leave part of an epoch"
+        }
+        _ => promise(model),
+    };
+    let _ = writeln!(text, "model: {}, {promise}", model.name());
+    if entry.docs.is_empty() {
+        return Ok(text + "no parameters\n");
+    }
+    let values = choice.all_parameters();
+    let setting = |name: &str| values.get(name).map_or(String::new(), |v| format!("{name} = {v}"));
+    let width = entry.docs.iter().map(|doc| setting(doc.name).len()).max().unwrap_or(0);
+    let _ = writeln!(text, "parameters, as in `{}:key=value`:", entry.name);
+    for doc in entry.docs {
+        let range = doc.range.map_or(String::new(), |(low, high)| format!(" ({low} to {high})"));
+        let about = doc.about.trim_end_matches('.');
+        let mut setting = setting(doc.name);
+        for line in wrap(&format!("{about}{range}"), COLUMNS - width - 6) {
+            let _ = writeln!(text, "  {setting:width$}  # {line}");
+            setting.clear();
         }
     }
     Ok(text)
+}
+
+/// Lines of at most `width` characters, where the words allow it.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.len() + 1 + word.len() <= width => *line += &format!(" {word}"),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn promise(model: seawall_sim::Model) -> &'static str {
@@ -243,6 +287,7 @@ mod tests {
         let text = |listing: Listing| listing.to_text().unwrap();
         assert!(DESIGNS.iter().all(|design| text(Listing::Designs).contains(design.name)));
         assert!(WORKLOADS.iter().all(|entry| text(Listing::Workloads).contains(entry.name)));
+        assert!(KERNELS.iter().all(|entry| text(Listing::Kernels).contains(entry.name)));
         assert!(text(Listing::Machines).contains("micro15"));
         assert!(text(Listing::Figures).contains("s2-fig11"));
     }
@@ -251,6 +296,30 @@ mod tests {
     fn a_design_is_shown_with_its_model_and_parameters() {
         let text = show_design("lbpp").unwrap();
         assert!(text.contains("model: bep") && text.contains("epochs = 8"), "{text}");
+        assert!(text.contains("# Epochs in flight per core (2 to 64)"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
         assert!(show_design("lbp").is_err());
+    }
+
+    #[test]
+    fn every_parameter_of_every_design_is_shown_with_what_it_says() {
+        for design in DESIGNS {
+            let values = (design.parameters)();
+            let named: Vec<&str> = design.docs.iter().map(|doc| doc.name).collect();
+            assert_eq!(named.len(), values.len(), "{}", design.name);
+            for doc in design.docs {
+                assert!(values.contains_key(doc.name) && !doc.about.is_empty(), "{}", doc.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_design_gives_up_without_its_log_is_said() {
+        let shown = show_design("bsp-lbpp").unwrap();
+        assert!(shown.contains("`log=false` gives up atomic epochs"), "{shown}");
+        assert!(!shown.contains("which it breaks"), "{shown}");
+        let shown = show_design("bsp-lbpp:log=false").unwrap();
+        assert!(shown.contains("model: bsp, which it breaks"), "{shown}");
+        assert!(shown.contains("log = false"), "{shown}");
     }
 }

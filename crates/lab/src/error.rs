@@ -63,6 +63,14 @@ pub enum LabError {
         /// The names there are.
         known: String,
     },
+    /// A factor of a sweep makes no design or no machine.
+    #[error("factor '{name}': {what}")]
+    Factor {
+        /// The factor.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The description of a figure is wrong.
     #[error("figure {name}: {what}")]
     Figure {

@@ -7,13 +7,17 @@
 
 use crate::LabError;
 use crate::cell::{BYTES_MAX, cpu_time};
-use crate::progress::Progress;
 use seawall_memory::{Image, Memory};
 use seawall_runtime::Arena;
 use seawall_sim::{
-    Choice, Counters, Cycle, Machine, Program, Reason, SimError, SimMemory, Simulation, Stalls,
+    Choice, Counters, Cycle, Machine, Observer, Outcome, Program, Reason, SimMemory, Simulation,
+    Stalls,
 };
-use seawall_workloads::{Atomic, Damage, Input, Kernel, KernelVisitor, Stacks, with_kernel};
+use seawall_workloads::{Damage, Input, Kernel, KernelVisitor, Layout, Stacks, with_kernel};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,14 +35,13 @@ pub struct KernelPoint {
     pub size: Option<u64>,
     /// Seed of the input.
     pub seed: u64,
-    /// How atomic blocks are made.
-    pub atomic: Atomic,
     /// What of the program is run.
     pub extent: Extent,
 }
 
 /// What of a program is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Extent {
     /// The heap accesses of its parallel part, and no others.
     Bare,
@@ -50,6 +53,23 @@ pub enum Extent {
     Whole,
 }
 
+impl FromStr for Extent {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Extent, LabError> {
+        match text {
+            "bare" => Ok(Extent::Bare),
+            "parallel" => Ok(Extent::Parallel),
+            "whole" => Ok(Extent::Whole),
+            _ => Err(LabError::Option {
+                option: "extent",
+                value: text.into(),
+                valid: "bare, parallel or whole".into(),
+            }),
+        }
+    }
+}
+
 /// What became of it.
 #[derive(Clone, Debug)]
 pub struct KernelRun {
@@ -59,7 +79,7 @@ pub struct KernelRun {
     pub pm_bytes: u64,
     /// The cycle at which the last thread finished.
     pub cycles: Cycle,
-    /// The cycle at which the parallel part began.
+    /// The cycle at which the parallel part began: 0 unless a start was run before.
     pub start: Cycle,
     /// Stalled cycles of all threads by reason, idle time at the end included.
     pub stalls: Stalls,
@@ -94,57 +114,8 @@ impl KernelVisitor for Run<'_> {
     type Output = Result<KernelRun, LabError>;
 
     fn visit<K: Kernel>(self) -> Self::Output {
-        let KernelPoint { design, threads, size, seed, atomic, extent, .. } = self.point;
-        let input = Input {
-            threads: *threads,
-            size: size.unwrap_or(K::SIZE),
-            seed: *seed,
-            atomic: *atomic,
-        };
-        input.check::<K>()?;
-        let mut layout = K::layout(&input);
-        let stacks = Stacks::place(K::MIX, &input, &mut layout);
-        if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
-            return Err(LabError::Option {
-                option: "size",
-                value: input.size.to_string(),
-                valid: format!("less: {} would take more than {BYTES_MAX} bytes", K::NAME),
-            });
-        }
-        let is_whole = *extent == Extent::Whole && K::MIX.start.is_some();
-        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let kernel = match is_whole {
-            true => K::place(&input, &mut Arena::new()),
-            false => K::create(&image, &input),
-        };
-        let (pm, dram) = image.into_parts();
-        let start = Arc::new(AtomicU64::new(0));
-        let program = |thread| {
-            let (kernel, start, extent) = (kernel.clone(), start.clone(), *extent);
-            let run = move |memory: &SimMemory| {
-                if is_whole && thread == 0 {
-                    fill(&kernel, stacks, memory, &start);
-                }
-                if is_whole {
-                    while memory.spin_while(stacks.word(), 0) == 0 {}
-                }
-                match extent {
-                    Extent::Bare => kernel.run(memory),
-                    Extent::Parallel | Extent::Whole => kernel.run(&stacks.run(memory)),
-                }
-            };
-            Box::new(run) as Program
-        };
-        let programs = (0..input.threads).map(program).collect();
-        let mut machine = self.machine.clone();
-        if *extent != Extent::Bare && machine.core.parallelism.is_none() {
-            machine.core.parallelism = Some(K::MIX.parallelism);
-        }
-        let host = cpu_time();
-        let outcome = Simulation::new(&machine, design, pm, dram)
-            .stopped_by(self.stop.clone())
-            .run(programs)?;
-        let host = cpu_time().saturating_sub(host);
+        let simulated = simulate::<K>(self.machine, self.point, self.stop, |_| None)?;
+        let Simulated { kernel, input, layout, start, outcome, host } = simulated;
         let mut stalls = Stalls::default();
         for reason in Reason::ALL {
             stalls.add(reason, outcome.stalls.iter().map(|stalls| stalls.get(reason)).sum());
@@ -153,7 +124,7 @@ impl KernelVisitor for Run<'_> {
             input,
             pm_bytes: layout.pm_bytes,
             cycles: outcome.cycles,
-            start: start.load(Ordering::Relaxed),
+            start,
             stalls,
             counters: outcome.counters,
             host,
@@ -162,8 +133,72 @@ impl KernelVisitor for Run<'_> {
     }
 }
 
-/// Writes the input as the program's one thread does, then lets the others begin.
-fn fill<K: Kernel>(kernel: &K, stacks: Stacks, memory: &SimMemory, start: &AtomicU64) {
+/// A kernel that has run to its end.
+pub(crate) struct Simulated<K> {
+    pub(crate) kernel: K,
+    pub(crate) input: Input,
+    pub(crate) layout: Layout,
+    pub(crate) start: Cycle,
+    pub(crate) outcome: Outcome,
+    pub(crate) host: Duration,
+}
+
+/// Writes the input of `point`, lets `watch` see the persistent memory and name who watches, and
+/// runs it: the one place where a kernel meets a simulated machine.
+pub(crate) fn simulate<K: Kernel>(
+    machine: &Machine,
+    point: &KernelPoint,
+    stop: &Arc<AtomicBool>,
+    watch: impl FnOnce(&[u8]) -> Option<Rc<RefCell<dyn Observer>>>,
+) -> Result<Simulated<K>, LabError> {
+    let (input, mut layout) = fit::<K>(point)?;
+    let stacks = Stacks::place(K::MIX, &input, &mut layout);
+    let extent = point.extent;
+    let is_whole = extent == Extent::Whole && K::MIX.start.is_some();
+    let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+    let kernel = match is_whole {
+        true => K::place(&input, &mut Arena::new()),
+        false => K::create(&image, &input),
+    };
+    let (pm, dram) = image.into_parts();
+    let start = Arc::new(AtomicU64::new(0));
+    let program = |_| {
+        let (kernel, start) = (kernel.clone(), start.clone());
+        let run = move |memory: &SimMemory| {
+            if is_whole {
+                begin(&kernel, stacks, memory, &start);
+            }
+            match extent {
+                Extent::Bare => kernel.run(memory),
+                Extent::Parallel | Extent::Whole => kernel.run(&stacks.run(memory)),
+            }
+        };
+        Box::new(run) as Program
+    };
+    let programs = (0..input.threads).map(program).collect();
+    let mut machine = machine.clone();
+    if extent != Extent::Bare && machine.core.parallelism.is_none() {
+        machine.core.parallelism = Some(K::MIX.parallelism);
+    }
+    let host = cpu_time();
+    let watcher = watch(&pm);
+    let mut simulation =
+        Simulation::new(&machine, &point.design, pm, dram).stopped_by(stop.clone());
+    if let Some(watcher) = watcher {
+        simulation = simulation.watched_by(watcher);
+    }
+    let outcome = simulation.run(programs)?;
+    let host = cpu_time().saturating_sub(host);
+    let start = start.load(Ordering::Relaxed);
+    Ok(Simulated { kernel, input, layout, start, outcome, host })
+}
+
+/// The first thread writes the input as the program does; the others wait for that.
+fn begin<K: Kernel>(kernel: &K, stacks: Stacks, memory: &SimMemory, start: &AtomicU64) {
+    if memory.thread() != 0 {
+        while memory.spin_while(stacks.word(), 0) == 0 {}
+        return;
+    }
     if let Some(memory) = stacks.start(memory) {
         kernel.fill(&memory);
     }
@@ -171,27 +206,21 @@ fn fill<K: Kernel>(kernel: &K, stacks: Stacks, memory: &SimMemory, start: &Atomi
     memory.store(stacks.word(), 1u64);
 }
 
-/// Runs `points` on `jobs` host threads; none stands for one that a request to stop cut short.
-pub(crate) fn run_kernels(
-    machine: &Machine,
-    points: &[KernelPoint],
-    jobs: Option<usize>,
-    progress: &Progress,
-    stop: &Arc<AtomicBool>,
-) -> Result<Vec<Option<KernelRun>>, LabError> {
-    progress.start(points.iter().map(|point| &*point.kernel));
-    let run = |point: &KernelPoint| {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let run = run_kernel(machine, point, stop);
-        progress.cell_done(&point.kernel, &point.design.text);
-        match run {
-            Err(LabError::Sim(SimError::Stopped)) => Ok(None),
-            other => other.map(Some),
-        }
-    };
-    let runs = crate::compare::in_parallel(points, jobs, run)?;
-    progress.end();
-    runs.into_iter().collect()
+/// The input of `point` and the memory that it takes.
+///
+/// # Errors
+/// Numbers that the kernel cannot run with.
+pub(crate) fn fit<K: Kernel>(point: &KernelPoint) -> Result<(Input, Layout), LabError> {
+    let KernelPoint { threads, size, seed, .. } = point;
+    let input = Input { threads: *threads, size: size.unwrap_or(K::SIZE), seed: *seed };
+    input.check::<K>()?;
+    let layout = K::layout(&input);
+    if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
+        return Err(LabError::Option {
+            option: "size",
+            value: input.size.to_string(),
+            valid: format!("less: {} would take more than {BYTES_MAX} bytes", K::NAME),
+        });
+    }
+    Ok((input, layout))
 }

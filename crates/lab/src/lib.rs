@@ -15,11 +15,14 @@ mod cell;
 mod chart;
 mod compare;
 mod crash;
+mod cuts;
 mod describe;
 mod error;
 pub mod explore;
 mod figures;
+mod jobs;
 mod kernel;
+mod kernels;
 pub mod litmus;
 pub mod native;
 mod output;
@@ -28,12 +31,15 @@ mod plot;
 pub mod pool;
 mod progress;
 mod record;
+mod spent;
+mod sweep;
 mod table;
 pub mod validate;
 
 pub use cell::{Cell, Point, run_cell};
 pub use compare::Comparison;
 pub use crash::Broken;
+pub use cuts::{Cuts, crash_kernel};
 pub use describe::{Listing, show_design, show_machine};
 pub use error::LabError;
 pub use figures::{
@@ -42,10 +48,14 @@ pub use figures::{
     RunRecord, Series, Stated,
 };
 pub use kernel::{Extent, KernelPoint, KernelRun, run_kernel};
+pub use kernels::{
+    KERNEL_BASELINE, KernelCell, KernelOptions, KernelPlan, KernelRecord, KernelSize, Kernels,
+};
 pub use output::{check_writable, write_file};
 pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan};
 pub use progress::Progress;
 pub use record::Record;
+pub use sweep::{Sweep, SweepError, SweepPlan};
 
 pub use seawall_explore::Model;
 pub use seawall_native::{Doctor, Domain, DomainError};

@@ -19,8 +19,8 @@ pub const BASELINE: &str = "lb";
 pub const MACHINE: &str = "micro15";
 
 const OPERATIONS_MAX: u64 = 1 << 32;
-const CRASHES_MAX: u64 = 1 << 20;
-const JOBS_MAX: usize = 1024;
+pub(crate) const CRASHES_MAX: u64 = 1 << 20;
+pub(crate) const JOBS_MAX: usize = 1024;
 
 /// Share of the operations that run before those that are measured.
 const WARMUP_DIVISOR: u64 = 8;

@@ -1,12 +1,12 @@
-//! `seawall compare --plot`: throughput as grouped bars, and under it where the time went.
+//! `--plot` of `compare` and `kernels`: a ratio as grouped bars, and under it where the time went.
 //!
 //! Coordinates are pixels: the chart is small, and every label must be where it cannot meet
 //! another. Colours are those of Okabe and Ito and of Paul Tol, which colour-blind readers can
 //! tell apart; the order of the legend is the order of the bars.
 
 use crate::LabError;
-use crate::cell::Cell;
 use crate::compare::Comparison;
+use crate::spent::Spent;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -48,52 +48,68 @@ const LOWER: i32 = 200;
 const NAMES: i32 = 30;
 const UPRIGHT_CHARACTER: i32 = 7;
 
-/// Bars above this end at the upper edge, so that one tall design does not flatten the others.
-const SHOWN_MAX: f64 = 2.0;
+/// Where `compare` cuts its bars off.
+const THROUGHPUT_MAX: f64 = 2.0;
+
+/// What is drawn.
+pub(crate) struct Bars<'a> {
+    /// What the ratios are.
+    pub(crate) title: String,
+    /// Ratios above this end at the upper edge, so that one tall bar does not flatten the others.
+    pub(crate) cut: f64,
+    pub(crate) designs: Vec<&'a str>,
+    /// A group of bars for each program.
+    pub(crate) groups: Vec<Group<'a>>,
+    /// The mean ratio of each design.
+    pub(crate) means: Vec<Option<f64>>,
+}
+
+/// A program: for each design its ratio, and where the time of the threads went.
+pub(crate) struct Group<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) ratios: Vec<Option<f64>>,
+    pub(crate) times: Vec<Option<Spent>>,
+}
 
 /// A part of a stacked bar.
 struct Part {
     name: &'static str,
     colour: RGBColor,
-    share: fn(&Cell) -> f64,
-}
-
-fn memory(cell: &Cell) -> f64 {
-    crate::table::Groups::of(cell).memory
+    share: fn(&Spent) -> f64,
 }
 
 /// Everything that a thread's time goes to; adds up to 1.
 const PARTS: &[Part] = &[
-    Part { name: "busy", colour: RGBColor(0, 158, 115), share: Cell::busy_share },
-    Part { name: "memory", colour: RGBColor(86, 180, 233), share: memory },
-    Part { name: "lock", colour: RGBColor(200, 200, 200), share: |c| c.share(Reason::Lock) },
-    Part { name: "fence", colour: RGBColor(240, 228, 66), share: |c| c.share(Reason::Fence) },
+    Part { name: "busy", colour: RGBColor(0, 158, 115), share: Spent::busy_share },
+    Part { name: "memory", colour: RGBColor(86, 180, 233), share: |s| s.groups().memory },
+    Part { name: "lock", colour: RGBColor(200, 200, 200), share: |s| s.share(Reason::Lock) },
+    Part { name: "fence", colour: RGBColor(240, 228, 66), share: |s| s.share(Reason::Fence) },
     Part {
         name: "write-through",
         colour: RGBColor(102, 102, 51),
-        share: |c| c.share(Reason::WriteThrough),
+        share: |s| s.share(Reason::WriteThrough),
     },
     Part {
         name: "intra-thread conflict",
         colour: RGBColor(230, 159, 0),
-        share: |c| c.share(Reason::IntraConflict),
+        share: |s| s.share(Reason::IntraConflict),
     },
     Part {
         name: "inter-thread conflict",
         colour: RGBColor(213, 94, 0),
-        share: |c| c.share(Reason::InterConflict),
+        share: |s| s.share(Reason::InterConflict),
     },
     Part {
         name: "replacement, versions",
         colour: RGBColor(204, 121, 167),
-        share: |c| c.share(Reason::Replacement),
+        share: |s| s.share(Reason::Replacement),
     },
     Part {
         name: "epoch numbers",
         colour: RGBColor(0, 114, 178),
-        share: |c| c.share(Reason::EpochIds),
+        share: |s| s.share(Reason::EpochIds),
     },
-    Part { name: "hardware log", colour: RGBColor(120, 120, 120), share: |c| c.share(Reason::Log) },
+    Part { name: "hardware log", colour: RGBColor(120, 120, 120), share: |s| s.share(Reason::Log) },
 ];
 
 impl Comparison {
@@ -102,16 +118,44 @@ impl Comparison {
     /// # Errors
     /// When it cannot be drawn, or the file cannot be written.
     pub fn write_plot(&self, path: &Path) -> Result<(), LabError> {
+        let designs = self.plan.designs();
+        let group = |workload: &'_ str| {
+            let cells = || designs.iter().map(|design| self.cell(workload, design));
+            (
+                cells().map(|cell| self.relative(cell?)).collect(),
+                cells().map(|cell| Some(cell?.spent())).collect(),
+            )
+        };
+        let groups = self.plan.workloads().into_iter().map(|name| {
+            let (ratios, times) = group(name);
+            Group { name, ratios, times }
+        });
+        let bars = Bars {
+            title: format!("throughput relative to {}", self.plan.baseline),
+            cut: THROUGHPUT_MAX,
+            groups: groups.collect(),
+            means: designs.iter().map(|design| self.mean_relative(design)).collect(),
+            designs,
+        };
+        bars.write(path)
+    }
+}
+
+impl Bars<'_> {
+    /// Draws them to an SVG file.
+    ///
+    /// # Errors
+    /// When they cannot be drawn, or the file cannot be written.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), LabError> {
         let svg = self.to_svg().map_err(|error| LabError::Plot(error.to_string()))?;
         crate::output::write_file(path, svg.as_bytes())
     }
 
     fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
-        let designs = self.plan.designs();
-        let group = designs.len() as i32 * BAR;
-        let groups = self.plan.workloads().len() as i32 + 1;
+        let group = self.designs.len() as i32 * BAR;
+        let groups = self.groups.len() as i32 + 1;
         let width = (LEFT + groups * (group + GROUP_GAP) + RIGHT).max(WIDTH_MIN);
-        let longest = designs.iter().map(|design| paint::shorten(design).len()).max().unwrap_or(0);
+        let longest = self.designs.iter().map(|name| paint::shorten(name).len()).max().unwrap_or(0);
         let names = longest as i32 * UPRIGHT_CHARACTER;
         let height = LEGEND + UPPER + BETWEEN + LOWER + names + NAMES;
         let mut svg = String::new();
@@ -120,54 +164,39 @@ impl Comparison {
                 .into_drawing_area();
             area.fill(&WHITE)?;
             let paint = Paint { area: &area, left: LEFT, right: width - RIGHT };
-            self.draw_throughput(&paint, &designs)?;
-            self.draw_time(&paint, &designs, names)?;
+            self.draw_ratios(&paint)?;
+            self.draw_time(&paint, names)?;
             area.present()?;
         }
         Ok(svg)
     }
 
-    /// The ratios of a workload, or the means if there is no such workload.
-    fn ratio(&self, workload: Option<&str>, design: &str) -> Option<f64> {
-        match workload {
-            Some(workload) => self.relative(self.cell(workload, design)?),
-            None => self.mean_relative(design),
-        }
-    }
-
-    /// The share of a part with a workload, or its mean over all.
-    fn share(&self, part: &Part, workload: Option<&str>, design: &str) -> Option<f64> {
-        let Some(workload) = workload else {
-            let workloads = self.plan.workloads();
+    /// The share of a part in a group for the design at `place`, or its mean over all groups.
+    fn share(&self, part: &Part, group: Option<&Group<'_>>, place: usize) -> Option<f64> {
+        let Some(group) = group else {
+            let groups = self.groups.iter();
             let shares: Option<Vec<f64>> =
-                workloads.iter().map(|name| self.share(part, Some(name), design)).collect();
+                groups.map(|group| self.share(part, Some(group), place)).collect();
             return shares.map(|shares| shares.iter().sum::<f64>() / shares.len() as f64);
         };
-        Some((part.share)(self.cell(workload, design)?))
+        group.times[place].as_ref().map(part.share)
     }
 
-    /// Each group of bars: its name and its workload, the mean last.
-    fn groups(&self, mean: &'static str) -> Vec<(&str, Option<&str>)> {
-        let workloads = self.plan.workloads().into_iter().map(|name| (name, Some(name)));
-        workloads.chain([(mean, None)]).collect()
-    }
-
-    fn draw_throughput(&self, paint: &Paint<'_, '_>, designs: &[&str]) -> paint::Drawn {
-        let groups = self.groups("geo. mean");
-        let ratios = groups.iter().flat_map(|(_, workload)| {
-            designs.iter().filter_map(|design| self.ratio(*workload, design))
-        });
-        let most = ratios.filter(|ratio| *ratio <= SHOWN_MAX).fold(1.0, f64::max);
+    fn draw_ratios(&self, paint: &Paint<'_, '_>) -> paint::Drawn {
+        let groups = self.groups.iter().map(|group| (group.name, &group.ratios));
+        let groups: Vec<_> = groups.chain([("geo. mean", &self.means)]).collect();
+        let ratios = groups.iter().flat_map(|(_, ratios)| ratios.iter().flatten());
+        let most = ratios.copied().filter(|ratio| *ratio <= self.cut).fold(1.0, f64::max);
         let panel = Panel { top: LEGEND, height: UPPER, most: paint::round_up(most) };
         let entries: Vec<(&str, RGBColor)> =
-            designs.iter().enumerate().map(|(at, design)| (*design, colour(at))).collect();
+            self.designs.iter().enumerate().map(|(at, design)| (*design, colour(at))).collect();
         paint.legend(12, &entries)?;
-        paint.axis(&panel, &format!("throughput relative to {}", self.plan.baseline), "")?;
-        for (at, (name, workload)) in groups.into_iter().enumerate() {
-            let start = group_start(at, designs.len());
-            for (place, design) in designs.iter().enumerate() {
+        paint.axis(&panel, &self.title, "")?;
+        for (at, (name, ratios)) in groups.into_iter().enumerate() {
+            let start = group_start(at, self.designs.len());
+            for (place, ratio) in ratios.iter().enumerate() {
                 let left = start + place as i32 * BAR;
-                if let Some(ratio) = self.ratio(workload, design) {
+                if let Some(ratio) = *ratio {
                     let shown = ratio.min(panel.most);
                     paint.bar(&panel, left, 0.0, shown, colour(place))?;
                     if shown < ratio {
@@ -177,34 +206,36 @@ impl Comparison {
                     paint.upright(&format!("{ratio:.2}"), above, HPos::Left, 10.0)?;
                 }
             }
-            let middle = start + designs.len() as i32 * BAR / 2;
+            let middle = start + self.designs.len() as i32 * BAR / 2;
             paint.text(name, (middle, panel.bottom() + 6), HPos::Center, VPos::Top, 14.0)?;
         }
         paint.line_at(&panel, 1.0)
     }
 
-    fn draw_time(&self, paint: &Paint<'_, '_>, designs: &[&str], names: i32) -> paint::Drawn {
+    fn draw_time(&self, paint: &Paint<'_, '_>, names: i32) -> paint::Drawn {
         let panel = Panel { top: LEGEND + UPPER + BETWEEN, height: LOWER, most: 100.0 };
-        let is_used = |part: &&Part| self.cells.iter().any(|cell| (part.share)(cell) > 0.001);
+        let times = || self.groups.iter().flat_map(|group| group.times.iter().flatten());
+        let is_used = |part: &&Part| times().any(|time| (part.share)(time) > 0.001);
         let used: Vec<&Part> = PARTS.iter().filter(is_used).collect();
         let entries: Vec<(&str, RGBColor)> =
             used.iter().map(|part| (part.name, part.colour)).collect();
         paint.legend(panel.top - 50, &entries)?;
         paint.axis(&panel, "time of the threads", " %")?;
-        for (at, (name, workload)) in self.groups("mean").into_iter().enumerate() {
-            let start = group_start(at, designs.len());
-            for (place, design) in designs.iter().enumerate() {
+        let groups = self.groups.iter().map(|group| (group.name, Some(group)));
+        for (at, (name, group)) in groups.chain([("mean", None)]).enumerate() {
+            let start = group_start(at, self.designs.len());
+            for (place, design) in self.designs.iter().enumerate() {
                 let left = start + place as i32 * BAR;
                 let mut from = 0.0;
                 for part in &used {
-                    let Some(share) = self.share(part, workload, design) else { continue };
+                    let Some(share) = self.share(part, group, place) else { continue };
                     paint.bar(&panel, left, from, from + 100.0 * share, part.colour)?;
                     from += 100.0 * share;
                 }
                 let under = (left + BAR / 2 - 1, panel.bottom() + 5);
                 paint.upright(&paint::shorten(design), under, HPos::Right, 11.0)?;
             }
-            let middle = start + designs.len() as i32 * BAR / 2;
+            let middle = start + self.designs.len() as i32 * BAR / 2;
             let under = (middle, panel.bottom() + names + 6);
             paint.text(name, under, HPos::Center, VPos::Top, 14.0)?;
         }
@@ -241,7 +272,7 @@ mod tests {
         let plan = Plan::new(&options).expect("good options");
         let comparison = Comparison::run(plan, &Progress::hidden(), &Arc::default());
         for cell in &comparison.expect("it ends").cells {
-            let whole: f64 = PARTS.iter().map(|part| (part.share)(cell)).sum();
+            let whole: f64 = PARTS.iter().map(|part| (part.share)(&cell.spent())).sum();
             assert!((whole - 1.0).abs() < 1e-9, "{}: {whole}", cell.point.design.text);
         }
     }

@@ -39,6 +39,7 @@ impl Progress {
         for workload in workloads {
             *left.entry(workload.to_owned()).or_default() += 1;
         }
+        self.bar.reset();
         self.bar.set_length(left.values().sum::<usize>() as u64);
         self.bar.enable_steady_tick(std::time::Duration::from_millis(200));
     }

@@ -5,7 +5,6 @@
 use crate::LabError;
 use crate::cell::Cell;
 use crate::compare::Comparison;
-use seawall_sim::Reason;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -97,7 +96,7 @@ impl Comparison {
             conflicting_epochs: cell.conflicting_epochs(),
             crashes: cell.crashes,
             broken: cell.broken.len(),
-            stalls: stalls(cell),
+            stalls: cell.spent().to_json(),
             baseline: self.plan.baseline.clone(),
             million_operations_per_second: cell.throughput * self.plan.machine.ghz * 1000.0,
             model: model.name(),
@@ -116,16 +115,6 @@ impl Comparison {
             version: env!("CARGO_PKG_VERSION"),
         }
     }
-}
-
-fn stalls(cell: &Cell) -> Map<String, Value> {
-    let share = |cycles: u64| json!(cycles as f64 / cell.core_cycles().max(1) as f64);
-    let reasons = Reason::ALL.into_iter();
-    let stalled = reasons.map(|reason| (reason.name(), cell.stalls.get(reason)));
-    std::iter::once(("busy", cell.busy()))
-        .chain(stalled)
-        .map(|(name, cycles)| (name.to_owned(), share(cycles)))
-        .collect()
 }
 
 /// Writes `records` to `path` as JSON Lines.

@@ -5,14 +5,10 @@
 
 use crate::cell::Cell;
 use crate::compare::Comparison;
+use crate::spent::Groups;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
-use seawall_sim::Reason;
 use std::fmt::Write;
 
-/// Reasons below this share of the time are not named.
-const NAMED_SHARE_MIN: f64 = 0.02;
-/// How many reasons a row names.
-const NAMED_MAX: usize = 2;
 /// How many broken crashes of a cell are told in full.
 const BROKEN_SHOWN: usize = 3;
 
@@ -89,7 +85,7 @@ impl Comparison {
     }
 
     fn row(&self, workload: &str, cell: &Cell) -> Vec<String> {
-        let Groups { busy, memory, lock, persist } = Groups::of(cell);
+        let Groups { busy, memory, lock, persist } = cell.spent().groups();
         let percent = |share: f64| format!("{:.0}", 100.0 * share);
         let operations_per_us = cell.throughput * self.plan.machine.ghz * 1000.0;
         vec![
@@ -102,7 +98,7 @@ impl Comparison {
             percent(memory),
             percent(lock),
             percent(persist),
-            mostly(cell),
+            cell.spent().mostly(),
             crashes(cell),
         ]
     }
@@ -135,54 +131,6 @@ impl Comparison {
             let _ = writeln!(text, "  repeat: {command}");
         }
         text
-    }
-}
-
-/// Shares of the time, which add up to 1.
-pub(crate) struct Groups {
-    pub(crate) busy: f64,
-    pub(crate) memory: f64,
-    pub(crate) lock: f64,
-    pub(crate) persist: f64,
-}
-
-impl Groups {
-    pub(crate) fn of(cell: &Cell) -> Groups {
-        let (busy, lock) = (cell.busy_share(), cell.share(Reason::Lock));
-        let persistency = Reason::ALL.into_iter().filter(|reason| reason.is_persistency());
-        let persist: f64 = persistency.map(|reason| cell.share(reason)).sum();
-        let memory = Reason::ALL.into_iter().filter(|reason| is_memory(*reason));
-        Groups { busy, memory: memory.map(|reason| cell.share(reason)).sum(), lock, persist }
-    }
-}
-
-fn is_memory(reason: Reason) -> bool {
-    !reason.is_persistency() && !matches!(reason, Reason::Lock | Reason::Idle)
-}
-
-/// The largest persistency reasons with their shares in per cent.
-fn mostly(cell: &Cell) -> String {
-    let mut reasons: Vec<(f64, Reason)> = Reason::ALL
-        .into_iter()
-        .filter(|reason| reason.is_persistency())
-        .map(|reason| (cell.share(reason), reason))
-        .filter(|(share, _)| *share >= NAMED_SHARE_MIN)
-        .collect();
-    reasons.sort_by(|left, right| right.0.total_cmp(&left.0));
-    let named = reasons.iter().take(NAMED_MAX);
-    let named: Vec<String> =
-        named.map(|(share, reason)| format!("{} {:.0}", short(*reason), 100.0 * share)).collect();
-    named.join(", ")
-}
-
-fn short(reason: Reason) -> &'static str {
-    match reason {
-        Reason::WriteThrough => "write",
-        Reason::IntraConflict => "intra",
-        Reason::InterConflict => "inter",
-        Reason::Replacement => "repl",
-        Reason::EpochIds => "ids",
-        other => other.name(),
     }
 }
 

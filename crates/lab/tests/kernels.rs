@@ -6,7 +6,7 @@ use seawall_memory::{Addr, Image, Memory, Width};
 use seawall_native::{Pool, PoolOptions};
 use seawall_sim::{Choice, Machine, Outcome, Program, SimError, SimMemory, Simulation};
 use seawall_workloads::{
-    Atomic, Damage, Input, KERNELS, Kernel, KernelEntry, KernelVisitor, with_kernel,
+    Damage, Input, KERNELS, Kernel, KernelEntry, KernelVisitor, Mix, with_kernel,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,20 +15,16 @@ use std::sync::{Arc, Barrier};
 
 const THREADS: usize = 4;
 
-fn small(entry: &KernelEntry, design: &str) -> KernelRun {
+fn run(entry: &KernelEntry, design: &str, threads: usize, extent: Extent) -> KernelRun {
     let machine = Machine::load("desktop").expect("a machine that comes with us");
     let design = Choice::parse(design).expect("a design of the table");
-    let size = Some(entry.small);
-    let point = KernelPoint {
-        kernel: entry.name.into(),
-        design,
-        threads: THREADS,
-        size,
-        seed: 1,
-        atomic: Atomic::FineLocks,
-        extent: Extent::Bare,
-    };
+    let (kernel, size) = (entry.name.into(), Some(entry.small));
+    let point = KernelPoint { kernel, design, threads, size, seed: 1, extent };
     run_kernel(&machine, &point, &Arc::default()).expect("it comes to its end")
+}
+
+fn small(entry: &KernelEntry, design: &str) -> KernelRun {
+    run(entry, design, THREADS, Extent::Bare)
 }
 
 #[test]
@@ -50,8 +46,7 @@ impl KernelVisitor for Native {
 
     fn visit<K: Kernel>(self) {
         for threads in 1..=4 {
-            let input =
-                Input { size: K::SMALL * 8, seed: threads as u64, ..Input::of::<K>(threads) };
+            let input = Input { threads, size: K::SMALL * 8, seed: threads as u64 };
             let pm_bytes = K::layout(&input).pm_bytes;
             let pool = Pool::temporary(pm_bytes, &PoolOptions::default()).expect("room for it");
             let kernel = K::create(&pool.memory(0), &input);
@@ -96,7 +91,6 @@ fn an_unknown_kernel_and_a_wrong_size_are_refused() {
         threads,
         size,
         seed: 1,
-        atomic: Atomic::FineLocks,
         extent: Extent::Bare,
     };
     for (point, expected) in [
@@ -220,7 +214,7 @@ impl KernelVisitor for Try {
     type Output = Tried;
 
     fn visit<K: Kernel>(self) -> Tried {
-        let input = Input { size: K::SMALL * self.scale, ..Input::of::<K>(THREADS) };
+        let input = Input { threads: THREADS, size: K::SMALL * self.scale, seed: 1 };
         let layout = K::layout(&input);
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
         let kernel = K::create(&start, &input);
@@ -307,5 +301,55 @@ fn kernels_share_lines_as_the_programs_that_they_stand_for() {
         };
         let is_enough = shares.iter().zip(at_least).all(|(share, least)| *share > least);
         assert!(is_enough, "{} shares {shares:?}, should be above {at_least:?}", entry.name);
+    }
+}
+
+struct MixOf;
+
+impl KernelVisitor for MixOf {
+    type Output = Mix;
+
+    fn visit<K: Kernel>(self) -> Mix {
+        K::MIX
+    }
+}
+
+#[test]
+fn a_run_with_the_mix_of_its_program_has_the_stores_that_were_counted() {
+    for entry in KERNELS {
+        let mix = with_kernel(entry.name, MixOf).expect("a kernel of the table");
+        let stores = |extent| {
+            let counters = run(entry, "volatile", 1, extent).counters;
+            (counters.stores + counters.locked) as f64
+        };
+        let heap = stores(Extent::Bare) * mix.run.per_1000 as f64 / 1000.0;
+        let wanted = heap * (1.0 + mix.run.stack_stores as f64 / mix.run.heap_stores as f64);
+        let found = stores(Extent::Parallel);
+        assert!((found / wanted - 1.0).abs() < 0.02, "{}: {found}, not {wanted}", entry.name);
+    }
+}
+
+#[test]
+fn a_run_with_the_mix_of_its_program_takes_the_time_that_its_instructions_need() {
+    for entry in KERNELS {
+        let mix = with_kernel(entry.name, MixOf).expect("a kernel of the table");
+        let bare = run(entry, "volatile", 1, Extent::Bare);
+        let heap = (bare.counters.stores + bare.counters.locked) as f64;
+        let heap = heap * mix.run.per_1000 as f64 / 1000.0;
+        let instructions = heap * mix.run.instructions as f64 / mix.run.heap_stores as f64;
+        let least = instructions * 1000.0 / f64::from(mix.parallelism.min(4000));
+        let cycles = run(entry, "volatile", 1, Extent::Parallel).cycles as f64;
+        assert!(cycles > 0.97 * least, "{}: {cycles} cycles, not {least}", entry.name);
+    }
+}
+
+#[test]
+fn a_whole_run_has_its_start_before_the_parallel_part_where_one_was_counted() {
+    for entry in KERNELS {
+        let mix = with_kernel(entry.name, MixOf).expect("a kernel of the table");
+        let whole = run(entry, "bsp-lbpp:stores=200", THREADS, Extent::Whole);
+        assert_eq!(whole.result, Ok(()), "{}", entry.name);
+        assert_eq!(whole.start > 0, mix.start.is_some(), "{}", entry.name);
+        assert!(whole.start < whole.cycles);
     }
 }

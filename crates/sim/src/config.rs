@@ -222,6 +222,35 @@ impl Machine {
         Ok(machine)
     }
 
+    /// The same machine with the `settings` changed, each a key with its table as in `core.count`
+    /// or `memory.nvm.write`. If the number of cores changes and the rows of the mesh do not, the
+    /// mesh becomes as square as the number allows (one row stays one row). `name` is for messages.
+    ///
+    /// # Errors
+    /// A key that a machine does not have, a value of the wrong type, or no machine.
+    pub fn with(
+        &self,
+        name: &str,
+        settings: &[(String, toml::Value)],
+    ) -> Result<Machine, MachineError> {
+        let invalid = |what: String| MachineError::Invalid { name: name.into(), what };
+        let mut table = toml::Table::try_from(self).map_err(|error| invalid(error.to_string()))?;
+        for (path, value) in settings {
+            set(&mut table, path, value).map_err(invalid)?;
+        }
+        let mut machine: Machine = table.try_into().map_err(|source| MachineError::Parse {
+            name: name.into(),
+            source: Box::new(source),
+        })?;
+        let is_one_row = self.mesh.rows == 1 && rows_of_a_square(self.core.count) > 1;
+        let keeps_mesh = is_one_row || settings.iter().any(|(path, _)| path == "mesh.rows");
+        if machine.core.count != self.core.count && !keeps_mesh {
+            machine.mesh.rows = rows_of_a_square(machine.core.count);
+        }
+        machine.check().map_err(invalid)?;
+        Ok(machine)
+    }
+
     /// Sets of one L1 cache.
     pub fn l1_sets(&self) -> usize {
         self.l1.kib * 1024 / 64 / self.l1.ways.max(1)
@@ -300,6 +329,37 @@ impl Machine {
     }
 }
 
+/// Replaces the value at `path`, which must be there.
+fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), String> {
+    let (mut table, mut rest) = (table, path);
+    loop {
+        let (key, inner) = rest.split_once('.').map_or((rest, None), |(k, rest)| (k, Some(rest)));
+        let known: Vec<String> = table.keys().cloned().collect();
+        match (table.get_mut(key), inner) {
+            (Some(toml::Value::Table(next)), Some(inner)) => (table, rest) = (next, inner),
+            (Some(found), None) if !found.is_table() => {
+                *found = value.clone();
+                return Ok(());
+            }
+            _ => {
+                return Err(format!(
+                    "there is no number {path} to change; at '{key}' there are {}",
+                    known.join(", ")
+                ));
+            }
+        }
+    }
+}
+
+/// The rows of a mesh of so many tiles that is as square as can be, and not higher than wide.
+fn rows_of_a_square(tiles: usize) -> usize {
+    (1..=tiles)
+        .take_while(|rows| rows * rows <= tiles)
+        .filter(|n| tiles.is_multiple_of(*n))
+        .last()
+        .unwrap_or(1)
+}
+
 /// Refuses a value out of range, naming key, value and range.
 pub(crate) fn within(key: &str, value: u64, low: u64, high: u64) -> Result<(), String> {
     if (low..=high).contains(&value) {
@@ -318,6 +378,31 @@ mod tests {
         for (name, _) in MACHINES {
             Machine::load(name).unwrap();
         }
+    }
+
+    #[test]
+    fn a_machine_with_other_numbers_is_one_and_its_mesh_is_as_square_as_can_be() {
+        let machine = Machine::load("micro15").unwrap();
+        let with = |path: &str, value: i64| machine.with("test", &[(path.into(), value.into())]);
+        for (cores, rows) in [(1, 1), (2, 1), (7, 1), (8, 2), (16, 4), (32, 4), (64, 8)] {
+            let other = with("core.count", cores).unwrap();
+            assert_eq!((other.core.count as i64, other.mesh.rows), (cores, rows));
+        }
+        for (name, _) in MACHINES {
+            let machine = Machine::load(name).unwrap();
+            assert_eq!(machine.with(name, &[]).unwrap(), machine);
+            let cores = |count: i64| [("core.count".to_owned(), count.into())];
+            let (rows, count) = (machine.mesh.rows, machine.core.count as i64);
+            let back = machine.with(name, &cores(6)).unwrap().with(name, &cores(count)).unwrap();
+            assert_eq!(back.mesh.rows, rows, "{name}");
+        }
+        assert_eq!(with("memory.nvm.write", 7).unwrap().memory.nvm.write, 7);
+        let error = |path: &str, value: i64| with(path, value).unwrap_err().to_string();
+        assert!(error("core.counts", 1).contains("count, "), "{}", error("core.counts", 1));
+        assert!(error("core", 1).contains("no number core"));
+        assert!(error("cores.count", 1).contains("core, "));
+        assert!(error("core.count", 65).contains("give 1 to 64"));
+        assert!(error("llc.banks", -1).contains("-1"));
     }
 
     fn broken(from: &str, to: &str) -> String {

@@ -13,9 +13,11 @@ use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::machine::{Outcome, Setup};
 use crate::values::LineData;
 use crate::{LineId, SimError};
-use serde::de::DeserializeOwned;
 
 mod epochs;
+mod params;
+
+pub use params::ParameterDoc;
 
 /// What a design promises about crashes, to be checked on every image that it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,8 +191,10 @@ pub struct DesignEntry {
     pub about: &'static str,
     /// What it promises.
     pub model: Model,
-    /// Its parameters with their defaults, as TOML.
-    pub parameters: fn() -> String,
+    /// Its parameters with their defaults.
+    pub parameters: fn() -> toml::Table,
+    /// Its parameters in words, in the order of declaration.
+    pub docs: &'static [ParameterDoc],
     pub(crate) check: fn(&toml::Table) -> Result<(), String>,
     pub(crate) run: fn(Setup, &toml::Table) -> Result<Outcome, SimError>,
 }
@@ -237,26 +241,36 @@ impl Choice {
             .map_err(|what| SimError::Parameter { design: name.into(), what })?;
         Ok(Choice { entry, text: text.into(), parameters })
     }
-}
 
-/// What the parameters of a design say beyond their values.
-pub(crate) trait Parameters: DeserializeOwned {
-    /// True if a write is durable once its controller's queue has accepted it.
-    fn adr(&self) -> bool {
-        false
+    /// The value of every parameter: what was asked for, and the defaults.
+    pub fn all_parameters(&self) -> toml::Table {
+        let mut all = (self.entry.parameters)();
+        all.extend(self.parameters.clone());
+        all
     }
 
-    /// Refuses values that make no design, naming key, value and range.
-    fn check(&self) -> Result<(), String> {
-        Ok(())
+    /// The same design with `key` set to `value`; the text says so.
+    ///
+    /// # Errors
+    /// A parameter that the design does not have (the message lists those that it has), or a value
+    /// of the wrong type or out of range.
+    pub fn with(&self, key: &str, value: &toml::Value) -> Result<Choice, SimError> {
+        let mut parameters = self.parameters.clone();
+        parameters.insert(key.into(), value.clone());
+        (self.entry.check)(&parameters)
+            .map_err(|what| SimError::Parameter { design: self.entry.name.into(), what })?;
+        let shown = parameters.iter().map(|(key, value)| format!(":{key}={value}"));
+        let text = self.entry.name.to_owned() + &shown.collect::<String>();
+        Ok(Choice { entry: self.entry, text, parameters })
     }
-}
 
-fn parse<P: Parameters>(table: &toml::Table) -> Result<P, String> {
-    let params: P =
-        table.clone().try_into().map_err(|error: toml::de::Error| error.message().to_string())?;
-    params.check()?;
-    Ok(params)
+    /// True if crashes of programs that say nothing about persistency can be judged: memory and the
+    /// saved states of the processors are to be a consistent cut. Without its undo log a design
+    /// of bulk mode promises that no more.
+    pub fn promises_cuts(&self) -> bool {
+        let has_log = self.parameters.get("log").and_then(toml::Value::as_bool).unwrap_or(true);
+        self.entry.model == Model::BufferedStrict && has_log
+    }
 }
 
 /// One line a design makes its module, its entry in [`DESIGNS`] and its place in all tables.
@@ -269,13 +283,14 @@ macro_rules! designs {
             name: $name,
             about: $module::ABOUT,
             model: $module::MODEL,
-            parameters: || toml::to_string(&$module::Params::default()).unwrap_or_default(),
-            check: |table| parse::<$module::Params>(table).map(drop),
+            parameters: || params::table(&$module::Params::default()),
+            docs: <$module::Params as params::Parameters>::DOCS,
+            check: |table| params::parse::<$module::Params>(table).map(drop),
             run: |setup, table| {
-                let params: $module::Params = parse(table).expect("checked when it was parsed");
+                let params: $module::Params = params::parse(table).expect("checked when it was parsed");
                 let build =
                     |machine: &Machine, lines: LineId| $module::design(&params, machine, lines);
-                crate::machine::run(setup, build, params.adr())
+                crate::machine::run(setup, build, params::adr(&params))
             },
         }),*];
     };

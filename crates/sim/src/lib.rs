@@ -51,7 +51,7 @@ pub use config::{
     MeshConfig, PrefetchConfig,
 };
 pub use counters::{Counters, Reason, Stalls};
-pub use designs::{Choice, DESIGNS, DesignEntry, Model};
+pub use designs::{Choice, DESIGNS, DesignEntry, Model, ParameterDoc};
 pub use machine::Outcome;
 pub use memory::SimMemory;
 pub use recording::Recording;

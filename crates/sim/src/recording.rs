@@ -33,6 +33,14 @@ struct Rule {
     needs: (usize, u64),
 }
 
+/// When to crash.
+enum When {
+    /// After one in so many stores, up to so many cycles later.
+    Random { rng: Box<Xoshiro256PlusPlus>, stores_per_crash: f64, delay_max: Cycle },
+    /// After these numbers of stores, each so much later; the next one last.
+    At(Vec<(u64, Cycle)>),
+}
+
 /// An [`Observer`] that records a run and crashes it at random.
 ///
 /// Every crash is judged as it comes; what was wrong is found in [`broken`](Recording::broken).
@@ -44,9 +52,9 @@ pub struct Recording {
     writers: FxHashMap<u64, (usize, u64)>,
     /// How many stores of the second core everything new of the first is known to need.
     known: Vec<Vec<u64>>,
-    rng: Xoshiro256PlusPlus,
-    stores_per_crash: f64,
-    delay_max: Cycle,
+    when: When,
+    /// Stores of persistent and volatile memory so far.
+    seen: u64,
     crashes: u64,
     cut: u64,
     broken: Vec<(Cycle, String)>,
@@ -62,15 +70,26 @@ impl Recording {
         delay_max: Cycle,
         seed: u64,
     ) -> Recording {
+        let rng = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed));
+        Recording::when(before, cores, When::Random { rng, stores_per_crash, delay_max })
+    }
+
+    /// The same, with crashes after the given numbers of stores of all cores, counted from 1 and
+    /// each once, and so many cycles later.
+    pub fn at(before: Vec<u8>, cores: usize, mut crashes: Vec<(u64, Cycle)>) -> Recording {
+        crashes.sort_unstable_by(|left, right| right.cmp(left));
+        Recording::when(before, cores, When::At(crashes))
+    }
+
+    fn when(before: Vec<u8>, cores: usize, when: When) -> Recording {
         Recording {
             before,
             stores: Vec::new(),
             rules: Vec::new(),
             writers: FxHashMap::default(),
             known: vec![vec![0; cores]; cores],
-            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            stores_per_crash,
-            delay_max,
+            when,
+            seen: 0,
             crashes: 0,
             cut: 0,
             broken: Vec::new(),
@@ -159,8 +178,17 @@ impl Observer for Recording {
             let Access { core, position, mask, .. } = access;
             self.stores.push(Store { core: core as u8, position, word, mask, value });
         }
-        let crashes = self.rng.random_bool(1.0 / self.stores_per_crash);
-        crashes.then(|| now + self.rng.random_range(0..=self.delay_max))
+        self.seen += 1;
+        match &mut self.when {
+            When::Random { rng, stores_per_crash, delay_max } => {
+                let crashes = rng.random_bool(1.0 / *stores_per_crash);
+                crashes.then(|| now + rng.random_range(0..=*delay_max))
+            }
+            When::At(crashes) => {
+                let (_, delay) = crashes.pop_if(|(after, _)| *after <= self.seen)?;
+                Some(now + delay)
+            }
+        }
     }
 
     fn loaded(&mut self, access: Access) {
@@ -200,6 +228,13 @@ mod tests {
         assert_eq!(judge([7, 8], [1, 1]), Ok(()));
         let error = judge([0, 8], [0, 1]).unwrap_err();
         assert!(error.contains("store 0 of core 1 is in memory without store 0 of core 0"));
+    }
+
+    #[test]
+    fn crashes_come_after_the_stores_that_were_named() {
+        let mut recording = Recording::at(vec![0; 64], 1, vec![(3, 10), (2, 7)]);
+        let crashes = (0..4).map(|n| recording.stored(access(0, 0, n), n, 100 + n));
+        assert_eq!(crashes.collect::<Vec<_>>(), [None, Some(108), Some(112), None]);
     }
 
     #[test]

@@ -34,24 +34,12 @@ pub struct Input {
     pub size: u64,
     /// Seed of the input.
     pub seed: u64,
-    /// How atomic blocks are made, in a kernel that has them.
-    pub atomic: Atomic,
-}
-
-/// How a kernel makes the atomic blocks of a program that was written for transactional memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Atomic {
-    /// Each takes locks of what it touches.
-    #[default]
-    FineLocks,
-    /// All take the same lock, as such a program is run without transactional memory.
-    OneLock,
 }
 
 impl Input {
     /// The kernel's own size for `threads` threads, seed 1.
     pub fn of<K: Kernel>(threads: usize) -> Input {
-        Input { threads, size: K::SIZE, seed: 1, atomic: Atomic::default() }
+        Input { threads, size: K::SIZE, seed: 1 }
     }
 
     /// Refuses numbers that `K` cannot run with; its other functions rely on it.
@@ -89,6 +77,8 @@ pub trait Kernel: Clone + Send + Sync + 'static {
     const UNIT: &'static str;
     /// The size that exercises a shared cache of tens of megabytes on 32 cores.
     const SIZE: u64;
+    /// A size for a quick look, done in a second or two of the host: about a sixteenth of the work.
+    const QUICK: u64;
     /// A size that is done in moments, for tests.
     const SMALL: u64;
     /// The sizes that it can run with.
@@ -222,7 +212,7 @@ mod tests {
     #[test]
     fn shares_cover_everything_once() {
         for (threads, count) in [(1, 0), (3, 2), (4, 1000), (7, 13)] {
-            let input = Input { threads, size: 1, seed: 1, atomic: Atomic::default() };
+            let input = Input { threads, size: 1, seed: 1 };
             let all: Vec<u64> =
                 (0..threads).flat_map(|thread| input.share(thread, count)).collect();
             assert_eq!(all, (0..count).collect::<Vec<_>>());

@@ -34,6 +34,8 @@ pub struct KernelEntry {
     pub unit: &'static str,
     /// Its size, unless told otherwise.
     pub size: u64,
+    /// A size for a quick look: about a sixteenth of the work.
+    pub quick: u64,
     /// A size that is done in moments, for tests.
     pub small: u64,
     /// The sizes that it can run with.
@@ -70,6 +72,7 @@ macro_rules! kernels {
             about: $Type::ABOUT,
             unit: $Type::UNIT,
             size: $Type::SIZE,
+            quick: $Type::QUICK,
             small: $Type::SMALL,
             sizes: $Type::SIZES,
         }),*];
@@ -121,6 +124,7 @@ mod tests {
         for entry in KERNELS {
             assert_eq!(with_kernel(entry.name, Name), Ok(entry.name));
             assert!(entry.sizes.contains(&entry.size), "{}", entry.name);
+            assert!(entry.small < entry.quick && entry.quick < entry.size, "{}", entry.name);
         }
     }
 

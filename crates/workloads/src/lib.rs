@@ -41,7 +41,7 @@ mod workload;
 
 pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use history::{Contents, Explainer, History, Violation};
-pub use kernel::{Atomic, Counts, Input, Kernel, Mix, Mixed, Stacks, Words};
+pub use kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};
 pub use kernels::{KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_kernel};
 pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
 

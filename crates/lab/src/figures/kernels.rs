@@ -6,20 +6,18 @@
 
 use super::FigureOptions;
 use crate::LabError;
-use crate::kernel::{Extent, KernelPoint, KernelRun, run_kernels};
+use crate::jobs::run_all;
+use crate::kernel::{Extent, KernelPoint, KernelRun, run_kernel};
 use crate::plan;
 use crate::progress::Progress;
 use seawall_sim::{Choice, Machine};
-use seawall_workloads::{Atomic, KERNELS, KernelEntry};
+use seawall_workloads::{KERNELS, KernelEntry};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 mod text;
-
-/// A quick look does this part of a kernel's own size.
-const QUICK_DIVISOR: u64 = 8;
 
 /// A figure of kernels, as its file describes it.
 #[derive(Clone, Debug, Deserialize)]
@@ -44,9 +42,6 @@ pub struct KernelFigure {
     pub kernels: Vec<String>,
     /// Those of them that the paper names, which get a mean of their own.
     pub named: Vec<String>,
-    /// Atomic blocks take one lock, instead of locks of what they touch.
-    #[serde(default)]
-    pub one_lock: bool,
     /// How far from the paper's a value may be.
     pub tolerance: f64,
     /// What is shown for whom.
@@ -97,7 +92,7 @@ pub struct KernelFigureRecord {
     pub figure: String,
     /// The series, by the paper's name.
     pub series: String,
-    /// A kernel, "mean" of all, "mean of the named", or "inter-thread conflicts" in per cent.
+    /// A kernel, or what was made of all: means, and the conflicts between threads in per cent.
     pub point: String,
     /// What was published of it.
     pub paper: Option<f64>,
@@ -128,6 +123,10 @@ pub struct RunRecord {
     pub size: u64,
     /// Cycles.
     pub cycles: u64,
+    /// Cycles before the parallel part.
+    pub start: u64,
+    /// Cycles of the parallel part over those of the baseline's.
+    pub parallel: f64,
     /// Whether the result is that of the plain computation.
     pub is_right: bool,
     /// Stores of the program.
@@ -194,14 +193,12 @@ impl KernelFigure {
         threads: usize,
         options: &FigureOptions,
     ) -> KernelPoint {
-        let quick = (kernel.size / QUICK_DIVISOR).max(*kernel.sizes.start());
         KernelPoint {
             kernel: kernel.name.into(),
             design: design.clone(),
             threads,
-            size: options.is_quick.then_some(quick),
+            size: Some(if options.is_quick { kernel.quick } else { kernel.size }),
             seed: options.seed,
-            atomic: if self.one_lock { Atomic::OneLock } else { Atomic::FineLocks },
             extent: Extent::Whole,
         }
     }
@@ -249,7 +246,8 @@ impl Measured {
                 let more: Vec<KernelPoint> = more.into_iter().filter(is_new).collect();
                 points.extend(more);
             }
-            let runs = run_kernels(&machine, &points, options.jobs, progress, stop)?;
+            let run = |point: &KernelPoint| run_kernel(&machine, point, stop);
+            let runs = run_all(&points, options.jobs, progress, stop, run)?;
             measured.is_partial |= runs.iter().any(Option::is_none);
             let runs: BTreeMap<Key, KernelRun> = points
                 .iter()
@@ -289,23 +287,22 @@ impl View<'_> {
         let (mut conflicts, mut ratios) = ([0; 2], Vec::new());
         for entry in self.figure.entries().ok()? {
             let ours = run(entry.name, &series.design)?;
-            let ratio = ours.cycles as f64 / run(entry.name, &self.figure.baseline)?.cycles as f64;
-            ratios.push((entry.name, ratio));
-            let record = self.run_record(ours);
+            let base = run(entry.name, &self.figure.baseline)?;
+            let ratio = ours.cycles as f64 / base.cycles as f64;
+            let record = self.run_record(ours, base);
+            ratios.push((entry.name, ratio, record.parallel));
             conflicts = [conflicts[0] + record.conflicts[0], conflicts[1] + record.conflicts[1]];
             let stated = series.stated.get(entry.name).copied();
             records.push(self.record(series, entry.name, stated, ratio, Some(record)));
         }
-        let mean = |names: &[String]| {
-            let of = ratios.iter().filter(|(name, _)| names.iter().any(|other| other == name));
-            of.map(|(_, ratio)| ratio).sum::<f64>() / names.len() as f64
-        };
-        let all: Vec<String> = ratios.iter().map(|(name, _)| (*name).to_owned()).collect();
-        records.push(self.record(series, text::MEAN, Some(series.paper), mean(&all), None));
-        if !self.figure.named.is_empty() {
-            let mean = mean(&self.figure.named);
-            records.push(self.record(series, text::NAMED, None, mean, None));
-        }
+        let all = mean(ratios.iter().map(|(_, ratio, _)| *ratio));
+        records.push(self.record(series, text::MEAN, Some(series.paper), all, None));
+        let is_named = |name: &str| self.figure.named.iter().any(|other| other == name);
+        let named = ratios.iter().filter(|(name, ..)| is_named(name));
+        let named = mean(named.map(|(_, ratio, _)| *ratio));
+        records.push(self.record(series, text::NAMED, None, named, None));
+        let parallel = mean(ratios.iter().map(|(.., parallel)| *parallel));
+        records.push(self.record(series, text::PARALLEL, None, parallel, None));
         if let Some(stated) = self.figure.conflicts.as_ref().filter(|c| c.series == series.name) {
             let percent = 100.0 * conflicts[0] as f64 / (conflicts[0] + conflicts[1]).max(1) as f64;
             let paper = Some(stated.inter_percent);
@@ -341,13 +338,15 @@ impl View<'_> {
         held_to(record, series.tolerance.unwrap_or(self.figure.tolerance))
     }
 
-    fn run_record(&self, run: &KernelRun) -> RunRecord {
+    fn run_record(&self, run: &KernelRun, base: &KernelRun) -> RunRecord {
         let counters = &run.counters;
         let memory = &self.machine.memory;
         let moved = (counters.line_writes + counters.llc_misses) * memory.line_cycles;
         RunRecord {
             size: run.input.size,
             cycles: run.cycles,
+            start: run.start,
+            parallel: (run.cycles - run.start) as f64 / (base.cycles - base.start) as f64,
             is_right: run.result.is_ok(),
             stores: counters.stores + counters.locked,
             epochs: counters.epochs,
@@ -356,6 +355,11 @@ impl View<'_> {
             channels_busy: 100.0 * moved as f64 / (memory.controllers as u64 * run.cycles) as f64,
         }
     }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
+    sum / f64::from(count.max(1))
 }
 
 fn held_to(mut record: KernelFigureRecord, tolerance: f64) -> KernelFigureRecord {

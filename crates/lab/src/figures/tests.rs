@@ -24,6 +24,9 @@ fn what_is_wrong_with_a_figure_is_said() {
     let bars = FIGURES.iter().position(|(name, _)| *name == "s2-fig11").unwrap();
     assert!(broken(bars, "tolerance", "tolerances").contains("tolerances"));
     assert!(broken(bars, "baseline = \"lb\"", "").contains("baseline"));
+    let kernels = FIGURES.iter().position(|(name, _)| *name == "s2-fig14").unwrap();
+    assert!(broken(kernels, "\"dedup\"]", "\"dedupe\"]").contains("'dedupe' is none of its"));
+    assert!(broken(kernels, "series = \"LB\"", "series = \"LP\"").contains("'LP' is none of"));
     let sweep = FIGURES.iter().position(|(name, _)| *name == "s1-slide18").unwrap();
     assert!(broken(sweep, "\"logging\"", "\"loging\"").contains("loging"));
     assert!(broken(sweep, "\"rbtree\"", "\"btree\"").contains("no structure 'btree'"));
@@ -62,4 +65,32 @@ fn a_small_logging_figure_is_run_told_drawn_and_the_same_again() {
     assert_eq!(figures.write_plots(folder.path()).unwrap(), 4 * 3);
     let svg = std::fs::read_to_string(folder.path().join("small-array-cycles.svg")).unwrap();
     assert!(svg.contains("cached-unflushed (not durable)"));
+}
+
+#[test]
+fn a_small_figure_of_kernels_is_run_told_and_the_same_again() {
+    let text = FIGURES.iter().find(|(name, _)| *name == "s2-fig14").unwrap().1;
+    let named = "named = [\"ssca2\", \"vacation\", \"intruder\", \"canneal\", \"dedup\"]";
+    let text = text
+        .replace(named, "kernels = [\"lu\", \"radix\"]\nnamed = [\"lu\"]")
+        .replace("micro15", "desktop")
+        .replace("stated = {", "# stated = {")
+        .replace("10000", "100")
+        .replace("threads = 8", "threads = 2");
+    let run = || {
+        let figure = Figure::parse("small", &text).unwrap();
+        let options = FigureOptions { is_quick: true, ..FigureOptions::default() };
+        Figures::run(vec![figure], &options, &Progress::hidden(), &Arc::default()).unwrap()
+    };
+    let figures = run();
+    let records = figures.kernel_records();
+    assert_eq!(records.len(), 5 * 4 + 1, "two kernels and two means a series, and the conflicts");
+    assert_eq!(records, run().kernel_records());
+    for record in records.iter().filter(|record| record.run.is_some()) {
+        assert!(record.run.as_ref().unwrap().is_right && record.measured > 0.9, "{record:?}");
+    }
+    let text = figures.to_text();
+    for words in ["mean of the named", "parallel part", "channels busy", "published by TSOPER"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }

@@ -6,9 +6,10 @@
 //! store in another core's queue waits until it is durable, so what was read or overwritten never
 //! persists later than what followed from it. Nothing is logged, as each store is an epoch.
 
-use super::{Design, Model, Parameters, Store};
+use super::params::parameters;
+use super::{Design, Model, Store};
 use crate::cache::{Slot, Way};
-use crate::config::{Machine, within};
+use crate::config::Machine;
 use crate::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::values::LineData;
@@ -21,16 +22,13 @@ pub(super) const ABOUT: &str =
 /// It keeps the order of all stores and so that of epochs; `bsp` promises whole epochs as well.
 pub(super) const MODEL: Model = Model::BufferedEpoch;
 
-/// Parameters of the naive design.
-#[derive(Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Params {
+parameters! {
     /// Durable when the controller's queue accepts a write (ADR).
-    adr: bool,
-    /// Stores of a core that are visible and not durable, 1 to 1024.
-    queue: usize,
+    adr: bool = false;
+    /// Stores of a core that are visible and not durable.
+    queue: usize = 32, in 1..=1024;
     /// A deliberate mistake in the mechanism, to test the checks.
-    flaw: Flaw,
+    flaw: Flaw = Flaw::None;
 }
 
 /// A deliberate mistake in the mechanism.
@@ -42,22 +40,6 @@ enum Flaw {
     None,
     /// A store is sent before the one in front of it is durable.
     SendsAtOnce,
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params { adr: false, queue: 32, flaw: Flaw::None }
-    }
-}
-
-impl Parameters for Params {
-    fn adr(&self) -> bool {
-        self.adr
-    }
-
-    fn check(&self) -> Result<(), String> {
-        within("queue", self.queue as u64, 1, 1024)
-    }
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Naive {

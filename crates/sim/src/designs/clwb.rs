@@ -8,7 +8,8 @@
 //! durable yet: its flush waits for that write. With `adr` a line is durable when the controller's
 //! queue has accepted it, without when it is in the cells (the world of MICRO'15).
 
-use super::{Design, Model, Parameters};
+use super::params::parameters;
+use super::{Design, Model};
 use crate::Cycle;
 use crate::LineId;
 use crate::config::Machine;
@@ -19,14 +20,11 @@ use serde::{Deserialize, Serialize};
 pub(super) const ABOUT: &str = "x86: clwb and sfence; adr=true makes the controllers' queues safe.";
 pub(super) const MODEL: Model = Model::Px86;
 
-/// Parameters of x86.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Params {
+parameters! {
     /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.
-    adr: bool,
+    adr: bool = false;
     /// A deliberate mistake, to test the checks.
-    flaw: Flaw,
+    flaw: Flaw = Flaw::None;
 }
 
 /// A deliberate mistake in the mechanism.
@@ -42,12 +40,6 @@ enum Flaw {
     ForgetsOthersFlushes,
     /// A fence does not wait for non-temporal stores on their way to memory.
     ForgetsStreams,
-}
-
-impl Parameters for Params {
-    fn adr(&self) -> bool {
-        self.adr
-    }
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Clwb {

@@ -2,22 +2,17 @@
 //! and fences only order. Store buffers are not saved.
 
 use crate::LineId;
-use super::{Design, Model, Parameters};
+use super::params::parameters;
+use super::{Design, Model};
 use crate::config::Machine;
 use crate::hw::Hw;
 use crate::values::LineData;
-use serde::{Deserialize, Serialize};
 
 pub(super) const ABOUT: &str =
     "Caches inside the persistence domain (eADR, flush on fail): nothing needs a flush.";
 pub(super) const MODEL: Model = Model::Eadr;
 
-/// It has no parameters.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Params {}
-
-impl Parameters for Params {}
+parameters! {}
 
 pub(super) fn design(_: &Params, _: &Machine, _: LineId) -> Eadr {
     Eadr

@@ -5,29 +5,20 @@
 //! visible, so that a value read from another thread never outlives the value it was made from.
 //! The line is pinned meanwhile: were it taken, two cores would write back halves of one line.
 
-use super::{Design, Model, Parameters, Store};
+use super::params::parameters;
+use super::{Design, Model, Store};
 use crate::config::Machine;
 use crate::counters::Reason;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, LineId};
-use serde::{Deserialize, Serialize};
 
 pub(super) const ABOUT: &str =
     "Strict persistency: every store is written through before it is visible.";
 pub(super) const MODEL: Model = Model::Strict;
 
-/// Parameters of the write-through design.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Params {
+parameters! {
     /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.
-    adr: bool,
-}
-
-impl Parameters for Params {
-    fn adr(&self) -> bool {
-        self.adr
-    }
+    adr: bool = false;
 }
 
 pub(super) fn design(_: &Params, machine: &Machine, _: LineId) -> Strict {

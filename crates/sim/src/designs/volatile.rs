@@ -2,20 +2,15 @@
 //! anything survives. The upper bound that persistency designs are measured against.
 
 use crate::LineId;
-use super::{Design, Model, Parameters};
+use super::params::parameters;
+use super::{Design, Model};
 use crate::config::Machine;
-use serde::{Deserialize, Serialize};
 
 pub(super) const ABOUT: &str =
     "No persistency: flushes and barriers cost nothing and promise nothing.";
 pub(super) const MODEL: Model = Model::None;
 
-/// It has no parameters.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Params {}
-
-impl Parameters for Params {}
+parameters! {}
 
 pub(super) fn design(_: &Params, _: &Machine, _: LineId) -> Volatile {
     Volatile

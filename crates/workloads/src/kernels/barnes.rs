@@ -241,6 +241,7 @@ impl Kernel for Barnes {
     const ABOUT: &'static str = "bodies in an octree that all threads build and all read";
     const UNIT: &'static str = "bodies";
     const SIZE: u64 = 1 << 13;
+    const QUICK: u64 = 1 << 9;
     const SMALL: u64 = 90;
     const SIZES: RangeInclusive<u64> = 2..=1 << 24;
     const MIX: Mix = Mix {

@@ -5,6 +5,7 @@
 //! a treap (Seidel and Aragon, 1996) whose priorities are a hash of the key: its shape depends on
 //! its keys alone, and is checked with them.
 
+use super::sync::{lock, unlock};
 use crate::{Damage, Words};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
@@ -48,9 +49,12 @@ impl Forest {
         table * TREES + key % TREES
     }
 
-    /// The lock of `tree`.
-    pub(super) fn lock_at(&self, tree: u64) -> Addr {
-        self.roots.at(tree * ROOT)
+    pub(super) fn lock<M: Memory>(&self, memory: &M, tree: u64) {
+        lock(memory, self.roots.at(tree * ROOT));
+    }
+
+    pub(super) fn unlock<M: Memory>(&self, memory: &M, tree: u64) {
+        unlock(memory, self.roots.at(tree * ROOT));
     }
 
     fn root(&self, tree: u64) -> Addr {

@@ -112,7 +112,7 @@ impl Intruder {
     }
 
     fn take<M: Memory>(&self, memory: &M) -> Range<u64> {
-        self.team.atomic_at(memory, STREAM_LOCK, || {
+        self.team.alone(memory, STREAM_LOCK, || {
             let taken = self.queues.get(memory, TAKEN);
             let end = self.stream.count().min(taken + BATCH);
             self.queues.put(memory, TAKEN, end);
@@ -127,17 +127,7 @@ impl Intruder {
         let count = self.packet(memory, packet, COUNT);
         let tree = Forest::tree_of(flow, 0);
         memory.work(8);
-        self.team.atomic(memory, || self.collect_in(memory, tree, (flow, count), packet))
-    }
-
-    fn collect_in<M: Memory>(
-        &self,
-        memory: &M,
-        tree: u64,
-        (flow, count): (u64, u64),
-        packet: u64,
-    ) -> Option<u64> {
-        self.team.lock(memory, self.forest.lock_at(tree));
+        self.forest.lock(memory, tree);
         let node = match self.forest.find(memory, tree, flow) {
             Some(node) => node,
             None => {
@@ -154,7 +144,7 @@ impl Intruder {
             self.forest.remove(memory, tree, flow);
             list = memory.load::<u64>(self.forest.value_at(node)).checked_sub(1);
         }
-        self.team.unlock(memory, self.forest.lock_at(tree));
+        self.forest.unlock(memory, tree);
         list
     }
 
@@ -187,7 +177,7 @@ impl Intruder {
             }
             next = self.packet(memory, packet, NEXT).checked_sub(1);
         }
-        self.team.atomic_at(memory, PUT_LOCK, || {
+        self.team.alone(memory, PUT_LOCK, || {
             let put = self.queues.get(memory, PUT);
             self.whole.put(memory, put, first);
             self.queues.put(memory, PUT, put + 1);
@@ -201,7 +191,7 @@ impl Intruder {
         if got >= self.queues.get(memory, PUT) {
             return false;
         }
-        let first = self.team.atomic_at(memory, GOT_LOCK, || {
+        let first = self.team.alone(memory, GOT_LOCK, || {
             let got = self.queues.get(memory, GOT);
             memory.work(4);
             (got < self.queues.get(memory, PUT)).then(|| {
@@ -233,6 +223,7 @@ impl Kernel for Intruder {
     const ABOUT: &'static str = "packets put together in a shared map, through shared queues";
     const UNIT: &'static str = "flows";
     const SIZE: u64 = 1 << 15;
+    const QUICK: u64 = 1 << 11;
     const SMALL: u64 = 60;
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
     const MIX: Mix = Mix {

@@ -9,7 +9,7 @@
 //! In the pool: everything but the registers. The order within a list depends on the schedule; the
 //! check sorts both lists, and compares all else as it is.
 
-use super::sync::Team;
+use super::sync::{Team, lock, unlock};
 use crate::workload::below;
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
@@ -114,17 +114,13 @@ impl Ssca2 {
     }
 
     fn insert<M: Memory>(&self, memory: &M, side: &Side, (vertex, entry): (u64, u64)) {
-        self.team.atomic(memory, || self.insert_locked(memory, side, vertex, entry));
-    }
-
-    fn insert_locked<M: Memory>(&self, memory: &M, side: &Side, vertex: u64, entry: u64) {
-        self.team.lock(memory, self.locks.at(vertex));
+        lock(memory, self.locks.at(vertex));
         let filled = side.filled.get(memory, vertex);
         side.filled.put(memory, vertex, filled + 1);
         let place = side.starts.get(memory, vertex) + filled;
         memory.work(4);
         side.lists.put(memory, place, entry);
-        self.team.unlock(memory, self.locks.at(vertex));
+        unlock(memory, self.locks.at(vertex));
     }
 
     /// Kernel 2: word 0 of `largest` becomes the largest weight, word 8 how many edges have it.
@@ -134,7 +130,7 @@ impl Ssca2 {
             largest = largest.max(self.weights.get(memory, index));
             memory.work(3);
         }
-        self.team.atomic_at(memory, 0, || {
+        self.team.alone(memory, 0, || {
             if largest > self.largest.get(memory, 0) {
                 self.largest.put(memory, 0, largest);
             }
@@ -209,6 +205,7 @@ impl Kernel for Ssca2 {
     const ABOUT: &'static str = "graph construction: tiny critical sections on random vertices";
     const UNIT: &'static str = "edges";
     const SIZE: u64 = 1 << 19;
+    const QUICK: u64 = 1 << 15;
     const SMALL: u64 = 600;
     const SIZES: RangeInclusive<u64> = 1..=1 << 28;
     const MIX: Mix = Mix {

@@ -9,13 +9,10 @@
 //! take the queue locks of the runtime instead, placed in the pool. The barrier is the
 //! sense-reversing one of Mellor-Crummey and Scott (1991, section 3.1), its sense read on entry.
 
-use crate::{Atomic, Input};
+use crate::Input;
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::{Arena, Locks};
 use std::ops::Range;
-
-/// The team's lock for all atomic blocks, if they have one.
-const ONE_LOCK: u64 = 0;
 
 /// Waits until the word at `at` is 0 and makes it 1.
 #[track_caller]
@@ -67,46 +64,6 @@ impl Team {
             memory.store(self.sense, 1 - sense);
         } else {
             while memory.spin_while(self.sense, sense) == sense {}
-        }
-    }
-
-    /// Does `what` as an atomic block; the locks that it needs are those of
-    /// [`lock`](Team::lock), given back before its end.
-    #[track_caller]
-    pub(super) fn atomic<M: Memory, T>(&self, memory: &M, what: impl FnOnce() -> T) -> T {
-        match self.input.atomic {
-            Atomic::FineLocks => what(),
-            Atomic::OneLock => self.alone(memory, ONE_LOCK, what),
-        }
-    }
-
-    /// In an atomic block: takes the lock at `at`, unless the block has the one lock.
-    #[track_caller]
-    pub(super) fn lock<M: Memory>(&self, memory: &M, at: Addr) {
-        if self.input.atomic == Atomic::FineLocks {
-            lock(memory, at);
-        }
-    }
-
-    /// Gives back what [`lock`](Team::lock) took.
-    #[track_caller]
-    pub(super) fn unlock<M: Memory>(&self, memory: &M, at: Addr) {
-        if self.input.atomic == Atomic::FineLocks {
-            unlock(memory, at);
-        }
-    }
-
-    /// Does `what` as an atomic block for which lock `index` is enough.
-    #[track_caller]
-    pub(super) fn atomic_at<M: Memory, T>(
-        &self,
-        memory: &M,
-        index: u64,
-        what: impl FnOnce() -> T,
-    ) -> T {
-        match self.input.atomic {
-            Atomic::FineLocks => self.alone(memory, index, what),
-            Atomic::OneLock => self.alone(memory, ONE_LOCK, what),
         }
     }
 

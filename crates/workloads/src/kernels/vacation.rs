@@ -97,7 +97,7 @@ impl Vacation {
     /// Locks trees, which must be in order.
     fn lock<M: Memory>(&self, memory: &M, trees: &[u64]) {
         for tree in trees {
-            self.team.lock(memory, self.forest.lock_at(*tree));
+            self.forest.lock(memory, *tree);
         }
     }
 
@@ -225,13 +225,9 @@ impl Vacation {
     fn transact<M: Memory>(&self, memory: &M, transaction: u64) {
         let action = Action::of(&self.team.input, self.size, transaction);
         memory.work(60);
-        self.team.atomic(memory, || self.transact_in(memory, transaction, &action));
-    }
-
-    fn transact_in<M: Memory>(&self, memory: &M, transaction: u64, action: &Action) {
-        let mut trees = self.trees_of(action);
+        let mut trees = self.trees_of(&action);
         self.lock(memory, &trees);
-        let outcome = match action {
+        let outcome = match &action {
             Action::Reserve { customer, items } => {
                 self.stamp(memory, transaction, &trees);
                 self.reserve(memory, transaction, *customer, items)
@@ -253,7 +249,7 @@ impl Vacation {
         };
         self.outcomes.put(memory, transaction, outcome);
         for tree in trees.iter().rev() {
-            self.team.unlock(memory, self.forest.lock_at(*tree));
+            self.forest.unlock(memory, *tree);
         }
     }
 
@@ -340,6 +336,7 @@ impl Kernel for Vacation {
     const ABOUT: &'static str = "reservations: transactions on tables that are trees";
     const UNIT: &'static str = "rows of a table";
     const SIZE: u64 = 1 << 14;
+    const QUICK: u64 = 1 << 10;
     const SMALL: u64 = 60;
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;
     const MIX: Mix = Mix {

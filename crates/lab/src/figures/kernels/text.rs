@@ -1,11 +1,12 @@
 //! What `seawall reproduce` prints of a figure of kernels.
 
-use super::{KernelFigure, KernelFigureRecord, KernelSeries};
+use super::{KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
 use crate::table::{plain_table, text_of};
 use std::fmt::Write;
 
 pub(super) const MEAN: &str = "mean";
 pub(super) const NAMED: &str = "mean of the named";
+pub(super) const PARALLEL: &str = "mean, parallel part";
 pub(super) const CONFLICTS: &str = "inter-thread conflicts, %";
 
 impl KernelFigure {
@@ -24,7 +25,10 @@ impl KernelFigure {
         );
         text += &self.ratios(records);
         text += "\n";
-        text += &self.channels(records);
+        text += &self.of_runs("parallel part only", records, |run| format!("{:.2}", run.parallel));
+        text += "\n";
+        text += &self
+            .of_runs("memory channels busy, %", records, |run| format!("{:.0}", run.channels_busy));
         self.write_verdict(&mut text, records);
         let _ = writeln!(text, "  {}\n", self.note.trim().replace('\n', "\n  "));
         text
@@ -66,18 +70,22 @@ impl KernelFigure {
         text_of(&table)
     }
 
-    /// How busy the channels to memory are, which bounds every design.
-    fn channels(&self, records: &[&KernelFigureRecord]) -> String {
+    /// Something of every run.
+    fn of_runs(
+        &self,
+        title: &str,
+        records: &[&KernelFigureRecord],
+        cell: impl Fn(&RunRecord) -> String,
+    ) -> String {
         let mut head = self.head();
-        head[0] = "memory channels busy, %";
+        head[0] = title;
         let mut table = plain_table(&head, 1..head.len());
         for point in points(records) {
-            let busy = |series: &KernelSeries| {
+            let of = |series: &KernelSeries| {
                 let mut all = records.iter().filter(|record| record.series == series.name);
-                let run = all.find(|record| record.point == point)?.run.as_ref()?;
-                Some(format!("{:.0}", run.channels_busy))
+                all.find(|record| record.point == point)?.run.as_ref().map(&cell)
             };
-            let row = self.row(point.to_owned(), busy);
+            let row = self.row(point.to_owned(), of);
             if row[1..].iter().any(|cell| cell != "-") {
                 table.add_row(row);
             }

@@ -5,54 +5,22 @@ macro_rules! epoch_params {
     (
         waits: $waits:expr, tracks: $tracks:expr, proactive: $proactive:expr,
         $(bulk: $bulk:expr,)?
-        extra: {$($(#[doc = $doc:literal])* $name:ident: $Type:ty = $default:expr, $check:expr;)*}
+        extra: {$($extra:tt)*}
     ) => {
-        /// Parameters of the persist barrier.
-        #[derive(serde::Serialize, serde::Deserialize)]
-        #[serde(default, deny_unknown_fields)]
-        pub(super) struct Params {
+        crate::designs::params::parameters! {
             /// Durable when the controller's queue accepts a write (ADR).
-            adr: bool,
+            adr: bool = false;
             /// A flush takes the line out of the caches, as `clflush` does.
-            invalidating: bool,
-            /// Epochs in flight per core, 2 to 64.
-            epochs: u32,
-            /// Dependence and inform registers per epoch, 0 to 64.
-            registers: usize,
-            /// Cycles to search a group of 64 sets for lines of an epoch, 0 to 10000.
-            search_cycles: u64,
-            $($(#[doc = $doc])* $name: $Type,)*
+            invalidating: bool = false;
+            /// Epochs in flight per core.
+            epochs: u32 = 8, in 2..=64;
+            /// Dependence and inform registers per epoch.
+            registers: usize = 4, in 0..=64;
+            /// Cycles to search a group of 64 sets for lines of an epoch.
+            search_cycles: u64 = 8, in 0..=10_000;
+            $($extra)*
             /// A deliberate mistake in the mechanism, to test the checks.
-            flaw: crate::designs::epochs::EpochFlaw,
-        }
-
-        impl Default for Params {
-            fn default() -> Params {
-                Params {
-                    adr: false,
-                    invalidating: false,
-                    epochs: 8,
-                    registers: 4,
-                    search_cycles: 8,
-                    $($name: $default,)*
-                    flaw: Default::default(),
-                }
-            }
-        }
-
-        impl crate::designs::Parameters for Params {
-            fn adr(&self) -> bool {
-                self.adr
-            }
-
-            fn check(&self) -> Result<(), String> {
-                use crate::config::within;
-                within("epochs", self.epochs.into(), 2, 64)?;
-                within("registers", self.registers as u64, 0, 64)?;
-                within("search_cycles", self.search_cycles, 0, 10_000)?;
-                $($check(stringify!($name), &self.$name)?;)*
-                Ok(())
-            }
+            flaw: crate::designs::epochs::EpochFlaw = Default::default();
         }
 
         pub(super) fn design(
@@ -97,16 +65,17 @@ macro_rules! bulk_params {
                 state_lines: params.state_lines,
             },
             extra: {
-                /// Stores of an epoch, 1 to 1000000000.
-                stores: u64 = 10_000, |key, value: &u64| within(key, *value, 1, 1_000_000_000);
-                /// Keep an undo log in persistent memory; without, epochs are not atomic.
-                log: bool = true, |_, _: &bool| Ok::<(), String>(());
-                /// Records of 7 lines in the log of a core, 2 to 65536.
-                records: u32 = 2048, |key, value: &u32| within(key, (*value).into(), 2, 65_536);
-                /// Records of a core that are on their way to memory at once, 1 to 64.
-                buffers: u32 = 16, |key, value: &u32| within(key, (*value).into(), 1, 64);
-                /// Lines that hold the state of a processor, 1 to 64.
-                state_lines: u32 = 16, |key, value: &u32| within(key, (*value).into(), 1, 64);
+                /// Stores of an epoch.
+                stores: u64 = 10_000, in 1..=1_000_000_000;
+                /// Keep an undo log in persistent memory. `log=false` gives up atomic epochs: a
+                /// crash may leave part of one, so that no consistent cut is promised.
+                log: bool = true;
+                /// Records of 7 lines in the log of a core.
+                records: u32 = 2048, in 2..=65_536;
+                /// Records of a core that are on their way to memory at once.
+                buffers: u32 = 16, in 1..=64;
+                /// Lines that hold the state of a processor.
+                state_lines: u32 = 16, in 1..=64;
             }
         }
     };

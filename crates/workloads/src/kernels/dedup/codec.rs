@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_is_packed_can_be_unpacked_and_is_shorter() {
-        let contents = contents(&Input { seed: 9, ..Input::of::<super::Dedup>(1) }, 2000);
+        let contents = contents(&Input { threads: 1, size: 1, seed: 9 }, 2000);
         let packed = pack(&contents[..500]);
         assert_eq!(unpack(&packed), &contents[..500]);
         assert!(packed.len() < 450, "{}", packed.len());
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn content_that_came_before_is_cut_and_written_as_before() {
-        let contents = contents(&Input { seed: 2, ..Input::of::<super::Dedup>(1) }, 1 << 15);
+        let contents = contents(&Input { threads: 1, size: 1, seed: 2 }, 1 << 15);
         let output = plain(&contents, 4096, 1 << 63);
         assert!(output.len() < contents.len() * 3 / 4, "{} of {}", output.len(), contents.len());
     }

@@ -1,0 +1,36 @@
+//! `seawall kernels --plot`: time over the baseline, and where it went.
+
+use super::Kernels;
+use crate::LabError;
+use crate::plot::{Bars, Group};
+use std::path::Path;
+
+/// Bars are cut at so many times the slowest design's mean.
+const CUT: f64 = 2.0;
+
+impl Kernels {
+    /// Draws the kernels to an SVG file.
+    ///
+    /// # Errors
+    /// When it cannot be drawn, or the file cannot be written.
+    pub fn write_plot(&self, path: &Path) -> Result<(), LabError> {
+        let designs: Vec<&str> = self.plan.designs().map(|design| &*design.text).collect();
+        let group = |name| {
+            let cells = || designs.iter().map(move |design| self.cell(name, design));
+            Group {
+                name,
+                ratios: cells().map(|cell| self.relative(cell?)).collect(),
+                times: cells().map(|cell| Some(cell?.spent())).collect(),
+            }
+        };
+        let means: Vec<_> = designs.iter().map(|design| self.mean_relative(design)).collect();
+        let bars = Bars {
+            title: format!("time over {}", self.plan.baseline),
+            cut: CUT * means.iter().flatten().copied().fold(1.0, f64::max),
+            groups: self.plan.kernels().map(group).collect(),
+            means,
+            designs,
+        };
+        bars.write(path)
+    }
+}

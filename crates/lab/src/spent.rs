@@ -1,0 +1,103 @@
+//! Where the threads' time went, in the groups and words that all tables and plots share.
+//!
+//! Shares are of the time until each thread finishes, so busy, memory, lock and persistency add up
+//! to 1.
+
+use seawall_sim::{Reason, Stalls};
+use serde_json::{Map, Value, json};
+
+/// Reasons below this share of the time are not named.
+const NAMED_SHARE_MIN: f64 = 0.02;
+/// How many reasons are named.
+const NAMED_MAX: usize = 2;
+
+/// The cycles of all threads from the start to the end of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    pub(crate) core_cycles: u64,
+    pub(crate) stalls: Stalls,
+}
+
+/// Shares of the time, which add up to 1.
+pub(crate) struct Groups {
+    pub(crate) busy: f64,
+    pub(crate) memory: f64,
+    pub(crate) lock: f64,
+    pub(crate) persist: f64,
+}
+
+impl Spent {
+    /// Cycles in which cores issued instructions.
+    pub(crate) fn busy(&self) -> u64 {
+        self.core_cycles - self.stalls.total()
+    }
+
+    /// Share of a thread's time until it finishes that went to `reason`, 0 to 1.
+    pub(crate) fn share(&self, reason: Reason) -> f64 {
+        self.of_running(self.stalls.get(reason))
+    }
+
+    /// Share of a thread's time until it finishes in which it issued instructions, 0 to 1.
+    pub(crate) fn busy_share(&self) -> f64 {
+        self.of_running(self.busy())
+    }
+
+    fn of_running(&self, cycles: u64) -> f64 {
+        let running = self.core_cycles - self.stalls.get(Reason::Idle);
+        cycles as f64 / running.max(1) as f64
+    }
+
+    pub(crate) fn groups(&self) -> Groups {
+        let persistency = Reason::ALL.into_iter().filter(|reason| reason.is_persistency());
+        let memory = Reason::ALL.into_iter().filter(|reason| is_memory(*reason));
+        Groups {
+            busy: self.busy_share(),
+            memory: memory.map(|reason| self.share(reason)).sum(),
+            lock: self.share(Reason::Lock),
+            persist: persistency.map(|reason| self.share(reason)).sum(),
+        }
+    }
+
+    /// The largest persistency reasons with their shares in per cent.
+    pub(crate) fn mostly(&self) -> String {
+        let mut reasons: Vec<(f64, Reason)> = Reason::ALL
+            .into_iter()
+            .filter(|reason| reason.is_persistency())
+            .map(|reason| (self.share(reason), reason))
+            .filter(|(share, _)| *share >= NAMED_SHARE_MIN)
+            .collect();
+        reasons.sort_by(|left, right| right.0.total_cmp(&left.0));
+        let named = reasons.iter().take(NAMED_MAX);
+        let named: Vec<String> = named
+            .map(|(share, reason)| format!("{} {:.0}", short(*reason), 100.0 * share))
+            .collect();
+        named.join(", ")
+    }
+
+    /// Share of all threads' cycles by reason, `busy` and `idle` included; adds up to 1.
+    pub(crate) fn to_json(self) -> Map<String, Value> {
+        let share = |cycles: u64| json!(cycles as f64 / self.core_cycles.max(1) as f64);
+        let reasons = Reason::ALL.into_iter();
+        let stalled = reasons.map(|reason| (reason.name(), self.stalls.get(reason)));
+        std::iter::once(("busy", self.busy()))
+            .chain(stalled)
+            .map(|(name, cycles)| (name.to_owned(), share(cycles)))
+            .collect()
+    }
+}
+
+fn is_memory(reason: Reason) -> bool {
+    !reason.is_persistency() && !matches!(reason, Reason::Lock | Reason::Idle)
+}
+
+/// A name that has room in a column.
+pub(crate) fn short(reason: Reason) -> &'static str {
+    match reason {
+        Reason::WriteThrough => "write",
+        Reason::IntraConflict => "intra",
+        Reason::InterConflict => "inter",
+        Reason::Replacement => "repl",
+        Reason::EpochIds => "ids",
+        other => other.name(),
+    }
+}
