@@ -5,9 +5,7 @@
 //! errors that name the factor and what would be valid.
 
 use super::SweepError;
-use crate::kernels::KERNEL_BASELINE;
-use crate::kernels::sizes;
-use crate::kernels::threads_of;
+use crate::kernels::{KERNEL_BASELINE, sizes, threads_of};
 use crate::plan::{CRASHES_MAX, in_range, once};
 use crate::{KernelSize, LabError};
 use seawall_sim::{Choice, Machine};
@@ -75,7 +73,7 @@ enum Keys {
 
 /// What a factor changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+enum Side {
     Design,
     Machine,
 }
@@ -84,7 +82,7 @@ pub(super) enum Side {
 #[derive(Clone, Debug)]
 pub(super) struct Factor {
     pub(super) name: String,
-    pub(super) side: Side,
+    side: Side,
     keys: Vec<String>,
     /// The designs that it applies to; none: all.
     designs: Option<Vec<String>>,
@@ -144,6 +142,11 @@ impl Factor {
     /// How many values there are.
     pub(super) fn count(&self) -> usize {
         self.values.len()
+    }
+
+    /// The keys that it changes.
+    pub(super) fn keys(&self) -> String {
+        self.keys.join(", ")
     }
 
     /// The name of a value in tables.

@@ -5,8 +5,7 @@
 
 use crate::Cuts;
 use crate::kernel::{KernelPoint, KernelRun};
-use crate::kernels::entry;
-use crate::kernels::{counters_of, log_share, parameters_of};
+use crate::kernels::{counters_of, entry, log_share, parameters_of};
 use crate::spent::Spent;
 use seawall_sim::{Machine, Reason, Stalls};
 use serde::{Deserialize, Serialize};
