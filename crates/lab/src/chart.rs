@@ -71,15 +71,22 @@ pub(crate) struct Series {
     name: String,
     points: Vec<(f64, f64)>,
     is_formula: bool,
+    /// Which colour and mark it has, if not the next.
+    number: Option<usize>,
 }
 
 impl Series {
     pub(crate) fn measured(name: &str, points: Vec<(f64, f64)>) -> Series {
-        Series { name: name.into(), points, is_formula: false }
+        Series { name: name.into(), points, is_formula: false, number: None }
     }
 
     pub(crate) fn formula(name: &str, points: Vec<(f64, f64)>) -> Series {
-        Series { name: name.into(), points, is_formula: true }
+        Series { is_formula: true, ..Series::measured(name, points) }
+    }
+
+    /// The same with the colour and mark of that number, from 0.
+    pub(crate) fn numbered(self, number: usize) -> Series {
+        Series { number: Some(number), ..self }
     }
 }
 
@@ -191,8 +198,9 @@ impl Chart {
             text(&area, &self.title, (LEFT, 10), HPos::Left, VPos::Top, 16.0)?;
             let (x, y) = self.scales();
             self.draw_axes(&area, &x, &y)?;
-            let mut number = 0;
+            let mut next = 0;
             for (series, place) in self.series.iter().zip(self.legend()) {
+                let number = series.number.unwrap_or(next);
                 let colour = if series.is_formula { GREY } else { COLOURS[number % COLOURS.len()] };
                 let shown: Vec<(i32, i32)> =
                     series.points.iter().map(|(px, py)| (x.at(*px), y.at(*py))).collect();
@@ -202,7 +210,7 @@ impl Chart {
                 } else {
                     area.draw(&PathElement::new(shown.clone(), colour.stroke_width(2)))?;
                     shown.iter().try_for_each(|place| mark(&area, *place, number, colour))?;
-                    number += 1;
+                    next = number + 1;
                 }
             }
             area.present()?;

@@ -232,8 +232,12 @@ impl Choice {
         let mut parameters = toml::Table::new();
         for part in parts {
             let wrong = |what: String| SimError::Parameter { design: name.into(), what };
-            let table: toml::Table = toml::from_str(part).map_err(|error| {
-                wrong(format!("'{part}' is not of the form key=value: {}", error.message()))
+            // A shell takes the quotes of a text away.
+            let quoted = part.split_once('=').map(|(key, text)| format!("{key}=\"{text}\""));
+            let as_text = || quoted.and_then(|quoted| toml::from_str(&quoted).ok());
+            let table: toml::Table = toml::from_str(part).or_else(|error| {
+                let what = || format!("'{part}' is not of the form key=value: {}", error.message());
+                as_text().ok_or_else(|| wrong(what()))
             })?;
             parameters.extend(table);
         }
@@ -326,6 +330,11 @@ mod tests {
         assert!(error("clwb:adrr=true").contains("adr"), "{}", error("clwb:adrr=true"));
         assert!(error("clwb:adr=7").contains("adr") || error("clwb:adr=7").contains("bool"));
         assert!(error("clwb:adr").contains("key=value"));
+        assert_eq!(
+            Choice::parse("lb:flaw=none").unwrap().parameters["flaw"].as_str(),
+            Some("none")
+        );
+        assert!(error("lb:flaw=nine").contains("ignores-replacement"));
         assert!(error("lbpp:epochs=1").contains("epochs = 1 is out of range; give 2 to 64"));
         assert!(error("lb:search_cycles=9000000000").contains("give 0 to 10000"));
     }

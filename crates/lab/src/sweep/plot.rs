@@ -22,13 +22,13 @@ impl Sweep {
         let values = &experiment.factors[factor];
         let labels = (0..values.count()).map(|value| values.label(value)).collect();
         let title = format!("time over {}, by {}", experiment.baseline.text, values.name);
-        let x = Axis::names(&self.axis_of(factor), labels);
+        let x = Axis::names(&values.keys(), labels);
         let mut chart = Chart::new("", &title, x, Axis::ratio("geometric mean of the kernels"));
         for (at, design) in experiment.designs.iter().enumerate() {
             let mean = |value| Some((value as f64, self.mean_of(factor, value, at)?));
             let points: Vec<(f64, f64)> = (0..values.count()).filter_map(mean).collect();
             if !points.is_empty() {
-                chart = chart.with(Series::measured(&design.text, points));
+                chart = chart.with(Series::measured(&design.text, points).numbered(at));
             }
         }
         chart

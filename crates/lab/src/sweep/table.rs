@@ -1,8 +1,8 @@
 //! What `seawall sweep` prints: for each factor, how the cost grows with its values.
 
+use super::experiment::Factors;
 use super::{Place, Sweep};
 use crate::spent::Spent;
-use crate::sweep::experiment::{Factors, Side};
 use crate::table::{plain_table, text_of};
 use comfy_table::Table;
 use seawall_sim::{Reason, Stalls};
@@ -142,14 +142,5 @@ impl Sweep {
             let _ = writeln!(text, "BROKEN {failure}");
         }
         text
-    }
-
-    /// What runs along the edge of a factor's plot.
-    pub(super) fn axis_of(&self, factor: usize) -> String {
-        let factor = &self.plan.experiment.factors[factor];
-        match factor.side {
-            Side::Design => factor.name.clone(),
-            Side::Machine => format!("{}, of the machine", factor.name),
-        }
     }
 }

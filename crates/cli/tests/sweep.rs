@@ -1,0 +1,207 @@
+//! `seawall sweep` from outside: what is printed is the same whatever interrupted the run, a file
+//! of something else is not touched, and what is wrong with an experiment is named.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const EXPERIMENT: &str = "bsp-sweep-quick";
+
+fn sweep(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_seawall")).arg("sweep").args(args).output().unwrap()
+}
+
+/// Runs `seawall sweep`, wants exit code `code`, gives what it printed.
+fn run(code: i32, args: &[&str]) -> String {
+    let output = sweep(args);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "sweep {args:?}\n{out}\n{err}");
+    assert!(!err.contains("panicked"), "sweep {args:?}\n{err}");
+    if code == 2 { err } else { out }
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name).to_str().unwrap().to_owned()
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn the_table_is_the_same_with_any_jobs_and_after_any_interruption() {
+    let folder = Folder::new();
+    let out = folder.path("out.jsonl");
+    let whole = run(0, &[EXPERIMENT, "--out", text(&out)]);
+    assert!(whole.contains("each left a consistent cut"), "{whole}");
+    let lines = fs::read_to_string(&out).unwrap();
+    assert_eq!(run(0, &[EXPERIMENT, "--out", text(&out)]), whole, "nothing was left to do");
+    assert_eq!(fs::read_to_string(&out).unwrap(), lines);
+    let alone = folder.path("alone.jsonl");
+    assert_eq!(run(0, &[EXPERIMENT, "--out", text(&alone), "--jobs", "1"]), whole);
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&fs::read_to_string(&alone).unwrap()), sorted(&lines));
+    let mut kept: Vec<&str> = lines.lines().collect();
+    kept.reverse();
+    for count in [1, 9, kept.len() - 1] {
+        let next = kept.get(count).map_or("", |line| &line[..line.len() / 2]);
+        let part = kept[..count].join("\n") + "\n" + next;
+        let file = folder.write("part.jsonl", &part);
+        assert_eq!(run(0, &[EXPERIMENT, "--out", &file, "--jobs", "2"]), whole, "after {count}");
+        assert_eq!(sorted(&fs::read_to_string(&file).unwrap()), sorted(&lines));
+    }
+}
+
+#[test]
+fn each_line_says_all_that_the_point_depends_on() {
+    let folder = Folder::new();
+    let out = folder.path("out.jsonl");
+    run(0, &[EXPERIMENT, "--out", text(&out)]);
+    let lines = fs::read_to_string(&out).unwrap();
+    for line in lines.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        for key in ["experiment", "kernel", "size", "threads", "seed", "design", "cycles", "time"] {
+            assert!(!record[key].is_null(), "{key} in {line}");
+        }
+        assert!(record["machine_parameters"]["core"]["count"].is_u64(), "{line}");
+        assert!(record["parameters"].is_object() && record["version"].is_string(), "{line}");
+        let cycles = record["stall_cycles"].as_object().unwrap().values();
+        let all: u64 = cycles.map(|cycles| cycles.as_u64().unwrap()).sum();
+        let threads = record["threads"].as_u64().unwrap();
+        assert_eq!(all, threads * record["cycles"].as_u64().unwrap(), "{line}");
+    }
+    let all: std::collections::BTreeSet<&str> = lines.lines().collect();
+    assert_eq!(all.len(), lines.lines().count(), "each point once");
+}
+
+#[test]
+fn a_file_of_another_experiment_is_refused_and_not_touched() {
+    let folder = Folder::new();
+    let small = "title = 't'\nmachine = 'desktop'\nkernels = ['lu:8']\ndesigns = ['bsp-lb']\n\
+                 [[factor]]\nname = 'banks'\nmachine = 'memory.banks'\nvalues = [2, 4]\n";
+    let one = folder.write("one.toml", small);
+    let two = folder.write("two.toml", &small.replace("lu:8", "lu:9"));
+    let out = folder.path("out.jsonl");
+    run(0, &[&one, "--out", text(&out)]);
+    let before = fs::read(&out).unwrap();
+    let message = run(2, &[&two, "--out", text(&out)]);
+    for words in ["out.jsonl, line 1", "lu:8", "--out"] {
+        assert!(message.contains(words), "{words} in {message}");
+    }
+    assert_eq!(fs::read(&out).unwrap(), before);
+    let letter = folder.write("letter.txt", "dear reader");
+    run(2, &[&one, "--out", &letter]);
+    assert_eq!(fs::read_to_string(&letter).unwrap(), "dear reader");
+    assert!(run(2, &[&one, "--out", "/dev/null"]).contains("no ordinary file"));
+    assert!(run(2, &[&one, "--out", "/no/such/folder/x"]).contains("/no/such/folder/x"));
+    assert!(run(2, &[&one, "--out", &two]).contains("is not of this experiment"));
+    let more = folder.write("one.toml", &small.replace("[2, 4]", "[2, 4, 8]"));
+    run(0, &[&more, "--out", text(&out)]);
+    assert!(fs::read(&out).unwrap().starts_with(&before), "a value more goes on");
+}
+
+#[test]
+fn what_is_wrong_with_an_experiment_is_named_with_what_would_be_right() {
+    let folder = Folder::new();
+    let good = "title = 't'\nmachine = 'desktop'\nkernels = ['lu:8']\ndesigns = ['bsp-lb']\n\
+                [[factor]]\nname = 'cores'\nmachine = 'core.count'\nvalues = [1, 2]\n";
+    let refused = |from: &str, to: &str, words: &[&str]| {
+        assert!(good.contains(from), "{from}");
+        let file = folder.write("bad.toml", &good.replace(from, to));
+        let message = run(2, &[&file, "--out", text(&folder.path("none.jsonl"))]);
+        for word in words {
+            assert!(message.contains(word), "{to}: {word} in\n{message}");
+        }
+    };
+    refused("title", "titel", &["titel", "title"]);
+    refused("values", "value", &["value", "values"]);
+    refused("'desktop'", "'desktopp'", &["desktopp", "micro15, desktop"]);
+    refused("'lu:8'", "'lv'", &["lv", "ssca2"]);
+    refused("['lu:8']", "[]", &["kernels", "at least one"]);
+    refused("'bsp-lb'", "'bsp'", &["bsp", "bsp-lb"]);
+    refused("[1, 2]", "[1, 65]", &["cores", "core.count = 65", "1 to 64"]);
+    refused("[1, 2]", "[1, 1]", &["cores", "value 1", "twice"]);
+    refused("[1, 2]", "['one']", &["one"]);
+    refused("[1, 2]", "[]", &["cores", "at least one"]);
+    refused("[1, 2]", "[[1, 2]]", &["cores", "must be one"]);
+    refused("'core.count'", "'core.counts'", &["core.counts", "count"]);
+    refused("machine = 'core", "design = 'core", &["cores", "core.count", "epochs"]);
+    refused("machine = 'core.count'\n", "", &["cores", "machine = "]);
+    refused("name", "designs = ['lb']\nname", &["cores", "lb", "designs"]);
+    refused("title", "factors = 'two'\ntitle", &["two", "one"]);
+    refused("title", "threads = 5\ntitle", &["5 threads", "at most 4"]);
+    assert!(run(2, &["bsp"]).contains("known: bsp-sweep, bsp-sweep-quick"));
+    assert!(run(2, &["/no/such.toml"]).contains("/no/such.toml"));
+    assert!(run(2, &[EXPERIMENT, "--jobs", "0"]).contains("--jobs"));
+    assert!(!folder.path("none.jsonl").exists());
+}
+
+#[test]
+fn all_combinations_meet_and_are_drawn() {
+    let folder = Folder::new();
+    let file = folder.write(
+        "all.toml",
+        "title = 't'\nmachine = 'desktop'\nkernels = ['lu:8']\ndesigns = ['bsp-lbpp']\n\
+         factors = 'all'\n\
+         [[factor]]\nname = 'stores'\ndesign = 'stores'\nvalues = [50, 10000]\n\
+         [[factor]]\nname = 'pairs'\ndesign = 'registers'\nvalues = [0, 4]\n\
+         [[factor]]\nname = 'banks'\nmachine = ['llc.banks', 'llc.kib_per_bank']\n\
+         values = [[2, 4096], [4, 2048], [8, 1024]]\n",
+    );
+    let (out, plot) = (folder.path("all.jsonl"), folder.path("all.svg"));
+    let printed = run(0, &[&file, "--out", text(&out), "--plot", text(&plot)]);
+    assert!(printed.contains("mean over all values of the other factors"), "{printed}");
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 2 * 2 * 3 + 3);
+    let svg = fs::read_to_string(&plot).unwrap();
+    assert!(svg.contains("by stores") && svg.contains("by banks"), "a chart for each factor");
+    assert!(run(2, &[&file, "--out", text(&out), "--plot", text(&out)]).contains("same file"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_sweep_says_how_to_go_on_and_its_points_stay() {
+    let folder = Folder::new();
+    let long = "title = 't'\nmachine = 'desktop'\nkernels = ['lu:8', 'canneal:2000000']\n\
+                designs = ['bsp-lb']\nfactors = 'all'\nbaseline = 'volatile'\n\
+                [[factor]]\nname = 'banks'\nmachine = 'memory.banks'\nvalues = [2, 4]\n";
+    let file = folder.write("long.toml", long);
+    let out = folder.path("out.jsonl");
+    let child = Command::new(env!("CARGO_BIN_EXE_seawall"))
+        .args(["sweep", &file, "--out", text(&out), "--jobs", "1"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = || fs::read_to_string(&out).map_or(0, |text| text.lines().count());
+    while lines() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let refused = sweep(&[&file, "--out", text(&out)]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("another seawall sweep"));
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("PARTIAL: ") && printed.contains("goes on from there"), "{printed}");
+    let text = fs::read_to_string(&out).unwrap();
+    assert!(text.ends_with('\n') && text.lines().count() < 8, "{text}");
+}
