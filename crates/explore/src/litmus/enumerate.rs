@@ -110,8 +110,6 @@ struct Rules {
     fences: bool,
     /// clflush makes its line durable.
     flushes: bool,
-    /// An epoch that ends may bring new images.
-    atomic: bool,
 }
 
 impl Rules {
@@ -120,7 +118,6 @@ impl Rules {
             x86: matches!(model, Model::Px86 | Model::Eadr),
             fences: !matches!(model, Model::Strict | Model::Eadr),
             flushes: model == Model::Px86,
-            atomic: model == Model::Bsp,
         }
     }
 }
@@ -356,7 +353,7 @@ impl Walk<'_> {
             return (after, taken, true);
         }
         after.next[thread] += 1;
-        let mut brings = self.rules.atomic;
+        let mut brings = false;
         if let Kind::Load(from) = one.kind {
             let (at, into) = match step {
                 Instruction::Read(at, into) | Instruction::Exchange { at, into, .. } => (at, into),
@@ -367,7 +364,7 @@ impl Walk<'_> {
             after.act(thread, Act::Load { line, word, from: Some(from) });
             after.set(into, value);
             taken.read = Some(value);
-            brings |= self.test.columns.contains(&Column::Register(into));
+            brings = self.test.columns.contains(&Column::Register(into));
             return (after, taken, brings);
         }
         match step {
