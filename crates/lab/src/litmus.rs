@@ -99,7 +99,7 @@ pub enum LitmusError {
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// A design that cannot be held to anything.
-    #[error("design {0} promises nothing, so no memory is forbidden; leave it out")]
+    #[error("design {0} promises programs nothing, so no memory is forbidden; leave it out")]
     NoModel(String),
     /// Neither models nor designs.
     #[error("with neither models nor designs there is nothing to try: name some of either")]
@@ -253,20 +253,15 @@ fn allowed(test: &Litmus, model: Model) -> (BTreeSet<Outcome>, bool) {
     })
 }
 
-/// The explorer's model that a design is held to. Its `bsp` closes epochs at stores, barriers and
-/// conflicts only; hardware also closes them for a victim of the shared cache and for room in its
-/// log, so the bulk designs are judged by recorded runs instead (`seawall_sim::Recording`).
+/// The explorer's model that a design is held to.
 fn model_of(model: seawall_sim::Model) -> Option<Model> {
-    if model == seawall_sim::Model::BufferedStrict {
-        return None;
-    }
     model.name().parse().ok()
 }
 
 fn promise(text: &str) -> Result<Promise, LitmusError> {
     let design = Choice::parse(text)?;
-    let model = model_of(design.entry.model);
-    let model = model.ok_or_else(|| LitmusError::NoModel(design.entry.name.into()))?;
+    let model = model_of(design.model());
+    let model = model.ok_or_else(|| LitmusError::NoModel(design.text.clone()))?;
     Ok(Promise { design, model })
 }
 

@@ -31,8 +31,8 @@ pub enum Model {
     /// Epochs persist in order, some time later (buffered epoch persistency).
     BufferedEpoch,
     /// Stores persist in the order in which they become visible, some time later (buffered strict
-    /// persistency): once the hardware has recovered, memory and the saved state of each processor
-    /// are a consistent cut of the run.
+    /// persistency): once the hardware has recovered, if it has to, memory is a consistent cut of
+    /// the run. In bulk mode the saved states of the processors say where it is.
     BufferedStrict,
     /// What a store has made visible survives.
     Eadr,
@@ -187,11 +187,12 @@ pub struct DesignEntry {
     pub name: &'static str,
     /// One line on what it is, and where it comes from.
     pub about: &'static str,
-    /// What it promises.
+    /// What it promises with the defaults; see [`Choice::model`].
     pub model: Model,
     /// Its parameters with their defaults, as TOML.
     pub parameters: fn() -> String,
     pub(crate) check: fn(&toml::Table) -> Result<(), String>,
+    pub(crate) keeps_promise: fn(&toml::Table) -> bool,
     pub(crate) run: fn(Setup, &toml::Table) -> Result<Outcome, SimError>,
 }
 
@@ -237,6 +238,13 @@ impl Choice {
             .map_err(|what| SimError::Parameter { design: name.into(), what })?;
         Ok(Choice { entry, text: text.into(), parameters })
     }
+
+    /// What the design promises with these parameters: nothing where they give its promise up
+    /// (without its log, an epoch in bulk mode is not atomic, and programs do not know where it
+    /// ends). A deliberate flaw changes no promise: it breaks one.
+    pub fn model(&self) -> Model {
+        if (self.entry.keeps_promise)(&self.parameters) { self.entry.model } else { Model::None }
+    }
 }
 
 /// What the parameters of a design say beyond their values.
@@ -244,6 +252,11 @@ pub(crate) trait Parameters: DeserializeOwned {
     /// True if a write is durable once its controller's queue has accepted it.
     fn adr(&self) -> bool {
         false
+    }
+
+    /// False if these values give up what the design promises to programs.
+    fn keeps_promise(&self) -> bool {
+        true
     }
 
     /// Refuses values that make no design, naming key, value and range.
@@ -271,6 +284,9 @@ macro_rules! designs {
             model: $module::MODEL,
             parameters: || toml::to_string(&$module::Params::default()).unwrap_or_default(),
             check: |table| parse::<$module::Params>(table).map(drop),
+            keeps_promise: |table| {
+                parse::<$module::Params>(table).is_ok_and(|params| params.keeps_promise())
+            },
             run: |setup, table| {
                 let params: $module::Params = parse(table).expect("checked when it was parsed");
                 let build =
@@ -301,6 +317,15 @@ designs! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bulk_mode_without_its_log_promises_nothing_to_programs() {
+        let model = |text| Choice::parse(text).unwrap().model();
+        assert_eq!(model("bsp-lb"), Model::BufferedStrict);
+        assert_eq!(model("bsp-lb:log=false"), Model::None);
+        assert_eq!(model("bsp-lb:flaw='names-early'"), Model::BufferedStrict);
+        assert_eq!(model("lb:flaw='loses-versions'"), Model::BufferedEpoch);
+    }
 
     #[test]
     fn a_choice_names_what_it_does_not_know() {
