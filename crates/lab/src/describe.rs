@@ -109,14 +109,23 @@ fn models() -> String {
 pub fn show_design(name: &str) -> Result<String, LabError> {
     let choice = Choice::parse(name)?;
     let entry = choice.entry;
-    let model = entry.model;
+    let (model, given_up) = (choice.model(), entry.model);
     let mut text = format!("{}: {}\n", entry.name, entry.about);
     let _ = writeln!(text, "model: {}, {}", model.name(), promise(model));
+    if model != given_up {
+        let _ = writeln!(
+            text,
+            "  (these parameters give up {}, {})",
+            given_up.name(),
+            promise(given_up)
+        );
+    }
     let parameters = (entry.parameters)();
     if parameters.is_empty() {
         text += "no parameters\n";
     } else {
-        let _ = writeln!(text, "parameters, as in `{}:key=value`, with their defaults:", name);
+        let _ =
+            writeln!(text, "parameters, as in `{}:key=value`, with their defaults:", entry.name);
         for line in parameters.lines() {
             let _ = writeln!(text, "  {line}");
         }
@@ -127,13 +136,13 @@ pub fn show_design(name: &str) -> Result<String, LabError> {
 fn promise(model: seawall_sim::Model) -> &'static str {
     use seawall_sim::Model;
     match model {
-        Model::None => "a crash may leave anything",
+        Model::None => "nothing that a program could rely on",
         Model::Strict => "stores persist in the order in which they become visible",
         Model::Px86 => "flushed lines persist by the next fence of the thread",
         Model::Epoch => "epochs persist in order, and a barrier waits for the one before it",
         Model::BufferedEpoch => "epochs persist in order, some time later",
         Model::BufferedStrict => {
-            "stores persist in order, some time later, once the hardware has recovered"
+            "a crash leaves a consistent cut of the run, once the hardware has recovered"
         }
         Model::Eadr => "what a store has made visible survives",
     }
@@ -252,5 +261,7 @@ mod tests {
         let text = show_design("lbpp").unwrap();
         assert!(text.contains("model: bep") && text.contains("epochs = 8"), "{text}");
         assert!(show_design("lbp").is_err());
+        let text = show_design("bsp-lb:log=false").unwrap();
+        assert!(text.contains("model: none") && text.contains("give up bsp"), "{text}");
     }
 }
