@@ -113,12 +113,7 @@ pub fn show_design(name: &str) -> Result<String, LabError> {
     let mut text = format!("{}: {}\n", entry.name, entry.about);
     let _ = writeln!(text, "model: {}, {}", model.name(), promise(model));
     if model != given_up {
-        let _ = writeln!(
-            text,
-            "  (these parameters give up {}, {})",
-            given_up.name(),
-            promise(given_up)
-        );
+        let _ = writeln!(text, "  (these parameters give up {})", given_up.name());
     }
     let parameters = (entry.parameters)();
     if parameters.is_empty() {

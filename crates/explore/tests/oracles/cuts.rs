@@ -1,8 +1,8 @@
 //! Consistent cuts, by brute force: buffered strict persistency from its definition.
 //!
 //! Every interleaving of sequentially consistent threads, and at every moment every way to cut each
-//! thread's history somewhere. A cut is consistent if each event in it that met a line which another
-//! thread had stored to has that store in it too, and it has all that a durable barrier waited for.
+//! thread's history somewhere. A cut is consistent if with each event that met a line which another
+//! thread had stored to it has that store too, and if it has all that a durable barrier waited for.
 //! Memory is then what the stores in the cut leave, in the order in which they took effect.
 
 use seawall_explore::litmus::{Instruction, Litmus, Outcome, Place, Register, Threads, Value};

@@ -104,8 +104,8 @@ macro_rules! bulk_params {
             extra: {
                 /// Stores of an epoch, 1 to 1000000000.
                 stores: u64 = 10_000, |key, value: &u64| within(key, *value, 1, 1_000_000_000);
-                /// Keep an undo log in persistent memory; without, epochs are not atomic, and programs,
-                /// which do not know where one ends, are promised nothing.
+                /// Keep an undo log in persistent memory; without, an epoch may be there in part,
+                /// and programs, which do not know where one ends, are promised nothing.
                 log: bool = true, |_, _: &bool| Ok::<(), String>(());
                 /// Records of 7 lines in the log of a core, 2 to 65536.
                 records: u32 = 2048, |key, value: &u32| within(key, (*value).into(), 2, 65_536);
