@@ -337,7 +337,7 @@ pub(crate) struct LitmusArgs {
     #[arg(long, value_delimiter = ',', value_name = "MODELS")]
     pub(crate) models: Vec<String>,
     /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.., or none [default: all that
-    /// promise something]
+    /// promise something, in bulk mode with stores=2:records=4]
     #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
     pub(crate) designs: Vec<String>,
     /// Crashes of each test under each design

@@ -89,6 +89,7 @@ fn what_cannot_be_run_is_refused_with_the_remedy() {
     refuses(&["--models", "px87"], &["px87", "px86"]);
     refuses(&["--designs", "lbq"], &["lbq", "lbpp"]);
     refuses(&["--designs", "volatile"], &["volatile", "promises nothing"]);
+    refuses(&["--designs", "bsp-lb:log=false"], &["bsp-lb:log=false", "promises nothing"]);
     refuses(&["--crashes", "0"], &["--crashes is 0", "1 to"]);
     refuses(&["--long", "--crashes", "5"], &["--crashes"]);
     refuses(&["--json", "/no/such/folder/x.json"], &["/no/such/folder/x.json"]);

@@ -155,7 +155,7 @@ pub(crate) enum Durable {
 
 macro_rules! models {
     ($($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident, $durable:ident,
-       every_store: $every:literal, $about:literal;)*) => {
+       orders_all_stores: $all:literal, $about:literal;)*) => {
         $(mod $module;)*
 
         /// A persistency model, by name.
@@ -172,7 +172,7 @@ macro_rules! models {
             name: $name,
             about: $about,
             durable: Durable::$durable,
-            every_store: $every,
+            orders_all_stores: $all,
             start: || Box::new($module::$Name::default()),
         }),*];
     };
@@ -180,25 +180,25 @@ macro_rules! models {
 
 models! {
     /// x86 with `clwb` / `clflushopt`, `clflush`, `sfence` and locked operations.
-    Px86 = "px86" in px86, Order, every_store: false,
+    Px86 = "px86" in px86, Order, orders_all_stores: false,
         "x86: lines persist on their own, flush + fence makes them durable";
     /// Every store is durable before the next one is visible.
-    Strict = "strict" in strict, Order, every_store: true,
+    Strict = "strict" in strict, Order, orders_all_stores: true,
         "strict persistency: stores persist one by one, in memory order";
     /// Barriers wait; conflicting accesses of a word persist in order.
-    Epoch = "epoch" in epoch, Order, every_store: false,
+    Epoch = "epoch" in epoch, Order, orders_all_stores: false,
         "epoch persistency: a barrier waits until its epoch is durable";
     /// Buffered epoch persistency with conflict order, as LB and LB++ keep it.
-    Bep = "bep" in bep, Drain, every_store: false,
+    Bep = "bep" in bep, Drain, orders_all_stores: false,
         "buffered epoch persistency: epochs persist in order, later than they run";
-    /// Atomic epochs made by hardware.
-    Bsp = "bsp" in bsp, Drain, every_store: false,
-        "buffered strict persistency in bulk: hardware's epochs persist in order, each as a whole";
+    /// Buffered strict persistency, with or without epochs made by hardware.
+    Bsp = "bsp" in bsp, Drain, orders_all_stores: false,
+        "buffered strict persistency: any consistent cut of the run, later than it runs";
     /// Persist buffers with `ofence` and `dfence`.
-    Hops = "hops" in hops, Drain, every_store: false,
+    Hops = "hops" in hops, Drain, orders_all_stores: false,
         "persist buffers: ofence orders epochs, dfence waits until they are durable";
     /// Caches are in the persistence domain: what was visible survives.
-    Eadr = "eadr" in eadr, Order, every_store: true,
+    Eadr = "eadr" in eadr, Order, orders_all_stores: true,
         "battery-backed caches: whatever was stored survives";
 }
 
@@ -207,7 +207,7 @@ struct Entry {
     name: &'static str,
     about: &'static str,
     durable: Durable,
-    every_store: bool,
+    orders_all_stores: bool,
     start: fn() -> Box<dyn Persistency>,
 }
 
@@ -252,15 +252,10 @@ impl Model {
         self.entry().durable == Durable::Order
     }
 
-    /// True if a crash can tell the order of any two stores, or where a conflict came between them:
-    /// threads have to be interrupted at every store.
+    /// True if a crash can tell the order of any two stores: threads have to be interrupted at
+    /// every store, and a crash has to be tried after each, not only before fences.
     pub fn orders_all_stores(self) -> bool {
-        self.every_store() || self == Model::Bsp
-    }
-
-    /// True if a crash has to be tried after each store, not only before fences.
-    pub(crate) fn every_store(self) -> bool {
-        self.entry().every_store
+        self.entry().orders_all_stores
     }
 }
 

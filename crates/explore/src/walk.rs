@@ -86,6 +86,6 @@ pub(crate) fn is_failure_point(trace: &Trace, event: usize, model: Model, thorou
     let grows = next.kind.grown().or(before.and_then(Kind::grown)).is_some();
     let stored = before.is_none_or(|kind| kind.store().is_some());
     // Where a store is durable at once, the image that an output promised is gone with the next.
-    let told = matches!(before, Some(Kind::Output { .. })) && model.every_store();
-    fence || grows || told || (stored && (thorough || model.every_store()))
+    let told = matches!(before, Some(Kind::Output { .. })) && model.orders_all_stores();
+    fence || grows || told || (stored && (thorough || model.orders_all_stores()))
 }

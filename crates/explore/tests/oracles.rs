@@ -1,7 +1,8 @@
-//! Two slow and simple machines that say what a crash may leave, written from the definitions and
+//! Three slow and simple machines that say what a crash may leave, written from the definitions and
 //! sharing nothing with the models of the crate but the litmus language. The expectations in the
 //! litmus files come from them.
 
+mod cuts;
 mod persist_order;
 mod store_buffer;
 
@@ -16,6 +17,7 @@ pub(crate) fn outcomes(test: &Litmus, model: &str) -> BTreeSet<Outcome> {
         match model {
             "px86" => store_buffer::explore(test, &threads, false, &mut found),
             "eadr" => store_buffer::explore(test, &threads, true, &mut found),
+            "bsp" => cuts::explore(test, &threads, &mut found),
             _ => persist_order::explore(test, &threads, Rules::of(model), &mut found),
         }
     }

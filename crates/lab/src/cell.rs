@@ -116,7 +116,7 @@ impl Cell {
 
     /// True if the design promises something that crashes can test.
     pub fn is_crashed(&self) -> bool {
-        self.point.design.entry.model != Model::None
+        self.point.design.model() != Model::None
     }
 
     /// The command that runs this cell again.
@@ -230,7 +230,7 @@ impl Visitor for Run<'_> {
         let before = before.map_err(|damage| LabError::Damage { workload: W::NAME, damage })?;
         let (pm, dram) = start.into_parts();
 
-        let model = point.design.entry.model;
+        let model = point.design.model();
         let operations = point.warmup + point.operations;
         let history = Arc::new(if point.checked { History::new() } else { History::off() });
         let plan = CrashPlan {

@@ -127,15 +127,12 @@ fn models() -> String {
 pub fn show_design(name: &str) -> Result<String, LabError> {
     let choice = Choice::parse(name)?;
     let entry = choice.entry;
-    let model = entry.model;
+    let (model, given_up) = (choice.model(), entry.model);
     let mut text = format!("{}: {}\n", entry.name, entry.about);
-    let promise = match model {
-        seawall_sim::Model::BufferedStrict if !choice.promises_cuts() => {
-            "which it breaks without its undo log: a crash may leave part of an epoch"
-        }
-        _ => promise(model),
-    };
-    let _ = writeln!(text, "model: {}, {promise}", model.name());
+    let _ = writeln!(text, "model: {}, {}", model.name(), promise(model));
+    if model != given_up {
+        let _ = writeln!(text, "  (these parameters give up {})", given_up.name());
+    }
     if entry.docs.is_empty() {
         return Ok(text + "no parameters\n");
     }
@@ -171,13 +168,13 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 fn promise(model: seawall_sim::Model) -> &'static str {
     use seawall_sim::Model;
     match model {
-        Model::None => "a crash may leave anything",
+        Model::None => "nothing that a program could rely on",
         Model::Strict => "stores persist in the order in which they become visible",
         Model::Px86 => "flushed lines persist by the next fence of the thread",
         Model::Epoch => "epochs persist in order, and a barrier waits for the one before it",
         Model::BufferedEpoch => "epochs persist in order, some time later",
         Model::BufferedStrict => {
-            "stores persist in order, some time later, once the hardware has recovered"
+            "a crash leaves a consistent cut of the run, once the hardware has recovered"
         }
         Model::Eadr => "what a store has made visible survives",
     }
@@ -317,9 +314,9 @@ mod tests {
     fn what_a_design_gives_up_without_its_log_is_said() {
         let shown = show_design("bsp-lbpp").unwrap();
         assert!(shown.contains("`log=false` gives up atomic epochs"), "{shown}");
-        assert!(!shown.contains("which it breaks"), "{shown}");
+        assert!(!shown.contains("these parameters give up"), "{shown}");
         let shown = show_design("bsp-lbpp:log=false").unwrap();
-        assert!(shown.contains("model: bsp, which it breaks"), "{shown}");
+        assert!(shown.contains("model: none") && shown.contains("give up bsp"), "{shown}");
         assert!(shown.contains("log = false"), "{shown}");
     }
 }

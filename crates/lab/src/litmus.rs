@@ -43,7 +43,8 @@ pub struct LitmusOptions {
     pub tests: Vec<String>,
     /// Models by name; empty for all, `none` for none.
     pub models: Vec<String>,
-    /// Designs as given to `compare`; empty for all that promise something, `none` for none.
+    /// Designs as given to `compare`; empty for all that promise something, those in bulk mode with
+    /// epochs and a log so small that a test meets their ends; `none` for none.
     pub designs: Vec<String>,
     /// Crashes of each test under each design, at least 1.
     pub crashes: u64,
@@ -99,7 +100,7 @@ pub enum LitmusError {
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// A design that cannot be held to anything.
-    #[error("design {0} promises nothing, so no memory is forbidden; leave it out")]
+    #[error("design {0} promises nothing to a program, so no memory is forbidden; leave it out")]
     NoModel(String),
     /// Neither models nor designs.
     #[error("with neither models nor designs there is nothing to try: name some of either")]
@@ -145,7 +146,7 @@ impl LitmusPlan {
         let promises = match options.designs.as_slice() {
             [] => {
                 let promising = DESIGNS.iter().filter(|entry| model_of(entry.model).is_some());
-                promising.map(|entry| promise(entry.name)).collect::<Result<_, _>>()?
+                promising.map(|entry| promise(&as_small(entry.name))).collect::<Result<_, _>>()?
             }
             names if is_none(names) => Vec::new(),
             names => names.iter().map(|name| promise(name)).collect::<Result<_, _>>()?,
@@ -253,21 +254,22 @@ fn allowed(test: &Litmus, model: Model) -> (BTreeSet<Outcome>, bool) {
     })
 }
 
-/// The explorer's model that a design is held to. Its `bsp` closes epochs at stores, barriers and
-/// conflicts only; hardware also closes them for a victim of the shared cache and for room in its
-/// log, so the bulk designs are judged by recorded runs instead (`seawall_sim::Recording`).
+/// The explorer's model that a design is held to.
 fn model_of(model: seawall_sim::Model) -> Option<Model> {
-    if model == seawall_sim::Model::BufferedStrict {
-        return None;
-    }
     model.name().parse().ok()
 }
 
 fn promise(text: &str) -> Result<Promise, LitmusError> {
     let design = Choice::parse(text)?;
-    let model = model_of(design.entry.model);
-    let model = model.ok_or_else(|| LitmusError::NoModel(design.entry.name.into()))?;
+    let model = model_of(design.model());
+    let model = model.ok_or_else(|| LitmusError::NoModel(design.text.clone()))?;
     Ok(Promise { design, model })
+}
+
+/// The design with epochs and a log that fit a litmus test, if it makes epochs and keeps a log.
+fn as_small(name: &str) -> String {
+    let small = format!("{name}:stores=2:records=4");
+    Choice::parse(&small).map_or(name.into(), |choice| choice.text)
 }
 
 /// A machine so small that lines leave its caches all the time.

@@ -83,7 +83,7 @@ impl Comparison {
 
     fn record(&self, cell: &Cell) -> Record {
         let point = &cell.point;
-        let model = point.design.entry.model;
+        let model = point.design.model();
         let counters = cell.counters.rows().into_iter();
         let failure = |broken: &crate::Broken| json!({"cycle": broken.cycle, "what": broken.what});
         Record {

@@ -30,8 +30,8 @@ fn without_models(designs: &[&str], tests: &[&str], crashes: u64) -> LitmusRepor
 fn no_design_leaves_what_its_model_forbids() {
     let report = without_models(&[], &[], crashes());
     assert_eq!(report.disagreements(), 0, "{}", report.to_text());
-    assert_eq!(report.designs.len(), 9);
-    assert!(report.crashes() >= 9 * 240 * crashes(), "{}", report.to_text());
+    assert_eq!(report.designs.len(), 13);
+    assert!(report.crashes() >= 13 * 240 * crashes(), "{}", report.to_text());
 }
 
 /// Each deliberate flaw, with tests (or families) that catch it within so many crashes. Which of
@@ -47,6 +47,21 @@ const CAUGHT: &[(&str, &[&str], u64)] = &[
     ("lb-idt:flaw='loses-versions'", &["C37", "threads", "dependence"], 1500),
     ("lb:flaw='keeps-epochs-whole'", &["H11", "H12", "B09"], 100),
     ("lbpp:flaw='keeps-epochs-whole'", &["H27", "D41", "H07", "H11"], 300),
+    ("bsp-lbpp:stores=2:records=4:flaw='flushes-before-log'", &["A04", "A21", "C45", "D08"], 500),
+    ("bsp-lb-idt:stores=2:records=4:flaw='sends-headers-early'", &["idioms", "A21", "B07"], 500),
+    ("bsp-lbpp:stores=2:records=4:flaw='names-early'", &["I17", "I20", "C34", "C39"], 500),
+    ("bsp-lb-idt:stores=2:records=4:flaw='undoes-all'", &["C41", "F09", "G11", "H20", "H29"], 500),
+    ("bsp-lbpp:stores=2:records=4:flaw='forgets-names'", &["G35", "G37", "G38", "G39"], 500),
+    ("bsp-lb-idt:stores=2:records=4:flaw='drops-dependences'", &["C09", "G09", "G39", "H05"], 500),
+    (
+        "bsp-lb:stores=2:records=4:flaw='ignores-inter-conflicts'",
+        &["B08", "C01", "B31", "C34"],
+        500,
+    ),
+    ("bsp-lbpp:stores=2:records=4:flaw='ignores-intra-conflicts'", &["C10", "C11", "D32"], 500),
+    ("bsp-lb-pf:stores=2:records=4:flaw='ignores-replacement'", &["A01", "A17", "A09", "A22"], 500),
+    ("bsp-naive:flaw='sends-at-once'", &["G01", "G04", "H17", "I20"], 300),
+    ("bsp-naive:flaw='ignores-conflicts'", &["C09", "G09", "G39", "H05"], 500),
     ("clwb:flaw='fences-early'", &["F06", "N31", "F14", "E10"], 300),
     ("clwb:flaw='forgets-others-flushes'", &["C48", "threads"], 1000),
 ];

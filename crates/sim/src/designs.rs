@@ -33,8 +33,8 @@ pub enum Model {
     /// Epochs persist in order, some time later (buffered epoch persistency).
     BufferedEpoch,
     /// Stores persist in the order in which they become visible, some time later (buffered strict
-    /// persistency): once the hardware has recovered, memory and the saved state of each processor
-    /// are a consistent cut of the run.
+    /// persistency): once the hardware has recovered, if it has to, memory is a consistent cut of
+    /// the run. In bulk mode the saved states of the processors say where it is.
     BufferedStrict,
     /// What a store has made visible survives.
     Eadr,
@@ -189,7 +189,7 @@ pub struct DesignEntry {
     pub name: &'static str,
     /// One line on what it is, and where it comes from.
     pub about: &'static str,
-    /// What it promises.
+    /// What it promises with the defaults; see [`Choice::model`].
     pub model: Model,
     /// Its parameters with their defaults.
     pub parameters: fn() -> toml::Table,
@@ -268,12 +268,22 @@ impl Choice {
         Ok(Choice { entry: self.entry, text, parameters })
     }
 
+    /// Whether it has an undo log of its own; none if it could not have one.
+    fn log(&self) -> Option<bool> {
+        self.all_parameters().get("log")?.as_bool()
+    }
+
+    /// What the design promises with these parameters: nothing where they give its promise up
+    /// (without its log, an epoch in bulk mode is not atomic, and programs do not know where it
+    /// ends). A deliberate flaw changes no promise: it breaks one.
+    pub fn model(&self) -> Model {
+        if self.log() == Some(false) { Model::None } else { self.entry.model }
+    }
+
     /// True if crashes of programs that say nothing about persistency can be judged: memory and the
-    /// saved states of the processors are to be a consistent cut. Without its undo log a design
-    /// of bulk mode promises that no more.
+    /// saved states of the processors are to be a consistent cut.
     pub fn promises_cuts(&self) -> bool {
-        let has_log = self.parameters.get("log").and_then(toml::Value::as_bool).unwrap_or(true);
-        self.entry.model == Model::BufferedStrict && has_log
+        self.log() == Some(true)
     }
 }
 
@@ -320,6 +330,15 @@ designs! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bulk_mode_without_its_log_promises_nothing_to_programs() {
+        let model = |text| Choice::parse(text).unwrap().model();
+        assert_eq!(model("bsp-lb"), Model::BufferedStrict);
+        assert_eq!(model("bsp-lb:log=false"), Model::None);
+        assert_eq!(model("bsp-lb:flaw='names-early'"), Model::BufferedStrict);
+        assert_eq!(model("lb:flaw='loses-versions'"), Model::BufferedEpoch);
+    }
 
     #[test]
     fn a_choice_names_what_it_does_not_know() {

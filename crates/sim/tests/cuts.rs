@@ -92,9 +92,13 @@ fn each_broken_mechanism_leaves_no_cut() {
         "bsp-lbpp:stores=30:flaw='names-early'",
         "bsp-lbpp:stores=30:flaw='undoes-all'",
         "bsp-lbpp:stores=30:flaw='drops-dependences'",
+        "bsp-lbpp:stores=30:flaw='logs-once'",
+        "bsp-lbpp:stores=30:records=3:flaw='truncates-early'",
+        "bsp-lbpp:stores=30:flaw='saves-states-late'",
         "bsp-lbpp:stores=30:log=false",
     ] {
         let caught = (0..100).find_map(|seed| run(design, &tiny(), seed).err());
+        println!("{caught:?}");
         assert!(caught.is_some_and(|what| !what.contains("deadlock")), "{design} was not caught");
     }
 }

@@ -110,8 +110,6 @@ struct Rules {
     fences: bool,
     /// clflush makes its line durable.
     flushes: bool,
-    /// An epoch that ends may bring new images.
-    atomic: bool,
 }
 
 impl Rules {
@@ -120,7 +118,6 @@ impl Rules {
             x86: matches!(model, Model::Px86 | Model::Eadr),
             fences: !matches!(model, Model::Strict | Model::Eadr),
             flushes: model == Model::Px86,
-            atomic: model == Model::Bsp,
         }
     }
 }
@@ -131,8 +128,6 @@ struct Machine {
     /// Non-temporal stores of each thread on their way to memory, by the numbers of their
     /// instructions.
     combining: Vec<Vec<(usize, Place, Value)>>,
-    /// The thread that stored to each line last.
-    writers: Vec<Option<usize>>,
     registers: Vec<Option<Value>>,
     /// All stores in memory order.
     stores: Vec<(Place, Value)>,
@@ -144,7 +139,6 @@ impl Machine {
         Machine {
             next: vec![0; threads.len()],
             combining: vec![Vec::new(); threads.len()],
-            writers: vec![None; test.line_count()],
             registers: vec![None; test.register_count()],
             stores: Vec::new(),
             state: State::new(model),
@@ -193,7 +187,6 @@ impl Machine {
     ) {
         self.act(thread, act((at.line.into(), word(at))));
         self.stores.push((at, value));
-        self.writers[usize::from(at.line)] = Some(thread);
     }
 }
 
@@ -234,7 +227,7 @@ impl Walk<'_> {
             if brings {
                 self.crash(&mut after);
             }
-            let apart = asleep.iter().filter(|other| !self.meet(machine, one, **other));
+            let apart = asleep.iter().filter(|other| !self.meet(one, **other));
             let apart: Vec<Move> = apart.copied().collect();
             self.explore(&after, &apart);
             self.path.pop();
@@ -249,10 +242,8 @@ impl Walk<'_> {
     /// True if two moves may not change places without a change of what comes of them.
     ///
     /// With x86's views, memory is one list of stores, and all else is what a thread knows of it:
-    /// moves meet if both store. With one memory, moves meet on the same line; and a use of a line
-    /// that the other thread stored to last may end that thread's epoch, so it meets all that the
-    /// other thread does.
-    fn meet(&self, machine: &Machine, one: Move, other: Move) -> bool {
+    /// moves meet if both store. With one memory, moves meet on the same line.
+    fn meet(&self, one: Move, other: Move) -> bool {
         if one.thread == other.thread {
             return true;
         }
@@ -260,10 +251,7 @@ impl Walk<'_> {
             return self.stores(one) && self.stores(other);
         }
         let lines = |it: Move| self.step(it).places().into_iter().map(|at| usize::from(at.line));
-        let uses = |it: Move, of: usize| lines(it).any(|line| machine.writers[line] == Some(of));
         lines(one).any(|line| lines(other).any(|other| other == line))
-            || uses(one, other.thread)
-            || uses(other, one.thread)
     }
 
     /// True if the move adds to x86's list of stores.
@@ -356,7 +344,7 @@ impl Walk<'_> {
             return (after, taken, true);
         }
         after.next[thread] += 1;
-        let mut brings = self.rules.atomic;
+        let mut brings = false;
         if let Kind::Load(from) = one.kind {
             let (at, into) = match step {
                 Instruction::Read(at, into) | Instruction::Exchange { at, into, .. } => (at, into),
@@ -367,7 +355,7 @@ impl Walk<'_> {
             after.act(thread, Act::Load { line, word, from: Some(from) });
             after.set(into, value);
             taken.read = Some(value);
-            brings |= self.test.columns.contains(&Column::Register(into));
+            brings = self.test.columns.contains(&Column::Register(into));
             return (after, taken, brings);
         }
         match step {

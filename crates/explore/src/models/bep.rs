@@ -73,7 +73,7 @@ impl Bep {
         let node = match own.last {
             Some((node, last)) if last == line => node,
             _ => {
-                let node = order.node(own.base.as_slice(), false);
+                let node = order.node(own.base.as_slice());
                 own.done = Some(join(order, own.done, node));
                 own.last = Some((node, line));
                 node
@@ -87,7 +87,7 @@ impl Bep {
 
 /// A node without stores that comes after both.
 fn join(order: &mut PersistOrder, first: Option<NodeId>, second: NodeId) -> NodeId {
-    let join = order.node(first.as_slice(), false);
+    let join = order.node(first.as_slice());
     order.precede(second, join);
     join
 }

@@ -17,7 +17,7 @@ pub(super) struct Eadr {
 
 impl Eadr {
     fn store(&mut self, thread: u16, line: u32, word: u32, order: &mut PersistOrder) {
-        let all = *self.all.get_or_insert_with(|| order.node(&[], false));
+        let all = *self.all.get_or_insert_with(|| order.node(&[]));
         order.store(all, line);
         order.persist_line(line, order.stored(line));
         self.views.store(thread, line, word);

@@ -45,14 +45,14 @@ impl Epoch {
         if before.is_empty() {
             return;
         }
-        let node = order.node(&before, false);
+        let node = order.node(&before);
         last.loads.push(node);
         self.threads.of(thread).loads.push(node);
     }
 
     fn store(&mut self, thread: u16, line: LineIndex, word: u32, order: &mut PersistOrder) {
         let own = self.threads.of(thread);
-        let node = order.node(own.barrier.as_slice(), false);
+        let node = order.node(own.barrier.as_slice());
         own.stores.push(node);
         let last = self.words.entry(word).or_default();
         for before in last.loads.drain(..).chain(last.store.replace(node)) {
@@ -65,7 +65,7 @@ impl Epoch {
         let own = self.threads.of(thread);
         own.stores.drain(..).for_each(|node| order.persist(node));
         let before: Vec<NodeId> = own.loads.drain(..).chain(own.barrier).collect();
-        let barrier = order.node(&before, false);
+        let barrier = order.node(&before);
         own.barrier = (!order.nodes_before(barrier).is_empty()).then_some(barrier);
     }
 }

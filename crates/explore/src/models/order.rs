@@ -1,10 +1,9 @@
 //! In which order stores may persist, and so which images a crash may leave.
 //!
-//! An image says how many of its stores each line kept. Stores belong to nodes; three rules decide:
+//! An image says how many of its stores each line kept. Stores belong to nodes; two rules decide:
 //!
 //! - the stores of a line persist in the order in which they took effect;
-//! - before any store of a node persists, every node that it is ordered behind is whole;
-//! - an atomic node is whole or untouched, and untouched as long as it is open.
+//! - before any store of a node persists, every node that it is ordered behind is whole.
 //!
 //! The images that keep the rules form a lattice (of two images, the line-wise smaller and larger
 //! keep them too). So the images still open are known by their smallest and largest, `low` and
@@ -48,8 +47,6 @@ struct Node {
     before: Vec<NodeId>,
     after: Vec<NodeId>,
     runs: Vec<Run>,
-    atomic: bool,
-    open: bool,
 }
 
 /// What is known of a node in all images that are still open.
@@ -91,10 +88,10 @@ pub(crate) struct PersistOrder {
 }
 
 impl PersistOrder {
-    /// A node whose stores persist after all of `before`. An atomic one is open until it is closed.
-    pub(crate) fn node(&mut self, before: &[NodeId], atomic: bool) -> NodeId {
+    /// A node whose stores persist after all of `before`.
+    pub(crate) fn node(&mut self, before: &[NodeId]) -> NodeId {
         let id = self.nodes.len() as NodeId;
-        self.nodes.push(Node { atomic, open: atomic, ..Node::default() });
+        self.nodes.push(Node::default());
         self.known.push(0);
         before.iter().for_each(|&first| self.precede(first, id));
         id
@@ -132,20 +129,13 @@ impl PersistOrder {
             Some((last, high)) if *last == node => *high += 1,
             _ => self.writers[index].push((node, low + 1)),
         }
-        let Node { runs, open, .. } = &mut self.nodes[node as usize];
+        let runs = &mut self.nodes[node as usize].runs;
         match runs.iter_mut().rfind(|run| run.line == line && run.high == low) {
             Some(run) => run.high += 1,
             None => runs.push(Run { line, low, high: low + 1 }),
         }
-        if !*open {
-            self.grow(line, low + 1);
-        }
-    }
-
-    fn grow(&mut self, line: LineIndex, to: u32) {
-        let high = &mut self.high[line as usize];
-        self.grown.push((line, *high));
-        *high = to;
+        self.grown.push((line, low));
+        self.high[index] = low + 1;
     }
 
     /// The lines that may keep more stores than when this was called last, and how many they could
@@ -155,15 +145,6 @@ impl PersistOrder {
         grown.sort_unstable();
         grown.dedup_by_key(|(line, _)| *line);
         grown
-    }
-
-    /// Lets an atomic node persist; no stores are added to it from then on.
-    pub(crate) fn close(&mut self, node: NodeId) {
-        self.nodes[node as usize].open = false;
-        for at in 0..self.nodes[node as usize].runs.len() {
-            let Run { line, high, .. } = self.nodes[node as usize].runs[at];
-            self.grow(line, high);
-        }
     }
 
     /// From now on the node, and what it is ordered behind, is durable.
@@ -306,12 +287,11 @@ impl PersistOrder {
             self.trail.push(Undo::Known(node, known));
         }
         self.known[id] |= what;
-        let Node { before, after, runs, atomic, .. } = &self.nodes[id];
+        let Node { before, after, runs } = &self.nodes[id];
         let tasks = &mut self.tasks;
         match what {
             TOUCHED => {
                 tasks.extend(before.iter().map(|&first| Task::Know(first, WHOLE)));
-                tasks.extend(atomic.then_some(Task::Know(node, WHOLE)));
             }
             WHOLE => {
                 tasks.push(Task::Know(node, TOUCHED));
@@ -319,7 +299,6 @@ impl PersistOrder {
             }
             BROKEN => {
                 tasks.extend(after.iter().map(|&then| Task::Know(then, UNTOUCHED)));
-                tasks.extend(atomic.then_some(Task::Know(node, UNTOUCHED)));
             }
             _ => {
                 tasks.push(Task::Know(node, BROKEN));
@@ -349,33 +328,17 @@ mod tests {
         }
         order.nodes.iter().all(|node| {
             let ready = node.before.iter().all(|&first| done[first as usize]);
-            let atomic = !node.atomic || (whole(node) && !node.open);
-            !touched(node) || (ready && atomic)
+            !touched(node) || ready
         })
     }
 
     fn random_order(rng: &mut Xoshiro256PlusPlus) -> PersistOrder {
         let mut order = PersistOrder::default();
-        let mut last_writer = [None; LINES as usize];
         for id in 0..rng.random_range(1..8u32) {
             let before: Vec<NodeId> = (0..id).filter(|_| rng.random_bool(0.25)).collect();
-            let atomic = rng.random_bool(0.2);
-            let node = order.node(&before, atomic);
+            let node = order.node(&before);
             for _ in 0..rng.random_range(0..4) {
-                let line = rng.random_range(0..LINES);
-                if let Some(writer) = last_writer[line as usize].replace(node)
-                    && writer != node
-                    && (atomic || order.nodes[writer as usize].atomic)
-                {
-                    order.precede(writer, node);
-                }
-                order.store(node, line);
-            }
-            if atomic && (id < 3 || rng.random_bool(0.7)) {
-                order.close(node);
-            } else if atomic {
-                // Nobody else writes the lines of an open one.
-                return order;
+                order.store(node, rng.random_range(0..LINES));
             }
         }
         order
@@ -439,9 +402,9 @@ mod tests {
     #[test]
     fn what_was_chosen_is_taken_back() {
         let mut order = PersistOrder::default();
-        let first = order.node(&[], false);
+        let first = order.node(&[]);
         order.store(first, 0);
-        let second = order.node(&[first], false);
+        let second = order.node(&[first]);
         order.store(second, 1);
         let mark = order.mark();
         assert!(order.keep(1, 1, 1));

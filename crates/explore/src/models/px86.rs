@@ -29,7 +29,7 @@ pub(super) struct Px86 {
 
 impl Px86 {
     fn store(&mut self, thread: u16, line: u32, word: u32, order: &mut PersistOrder) {
-        let all = *self.all.get_or_insert_with(|| order.node(&[], false));
+        let all = *self.all.get_or_insert_with(|| order.node(&[]));
         order.store(all, line);
         self.views.store(thread, line, word);
     }

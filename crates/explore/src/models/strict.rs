@@ -14,7 +14,7 @@ pub(super) struct Strict {
 impl Persistency for Strict {
     fn follow(&mut self, step: Step, order: &mut PersistOrder) {
         if let Some((line, _)) = step.act.stores() {
-            let all = *self.all.get_or_insert_with(|| order.node(&[], false));
+            let all = *self.all.get_or_insert_with(|| order.node(&[]));
             order.store(all, line);
             order.persist_line(line, order.stored(line));
         }

@@ -14,9 +14,6 @@
 //!   line that another thread stored to last orders all that the thread stores from there on behind
 //!   what that other had done up to that store, and all that this depends on. A durable barrier
 //!   waits for the thread's epochs and all they depend on.
-//! - *bulk* (MICRO'15, bulk mode with undo log): an epoch is atomic, an open one is rolled back; a
-//!   load or store of a line whose last writer is another thread's epoch orders the thread's whole
-//!   epoch behind that one and all that it depends on, and ends it if it is open.
 
 use seawall_explore::litmus::{Instruction, Litmus, Outcome, Place, Threads, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -29,7 +26,6 @@ pub(crate) enum Rules {
     Strict,
     Epoch { waits: bool },
     Lines,
-    Bulk,
 }
 
 impl Rules {
@@ -38,7 +34,6 @@ impl Rules {
             "strict" => Rules::Strict,
             "epoch" => Rules::Epoch { waits: true },
             "bep" | "hops" => Rules::Lines,
-            "bsp" => Rules::Bulk,
             _ => panic!("no oracle for {model}"),
         }
     }
@@ -52,10 +47,8 @@ struct Thread {
     ordered: Set,
     /// Since then.
     recent: Set,
-    /// Number and stores of the open epoch; what epochs of this thread hold, with all before them.
-    epoch: usize,
+    /// The stores of the open epoch.
     stored: Set,
-    closed: BTreeMap<usize, Set>,
     /// What other threads' epochs brought, for all that this thread does now.
     depends: Set,
 }
@@ -66,15 +59,13 @@ struct State {
     registers: Vec<Option<Value>>,
     /// All stores of each line, in order: bit, word, value.
     lines: Vec<Vec<(u32, u8, Value)>>,
-    /// The thread and epoch that stored to a line last, and what it had done by then.
-    writers: Vec<Option<(usize, usize, Set)>>,
+    /// The thread that stored to a line last, and what it had done by then.
+    writers: Vec<Option<(usize, Set)>>,
     /// What loads and stores of a word carry with them (epoch rules only).
     loads: BTreeMap<Place, Set>,
     stores: BTreeMap<Place, Set>,
     before: BTreeMap<u32, Set>,
     durable: Set,
-    /// Stores that are in no image: those of open bulk epochs.
-    hidden: Set,
 }
 
 impl State {
@@ -86,38 +77,11 @@ impl State {
 
     /// The thread is about to use the word.
     fn access(&mut self, rules: Rules, thread: usize, at: Place) {
-        let writer = self.writers[usize::from(at.line)];
-        let Some((source, epoch, done)) = writer.filter(|(source, ..)| *source != thread) else {
-            return;
-        };
-        match rules {
-            Rules::Lines => self.threads[thread].depends |= done,
-            Rules::Bulk => {
-                if self.threads[source].epoch == epoch {
-                    self.close(rules, source);
-                }
-                let source = self.threads[source].closed[&epoch];
-                self.threads[thread].depends |= source;
-            }
-            _ => {}
-        }
-    }
-
-    /// Ends the thread's epoch.
-    fn close(&mut self, rules: Rules, thread: usize) {
-        let (stored, all) = {
-            let it = &mut self.threads[thread];
-            let before = it.stored_with(&self.before) | it.depends | it.ordered;
-            it.closed.insert(it.epoch, before);
-            it.epoch += 1;
-            it.ordered |= before;
-            (std::mem::take(&mut it.stored), before)
-        };
-        if rules == Rules::Bulk {
-            self.hidden &= !stored;
-            for bit in bits(stored) {
-                *self.before.entry(bit).or_default() |= all;
-            }
+        if let Some((source, done)) = self.writers[usize::from(at.line)]
+            && source != thread
+            && rules == Rules::Lines
+        {
+            self.threads[thread].depends |= done;
         }
     }
 
@@ -132,10 +96,12 @@ impl State {
                 let it = &mut self.threads[thread];
                 it.ordered |= std::mem::take(&mut it.recent);
             }
-            Rules::Lines | Rules::Bulk => {
-                self.close(rules, thread);
+            Rules::Lines => {
+                let it = &mut self.threads[thread];
+                it.ordered |= it.stored_with(&self.before) | it.depends;
+                it.stored = 0;
                 if drains {
-                    self.durable |= self.threads[thread].ordered;
+                    self.durable |= it.ordered;
                 }
             }
         }
@@ -167,13 +133,12 @@ impl State {
                 self.threads[thread].recent |= before | 1 << bit;
             }
             Rules::Lines => before |= self.threads[thread].depends,
-            Rules::Bulk => self.hidden |= 1 << bit,
         }
         self.before.insert(bit, before);
         let it = &mut self.threads[thread];
         it.stored |= 1 << bit;
         let done = it.stored_with(&self.before) | it.depends | it.ordered;
-        self.writers[usize::from(at.line)] = Some((thread, it.epoch, done));
+        self.writers[usize::from(at.line)] = Some((thread, done));
     }
 
     fn set(&mut self, register: seawall_explore::litmus::Register, value: Value) {
@@ -221,7 +186,7 @@ impl State {
 
     /// Adds the outcome of every set of stores that a crash may leave now.
     fn crash(&self, test: &Litmus, found: &mut BTreeSet<Outcome>) {
-        let made = self.before.keys().fold(0, |set, bit| set | 1 << bit) & !self.hidden;
+        let made: Set = self.before.keys().fold(0, |set, bit| set | 1 << bit);
         let free = made & !self.durable;
         let mut chosen = free;
         loop {
@@ -266,7 +231,6 @@ pub(super) fn explore(
         stores: BTreeMap::new(),
         before: BTreeMap::new(),
         durable: 0,
-        hidden: 0,
     };
     let mut seen = HashSet::from([start.clone()]);
     let mut open = vec![start];

@@ -76,7 +76,7 @@ enum Keys {
 
 /// What a factor changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+enum Side {
     Design,
     Machine,
 }
@@ -85,7 +85,7 @@ pub(super) enum Side {
 #[derive(Clone, Debug)]
 pub(super) struct Factor {
     pub(super) name: String,
-    pub(super) side: Side,
+    side: Side,
     keys: Vec<String>,
     /// The designs that it applies to; none: all.
     designs: Option<Vec<String>>,
@@ -146,6 +146,11 @@ impl Factor {
     /// How many values there are.
     pub(super) fn count(&self) -> usize {
         self.values.len()
+    }
+
+    /// The keys that it changes.
+    pub(super) fn keys(&self) -> String {
+        self.keys.join(", ")
     }
 
     /// The name of a value in tables.

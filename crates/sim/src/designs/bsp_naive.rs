@@ -19,8 +19,7 @@ use std::collections::VecDeque;
 
 pub(super) const ABOUT: &str =
     "Naive BSP: stores go through to memory one after the other, behind the program.";
-/// It keeps the order of all stores and so that of epochs; `bsp` promises whole epochs as well.
-pub(super) const MODEL: Model = Model::BufferedEpoch;
+pub(super) const MODEL: Model = Model::BufferedStrict;
 
 parameters! {
     /// Durable when the controller's queue accepts a write (ADR).
@@ -40,6 +39,8 @@ enum Flaw {
     None,
     /// A store is sent before the one in front of it is durable.
     SendsAtOnce,
+    /// Nobody waits for a store in another core's queue.
+    IgnoresConflicts,
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Naive {
@@ -82,7 +83,9 @@ impl Naive {
     fn send(&mut self, hw: &mut Hw<Durable>, core: usize, place: usize, now: Cycle) {
         let stores = &self.queues[core].stores;
         let Some((line, data)) = stores.get(place).copied() else { return };
-        let is_last = stores.iter().skip(place + 1).all(|(of, _)| *of != line);
+        // Two cores that both have the line in their queues, by a flaw, both leave it dirty.
+        let is_last = self.flaw != Flaw::IgnoresConflicts
+            && stores.iter().skip(place + 1).all(|(of, _)| *of != line);
         let home = hw.home_tile(line);
         let bank = hw.llc.bank(line);
         let sent = hw.mesh.data(core, home, now + hw.config.l1.latency);
@@ -129,7 +132,7 @@ impl Design for Naive {
 
     fn remote(&mut self, _: &mut Hw<Durable>, request: &Request) -> Gate {
         match self.holder(request.line) {
-            Some(core) if core != request.who.core => {
+            Some(core) if core != request.who.core && self.flaw != Flaw::IgnoresConflicts => {
                 self.wait(core, request.who, Reason::InterConflict)
             }
             _ => Gate::Go,
@@ -163,7 +166,7 @@ impl Design for Naive {
         for who in std::mem::take(&mut self.queues[core].waiting) {
             hw.wake(who, now);
         }
-        if self.flaw == Flaw::None {
+        if self.flaw != Flaw::SendsAtOnce {
             self.send(hw, core, 0, now);
         }
     }

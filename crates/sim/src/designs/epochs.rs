@@ -93,6 +93,14 @@ pub(crate) enum EpochFlaw {
     NamesEarly,
     /// Recovery restores a line from every entry that has one.
     UndoesAll,
+    /// A line that an epoch which is not durable wrote is not logged again by the next.
+    LogsOnce,
+    /// Records of an epoch may be overwritten as soon as it is closed.
+    TruncatesEarly,
+    /// An epoch counts as durable before the line that names it is.
+    ForgetsNames,
+    /// The state saved with an epoch is that behind the next store.
+    SavesStatesLate,
 }
 
 /// What the parts of the design tell each other.

@@ -241,7 +241,7 @@ impl Kernel for Dedup {
     const NAME: &'static str = "dedup";
     const ABOUT: &'static str = "pipeline with a shared hash table: cut, find, compress, write";
     const UNIT: &'static str = "KiB of input";
-    const SIZE: u64 = 12 << 10;
+    const SIZE: u64 = 4 << 10;
     const QUICK: u64 = 768;
     const SMALL: u64 = 80;
     const SIZES: RangeInclusive<u64> = 1..=1 << 22;

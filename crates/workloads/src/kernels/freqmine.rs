@@ -150,7 +150,7 @@ impl Kernel for Freqmine {
     const NAME: &'static str = "freqmine";
     const ABOUT: &'static str = "frequent sets: one prefix tree that all threads build and mine";
     const UNIT: &'static str = "transactions";
-    const SIZE: u64 = 1 << 15;
+    const SIZE: u64 = 1 << 14;
     const QUICK: u64 = 1 << 11;
     const SMALL: u64 = 400;
     const SIZES: RangeInclusive<u64> = 1..=1 << 24;

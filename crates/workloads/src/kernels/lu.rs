@@ -141,7 +141,7 @@ impl Kernel for Lu {
     const NAME: &'static str = "lu";
     const ABOUT: &'static str = "blocked LU factorisation: owners write blocks, others read them";
     const UNIT: &'static str = "rows";
-    const SIZE: u64 = 256;
+    const SIZE: u64 = 512;
     const QUICK: u64 = 96;
     const SMALL: u64 = 50;
     const SIZES: RangeInclusive<u64> = 1..=1 << 13;

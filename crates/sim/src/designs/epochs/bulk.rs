@@ -177,7 +177,8 @@ impl Epochs {
         let Some(bulk) = self.bulk.as_mut().filter(|bulk| bulk.config.log) else {
             return Gate::Go;
         };
-        if prior == Some(Version { core, epoch }) {
+        let is_logged = prior == Some(Version { core, epoch });
+        if is_logged || prior.is_some() && self.config.flaw == EpochFlaw::LogsOnce {
             return Gate::Go;
         }
         let Some(slot) = bulk.cores[core].buffer(epoch, bulk.config.records) else {
@@ -260,10 +261,14 @@ impl Epochs {
         let log = &mut bulk.cores[core];
         let slot = log.slot(epoch);
         log.ends[slot] = log.next;
+        if self.config.flaw == EpochFlaw::TruncatesEarly {
+            log.oldest = log.next;
+        }
         log.unsettled[slot] += state_lines;
         log.in_epoch = 0;
         let first = bulk.layout.state(core, epoch);
-        let state = state_line(epoch, log.stores);
+        let late = u64::from(self.config.flaw == EpochFlaw::SavesStatesLate);
+        let state = state_line(epoch, log.stores + late);
         for number in 0..state_lines {
             let token = Token { core: core as u8, bank: STATE + slot as u8 };
             hw.write_own(first + number, &state, core, now + u64::from(number), token);
@@ -281,6 +286,10 @@ impl Epochs {
     ) {
         let bulk = self.bulk.as_mut().expect("in bulk mode");
         let log = &mut bulk.cores[core];
+        if self.config.flaw == EpochFlaw::ForgetsNames {
+            bulk.write_name(hw, core, epoch, now, Token::NONE);
+            return self.durable(hw, core, now);
+        }
         log.naming = true;
         let token = Token { core: core as u8, bank: STATE + log.slot(epoch) as u8 };
         bulk.write_name(hw, core, epoch, now, token);
