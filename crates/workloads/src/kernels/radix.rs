@@ -93,7 +93,7 @@ impl Kernel for Radix {
     const NAME: &'static str = "radix";
     const ABOUT: &'static str = "radix sort: all threads permute keys into one array";
     const UNIT: &'static str = "keys";
-    const SIZE: u64 = 1 << 20;
+    const SIZE: u64 = 1 << 22;
     const QUICK: u64 = 1 << 16;
     const SMALL: u64 = 3000;
     const SIZES: RangeInclusive<u64> = 2..=1 << 30;
