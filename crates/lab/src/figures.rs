@@ -237,10 +237,7 @@ impl Figures {
                     let records = self.records.iter().filter(|r| r.figure == figure.name);
                     figure.to_text(&records.collect::<Vec<_>>())
                 }
-                Figure::Kernels(figure) => {
-                    let records = self.kernels.records.iter().filter(|r| r.figure == figure.name);
-                    figure.to_text(&records.collect::<Vec<_>>())
-                }
+                Figure::Kernels(figure) => figure.to_text(&self.kernels.of(figure)),
                 Figure::Logging(figure) => self.view(figure).to_text(),
             };
         }
@@ -269,8 +266,8 @@ impl Figures {
         crate::record::write_lines(path, &lines)
     }
 
-    /// Draws the curves of the logging figures to SVG files in `folder`, which is made if it is not
-    /// there; gives how many.
+    /// Draws the figures of kernels and the curves of the logging figures to SVG files in `folder`,
+    /// which is made if it is not there; gives how many.
     ///
     /// # Errors
     /// When one cannot be drawn or written.
@@ -282,7 +279,15 @@ impl Figures {
             let path = folder.join(format!("{}.svg", chart.file));
             crate::output::write_file(&path, svg.as_bytes())?;
         }
-        Ok(charts.len())
+        let mut count = charts.len();
+        for figure in &self.figures {
+            if let Figure::Kernels(figure) = figure {
+                let path = folder.join(format!("{}.svg", figure.name));
+                figure.write_plot(&self.kernels.of(figure), &path)?;
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 }
 

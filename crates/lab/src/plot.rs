@@ -60,7 +60,8 @@ pub(crate) struct Bars<'a> {
     pub(crate) designs: Vec<&'a str>,
     /// A group of bars for each program.
     pub(crate) groups: Vec<Group<'a>>,
-    /// The mean ratio of each design.
+    /// Which mean is shown, and that of each design.
+    pub(crate) mean: &'static str,
     pub(crate) means: Vec<Option<f64>>,
 }
 
@@ -134,6 +135,7 @@ impl Comparison {
             title: format!("throughput relative to {}", self.plan.baseline),
             cut: THROUGHPUT_MAX,
             groups: groups.collect(),
+            mean: "geo. mean",
             means: designs.iter().map(|design| self.mean_relative(design)).collect(),
             designs,
         };
@@ -184,7 +186,7 @@ impl Bars<'_> {
 
     fn draw_ratios(&self, paint: &Paint<'_, '_>) -> paint::Drawn {
         let groups = self.groups.iter().map(|group| (group.name, &group.ratios));
-        let groups: Vec<_> = groups.chain([("geo. mean", &self.means)]).collect();
+        let groups: Vec<_> = groups.chain([(self.mean, &self.means)]).collect();
         let ratios = groups.iter().flat_map(|(_, ratios)| ratios.iter().flatten());
         let most = ratios.copied().filter(|ratio| *ratio <= self.cut).fold(1.0, f64::max);
         let panel = Panel { top: LEGEND, height: UPPER, most: paint::round_up(most) };

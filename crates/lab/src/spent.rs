@@ -12,7 +12,7 @@ const NAMED_SHARE_MIN: f64 = 0.02;
 const NAMED_MAX: usize = 2;
 
 /// The cycles of all threads from the start to the end of a run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
     pub(crate) core_cycles: u64,
     pub(crate) stalls: Stalls,

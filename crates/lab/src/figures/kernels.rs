@@ -10,6 +10,7 @@ use crate::jobs::run_all;
 use crate::kernel::{Extent, KernelPoint, KernelRun, run_kernel};
 use crate::plan;
 use crate::progress::Progress;
+use crate::spent::Spent;
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{KERNELS, KernelEntry};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod plot;
 mod text;
 
 /// A figure of kernels, as its file describes it.
@@ -104,6 +106,9 @@ pub struct KernelFigureRecord {
     pub holds: Option<bool>,
     /// Of a kernel: what was counted.
     pub run: Option<RunRecord>,
+    /// Of a kernel: where the time of its threads went.
+    #[serde(skip)]
+    pub(crate) spent: Option<Spent>,
     /// Our design.
     pub design: String,
     /// The machine.
@@ -225,6 +230,11 @@ impl KernelFigure {
 }
 
 impl Measured {
+    /// The records of `figure`.
+    pub(super) fn of(&self, figure: &KernelFigure) -> Vec<&KernelFigureRecord> {
+        self.records.iter().filter(|record| record.figure == figure.name).collect()
+    }
+
     /// Runs `figures`, points that they share once; what a request to stop cut short is left out.
     pub(super) fn run(
         figures: &[&KernelFigure],
@@ -293,7 +303,10 @@ impl View<'_> {
             ratios.push((entry.name, ratio, record.parallel));
             conflicts = [conflicts[0] + record.conflicts[0], conflicts[1] + record.conflicts[1]];
             let stated = series.stated.get(entry.name).copied();
-            records.push(self.record(series, entry.name, stated, ratio, Some(record)));
+            let core_cycles = ours.cycles * threads as u64;
+            let spent = Some(Spent { core_cycles, stalls: ours.stalls });
+            let record = self.record(series, entry.name, stated, ratio, Some(record));
+            records.push(KernelFigureRecord { spent, ..record });
         }
         let all = mean(ratios.iter().map(|(_, ratio, _)| *ratio));
         records.push(self.record(series, text::MEAN, Some(series.paper), all, None));
@@ -329,6 +342,7 @@ impl View<'_> {
             tolerance: 0.0,
             holds: None,
             run,
+            spent: None,
             design: series.design.clone(),
             machine: self.figure.machine.clone(),
             threads: series.threads.unwrap_or(self.machine.core.count),

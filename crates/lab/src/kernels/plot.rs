@@ -28,6 +28,7 @@ impl Kernels {
             title: format!("time over {}", self.plan.baseline),
             cut: CUT * means.iter().flatten().copied().fold(1.0, f64::max),
             groups: self.plan.kernels().map(group).collect(),
+            mean: "geo. mean",
             means,
             designs,
         };

@@ -1,0 +1,42 @@
+//! A figure of kernels as bars, and where the time went under each.
+
+use super::{KernelFigure, KernelFigureRecord, text};
+use crate::LabError;
+use crate::plot::{Bars, Group};
+use std::path::Path;
+
+/// Bars are cut at so many times the largest mean.
+const CUT: f64 = 2.0;
+
+impl KernelFigure {
+    /// Draws the records of the figure to an SVG file.
+    pub(crate) fn write_plot(
+        &self,
+        records: &[&KernelFigureRecord],
+        path: &Path,
+    ) -> Result<(), LabError> {
+        let find = |series: &str, point: &str| {
+            records.iter().find(|record| record.series == series && record.point == point)
+        };
+        let names: Vec<&str> = self.series.iter().map(|series| &*series.name).collect();
+        let value = |point: &str| -> Vec<Option<f64>> {
+            names.iter().map(|name| Some(find(name, point)?.measured)).collect()
+        };
+        let entries = self.entries().unwrap_or_default();
+        let groups = entries.iter().map(|entry| Group {
+            name: entry.name,
+            ratios: value(entry.name),
+            times: names.iter().map(|name| find(name, entry.name)?.spent).collect(),
+        });
+        let means = value(text::MEAN);
+        let bars = Bars {
+            title: format!("time over {}", self.baseline),
+            cut: CUT * means.iter().flatten().copied().fold(1.0, f64::max),
+            groups: groups.collect(),
+            mean: "mean",
+            means,
+            designs: names.clone(),
+        };
+        bars.write(path)
+    }
+}
