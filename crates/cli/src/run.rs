@@ -9,8 +9,8 @@ use seawall_lab::native::{NativeError, run_native};
 use seawall_lab::pool::examine;
 use seawall_lab::validate::validate;
 use seawall_lab::{
-    Comparison, Doctor, Figures, Kernels, LabError, Progress, Sweep, show_design, show_machine,
-    write_file,
+    Comparison, Doctor, Figures, KernelPlan, Kernels, LabError, Progress, Sweep, SweepPlan,
+    show_design, show_machine, write_file,
 };
 use serde::Serialize;
 use std::io::{self, Write};
@@ -50,21 +50,8 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             print(&comparison.to_text())?;
             Ok(verdict(comparison.broken() > 0, comparison.is_partial))
         }
-        Job::Kernels { plan, has_traffic, json, plot } => {
-            let kernels = Kernels::run(*plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
-            to(&json, |path| kernels.write_json(path))?;
-            to(&plot, |path| kernels.write_plot(path))?;
-            let traffic = if has_traffic { kernels.traffic_text() } else { String::new() };
-            print(&(kernels.to_text() + &traffic))?;
-            Ok(verdict(kernels.broken() > 0, kernels.is_partial))
-        }
-        Job::Sweep { plan, plot } => {
-            let sweep = Sweep::run(*plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
-            eprintln!("{} of {} points were done already", sweep.found, sweep.points());
-            to(&plot, |path| sweep.write_plot(path))?;
-            print(&sweep.to_text())?;
-            Ok(verdict(sweep.broken() > 0, sweep.is_partial()))
-        }
+        Job::Kernels { plan, has_traffic, json, plot } => kernels(*plan, has_traffic, &json, &plot),
+        Job::Sweep { plan, plot } => sweep(*plan, &plot),
         Job::Litmus { plan, json } => litmus(*plan, &json),
         Job::Reproduce { figures, options, is_strict, json, plots } => {
             let progress = Progress::on_stderr();
@@ -130,6 +117,28 @@ fn to<E: Into<anyhow::Error>>(
     write: impl FnOnce(&Path) -> Result<(), E>,
 ) -> Result<()> {
     path.as_deref().map_or(Ok(()), |path| write(path).map_err(Into::into))
+}
+
+fn kernels(
+    plan: KernelPlan,
+    has_traffic: bool,
+    json: &Option<PathBuf>,
+    plot: &Option<PathBuf>,
+) -> Result<Verdict> {
+    let kernels = Kernels::run(plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+    to(json, |path| kernels.write_json(path))?;
+    to(plot, |path| kernels.write_plot(path))?;
+    let traffic = if has_traffic { kernels.traffic_text() } else { String::new() };
+    print(&(kernels.to_text() + &traffic))?;
+    Ok(verdict(kernels.broken() > 0, kernels.is_partial))
+}
+
+fn sweep(plan: SweepPlan, plot: &Option<PathBuf>) -> Result<Verdict> {
+    let sweep = Sweep::run(plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+    eprintln!("{} of {} points were done already", sweep.found, sweep.points());
+    to(plot, |path| sweep.write_plot(path))?;
+    print(&sweep.to_text())?;
+    Ok(verdict(sweep.broken() > 0, sweep.is_partial()))
 }
 
 fn litmus(plan: LitmusPlan, json: &Option<PathBuf>) -> Result<Verdict> {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 const EXPERIMENT: &str = "bsp-sweep-quick";
 
@@ -19,6 +19,26 @@ fn run(code: i32, args: &[&str]) -> String {
     assert_eq!(output.status.code(), Some(code), "sweep {args:?}\n{out}\n{err}");
     assert!(!err.contains("panicked"), "sweep {args:?}\n{err}");
     if code == 2 { err } else { out }
+}
+
+#[cfg(unix)]
+fn start(args: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
+    command.arg("sweep").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Sends what Ctrl-C sends, and waits for the end.
+#[cfg(unix)]
+fn interrupt(child: Child) -> Output {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    child.wait_with_output().unwrap()
+}
+
+/// Whole lines of a file.
+#[cfg(unix)]
+fn lines_of(path: &Path) -> usize {
+    fs::read_to_string(path).map_or(0, |text| text.matches('\n').count())
 }
 
 struct Folder(tempfile::TempDir);
@@ -70,6 +90,23 @@ fn the_table_is_the_same_with_any_jobs_and_after_any_interruption() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_sweep_that_was_really_interrupted_prints_the_same_table_in_the_end() {
+    let folder = Folder::new();
+    let whole = run(0, &[EXPERIMENT, "--out", text(&folder.path("whole.jsonl"))]);
+    for count in [1, 7, 20] {
+        let out = folder.path(&format!("{count}.jsonl"));
+        let mut child = start(&[EXPERIMENT, "--out", text(&out), "--jobs", "2"]);
+        while lines_of(&out) < count && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        interrupt(child);
+        assert!(lines_of(&out) >= count);
+        assert_eq!(run(0, &[EXPERIMENT, "--out", text(&out)]), whole, "after {count} points");
+    }
+}
+
 #[test]
 fn each_line_says_all_that_the_point_depends_on() {
     let folder = Folder::new();
@@ -107,6 +144,10 @@ fn a_file_of_another_experiment_is_refused_and_not_touched() {
         assert!(message.contains(words), "{words} in {message}");
     }
     assert_eq!(fs::read(&out).unwrap(), before);
+    let lines = String::from_utf8(before.clone()).unwrap();
+    let other = folder.write("other.jsonl", &lines.replace("\"cycles\":", "\"cycles\":9"));
+    let message = run(2, &[&one, "--out", &other]);
+    assert!(message.contains("another build") && message.contains("not 9"), "{message}");
     let letter = folder.write("letter.txt", "dear reader");
     run(2, &[&one, "--out", &letter]);
     assert_eq!(fs::read_to_string(&letter).unwrap(), "dear reader");
@@ -179,29 +220,23 @@ fn all_combinations_meet_and_are_drawn() {
 #[test]
 fn an_interrupted_sweep_says_how_to_go_on_and_its_points_stay() {
     let folder = Folder::new();
-    let long = "title = 't'\nmachine = 'desktop'\nkernels = ['lu:8', 'canneal:2000000']\n\
+    let long = "title = 't'\nmachine = 'desktop'\nkernels = ['ocean:20', 'lu:1500']\n\
                 designs = ['bsp-lb']\nfactors = 'all'\nbaseline = 'volatile'\n\
                 [[factor]]\nname = 'banks'\nmachine = 'memory.banks'\nvalues = [2, 4]\n";
     let file = folder.write("long.toml", long);
     let out = folder.path("out.jsonl");
-    let child = Command::new(env!("CARGO_BIN_EXE_seawall"))
-        .args(["sweep", &file, "--out", text(&out), "--jobs", "1"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = || fs::read_to_string(&out).map_or(0, |text| text.lines().count());
-    while lines() == 0 {
+    let plot = folder.path("part.svg");
+    let child = start(&[&file, "--out", text(&out), "--jobs", "1", "--plot", text(&plot)]);
+    while lines_of(&out) == 0 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let refused = sweep(&[&file, "--out", text(&out)]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("another seawall sweep"));
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
+    let output = interrupt(child);
     assert_eq!(output.status.code(), Some(2));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(printed.contains("PARTIAL: ") && printed.contains("goes on from there"), "{printed}");
+    assert!(fs::read_to_string(&plot).unwrap().contains("</svg>"));
     let text = fs::read_to_string(&out).unwrap();
     assert!(text.ends_with('\n') && text.lines().count() < 8, "{text}");
 }

@@ -13,7 +13,7 @@ use crate::plan::{JOBS_MAX, in_range};
 use crate::progress::Progress;
 use experiment::{Experiment, Factors};
 use record::{Described, SweepRecord};
-use seawall_sim::{Choice, Machine};
+use seawall_sim::{Choice, Machine, SimError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,6 +61,21 @@ pub enum SweepError {
         line: usize,
         /// What it is.
         what: String,
+    },
+    /// The same point comes out differently.
+    #[error(
+        "{path} was written by another build of seawall: {point} takes {cycles} cycles now, not \
+         {recorded}; give another file with --out, or move this one away"
+    )]
+    Changed {
+        /// The file.
+        path: String,
+        /// The point that was run again.
+        point: String,
+        /// Its cycles now.
+        cycles: u64,
+        /// Its cycles in the file.
+        recorded: u64,
     },
     /// Another run has the file.
     #[error(
@@ -221,10 +236,10 @@ impl SweepPlan {
     }
 }
 
-/// All settings of the factors: the base alone and each value by itself, or all combinations.
+/// All settings of the factors: each value by itself, or all combinations.
 fn settings(experiment: &Experiment) -> Result<Vec<Vec<Option<usize>>>, LabError> {
     let factors = &experiment.factors;
-    let mut all = vec![vec![None; factors.len()]];
+    let mut all = Vec::new();
     match experiment.mode {
         Factors::One => {
             for (at, factor) in factors.iter().enumerate() {
@@ -245,6 +260,7 @@ fn settings(experiment: &Experiment) -> Result<Vec<Vec<Option<usize>>>, LabError
                 1,
                 POINTS_MAX,
             )?;
+            all.push(vec![None; factors.len()]);
             for (at, factor) in factors.iter().enumerate() {
                 let with = |settings: &Vec<Option<usize>>, value| {
                     let mut settings = settings.clone();
@@ -277,6 +293,9 @@ impl Sweep {
         let is_new = |point: &&SweepPoint| store.get(&point.key).is_none();
         let left: Vec<SweepPoint> = plan.points.iter().filter(is_new).cloned().collect();
         let found = plan.points.len() - left.len();
+        if let Some(error) = plan.changed(&store, stop)? {
+            return Err(error);
+        }
         let (baselines, mut others): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|point| point.baseline.is_none());
         let run = |point: &SweepPoint| plan.run(point, &store, stop);
@@ -334,6 +353,30 @@ impl Sweep {
 }
 
 impl SweepPlan {
+    /// Runs the shortest point of the file again, as a record says what version wrote it but not
+    /// what build. What the answer says is wrong, if it comes out differently.
+    fn changed(
+        &self,
+        store: &Store,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Option<SweepError>, LabError> {
+        let done = self.points.iter().filter_map(|point| Some((point, store.get(&point.key)?)));
+        let length = |(point, record): &(&SweepPoint, SweepRecord)| {
+            (point.baseline.is_none(), record.counter("references"))
+        };
+        let Some((point, record)) = done.min_by_key(length) else { return Ok(None) };
+        let run = match run_kernel(&point.machine, &point.point, stop) {
+            Err(LabError::Sim(SimError::Stopped)) => return Ok(None),
+            other => other?,
+        };
+        Ok((!record.is_of(&run)).then(|| SweepError::Changed {
+            path: self.out.display().to_string(),
+            point: point.described.to_string(),
+            cycles: run.cycles,
+            recorded: record.cycles,
+        }))
+    }
+
     fn run(
         &self,
         point: &SweepPoint,

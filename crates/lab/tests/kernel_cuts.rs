@@ -2,7 +2,7 @@
 //!
 //! `SEAWALL_CUTS=1000` crashes each kernel a thousand times under each design.
 
-use seawall_lab::{Cuts, Extent, KernelPoint, crash_kernel};
+use seawall_lab::{Cuts, Extent, KernelPoint, crash_kernel, run_kernel};
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{KERNELS, KernelEntry};
 use std::sync::Arc;
@@ -38,6 +38,34 @@ fn every_crash_of_every_kernel_leaves_a_consistent_cut() {
 fn without_the_log_some_crash_of_some_kernel_leaves_none() {
     let is_caught = |entry| !crash(entry, "bsp-lbpp:stores=200:log=false", 40).broken.is_empty();
     assert!(KERNELS.iter().any(is_caught));
+}
+
+#[test]
+fn machines_of_one_core_and_of_sixty_four_run_kernels_right_and_leave_cuts() {
+    let machine = Machine::load("micro15").expect("a machine that comes with us");
+    for cores in [1, 64] {
+        let settings = [("core.count".to_owned(), (cores as i64).into())];
+        let machine = machine.with("a test", &settings).expect("a machine with other numbers");
+        for design in DESIGNS {
+            let design = Choice::parse(design).expect("a design of the table");
+            for kernel in ["radix", "intruder"] {
+                let (design, threads) = (design.clone(), cores as usize);
+                let kernel = kernel.into();
+                let point = KernelPoint {
+                    kernel,
+                    design,
+                    threads,
+                    size: Some(2000),
+                    seed: 1,
+                    extent: Extent::Bare,
+                };
+                let run = run_kernel(&machine, &point, &Arc::default()).expect("it ends");
+                assert_eq!(run.result, Ok(()), "{point:?}");
+                let cuts = crash_kernel(&machine, &point, 5, &Arc::default()).expect("it ends");
+                assert_eq!((cuts.crashes, cuts.broken), (5, Vec::new()), "{point:?}");
+            }
+        }
+    }
 }
 
 #[test]

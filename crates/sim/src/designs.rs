@@ -301,7 +301,8 @@ macro_rules! designs {
             docs: <$module::Params as params::Parameters>::DOCS,
             check: |table| params::parse::<$module::Params>(table).map(drop),
             run: |setup, table| {
-                let params: $module::Params = params::parse(table).expect("checked when it was parsed");
+                let params = params::parse::<$module::Params>(table);
+                let params = params.expect("checked when it was parsed");
                 let build =
                     |machine: &Machine, lines: LineId| $module::design(&params, machine, lines);
                 crate::machine::run(setup, build, params::adr(&params))

@@ -16,6 +16,13 @@ const COLUMN_SHARE_MIN: f64 = 0.005;
 /// How many broken crashes of a cell are told in full.
 const BROKEN_SHOWN: usize = 3;
 
+/// What the columns are.
+const LEGEND: &str = "
+confl.: epochs that were flushed because of a conflict; inter: conflicts between threads, of all;
+log: lines of log and processor state, of all written; busy, mem., lock, persist and what comes
+after Klines: where the threads' time went; all in %. Klines: thousands of lines written to memory
+";
+
 impl Kernels {
     /// The tables, and what broke.
     pub fn to_text(&self) -> String {
@@ -30,10 +37,7 @@ impl Kernels {
         text += &text_of(&self.table());
         text += "\n";
         text += &text_of(&self.designs());
-        text += "\nconfl.: epochs that were flushed because of a conflict, inter: conflicts between \
-                 threads\nof all, log: lines of log and processor state of all written to memory, \
-                 the rest: where the\nthreads' time went; all in %; Klines: thousands of lines \
-                 written to memory\n";
+        text += LEGEND;
         text += &self.summary();
         if self.is_partial {
             let (done, all) = (self.cells.len(), points.len());

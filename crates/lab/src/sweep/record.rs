@@ -62,7 +62,8 @@ impl fmt::Display for Described {
         let Described { kernel, size, threads, seed, design, .. } = self;
         write!(f, "{kernel}:{size} on {threads} threads with seed {seed} under {design}")?;
         let parameters = Value::from(self.parameters.clone());
-        write!(f, " {parameters} on a machine that this experiment does not have so")
+        let cores = &self.machine_parameters["core"]["count"];
+        write!(f, " with {parameters} on a machine of {cores} cores")
     }
 }
 
@@ -134,6 +135,13 @@ impl SweepRecord {
             true => Ok(record),
             false => Err(format!("it was written by version {}", record.version)),
         }
+    }
+
+    /// Whether `run` is what the record says.
+    pub(super) fn is_of(&self, run: &KernelRun) -> bool {
+        self.cycles == run.cycles
+            && self.counters == counters_of(&run.counters)
+            && self.spent().stalls == run.stalls
     }
 
     pub(super) fn to_line(&self) -> String {

@@ -50,7 +50,7 @@ impl Store {
             let record = SweepRecord::read(line).map_err(|what| other(at + 1, what))?;
             let key = record.key();
             if !points.contains(&*key) {
-                return Err(other(at + 1, format!("it has {}", record.point)));
+                return Err(other(at + 1, format!("{}, which it does not have", record.point)));
             }
             records.entry(key).or_insert(record);
         }
