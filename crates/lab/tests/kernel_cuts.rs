@@ -15,8 +15,7 @@ fn crash(entry: &KernelEntry, design: &str, crashes: u64) -> Cuts {
     let machine = Machine::load("desktop").expect("a machine that comes with us");
     let design = Choice::parse(design).expect("a design of the table");
     let (kernel, size) = (entry.name.into(), Some(entry.small));
-    let point =
-        KernelPoint { kernel, design, threads: 4, size, seed: 1, extent: Extent::default() };
+    let point = KernelPoint { kernel, design, threads: 4, size, seed: 1, extent: Extent::Bare };
     crash_kernel(&machine, &point, crashes, &Arc::default()).expect("it comes to its end")
 }
 
