@@ -287,14 +287,6 @@ impl Table {
         hash: u64,
         mut look: impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
     ) -> Option<T> {
-        if !self.shared {
-            let mut result = None;
-            self.named(memory, hash).find(memory, hash, |word| {
-                result = look(word, &|| true);
-                result.is_some()
-            });
-            return result;
-        }
         match self.attempt(memory, hash, &mut look) {
             Some(result) => result,
             None => self.insist(memory, hash, &mut look),
@@ -325,21 +317,43 @@ impl Table {
         hash: u64,
         look: &mut impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
     ) -> Option<Option<T>> {
-        let trusts = self.flaw == MapFlaw::NoVersion;
         let directory = self.guard.version(memory);
         let segment = self.named(memory, hash);
         let stripe = self.stripes.outer(segment.at);
         let version = stripe.version(memory);
-        if !self.guard.is_still(memory, directory) && !trusts {
+        if !self.guard.is_still(memory, directory) && !self.trusts() {
             return None;
         }
-        let is_still = || stripe.is_still(memory, version) || trusts;
+        let is_still = || stripe.is_still(memory, version) || self.trusts();
+        if let Some(word) = segment.first(memory, hash)
+            && let Some(result) = look(word, &is_still)
+        {
+            return is_still().then_some(Some(result));
+        }
+        self.attempt_all(memory, hash, (segment, stripe, version), look)
+    }
+
+    /// The rest of [`attempt`](Table::attempt), apart: the processor begins some reads while those
+    /// before wait for their lines, and the fewer instructions each takes, the more.
+    #[inline(never)]
+    fn attempt_all<M: Memory, T>(
+        &self,
+        memory: &M,
+        hash: u64,
+        (segment, stripe, version): (Segment, Stripe, u64),
+        look: &mut impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
+    ) -> Option<Option<T>> {
+        let is_still = || stripe.is_still(memory, version) || self.trusts();
         let mut result = None;
         segment.find(memory, hash, |word| {
             result = look(word, &is_still);
             result.is_some()
         });
         is_still().then_some(result)
+    }
+
+    fn trusts(&self) -> bool {
+        self.flaw == MapFlaw::NoVersion
     }
 
     /// The word of `hash` that `is_it` picks; it stays until the transaction is over.

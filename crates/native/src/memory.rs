@@ -58,17 +58,38 @@ pub struct NativeMemory<'a> {
     counters: Cell<Counters>,
 }
 
+/// The bytes of an access are 2 to the power of this.
+#[inline]
+const fn shift_of(width: Width) -> u32 {
+    width.bytes().trailing_zeros()
+}
+
 const NOTHING: (u64, u64) = (u64::MAX, 0);
 
 /// Where a region is, and how many of its bytes this handle knows of.
 struct Region {
     base: *mut u8,
     bytes: Cell<u64>,
+    // The same, counted in words, which most accesses are of.
+    words: Cell<u64>,
 }
 
 impl Region {
     fn of(mapping: &Mapping, bytes: u64) -> Region {
-        Region { base: mapping.base(), bytes: Cell::new(bytes) }
+        let region = Region { base: mapping.base(), bytes: Cell::new(0), words: Cell::new(0) };
+        region.set_bytes(bytes);
+        region
+    }
+
+    fn set_bytes(&self, bytes: u64) {
+        self.bytes.set(bytes);
+        self.words.set(bytes >> shift_of(Width::B8));
+    }
+
+    /// How many pieces of 2 to the power of `shift` bytes there are.
+    #[inline]
+    fn pieces(&self, shift: u32) -> u64 {
+        if shift == shift_of(Width::B8) { self.words.get() } else { self.bytes.get() >> shift }
     }
 }
 
@@ -119,18 +140,22 @@ impl<'a> NativeMemory<'a> {
         if at.is_pm() { &self.pm } else { &self.dram }
     }
 
-    /// The place of an aligned access. Rotating the offset puts misplaced low bits on top, so that
-    /// one compare refuses both an access that is not aligned and one out of range.
+    /// The place of an access of 2 to the power of `shift` bytes, aligned to as many. Rotating the
+    /// offset puts misplaced low bits on top, so that one compare refuses both an access that is
+    /// not aligned and one out of range.
     #[inline]
     #[track_caller]
-    fn place(&self, at: Addr, width: Width) -> *mut u8 {
-        let region = self.region(at);
-        let shift = width.bytes().trailing_zeros();
-        if at.offset().rotate_right(shift) >= region.bytes.get() >> shift {
-            self.look_again(at, width.bytes(), width.bytes());
-        }
-        // SAFETY: the access lies wholly inside the bytes that are there.
-        unsafe { region.base.add(at.offset() as usize) }
+    fn place(&self, at: Addr, shift: u32) -> *mut u8 {
+        let place = |region: &Region| {
+            let offset = at.offset();
+            if offset.rotate_right(shift) >= region.pieces(shift) {
+                return self.look_again(at, 1 << shift, 1 << shift);
+            }
+            // SAFETY: the access lies wholly inside the bytes that are there.
+            unsafe { region.base.add(offset as usize) }
+        };
+        // A branch, and no choice of a region: many callers know which it is.
+        if at.is_pm() { place(&self.pm) } else { place(&self.dram) }
     }
 
     /// The place of `len` bytes of any alignment.
@@ -140,19 +165,21 @@ impl<'a> NativeMemory<'a> {
         let region = self.region(at);
         let bytes = region.bytes.get();
         if at.offset() > bytes || len > bytes - at.offset() {
-            self.look_again(at, len, 1);
+            return self.look_again(at, len, 1);
         }
         // SAFETY: at most one past the end of the bytes that are there.
         unsafe { region.base.add(at.offset() as usize) }
     }
 
-    /// Refuses an access, unless the pool has grown since this handle looked.
+    /// The place of an access to bytes that the pool has grown by since this handle looked; refuses
+    /// any other.
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn look_again(&self, at: Addr, len: u64, align: u64) {
-        self.pm.bytes.set(self.space.bytes());
-        let bytes = self.region(at).bytes.get();
+    fn look_again(&self, at: Addr, len: u64, align: u64) -> *mut u8 {
+        self.pm.set_bytes(self.space.bytes());
+        let region = self.region(at);
+        let bytes = region.bytes.get();
         let inside = at.offset() <= bytes && len <= bytes - at.offset();
         if !inside || !at.offset().is_multiple_of(align) {
             let region = if at.is_pm() { "the pool" } else { "DRAM" };
@@ -160,25 +187,14 @@ impl<'a> NativeMemory<'a> {
                 "{len} bytes at {at} are not aligned or not within the {bytes} bytes of {region}"
             );
         }
-    }
-
-    /// As [`place`](NativeMemory::place), of a line.
-    #[inline]
-    #[track_caller]
-    fn place_of_line(&self, at: Addr) -> *mut u8 {
-        let region = self.region(at);
-        let shift = LINE_BYTES.trailing_zeros();
-        if at.offset().rotate_right(shift) >= region.bytes.get() >> shift {
-            self.look_again(at, LINE_BYTES, LINE_BYTES);
-        }
-        // SAFETY: the line lies wholly inside the bytes that are there.
+        // SAFETY: at most one past the end of the bytes that are there.
         unsafe { region.base.add(at.offset() as usize) }
     }
 
     #[inline]
     #[track_caller]
     fn atomic(&self, at: Addr) -> &AtomicU64 {
-        let place = self.place(at, Width::B8).cast();
+        let place = self.place(at, shift_of(Width::B8)).cast();
         // SAFETY: aligned, inside a mapping that outlives `self`, and only used by atomics.
         unsafe { AtomicU64::from_ptr(place) }
     }
@@ -253,7 +269,7 @@ impl Memory for NativeMemory<'_> {
     #[inline]
     #[track_caller]
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
-        let place = self.place(at, width);
+        let place = self.place(at, shift_of(width));
         // SAFETY: `place` checked alignment and range.
         unsafe { load_at(place, width) }
     }
@@ -261,15 +277,15 @@ impl Memory for NativeMemory<'_> {
     #[inline]
     #[track_caller]
     fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
-        let place = self.place_of_line(at);
-        // SAFETY: `place_of_line` checked alignment and range.
+        let place = self.place(at, LINE_BYTES.trailing_zeros());
+        // SAFETY: `place` checked alignment and range.
         std::array::from_fn(|word| unsafe { load_at(place.add(8 * word), Width::B8) })
     }
 
     #[inline]
     #[track_caller]
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        let place = self.place(at, width);
+        let place = self.place(at, shift_of(width));
         // SAFETY: `place` checked alignment and range.
         unsafe { store_at(place, width, value) }
     }
@@ -354,7 +370,7 @@ impl Memory for NativeMemory<'_> {
         if let Err(error @ PoolError::Truncated { .. }) = grown {
             panic!("{error}");
         }
-        self.pm.bytes.set(self.space.bytes());
+        self.pm.set_bytes(self.space.bytes());
         grown.is_ok()
     }
 
@@ -416,7 +432,7 @@ impl Memory for NativeMemory<'_> {
         let half: Result<[u8; 4], _> = from.try_into();
         match half {
             Ok(half) if can && at.offset().is_multiple_of(4) => {
-                let place = self.place(at, Width::B4);
+                let place = self.place(at, shift_of(Width::B4));
                 // SAFETY: `place` checked alignment and range.
                 unsafe { flush::store_half_past_caches(place.cast(), u32::from_le_bytes(half)) };
                 self.count(|counters| counters.flushed_lines += 1);

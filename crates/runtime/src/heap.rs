@@ -59,6 +59,8 @@ pub enum HeapFlaw {
     NoLogFlush,
     /// Logs are retired without flushing the data that they wrote.
     NoFlush,
+    /// A line that is on the list of what a generation wrote is not put on that of the next.
+    OldList,
     /// Data is changed in place before its old values are durable.
     LateUndo,
     /// Logs are retired without waiting for threads that are storing what they logged.

@@ -104,9 +104,10 @@ impl<'m, M: Memory> Session<'m, M> {
     /// A transaction is over.
     #[inline]
     pub(crate) fn hold_no_more(&mut self) {
-        for (word, before) in self.holds.held.drain(..) {
-            self.memory.store(word, before.wrapping_add(2));
+        for (word, before) in &self.holds.held {
+            self.memory.store(*word, before.wrapping_add(2));
         }
+        self.holds.held.clear();
     }
 
     /// True if the addresses are in the root or the chunks of the heap, where a transaction may

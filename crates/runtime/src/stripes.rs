@@ -43,8 +43,8 @@ const INNER: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
     words: Addr,
-    /// A power of two; 0 in a heap for one thread.
-    threads: u64,
+    /// How many outer ones there are: a power of two; 0 in a heap for one thread.
+    outer: u64,
 }
 
 /// The lock and version of some addresses.
@@ -66,19 +66,20 @@ pub struct Held {
 impl Stripes {
     pub(crate) fn place(arena: &mut Arena, threads: u64) -> Stripes {
         let threads = if threads == 1 { 0 } else { threads.next_power_of_two() };
-        Stripes { words: arena.dram(threads * (OUTER + INNER) * LINE_BYTES), threads }
+        let words = arena.dram(threads * (OUTER + INNER) * LINE_BYTES);
+        Stripes { words, outer: threads * OUTER }
     }
 
     /// The stripe of `at` of which a thread holds one at most.
     #[inline]
     pub fn outer(&self, at: Addr) -> Stripe {
-        self.pick(at, 0, OUTER * self.threads)
+        self.pick(at, 0, self.outer)
     }
 
     /// The stripe of `at` of which a thread that holds an outer one, or none, holds one at most.
     #[inline]
     pub fn inner(&self, at: Addr) -> Stripe {
-        self.pick(at, OUTER * self.threads, INNER * self.threads)
+        self.pick(at, self.outer, self.outer / OUTER * INNER)
     }
 
     #[inline]
@@ -109,6 +110,12 @@ impl Stripe {
         (!self.word.is_null()).then_some(self.word)
     }
 
+    /// The word, if there is one, said so that a machine sees of which memory it is.
+    #[inline]
+    fn dram(self) -> Addr {
+        Addr::dram(self.word.offset())
+    }
+
     /// The version to read under; waits while somebody holds the stripe.
     #[inline]
     #[track_caller]
@@ -116,7 +123,7 @@ impl Stripe {
         if self.word.is_null() {
             return 0;
         }
-        let version = memory.load::<u64>(self.word);
+        let version = memory.load::<u64>(self.dram());
         if version % 2 == 0 { version } else { self.wait(memory, version) }
     }
 
@@ -134,7 +141,7 @@ impl Stripe {
     #[inline]
     #[track_caller]
     pub fn is_still<M: Memory>(self, memory: &M, version: u64) -> bool {
-        self.word.is_null() || memory.load::<u64>(self.word) == version
+        self.word.is_null() || memory.load::<u64>(self.dram()) == version
     }
 
     /// Waits for the stripe and takes it, in no particular order among those who wait.

@@ -320,30 +320,24 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// Puts bytes of a word into the record.
     #[inline]
     pub(crate) fn put_bytes(&mut self, word: Addr, mask: u8, value: u64) {
-        let buffers = &mut self.session.buffers;
-        let found = buffers.places.find(word);
-        if let Some(Found::Word(place) | Found::Bytes(place)) = found
-            && buffers.depth > 0
+        let Buffers { new, places, over, depth, .. } = &mut self.session.buffers;
+        let place = places.place(word);
+        let found = place.found();
+        if let Some(Found::Word(at) | Found::Bytes(at)) = found
+            && *depth > 0
         {
             let is_part = matches!(found, Some(Found::Bytes(_)));
-            let mask = if is_part { buffers.new.mask(place) } else { 0 };
-            buffers.over.push((place, buffers.new.word(place), mask));
+            let mask = if is_part { new.mask(at) } else { 0 };
+            over.push((at, new.word(at), mask));
         }
         match found {
-            Some(Found::Word(place)) => {
+            Some(Found::Word(at)) => {
                 let bits = spread(mask);
-                let merged = buffers.new.word(place) & !bits | value & bits;
-                buffers.new.set_word(place, merged);
+                new.set_word(at, new.word(at) & !bits | value & bits);
             }
-            Some(Found::Bytes(place)) if mask != 0xff => buffers.new.widen(place, mask, value),
-            _ if mask == 0xff => {
-                let place = buffers.new.push_word(word, value);
-                buffers.places.put(word, Found::Word(place));
-            }
-            _ => {
-                let place = buffers.new.push_bytes(word, mask, value);
-                buffers.places.put(word, Found::Bytes(place));
-            }
+            Some(Found::Bytes(at)) if mask != 0xff => new.widen(at, mask, value),
+            _ if mask == 0xff => place.set(Found::Word(new.push_word(word, value))),
+            _ => place.set(Found::Bytes(new.push_bytes(word, mask, value))),
         }
     }
 

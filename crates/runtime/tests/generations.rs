@@ -175,3 +175,43 @@ fn a_thread_that_joins_anew_goes_on_where_its_log_was() {
         assert_eq!(recovered.replayed, if round <= 6 { round } else { 4 + (round - 7) % 3 });
     }
 }
+
+/// The rounds that change the first word: in the first generation and in the third, which begins
+/// when the first is retired. The others change another line; a half of the log holds 64 of them.
+const MARKS: [u64; 2] = [2, 140];
+
+/// The first bad image of a program that changes a line in two generations, and never again.
+fn explore_marks(flaw: HeapFlaw) -> Option<String> {
+    let options = HeapOptions { bytes: 1 << 16, threads: 1, log_bytes: 4096, ..SMALL.options() };
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
+    let program = move |memory: &Traced<'_>| {
+        let mut session = heap.join(memory);
+        for round in 1..=280 {
+            let at = if MARKS.contains(&round) { heap.root() } else { heap.root().plus(64) };
+            session.redo(|tx| tx.store(at, round)).expect("it fits");
+            memory.output(round - 1);
+        }
+    };
+    let trace = record(image, &Schedule::default(), program).expect("it ends");
+    let recover = |image: &CrashImage<'_>| {
+        let opened = Heap::open(image, NAME, options.pm_bytes());
+        let (heap, _) = opened.map_err(|error| error.to_string())?;
+        Ok::<u64, String>(image.load(heap.root()))
+    };
+    let judge = |mark: &u64, point: &CrashPoint| {
+        let last = |done: u64| MARKS.into_iter().rfind(|mark| *mark <= done).unwrap_or(0);
+        let done = point.outputs[0];
+        let is_right = (last(done)..=last(done + 1)).contains(mark);
+        if is_right { Ok(()) } else { Err(format!("mark {mark} after round {done}")) }
+    };
+    let how = Search { depth: 0, budget: 3_000, samples: 20, ..Search::new(Model::Px86) };
+    search(&trace, &how, &check(recover, judge)).finding.map(|finding| finding.to_string())
+}
+
+#[test]
+fn a_line_is_listed_anew_in_each_generation_that_changes_it() {
+    assert_eq!(explore_marks(HeapFlaw::None), None);
+    let finding = explore_marks(HeapFlaw::OldList).expect("it is lost");
+    assert!(finding.contains("mark 2 after round"), "{finding}");
+}

@@ -13,6 +13,7 @@
 use super::{DEPTH_MASK, top};
 use crate::reads::Reads;
 use seawall_memory::{Addr, LINE_BYTES};
+use std::hint::select_unpredictable;
 
 /// Lines in which an entry may be.
 const PROBED: u64 = 4;
@@ -52,6 +53,15 @@ pub(super) struct Probe {
 #[inline]
 pub(super) fn vacant(like: u64) -> u64 {
     if like >> 63 == 1 { 0 } else { !0 }
+}
+
+/// The slots of a line whose hashes are such, a bit each. All four are asked whatever the answers,
+/// without a branch: which slot an entry is in, no branch could foretell, and a wrong guess would
+/// stop the processor from beginning the next search while this one waits for its line.
+#[inline]
+fn slots_where(words: &[u64; 8], is_such: impl Fn(u64) -> bool) -> u32 {
+    let slots = words.iter().step_by(2).zip(0..);
+    slots.fold(0, |mask, (hash, slot)| mask | u32::from(is_such(*hash)) << slot)
 }
 
 /// What to store in place of `hash`, which is at `slot`, to vacate it.
@@ -117,36 +127,52 @@ impl Segment {
         top(hash ^ like, self.depth) == 0
     }
 
+    /// The word of the first slot with that hash in the first line that it may be in, which holds
+    /// nearly all.
+    #[inline]
+    pub(super) fn first<R: Reads>(self, from: &R, hash: u64) -> Option<u64> {
+        let words = from.line(self.at.plus(self.home(hash) * LINE_BYTES));
+        let word = (0..SLOTS as usize).rev().fold(0, |word, slot| {
+            select_unpredictable(words[2 * slot] == hash, words[2 * slot + 1], word)
+        });
+        (slots_where(&words, |found| found == hash) != 0).then_some(word)
+    }
+
     /// The slot with that hash whose word `is_it` picks, and that word.
     #[inline]
     pub(super) fn find<R: Reads>(
         self,
         from: &R,
         hash: u64,
-        mut is_it: impl FnMut(u64) -> bool,
+        is_it: impl FnMut(u64) -> bool,
     ) -> Option<(Addr, u64)> {
-        self.search(from, hash, |_, found, word| found == hash && is_it(word))
+        self.search(from, hash, is_it, |_, _| ())
     }
 
-    /// The slot that `is_it` picks by its place, hash and word, of those where `hash` may be.
+    /// As [`find`](Segment::find); shows the lines without that slot to `look`.
     #[inline]
     fn search<R: Reads>(
         self,
         from: &R,
         hash: u64,
-        mut is_it: impl FnMut(Addr, u64, u64) -> bool,
+        mut is_it: impl FnMut(u64) -> bool,
+        mut look: impl FnMut(Addr, &[u64; 8]),
     ) -> Option<(Addr, u64)> {
         let vacant = vacant(hash);
         let home = self.at.plus(self.home(hash) * LINE_BYTES);
         for line in (0..PROBED).map(|line| home.plus(line * LINE_BYTES)) {
             let words = from.line(line);
-            for slot in 0..SLOTS as usize {
-                let (at, word) = (line.plus(slot as u64 * SLOT_BYTES), words[2 * slot + 1]);
-                if is_it(at, words[2 * slot], word) {
-                    return Some((at, word));
+            let mut same = slots_where(&words, |found| found == hash);
+            while same != 0 {
+                let slot = same.trailing_zeros();
+                let word = words[(2 * slot as usize + 1) % words.len()];
+                if is_it(word) {
+                    return Some((line.plus(u64::from(slot) * SLOT_BYTES), word));
                 }
+                same &= same - 1;
             }
-            if (0..SLOTS as usize).any(|slot| words[2 * slot] == vacant) {
+            look(line, &words);
+            if slots_where(&words, |found| found == vacant) != 0 {
                 return None;
             }
         }
@@ -159,20 +185,16 @@ impl Segment {
         self,
         from: &R,
         hash: u64,
-        mut is_it: impl FnMut(u64) -> bool,
+        is_it: impl FnMut(u64) -> bool,
     ) -> Probe {
-        let mut probe = Probe::default();
-        let room = &mut probe.room;
-        probe.found = self.search(from, hash, |slot, found, word| {
-            if found == hash {
-                return is_it(word);
+        let mut room = None;
+        let found = self.search(from, hash, is_it, |line, words| {
+            let free = slots_where(words, |found| !self.has(found, hash));
+            if room.is_none() && free != 0 {
+                room = Some(line.plus(u64::from(free.trailing_zeros()) * SLOT_BYTES));
             }
-            if room.is_none() && !self.has(found, hash) {
-                *room = Some(slot);
-            }
-            false
         });
-        probe
+        Probe { found, room }
     }
 
     /// The bytes of an empty segment of hashes that begin like this one.
@@ -283,6 +305,7 @@ impl Segment {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use seawall_memory::{Image, Memory};
     use std::collections::BTreeMap;
 
     proptest! {
@@ -318,6 +341,26 @@ mod tests {
             prop_assert_eq!(segment.unreachable(1 << 63, &slots), None);
             let live = slots.iter().filter(|(hash, _)| segment.has(*hash, 1 << 63)).count();
             prop_assert_eq!(live, entries.len());
+        }
+    }
+
+    #[test]
+    fn the_first_line_is_searched_as_the_others_are() {
+        let image = Image::new(4096, 0);
+        let segment = Segment { at: Addr::pm(1024), depth: 1, lines: 4 };
+        for slots in 0..3u64.pow(4) {
+            let hashes = [0, 1, 2, 3].map(|slot| (5 << 32) + slots / 3u64.pow(slot) % 3);
+            for (slot, hash) in (0..).zip(hashes) {
+                image.store(segment.at.plus(SLOT_BYTES * slot), hash);
+                image.store(segment.at.plus(SLOT_BYTES * slot + 8), 10 + slot);
+            }
+            for hash in (0..3).map(|low| (5 << 32) + low) {
+                let word = hashes.iter().zip(10..).find(|(found, _)| **found == hash);
+                let word = word.map(|(_, word)| word);
+                assert_eq!(segment.first(&image, hash), word, "{hashes:x?}");
+                let found = segment.find(&image, hash, |_| true);
+                assert_eq!(found.map(|(_, word)| word), word, "{hashes:x?}");
+            }
         }
     }
 

@@ -84,7 +84,7 @@ impl Blocks {
 
 /// Where the state of the block at `at` is.
 pub(crate) fn state_at(chunk_start: Addr, class: Class, at: Addr) -> Addr {
-    chunk_start.plus((at.offset() - chunk_start.offset() - STATE_BYTES) / class.bytes())
+    chunk_start.plus(class.block_of(at.offset() - chunk_start.offset() - STATE_BYTES))
 }
 
 impl<M: Memory> Session<'_, M> {
@@ -471,13 +471,12 @@ impl<M: Memory> Tx<'_, '_, M> {
         match entry {
             Chunk::Small(class) => {
                 let into = at.offset() - start.offset();
-                let is_block = into >= STATE_BYTES
-                    && (into - STATE_BYTES).is_multiple_of(class.bytes())
-                    && (into - STATE_BYTES) / class.bytes() < class.blocks();
-                if !is_block {
+                let Some(into) = into.checked_sub(STATE_BYTES) else { return Err(none) };
+                let block = class.block_of(into);
+                if block * class.bytes() != into || block >= class.blocks() {
                     return Err(none);
                 }
-                let state = state_at(start, class, at);
+                let state = start.plus(block);
                 let word = self.load_word(Addr::from_bits(state.bits() & !7));
                 let state = (word >> (8 * (state.bits() % 8))) as u8;
                 if !chunks::is_state(state) {

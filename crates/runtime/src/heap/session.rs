@@ -193,11 +193,14 @@ impl<'m, M: Memory> Session<'m, M> {
             self.hold_no_more();
         }
         self.hold_first();
-        let outcome = body(&mut Tx { session: &mut *self, kind });
-        let outcome = outcome.and_then(|value| match self.commit(wait) {
-            Ok(()) => Ok(value),
-            Err(error) => Err(error.into()),
-        });
+        let mut outcome = body(&mut Tx { session: &mut *self, kind });
+        // The outcome stays where it is: a copy that is made behind the fence, of halves that were
+        // stored behind it, would wait for the fence, and all that follows with it.
+        if outcome.is_ok()
+            && let Err(error) = self.commit(wait)
+        {
+            outcome = Err(error.into());
+        }
         if outcome.is_err() {
             self.abort()?;
         }
@@ -207,13 +210,8 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     fn commit(&mut self, wait: Wait) -> Result<(), HeapError> {
-        let mut line = [0; LINE_BYTES as usize];
-        for (at, words) in self.buffers.saved.runs() {
-            self.memory.read(at, &mut line[..8 * words]);
-            self.buffers.new.push_words(at, &line[..8 * words]);
-        }
-        if self.undo.is_open() {
-            self.buffers.new.push_end(self.undo.number());
+        if !self.buffers.saved.is_empty() || self.undo.is_open() {
+            self.log_saved();
         }
         if !self.buffers.new.is_empty() {
             if self.buffers.direct {
@@ -229,6 +227,19 @@ impl<'m, M: Memory> Session<'m, M> {
         }
         self.buffers.clear();
         Ok(())
+    }
+
+    /// Undo: what the words hold now goes into the record.
+    #[inline(never)]
+    fn log_saved(&mut self) {
+        let mut line = [0; LINE_BYTES as usize];
+        for (at, words) in self.buffers.saved.runs() {
+            self.memory.read(at, &mut line[..8 * words]);
+            self.buffers.new.push_words(at, &line[..8 * words]);
+        }
+        if self.undo.is_open() {
+            self.buffers.new.push_end(self.undo.number());
+        }
     }
 
     /// Puts everything back as it was before the transaction.
@@ -256,7 +267,9 @@ impl<'m, M: Memory> Session<'m, M> {
     ) -> Result<Addr, HeapError> {
         self.redo(|tx| {
             let at = tx.alloc(bytes.max(content.len() as u64))?;
-            tx.fill(at, content)?;
+            if !content.is_empty() {
+                tx.fill(at, content)?;
+            }
             tx.store(link, at)?;
             Ok(at)
         })

@@ -21,6 +21,33 @@ pub(crate) enum Found {
     Bytes(usize),
 }
 
+#[inline]
+fn found(place: u32) -> Option<Found> {
+    match place {
+        0 => None,
+        place if place & PART != 0 => Some(Found::Bytes((place & !PART) as usize)),
+        place => Some(Found::Word(place as usize)),
+    }
+}
+
+/// Where an index says what the buffer holds of a word.
+pub(crate) struct Place<'a>(&'a mut u32);
+
+impl Place<'_> {
+    #[inline]
+    pub(crate) fn found(&self) -> Option<Found> {
+        found(*self.0)
+    }
+
+    #[inline]
+    pub(crate) fn set(self, found: Found) {
+        *self.0 = match found {
+            Found::Word(place) => place as u32,
+            Found::Bytes(place) => place as u32 | PART,
+        };
+    }
+}
+
 /// The places of a line's words; 0 is none.
 #[derive(Clone, Debug)]
 struct LinePlaces {
@@ -64,11 +91,7 @@ impl Index {
     #[inline]
     pub(crate) fn find(&self, word: Addr) -> Option<Found> {
         let places = &self.lines[self.line(word.line().0)?].places;
-        match places[(word.bits() % LINE_BYTES / 8) as usize] {
-            0 => None,
-            place if place & PART != 0 => Some(Found::Bytes((place & !PART) as usize)),
-            place => Some(Found::Word(place as usize)),
-        }
+        found(places[(word.bits() % LINE_BYTES / 8) as usize])
     }
 
     /// True if nothing of the words from `word` to `end`, all of one line, is in the buffer.
@@ -89,6 +112,12 @@ impl Index {
         &mut self.lines[self.last].places
     }
 
+    /// The place of a word, to be read and set; its line is in the buffer from now on.
+    #[inline]
+    pub(crate) fn place(&mut self, word: Addr) -> Place<'_> {
+        Place(&mut self.line_mut(word.line().0)[(word.bits() % LINE_BYTES / 8) as usize])
+    }
+
     fn add(&mut self, line: u64) -> usize {
         self.lines.push(LinePlaces { line, places: [0; LINE_WORDS] });
         let count = self.lines.len();
@@ -103,11 +132,7 @@ impl Index {
 
     #[inline]
     pub(crate) fn put(&mut self, word: Addr, found: Found) {
-        let place = match found {
-            Found::Word(place) => place as u32,
-            Found::Bytes(place) => place as u32 | PART,
-        };
-        self.line_mut(word.line().0)[(word.bits() % LINE_BYTES / 8) as usize] = place;
+        self.place(word).set(found);
     }
 
     /// Puts the words from `word` to `end`, all of one line, at the places from `place` on.

@@ -33,6 +33,8 @@ use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 
 /// Lines in one entry of a list of dirty lines.
 const COUNT_BITS: u32 = 16;
+/// Lines of the list that are remembered; line 0 is the pool's header, which no log writes.
+const KNOWN: usize = 64;
 /// Low bits of the word that says what a thread logged last: lines. Above them the generation.
 const USED_BITS: u32 = 25;
 
@@ -50,6 +52,9 @@ pub(crate) struct Log {
     used: u64,
     listed: u64,
     reach: [Reach; 2],
+    /// Lines that are on that list, each at the place that its last bits name: a program that
+    /// changes the same lines again and again lists them once, and retires as few.
+    known: [u64; KNOWN],
     flushed: LineSet,
     pub(crate) route: Route,
     pub(crate) counts: LogCounts,
@@ -133,6 +138,7 @@ impl Log {
             used: (last & ((1 << USED_BITS) - 1)) * LINE_BYTES,
             listed: memory.load(places.dirty_count[(generation % 2) as usize]),
             reach: [0, 1].map(|half| Reach::new(heap, thread, half)),
+            known: [0; KNOWN],
             flushed: LineSet::default(),
             route: Route::new(RouteChoice::Adaptive),
             counts: LogCounts::default(),
@@ -147,15 +153,18 @@ impl Log {
         builder: &mut Builder,
         wait: Wait,
     ) -> Result<(), HeapError> {
-        let most = builder.bytes_with(BEFORE_WORDS);
+        let (size, most) = (builder.bytes(), builder.bytes_with(BEFORE_WORDS));
         if most > self.places.room {
             return Err(HeapError::TooLarge { bytes: most, room: self.places.room });
         }
-        let (generation, stamp) = self.enter(memory, builder.bytes(), most);
+        let (generation, stamp) = self.enter(memory, size, most);
         if generation != self.generation {
             let follows = generation == self.generation + 1;
             builder.push_before(if follows { self.used / LINE_BYTES } else { 0 });
             (self.generation, self.used, self.listed) = (generation, 0, 0);
+            if self.flaw != HeapFlaw::OldList {
+                self.known = [0; KNOWN];
+            }
         }
         let half = (generation % 2) as usize;
         let (at, line) = (self.places.log[half].plus(self.used), self.used / LINE_BYTES);
@@ -226,6 +235,10 @@ impl Log {
         for entry in builder.entries() {
             let dirty = store_in_place(memory, &self.layout, self.places.thread, entry);
             if let Some((line, lines)) = dirty {
+                let known = &mut self.known[line.0 as usize % KNOWN];
+                if lines == 1 && std::mem::replace(known, line.0) == line.0 {
+                    continue;
+                }
                 memory.store(list.plus(8 * self.listed), line.0 << COUNT_BITS | lines);
                 self.listed += 1;
             }
@@ -312,6 +325,10 @@ pub(crate) fn store_in_place<M: Memory>(
     entry: Entry<'_>,
 ) -> Option<(Line, u64)> {
     match entry {
+        Entry::Words(at, [value]) => {
+            memory.store(at, u64::from_le_bytes(*value));
+            Some((at.line(), 1))
+        }
         Entry::Words(at, values) => {
             memory.write(at, values.as_flattened());
             let last = at.plus(8 * (values.len() as u64).max(1) - 1);
@@ -331,7 +348,18 @@ pub(crate) fn store_in_place<M: Memory>(
 }
 
 /// Stores the bytes of `mask` in the widest aligned pieces, so that neighbours stay untouched.
+#[inline]
 fn store_bytes<M: Memory>(memory: &M, at: Addr, mask: u8, value: u64) {
+    if mask.is_power_of_two() {
+        let byte = mask.trailing_zeros();
+        memory.store(at.plus(byte.into()), (value >> (8 * byte)) as u8);
+    } else {
+        store_pieces(memory, at, mask, value);
+    }
+}
+
+#[inline(never)]
+fn store_pieces<M: Memory>(memory: &M, at: Addr, mask: u8, value: u64) {
     let mut byte = 0;
     while byte < 8 {
         if mask >> byte & 1 == 0 {

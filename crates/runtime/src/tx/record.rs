@@ -152,25 +152,33 @@ impl Builder {
     /// Appends a word to be stored at `at`; gives the place of its value.
     #[inline]
     pub(crate) fn push_word(&mut self, at: Addr, value: u64) -> usize {
-        self.push_words(at, &value.to_le_bytes())
+        self.open_for(at, 1);
+        self.push(value);
+        self.words.len() - 1
     }
 
     /// Appends whole words, at most of one line, to be stored at `at`; gives the first place.
     #[inline]
     pub(crate) fn push_words(&mut self, at: Addr, bytes: &[u8]) -> usize {
         let (words, _) = bytes.as_chunks::<8>();
+        self.open_for(at, words.len());
+        self.words.extend_from_slice(words);
+        self.words.len() - words.len()
+    }
+
+    /// Makes a head count `words` more words, which are to be stored at `at` and appended next.
+    #[inline]
+    fn open_for(&mut self, at: Addr, words: usize) {
         match self.open {
-            Some(open) if self.continues(open, at, words.len()) => {
-                let head = self.word(open) + ((words.len() as u64) << COUNT_SHIFT);
+            Some(open) if self.continues(open, at, words) => {
+                let head = self.word(open) + ((words as u64) << COUNT_SHIFT);
                 self.set_word(open, head);
             }
             _ => {
                 self.open = Some(self.words.len());
-                self.push(head(at, WORDS, words.len() as u64));
+                self.push(head(at, WORDS, words as u64));
             }
         }
-        self.words.extend_from_slice(words);
-        self.words.len() - words.len()
     }
 
     #[inline]
@@ -257,7 +265,8 @@ impl Builder {
     /// whole lines. Nothing can be appended any more.
     #[inline]
     pub(crate) fn finish(&mut self, stamp: u64, generation: u64, line: u64, keys: &Keys) -> &[u8] {
-        self.words.resize(self.words.len().next_multiple_of(LINE_WORDS), [0; 8]);
+        let pad = self.words.len().wrapping_neg() % LINE_WORDS;
+        self.words.extend(std::iter::repeat_n([0; 8], pad));
         let number = Number { generation, lines: (self.words.len() / LINE_WORDS) as u64 };
         self.set_word(1, stamp);
         self.set_word(2, number.encode(keys, line));
@@ -267,8 +276,13 @@ impl Builder {
 }
 
 /// The bits of the bytes in `mask`.
+#[inline]
 pub(crate) fn spread(mask: u8) -> u64 {
-    (0..8).filter(|byte| mask >> byte & 1 == 1).fold(0, |bits, byte| bits | 0xff << (8 * byte))
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    // Bit i in byte i, carried to the top of its byte.
+    let each = (u64::from(mask) * LOW) & 0x8040_2010_0804_0201;
+    let tops = (each + 0x7f * LOW) & (0x80 * LOW);
+    (tops >> 7) * 0xff
 }
 
 /// The entries of a record, in order. Ends early at words that are no entry.
@@ -386,6 +400,14 @@ mod tests {
         builder.widen(place, 0b11, 0x3322);
         assert_eq!((builder.mask(place), builder.word(place)), (0b11, 0x3322));
         assert_eq!(spread(0b1000_0001), 0xff00_0000_0000_00ff);
+    }
+
+    #[test]
+    fn every_mask_is_spread_to_its_bytes() {
+        for mask in 0..=u8::MAX {
+            let bytes = [0, 1, 2, 3, 4, 5, 6, 7].map(|byte| 0xff * (mask >> byte & 1));
+            assert_eq!(spread(mask), u64::from_le_bytes(bytes), "{mask:#b}");
+        }
     }
 
     #[test]
