@@ -1,6 +1,8 @@
 //! What a compiled program executes beside the heap accesses of a kernel: instructions between
 //! them, and loads and stores of its stack.
 //!
+//! The counts and how they were made: `validation/programs.md`.
+//!
 //! In MICRO'15 an epoch is so many dynamic stores of a whole program, those to the stack included,
 //! and its cost is set against all that the processor does meanwhile. A kernel of ours has only the
 //! heap accesses. So each kernel declares what was counted when the program whose pattern it has
@@ -46,8 +48,8 @@ pub struct Mix {
     pub heap_lines: u64,
     /// Lines of the stack that they write.
     pub stack_lines: u64,
-    /// Instructions that it issued in 1000 cycles, its data in the caches of an out-of-order core of
-    /// today, wider than those that are simulated: what its dependences allow.
+    /// Instructions that it issued in 1000 cycles, its data in the caches of an out-of-order core
+    /// of today, wider than those that are simulated: what its dependences allow.
     pub parallelism: u32,
 }
 
