@@ -84,7 +84,7 @@ fn a_small_figure_of_kernels_is_run_told_and_the_same_again() {
     };
     let figures = run();
     let records = figures.kernel_records();
-    assert_eq!(records.len(), 5 * 4 + 1, "two kernels and two means a series, and the conflicts");
+    assert_eq!(records.len(), 5 * 5 + 1, "two kernels, three means a series, and the conflicts");
     assert_eq!(records, run().kernel_records());
     for record in records.iter().filter(|record| record.run.is_some()) {
         assert!(record.run.as_ref().unwrap().is_right && record.measured > 0.9, "{record:?}");
