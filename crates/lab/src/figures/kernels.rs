@@ -64,9 +64,6 @@ pub struct KernelSeries {
     pub design: String,
     /// Threads; none: one per core.
     pub threads: Option<usize>,
-    /// It is run with small inputs, as a quick look is, because it takes so long.
-    #[serde(default)]
-    pub quick: bool,
     /// The mean that was published.
     pub paper: f64,
     /// Who published it, if it is not the figure's paper.
@@ -149,10 +146,10 @@ pub struct RunRecord {
     pub channels_busy: f64,
 }
 
-type Key = (String, String, usize, Option<u64>);
+type Key = (String, String, usize);
 
 fn key(point: &KernelPoint) -> Key {
-    (point.kernel.clone(), point.design.text.clone(), point.threads, point.size)
+    (point.kernel.clone(), point.design.text.clone(), point.threads)
 }
 
 /// What was measured for figures of kernels.
@@ -198,14 +195,14 @@ impl KernelFigure {
         &self,
         kernel: &KernelEntry,
         design: &Choice,
-        (threads, is_quick): (usize, bool),
+        threads: usize,
         options: &FigureOptions,
     ) -> KernelPoint {
         KernelPoint {
             kernel: kernel.name.into(),
             design: design.clone(),
             threads,
-            size: Some(if is_quick { kernel.quick } else { kernel.size }),
+            size: Some(if options.is_quick { kernel.quick } else { kernel.size }),
             seed: options.seed,
             extent: Extent::Whole,
         }
@@ -221,8 +218,7 @@ impl KernelFigure {
                 let threads = series.threads.unwrap_or(cores);
                 let design = plan::designs(std::slice::from_ref(&series.design))?.remove(0);
                 for design in [&baseline, &design] {
-                    let size = (threads, series.quick || options.is_quick);
-                    let point = self.point(entry, design, size, options);
+                    let point = self.point(entry, design, threads, options);
                     if !points.iter().any(|other| key(other) == key(&point)) {
                         points.push(point);
                     }
@@ -293,17 +289,15 @@ impl View<'_> {
     /// The records of a series, once all its runs are there.
     fn of(&self, series: &KernelSeries) -> Option<Vec<KernelFigureRecord>> {
         let threads = series.threads.unwrap_or(self.machine.core.count);
-        let is_quick = series.quick || self.options.is_quick;
-        let run = |kernel: &KernelEntry, design: &str| {
-            let design = Choice::parse(design).ok()?;
-            let size = (threads, is_quick);
-            self.runs.get(&key(&self.figure.point(kernel, &design, size, self.options)))
+        let run = |kernel: &str, design: &str| {
+            let design = Choice::parse(design).ok()?.text;
+            self.runs.get(&(kernel.to_owned(), design, threads))
         };
         let mut records = Vec::new();
         let (mut conflicts, mut ratios) = ([0; 2], Vec::new());
         for entry in self.figure.entries().ok()? {
-            let ours = run(entry, &series.design)?;
-            let base = run(entry, &self.figure.baseline)?;
+            let ours = run(entry.name, &series.design)?;
+            let base = run(entry.name, &self.figure.baseline)?;
             let ratio = ours.cycles as f64 / base.cycles as f64;
             let record = self.run_record(ours, base);
             ratios.push((entry.name, ratio, record.parallel));
@@ -353,7 +347,7 @@ impl View<'_> {
             machine: self.figure.machine.clone(),
             threads: series.threads.unwrap_or(self.machine.core.count),
             seed: self.options.seed,
-            quick: series.quick || self.options.is_quick,
+            quick: self.options.is_quick,
         };
         held_to(record, series.tolerance.unwrap_or(self.figure.tolerance))
     }

@@ -136,7 +136,7 @@ impl Kernel for Canneal {
     const NAME: &'static str = "canneal";
     const ABOUT: &'static str = "random swaps of places of a netlist, each atomic by itself";
     const UNIT: &'static str = "elements";
-    const SIZE: u64 = 1 << 15;
+    const SIZE: u64 = 1 << 16;
     const QUICK: u64 = 1 << 13;
     const SMALL: u64 = 200;
     const SIZES: RangeInclusive<u64> = 2..=1 << 28;

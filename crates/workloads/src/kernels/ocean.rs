@@ -164,7 +164,7 @@ impl Kernel for Ocean {
     const NAME: &'static str = "ocean";
     const ABOUT: &'static str = "stencils and red-black relaxation on strips of a grid";
     const UNIT: &'static str = "points of a side";
-    const SIZE: u64 = 1152;
+    const SIZE: u64 = 1280;
     const QUICK: u64 = 128;
     const SMALL: u64 = 20;
     const SIZES: RangeInclusive<u64> = 1..=1 << 14;

@@ -204,7 +204,7 @@ impl Kernel for Ssca2 {
     const NAME: &'static str = "ssca2";
     const ABOUT: &'static str = "graph construction: tiny critical sections on random vertices";
     const UNIT: &'static str = "edges";
-    const SIZE: u64 = 1 << 19;
+    const SIZE: u64 = 1 << 20;
     const QUICK: u64 = 1 << 15;
     const SMALL: u64 = 600;
     const SIZES: RangeInclusive<u64> = 1..=1 << 28;

@@ -17,7 +17,7 @@ impl KernelFigure {
         let Some(first) = records.first() else {
             return text + "  nothing was measured\n\n";
         };
-        let quick = if is_quick(records) { " (quick)" } else { "" };
+        let quick = if first.quick { " (quick)" } else { "" };
         let _ = writeln!(
             text,
             "  ours:  {machine}, cycles over those of {baseline}, seed {}{quick}\n",
@@ -108,9 +108,6 @@ impl KernelFigure {
             "\n  {held} of {stated} hold; the order of the means is {order}the paper's; {right}"
         );
         for series in &self.series {
-            if series.quick && !is_quick(records) {
-                let _ = writeln!(text, "  {} has small inputs", series.name);
-            }
             if let Some(by) = &series.by {
                 let _ = writeln!(text, "  {} is published by {by}", series.name);
             }
@@ -129,11 +126,6 @@ impl KernelFigure {
             behind.into_iter().all(|right| left.measured <= right.measured)
         })
     }
-}
-
-/// True if all of them are of a quick look.
-fn is_quick(records: &[&KernelFigureRecord]) -> bool {
-    records.iter().all(|record| record.quick)
 }
 
 /// Points in the order of the records, each once.
