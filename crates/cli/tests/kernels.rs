@@ -41,7 +41,7 @@ fn path(path: &Path) -> &str {
 fn every_kernel_is_listed_timed_held_to_its_result_and_crashed() {
     let printed = run(0, &small(&["--traffic"]));
     for words in [
-        "4 threads on desktop, seed 1; time over volatile",
+        "4 threads on desktop, seed 1, parallel part; time over volatile",
         "6 results held to a plain computation: all right",
         "36 crashes, recovered and held to the recorded run: each left a consistent cut",
         "Kstores",

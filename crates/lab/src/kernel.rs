@@ -53,6 +53,17 @@ pub enum Extent {
     Whole,
 }
 
+impl Extent {
+    /// What a table says of it.
+    pub(crate) const fn in_words(self) -> &'static str {
+        match self {
+            Extent::Bare => "heap accesses alone",
+            Extent::Parallel => "parallel part",
+            Extent::Whole => "whole programs",
+        }
+    }
+}
+
 impl FromStr for Extent {
     type Err = LabError;
 

@@ -28,10 +28,11 @@ impl Kernels {
     pub fn to_text(&self) -> String {
         let points = &self.plan.points;
         let mut text = format!(
-            "{} threads on {}, seed {}; time over {}\n\n",
+            "{} threads on {}, seed {}, {}; time over {}\n\n",
             points.first().map_or(0, |point| point.threads),
             self.plan.machine_name,
             points.first().map_or(0, |point| point.seed),
+            points.first().map_or("", |point| point.extent.in_words()),
             self.plan.baseline,
         );
         text += &text_of(&self.table());
