@@ -52,7 +52,7 @@ pub fn crash_kernel(
     crashes: u64,
     stop: &Arc<AtomicBool>,
 ) -> Result<Cuts, LabError> {
-    let stores = crate::run_kernel(machine, point, stop)?.counters.stores;
+    let stores = crate::run_kernel(machine, point, stop)?.counters.written();
     crash_after(machine, point, stores, crashes, stop)
 }
 

@@ -35,7 +35,7 @@ const DESIGNS: [&str; 4] = ["bsp-lb", "bsp-lb-idt", "bsp-lb-pf", "bsp-lbpp"];
 pub enum KernelSize {
     /// As little as its tests.
     Small,
-    /// About a sixteenth of the work of a full one.
+    /// What is done in a second or two of the host.
     #[default]
     Quick,
     /// Enough for a shared cache of tens of megabytes on 32 cores.
@@ -292,7 +292,7 @@ pub(crate) fn crash(
     }
     let quick = entry(&point.kernel)?.quick;
     if run.input.size <= quick {
-        return crash_after(machine, point, run.counters.stores, crashes, stop).map(Some);
+        return crash_after(machine, point, run.counters.written(), crashes, stop).map(Some);
     }
     let point = KernelPoint { size: Some(quick), ..point.clone() };
     crate::crash_kernel(machine, &point, crashes, stop).map(Some)

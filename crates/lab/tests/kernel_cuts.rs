@@ -81,3 +81,18 @@ fn only_designs_with_a_log_and_saved_processors_are_judged() {
         assert_eq!(choice.promises_cuts(), is_judged, "{design}");
     }
 }
+
+#[test]
+fn every_store_of_a_run_can_be_crashed_after_the_last_one_too() {
+    let machine = Machine::load("desktop").expect("a machine that comes with us");
+    for kernel in ["lu", "freqmine"] {
+        let design = Choice::parse("bsp-lbpp:stores=20").expect("a design of the table");
+        let (kernel, size) = (kernel.into(), Some(2));
+        let point = KernelPoint { kernel, design, threads: 2, size, seed: 1, extent: Extent::Bare };
+        let run = run_kernel(&machine, &point, &Arc::default()).expect("it ends");
+        let (written, stores) = (run.counters.written(), run.counters.stores);
+        assert!(stores < written && written < 20_000, "{written} stores");
+        let cuts = crash_kernel(&machine, &point, u64::MAX, &Arc::default()).expect("it ends");
+        assert_eq!((cuts.crashes, cuts.broken), (written, Vec::new()));
+    }
+}

@@ -33,6 +33,8 @@ counters! {
         stores,
         /// Locked operations of the program.
         locked,
+        /// Compare-exchanges among them that found another value and stored nothing.
+        locked_failed,
         /// Lines that a core asked of the shared cache.
         l1_misses,
         /// Lines that the shared cache asked of memory.
@@ -79,6 +81,13 @@ counters! {
         log_overflows,
         /// Flits times links: the traffic of the mesh.
         flit_hops,
+    }
+}
+
+impl Counters {
+    /// Stores of the program that took effect, those of locked operations too.
+    pub fn written(&self) -> u64 {
+        self.stores + self.locked - self.locked_failed
     }
 }
 

@@ -77,7 +77,7 @@ pub trait Kernel: Clone + Send + Sync + 'static {
     const UNIT: &'static str;
     /// The size that exercises a shared cache of tens of megabytes on 32 cores.
     const SIZE: u64;
-    /// A size for a quick look, done in a second or two of the host: about a sixteenth of the work.
+    /// A size for a quick look, done in a second or two of the host.
     const QUICK: u64;
     /// A size that is done in moments, for tests.
     const SMALL: u64;

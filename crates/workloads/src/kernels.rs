@@ -34,7 +34,7 @@ pub struct KernelEntry {
     pub unit: &'static str,
     /// Its size, unless told otherwise.
     pub size: u64,
-    /// A size for a quick look: about a sixteenth of the work.
+    /// A size for a quick look.
     pub quick: u64,
     /// A size that is done in moments, for tests.
     pub small: u64,

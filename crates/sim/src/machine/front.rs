@@ -387,6 +387,8 @@ impl<D: Design> Core for Machine<D> {
         self.done(core);
         self.hw.counters.references += 1;
         self.hw.counters.locked += 1;
+        let has_failed = matches!(operation, Locked::CompareExchange(current, _) if current != old);
+        self.hw.counters.locked_failed += u64::from(has_failed);
         Some(old)
     }
 

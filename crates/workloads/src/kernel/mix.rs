@@ -11,7 +11,7 @@
 //! machine that restarts from a checkpoint has to keep as well. Where the program does more for the
 //! same piece of work than the kernel (a compressor that works on bytes and not on words), it makes
 //! more heap stores, to data that is the thread's own: as many lines as the program was seen to
-//! write.
+//! write. Heap loads are the kernel's own; of the others only the instructions are counted.
 
 use crate::{Input, Layout};
 use seawall_memory::{Addr, LINE_BYTES, Memory, Width};
@@ -22,8 +22,6 @@ use std::cell::Cell;
 pub struct Counts {
     /// Instructions, those that access memory included.
     pub instructions: u64,
-    /// Loads from anything but the stack.
-    pub heap_loads: u64,
     /// Stores to anything but the stack.
     pub heap_stores: u64,
     /// Loads from the stack.
@@ -48,8 +46,8 @@ pub struct Mix {
     pub heap_lines: u64,
     /// Lines of the stack that they write.
     pub stack_lines: u64,
-    /// Instructions that it issued in 1000 cycles, its data in the caches of an out-of-order core
-    /// of today, wider than those that are simulated: what its dependences allow.
+    /// Instructions that it issued in 1000 cycles on an out-of-order core of today, wider than
+    /// those that are simulated: about what its dependences allow.
     pub parallelism: u32,
 }
 
@@ -151,7 +149,8 @@ pub struct Mixed<'a, M> {
 }
 
 impl<M: Memory> Mixed<'_, M> {
-    /// The kernel has made a heap store.
+    /// The kernel has made a heap store: one more piece of the program's work. An exchange that
+    /// changes nothing is none, so that waiting for a lock is not.
     fn stored(&self) {
         let owed = &self.owed.heap_stores;
         owed.set(owed.get() + self.counts.per_1000 as i64 - 1000);
@@ -210,13 +209,19 @@ impl<M: Memory> Memory for Mixed<'_, M> {
 
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
         let was = self.memory.compare_exchange(at, current, new);
-        self.stored();
+        match was.is_ok() {
+            true => self.stored(),
+            false => self.done(1),
+        }
         was
     }
 
     fn swap(&self, at: Addr, new: u64) -> u64 {
         let was = self.memory.swap(at, new);
-        self.stored();
+        match was != new {
+            true => self.stored(),
+            false => self.done(1),
+        }
         was
     }
 

@@ -248,7 +248,6 @@ impl Kernel for Barnes {
         program: "barnes of Splash-3, 2048 bodies",
         run: Counts {
             instructions: 98_614_468,
-            heap_loads: 20_725_149,
             heap_stores: 8_675_972,
             stack_loads: 10_258_151,
             stack_stores: 10_186_345,

@@ -144,7 +144,6 @@ impl Kernel for Canneal {
         program: "PARSEC's canneal, 10000 elements",
         run: Counts {
             instructions: 191_734_411,
-            heap_loads: 28_657_630,
             heap_stores: 2_365_597,
             stack_loads: 11_386_834,
             stack_stores: 8_596_313,
@@ -152,7 +151,6 @@ impl Kernel for Canneal {
         },
         start: Some(Counts {
             instructions: 75_445_587,
-            heap_loads: 10_207_628,
             heap_stores: 967_201,
             stack_loads: 9_962_753,
             stack_stores: 7_085_401,

@@ -249,7 +249,6 @@ impl Kernel for Dedup {
         program: "PARSEC's dedup, 1 MB",
         run: Counts {
             instructions: 156_582_052,
-            heap_loads: 33_865_962,
             heap_stores: 30_013_435,
             stack_loads: 5_402_045,
             stack_stores: 3_118_800,
@@ -258,7 +257,7 @@ impl Kernel for Dedup {
         start: None,
         heap_lines: 242,
         stack_lines: 3,
-        parallelism: 2840,
+        parallelism: 1330,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Dedup {

@@ -158,7 +158,6 @@ impl Kernel for Freqmine {
         program: "PARSEC's freqmine, 12000 transactions",
         run: Counts {
             instructions: 177_102_592,
-            heap_loads: 40_069_343,
             heap_stores: 15_667_507,
             stack_loads: 11_573_058,
             stack_stores: 8_778_384,
@@ -166,7 +165,6 @@ impl Kernel for Freqmine {
         },
         start: Some(Counts {
             instructions: 58_179_539,
-            heap_loads: 10_192_603,
             heap_stores: 4_414_801,
             stack_loads: 1_948_350,
             stack_stores: 1_616_397,

@@ -230,7 +230,6 @@ impl Kernel for Intruder {
         program: "STAMP's intruder, -a10 -l4 -n2038 -s1",
         run: Counts {
             instructions: 12_564_659,
-            heap_loads: 2_165_253,
             heap_stores: 127_388,
             stack_loads: 666_058,
             stack_stores: 668_250,
@@ -238,7 +237,6 @@ impl Kernel for Intruder {
         },
         start: Some(Counts {
             instructions: 12_070_885,
-            heap_loads: 1_875_732,
             heap_stores: 152_797,
             stack_loads: 555_698,
             stack_stores: 526_863,

@@ -149,7 +149,6 @@ impl Kernel for Lu {
         program: "lu of Splash-3, contiguous blocks of 16, 256 x 256",
         run: Counts {
             instructions: 49_563_642,
-            heap_loads: 11_526_288,
             heap_stores: 5_592_608,
             stack_loads: 65_773,
             stack_stores: 40_363,
@@ -157,7 +156,6 @@ impl Kernel for Lu {
         },
         start: Some(Counts {
             instructions: 9_495_477,
-            heap_loads: 1_605_128,
             heap_stores: 267_579,
             stack_loads: 472_964,
             stack_stores: 471_541,

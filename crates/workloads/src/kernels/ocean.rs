@@ -172,7 +172,6 @@ impl Kernel for Ocean {
         program: "ocean of Splash-3, contiguous partitions, 130 x 130",
         run: Counts {
             instructions: 57_377_841,
-            heap_loads: 18_403_650,
             heap_stores: 4_166_528,
             stack_loads: 95_351,
             stack_stores: 19_019,
@@ -181,7 +180,7 @@ impl Kernel for Ocean {
         start: None,
         heap_lines: 1476,
         stack_lines: 2,
-        parallelism: 4420,
+        parallelism: 3950,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Ocean {

@@ -101,7 +101,6 @@ impl Kernel for Radix {
         program: "radix of Splash-3, 262144 keys, radix 1024",
         run: Counts {
             instructions: 14_238_209,
-            heap_loads: 3_957_209,
             heap_stores: 2_377_834,
             stack_loads: 404,
             stack_stores: 331,
@@ -110,7 +109,7 @@ impl Kernel for Radix {
         start: None,
         heap_lines: 919,
         stack_lines: 1,
-        parallelism: 2840,
+        parallelism: 2020,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Radix {

@@ -212,7 +212,6 @@ impl Kernel for Ssca2 {
         program: "kernel 1 of STAMP's ssca2, -s13 -i1.0 -u1.0 -l3 -p3",
         run: Counts {
             instructions: 8_264_120,
-            heap_loads: 2_292_116,
             heap_stores: 474_252,
             stack_loads: 240_485,
             stack_stores: 8909,
@@ -221,7 +220,7 @@ impl Kernel for Ssca2 {
         start: None,
         heap_lines: 1846,
         stack_lines: 1,
-        parallelism: 1450,
+        parallelism: 1140,
     };
 
     fn place(input: &Input, arena: &mut Arena) -> Ssca2 {

@@ -343,7 +343,6 @@ impl Kernel for Vacation {
         program: "STAMP's vacation, -n4 -q60 -u90 -r16384 -t4096",
         run: Counts {
             instructions: 12_136_133,
-            heap_loads: 2_603_431,
             heap_stores: 184_003,
             stack_loads: 1_092_508,
             stack_stores: 1_084_181,
@@ -351,7 +350,6 @@ impl Kernel for Vacation {
         },
         start: Some(Counts {
             instructions: 73_672_755,
-            heap_loads: 12_008_763,
             heap_stores: 2_113_626,
             stack_loads: 5_821_076,
             stack_stores: 5_917_896,
