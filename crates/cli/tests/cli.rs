@@ -62,6 +62,7 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["explore", "hash", "--model", "tso"], &["tso", "px86", "bep"]);
     refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);
     refuses(&["reproduce", "s2-fig99"], &["s2-fig99", "s2-fig11"]);
+    refuses(&["reproduce", "s2-flush", "--jobs", "0"], &["--jobs is 0", "1 to 1024"]);
     refuses(&["show", "machine", "micro16"], &["micro15"]);
     refuses(&["show", "design", "lbq"], &["lbpp"]);
     refuses(&["list", "desings"], &["designs"]);

@@ -71,6 +71,8 @@ fn kernels_twice_write_the_same_bytes_with_everything_that_was_asked() {
         for key in ["kernel", "design", "size", "unit", "cycles", "time", "right", "log_share"] {
             assert!(!record[key].is_null(), "{key} in {line}");
         }
+        assert_eq!(record["extent"], "parallel", "{line}");
+        assert!(record["command"].as_str().unwrap().contains(" --extent parallel "), "{line}");
         let is_judged = record["design"] != "volatile";
         assert_eq!(record["crashes"].as_u64(), is_judged.then_some(9), "{line}");
         assert_eq!(record["parameters"]["stores"].as_u64(), is_judged.then_some(100), "{line}");
@@ -87,6 +89,10 @@ fn a_broken_design_is_found_with_the_command_that_repeats_it() {
     let command = found.lines().find_map(|line| line.trim().strip_prefix("repeat: seawall "));
     let command: Vec<&str> = command.expect("a command").split(' ').collect();
     assert!(run(1, &command).contains("BROKEN"));
+    let found = run(1, &[&args[..], &["--crashes", "60", "--extent", "bare"]].concat());
+    let command = found.lines().find_map(|line| line.trim().strip_prefix("repeat: seawall "));
+    let command: Vec<&str> = command.expect("a command").split(' ').collect();
+    assert!(run(1, &command).contains("heap accesses alone"), "{command:?}");
 }
 
 #[test]
@@ -98,6 +104,9 @@ fn a_design_that_promises_nothing_to_such_programs_is_not_crashed() {
     assert!(printed.contains("- where a design promises none"), "{printed}");
     let rows = printed.lines().filter(|line| line.contains("log=false") && line.ends_with(" -"));
     assert_eq!(rows.count(), 2, "{printed}");
+    let printed = run(0, &[&SMALL[..8], &["--crashes=0"]].concat());
+    assert!(printed.contains("all right\n") && !printed.contains("0 crashes"), "{printed}");
+    assert!(!printed.contains("consistent cut") && !printed.contains("0 ok"), "{printed}");
 }
 
 #[test]

@@ -36,7 +36,6 @@ fn interrupt(child: Child) -> Output {
 }
 
 /// Whole lines of a file.
-#[cfg(unix)]
 fn lines_of(path: &Path) -> usize {
     fs::read_to_string(path).map_or(0, |text| text.matches('\n').count())
 }
@@ -189,6 +188,12 @@ fn what_is_wrong_with_an_experiment_is_named_with_what_would_be_right() {
     refused("name", "designs = ['lb']\nname", &["cores", "lb", "designs"]);
     refused("title", "factors = 'two'\ntitle", &["two", "one"]);
     refused("title", "threads = 5\ntitle", &["5 threads", "at most 4"]);
+    refused("title", "threads = 0\ntitle", &["threads is 0", "at least 1"]);
+    let file = folder.write("bad.toml", &good.replace("title", "threads = 0\ntitle"));
+    assert!(!run(2, &[&file]).contains("--threads"));
+    refused("'core.count'", "['core.count', 'core.count']", &["cores", "core.count", "twice"]);
+    let missing = run(2, &["/no/such.toml"]);
+    assert!(missing.contains("cannot read") && !missing.contains("writable"), "{missing}");
     assert!(run(2, &["bsp"]).contains("known: bsp-sweep, bsp-sweep-quick"));
     assert!(run(2, &["/no/such.toml"]).contains("/no/such.toml"));
     assert!(run(2, &[EXPERIMENT, "--jobs", "0"]).contains("--jobs"));
@@ -214,6 +219,50 @@ fn all_combinations_meet_and_are_drawn() {
     let svg = fs::read_to_string(&plot).unwrap();
     assert!(svg.contains("by stores") && svg.contains("by banks"), "a chart for each factor");
     assert!(run(2, &[&file, "--out", text(&out), "--plot", text(&out)]).contains("same file"));
+}
+
+#[test]
+fn a_key_of_two_factors_is_refused_where_they_meet() {
+    let folder = Folder::new();
+    let of = |mode: &str, first: &str, second: &str| {
+        let text = format!(
+            "title = 't'\nmachine = 'desktop'\nkernels = ['lu:8']\nfactors = '{mode}'\n\
+             designs = ['bsp-lb', 'bsp-lbpp']\n\
+             [[factor]]\nname = 'a'\n{first}\n[[factor]]\nname = 'b'\n{second}\n"
+        );
+        let file = folder.write("two.toml", &text);
+        let out = folder.path("two.jsonl");
+        let _ = fs::remove_file(&out);
+        (file, out)
+    };
+    let short = "design = 'stores'\nvalues = [50, 60]";
+    let long = "design = 'stores'\nvalues = [900]";
+    let (lb, lbpp) = ("\ndesigns = ['bsp-lb']", "\ndesigns = ['bsp-lbpp']");
+    let (file, out) = of("all", short, long);
+    let message = run(2, &[&file, "--out", text(&out)]);
+    for words in ["'a'", "'b'", "stores"] {
+        assert!(message.contains(words), "{words} in {message}");
+    }
+    let (file, out) = of("all", &format!("{short}{lb}"), long);
+    run(2, &[&file, "--out", text(&out)]);
+    let (file, out) = of("all", &format!("{short}{lb}"), &format!("{long}{lbpp}"));
+    run(0, &[&file, "--out", text(&out)]);
+    let (file, out) = of("one", short, long);
+    run(0, &[&file, "--out", text(&out)]);
+}
+
+#[test]
+fn points_go_to_a_file_of_the_whole_name_and_an_optional_number_is_swept() {
+    let folder = Folder::new();
+    folder.write(
+        "x.v1.toml",
+        "title = 't'\nmachine = 'desktop'\nkernels = ['lu:8']\ndesigns = ['bsp-lb']\n\
+         [[factor]]\nname = 'width'\nmachine = 'core.parallelism'\nvalues = [500, 4000]\n",
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
+    let status = command.args(["sweep", "x.v1.toml"]).current_dir(&folder.0).output().unwrap();
+    assert!(status.status.success());
+    assert_eq!(lines_of(&folder.path("x.v1.jsonl")), 4);
 }
 
 #[cfg(unix)]

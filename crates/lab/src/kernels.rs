@@ -182,11 +182,15 @@ impl KernelVisitor for Fit<'_> {
     }
 }
 
-/// Threads of a run: one per core unless told otherwise, and never more.
-pub(crate) fn threads_of(asked: Option<usize>, machine: &Machine) -> Result<usize, LabError> {
+/// Threads of a run: one per core unless told otherwise, and never more. `option` is who said it.
+pub(crate) fn threads_of(
+    option: &'static str,
+    asked: Option<usize>,
+    machine: &Machine,
+) -> Result<usize, LabError> {
     let cores = machine.core.count;
     let threads = asked.unwrap_or(cores);
-    in_range("--threads", threads as u64, 1, u64::MAX)?;
+    in_range(option, threads as u64, 1, u64::MAX)?;
     if threads > cores {
         return Err(SimError::TooManyPrograms { programs: threads, cores }.into());
     }
@@ -200,7 +204,7 @@ impl KernelPlan {
     /// Whatever is unknown, out of range, named twice, or does not fit together.
     pub fn new(options: &KernelOptions) -> Result<KernelPlan, LabError> {
         let machine = Machine::load(&options.machine)?;
-        let threads = threads_of(options.threads, &machine)?;
+        let threads = threads_of("--threads", options.threads, &machine)?;
         in_range("--crashes", options.crashes, 0, CRASHES_MAX)?;
         if let Some(jobs) = options.jobs {
             in_range("--jobs", jobs as u64, 1, JOBS_MAX as u64)?;

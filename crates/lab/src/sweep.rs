@@ -15,6 +15,7 @@ use experiment::{Experiment, Factors};
 use record::{Described, SweepRecord};
 use seawall_sim::{Choice, Machine, SimError};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -40,6 +41,14 @@ pub enum SweepError {
         name: String,
         /// The names there are.
         known: String,
+    },
+    /// The description cannot be read.
+    #[error("cannot read experiment {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
     },
     /// The description is wrong.
     #[error("experiment {name}: {what}")]
@@ -162,8 +171,10 @@ impl SweepPlan {
         if let Some(jobs) = jobs {
             in_range("--jobs", jobs as u64, 1, JOBS_MAX as u64)?;
         }
-        let stem = Path::new(name).file_stem().map_or(name.as_ref(), |stem| stem);
-        let out = out.unwrap_or_else(|| Path::new(stem).with_extension("jsonl"));
+        let out = out.unwrap_or_else(|| {
+            let stem = Path::new(name).file_stem().unwrap_or(name.as_ref());
+            [stem, ".jsonl".as_ref()].into_iter().collect::<OsString>().into()
+        });
         let experiment = Experiment::load(name)?;
         let plan = SweepPlan::of(experiment, out, jobs);
         plan.map_err(|error| SweepError::Experiment { name: name.into(), what: error.to_string() })

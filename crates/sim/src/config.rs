@@ -329,12 +329,23 @@ impl Machine {
     }
 }
 
-/// Replaces the value at `path`, which must be there.
+/// Numbers that a machine need not have.
+const OPTIONAL: [&str; 1] = ["core.parallelism"];
+
+/// Replaces the value at `path`, which must be there or be one that need not be.
 fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), String> {
     let (mut table, mut rest) = (table, path);
     loop {
         let (key, inner) = rest.split_once('.').map_or((rest, None), |(k, rest)| (k, Some(rest)));
-        let known: Vec<String> = table.keys().cloned().collect();
+        let (is_optional, before) = (OPTIONAL.contains(&path), &path[..path.len() - rest.len()]);
+        let optional = OPTIONAL.iter().filter_map(|path| path.strip_prefix(before));
+        let optional = optional.filter(|key| !key.contains('.') && !table.contains_key(*key));
+        let known: Vec<String> =
+            table.keys().map(String::as_str).chain(optional).map(String::from).collect();
+        if is_optional && inner.is_none() {
+            table.insert(key.to_owned(), value.clone());
+            return Ok(());
+        }
         match (table.get_mut(key), inner) {
             (Some(toml::Value::Table(next)), Some(inner)) => (table, rest) = (next, inner),
             (Some(found), None) if !found.is_table() => {
@@ -397,8 +408,16 @@ mod tests {
             assert_eq!(back.mesh.rows, rows, "{name}");
         }
         assert_eq!(with("memory.nvm.write", 7).unwrap().memory.nvm.write, 7);
+        assert_eq!(machine.core.parallelism, None);
+        let narrow = with("core.parallelism", 1500).unwrap();
+        assert_eq!(narrow.core.parallelism, Some(1500));
+        let again = narrow.with("test", &[("core.parallelism".into(), 900.into())]).unwrap();
+        assert_eq!(again.core.parallelism, Some(900));
         let error = |path: &str, value: i64| with(path, value).unwrap_err().to_string();
         assert!(error("core.counts", 1).contains("count, "), "{}", error("core.counts", 1));
+        assert!(error("core.counts", 1).contains("parallelism"));
+        assert!(error("core.parallelism", 1).contains("give 50 to 16000"));
+        assert!(error("core.parallelism.x", 1).contains("core.parallelism.x"));
         assert!(error("core", 1).contains("no number core"));
         assert!(error("cores.count", 1).contains("core, "));
         assert!(error("core.count", 65).contains("give 1 to 64"));

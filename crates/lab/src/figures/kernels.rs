@@ -8,6 +8,7 @@ use super::FigureOptions;
 use crate::LabError;
 use crate::jobs::run_all;
 use crate::kernel::{Extent, KernelPoint, KernelRun, run_kernel};
+use crate::kernels::{check_point, threads_of};
 use crate::plan;
 use crate::progress::Progress;
 use crate::spent::Spent;
@@ -147,6 +148,7 @@ pub struct RunRecord {
 }
 
 type Key = (String, String, usize);
+type Runs = BTreeMap<Key, KernelRun>;
 
 fn key(point: &KernelPoint) -> Key {
     (point.kernel.clone(), point.design.text.clone(), point.threads)
@@ -170,6 +172,10 @@ impl KernelFigure {
         {
             return Err(format!("'{name}' is none of its kernels: {}", names.join(", ")));
         }
+        let series: Vec<String> = self.series.iter().map(|series| series.name.clone()).collect();
+        let text = |error: LabError| error.to_string();
+        plan::once("kernel", &self.kernels).map_err(text)?;
+        plan::once("series", &series).map_err(text)?;
         let is_series = |name: &String| self.series.iter().any(|series| series.name == *name);
         match &self.conflicts {
             Some(conflicts) if !is_series(&conflicts.series) => {
@@ -208,18 +214,24 @@ impl KernelFigure {
         }
     }
 
-    /// The points of the figure on a machine with so many cores, each once.
-    fn points(&self, cores: usize, options: &FigureOptions) -> Result<Vec<KernelPoint>, LabError> {
+    /// The points of the figure on `machine`, each once; all of them can be run.
+    fn points(
+        &self,
+        machine: &Machine,
+        options: &FigureOptions,
+    ) -> Result<Vec<KernelPoint>, LabError> {
         let wrong = |what: String| LabError::Figure { name: self.name.clone(), what };
         let baseline = plan::designs(std::slice::from_ref(&self.baseline))?.remove(0);
         let mut points: Vec<KernelPoint> = Vec::new();
         for entry in self.entries().map_err(wrong)? {
             for series in &self.series {
-                let threads = series.threads.unwrap_or(cores);
+                let threads = threads_of("threads", series.threads, machine)
+                    .map_err(|error| wrong(format!("series {}: {error}", series.name)))?;
                 let design = plan::designs(std::slice::from_ref(&series.design))?.remove(0);
                 for design in [&baseline, &design] {
                     let point = self.point(entry, design, threads, options);
                     if !points.iter().any(|other| key(other) == key(&point)) {
+                        check_point(&point)?;
                         points.push(point);
                     }
                 }
@@ -246,26 +258,33 @@ impl Measured {
         let mut machines: Vec<&str> = figures.iter().map(|figure| &*figure.machine).collect();
         machines.sort_unstable();
         machines.dedup();
+        let mut prepared = Vec::new();
         for name in machines {
             let machine = Machine::load(name)?;
-            let figures = figures.iter().filter(|figure| figure.machine == name);
             let mut points: Vec<KernelPoint> = Vec::new();
-            for figure in figures.clone() {
-                let more = figure.points(machine.core.count, options)?;
+            for figure in figures.iter().filter(|figure| figure.machine == name) {
+                let more = figure.points(&machine, options)?;
                 let is_new = |p: &KernelPoint| !points.iter().any(|other| key(other) == key(p));
                 let more: Vec<KernelPoint> = more.into_iter().filter(is_new).collect();
                 points.extend(more);
             }
+            prepared.push((name, machine, points));
+        }
+        let mut done: BTreeMap<&str, (Machine, Runs)> = BTreeMap::new();
+        for (name, machine, points) in prepared {
             let run = |point: &KernelPoint| run_kernel(&machine, point, stop);
             let runs = run_all(&points, options.jobs, progress, stop, run)?;
             measured.is_partial |= runs.iter().any(Option::is_none);
-            let runs: BTreeMap<Key, KernelRun> = points
+            let runs: Runs = points
                 .iter()
                 .zip(runs)
                 .filter_map(|(point, run)| Some((key(point), run?)))
                 .collect();
-            for figure in figures {
-                let view = View { figure, machine: &machine, runs: &runs, options };
+            done.insert(name, (machine, runs));
+        }
+        for figure in figures {
+            if let Some((machine, runs)) = done.get(&*figure.machine) {
+                let view = View { figure, machine, runs, options };
                 measured.records.extend(view.records());
             }
         }
@@ -277,7 +296,7 @@ impl Measured {
 struct View<'a> {
     figure: &'a KernelFigure,
     machine: &'a Machine,
-    runs: &'a BTreeMap<Key, KernelRun>,
+    runs: &'a Runs,
     options: &'a FigureOptions,
 }
 
@@ -311,9 +330,11 @@ impl View<'_> {
         let all = mean(ratios.iter().map(|(_, ratio, _)| *ratio));
         records.push(self.record(series, text::MEAN, Some(series.paper), all, None));
         let is_named = |name: &str| self.figure.named.iter().any(|other| other == name);
-        let named = ratios.iter().filter(|(name, ..)| is_named(name));
-        let named = mean(named.map(|(_, ratio, _)| *ratio));
-        records.push(self.record(series, text::NAMED, None, named, None));
+        if !self.figure.named.is_empty() {
+            let named = ratios.iter().filter(|(name, ..)| is_named(name));
+            let named = mean(named.map(|(_, ratio, _)| *ratio));
+            records.push(self.record(series, text::NAMED, None, named, None));
+        }
         let parallel = mean(ratios.iter().map(|(.., parallel)| *parallel));
         records.push(self.record(series, text::PARALLEL, None, parallel, None));
         if let Some(stated) = self.figure.conflicts.as_ref().filter(|c| c.series == series.name) {

@@ -26,6 +26,8 @@ fn what_is_wrong_with_a_figure_is_said() {
     assert!(broken(bars, "baseline = \"lb\"", "").contains("baseline"));
     let kernels = FIGURES.iter().position(|(name, _)| *name == "s2-fig14").unwrap();
     assert!(broken(kernels, "\"dedup\"]", "\"dedupe\"]").contains("'dedupe' is none of its"));
+    assert!(broken(kernels, "named =", "kernels = [\"lu\", \"lu\"]\nnamed =").contains("lu"));
+    assert!(broken(kernels, "name = \"NOLOG, 8 threads\"", "name = \"LB\"").contains("LB is"));
     assert!(broken(kernels, "series = \"LB\"", "series = \"LP\"").contains("'LP' is none of"));
     let sweep = FIGURES.iter().position(|(name, _)| *name == "s1-slide18").unwrap();
     assert!(broken(sweep, "\"logging\"", "\"loging\"").contains("loging"));
@@ -93,4 +95,43 @@ fn a_small_figure_of_kernels_is_run_told_and_the_same_again() {
     for words in ["mean of the named", "parallel part", "channels busy", "published by TSOPER"] {
         assert!(text.contains(words), "{words}: {text}");
     }
+}
+
+#[test]
+fn figures_of_kernels_are_checked_before_they_run_and_come_in_their_order() {
+    let figure = |name: &str, machine: &str, threads: usize| {
+        let series = |name: &str, threads: usize| {
+            format!(
+                "[[series]]\nname = '{name}'\ndesign = 'bsp-lb:stores=100'\n\
+                 threads = {threads}\npaper = 1.0\n"
+            )
+        };
+        let text = format!(
+            "kind = 'kernels'\ntitle = 't'\nsource = 's'\nmachine = '{machine}'\nnote = 'n'\n\
+             baseline = 'volatile'\nkernels = ['lu']\nnamed = []\ntolerance = 9.0\n{}{}",
+            series("one", 1),
+            series("more", threads)
+        );
+        Figure::parse(name, &text).unwrap()
+    };
+    let run = |figures: Vec<Figure>| {
+        let options = FigureOptions { is_quick: true, ..FigureOptions::default() };
+        Figures::run(figures, &options, &Progress::hidden(), &Arc::default())
+    };
+    for threads in [0, 5] {
+        let error = run(vec![figure("bad", "desktop", threads)]).unwrap_err().to_string();
+        assert!(error.contains("series more") && error.contains("bad"), "{error}");
+        assert!(!error.contains("--threads"), "{error}");
+    }
+    let figures = run(vec![figure("a", "micro15", 2), figure("b", "desktop", 2)]).unwrap();
+    let mut names: Vec<&str> = figures.kernel_records().iter().map(|r| &*r.figure).collect();
+    names.dedup();
+    assert_eq!(names, ["a", "b"], "not in the order of the machines");
+    let text = figures.to_text();
+    assert!(!text.contains("mean of the named"), "{text}");
+    assert!(text.contains("order of the means"), "{text}");
+    let records = figures.kernel_records().iter();
+    let part: Vec<_> = records.filter(|r| r.figure == "a" && r.series == "one").collect();
+    let Figure::Kernels(figure) = &figures.figures[0] else { panic!("a figure of kernels") };
+    assert!(!figure.to_text(&part).contains("order"), "a series is missing");
 }

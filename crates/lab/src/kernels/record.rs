@@ -4,6 +4,7 @@
 
 use super::{KernelCell, Kernels, entry};
 use crate::LabError;
+use crate::kernel::Extent;
 use crate::record::write_lines;
 use seawall_sim::{Choice, Counters};
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub struct KernelRecord {
     pub size: u64,
     /// What `size` counts.
     pub unit: &'static str,
+    /// What of the program was run.
+    pub extent: Extent,
     /// Bytes of memory that the program has.
     pub pm_bytes: u64,
     /// Cycles until the last thread finished.
@@ -91,15 +94,25 @@ impl KernelCell {
         let (plan, design) = (&kernels.plan, &point.design.text);
         format!(
             "seawall kernels {}:{} --designs {design} --baseline {} --machine {} --threads {} \
-             --seed {} --crashes {}",
+             --extent {} --seed {} --crashes {}",
             point.kernel,
             self.run.input.size,
             plan.baseline,
             plan.machine_name,
             point.threads,
+            name_of(point.extent),
             point.seed,
             plan.crashes
         )
+    }
+}
+
+/// What `--extent` calls it.
+const fn name_of(extent: Extent) -> &'static str {
+    match extent {
+        Extent::Bare => "bare",
+        Extent::Parallel => "parallel",
+        Extent::Whole => "whole",
     }
 }
 
@@ -162,6 +175,7 @@ impl Kernels {
             threads: point.threads,
             size: run.input.size,
             unit: entry(&point.kernel).map_or("", |entry| entry.unit),
+            extent: point.extent,
             pm_bytes: run.pm_bytes,
             cycles: run.cycles,
             time: self.relative(cell),

@@ -125,6 +125,9 @@ impl Factor {
         if values.is_empty() || keys.is_empty() {
             return Err("values = [] is too few; give at least one".into());
         }
+        if let Some(at) = (0..keys.len()).find(|at| keys[..*at].contains(&keys[*at])) {
+            return Err(format!("key {} is there twice; give it once", keys[at]));
+        }
         if designs.is_some() && side == Side::Machine {
             return Err("designs = [..] is for parameters of designs; leave it out".into());
         }
@@ -167,6 +170,16 @@ impl Factor {
         self.designs.as_ref().is_none_or(|named| named.contains(&design.text))
     }
 
+    /// A key that `other` changes of the same design or machine.
+    fn shared(&self, other: &Factor) -> Option<&String> {
+        let meet = match (&self.designs, &other.designs) {
+            (Some(these), Some(those)) => these.iter().any(|design| those.contains(design)),
+            _ => true,
+        };
+        let mut keys = self.keys.iter().filter(|_| meet && self.side == other.side);
+        keys.find(|key| other.keys.contains(key))
+    }
+
     fn settings(&self, value: usize) -> impl Iterator<Item = (&String, &Value)> {
         self.keys.iter().zip(&self.values[value])
     }
@@ -189,6 +202,25 @@ impl Factor {
     }
 }
 
+/// Refuses a key that two factors change, where every value meets every other.
+fn check_all(factors: &[Factor]) -> Result<(), LabError> {
+    for (at, factor) in factors.iter().enumerate() {
+        for other in &factors[..at] {
+            if let Some(key) = factor.shared(other) {
+                return Err(LabError::Factor {
+                    name: factor.name.clone(),
+                    what: format!(
+                        "{key} is changed by factor '{}' too, and with factors = \"all\" they \
+                         meet; leave it out of one, or let them have other designs",
+                        other.name
+                    ),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Experiment {
     /// The experiment of that name, or the one in that `.toml` file.
     pub(super) fn load(name: &str) -> Result<Experiment, SweepError> {
@@ -200,7 +232,8 @@ impl Experiment {
             let known: Vec<&str> = EXPERIMENTS.iter().map(|(known, _)| *known).collect();
             return Err(SweepError::Unknown { name: name.into(), known: known.join(", ") });
         }
-        let text = std::fs::read_to_string(path).map_err(LabError::file(path))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| SweepError::Read { path: name.into(), source })?;
         Experiment::parse(name, &text)
     }
 
@@ -244,8 +277,11 @@ impl Experiment {
             };
             factors.push(factor.map_err(|what| LabError::Factor { name, what })?);
         }
+        if text.factors == Factors::All {
+            check_all(&factors)?;
+        }
         let machine = Machine::load(&text.machine)?;
-        threads_of(text.threads, &machine)?;
+        threads_of("threads", text.threads, &machine)?;
         let experiment = Experiment {
             title: text.title,
             machine_name: text.machine,

@@ -8,6 +8,7 @@ use crate::kernel::{Extent, KernelPoint, KernelRun};
 use crate::kernels::{counters_of, entry, log_share, parameters_of};
 use crate::spent::Spent;
 use seawall_sim::{Machine, Reason, Stalls};
+use seawall_workloads::{Kernel, KernelVisitor, with_kernel};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -21,6 +22,8 @@ pub(super) struct Described {
     pub(super) threads: usize,
     seed: u64,
     extent: Extent,
+    /// The instructions and the stack that it is run with; none if it is bare.
+    mix: Option<String>,
     /// Crashes asked for.
     crashes: u64,
     pub(super) design: String,
@@ -57,6 +60,17 @@ pub(super) struct SweepRecord {
     version: String,
 }
 
+/// The text of a kernel's [`Mix`](seawall_workloads::Mix): all of its numbers.
+struct MixText;
+
+impl KernelVisitor for MixText {
+    type Output = String;
+
+    fn visit<K: Kernel>(self) -> String {
+        format!("{:?}", K::MIX)
+    }
+}
+
 impl fmt::Display for Described {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Described { kernel, size, threads, seed, design, .. } = self;
@@ -76,6 +90,10 @@ impl Described {
             threads: point.threads,
             seed: point.seed,
             extent: point.extent,
+            mix: match point.extent {
+                Extent::Bare => None,
+                Extent::Parallel | Extent::Whole => with_kernel(&point.kernel, MixText).ok(),
+            },
             crashes,
             design: point.design.entry.name.to_owned(),
             parameters: parameters_of(&point.design),
@@ -170,6 +188,11 @@ impl SweepRecord {
     }
 
     #[cfg(test)]
+    pub(super) fn mix(&mut self) -> &mut Option<String> {
+        &mut self.point.mix
+    }
+
+    #[cfg(test)]
     pub(super) fn sample() -> SweepRecord {
         use crate::{KernelSize, run_kernel};
         let machine = Machine::load("desktop").unwrap();
@@ -180,10 +203,10 @@ impl SweepRecord {
             threads: 1,
             size: Some(sizes[0].1),
             seed: 1,
-            extent: Extent::Bare,
+            extent: Extent::default(),
         };
         let run = run_kernel(&machine, &point, &Default::default()).unwrap();
         let described = Described::new(&machine, &point, 0);
-        SweepRecord::new(("test", "desktop"), described, &run, None, ("volatile", Some(7)))
+        SweepRecord::new(("test", "desktop"), described, &run, None, ("volatile", Some(8)))
     }
 }

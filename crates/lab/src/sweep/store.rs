@@ -1,7 +1,8 @@
 //! The file of finished points: one JSON record a line, in any order.
 //!
 //! A run writes a line whole when its point is done, so whatever ends it leaves at most a last line
-//! that is cut short; the next run drops that line and does its point again. Every line is a point
+//! that is cut short; the next run drops that line and does its point again. What a failed write
+//! left is cut off, and nothing is written behind it. Every line is a point
 //! of the experiment, told by its full description, or the file is not touched. One run at a time
 //! has the file.
 
@@ -10,16 +11,46 @@ use super::record::SweepRecord;
 use crate::LabError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// What every line begins with.
 const BEGINNING: &str = "{\"experiment\":";
 
+/// The file, which ends with a whole line.
+struct Lines {
+    file: File,
+    bytes: u64,
+    /// Why no more lines are written.
+    failed: Option<(io::ErrorKind, String)>,
+}
+
+impl Lines {
+    /// Writes a line by `write`: all of it or, if that fails, nothing, then and ever after.
+    fn add(
+        &mut self,
+        line: &str,
+        write: impl FnOnce(&mut File, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if let Some((kind, what)) = &self.failed {
+            return Err(io::Error::new(*kind, what.clone()));
+        }
+        let written = write(&mut self.file, line.as_bytes());
+        match &written {
+            Ok(()) => self.bytes += line.len() as u64,
+            Err(error) => {
+                self.failed = Some((error.kind(), error.to_string()));
+                let _ = self.file.set_len(self.bytes);
+            }
+        }
+        written
+    }
+}
+
 /// The file, open and locked.
 pub(super) struct Store {
-    file: Mutex<File>,
+    lines: Mutex<Lines>,
     path: PathBuf,
     /// The record of each point that is done, by its description.
     records: Mutex<BTreeMap<String, SweepRecord>>,
@@ -62,8 +93,8 @@ impl Store {
         if !torn.is_empty() {
             file.set_len(whole as u64).map_err(LabError::file(path))?;
         }
-        let (file, records) = (Mutex::new(file), Mutex::new(records));
-        Ok(Store { file, path: path.to_owned(), records })
+        let lines = Mutex::new(Lines { file, bytes: whole as u64, failed: None });
+        Ok(Store { lines, path: path.to_owned(), records: Mutex::new(records) })
     }
 
     /// The record of the point that `key` describes, if it is done.
@@ -74,8 +105,8 @@ impl Store {
     /// Writes a finished point.
     pub(super) fn add(&self, record: SweepRecord) -> Result<(), LabError> {
         let line = record.to_line();
-        let mut file = self.file.lock().unwrap_or_else(|error| error.into_inner());
-        let written = file.write_all(line.as_bytes()).and_then(|()| file.flush());
+        let mut lines = self.lines.lock().unwrap_or_else(|error| error.into_inner());
+        let written = lines.add(&line, |file, bytes| file.write_all(bytes));
         written.map_err(LabError::file(&self.path))?;
         let mut records = self.records.lock().unwrap_or_else(|error| error.into_inner());
         records.insert(record.key(), record);
@@ -128,6 +159,29 @@ mod tests {
     }
 
     #[test]
+    fn a_write_that_fails_leaves_nothing_and_no_line_comes_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let store = open(&path, &["lu", "radix"]).unwrap();
+        store.add(record("lu")).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let half = |file: &mut File, bytes: &[u8]| {
+            file.write_all(&bytes[..bytes.len() / 2])?;
+            Err(io::Error::new(io::ErrorKind::StorageFull, "no room"))
+        };
+        let line = record("radix").to_line();
+        store.lines.lock().unwrap().add(&line, half).unwrap_err();
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        let message = store.add(record("radix")).unwrap_err().to_string();
+        assert!(message.contains("no room") && message.contains("out.jsonl"), "{message}");
+        assert_eq!(store.get(&record("radix").key()), None);
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        drop(store);
+        open(&path, &["lu", "radix"]).unwrap().add(record("radix")).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), [&before, line.as_bytes()].concat());
+    }
+
+    #[test]
     fn a_file_that_is_not_of_this_experiment_is_refused_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.jsonl");
@@ -136,6 +190,14 @@ mod tests {
         assert!(message.contains("lu") && message.contains("--out"), "{message}");
         let line = std::fs::read_to_string(&path).unwrap();
         let old = line.replace(env!("CARGO_PKG_VERSION"), "0.0.0");
+        let mut other = record("lu");
+        let mix = other.mix().as_mut().expect("a parallel part has one");
+        assert!(mix.contains("parallelism: "), "{mix}");
+        mix.push('0');
+        for text in [other.to_line(), line.replace("\"mix\":\"", "\"mox\":\"")] {
+            std::fs::write(&path, text).unwrap();
+            refused(&path, &["lu"]);
+        }
         for text in ["dear reader", "dear reader\n", "{}\n", &old, "\u{e4}"] {
             std::fs::write(&path, text).unwrap();
             refused(&path, &["lu"]);

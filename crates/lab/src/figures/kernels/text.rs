@@ -96,17 +96,18 @@ impl KernelFigure {
     fn write_verdict(&self, text: &mut String, records: &[&KernelFigureRecord]) {
         let stated = records.iter().filter(|record| record.holds.is_some()).count();
         let held = records.iter().filter(|record| record.holds == Some(true)).count();
-        let order = if self.is_ordered(records) { "" } else { "NOT " };
+        let order = match self.is_ordered(records) {
+            Some(true) => "; the order of the means is the paper's",
+            Some(false) => "; the order of the means is NOT the paper's",
+            None => "",
+        };
         let runs = || records.iter().filter_map(|record| record.run.as_ref());
         let wrong = runs().filter(|run| !run.is_right).count();
         let right = match wrong {
             0 => format!("all {} results are right", runs().count()),
             _ => format!("{wrong} RESULTS ARE WRONG"),
         };
-        let _ = writeln!(
-            text,
-            "\n  {held} of {stated} hold; the order of the means is {order}the paper's; {right}"
-        );
+        let _ = writeln!(text, "\n  {held} of {stated} hold{order}; {right}");
         for series in &self.series {
             if let Some(by) = &series.by {
                 let _ = writeln!(text, "  {} is published by {by}", series.name);
@@ -114,17 +115,22 @@ impl KernelFigure {
         }
     }
 
-    /// No two means of the figure's own paper are the other way round than there.
-    fn is_ordered(&self, records: &[&KernelFigureRecord]) -> bool {
+    /// Whether no two means of the figure's own paper are the other way round than there; none if
+    /// some were not measured.
+    fn is_ordered(&self, records: &[&KernelFigureRecord]) -> Option<bool> {
         let is_own = |record: &&&KernelFigureRecord| {
             let by = |series: &&KernelSeries| series.name == record.series && series.by.is_none();
             record.point == MEAN && self.series.iter().any(|series| by(&series))
         };
         let means: Vec<_> = records.iter().filter(is_own).collect();
-        means.iter().all(|left| {
-            let behind = means.iter().filter(|right| left.paper < right.paper);
-            behind.into_iter().all(|right| left.measured <= right.measured)
-        })
+        let own = self.series.iter().filter(|series| series.by.is_none()).count();
+        let is_ordered = || {
+            means.iter().all(|left| {
+                let behind = means.iter().filter(|right| left.paper < right.paper);
+                behind.into_iter().all(|right| left.measured <= right.measured)
+            })
+        };
+        (means.len() == own).then(is_ordered)
     }
 }
 
