@@ -27,7 +27,7 @@ fn what_is_wrong_with_a_figure_is_said() {
     let kernels = FIGURES.iter().position(|(name, _)| *name == "s2-fig14").unwrap();
     assert!(broken(kernels, "\"dedup\"]", "\"dedupe\"]").contains("'dedupe' is none of its"));
     assert!(broken(kernels, "named =", "kernels = [\"lu\", \"lu\"]\nnamed =").contains("lu"));
-    assert!(broken(kernels, "name = \"NOLOG, 8 threads\"", "name = \"LB\"").contains("LB is"));
+    assert!(broken(kernels, "name = \"NOLOG, 8 cores\"", "name = \"LB\"").contains("LB is"));
     assert!(broken(kernels, "series = \"LB\"", "series = \"LP\"").contains("'LP' is none of"));
     let sweep = FIGURES.iter().position(|(name, _)| *name == "s1-slide18").unwrap();
     assert!(broken(sweep, "\"logging\"", "\"loging\"").contains("loging"));
