@@ -19,9 +19,6 @@ use seawall_lab::{
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The most host threads, as of every command.
-const JOBS_MAX: usize = 1024;
-
 /// Something to do.
 pub(crate) enum Job {
     Compare {
@@ -281,9 +278,6 @@ fn reproduce(args: ReproduceArgs) -> Result<Job> {
         figures.context("see `seawall reproduce --list`")?
     };
     writable(&[&args.json])?;
-    if let Some(jobs) = args.jobs {
-        ensure!((1..=JOBS_MAX).contains(&jobs), "--jobs is {jobs}; it must be 1 to {JOBS_MAX}");
-    }
     let ReproduceArgs { quick, full, seed, jobs, json, plots, strict, .. } = args;
     let options = FigureOptions { is_quick: quick, is_full: full, seed, jobs };
     Ok(Job::Reproduce { figures, options, is_strict: strict, json, plots })

@@ -102,29 +102,19 @@ impl Figure {
     fn parse(name: &str, text: &str) -> Result<Figure, LabError> {
         let wrong = |what: String| LabError::Figure { name: name.into(), what };
         let table: toml::Table = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        let kind = table.get("kind").and_then(toml::Value::as_str);
-        match kind {
-            None => {
-                let mut figure: DesignFigure =
+        macro_rules! figure {
+            ($Kind:ident, $Figure:ty) => {{
+                let mut figure: $Figure =
                     toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
                 figure.name = name.to_owned();
                 figure.check().map_err(wrong)?;
-                Ok(Figure::Designs(figure))
-            }
-            Some("logging") => {
-                let mut figure: LoggingFigure =
-                    toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-                figure.name = name.to_owned();
-                figure.check().map_err(wrong)?;
-                Ok(Figure::Logging(figure))
-            }
-            Some("kernels") => {
-                let mut figure: KernelFigure =
-                    toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-                figure.name = name.to_owned();
-                figure.check().map_err(wrong)?;
-                Ok(Figure::Kernels(figure))
-            }
+                Ok(Figure::$Kind(figure))
+            }};
+        }
+        match table.get("kind").and_then(toml::Value::as_str) {
+            None => figure!(Designs, DesignFigure),
+            Some("kernels") => figure!(Kernels, KernelFigure),
+            Some("logging") => figure!(Logging, LoggingFigure),
             Some(other) => {
                 let what = format!("kind = \"{other}\"; give \"kernels\", \"logging\", or no kind");
                 Err(wrong(what))
@@ -164,6 +154,7 @@ impl Figures {
     ) -> Result<Figures, LabError> {
         let names: Vec<String> = figures.iter().map(|figure| figure.name().to_owned()).collect();
         plan::once("figure", &names)?;
+        plan::check_jobs(options.jobs)?;
         let (mut designs, mut programs, mut logging) = (Vec::new(), Vec::new(), Vec::new());
         for figure in &figures {
             match figure {

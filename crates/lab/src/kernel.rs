@@ -54,6 +54,17 @@ pub enum Extent {
 }
 
 impl Extent {
+    const ALL: [Extent; 3] = [Extent::Bare, Extent::Parallel, Extent::Whole];
+
+    /// What `--extent` and files call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Extent::Bare => "bare",
+            Extent::Parallel => "parallel",
+            Extent::Whole => "whole",
+        }
+    }
+
     /// What a table says of it.
     pub(crate) const fn in_words(self) -> &'static str {
         match self {
@@ -68,16 +79,12 @@ impl FromStr for Extent {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<Extent, LabError> {
-        match text {
-            "bare" => Ok(Extent::Bare),
-            "parallel" => Ok(Extent::Parallel),
-            "whole" => Ok(Extent::Whole),
-            _ => Err(LabError::Option {
-                option: "extent",
-                value: text.into(),
-                valid: "bare, parallel or whole".into(),
-            }),
-        }
+        let found = Extent::ALL.into_iter().find(|extent| extent.name() == text);
+        found.ok_or_else(|| LabError::Option {
+            option: "extent",
+            value: text.into(),
+            valid: "bare, parallel or whole".into(),
+        })
     }
 }
 
@@ -162,8 +169,7 @@ pub(crate) fn simulate<K: Kernel>(
     stop: &Arc<AtomicBool>,
     watch: impl FnOnce(&[u8]) -> Option<Rc<RefCell<dyn Observer>>>,
 ) -> Result<Simulated<K>, LabError> {
-    let (input, mut layout) = fit::<K>(point)?;
-    let stacks = Stacks::place(K::MIX, &input, &mut layout);
+    let Fit { input, layout, stacks } = fit::<K>(point)?;
     let extent = point.extent;
     let is_whole = extent == Extent::Whole && K::MIX.start.is_some();
     let image = Image::new(layout.pm_bytes, layout.dram_bytes);
@@ -217,15 +223,23 @@ fn begin<K: Kernel>(kernel: &K, stacks: Stacks, memory: &SimMemory, start: &Atom
     memory.store(stacks.word(), 1u64);
 }
 
+/// What a point needs.
+pub(crate) struct Fit {
+    input: Input,
+    layout: Layout,
+    stacks: Stacks,
+}
+
 /// The input of `point` and the memory that it takes.
 ///
 /// # Errors
 /// Numbers that the kernel cannot run with.
-pub(crate) fn fit<K: Kernel>(point: &KernelPoint) -> Result<(Input, Layout), LabError> {
+pub(crate) fn fit<K: Kernel>(point: &KernelPoint) -> Result<Fit, LabError> {
     let KernelPoint { threads, size, seed, .. } = point;
     let input = Input { threads: *threads, size: size.unwrap_or(K::SIZE), seed: *seed };
     input.check::<K>()?;
-    let layout = K::layout(&input);
+    let mut layout = K::layout(&input);
+    let stacks = Stacks::place(K::MIX, &input, &mut layout);
     if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
         return Err(LabError::Option {
             option: "size",
@@ -233,5 +247,5 @@ pub(crate) fn fit<K: Kernel>(point: &KernelPoint) -> Result<(Input, Layout), Lab
             valid: format!("less: {} would take more than {BYTES_MAX} bytes", K::NAME),
         });
     }
-    Ok((input, layout))
+    Ok(Fit { input, layout, stacks })
 }

@@ -7,7 +7,7 @@
 use crate::cuts::{Cuts, crash_after};
 use crate::jobs::{Piece, run_all};
 use crate::kernel::{Extent, KernelPoint, KernelRun, fit, run_kernel};
-use crate::plan::{CRASHES_MAX, JOBS_MAX, in_range, once};
+use crate::plan::{CRASHES_MAX, check_jobs, in_range, once};
 use crate::progress::Progress;
 use crate::spent::Spent;
 use crate::{CRASHES, LabError, MACHINE};
@@ -206,9 +206,7 @@ impl KernelPlan {
         let machine = Machine::load(&options.machine)?;
         let threads = threads_of("--threads", options.threads, &machine)?;
         in_range("--crashes", options.crashes, 0, CRASHES_MAX)?;
-        if let Some(jobs) = options.jobs {
-            in_range("--jobs", jobs as u64, 1, JOBS_MAX as u64)?;
-        }
+        check_jobs(options.jobs)?;
         once("design", &options.designs)?;
         let baseline = options.baseline.clone().unwrap_or_else(|| KERNEL_BASELINE.into());
         let mut designs = vec![Choice::parse(&baseline)?];

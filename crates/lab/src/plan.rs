@@ -20,7 +20,7 @@ pub const MACHINE: &str = "micro15";
 
 const OPERATIONS_MAX: u64 = 1 << 32;
 pub(crate) const CRASHES_MAX: u64 = 1 << 20;
-pub(crate) const JOBS_MAX: usize = 1024;
+const JOBS_MAX: usize = 1024;
 
 /// Share of the operations that run before those that are measured.
 const WARMUP_DIVISOR: u64 = 8;
@@ -106,9 +106,7 @@ impl Plan {
         if let Some(percent) = options.search_percent {
             in_range("--search", percent.into(), 0, 100)?;
         }
-        if let Some(jobs) = options.jobs {
-            in_range("--jobs", jobs as u64, 1, JOBS_MAX as u64)?;
-        }
+        check_jobs(options.jobs)?;
         let designs = designs(&options.designs)?;
         let baseline = baseline(options.baseline.as_deref(), &designs)?;
         let mut points = Vec::new();
@@ -151,6 +149,11 @@ impl Plan {
         }
         names
     }
+}
+
+/// Refuses a number of host threads that makes no sense.
+pub(crate) fn check_jobs(jobs: Option<usize>) -> Result<(), LabError> {
+    jobs.map_or(Ok(()), |jobs| in_range("--jobs", jobs as u64, 1, JOBS_MAX as u64))
 }
 
 pub(crate) fn in_range(

@@ -9,7 +9,7 @@ use crate::LabError;
 use crate::jobs::{Piece, run_all};
 use crate::kernel::{KernelPoint, run_kernel};
 use crate::kernels::{check_point, crash};
-use crate::plan::{JOBS_MAX, in_range};
+use crate::plan::{check_jobs, in_range};
 use crate::progress::Progress;
 use experiment::{Experiment, Factors};
 use record::{Described, SweepRecord};
@@ -168,9 +168,7 @@ impl SweepPlan {
         out: Option<PathBuf>,
         jobs: Option<usize>,
     ) -> Result<SweepPlan, SweepError> {
-        if let Some(jobs) = jobs {
-            in_range("--jobs", jobs as u64, 1, JOBS_MAX as u64)?;
-        }
+        check_jobs(jobs)?;
         let out = out.unwrap_or_else(|| {
             let stem = Path::new(name).file_stem().unwrap_or(name.as_ref());
             [stem, ".jsonl".as_ref()].into_iter().collect::<OsString>().into()

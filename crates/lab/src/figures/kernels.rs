@@ -8,7 +8,7 @@ use super::FigureOptions;
 use crate::LabError;
 use crate::jobs::run_all;
 use crate::kernel::{Extent, KernelPoint, KernelRun, run_kernel};
-use crate::kernels::{check_point, threads_of};
+use crate::kernels::{check_point, entry, threads_of};
 use crate::plan;
 use crate::progress::Progress;
 use crate::spent::Spent;
@@ -154,6 +154,13 @@ fn key(point: &KernelPoint) -> Key {
     (point.kernel.clone(), point.design.text.clone(), point.threads)
 }
 
+/// Adds a point that is not there yet.
+fn add(points: &mut Vec<KernelPoint>, point: KernelPoint) {
+    if !points.iter().any(|other| key(other) == key(&point)) {
+        points.push(point);
+    }
+}
+
 /// What was measured for figures of kernels.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
@@ -190,10 +197,7 @@ impl KernelFigure {
         if self.kernels.is_empty() {
             return Ok(KERNELS.iter().collect());
         }
-        let find = |name: &String| {
-            let entry = KERNELS.iter().find(|entry| entry.name == name);
-            entry.ok_or_else(|| format!("no kernel '{name}'; see `seawall list kernels`"))
-        };
+        let find = |name: &String| entry(name).map_err(|error| error.to_string());
         self.kernels.iter().map(find).collect()
     }
 
@@ -230,10 +234,8 @@ impl KernelFigure {
                 let design = plan::designs(std::slice::from_ref(&series.design))?.remove(0);
                 for design in [&baseline, &design] {
                     let point = self.point(entry, design, threads, options);
-                    if !points.iter().any(|other| key(other) == key(&point)) {
-                        check_point(&point)?;
-                        points.push(point);
-                    }
+                    check_point(&point)?;
+                    add(&mut points, point);
                 }
             }
         }
@@ -263,10 +265,9 @@ impl Measured {
             let machine = Machine::load(name)?;
             let mut points: Vec<KernelPoint> = Vec::new();
             for figure in figures.iter().filter(|figure| figure.machine == name) {
-                let more = figure.points(&machine, options)?;
-                let is_new = |p: &KernelPoint| !points.iter().any(|other| key(other) == key(p));
-                let more: Vec<KernelPoint> = more.into_iter().filter(is_new).collect();
-                points.extend(more);
+                for point in figure.points(&machine, options)? {
+                    add(&mut points, point);
+                }
             }
             prepared.push((name, machine, points));
         }

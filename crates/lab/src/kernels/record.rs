@@ -100,19 +100,10 @@ impl KernelCell {
             plan.baseline,
             plan.machine_name,
             point.threads,
-            name_of(point.extent),
+            point.extent.name(),
             point.seed,
             plan.crashes
         )
-    }
-}
-
-/// What `--extent` calls it.
-const fn name_of(extent: Extent) -> &'static str {
-    match extent {
-        Extent::Bare => "bare",
-        Extent::Parallel => "parallel",
-        Extent::Whole => "whole",
     }
 }
 

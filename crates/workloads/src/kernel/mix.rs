@@ -265,3 +265,57 @@ impl<M: Memory> Memory for Mixed<'_, M> {
         self.memory.output(number);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_memory::Image;
+
+    const MIX: Mix = Mix {
+        program: "a test",
+        run: Counts {
+            instructions: 50,
+            heap_stores: 10,
+            stack_loads: 5,
+            stack_stores: 20,
+            per_1000: 3000,
+        },
+        start: None,
+        heap_lines: 7,
+        stack_lines: 2,
+        parallelism: 1000,
+    };
+
+    #[test]
+    fn what_a_thread_has_to_itself_is_as_many_lines_as_were_counted_behind_the_kernel() {
+        let input = Input { threads: 3, size: 1, seed: 1 };
+        let mut layout = Layout { pm_bytes: 100, dram_bytes: 0 };
+        let stacks = Stacks::place(MIX, &input, &mut layout);
+        let image = Image::new(layout.pm_bytes, 0);
+        let memory = stacks.run(&image);
+        (0..1000u64).for_each(|value| memory.store(Addr::pm(0), value));
+        let (pm, _) = image.into_parts();
+        let written = |line: &[u8]| line.iter().any(|byte| *byte != 0);
+        let lines: Vec<bool> = pm.chunks(LINE_BYTES as usize).map(written).collect();
+        let all = MIX.stack_lines + MIX.heap_lines;
+        assert_eq!(lines.len() as u64, 2 + 3 * all + 1, "a kernel of two lines, and the word");
+        for (line, is_written) in (0..).zip(lines) {
+            let is_own = (2..2 + all).contains(&line);
+            assert_eq!(is_written, line == 0 || is_own, "line {line}");
+        }
+    }
+
+    #[test]
+    fn an_exchange_that_changes_nothing_is_no_piece_of_work() {
+        let input = Input { threads: 1, size: 1, seed: 1 };
+        let mut layout = Layout { pm_bytes: 64, dram_bytes: 0 };
+        let stacks = Stacks::place(MIX, &input, &mut layout);
+        let image = Image::new(layout.pm_bytes, 0);
+        let memory = stacks.run(&image);
+        assert_eq!(memory.compare_exchange(Addr::pm(0), 1, 2), Err(0));
+        assert_eq!(memory.swap(Addr::pm(0), 0), 0);
+        assert_eq!(memory.heap.at.get(), 0);
+        memory.fetch_add(Addr::pm(0), 1);
+        assert_eq!(memory.heap.at.get(), 2, "three for one");
+    }
+}

@@ -1,6 +1,7 @@
 //! A figure of kernels as bars, and where the time went under each.
 
-use super::{KernelFigure, KernelFigureRecord, text};
+use super::text::{self, find};
+use super::{KernelFigure, KernelFigureRecord};
 use crate::LabError;
 use crate::plot::{Bars, Group};
 use std::path::Path;
@@ -15,18 +16,15 @@ impl KernelFigure {
         records: &[&KernelFigureRecord],
         path: &Path,
     ) -> Result<(), LabError> {
-        let find = |series: &str, point: &str| {
-            records.iter().find(|record| record.series == series && record.point == point)
-        };
-        let names: Vec<&str> = self.series.iter().map(|series| &*series.name).collect();
+        let series = || self.series.iter();
         let value = |point: &str| -> Vec<Option<f64>> {
-            names.iter().map(|name| Some(find(name, point)?.measured)).collect()
+            series().map(|series| Some(find(records, series, point)?.measured)).collect()
         };
         let entries = self.entries().unwrap_or_default();
         let groups = entries.iter().map(|entry| Group {
             name: entry.name,
             ratios: value(entry.name),
-            times: names.iter().map(|name| find(name, entry.name)?.spent).collect(),
+            times: series().map(|series| find(records, series, entry.name)?.spent).collect(),
         });
         let means = value(text::MEAN);
         let bars = Bars {
@@ -35,7 +33,7 @@ impl KernelFigure {
             groups: groups.collect(),
             mean: "mean",
             means,
-            designs: names.clone(),
+            designs: series().map(|series| &*series.name).collect(),
         };
         bars.write(path)
     }

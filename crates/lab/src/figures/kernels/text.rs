@@ -47,18 +47,14 @@ impl KernelFigure {
     fn ratios(&self, records: &[&KernelFigureRecord]) -> String {
         let head = self.head();
         let mut table = plain_table(&head, 1..head.len());
-        let find = |series: &KernelSeries, point: &str| {
-            let mut all = records.iter().filter(|record| record.series == series.name);
-            all.find(|record| record.point == point).copied()
-        };
         for point in points(records) {
             let decimals = usize::from(point != CONFLICTS) * 2;
             let measured = |series: &KernelSeries| {
-                find(series, point).map(|record| format!("{:.decimals$}", record.measured))
+                find(records, series, point).map(|record| format!("{:.decimals$}", record.measured))
             };
             table.add_row(self.row(point.to_owned(), measured));
             let paper = |series: &KernelSeries| {
-                let record = find(series, point)?;
+                let record = find(records, series, point)?;
                 let held = if record.holds? { "" } else { "NOT " };
                 Some(format!("{held}{:.decimals$}", record.paper?))
             };
@@ -81,10 +77,7 @@ impl KernelFigure {
         head[0] = title;
         let mut table = plain_table(&head, 1..head.len());
         for point in points(records) {
-            let of = |series: &KernelSeries| {
-                let mut all = records.iter().filter(|record| record.series == series.name);
-                all.find(|record| record.point == point)?.run.as_ref().map(&cell)
-            };
+            let of = |series: &KernelSeries| find(records, series, point)?.run.as_ref().map(&cell);
             let row = self.row(point.to_owned(), of);
             if row[1..].iter().any(|cell| cell != "-") {
                 table.add_row(row);
@@ -132,6 +125,16 @@ impl KernelFigure {
         };
         (means.len() == own).then(is_ordered)
     }
+}
+
+/// The record of a point of a series, if it was measured.
+pub(super) fn find<'a>(
+    records: &[&'a KernelFigureRecord],
+    series: &KernelSeries,
+    point: &str,
+) -> Option<&'a KernelFigureRecord> {
+    let mut all = records.iter().copied();
+    all.find(|record| record.series == series.name && record.point == point)
 }
 
 /// Points in the order of the records, each once.
