@@ -244,7 +244,7 @@ fn unit(table: &str, key: &str) -> &'static str {
         (_, "flit_bytes") => "bytes, one flit per cycle and link",
         ("memory", "controllers") => "controllers",
         (_, "write_queue") => "lines",
-        ("memory", "line_cycles") => "cycles of the channel per line",
+        (_, "line_cycles" | "write_line_cycles") => "cycles of the channel per line",
         (_, "latency" | "port_cycles" | "router_latency" | "link_latency" | "read" | "write") => {
             "cycles"
         }

@@ -133,6 +133,9 @@ pub struct DeviceConfig {
     pub read: u64,
     /// A line write until it is in the cells.
     pub write: u64,
+    /// Cycles that a line which is written keeps the channel busy, if not
+    /// [`line_cycles`](MemoryConfig::line_cycles).
+    pub write_line_cycles: Option<u64>,
 }
 
 /// A stream prefetcher for each core, at its requests to the last-level cache.
@@ -190,7 +193,16 @@ pub const MACHINES: &[(&str, &str)] = &[
     ("micro15", include_str!("../../../machines/micro15.toml")),
     ("desktop", include_str!("../../../machines/desktop.toml")),
     ("s1-i7", include_str!("../../../machines/s1-i7.toml")),
+    ("hops17", include_str!("../../../machines/hops17.toml")),
+    ("asap22", include_str!("../../../machines/asap22.toml")),
 ];
+
+impl MemoryConfig {
+    /// Cycles that a line written to the persistent device keeps a channel busy.
+    pub fn nvm_write_line_cycles(&self) -> u64 {
+        self.nvm.write_line_cycles.unwrap_or(self.line_cycles)
+    }
+}
 
 impl Machine {
     /// The machine of that name, or the one in that file.
@@ -324,13 +336,17 @@ impl Machine {
         for (key, device) in devices.into_iter().filter_map(|(key, d)| Some((key, d?))) {
             within(&format!("memory.{key}.read"), device.read, 1, 1_000_000)?;
             within(&format!("memory.{key}.write"), device.write, 1, 1_000_000)?;
+            if let Some(cycles) = device.write_line_cycles {
+                within(&format!("memory.{key}.write_line_cycles"), cycles, 1, 100_000)?;
+            }
         }
         Ok(())
     }
 }
 
 /// Numbers that a machine need not have.
-const OPTIONAL: [&str; 1] = ["core.parallelism"];
+const OPTIONAL: [&str; 3] =
+    ["core.parallelism", "memory.nvm.write_line_cycles", "memory.dram.write_line_cycles"];
 
 /// Replaces the value at `path`, which must be there or be one that need not be.
 fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), String> {
@@ -438,7 +454,10 @@ mod tests {
         let unknown = broken("rob = 192", "robb = 192");
         assert!(unknown.contains("robb") && unknown.contains("store_buffer"), "{unknown}");
         assert!(
-            Machine::load("micro16").unwrap_err().to_string().contains("micro15, desktop, s1-i7")
+            Machine::load("micro16")
+                .unwrap_err()
+                .to_string()
+                .contains("micro15, desktop, s1-i7, hops17")
         );
     }
 }

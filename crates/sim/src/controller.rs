@@ -131,7 +131,8 @@ impl Memory {
         // Writes of one line never pass each other.
         let last = self.last_write.entry(line).or_insert(0);
         let floor = (*last + 1).saturating_sub(device.write);
-        let moved = controller.channel.book(accepted.max(floor), self.line_cycles);
+        let line_cycles = device.write_line_cycles.unwrap_or(self.line_cycles);
+        let moved = controller.channel.book(accepted.max(floor), line_cycles);
         let start = controller.banks[bank].book(moved, device.write);
         let done = start + device.write;
         controller.queue.push(done);

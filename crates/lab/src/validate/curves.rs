@@ -77,11 +77,12 @@ impl<'a> Curves<'a> {
             plateau("llc", llc_kib / 8, "mean path of a hit", llc, 2.0),
             plateau("memory", 2 * llc_kib, "mean path of a load from NVM", memory, 3.0),
         ];
-        for (curve, access, what) in [
-            (&self.writes, machine.memory.nvm.write, "written"),
-            (&self.reads, machine.memory.nvm.read, "read"),
+        let memory = &machine.memory;
+        for (curve, access, line, what) in [
+            (&self.writes, memory.nvm.write, memory.nvm_write_line_cycles(), "written"),
+            (&self.reads, memory.nvm.read, memory.line_cycles, "read"),
         ] {
-            let pace = Paths::new(machine).memory_pace(machine.memory.controllers, access);
+            let pace = Paths::new(machine).memory_pace(memory.controllers, access, line);
             let (cores, found) = *curve.last().unwrap_or(&(0.0, f64::NAN));
             let what = format!("cycles a line {what}, {cores} cores");
             let point = ValidatePoint::new("memory", "peak bandwidth", what);

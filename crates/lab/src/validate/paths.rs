@@ -151,7 +151,7 @@ impl<'a> Paths<'a> {
         let llc_set = |line: &u64| (spread(*line) >> 24) % machine.llc_sets();
         let searches = (l1_groups + groups(lines.iter().map(llc_set))) * search;
         let on_link = if home == corner { 0 } else { self.flits() };
-        let pace = machine.llc.port_cycles.max(on_link).max(machine.memory.line_cycles);
+        let pace = machine.llc.port_cycles.max(on_link).max(machine.memory.nvm_write_line_cycles());
         searches
             + at_bank
             + machine.llc.latency
@@ -163,10 +163,10 @@ impl<'a> Paths<'a> {
     }
 
     /// Cycles between two lines that all controllers together can take (or give), where a memory
-    /// bank is busy for `access` cycles.
-    pub(crate) fn memory_pace(&self, controllers: usize, access: Cycle) -> f64 {
+    /// bank is busy for `access` cycles and a channel for `line`.
+    pub(crate) fn memory_pace(&self, controllers: usize, access: Cycle, line: Cycle) -> f64 {
         let memory = &self.machine.memory;
-        let slowest = (memory.line_cycles as f64).max(access as f64 / memory.banks as f64);
+        let slowest = (line as f64).max(access as f64 / memory.banks as f64);
         slowest / controllers as f64
     }
 
