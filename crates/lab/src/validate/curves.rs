@@ -148,8 +148,8 @@ impl<'a> Curves<'a> {
         let gbs = |cycles: f64| 64.0 * machine.ghz / cycles;
         let curve = |xy: &Xy| xy.iter().map(|(x, y)| (*x, gbs(*y))).collect::<Xy>();
         let paths = Paths::new(machine);
-        let device = machine.memory.nvm;
-        let peak = |access| gbs(paths.memory_pace(machine.memory.controllers, access));
+        let memory = &machine.memory;
+        let peak = |access, line| gbs(paths.memory_pace(memory.controllers, access, line));
         let ends = |y| vec![(1.0, y), (machine.core.count as f64, y)];
         let chart = Chart::new(
             "bandwidth",
@@ -157,7 +157,8 @@ impl<'a> Curves<'a> {
             Axis::log("cores"),
             Axis::linear("GB/s"),
         );
-        let (read, write) = (peak(device.read), peak(device.write));
+        let read = peak(memory.nvm.read, memory.line_cycles);
+        let write = peak(memory.nvm.write, memory.nvm_write_line_cycles());
         let chart = if (read - write).abs() < 0.01 {
             chart.with(Series::formula(&format!("peak: {read:.1}"), ends(read)))
         } else {
@@ -172,8 +173,9 @@ impl<'a> Curves<'a> {
 
     fn fence_chart(&self) -> Chart {
         let paths = Paths::new(self.machine);
-        let pace =
-            paths.memory_pace(self.machine.memory.controllers, self.machine.memory.nvm.write);
+        let memory = &self.machine.memory;
+        let (write, line) = (memory.nvm.write, memory.nvm_write_line_cycles());
+        let pace = paths.memory_pace(memory.controllers, write, line);
         let lone = self.fences[0][0].1;
         let line = |x: f64| (x, lone + (x - 1.0) * pace);
         let mut chart = Chart::new(
