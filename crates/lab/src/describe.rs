@@ -172,7 +172,7 @@ fn promise(model: seawall_sim::Model) -> &'static str {
         Model::Strict => "stores persist in the order in which they become visible",
         Model::Px86 => "flushed lines persist by the next fence of the thread",
         Model::Epoch => "epochs persist in order, and a barrier waits for the one before it",
-        Model::BufferedEpoch => "epochs persist in order, some time later",
+        Model::BufferedEpoch | Model::Hops => "epochs persist in order, some time later",
         Model::BufferedStrict => {
             "a crash leaves a consistent cut of the run, once the hardware has recovered"
         }

@@ -110,6 +110,11 @@ const PARTS: &[Part] = &[
         colour: RGBColor(0, 114, 178),
         share: |s| s.share(Reason::EpochIds),
     },
+    Part {
+        name: "persist buffer",
+        colour: RGBColor(0, 90, 80),
+        share: |s| s.share(Reason::BufferFull) + s.share(Reason::BufferedLine),
+    },
     Part { name: "hardware log", colour: RGBColor(120, 120, 120), share: |s| s.share(Reason::Log) },
 ];
 

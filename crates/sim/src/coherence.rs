@@ -8,7 +8,7 @@
 use crate::cache::{NO_CORE, NO_LINE, Place, Slot, State, Way};
 use crate::counters::Reason;
 use crate::designs::Design;
-use crate::hw::{Gate, Hw, Request, Token, Waiter};
+use crate::hw::{Gate, Hw, Request, Waiter};
 use crate::streamer::run_ahead;
 use crate::{Cycle, LineId};
 
@@ -63,6 +63,8 @@ fn grant<D: Design>(
             }
         }
         pass(design.remote(hw, &Request { who, line, slot, now }))?;
+    } else {
+        pass(design.miss(hw, who, line, now))?;
     }
     let present = hw.l1[who.core].find(line);
     let way = match present {
@@ -183,10 +185,7 @@ fn choose_victim<D: Design>(
 /// Takes a line out of the shared cache: copies are recalled, dirty data goes to memory.
 pub(crate) fn evict<M: Copy>(hw: &mut Hw<M>, slot: Slot, now: Cycle) {
     hw.recall(slot, now);
-    if hw.llc.entry(slot).dirty {
-        hw.write_back(slot, hw.home_tile(slot), now, Token::NONE);
-    }
-    hw.llc.invalidate(slot);
+    hw.leave(slot, now);
 }
 
 fn fill_from_memory<M: Copy>(

@@ -79,6 +79,14 @@ counters! {
         state_lines,
         /// Epochs closed early because the undo log was full.
         log_overflows,
+        /// Stores that took an entry of a persist buffer.
+        buffered_stores,
+        /// Stores that joined an entry of a persist buffer that was there.
+        merged_stores,
+        /// Loads and fetches of a line that waited until a persist buffer had written it.
+        buffered_misses,
+        /// Dirty persistent lines that the shared cache dropped, as persist buffers write them.
+        dropped_lines,
         /// Flits times links: the traffic of the mesh.
         flit_hops,
     }
@@ -125,13 +133,17 @@ pub enum Reason {
     EpochIds,
     /// A store waiting for room in the hardware's undo log.
     Log,
+    /// A store waiting for an entry of the persist buffer.
+    BufferFull,
+    /// A fetch waiting until a persist buffer has written the line.
+    BufferedLine,
     /// Finished, while other cores still run.
     Idle,
 }
 
 impl Reason {
     /// All reasons, in the order in which tables and stacked bars show them.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 18] = [
         Reason::LoadLlc,
         Reason::LoadRemote,
         Reason::LoadMemory,
@@ -147,6 +159,8 @@ impl Reason {
         Reason::Replacement,
         Reason::EpochIds,
         Reason::Log,
+        Reason::BufferFull,
+        Reason::BufferedLine,
         Reason::Idle,
     ];
 
@@ -168,6 +182,8 @@ impl Reason {
             Reason::Replacement => "replacement",
             Reason::EpochIds => "epoch_ids",
             Reason::Log => "log",
+            Reason::BufferFull => "buffer_full",
+            Reason::BufferedLine => "buffered_line",
             Reason::Idle => "idle",
         }
     }
@@ -188,6 +204,8 @@ impl Reason {
                 | Reason::Replacement
                 | Reason::EpochIds
                 | Reason::Log
+                | Reason::BufferFull
+                | Reason::BufferedLine
         )
     }
 }

@@ -14,6 +14,7 @@ use crate::machine::{Outcome, Setup};
 use crate::values::LineData;
 use crate::{LineId, SimError};
 
+mod buffers;
 mod epochs;
 mod params;
 
@@ -36,6 +37,8 @@ pub enum Model {
     /// persistency): once the hardware has recovered, if it has to, memory is a consistent cut of
     /// the run. In bulk mode the saved states of the processors say where it is.
     BufferedStrict,
+    /// Epochs persist in order, some time later; persist buffers hold them (`ofence`, `dfence`).
+    Hops,
     /// What a store has made visible survives.
     Eadr,
 }
@@ -50,6 +53,7 @@ impl Model {
             Model::Epoch => "epoch",
             Model::BufferedEpoch => "bep",
             Model::BufferedStrict => "bsp",
+            Model::Hops => "hops",
             Model::Eadr => "eadr",
         }
     }
@@ -75,6 +79,9 @@ pub(crate) trait Design: Sized {
     /// Non-temporal stores go through a write-combining buffer. Without, they are plain stores, as
     /// hardware that tracks stores would lose sight of them.
     const COMBINES: bool = false;
+    /// Only what the design sends writes persistent memory: a dirty persistent line that leaves the
+    /// shared cache is dropped.
+    const DROPS_EVICTIONS: bool = false;
 
     /// `core`'s store buffer wants to write its copy of `line`, which it may.
     fn store(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, at: Store, now: Cycle) -> Gate {
@@ -123,7 +130,12 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// May `core` fetch `line` ahead of the store that will write it?
+    /// The shared cache has not the line that a core wants: memory is to be read.
+    fn miss(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, line: LineId, now: Cycle) -> Gate {
+        Gate::Go
+    }
+
+    /// May `core` fetch `line` ahead of the access that will want it?
     fn may_prefetch(&self, hw: &Hw<Self::Message>, core: usize, line: LineId) -> bool {
         true
     }
@@ -154,6 +166,9 @@ pub(crate) trait Design: Sized {
     /// A write is durable; its acknowledgement will be back where the write came from at
     /// `acknowledged`, a little later than now.
     fn written(&mut self, hw: &mut Hw<Self::Message>, token: Token, acknowledged: Cycle) {}
+
+    /// `core`'s program has returned and its store buffer is empty.
+    fn exited(&mut self, hw: &mut Hw<Self::Message>, core: usize, now: Cycle) {}
 
     /// A message that the design sent itself arrives.
     fn message(&mut self, hw: &mut Hw<Self::Message>, message: Self::Message, now: Cycle) {}
@@ -321,6 +336,7 @@ designs! {
     lb_idt "lb-idt",
     lb_pf "lb-pf",
     lbpp "lbpp",
+    hops "hops",
     bsp_naive "bsp-naive",
     bsp_lb "bsp-lb",
     bsp_lb_idt "bsp-lb-idt",

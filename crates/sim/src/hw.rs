@@ -86,6 +86,8 @@ pub(crate) struct Hw<M> {
     pub(crate) pm_lines: LineId,
     /// The program's persistent lines.
     pub(crate) program_lines: LineId,
+    /// Dirty persistent lines that leave the shared cache are dropped, not written.
+    drops_evictions: bool,
     bank_tiles: Vec<u8>,
     corners: [Tile; 4],
 }
@@ -95,7 +97,7 @@ impl<M: Copy> Hw<M> {
         machine: &Machine,
         cells: Vec<LineData>,
         (program_lines, pm_lines): (LineId, LineId),
-        adr: bool,
+        (adr, drops_evictions): (bool, bool),
     ) -> Self {
         let (tiles, columns) = (machine.core.count, machine.columns());
         let address_limit = cells.len() as u64 * LINE_BYTES;
@@ -113,6 +115,7 @@ impl<M: Copy> Hw<M> {
             counters: Counters::default(),
             pm_lines,
             program_lines,
+            drops_evictions,
             bank_tiles: (0..machine.llc.banks).map(|bank| (bank % tiles) as u8).collect(),
             corners: [0, tiles - 1, columns - 1, tiles - columns],
             config: machine.clone(),
@@ -214,6 +217,65 @@ impl<M: Copy> Hw<M> {
         *self.values.version_mut(version) = *data;
         self.values.swap(line, version);
         self.send_write((line, version), tile, at, (token, Origin::CACHE));
+    }
+
+    /// A persist buffer's version of `line` goes to memory: its data are at the controller already,
+    /// `tile` tells it to write them, and is told when they are durable. What caches hold stays.
+    pub(crate) fn write_buffered(
+        &mut self,
+        line: LineId,
+        data: &LineData,
+        tile: Tile,
+        at: Cycle,
+        token: Token,
+    ) {
+        let new = self.values.differ(line);
+        *self.values.version_mut(new) = *data;
+        let memory = self.llc.entry(line).memory;
+        let replaced = if memory.is_some() {
+            self.llc.entry_mut(line).memory = new;
+            memory
+        } else if self.llc.find(line).is_some() {
+            let entry = self.llc.entry_mut(line);
+            (entry.memory, entry.dirty) = (new, true);
+            self.values.differ(line)
+        } else {
+            self.values.swap(line, new);
+            new
+        };
+        self.settle(line);
+        self.counters.line_writes += 1;
+        let number = self.memory.write_sent(line, replaced);
+        let arrives = self.mesh.control(tile, self.memory_tile(line), at);
+        let origin = Origin::CACHE;
+        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
+    }
+
+    /// The shared cache's line is clean if memory holds the same.
+    fn settle(&mut self, line: LineId) {
+        let memory = self.llc.entry(line).memory;
+        if memory.is_some() && self.values.version(memory) == self.values.shared(line) {
+            let entry = self.llc.entry_mut(line);
+            (entry.memory, entry.dirty) = (Version::NONE, false);
+            self.values.release(memory);
+        }
+    }
+
+    /// The line in `slot` leaves the shared cache, which has the only copy: what is dirty is
+    /// written to memory, or dropped where persist buffers do that.
+    pub(crate) fn leave(&mut self, slot: Slot, now: Cycle) {
+        if self.llc.entry(slot).dirty {
+            if self.drops_evictions && self.is_pm(slot) {
+                self.counters.dropped_lines += 1;
+                let entry = self.llc.entry_mut(slot);
+                entry.dirty = false;
+                let memory = std::mem::replace(&mut entry.memory, Version::NONE);
+                self.values.share(slot, memory);
+            } else {
+                self.write_back(slot, self.home_tile(slot), now, Token::NONE);
+            }
+        }
+        self.llc.invalidate(slot);
     }
 
     /// Sends what `core` has combined to memory, over the home of the line, and takes the line out

@@ -87,7 +87,8 @@ pub(crate) fn run<D: Design + 'static>(
     let pm_lines = cells.len() as LineId;
     cells.extend(to_lines(&setup.dram));
     let pm_bytes = setup.pm.len();
-    let mut hw = Hw::new(&setup.machine, cells, (program_lines, pm_lines), adr);
+    let mut hw =
+        Hw::new(&setup.machine, cells, (program_lines, pm_lines), (adr, D::DROPS_EVICTIONS));
     if setup.warm {
         warm(&mut hw);
     }
@@ -232,6 +233,10 @@ impl<D: Design> Machine<D> {
         self.hw.cores[core].wait_for_loads();
         self.hw.cores[core].waits = Waits::Done;
         self.running -= 1;
+        if self.hw.cores[core].buffer.entries.is_empty() {
+            let now = self.hw.queue.now().max(self.hw.cores[core].clock);
+            self.design.exited(&mut self.hw, core, now);
+        }
     }
 
     /// The head of `core`'s store buffer waits for `reason` from `now` on.

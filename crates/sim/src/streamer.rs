@@ -113,7 +113,8 @@ pub(crate) fn run_ahead<D: Design>(
     now: Cycle,
 ) {
     for ahead in hw.streamers[who.core].asked(line) {
-        if ahead < hw.values.lines() && hw.llc.find(ahead).is_none() {
+        let is_there = ahead >= hw.values.lines() || hw.llc.find(ahead).is_some();
+        if !is_there && design.may_prefetch(hw, who.core, ahead) {
             fetch(design, hw, who.core, ahead, now);
         }
     }

@@ -40,7 +40,7 @@ fn controllers_take_lines_at_the_pace_of_their_channels_or_banks() {
         let paths = Paths::new(&machine);
         for controllers in [1, 4] {
             let lines = memory_lines(&paths, &machine, controllers);
-            let expected = paths.memory_pace(controllers, machine.memory.nvm.write);
+            let expected = paths.write_pace(controllers);
             for cores in [8, 32] {
                 let found = scene(&machine, "clwb").pace(cores, &lines, Work::Persist).unwrap();
                 assert_near(found, expected, 3.0, &format!("{controllers} controllers, {cores}"));
@@ -58,7 +58,7 @@ fn controllers_give_lines_at_the_pace_of_their_channels_or_banks() {
         let paths = Paths::new(&machine);
         for controllers in [1, 4] {
             let lines = memory_lines(&paths, &machine, controllers);
-            let expected = paths.memory_pace(controllers, machine.memory.nvm.read);
+            let expected = paths.read_pace(controllers);
             for cores in [8, 32] {
                 let cold = scene(&machine, "volatile").cold();
                 let found = cold.pace(cores, &lines, Work::Load).unwrap();
@@ -72,7 +72,7 @@ fn controllers_give_lines_at_the_pace_of_their_channels_or_banks() {
 fn channels_are_never_faster_than_their_pace_however_uneven_the_load() {
     let machine = Machine::load("micro15").unwrap();
     let lines = Lines::balanced(LINES, 1, |_| Some(0), 16384);
-    let peak = Paths::new(&machine).memory_pace(4, machine.memory.nvm.read);
+    let peak = Paths::new(&machine).read_pace(4);
     for cores in [8, 32] {
         let cold = scene(&machine, "volatile").cold();
         let found = cold.pace(cores, &lines, Work::Load).unwrap();

@@ -62,7 +62,7 @@ fn the_more_lines_a_fence_waits_for_the_less_each_costs_down_to_the_pace_of_memo
         assert!(found.windows(2).all(|pair| pair[1] < pair[0]), "{design}: {found:?}");
         assert!(found[5] < found[0] / 8.0, "{design}: {found:?}");
         if design != "clwb:adr=true" {
-            let pace = paths.memory_pace(4, machine.memory.nvm.write);
+            let pace = paths.write_pace(4);
             assert!(found[5] > pace, "{design}: {found:?}");
         }
     }

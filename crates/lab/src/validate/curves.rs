@@ -77,12 +77,11 @@ impl<'a> Curves<'a> {
             plateau("llc", llc_kib / 8, "mean path of a hit", llc, 2.0),
             plateau("memory", 2 * llc_kib, "mean path of a load from NVM", memory, 3.0),
         ];
-        let memory = &machine.memory;
-        for (curve, access, line, what) in [
-            (&self.writes, memory.nvm.write, memory.nvm_write_line_cycles(), "written"),
-            (&self.reads, memory.nvm.read, memory.line_cycles, "read"),
+        let controllers = machine.memory.controllers;
+        for (curve, pace, what) in [
+            (&self.writes, Paths::new(machine).write_pace(controllers), "written"),
+            (&self.reads, Paths::new(machine).read_pace(controllers), "read"),
         ] {
-            let pace = Paths::new(machine).memory_pace(memory.controllers, access, line);
             let (cores, found) = *curve.last().unwrap_or(&(0.0, f64::NAN));
             let what = format!("cycles a line {what}, {cores} cores");
             let point = ValidatePoint::new("memory", "peak bandwidth", what);
@@ -148,8 +147,6 @@ impl<'a> Curves<'a> {
         let gbs = |cycles: f64| 64.0 * machine.ghz / cycles;
         let curve = |xy: &Xy| xy.iter().map(|(x, y)| (*x, gbs(*y))).collect::<Xy>();
         let paths = Paths::new(machine);
-        let memory = &machine.memory;
-        let peak = |access, line| gbs(paths.memory_pace(memory.controllers, access, line));
         let ends = |y| vec![(1.0, y), (machine.core.count as f64, y)];
         let chart = Chart::new(
             "bandwidth",
@@ -157,8 +154,8 @@ impl<'a> Curves<'a> {
             Axis::log("cores"),
             Axis::linear("GB/s"),
         );
-        let read = peak(memory.nvm.read, memory.line_cycles);
-        let write = peak(memory.nvm.write, memory.nvm_write_line_cycles());
+        let controllers = machine.memory.controllers;
+        let (read, write) = (gbs(paths.read_pace(controllers)), gbs(paths.write_pace(controllers)));
         let chart = if (read - write).abs() < 0.01 {
             chart.with(Series::formula(&format!("peak: {read:.1}"), ends(read)))
         } else {
@@ -173,9 +170,7 @@ impl<'a> Curves<'a> {
 
     fn fence_chart(&self) -> Chart {
         let paths = Paths::new(self.machine);
-        let memory = &self.machine.memory;
-        let (write, line) = (memory.nvm.write, memory.nvm_write_line_cycles());
-        let pace = paths.memory_pace(memory.controllers, write, line);
+        let pace = paths.write_pace(self.machine.memory.controllers);
         let lone = self.fences[0][0].1;
         let line = |x: f64| (x, lone + (x - 1.0) * pace);
         let mut chart = Chart::new(

@@ -162,12 +162,21 @@ impl<'a> Paths<'a> {
             + self.control(home, core)
     }
 
-    /// Cycles between two lines that all controllers together can take (or give), where a memory
-    /// bank is busy for `access` cycles and a channel for `line`.
-    pub(crate) fn memory_pace(&self, controllers: usize, access: Cycle, line: Cycle) -> f64 {
+    /// Cycles between two lines that `controllers` can give from NVM together.
+    pub(crate) fn read_pace(&self, controllers: usize) -> f64 {
         let memory = &self.machine.memory;
-        let slowest = (line as f64).max(access as f64 / memory.banks as f64);
-        slowest / controllers as f64
+        self.pace(memory.nvm.read, memory.line_cycles) / controllers as f64
+    }
+
+    /// Cycles between two lines that `controllers` can write to NVM together.
+    pub(crate) fn write_pace(&self, controllers: usize) -> f64 {
+        let memory = &self.machine.memory;
+        self.pace(memory.nvm.write, memory.nvm_write_line_cycles()) / controllers as f64
+    }
+
+    /// The slower of the banks, busy for `access` cycles each, and the channel.
+    fn pace(&self, access: Cycle, line: Cycle) -> f64 {
+        (line as f64).max(access as f64 / self.machine.memory.banks as f64)
     }
 
     /// The mean of `latency` over `lines`.

@@ -3,7 +3,7 @@
 use super::Machine;
 use crate::cache::{State, Way};
 use crate::coherence::acquire;
-use crate::core::{Entry, Kind};
+use crate::core::{Entry, Kind, Waits};
 use crate::counters::Reason;
 use crate::designs::{Design, Store};
 use crate::hw::{Event, Gate, Waiter};
@@ -47,6 +47,8 @@ impl<D: Design> Machine<D> {
         if let Some(next) = self.hw.cores[core].buffer.entries.front() {
             let free = now + u64::from(head.kind != Kind::Output);
             self.hw.queue.stores(next.from.max(free), core);
+        } else if self.hw.cores[core].waits == Waits::Done {
+            self.design.exited(&mut self.hw, core, now);
         }
     }
 
