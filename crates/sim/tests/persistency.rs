@@ -20,6 +20,10 @@ const THREADS: usize = 4;
 const SHARED: u64 = 6;
 const OWN: u64 = 24;
 const STEPS: usize = 60;
+/// No such program takes longer, unless it is stuck.
+const CYCLES_MAX: Cycle = 1 << 22;
+/// Marks an output behind a drain.
+const DRAINED: u64 = 1 << 32;
 
 #[derive(Clone, Copy)]
 enum Step {
@@ -28,6 +32,7 @@ enum Step {
     Swap(u64),
     Load(u64),
     Order,
+    Drain,
     Wait(u32),
 }
 
@@ -56,7 +61,8 @@ fn random_steps(rng: &mut Xoshiro256PlusPlus, thread: u64) -> Vec<Step> {
         38..45 => Step::Stream(own + rng.random_range(0..OWN)),
         45..60 => Step::Swap(rng.random_range(0..SHARED)),
         60..70 => Step::Load(rng.random_range(0..SHARED)),
-        70..95 => Step::Order,
+        70..92 => Step::Order,
+        92..95 => Step::Drain,
         _ => Step::Wait(rng.random_range(1..2000)),
     };
     (0..STEPS).map(|_| step(rng)).collect()
@@ -90,10 +96,15 @@ fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
                 memory.flush(place(word), 8);
                 Access { word, wrote: 0, saw, epoch }
             }
-            Step::Order => {
-                memory.order();
+            Step::Order | Step::Drain => {
+                let is_drain = matches!(step, Step::Drain);
+                if is_drain {
+                    memory.drain()
+                } else {
+                    memory.order()
+                }
                 epoch += 1;
-                memory.output(logs.borrow()[thread].len() as u64);
+                memory.output(logs.borrow()[thread].len() as u64 | DRAINED * u64::from(is_drain));
                 continue;
             }
             Step::Wait(instructions) => {
@@ -107,13 +118,18 @@ fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
 
 struct Crashes {
     rng: Xoshiro256PlusPlus,
-    outputs: Vec<u64>,
-    images: Vec<(Cycle, Vec<u64>, Vec<u8>)>,
+    /// How much of each thread's log was ordered, and drained.
+    outputs: Vec<[u64; 2]>,
+    images: Vec<(Cycle, Vec<[u64; 2]>, Vec<u8>)>,
 }
 
 impl Observer for Crashes {
     fn output(&mut self, core: usize, number: u64, now: Cycle) -> Option<Cycle> {
-        self.outputs[core] = number;
+        let done = number % DRAINED;
+        self.outputs[core][0] = done;
+        if number >= DRAINED {
+            self.outputs[core][1] = done;
+        }
         self.rng.random_bool(0.4).then(|| now + self.rng.random_range(0..1500))
     }
 
@@ -176,7 +192,7 @@ impl Judge<'_> {
         earlier
     }
 
-    fn check(&self, outputs: &[u64], pm: &[u8]) -> Result<(), String> {
+    fn check(&self, outputs: &[[u64; 2]], pm: &[u8]) -> Result<(), String> {
         let mut rank: BTreeMap<u64, usize> = BTreeMap::new();
         let mut todo = Vec::new();
         for (word, stores) in &self.order {
@@ -191,10 +207,9 @@ impl Judge<'_> {
             rank.insert(*word, shown);
             todo.extend(shown.checked_sub(1).map(|at| stores[at]));
         }
-        if self.model.order_is_durable() {
-            for (thread, done) in outputs.iter().enumerate() {
-                todo.extend((0..*done as usize).map(|at| (thread, at)));
-            }
+        for (thread, [ordered, drained]) in outputs.iter().enumerate() {
+            let done = if self.model.order_is_durable() { ordered } else { drained };
+            todo.extend((0..*done as usize).map(|at| (thread, at)));
         }
         let mut seen = HashSet::new();
         while let Some(id) = todo.pop() {
@@ -242,10 +257,11 @@ fn run_as(
         Box::new(move |memory: &SimMemory| perform(memory, &steps, &logs)) as Program
     });
     let programs = programs.collect();
-    let outputs = vec![0; THREADS];
+    let outputs = vec![[0; 2]; THREADS];
     let crashes = Rc::new(RefCell::new(Crashes { rng, outputs, images: Vec::new() }));
     Simulation::new(machine, &choice, vec![0; 1 << 14], vec![0; 64])
         .watched_by(crashes.clone())
+        .at_most(CYCLES_MAX)
         .run(programs)
         .map_err(|error| error.to_string())?;
     let logs = logs.borrow();
@@ -301,6 +317,15 @@ fn variants_with_parameters_keep_their_promise_too() {
         "bsp-lbpp:stores=3:adr=true",
         "bsp-lbpp:stores=3:registers=0",
         "bsp-lbpp:stores=3:invalidating=true",
+        "hops:adr=true",
+        "hops:entries=1",
+        "hops:entries=4:flush_from=1",
+        "hops:entries=4:filter_bits=4",
+        "hops:timestamp_bits=2",
+        "hops:timestamp_bits=3:flush_from=2",
+        "hops:merges=false",
+        "hops:interval=1:poll=1",
+        "hops:interval=100000",
     ] {
         for seed in 0..runs() {
             run(design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
@@ -327,6 +352,14 @@ fn each_broken_mechanism_is_caught() {
         assert!(caught, "{design} was not caught");
     }
     for design in [
+        "hops:flaw='drops-dependences'",
+        "hops:flaw='sends-at-once'",
+        "hops:flaw='forgets-owners'",
+        "hops:flaw='ignores-filter'",
+        "hops:flaw='drains-early'",
+        "hops:flaw='writes-evictions'",
+        "hops:flaw='keeps-one-version'",
+        "hops:timestamp_bits=2:flaw='ignores-wrap'",
         "bsp-naive:flaw='sends-at-once'",
         "bsp-naive:flaw='ignores-conflicts'",
         "bsp-lbpp:stores=3:flaw='flushes-before-log'",

@@ -121,6 +121,12 @@ impl Timeline {
         open.lines.is_empty() && open.depends_on.is_none()
     }
 
+    /// The newest epoch in flight that wrote a line of that kind.
+    pub(super) fn newest_with(&self, mut is_it: impl FnMut(&LineId) -> bool) -> Option<Epoch> {
+        let at = self.states.iter().rposition(|state| state.lines.iter().any(&mut is_it))?;
+        Some(self.durable + 1 + at as Epoch)
+    }
+
     /// Closes the open epoch and opens the next; gives the number of that which was closed.
     pub(super) fn close(&mut self) -> Epoch {
         self.states.push_back(EpochState::default());
@@ -203,6 +209,12 @@ impl Filter {
 
     pub(super) fn may_have(&self, line: LineId) -> bool {
         self.places(line).iter().all(|place| self.counts[*place] > 0)
+    }
+
+    /// True if `other` may keep the filter from letting `line` go.
+    pub(super) fn shares(&self, line: LineId, other: LineId) -> bool {
+        let places = self.places(other);
+        self.places(line).iter().any(|place| places.contains(place))
     }
 
     pub(super) fn wait(&mut self, line: LineId, who: Waiter) {

@@ -14,8 +14,9 @@
 //! while a counting filter at the controller says that the line is buffered. An address stays in it
 //! until its whole epoch is durable, so that who reads the line from memory follows that epoch.
 //!
-//! The paper is silent on what happens when the timestamp wraps: the core drains its buffer, and
-//! the others forget what they know of it. What writes the buffer when is in [`engine`].
+//! The paper is silent on a fetch of a line whose epoch is open: here the controller asks for the end
+//! of that epoch. So it is on the wrap of a timestamp: the core drains its buffer, and the others
+//! forget what they know of it. What writes the buffer when is in [`engine`].
 
 use super::buffers::{Buffer, Filter, Source, Timeline};
 use super::params::parameters;
@@ -154,6 +155,8 @@ pub(crate) enum Message {
     Answer { core: u8 },
     /// `core`'s buffer is to be written.
     Periodic { core: u8 },
+    /// A fetch waits for `core`'s epoch, which is to end and to be written.
+    Wanted { core: u8, epoch: Epoch },
 }
 
 /// Persist buffers of all cores, filters of all controllers, and the global timestamps.
@@ -314,13 +317,14 @@ impl Design for Hops {
         Gate::Go
     }
 
-    fn miss(&mut self, hw: &mut Hw<Message>, who: Waiter, line: LineId, _: Cycle) -> Gate {
+    fn miss(&mut self, hw: &mut Hw<Message>, who: Waiter, line: LineId, now: Cycle) -> Gate {
         let filter = &mut self.filters[hw.memory.home(line)];
         if !hw.is_pm(line) || !filter.may_have(line) || self.config.flaw == Flaw::IgnoresFilter {
             return Gate::Go;
         }
         filter.wait(line, who);
         hw.counters.buffered_misses += 1;
+        self.ask_for(hw, who.core, line, now);
         Gate::Wait(Reason::BufferedLine)
     }
 
@@ -367,6 +371,7 @@ impl Design for Hops {
             }
             Message::Answer { core } => self.answered(hw, core.into(), now),
             Message::Periodic { core } => self.periodic(hw, core.into(), now),
+            Message::Wanted { core, epoch } => self.wanted(hw, core.into(), epoch, now),
         }
     }
 }

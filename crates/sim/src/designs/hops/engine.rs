@@ -43,7 +43,8 @@ impl Hops {
         if thread.timeline.oldest_depends_on().is_none() {
             return true;
         }
-        let has_work = thread.timeline.is_any_closed() || !thread.buffer.entries.is_empty();
+        let is_needed = thread.is_wrapping || thread.timeline.is_any_closed();
+        let has_work = is_needed || !thread.buffer.entries.is_empty();
         if !thread.is_asking && has_work {
             thread.is_asking = true;
             let at = hw.mesh.control(core, TIMESTAMPS, now);
@@ -155,6 +156,32 @@ impl Hops {
         thread.timeline.close();
         for who in std::mem::take(&mut thread.waiting) {
             hw.wake(who, now);
+        }
+    }
+
+    /// A fetch of `line` by `core` waits at the controller, which asks those for it whose entries
+    /// keep it waiting.
+    pub(super) fn ask_for(&mut self, hw: &mut Hw<Message>, core: usize, line: u32, now: Cycle) {
+        let home = hw.memory.home(line);
+        let asked = hw.mesh.control(core, hw.memory_tile(line), now);
+        for (owner, thread) in self.cores.iter_mut().enumerate() {
+            let filter = &self.filters[home];
+            let is_it = |other: &u32| hw.memory.home(*other) == home && filter.shares(line, *other);
+            if let Some(epoch) = thread.timeline.newest_with(is_it) {
+                let told = hw.mesh.control(hw.memory_tile(line), owner, asked);
+                let message = Message::Wanted { core: owner as u8, epoch };
+                hw.queue.event(told, Event::Design(message));
+            }
+        }
+    }
+
+    pub(super) fn wanted(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
+        let thread = &mut self.cores[core];
+        thread.demanded = thread.demanded.max(epoch);
+        if thread.timeline.current() == epoch && !thread.is_wrapping {
+            self.close(hw, core, now);
+        } else {
+            self.write(hw, core, now);
         }
     }
 
