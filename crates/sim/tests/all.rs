@@ -4,6 +4,7 @@ mod bandwidth;
 mod contention;
 mod cuts;
 mod gem5_cases;
+mod hops;
 mod i7;
 mod latencies;
 #[path = "../../lab/src/validate/paths.rs"]

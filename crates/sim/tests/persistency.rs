@@ -104,7 +104,8 @@ fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
                     memory.order()
                 }
                 epoch += 1;
-                memory.output(logs.borrow()[thread].len() as u64 | DRAINED * u64::from(is_drain));
+                let mark = if is_drain { DRAINED } else { 0 };
+                memory.output(logs.borrow()[thread].len() as u64 | mark);
                 continue;
             }
             Step::Wait(instructions) => {

@@ -1,10 +1,10 @@
-//! What designs with persist buffers share: the buffer of a core, its epochs, and the filter of what
-//! is buffered.
+//! What designs with persist buffers share: the buffer of a core, its epochs, and the filter of
+//! what is buffered.
 //!
 //! A persist buffer sits beside the L1 and holds the stores of its thread to persistent memory in
-//! their order ("An Analysis of Persistent Memory Use with WHISPER", ASPLOS'17, section 6.3). It has
-//! as many versions of a line as epochs wrote it; only what leaves it writes persistent memory. What
-//! may leave when is each design's business.
+//! their order ("An Analysis of Persistent Memory Use with WHISPER", ASPLOS'17, section 6.3). It
+//! has as many versions of a line as epochs wrote it; only what leaves it writes persistent memory.
+//! What may leave when is each design's business.
 
 use crate::hw::Waiter;
 use crate::values::LineData;
@@ -219,6 +219,11 @@ impl Filter {
 
     pub(super) fn wait(&mut self, line: LineId, who: Waiter) {
         self.waiting.push((line, who));
+    }
+
+    /// The lines that are waited for.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = LineId> {
+        self.waiting.iter().map(|(line, _)| *line)
     }
 
     /// Those whose line is buffered no longer.

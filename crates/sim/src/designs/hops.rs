@@ -1,22 +1,23 @@
 //! HOPS: persist buffers, `ofence` and `dfence`.
 //!
 //! "An Analysis of Persistent Memory Use with WHISPER" (ASPLOS'17), section 6. A store to
-//! persistent memory goes to the L1 and to the persist buffer of its thread, whose entries carry the
-//! thread's timestamp (its epoch); the data wait at the memory controller of the line, the order is
-//! kept beside the L1. An ofence only advances the timestamp. The entries of the oldest epoch are
-//! written all at once, those of the next when all of them are acknowledged; an epoch that depends
-//! on another thread's waits until the global timestamps, at the shared cache, say that it is
-//! durable. A dfence waits until the buffer is empty. Dependences are learnt from coherence: who
-//! takes a line from a core that had it exclusively depends on that core's current epoch, which is
-//! split if it is open; what the core wrote is remembered when its L1 has given the line up.
+//! persistent memory goes to the L1 and to the persist buffer of its thread, whose entries carry
+//! the thread's timestamp (its epoch); the data wait at the memory controller of the line, the
+//! order is kept beside the L1. An ofence only advances the timestamp. The entries of the oldest
+//! epoch are written all at once, those of the next when all of them are acknowledged; an epoch
+//! that depends on another thread's waits until the global timestamps, at the shared cache, say
+//! that it is durable. A dfence waits until the buffer is empty. Dependences are learnt from
+//! coherence: who takes a line from a core that had it exclusively depends on that core's current
+//! epoch, which is split if it is open; what the core wrote is remembered when its L1 has given the
+//! line up.
 //!
 //! Dirty persistent lines are dropped when they leave the shared cache. A fetch from memory waits
 //! while a counting filter at the controller says that the line is buffered. An address stays in it
 //! until its whole epoch is durable, so that who reads the line from memory follows that epoch.
 //!
-//! The paper is silent on a fetch of a line whose epoch is open: here the controller asks for the end
-//! of that epoch. So it is on the wrap of a timestamp: the core drains its buffer, and the others
-//! forget what they know of it. What writes the buffer when is in [`engine`].
+//! The paper is silent on a fetch of a line whose epoch is open: here the controller asks for the
+//! end of that epoch. So it is on the wrap of a timestamp: the core drains its buffer, and the
+//! others forget what they know of it. What writes the buffer when is in [`engine`].
 
 use super::buffers::{Buffer, Filter, Source, Timeline};
 use super::params::parameters;
@@ -324,7 +325,8 @@ impl Design for Hops {
         }
         filter.wait(line, who);
         hw.counters.buffered_misses += 1;
-        self.ask_for(hw, who.core, line, now);
+        let asked = hw.mesh.control(who.core, hw.memory_tile(line), now);
+        self.ask_for(hw, line, asked);
         Gate::Wait(Reason::BufferedLine)
     }
 

@@ -5,10 +5,11 @@
 //! entry a cycle, and acknowledge. An epoch that depends on another thread's asks for the global
 //! timestamps again and again until they say that it is durable.
 
+use super::super::buffers::Filter;
 use super::{Flaw, Hops, Message};
 use crate::hw::{Event, Hw, Token};
 use crate::mesh::Tile;
-use crate::{Cycle, Epoch};
+use crate::{Cycle, Epoch, LineId};
 
 /// Where the global timestamps are: at the first bank of the shared cache.
 pub(super) const TIMESTAMPS: Tile = 0;
@@ -59,9 +60,9 @@ impl Hops {
         thread.is_asking = false;
         let head = thread.timeline.durable + 1;
         if let Some(source) = thread.timeline.oldest_depends_on() {
-            let known = self.global[source.core];
+            let (known, epochs) = (self.global[source.core], self.config.epochs);
             let is_durable = match self.config.flaw {
-                Flaw::IgnoresWrap => known % self.config.epochs >= source.epoch % self.config.epochs,
+                Flaw::IgnoresWrap => known % epochs >= source.epoch % epochs,
                 _ => known >= source.epoch,
             };
             if !is_durable {
@@ -112,10 +113,15 @@ impl Hops {
         for line in state.lines {
             self.unfilter(hw, line, now);
         }
+        // What still waits may wait for an epoch that was not there when it asked.
+        let waiting = self.filters.iter().flat_map(Filter::waiting);
+        for line in waiting.collect::<Vec<_>>() {
+            self.ask_for(hw, line, now);
+        }
     }
 
     /// An entry of `line` is buffered no longer; who waits to fetch a line may do so.
-    fn unfilter(&mut self, hw: &mut Hw<Message>, line: u32, now: Cycle) {
+    fn unfilter(&mut self, hw: &mut Hw<Message>, line: LineId, now: Cycle) {
         let home = hw.memory.home(line);
         self.filters[home].remove(line);
         for who in self.filters[home].released() {
@@ -159,14 +165,13 @@ impl Hops {
         }
     }
 
-    /// A fetch of `line` by `core` waits at the controller, which asks those for it whose entries
-    /// keep it waiting.
-    pub(super) fn ask_for(&mut self, hw: &mut Hw<Message>, core: usize, line: u32, now: Cycle) {
+    /// A fetch of `line` waits at the controller from `asked` on, which asks those for it whose
+    /// entries keep it waiting.
+    pub(super) fn ask_for(&mut self, hw: &mut Hw<Message>, line: LineId, asked: Cycle) {
         let home = hw.memory.home(line);
-        let asked = hw.mesh.control(core, hw.memory_tile(line), now);
         for (owner, thread) in self.cores.iter_mut().enumerate() {
             let filter = &self.filters[home];
-            let is_it = |other: &u32| hw.memory.home(*other) == home && filter.shares(line, *other);
+            let is_it = |other: &LineId| hw.memory.home(*other) == home && filter.shares(line, *other);
             if let Some(epoch) = thread.timeline.newest_with(is_it) {
                 let told = hw.mesh.control(hw.memory_tile(line), owner, asked);
                 let message = Message::Wanted { core: owner as u8, epoch };

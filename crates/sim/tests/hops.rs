@@ -1,0 +1,203 @@
+//! What HOPS promises, one mechanism at a time: the example of the paper, what a dfence waits for,
+//! when a buffer is written, and what a line that is buffered costs.
+
+use seawall_memory::{Addr, Memory};
+use seawall_sim::{
+    Choice, Crash, Cycle, Machine, Observer, Outcome, Program, Reason, SimError, Simulation,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const A: Addr = Addr::pm(64);
+const B: Addr = Addr::pm(128);
+const LATCH: Addr = Addr::dram(0);
+
+fn run_on(machine: &Machine, design: &str, programs: Vec<Program>) -> Result<Outcome, SimError> {
+    let design = Choice::parse(design).unwrap();
+    Simulation::new(machine, &design, vec![0; 1 << 16], vec![0; 64]).at_most(1 << 20).run(programs)
+}
+
+fn run(design: &str, programs: Vec<Program>) -> Outcome {
+    run_on(&Machine::load("hops17").unwrap(), design, programs).unwrap()
+}
+
+/// What a crash at each output 0 left, and when the other outputs came.
+#[derive(Default)]
+struct Crashes {
+    images: Vec<(Cycle, Vec<u8>)>,
+    outputs: Vec<Cycle>,
+}
+
+impl Observer for Crashes {
+    fn output(&mut self, _: usize, number: u64, now: Cycle) -> Option<Cycle> {
+        if number > 0 {
+            self.outputs.push(now);
+        }
+        (number == 0).then_some(now)
+    }
+
+    fn crash(&mut self, now: Cycle, crash: Crash) {
+        self.images.push((now, crash.pm));
+    }
+}
+
+fn word(pm: &[u8], at: Addr) -> u64 {
+    let at = at.offset() as usize;
+    u64::from_le_bytes(pm[at..at + 8].try_into().unwrap())
+}
+
+/// `A = 10; ofence; A = 20; dfence`, with crashes at many cycles: what each left in A, in the order
+/// of time, and when the dfence was over.
+fn example(design: &str) -> (Vec<(Cycle, u64)>, Cycle) {
+    let machine = Machine::load("hops17").unwrap();
+    let choice = Choice::parse(design).unwrap();
+    let all = Rc::new(RefCell::new(Crashes::default()));
+    let writer: Program = Box::new(|memory| {
+        memory.store(A, 10u64);
+        memory.order();
+        memory.store(A, 20u64);
+        memory.drain();
+        memory.output(1);
+    });
+    let clock: Program = Box::new(|memory| {
+        for _ in 0..400 {
+            memory.work(32);
+            memory.output(0);
+        }
+    });
+    Simulation::new(&machine, &choice, vec![0; 1 << 16], vec![0; 64])
+        .watched_by(all.clone())
+        .run(vec![writer, clock])
+        .unwrap();
+    let all = all.borrow();
+    let left = all.images.iter().map(|(at, pm)| (*at, word(pm, A)));
+    (left.collect(), all.outputs[0])
+}
+
+#[test]
+fn two_versions_of_a_line_are_written_one_after_the_other_and_dfence_waits_for_both() {
+    for design in ["hops", "hops:adr=true"] {
+        let (left, done) = example(design);
+        let mut versions: Vec<u64> = left.iter().map(|(_, value)| *value).collect();
+        versions.dedup();
+        assert_eq!(versions, [0, 10, 20], "{design}");
+        assert!(left.iter().all(|(at, value)| *at < done || *value == 20), "{design}");
+    }
+    let (left, done) = example("hops:flaw='drains-early'");
+    assert!(left.iter().any(|(at, value)| *at > done && *value != 20));
+}
+
+#[test]
+fn an_ofence_costs_nothing_and_a_dfence_a_round_trip_for_each_epoch_before_it() {
+    let time = |fences: usize, design: &str| {
+        let program: Program = Box::new(move |memory| {
+            for line in 0..fences as u64 {
+                memory.store(A.plus(64 * line), 1u64);
+                memory.order();
+            }
+            let before = memory.now();
+            memory.drain();
+            assert!(memory.now() >= before);
+        });
+        run(design, vec![program])
+    };
+    let fence = |outcome: &Outcome| outcome.stalls[0].get(Reason::Fence);
+    let (one, four) = (fence(&time(1, "hops")), fence(&time(4, "hops")));
+    assert!(one >= 160, "{one}: the line has to reach the cells");
+    assert!(four > 3 * one, "{four} for four epochs, {one} for one");
+    let queue = fence(&time(4, "hops:adr=true"));
+    assert!(queue < four / 2, "{queue}: queues are durable");
+}
+
+#[test]
+fn a_buffer_is_written_from_sixteen_entries_on_or_after_an_interval() {
+    let written = |stores: u64, wait: u32| {
+        let counted = Rc::new(RefCell::new(0));
+        let told = counted.clone();
+        let program: Program = Box::new(move |memory| {
+            for line in 0..stores {
+                memory.store(A.plus(64 * line), 1u64);
+                memory.order();
+            }
+            memory.work(wait);
+            assert_eq!(memory.load::<u64>(LATCH), 0, "in its turn");
+            *told.borrow_mut() = memory.counters().line_writes;
+        });
+        run("hops", vec![program]);
+        let lines: u64 = *counted.borrow();
+        lines
+    };
+    assert_eq!(written(10, 8000), 0, "few entries, and no time has passed");
+    assert!(written(20, 8000) > 0);
+    assert!(written(10, 40_000) > 0, "an interval has passed");
+}
+
+#[test]
+fn a_full_buffer_holds_up_stores_and_not_loads() {
+    let program: Program = Box::new(|memory| {
+        for line in 0..200 {
+            memory.store(A.plus(64 * line), 1u64);
+            memory.order();
+        }
+    });
+    let outcome = run("hops:entries=4", vec![program]);
+    assert!(outcome.stalls[0].get(Reason::BufferFull) > 100 * 160);
+}
+
+/// Two threads: the first stores A and waits for the other, which reads A and drains.
+fn hands_over(design: &str) -> Result<Outcome, SimError> {
+    let first: Program = Box::new(|memory| {
+        memory.store(A, 1u64);
+        while memory.load::<u64>(LATCH) == 0 {
+            memory.work(100);
+        }
+        memory.order();
+    });
+    let second: Program = Box::new(|memory| {
+        while memory.load::<u64>(A) == 0 {
+            memory.work(100);
+        }
+        memory.store(B, 1u64);
+        memory.drain();
+        memory.store(LATCH, 1u64);
+    });
+    run_on(&Machine::load("hops17").unwrap(), design, vec![first, second])
+}
+
+#[test]
+fn an_open_epoch_is_split_so_that_who_depends_on_it_can_drain() {
+    let outcome = hands_over("hops").unwrap();
+    assert_eq!((outcome.counters.epoch_splits, outcome.counters.dependences), (1, 1));
+    let stuck = hands_over("hops:flaw='keeps-epochs-whole'");
+    assert!(stuck.is_err(), "the first thread never closes its epoch");
+}
+
+#[test]
+fn a_line_that_leaves_the_caches_is_dropped_and_read_again_only_when_its_epoch_is_durable() {
+    let machine = Machine::load("hops17").unwrap();
+    let small = [("llc.kib_per_bank", 1), ("l1.kib", 1), ("llc.ways", 1), ("l1.ways", 1)];
+    let small = small.map(|(key, value)| (key.to_owned(), toml::Value::Integer(value)));
+    let small = machine.with("small", &small).unwrap();
+    let programs = || -> Vec<Program> {
+        vec![Box::new(|memory| {
+            memory.store(A, 7u64);
+            memory.order();
+            for line in 2..500 {
+                let _: u64 = memory.load(Addr::pm(64 * line));
+            }
+            assert_eq!(memory.load::<u64>(A), 7);
+        })]
+    };
+    let counters = run_on(&small, "hops:interval=100000", programs()).unwrap().counters;
+    assert!(counters.dropped_lines > 0, "{counters:?}");
+    assert!(counters.buffered_misses > 0, "{counters:?}");
+    assert_eq!(counters.line_writes, 1, "only the buffer writes");
+}
+
+#[test]
+fn what_a_thread_leaves_in_its_buffer_is_written_when_it_ends() {
+    let program: Program = Box::new(|memory| memory.store(A, 7u64));
+    let outcome = run("hops:interval=1000000", vec![program]);
+    assert_eq!(word(&outcome.pm, A), 7);
+    assert_eq!((outcome.counters.line_writes, outcome.counters.epochs), (1, 1));
+}
