@@ -72,8 +72,6 @@ enum Flaw {
     ForgetsOwners,
     /// Memory is read while a newer version is buffered.
     IgnoresFilter,
-    /// A line leaves the filter with its entry, not with its epoch.
-    FiltersEntries,
     /// A dfence does not wait.
     DrainsEarly,
     /// Dirty lines that leave the shared cache are written, before what was stored earlier.

@@ -107,9 +107,6 @@ impl Hops {
         for (_, who) in done {
             hw.wake(who, now);
         }
-        if self.config.flaw == Flaw::FiltersEntries {
-            return;
-        }
         for line in state.lines {
             self.unfilter(hw, line, now);
         }
@@ -143,9 +140,6 @@ impl Hops {
         thread.timeline.state(entry.epoch).left -= 1;
         for who in std::mem::take(&mut thread.waiting) {
             hw.wake(who, now);
-        }
-        if self.config.flaw == Flaw::FiltersEntries {
-            self.unfilter(hw, entry.line, now);
         }
         self.write(hw, core, now);
     }
