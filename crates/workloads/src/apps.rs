@@ -6,4 +6,10 @@
 //! transaction, of their sizes, of dependences between them, and of accesses to persistent memory
 //! among all. `seawall whisper` counts those numbers.
 
-pub mod client;
+mod blocks;
+mod client;
+mod ctree;
+mod share;
+mod undo;
+
+pub use ctree::CTree;
