@@ -9,7 +9,13 @@
 mod blocks;
 mod client;
 mod ctree;
+mod echo;
+mod hashmap;
+mod redis;
 mod share;
 mod undo;
 
 pub use ctree::CTree;
+pub use echo::Echo;
+pub use hashmap::HashMap;
+pub use redis::Redis;

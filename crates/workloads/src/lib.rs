@@ -139,7 +139,10 @@ workloads! {
         heap::Scripts, default: false;
     }
     apps {
+        Echo;
+        Redis;
         CTree;
+        HashMap;
     }
 }
 

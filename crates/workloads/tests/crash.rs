@@ -151,7 +151,7 @@ fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> 
 }
 
 /// Those with a log of their own, above a pool without a heap.
-const APPS: [&str; 1] = ["ctree"];
+const APPS: [&str; 4] = ["echo", "redis", "ctree", "hashmap"];
 
 /// The five of MICRO'15, and the applications.
 fn logged() -> impl Iterator<Item = &'static str> {

@@ -55,8 +55,8 @@ impl Blocks {
         is_one.then_some((index / self.each, index % self.each))
     }
 
-    /// Takes a free block of the transaction's thread, looking from `cursor` on, which moves behind it.
-    /// `None` when there is none.
+    /// Takes a free block of the transaction's thread, looking from `cursor` on, which moves behind
+    /// it. `None` when there is none.
     pub(super) fn take<M: Memory>(&self, tx: &mut UndoTx<'_, M>, cursor: &mut u64) -> Option<Addr> {
         let memory = tx.memory();
         let thread = tx.thread();
@@ -184,7 +184,7 @@ mod tests {
         drop(tx);
         undo.recover(&image, arena.pm_bytes()).unwrap();
         let mut reached = blocks.reached();
-        all.iter().for_each(|at| drop(reached.reach(0, at.bits(), "the test").unwrap()));
+        all.iter().for_each(|at| assert!(reached.reach(0, at.bits(), "a test").is_ok()));
         assert_eq!(reached.check(&image), Ok(()), "the give was taken back");
         assert!(reached.reach(0, all[3].bits(), "it").unwrap_err().0.contains("a second time"));
         assert!(reached.reach(0, all[3].bits() + 8, "it").unwrap_err().0.contains("no block"));

@@ -7,7 +7,8 @@
 //!
 //! Amounts: 3.3 % of the accesses of the published run are to persistent memory, and it has 11
 //! epochs for a transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen
-//! for the former.
+//! for the former, and [`SLOTS`] for the time that the published simulation gives to all but
+//! flushes and fences (its Figure 10: 76 %).
 
 use super::blocks::{Blocks, Reached};
 use super::client::{Client, ClientShape};
@@ -19,8 +20,10 @@ use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::Arena;
 
 /// Function calls of the transaction system for each of its steps, and of the rest.
-const STEP_CALLS: u64 = 6;
-const CALLS: u64 = 60;
+const STEP_CALLS: u64 = 8;
+const CALLS: u64 = 90;
+/// Issue slots beside each access.
+const SLOTS: u32 = 11;
 const REQUEST_BYTES: u64 = 64;
 const RESPONSE_BYTES: u64 = 32;
 
@@ -81,13 +84,14 @@ fn other(node: Addr, entry: Addr) -> Addr {
 impl CTree {
     fn place(share: Share) -> (CTree, Arena) {
         let mut arena = Arena::new();
+        let shape = ClientShape { instructions: SLOTS, ..ClientShape::default() };
         let tree = CTree {
             share,
             undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
             roots: arena.pm(share.threads * LINE_BYTES),
             nodes: Blocks::place(&mut arena, share.threads, share.each() + 1, 8 * NODE_WORDS),
             values: Blocks::place(&mut arena, share.threads, share.each() + 1, 8 * VALUE_WORDS),
-            client: Client::place(&mut arena, share.threads, ClientShape::default()),
+            client: Client::place(&mut arena, share.threads, shape),
         };
         (tree, arena)
     }
