@@ -11,6 +11,7 @@ mod client;
 mod ctree;
 mod echo;
 mod hashmap;
+mod piles;
 mod redis;
 mod share;
 mod undo;

@@ -13,6 +13,8 @@ use seawall_workloads::{
 use std::sync::Arc;
 
 const OPERATIONS: u64 = 14;
+/// Of an application, whose operations have many times as many points at which to crash.
+const APP_OPERATIONS: u64 = 5;
 
 /// Calls `check` with images of crashes at every store and fence: many before a fence, few else.
 fn crashes(
@@ -70,7 +72,8 @@ impl Visitor for Crash {
         };
         let mut locals: Vec<_> = (0..threads).map(join).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        for _ in 0..OPERATIONS {
+        let is_app = APPS.contains(&W::NAME);
+        for _ in 0..if is_app { APP_OPERATIONS } else { OPERATIONS } {
             let thread = (rng.next_u64() % threads as u64) as usize;
             let worker = &mut workers[thread];
             recorder.turn(thread);

@@ -18,11 +18,12 @@
 //! simulation gives to all but flushes and fences (its Figure 10: 49 %).
 
 use super::client::{Client, ClientShape};
+use super::piles::{Marks, Piles};
 use super::share::{self, Share, TAG};
 use crate::history::tag;
 use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Arena, Slots};
+use seawall_runtime::Arena;
 use std::collections::BTreeSet;
 
 /// Puts of a batch.
@@ -31,7 +32,7 @@ const BATCH: u64 = 32;
 const REQUESTS: usize = 8;
 /// Function calls for each put, and for each step of it.
 const PUT_CALLS: u64 = 24;
-const STEP_CALLS: u64 = 4;
+const STEP_CALLS: u64 = 3;
 /// Issue slots beside each access.
 const SLOTS: u32 = 8;
 const REQUEST_BYTES: u64 = 192;
@@ -66,8 +67,8 @@ pub struct Echo {
     share: Share,
     logs: Addr,
     buckets: Addr,
-    entries: Slots,
-    versions: Slots,
+    entries: Piles,
+    versions: Piles,
     client: Client,
 }
 
@@ -100,15 +101,13 @@ impl Echo {
     fn place(share: Share) -> (Echo, Arena) {
         let mut arena = Arena::new();
         let shape = ClientShape { instructions: SLOTS, ..ClientShape::default() };
-        let (keys, threads) = (share.keys, share.threads);
-        let entries = Slots::enough(keys, threads);
-        let versions = Slots::enough(2 * keys + BATCH * threads, threads);
+        let (keys, threads) = (share.each(), share.threads);
         let echo = Echo {
             share,
             logs: arena.pm(threads * LOG_BYTES),
             buckets: arena.pm(8 * threads * bucket_words(share)),
-            entries: Slots::place(&mut arena, entries, LINE_BYTES, threads),
-            versions: Slots::place(&mut arena, versions, VERSION_BYTES, threads),
+            entries: Piles::place(&mut arena, threads, keys + BATCH, LINE_BYTES),
+            versions: Piles::place(&mut arena, threads, 2 * keys + BATCH, VERSION_BYTES),
             client: Client::place(&mut arena, threads, shape),
         };
         (echo, arena)
@@ -151,9 +150,10 @@ impl Echo {
         flaw: Flaw,
     ) -> Put {
         let full = "a slot for each entry and version";
-        let version = self.versions.take(memory).expect(full);
+        let version = self.versions.take(memory, thread).expect(full);
         let found = self.find(memory, key);
-        let entry = if found.is_null() { self.entries.take(memory).expect(full) } else { found };
+        let entry =
+            if found.is_null() { self.entries.take(memory, thread).expect(full) } else { found };
         let steps = self.steps(key);
         let end = |at: Addr, bytes: u64| {
             if flaw != Flaw::NoFlush {
@@ -236,7 +236,7 @@ impl Echo {
         memory.store(log.plus(APPLIED), committed);
         memory.persist(log.plus(APPLIED), 8);
         for version in free.into_iter().filter(|version| !version.is_null()) {
-            self.versions.give(memory, version);
+            self.versions.give(memory, thread, version);
         }
     }
 
@@ -282,8 +282,8 @@ impl Echo {
         let version = memory.load::<Addr>(record.plus(RECORD_VERSION));
         let entry = memory.load::<Addr>(record.plus(RECORD_ENTRY));
         let is_ours = key < self.share.keys && self.share.owner(key) == thread;
-        let is_there =
-            self.versions.index(version).is_some() && self.entries.index(entry).is_some();
+        let is_there = self.versions.index(thread, version).is_some()
+            && self.entries.index(thread, entry).is_some();
         if !is_ours || !is_there {
             return Err(wrong(format!("puts key {key} at {version} into {entry}")));
         }
@@ -295,11 +295,12 @@ impl Echo {
     /// Refuses a chain, or versions of the entry of `key`, that lead out of the slots or never end,
     /// so that a put can be applied to them.
     fn vet<M: Memory>(&self, memory: &M, key: u64, entry: Addr) -> Result<(), Damage> {
-        let mut live = vec![false; self.entries.count() as usize];
+        let thread = self.share.owner(key);
+        let mut marks = self.entries.marks();
         let mut at = memory.load::<Addr>(self.bucket(key));
         let mut is_linked = false;
         while !at.is_null() {
-            reach(&self.entries, &mut live, at)?;
+            marks.reach(thread, at)?;
             let is_it = memory.load::<u64>(at.plus(ENTRY_KEY)) == key;
             if is_it && at != entry {
                 return Err(Damage(format!("key {key} has the entry {at}, its log {entry}")));
@@ -310,7 +311,7 @@ impl Echo {
         let mut version = if is_linked { memory.load(entry.plus(NEWEST)) } else { Addr::NULL };
         for _ in 0..2 {
             if !version.is_null() {
-                reach(&self.versions, &mut vec![false; self.versions.count() as usize], version)?;
+                self.versions.marks().reach(thread, version)?;
                 version = memory.load(version.plus(BEFORE));
             }
         }
@@ -318,21 +319,21 @@ impl Echo {
     }
 
     /// Checks the table; gives what it holds, and which entries and versions that takes.
-    fn walk<M: Memory>(&self, memory: &M) -> Result<(Contents, [Vec<bool>; 2]), Damage> {
+    fn walk<M: Memory>(&self, memory: &M) -> Result<(Contents, [Marks<'_>; 2]), Damage> {
         let mut contents = Contents::new();
-        let mut live = [&self.entries, &self.versions].map(|of| vec![false; of.count() as usize]);
+        let mut marks = [self.entries.marks(), self.versions.marks()];
         for thread in 0..self.share.threads {
             for bucket in 0..self.share.each() {
                 let words = thread * bucket_words(self.share) + bucket;
                 let bucket = self.buckets.plus(8 * words);
                 let mut at = memory.load::<Addr>(bucket);
                 while !at.is_null() {
-                    reach(&self.entries, &mut live[0], at)?;
+                    marks[0].reach(thread, at)?;
                     let key = memory.load::<u64>(at.plus(ENTRY_KEY));
                     if key >= self.share.keys || self.bucket(key) != bucket {
                         return Err(Damage(format!("key {key} is in a wrong chain")));
                     }
-                    let tag = self.check(memory, key, at, &mut live[1])?;
+                    let tag = self.check(memory, key, at, &mut marks[1])?;
                     if contents.insert(key, tag).is_some() {
                         return Err(Damage(format!("key {key} is there twice")));
                     }
@@ -340,7 +341,7 @@ impl Echo {
                 }
             }
         }
-        Ok((contents, live))
+        Ok((contents, marks))
     }
 
     /// Checks the entry of a key; gives its tag.
@@ -349,13 +350,13 @@ impl Echo {
         memory: &M,
         key: u64,
         entry: Addr,
-        live: &mut [bool],
+        marks: &mut Marks<'_>,
     ) -> Result<u64, Damage> {
         let newest = memory.load::<Addr>(entry.plus(NEWEST));
         let mut tags = Vec::new();
         let mut version = newest;
         while !version.is_null() && tags.len() < 3 {
-            reach(&self.versions, live, version)?;
+            marks.reach(self.share.owner(key), version)?;
             tags.push(share::check(memory, version, VALUE_WORDS, key)?);
             version = memory.load(version.plus(BEFORE));
         }
@@ -378,15 +379,6 @@ fn bucket_words(share: Share) -> u64 {
     share.each().next_multiple_of(LINE_BYTES / 8)
 }
 
-/// Marks the slot at `at`, which may be marked once.
-fn reach(slots: &Slots, live: &mut [bool], at: Addr) -> Result<(), Damage> {
-    match slots.index(at) {
-        Some(slot) if !std::mem::replace(&mut live[slot as usize], true) => Ok(()),
-        Some(_) => Err(Damage(format!("the slot at {at} is reached a second time"))),
-        None => Err(Damage(format!("a pointer leads to {at}, where no slot is"))),
-    }
-}
-
 impl Workload for Echo {
     const NAME: &'static str = "echo";
     const ABOUT: &'static str = "batches of puts into a store with versions and a log (echo)";
@@ -399,15 +391,11 @@ impl Workload for Echo {
 
     fn create<M: Memory>(memory: &M, setup: &Setup) -> Echo {
         let (echo, arena) = Echo::place(Share::of(setup));
-        let none = |slots: &Slots| vec![false; slots.count() as usize];
-        echo.entries.rebuild(memory, &none(&echo.entries));
-        echo.versions.rebuild(memory, &none(&echo.versions));
+        echo.entries.rebuild(memory, &echo.entries.marks());
+        echo.versions.rebuild(memory, &echo.versions.marks());
         for (key, tag) in echo.share.initial(setup) {
             echo.submit(memory, echo.share.owner(key), &[key], (tag, Flaw::None));
         }
-        let walked = echo.walk(memory).expect("a table just filled");
-        echo.entries.rebuild(memory, &walked.1[0]);
-        echo.versions.rebuild(memory, &walked.1[1]);
         echo.share.seal(memory, Echo::NAME, setup, &arena);
         echo
     }

@@ -19,8 +19,8 @@ use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::Arena;
 
 /// Function calls of the transaction system for each of its steps, and of the rest.
-const STEP_CALLS: u64 = 6;
-const CALLS: u64 = 60;
+const STEP_CALLS: u64 = 5;
+const CALLS: u64 = 45;
 /// Issue slots beside each access.
 const SLOTS: u32 = 11;
 const REQUEST_BYTES: u64 = 64;
