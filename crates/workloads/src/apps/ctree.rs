@@ -311,3 +311,37 @@ impl Workload for CTree {
         Ok(contents)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_memory::Image;
+
+    #[test]
+    fn a_side_that_holds_the_keys_of_the_other_is_found_and_a_cycle_too() {
+        let setup = Setup { entries: 8, ..Setup::of::<CTree>(1) };
+        let layout = CTree::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let tree = CTree::create(&image, &setup);
+        assert_eq!(tree.contents(&image).unwrap().len(), 8);
+        let slot = image.load::<u64>(tree.root(0).plus(SLOT));
+        let node = Addr::from_bits(slot & !IS_NODE);
+        let words: Vec<u64> = (0..2)
+            .flat_map(|number| [KEY, SLOT].map(|word| side(node, number).plus(word)))
+            .map(|at| image.load(at))
+            .collect();
+        let write = |words: [u64; 4]| {
+            for (number, value) in (0..).zip(words) {
+                image.store(side(node, 0).plus(8 * number), value);
+            }
+            tree.contents(&image).map(|_| ()).map_err(|damage| damage.0)
+        };
+        let swapped = write([words[2], words[3], words[0], words[1]]).unwrap_err();
+        assert!(swapped.contains("wrong place"), "{swapped}");
+        let cycle = write([words[0], slot, words[2], words[3]]).unwrap_err();
+        assert!(cycle.contains("second time"), "{cycle}");
+        let lost = write([0, 0, words[2], words[3]]).unwrap_err();
+        assert!(lost.contains("points to 0x0"), "{lost}");
+        assert_eq!(write([words[0], words[1], words[2], words[3]]), Ok(()));
+    }
+}

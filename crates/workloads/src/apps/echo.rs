@@ -450,3 +450,59 @@ impl Workload for Echo {
         Ok(self.walk(memory)?.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_memory::Image;
+
+    fn made() -> (Image, Echo, Layout) {
+        let setup = Setup { entries: 8, ..Setup::of::<Echo>(1) };
+        let layout = Echo::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let echo = Echo::create(&image, &setup);
+        (image, echo, layout)
+    }
+
+    #[test]
+    fn a_log_that_is_committed_is_applied_by_recovery_from_wherever_it_stopped() {
+        let (image, echo, layout) = made();
+        let keys: Vec<u64> = (0..6).collect();
+        let before = echo.contents(&image).unwrap();
+        let old = image.load::<u64>(echo.log(0).plus(APPLIED));
+        let batch = (old >> COUNT_BITS) + 1;
+        let puts: Vec<Put> = (0..)
+            .zip(&keys)
+            .map(|(number, key)| echo.note(&image, (0, batch, number), (*key, 77), Flaw::None))
+            .collect();
+        let open = |image: &Image| {
+            let image = Image::from_pm(image.clone().into_pm(), layout.dram_bytes);
+            Echo::open(&image, layout).and_then(|echo| echo.contents(&image))
+        };
+        assert_eq!(open(&image), Ok(before), "a log that is not committed is forgotten");
+        image.store(echo.log(0).plus(COMMITTED), batch << COUNT_BITS | 6);
+        for put in &puts[..3] {
+            let contents = open(&image).unwrap();
+            assert!(keys.iter().all(|key| contents[key] == 77), "{contents:?}");
+            echo.apply(&image, *put, echo.steps(1));
+        }
+        image.store(echo.record(0, 2), 0u64);
+        assert!(open(&image).unwrap_err().0.contains("is one of batch 0"));
+    }
+
+    #[test]
+    fn a_log_that_no_client_wrote_is_refused() {
+        let (image, echo, layout) = made();
+        let record = echo.record(0, 0);
+        image.store(echo.log(0).plus(COMMITTED), 1u64 << 40 | 1);
+        image.store(record, 1u64 << 40 >> COUNT_BITS);
+        image.store(record.plus(RECORD_VERSION), 9u64);
+        for (word, value) in [(1, 3u64), (3, 1 << 50), (1, 1 << 30), (2, u64::MAX)] {
+            image.store(record.plus(8 * word), value);
+            let refused = Echo::open(&image, layout).map(|_| ()).unwrap_err();
+            assert!(refused.0.contains("record 0 of log 0 puts"), "{refused}");
+        }
+        image.store(echo.log(0).plus(COMMITTED), 1u64 << 40 | 0xffff);
+        assert!(Echo::open(&image, layout).is_err());
+    }
+}

@@ -257,3 +257,28 @@ impl Workload for HashMap {
         Ok(contents)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_memory::Image;
+
+    #[test]
+    fn a_wrong_count_and_an_entry_that_is_lost_are_found() {
+        let setup = Setup { entries: 8, ..Setup::of::<HashMap>(2) };
+        let layout = HashMap::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let map = HashMap::create(&image, &setup);
+        let contents = map.contents(&image).unwrap();
+        let count = image.load::<u64>(map.count(1));
+        image.store(map.count(1), count + 1);
+        let wrong = map.contents(&image).unwrap_err();
+        assert!(wrong.0.contains("map of thread 1 says"), "{wrong}");
+        let key = contents.keys().copied().find(|key| key % 2 == 1).unwrap();
+        let Ok(Found { link, entry }) = map.find(&image, key) else { panic!("{key} is there") };
+        image.store(link, image.load::<u64>(entry.plus(NEXT)));
+        image.store(map.count(1), count - 1);
+        let lost = map.contents(&image).unwrap_err();
+        assert!(lost.0.contains("nothing leads to it"), "{lost}");
+    }
+}

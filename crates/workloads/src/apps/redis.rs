@@ -410,3 +410,38 @@ impl Workload for Redis {
         Ok(contents)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::History;
+    use seawall_memory::Image;
+    use std::sync::Arc;
+
+    #[test]
+    fn it_grows_step_by_step_and_throws_out_what_was_not_used_for_long() {
+        let setup = Setup { entries: 128, search_percent: 0, ..Setup::of::<Redis>(1) };
+        let layout = Redis::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let redis = Redis::create(&image, &setup);
+        let word = |offset| image.load::<u64>(redis.head(0).plus(offset));
+        let (level, room) = (word(LEVEL), room(redis.share));
+        let history = Arc::new(History::new());
+        let (mut worker, mut server) = (Worker::new(&setup, 0, history.clone()), Server::default());
+        let (mut between, mut last) = (0, 0);
+        while worker.number < 1000 {
+            redis.step(&image, &mut server, &mut worker);
+            worker.number += 1;
+            between += u64::from(word(MOVED) > 0);
+            last = word(USED);
+            assert!(last <= room);
+            assert_eq!(redis.contents(&image).unwrap().len() as u64, last);
+        }
+        assert!(word(LEVEL) > level && between > 10, "at level {}, was {level}", word(LEVEL));
+        assert_eq!(last, room, "full, and stays so");
+        let effects = history.effects();
+        let gone: Vec<u64> = effects.iter().filter(|e| e.tag == 0).map(|e| e.key).collect();
+        let mean = gone.iter().sum::<u64>() / gone.len() as u64;
+        assert!(mean > redis.share.keys / 2, "rarely used keys go: {mean}");
+    }
+}
