@@ -13,8 +13,10 @@ use seawall_workloads::{
 use std::sync::Arc;
 
 const OPERATIONS: u64 = 14;
-/// Of an application, whose operations have many times as many points at which to crash.
+/// Of an application, whose operations have many times as many points at which to crash, and of
+/// one with batches.
 const APP_OPERATIONS: u64 = 5;
+const BATCHES: u64 = 2;
 
 /// Calls `check` with images of crashes at every store and fence: many before a fence, few else.
 fn crashes(
@@ -72,8 +74,12 @@ impl Visitor for Crash {
         };
         let mut locals: Vec<_> = (0..threads).map(join).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let is_app = APPS.contains(&W::NAME);
-        for _ in 0..if is_app { APP_OPERATIONS } else { OPERATIONS } {
+        let operations = match W::NAME {
+            "echo" => BATCHES,
+            name if APPS.contains(&name) => APP_OPERATIONS,
+            _ => OPERATIONS,
+        };
+        for _ in 0..operations {
             let thread = (rng.next_u64() % threads as u64) as usize;
             let worker = &mut workers[thread];
             recorder.turn(thread);
