@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apps;
 mod flaw;
 pub mod history;
 mod kernel;
@@ -62,6 +63,19 @@ pub struct Entry {
     pub in_heap: bool,
 }
 
+impl Entry {
+    const fn of<W: Workload>(default: bool) -> Entry {
+        Entry {
+            name: W::NAME,
+            about: W::ABOUT,
+            entries: W::ENTRIES,
+            search_percent: W::SEARCH_PERCENT,
+            default,
+            in_heap: W::IN_HEAP,
+        }
+    }
+}
+
 /// Something to do with a workload whose type is known.
 pub trait Visitor {
     /// What it gives.
@@ -83,18 +97,16 @@ fn names() -> String {
 }
 
 macro_rules! workloads {
-    ($($module:ident :: $Type:ident, default: $default:literal;)*) => {
+    (
+        files { $($module:ident :: $Type:ident, default: $default:literal;)* }
+        apps { $($App:ident;)* }
+    ) => {
         $(mod $module; pub use $module::$Type;)*
+        $(pub use apps::$App;)*
 
         /// Every workload, in the order in which tables show them.
-        pub const WORKLOADS: &[Entry] = &[$(Entry {
-            name: $Type::NAME,
-            about: $Type::ABOUT,
-            entries: $Type::ENTRIES,
-            search_percent: $Type::SEARCH_PERCENT,
-            default: $default,
-            in_heap: $Type::IN_HEAP,
-        }),*];
+        pub const WORKLOADS: &[Entry] =
+            &[$(Entry::of::<$Type>($default),)* $(Entry::of::<$App>(false),)*];
 
         /// Lets `visitor` visit the workload called `name`.
         ///
@@ -106,6 +118,7 @@ macro_rules! workloads {
         ) -> Result<V::Output, UnknownWorkload> {
             match name {
                 $($Type::NAME => Ok(visitor.visit::<$Type>()),)*
+                $($App::NAME => Ok(visitor.visit::<$App>()),)*
                 _ => Err(UnknownWorkload { name: name.to_owned() }),
             }
         }
@@ -113,16 +126,24 @@ macro_rules! workloads {
 }
 
 workloads! {
-    hash::Hash, default: true;
-    queue::Queue, default: true;
-    rbtree::RbTree, default: true;
-    sdg::Sdg, default: true;
-    sps::Sps, default: true;
-    ht::Ht, default: false;
-    btree::BTree, default: false;
-    map::Map, default: false;
-    kv::Kv, default: false;
-    heap::Scripts, default: false;
+    files {
+        hash::Hash, default: true;
+        queue::Queue, default: true;
+        rbtree::RbTree, default: true;
+        sdg::Sdg, default: true;
+        sps::Sps, default: true;
+        ht::Ht, default: false;
+        btree::BTree, default: false;
+        map::Map, default: false;
+        kv::Kv, default: false;
+        heap::Scripts, default: false;
+    }
+    apps {
+        Echo;
+        Redis;
+        CTree;
+        HashMap;
+    }
 }
 
 #[cfg(test)]

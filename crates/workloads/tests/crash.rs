@@ -13,6 +13,10 @@ use seawall_workloads::{
 use std::sync::Arc;
 
 const OPERATIONS: u64 = 14;
+/// Of an application, whose operations have many times as many points at which to crash, and of
+/// one with batches.
+const APP_OPERATIONS: u64 = 5;
+const BATCHES: u64 = 2;
 
 /// Calls `check` with images of crashes at every store and fence: many before a fence, few else.
 fn crashes(
@@ -70,7 +74,12 @@ impl Visitor for Crash {
         };
         let mut locals: Vec<_> = (0..threads).map(join).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        for _ in 0..OPERATIONS {
+        let operations = match W::NAME {
+            "echo" => BATCHES,
+            name if APPS.contains(&name) => APP_OPERATIONS,
+            _ => OPERATIONS,
+        };
+        for _ in 0..operations {
             let thread = (rng.next_u64() % threads as u64) as usize;
             let worker = &mut workers[thread];
             recorder.turn(thread);
@@ -150,13 +159,18 @@ fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> 
     with_workload(name, Crash { model, flaw, seed, threads }).expect("a workload of the table")
 }
 
-fn five() -> impl Iterator<Item = &'static str> {
-    WORKLOADS.iter().filter(|entry| entry.default).map(|entry| entry.name)
+/// Those with a log of their own, above a pool without a heap.
+const APPS: [&str; 4] = ["echo", "redis", "ctree", "hashmap"];
+
+/// The five of MICRO'15, and the applications.
+fn logged() -> impl Iterator<Item = &'static str> {
+    let five = WORKLOADS.iter().filter(|entry| entry.default).map(|entry| entry.name);
+    five.chain(APPS)
 }
 
 #[test]
 fn every_crash_leaves_a_prefix_of_the_run_that_has_all_completed_operations() {
-    for name in five() {
+    for name in logged() {
         for seed in 1..=2 {
             for model in [Model::Epochs, Model::Px86, Model::Bep] {
                 let found = crash(name, model, Flaw::None, seed);
@@ -168,7 +182,7 @@ fn every_crash_leaves_a_prefix_of_the_run_that_has_all_completed_operations() {
 
 #[test]
 fn what_threads_do_to_the_same_entries_persists_in_their_order() {
-    for name in five() {
+    for name in logged() {
         for (seed, model) in (1..=3).flat_map(|seed| [(seed, Model::Bep), (seed, Model::Px86)]) {
             let run = Crash { model, flaw: Flaw::None, seed, threads: 3 };
             let found = with_workload(name, run).expect("a workload of the table");
@@ -179,7 +193,7 @@ fn what_threads_do_to_the_same_entries_persists_in_their_order() {
 
 #[test]
 fn an_update_that_is_visible_before_it_is_recoverable_is_caught() {
-    for name in five() {
+    for name in logged() {
         for model in [Model::Epochs, Model::Px86, Model::Bep] {
             let found = crash(name, model, Flaw::NoOrder, 1);
             assert!(found.is_err(), "{name} without the order passes under {model:?}");
@@ -189,7 +203,7 @@ fn an_update_that_is_visible_before_it_is_recoverable_is_caught() {
 
 #[test]
 fn a_first_step_that_is_not_flushed_is_caught_where_flushes_matter() {
-    for name in five() {
+    for name in logged() {
         let found = crash(name, Model::Px86, Flaw::NoFlush, 1);
         assert!(found.is_err(), "{name} without the flush passes under Px86");
         assert_eq!(crash(name, Model::Epochs, Flaw::NoFlush, 1), Ok(()), "{name}");

@@ -1,0 +1,263 @@
+//! The volatile half of an application: a front end that takes requests and gives responses.
+//!
+//! Programs with persistent memory touch it in few of their accesses: 0.4 to 9 in a hundred in
+//! WHISPER (ASPLOS'17, section 5), the others being to DRAM, nearly all of them hits. A front end
+//! is what makes those others here: a message buffer in which a request arrives and is parsed and
+//! a response is built, the stack of the functions that handle it, and a table of sessions,
+//! statistics and the like. Each thread has its own, so no line of it is shared. An application
+//! says how many functions an operation calls ([`Client::calls`]), chosen such that the share of
+//! its accesses to persistent memory is about the one that was published.
+//!
+//! Nothing of it survives a crash, and it needs nothing but zeroed DRAM to start.
+
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_runtime::Arena;
+
+/// Lines of a thread's stack.
+const STACK_LINES: u64 = 64;
+/// Words that a call saves when it begins and restores when it ends.
+const SAVED: u64 = 6;
+/// Loads of arguments and local variables, and stores to them.
+const LOCAL_LOADS: u64 = 7;
+const LOCAL_STORES: u64 = 2;
+/// Words of the table that a call reads; one of them it may write.
+const PROBED: u64 = 2;
+/// One call of so many writes to the table.
+const UPDATES: u64 = 4;
+/// Calls that are nested at most.
+const DEPTH: u64 = 24;
+
+/// The size of a front end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClientShape {
+    /// The longest message, in bytes.
+    pub(super) message_bytes: u64,
+    /// Lines of each thread's table: more than fit its first-level cache give a few misses.
+    pub(super) table_lines: u64,
+    /// Instructions beside each access, those included that would fill the issue slots which
+    /// dependences leave empty: a simulated core without a limit of its parallelism knows none.
+    pub(super) instructions: u32,
+}
+
+impl Default for ClientShape {
+    /// Messages of 1 KiB, a table of 128 KiB, and three instructions in all for an access.
+    fn default() -> ClientShape {
+        ClientShape { message_bytes: 1024, table_lines: 2048, instructions: 2 }
+    }
+}
+
+/// The front ends of all threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Client {
+    shape: ClientShape,
+    first: Addr,
+    threads: u64,
+}
+
+/// Where the parts of the calling thread are.
+struct Own {
+    message: Addr,
+    stack: Addr,
+    table: Addr,
+}
+
+fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Client {
+    /// Loads and stores of one call, in the mean.
+    pub(super) const CALL_ACCESSES: u64 = 2 * SAVED + LOCAL_LOADS + LOCAL_STORES + PROBED;
+
+    /// Places the front ends of `threads` threads in DRAM.
+    pub(super) fn place(arena: &mut Arena, threads: u64, shape: ClientShape) -> Client {
+        let client = Client { shape, first: Addr::NULL, threads };
+        Client { first: arena.dram(threads * client.stride()), ..client }
+    }
+
+    const fn message_lines(&self) -> u64 {
+        self.shape.message_bytes.div_ceil(LINE_BYTES)
+    }
+
+    const fn stride(&self) -> u64 {
+        (self.message_lines() + STACK_LINES + self.shape.table_lines) * LINE_BYTES
+    }
+
+    fn own<M: Memory>(&self, memory: &M) -> Own {
+        let thread = memory.thread() as u64;
+        assert!(thread < self.threads, "thread {thread} in a pool for {}", self.threads);
+        let message = self.first.plus(thread * self.stride());
+        let stack = message.plus(self.message_lines() * LINE_BYTES);
+        Own { message, stack, table: stack.plus(STACK_LINES * LINE_BYTES) }
+    }
+
+    fn words(&self, bytes: u64) -> u64 {
+        assert!(bytes <= self.shape.message_bytes, "a message of {bytes} bytes");
+        bytes.div_ceil(8)
+    }
+
+    fn work<M: Memory>(&self, memory: &M, accesses: u64) {
+        memory.work(accesses as u32 * self.shape.instructions);
+    }
+
+    /// A request of `bytes` bytes about `key` arrives and is parsed; gives its hash. Two accesses
+    /// for each word, and half a one for the tokens that it falls into.
+    ///
+    /// # Panics
+    /// When it is longer than the longest message.
+    #[track_caller]
+    pub(super) fn request<M: Memory>(&self, memory: &M, key: u64, bytes: u64) -> u64 {
+        let (own, words) = (self.own(memory), self.words(bytes));
+        for word in 0..words {
+            memory.store(own.message.plus(8 * word), mix(key, word));
+        }
+        let mut hash = key;
+        for word in 0..words {
+            hash = mix(hash, memory.load(own.message.plus(8 * word)));
+            if word % 2 == 0 {
+                memory.store(own.stack.plus(8 * (word / 2 % (8 * STACK_LINES))), hash);
+            }
+        }
+        self.work(memory, 2 * words + words / 2);
+        hash
+    }
+
+    /// Handles what `hash` stands for in `count` function calls, nested as deep as they go: each
+    /// saves registers, works on its arguments, looks into the table, and restores them.
+    #[track_caller]
+    pub(super) fn calls<M: Memory>(&self, memory: &M, hash: u64, count: u64) {
+        let own = self.own(memory);
+        let mut hash = hash;
+        for call in 0..count {
+            hash = mix(hash, call);
+            let depth = match call / DEPTH % 2 {
+                0 => call % DEPTH,
+                _ => DEPTH - 1 - call % DEPTH,
+            };
+            let frame = own.stack.plus(depth * 2 * LINE_BYTES);
+            for word in 0..SAVED {
+                memory.store(frame.plus(8 * word), hash ^ word);
+            }
+            for local in 0..LOCAL_LOADS {
+                hash ^= memory.load::<u64>(frame.plus(8 * (SAVED + local)));
+                if local < LOCAL_STORES {
+                    memory.store(frame.plus(8 * (SAVED + local)), hash);
+                }
+            }
+            hash = mix(hash, self.probe(memory, own.table, hash));
+            for word in (0..SAVED).rev() {
+                hash ^= memory.load::<u64>(frame.plus(8 * word));
+            }
+            self.work(memory, Client::CALL_ACCESSES);
+        }
+    }
+
+    /// Looks at the line of the table that `hash` leads to. Lines near its start are looked at
+    /// most, as the busiest sessions and counters of a program are.
+    fn probe<M: Memory>(&self, memory: &M, table: Addr, hash: u64) -> u64 {
+        let lines = self.shape.table_lines;
+        let (near, far) = (hash >> 40 & 0xfff, hash >> 8 & 0xff_ffff);
+        let range = if near.is_multiple_of(8) { lines } else { lines.div_ceil(16) };
+        let line = table.plus(far % range * LINE_BYTES);
+        let place = line.plus(8 * (hash % 8));
+        let found = memory.load::<u64>(line).wrapping_add(memory.load(place));
+        if hash >> 52 & (UPDATES - 1) == 0 {
+            memory.store(place, found.wrapping_add(1));
+        }
+        found
+    }
+
+    /// A response of `bytes` bytes that says `value` is built and leaves: two accesses for each
+    /// word.
+    ///
+    /// # Panics
+    /// When it is longer than the longest message.
+    #[track_caller]
+    pub(super) fn respond<M: Memory>(&self, memory: &M, value: u64, bytes: u64) {
+        let (own, words) = (self.own(memory), self.words(bytes));
+        for word in 0..words {
+            memory.store(own.message.plus(8 * word), value ^ word);
+        }
+        for word in 0..words {
+            memory.load::<u64>(own.message.plus(8 * word));
+        }
+        self.work(memory, 2 * words);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_memory::{Image, Width};
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    /// Memory of some thread that notes which DRAM words are accessed.
+    struct Noting {
+        image: Image,
+        thread: usize,
+        accesses: RefCell<Vec<Addr>>,
+    }
+
+    impl Memory for Noting {
+        fn thread(&self) -> usize {
+            self.thread
+        }
+        fn load_bits(&self, at: Addr, width: Width) -> u64 {
+            self.accesses.borrow_mut().push(at);
+            self.image.load_bits(at, width)
+        }
+        fn store_bits(&self, at: Addr, width: Width, value: u64) {
+            self.accesses.borrow_mut().push(at);
+            self.image.store_bits(at, width, value);
+        }
+        fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+            self.image.compare_exchange(at, current, new)
+        }
+        fn swap(&self, at: Addr, new: u64) -> u64 {
+            self.image.swap(at, new)
+        }
+        fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+            self.image.fetch_add(at, by)
+        }
+        fn flush(&self, _: Addr, _: u64) {}
+        fn order(&self) {}
+        fn drain(&self) {}
+        fn work(&self, _: u32) {}
+        fn output(&self, _: u64) {}
+        fn grow(&self, _: u64) -> bool {
+            false
+        }
+        fn spin_while(&self, at: Addr, value: u64) -> u64 {
+            self.image.spin_while(at, value)
+        }
+    }
+
+    fn run(thread: usize, key: u64) -> Vec<Addr> {
+        let mut arena = Arena::new();
+        let client = Client::place(&mut arena, 2, ClientShape::default());
+        let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
+        let memory = Noting { image, thread, accesses: RefCell::default() };
+        let hash = client.request(&memory, key, 100);
+        client.calls(&memory, hash, 400);
+        client.respond(&memory, hash, 200);
+        memory.accesses.into_inner()
+    }
+
+    #[test]
+    fn it_makes_as_many_accesses_as_it_says_none_of_them_to_persistent_memory() {
+        let accesses = run(0, 7);
+        assert!(accesses.iter().all(|at| !at.is_pm()));
+        let expected = 2 * 13 + 7 + 400 * Client::CALL_ACCESSES + 2 * 25;
+        let (low, high) = (expected, expected + 400 / 2);
+        assert!((low..high).contains(&(accesses.len() as u64)), "{} {expected}", accesses.len());
+        assert_eq!(accesses, run(0, 7), "the same request does the same");
+        assert_ne!(accesses, run(0, 8));
+    }
+
+    #[test]
+    fn threads_share_no_line() {
+        let lines = |thread| run(thread, 3).iter().map(|at| at.line()).collect::<BTreeSet<_>>();
+        assert!(lines(0).is_disjoint(&lines(1)));
+    }
+}
