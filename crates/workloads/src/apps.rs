@@ -7,3 +7,8 @@
 //! among all. `seawall whisper` counts those numbers.
 
 pub mod client;
+mod nstore;
+mod reach;
+mod ycsb;
+
+pub use ycsb::Ycsb;

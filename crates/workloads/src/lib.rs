@@ -139,6 +139,7 @@ workloads! {
         heap::Scripts, default: false;
     }
     apps {
+        Ycsb;
     }
 }
 
