@@ -9,6 +9,8 @@
 pub mod client;
 mod nstore;
 mod reach;
+mod tpcc;
 mod ycsb;
 
+pub use tpcc::Tpcc;
 pub use ycsb::Ycsb;

@@ -140,6 +140,7 @@ workloads! {
     }
     apps {
         Ycsb;
+        Tpcc;
     }
 }
 

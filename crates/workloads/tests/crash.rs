@@ -41,11 +41,11 @@ fn crashes(
 }
 
 /// A short run, crashed under `model`; gives the first violation.
-struct Crash {
-    model: Model,
-    flaw: Flaw,
-    seed: u64,
-    threads: usize,
+pub(crate) struct Crash {
+    pub(crate) model: Model,
+    pub(crate) flaw: Flaw,
+    pub(crate) seed: u64,
+    pub(crate) threads: usize,
 }
 
 impl Visitor for Crash {
@@ -145,7 +145,7 @@ impl Checked {
     }
 }
 
-fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> {
+pub(crate) fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> {
     let threads = 1;
     with_workload(name, Crash { model, flaw, seed, threads }).expect("a workload of the table")
 }

@@ -23,11 +23,14 @@
 
 use crate::{Damage, Flaw};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
+use seawall_runtime::{Arena, Slots};
 
 /// Records of a thread's ring, more than any transaction has.
 const RECORDS: u64 = 512;
+
+/// Free blocks that a thread keeps for itself, at most.
+const STOCK: u64 = 63;
 
 const FIRST: u64 = 0;
 const LAST_NUMBER: u64 = 8;
@@ -216,6 +219,62 @@ impl<'a, M: Memory> Tx<'a, M> {
         self.memory.store(self.head.plus(FIRST), 0u64);
         self.memory.flush(self.head, 8);
         self.memory.drain();
+    }
+}
+
+/// Blocks of one size, with a stock of free ones for each thread that is larger than that of
+/// [`Slots`]: so threads seldom pass blocks on to each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocks {
+    slots: Slots,
+    stocks: Addr,
+}
+
+impl Blocks {
+    /// How many blocks are enough for `live` live ones, whatever the threads do.
+    pub(crate) const fn enough(live: u64, threads: u64) -> u64 {
+        Slots::enough(live + threads * STOCK, threads)
+    }
+
+    pub(crate) fn place(arena: &mut Arena, count: u64, bytes: u64, threads: u64) -> Blocks {
+        let stocks = arena.dram(threads * 8 * (1 + STOCK));
+        Blocks { slots: Slots::place(arena, count, bytes, threads), stocks }
+    }
+
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// The word with the number of blocks in the calling thread's stock, which follow it.
+    fn stock<M: Memory>(&self, memory: &M) -> Addr {
+        self.stocks.plus(memory.thread() as u64 * 8 * (1 + STOCK))
+    }
+
+    /// Takes a block, whose bytes are whatever its last user left.
+    ///
+    /// # Panics
+    /// When there are not enough.
+    #[track_caller]
+    pub(crate) fn take<M: Memory>(&self, memory: &M) -> Addr {
+        let stock = self.stock(memory);
+        let count: u64 = memory.load(stock);
+        if count == 0 {
+            return self.slots.take(memory).expect("blocks enough for all");
+        }
+        memory.store(stock, count - 1);
+        memory.load(stock.plus(8 * count))
+    }
+
+    /// Gives back a block that nothing leads to, durably.
+    pub(crate) fn give<M: Memory>(&self, memory: &M, block: Addr) {
+        let stock = self.stock(memory);
+        let count: u64 = memory.load(stock);
+        if count == STOCK {
+            self.slots.give(memory, block);
+            return;
+        }
+        memory.store(stock, count + 1);
+        memory.store(stock.plus(8 * (count + 1)), block);
     }
 }
 

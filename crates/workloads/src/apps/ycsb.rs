@@ -31,7 +31,7 @@ const STRIPES: u64 = 512;
 const CALLS: u64 = 20;
 const CALLS_A_FIELD: u64 = 6;
 /// One transaction of so many may be about any key.
-const FOREIGN: u64 = 32;
+const FOREIGN: u64 = 256;
 const REQUEST_BYTES: u64 = 64;
 const RESPONSE_BYTES: u64 = 128;
 
