@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Corpus(CorpusArgs),
     /// Print the figures of the papers, theirs beside ours
     Reproduce(ReproduceArgs),
+    /// Count how applications use persistent memory, beside what was published
+    Whisper(WhisperArgs),
     /// Hold the simulated machine to its closed formulas
     Validate(ValidateArgs),
     /// Time seawall itself
@@ -69,6 +71,35 @@ pub(crate) struct PoolArgs {
     /// Pool file
     pub(crate) file: PathBuf,
     /// Write what was found to this file, as one JSON record
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// Each value is set beside the published one of the program that the application stands for.
+#[derive(Debug, Args)]
+pub(crate) struct WhisperArgs {
+    /// Applications [default: all]
+    #[arg(value_delimiter = ',', value_name = "APPS")]
+    pub(crate) applications: Vec<String>,
+    /// Machine, or the path of a .toml file [default: hops17]
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) machine: Option<String>,
+    /// Threads [default: one per core of the machine]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Counted operations of each thread
+    #[arg(long, default_value_t = seawall_lab::WHISPER_OPERATIONS, value_name = "N")]
+    pub(crate) ops: u64,
+    /// Seed of the operations
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Exit with 1 if a value is more than three times the published one, or less than a third
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Write a JSON record per application to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

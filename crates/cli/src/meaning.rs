@@ -4,7 +4,7 @@
 use crate::args::{
     BenchArgs, BenchCommand, BenchExploreArgs, Cli, Command, CompareArgs, CorpusArgs, ExploreArgs,
     KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand, SweepArgs,
-    ValidateArgs, What,
+    ValidateArgs, What, WhisperArgs,
 };
 use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::BenchOptions;
@@ -14,7 +14,7 @@ use seawall_lab::native::{Limit, NativeOptions};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
     CompareOptions, Domain, Figure, FigureOptions, Flaw, KernelOptions, KernelPlan, Listing, Model,
-    Plan, SweepPlan, check_writable,
+    Plan, SweepPlan, WhisperOptions, WhisperPlan, check_writable,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,6 +70,11 @@ pub(crate) enum Job {
         options: BenchOptions,
         json: Option<PathBuf>,
     },
+    Whisper {
+        plan: Box<WhisperPlan>,
+        is_strict: bool,
+        json: Option<PathBuf>,
+    },
     Validate {
         options: ValidateOptions,
         json: Option<PathBuf>,
@@ -104,6 +109,7 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
             Ok(Job::BenchExplore { limit: Duration::from_secs(seconds), json })
         }
         Command::Reproduce(args) => reproduce(args),
+        Command::Whisper(args) => whisper(args),
         Command::Validate(args) => validate(args),
         Command::Bench(BenchCommand::Sim(args)) => bench(args),
         Command::List { what } => Ok(Job::List(listing(what))),
@@ -281,6 +287,14 @@ fn reproduce(args: ReproduceArgs) -> Result<Job> {
     let ReproduceArgs { quick, full, seed, jobs, json, plots, strict, .. } = args;
     let options = FigureOptions { is_quick: quick, is_full: full, seed, jobs };
     Ok(Job::Reproduce { figures, options, is_strict: strict, json, plots })
+}
+
+fn whisper(args: WhisperArgs) -> Result<Job> {
+    let WhisperArgs { applications, machine, threads, ops, seed, strict, jobs, json } = args;
+    let options = WhisperOptions { applications, machine, threads, operations: ops, seed, jobs };
+    let plan = WhisperPlan::new(&options)?;
+    writable(&[&json])?;
+    Ok(Job::Whisper { plan: Box::new(plan), is_strict: strict, json })
 }
 
 fn bench(args: BenchArgs) -> Result<Job> {

@@ -10,7 +10,7 @@ use seawall_lab::pool::examine;
 use seawall_lab::validate::validate;
 use seawall_lab::{
     Comparison, Doctor, Figures, KernelPlan, Kernels, LabError, Progress, Sweep, SweepPlan,
-    show_design, show_machine, write_file,
+    Whisper, show_design, show_machine, write_file,
 };
 use serde::Serialize;
 use std::io::{self, Write};
@@ -94,6 +94,12 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             to(&json, |path| bench.write_json(path))?;
             print(&bench.to_text())?;
             Ok(verdict(false, bench.is_partial))
+        }
+        Job::Whisper { plan, is_strict, json } => {
+            let whisper = Whisper::run(*plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+            to(&json, |path| whisper.write_json(path))?;
+            print(&whisper.to_text())?;
+            Ok(verdict(is_strict && whisper.far_off() > 0, whisper.is_partial))
         }
         Job::Validate { options, json, plots } => {
             let report = validate(&options)?;

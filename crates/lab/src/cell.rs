@@ -170,7 +170,11 @@ impl Visitor for Fit<'_> {
     }
 }
 
-fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabError> {
+/// The setup of `point`, and the memory that it takes.
+///
+/// # Errors
+/// Numbers that the workload cannot run with.
+pub(crate) fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabError> {
     let setup = Setup {
         threads: point.threads,
         seed: point.seed,

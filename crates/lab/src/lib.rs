@@ -4,7 +4,8 @@
 //! what `seawall compare` shows. [`Figures`] holds a paper's numbers beside ours, [`mod@bench`]
 //! times the simulator itself, [`native`] runs a workload on this computer, [`explore`] tries every
 //! image that a crash may leave, [`litmus`] runs small programs over models and designs, and
-//! [`pool`] says what is in a pool file.
+//! [`pool`] says what is in a pool file. [`Whisper`] counts how applications use
+//! persistent memory.
 //!
 //! It is not a command line: it prints nothing but progress, and every result is a value.
 
@@ -12,6 +13,7 @@
 
 pub mod bench;
 mod cell;
+mod characterise;
 mod chart;
 mod compare;
 mod crash;
@@ -35,6 +37,7 @@ mod spent;
 mod sweep;
 mod table;
 pub mod validate;
+mod whisper;
 
 pub use cell::{Cell, Point, run_cell};
 pub use compare::Comparison;
@@ -56,6 +59,9 @@ pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan};
 pub use progress::Progress;
 pub use record::Record;
 pub use sweep::{Sweep, SweepError, SweepPlan};
+pub use whisper::{
+    Quantities, WHISPER_OPERATIONS, Whisper, WhisperOptions, WhisperPlan, WhisperRecord,
+};
 
 pub use seawall_explore::Model;
 pub use seawall_native::{Doctor, Domain, DomainError};

@@ -6,11 +6,16 @@
 //! transaction, of their sizes, of dependences between them, and of accesses to persistent memory
 //! among all. `seawall whisper` counts those numbers.
 
-pub mod client;
+mod blocks;
+mod client;
+mod ctree;
 mod nstore;
 mod reach;
+mod share;
 mod tpcc;
+mod undo;
 mod ycsb;
 
+pub use ctree::CTree;
 pub use tpcc::Tpcc;
 pub use ycsb::Ycsb;

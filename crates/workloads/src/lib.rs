@@ -31,7 +31,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod apps;
+mod apps;
 mod flaw;
 pub mod history;
 mod kernel;
@@ -139,6 +139,7 @@ workloads! {
         heap::Scripts, default: false;
     }
     apps {
+        CTree;
         Ycsb;
         Tpcc;
     }

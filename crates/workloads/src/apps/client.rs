@@ -29,13 +29,13 @@ const DEPTH: u64 = 24;
 
 /// The size of a front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientShape {
+pub(super) struct ClientShape {
     /// The longest message, in bytes.
-    pub message_bytes: u64,
+    pub(super) message_bytes: u64,
     /// Lines of each thread's table: more than fit its first-level cache give a few misses.
-    pub table_lines: u64,
+    pub(super) table_lines: u64,
     /// Instructions beside each access.
-    pub instructions: u32,
+    pub(super) instructions: u32,
 }
 
 impl Default for ClientShape {
@@ -47,7 +47,7 @@ impl Default for ClientShape {
 
 /// The front ends of all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Client {
+pub(super) struct Client {
     shape: ClientShape,
     first: Addr,
     threads: u64,
@@ -66,10 +66,10 @@ fn mix(hash: u64, word: u64) -> u64 {
 
 impl Client {
     /// Loads and stores of one call, in the mean.
-    pub const CALL_ACCESSES: u64 = 2 * SAVED + LOCAL_LOADS + LOCAL_STORES + PROBED;
+    pub(super) const CALL_ACCESSES: u64 = 2 * SAVED + LOCAL_LOADS + LOCAL_STORES + PROBED;
 
     /// Places the front ends of `threads` threads in DRAM.
-    pub fn place(arena: &mut Arena, threads: u64, shape: ClientShape) -> Client {
+    pub(super) fn place(arena: &mut Arena, threads: u64, shape: ClientShape) -> Client {
         let client = Client { shape, first: Addr::NULL, threads };
         Client { first: arena.dram(threads * client.stride()), ..client }
     }
@@ -105,7 +105,7 @@ impl Client {
     /// # Panics
     /// When it is longer than the longest message.
     #[track_caller]
-    pub fn request<M: Memory>(&self, memory: &M, key: u64, bytes: u64) -> u64 {
+    pub(super) fn request<M: Memory>(&self, memory: &M, key: u64, bytes: u64) -> u64 {
         let (own, words) = (self.own(memory), self.words(bytes));
         for word in 0..words {
             memory.store(own.message.plus(8 * word), mix(key, word));
@@ -124,7 +124,7 @@ impl Client {
     /// Handles what `hash` stands for in `count` function calls, nested as deep as they go: each
     /// saves registers, works on its arguments, looks into the table, and restores them.
     #[track_caller]
-    pub fn calls<M: Memory>(&self, memory: &M, hash: u64, count: u64) {
+    pub(super) fn calls<M: Memory>(&self, memory: &M, hash: u64, count: u64) {
         let own = self.own(memory);
         let mut hash = hash;
         for call in 0..count {
@@ -172,7 +172,7 @@ impl Client {
     /// # Panics
     /// When it is longer than the longest message.
     #[track_caller]
-    pub fn respond<M: Memory>(&self, memory: &M, value: u64, bytes: u64) {
+    pub(super) fn respond<M: Memory>(&self, memory: &M, value: u64, bytes: u64) {
         let (own, words) = (self.own(memory), self.words(bytes));
         for word in 0..words {
             memory.store(own.message.plus(8 * word), value ^ word);

@@ -1,0 +1,348 @@
+//! Counts how a program uses persistent memory, as WHISPER does (ASPLOS'17, section 5): a memory
+//! around that of each simulated core, which looks at what passes and changes nothing.
+//!
+//! An **epoch** is what a thread does between two fences, if it stores to persistent memory at all.
+//! It depends on an earlier epoch, of its own thread or of another, if it writes a line that the
+//! other wrote within a window of time. A **transaction** is one operation of the workload that has
+//! an epoch.
+
+use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What is counted of all threads together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Loads, stores and locked operations of persistent memory.
+    pub(crate) pm: u64,
+    /// All of them.
+    pub(crate) accesses: u64,
+    /// Epochs.
+    pub(crate) epochs: u64,
+    /// Those that wrote one line.
+    pub(crate) single: u64,
+    /// Those that wrote a line which an earlier one of the thread wrote.
+    pub(crate) own: u64,
+    /// Those that wrote a line which another thread wrote.
+    pub(crate) cross: u64,
+    /// Lines that all epochs wrote, each counted once an epoch.
+    pub(crate) lines: u64,
+    /// Epochs of each transaction.
+    pub(crate) transactions: Vec<u64>,
+}
+
+/// When a thread last wrote a line, and in which of its epochs.
+#[derive(Clone, Copy, Default)]
+struct Written {
+    /// The number of the epoch; 0 if it has not written it.
+    epoch: u64,
+    at: u64,
+}
+
+/// The epoch that a thread is in.
+#[derive(Clone, Default)]
+struct Open {
+    number: u64,
+    lines: u64,
+    own: bool,
+    cross: bool,
+    /// Epochs of the transaction that the thread is in.
+    of_transaction: u64,
+    counts: bool,
+}
+
+/// What all threads of a run write into.
+pub(crate) struct Watch {
+    window: u64,
+    threads: usize,
+    written: Vec<Written>,
+    open: Vec<Open>,
+    counts: Counts,
+}
+
+impl Watch {
+    /// For a pool of `pm_bytes` bytes and a window of so many cycles.
+    pub(crate) fn new(pm_bytes: u64, threads: usize, window: u64) -> Watch {
+        let lines = pm_bytes.div_ceil(LINE_BYTES) as usize;
+        Watch {
+            window,
+            threads,
+            written: vec![Written::default(); lines * threads],
+            open: vec![Open { number: 1, ..Open::default() }; threads],
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    fn access(&mut self, thread: usize, at: Addr, count: u64) {
+        if self.open[thread].counts {
+            self.counts.accesses += count;
+            self.counts.pm += if at.is_pm() { count } else { 0 };
+        }
+    }
+
+    fn store(&mut self, thread: usize, at: Addr, now: u64) {
+        self.access(thread, at, 1);
+        if !at.is_pm() {
+            return;
+        }
+        let line = (at.offset() / LINE_BYTES) as usize * self.threads;
+        let writers = &mut self.written[line..line + self.threads];
+        let open = &mut self.open[thread];
+        if writers[thread].epoch == open.number {
+            writers[thread].at = now;
+            return;
+        }
+        let window = self.window;
+        let is_near = |written: &Written| written.epoch > 0 && now.abs_diff(written.at) <= window;
+        let mut others = writers.iter().enumerate().filter(|(other, _)| *other != thread);
+        open.cross |= others.any(|(_, written)| is_near(written));
+        open.own |= is_near(&writers[thread]);
+        open.lines += 1;
+        writers[thread] = Written { epoch: open.number, at: now };
+    }
+
+    fn fence(&mut self, thread: usize) {
+        let open = &mut self.open[thread];
+        if open.lines > 0 && open.counts {
+            self.counts.epochs += 1;
+            self.counts.single += u64::from(open.lines == 1);
+            self.counts.own += u64::from(open.own);
+            self.counts.cross += u64::from(open.cross);
+            self.counts.lines += open.lines;
+            open.of_transaction += 1;
+        }
+        let Open { number, of_transaction, counts, .. } = *open;
+        *open = Open { number: number + 1, of_transaction, counts, ..Open::default() };
+    }
+
+    /// From now on what `thread` does counts.
+    fn begin(&mut self, thread: usize) {
+        self.open[thread].counts = true;
+    }
+
+    /// `thread` has done an operation.
+    fn done(&mut self, thread: usize) {
+        let open = &mut self.open[thread];
+        let epochs = std::mem::take(&mut open.of_transaction);
+        if open.counts && epochs > 0 {
+            self.counts.transactions.push(epochs);
+        }
+    }
+}
+
+/// A memory whose use is counted.
+pub(crate) struct Watched<'a, M> {
+    memory: &'a M,
+    watch: Rc<RefCell<Watch>>,
+}
+
+impl<'a, M: Memory> Watched<'a, M> {
+    pub(crate) fn new(memory: &'a M, watch: Rc<RefCell<Watch>>) -> Watched<'a, M> {
+        Watched { memory, watch }
+    }
+
+    /// From now on what this thread does counts.
+    pub(crate) fn begin(&self) {
+        self.watch.borrow_mut().begin(self.memory.thread());
+    }
+
+    /// This thread has done an operation.
+    pub(crate) fn done(&self) {
+        self.watch.borrow_mut().done(self.memory.thread());
+    }
+
+    fn loaded(&self, at: Addr, count: u64) {
+        self.watch.borrow_mut().access(self.memory.thread(), at, count);
+    }
+
+    fn stored(&self, at: Addr) {
+        self.watch.borrow_mut().store(self.memory.thread(), at, self.memory.now());
+    }
+}
+
+impl<M: Memory> Memory for Watched<'_, M> {
+    fn thread(&self) -> usize {
+        self.memory.thread()
+    }
+
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        let bits = self.memory.load_bits(at, width);
+        self.loaded(at, 1);
+        bits
+    }
+
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        self.memory.store_bits(at, width, value);
+        self.stored(at);
+    }
+
+    fn read(&self, at: Addr, into: &mut [u8]) {
+        self.memory.read(at, into);
+        self.loaded(at, (into.len() as u64).div_ceil(8));
+    }
+
+    fn write_nt(&self, at: Addr, from: &[u8]) {
+        self.memory.write_nt(at, from);
+        let words = (from.len() as u64).div_ceil(8);
+        lines_of(at, from.len() as u64).for_each(|line| self.stored(line.start()));
+        self.loaded(at, words.saturating_sub(lines_of(at, from.len() as u64).count() as u64));
+    }
+
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        let was = self.memory.compare_exchange(at, current, new);
+        if was.is_ok() {
+            self.stored(at)
+        } else {
+            self.loaded(at, 1)
+        }
+        was
+    }
+
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        let was = self.memory.swap(at, new);
+        self.stored(at);
+        was
+    }
+
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        let was = self.memory.fetch_add(at, by);
+        self.stored(at);
+        was
+    }
+
+    fn flush(&self, at: Addr, len: u64) {
+        self.memory.flush(at, len);
+    }
+
+    fn order(&self) {
+        self.memory.order();
+        self.watch.borrow_mut().fence(self.memory.thread());
+    }
+
+    fn drain(&self) {
+        self.memory.drain();
+        self.watch.borrow_mut().fence(self.memory.thread());
+    }
+
+    fn work(&self, instructions: u32) {
+        self.memory.work(instructions);
+    }
+
+    fn now(&self) -> u64 {
+        self.memory.now()
+    }
+
+    fn grow(&self, bytes: u64) -> bool {
+        self.memory.grow(bytes)
+    }
+
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        let seen = self.memory.spin_while(at, value);
+        self.loaded(at, 1);
+        seen
+    }
+
+    fn output(&self, number: u64) {
+        self.memory.output(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_memory::Image;
+    use std::cell::Cell;
+
+    /// A memory of two threads with a clock, both in the hand of the test.
+    struct Clocked {
+        image: Image,
+        thread: Cell<usize>,
+        now: Cell<u64>,
+    }
+
+    impl Memory for Clocked {
+        fn thread(&self) -> usize {
+            self.thread.get()
+        }
+        fn load_bits(&self, at: Addr, width: Width) -> u64 {
+            self.image.load_bits(at, width)
+        }
+        fn store_bits(&self, at: Addr, width: Width, value: u64) {
+            self.image.store_bits(at, width, value);
+        }
+        fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+            self.image.compare_exchange(at, current, new)
+        }
+        fn swap(&self, at: Addr, new: u64) -> u64 {
+            self.image.swap(at, new)
+        }
+        fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+            self.image.fetch_add(at, by)
+        }
+        fn flush(&self, _: Addr, _: u64) {}
+        fn order(&self) {}
+        fn drain(&self) {}
+        fn work(&self, _: u32) {}
+        fn now(&self) -> u64 {
+            self.now.get()
+        }
+        fn grow(&self, _: u64) -> bool {
+            false
+        }
+        fn spin_while(&self, at: Addr, value: u64) -> u64 {
+            self.image.spin_while(at, value)
+        }
+        fn output(&self, _: u64) {}
+    }
+
+    #[test]
+    fn epochs_their_lines_and_what_they_depend_on_are_counted_within_the_window() {
+        let image = Image::new(1024, 256);
+        let clocked = Clocked { image, thread: Cell::new(0), now: Cell::new(1000) };
+        let watch = Rc::new(RefCell::new(Watch::new(1024, 2, 100)));
+        let memory = Watched::new(&clocked, watch.clone());
+        memory.store(Addr::pm(0), 1u64);
+        memory.order();
+        assert_eq!(*watch.borrow().counts(), Counts::default(), "a warm-up does not count");
+        for thread in [1, 0] {
+            clocked.thread.set(thread);
+            memory.begin();
+        }
+        // The line was written 100 cycles before: near enough. Two words of it are one line.
+        clocked.now.set(1100);
+        memory.store(Addr::pm(0), 2u64);
+        memory.store(Addr::pm(8), 2u64);
+        memory.drain();
+        memory.order();
+        memory.store(Addr::dram(0), 3u64);
+        memory.order();
+        // Too late for itself, and two lines.
+        clocked.now.set(1201);
+        memory.write(Addr::pm(56), &[1; 16]);
+        memory.order();
+        memory.done();
+        memory.done();
+        // Another thread, which depends on it and not on itself.
+        clocked.thread.set(1);
+        clocked.now.set(1250);
+        memory.store(Addr::pm(64), 5u64);
+        memory.load::<u64>(Addr::dram(8));
+        memory.drain();
+        memory.done();
+        let expected = Counts {
+            pm: 5,
+            accesses: 7,
+            epochs: 3,
+            single: 2,
+            own: 1,
+            cross: 1,
+            lines: 4,
+            transactions: vec![2, 1],
+        };
+        assert_eq!(*watch.borrow().counts(), expected);
+    }
+}
