@@ -9,13 +9,16 @@
 mod blocks;
 mod client;
 mod ctree;
+mod mnemosyne;
 mod nstore;
 mod reach;
 mod share;
 mod tpcc;
 mod undo;
+mod vacation;
 mod ycsb;
 
 pub use ctree::CTree;
 pub use tpcc::Tpcc;
+pub use vacation::Vacation;
 pub use ycsb::Ycsb;

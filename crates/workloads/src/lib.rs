@@ -142,6 +142,7 @@ workloads! {
         CTree;
         Ycsb;
         Tpcc;
+        Vacation;
     }
 }
 
