@@ -9,6 +9,7 @@
 mod blocks;
 mod client;
 mod ctree;
+mod memcached;
 mod mnemosyne;
 mod nstore;
 mod reach;
@@ -19,6 +20,7 @@ mod vacation;
 mod ycsb;
 
 pub use ctree::CTree;
+pub use memcached::Memcached;
 pub use tpcc::Tpcc;
 pub use vacation::Vacation;
 pub use ycsb::Ycsb;

@@ -143,6 +143,7 @@ workloads! {
         Ycsb;
         Tpcc;
         Vacation;
+        Memcached;
     }
 }
 

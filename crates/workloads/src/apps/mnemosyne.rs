@@ -339,7 +339,7 @@ mod tests {
             image.store(log.header(0), word);
             assert!(log.recover(&image, bytes).is_err(), "{word:#x}");
         }
-        image.store(log.header(0), 2 | 1 << START_SHIFT);
+        image.store(log.header(0), 2 | 1u64 << START_SHIFT);
         image.store(log.ring(0), data);
         for wild in [0, 8, data.bits() + 1, bytes, log.header(0).bits(), u64::MAX] {
             image.store(log.ring(0).plus(RECORD_BYTES), wild);
