@@ -140,9 +140,13 @@ workloads! {
     }
     apps {
         Echo;
+        Ycsb;
+        Tpcc;
         Redis;
         CTree;
         HashMap;
+        Vacation;
+        Memcached;
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Setup {
 /// The most threads that a pool is made for.
 pub(crate) const THREADS_MAX: u64 = 1024;
 /// The most entries: 128 GiB of them.
-const ENTRIES_MAX: u64 = 1 << 28;
+pub(crate) const ENTRIES_MAX: u64 = 1 << 28;
 
 /// A number of a [`Setup`] or an [`Input`](crate::Input) that nothing can run with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! What the workloads promise, on machines small enough to be obviously right.
 
+mod applications;
 mod crash;
 mod kernels;
 mod machines;

@@ -18,20 +18,23 @@ const OPERATIONS: u64 = 14;
 const APP_OPERATIONS: u64 = 5;
 const BATCHES: u64 = 2;
 
-/// Calls `check` with images of crashes at every store and fence: many before a fence, few else.
+/// Calls `check` with images of crashes at every store and fence: many before a fence, few else;
+/// or at one of so many of them.
 fn crashes(
     media: &mut Media,
-    moments: &[Moment],
+    (moments, one_of): (&[Moment], u64),
     rng: &mut Xoshiro256PlusPlus,
     mut check: impl FnMut(Vec<u8>, &[u64], usize) -> Result<(), String>,
 ) -> Result<(), String> {
     let (mut done, mut len) = (vec![0; media.threads()], 0);
     for moment in moments {
         let samples = match moment.event {
-            Event::Order | Event::Done => 12,
+            Event::Order | Event::Drain | Event::Done => 12,
             Event::Store { .. } => 1,
             Event::Load { .. } | Event::Flush { .. } => 0,
         };
+        let is_one = one_of == 1 || rng.next_u64().is_multiple_of(one_of);
+        let samples = if is_one { samples } else { 0 };
         for _ in 0..samples {
             check(media.image(rng), &done, len)?;
         }
@@ -45,18 +48,20 @@ fn crashes(
 }
 
 /// A short run, crashed under `model`; gives the first violation.
-struct Crash {
-    model: Model,
-    flaw: Flaw,
-    seed: u64,
-    threads: usize,
+pub(crate) struct Crash {
+    pub(crate) model: Model,
+    pub(crate) flaw: Flaw,
+    pub(crate) seed: u64,
+    pub(crate) threads: usize,
+    /// Crashes at one of so many stores and fences.
+    pub(crate) one_of: u64,
 }
 
 impl Visitor for Crash {
     type Output = Result<(), String>;
 
     fn visit<W: Workload>(self) -> Result<(), String> {
-        let Crash { model, flaw, seed, threads } = self;
+        let Crash { model, flaw, seed, threads, one_of } = self;
         let setup = Setup { threads, seed, entries: 8, search_percent: 10, flaw };
         let layout = W::layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
@@ -90,7 +95,7 @@ impl Visitor for Crash {
         let run = Checked { before, index: history.index(), layout, model, threads };
         let mut nested = rng.clone();
         drop(locals);
-        crashes(&mut media, &recorder.into_events(), &mut rng, |image, done, len| {
+        crashes(&mut media, (&recorder.into_events(), one_of), &mut rng, |image, done, len| {
             run.check::<W>(image, done, len, &mut nested)
         })
     }
@@ -144,7 +149,7 @@ impl Checked {
         let image = Image::from_pm(image, self.layout.dram_bytes);
         let recorder = Recorder::new(image, Arc::new(History::new()));
         W::open(&recorder, self.layout).map_err(|damage| damage.to_string())?;
-        crashes(&mut media, &recorder.into_events(), rng, |image, _, _| {
+        crashes(&mut media, (&recorder.into_events(), 1), rng, |image, _, _| {
             let (_, again) = self.recover::<W>(image)?;
             if again == *contents {
                 return Ok(());
@@ -156,7 +161,8 @@ impl Checked {
 
 fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> {
     let threads = 1;
-    with_workload(name, Crash { model, flaw, seed, threads }).expect("a workload of the table")
+    let run = Crash { model, flaw, seed, threads, one_of: 1 };
+    with_workload(name, run).expect("a workload of the table")
 }
 
 /// Those with a log of their own, above a pool without a heap.
@@ -184,7 +190,7 @@ fn every_crash_leaves_a_prefix_of_the_run_that_has_all_completed_operations() {
 fn what_threads_do_to_the_same_entries_persists_in_their_order() {
     for name in logged() {
         for (seed, model) in (1..=3).flat_map(|seed| [(seed, Model::Bep), (seed, Model::Px86)]) {
-            let run = Crash { model, flaw: Flaw::None, seed, threads: 3 };
+            let run = Crash { model, flaw: Flaw::None, seed, threads: 3, one_of: 1 };
             let found = with_workload(name, run).expect("a workload of the table");
             assert_eq!(found, Ok(()), "{name} under {model:?} with seed {seed}");
         }

@@ -14,6 +14,7 @@ pub(crate) enum Event {
     Store { at: u64, value: u64 },
     Flush { line: u64 },
     Order,
+    Drain,
     Done,
 }
 
@@ -90,7 +91,7 @@ impl Memory for Recorder {
         self.record(Event::Order);
     }
     fn drain(&self) {
-        self.record(Event::Order);
+        self.record(Event::Drain);
     }
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {

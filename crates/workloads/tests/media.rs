@@ -5,7 +5,7 @@
 //! then ordered. `Bep`, buffered epoch persistency (MICRO'15, sections 2.1 and 3): any set of
 //! epochs that holds with an epoch its predecessors, and parts of those whose predecessors it
 //! holds; an epoch follows the epoch before it in its thread, and the epoch of another thread that
-//! last wrote a line that it reads or writes.
+//! last wrote a line that it reads or writes; one that a drain ended is always held.
 
 use crate::machines::{Event, Moment};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -40,6 +40,8 @@ pub(crate) struct Media {
     epochs: Vec<Epoch>,
     open: Vec<usize>,
     writers: BTreeMap<u64, usize>,
+    /// Epochs that were open when their thread drained: no crash loses them.
+    drained: Vec<usize>,
 }
 
 impl Media {
@@ -53,6 +55,7 @@ impl Media {
             epochs: (0..threads).map(|_| Epoch::default()).collect(),
             open: (0..threads).collect(),
             writers: BTreeMap::new(),
+            drained: Vec::new(),
         }
     }
 
@@ -76,7 +79,7 @@ impl Media {
     fn see_epochs(&mut self, event: Event) {
         match event {
             Event::Store { at, value } => self.pending.entry(at).or_default().push((at, value)),
-            Event::Order => {
+            Event::Order | Event::Drain => {
                 for (at, value) in std::mem::take(&mut self.pending).into_values().flatten() {
                     put(&mut self.durable, at, value);
                 }
@@ -95,7 +98,7 @@ impl Media {
                 let written = arrived + self.pending.get(&line).map_or(0, Vec::len);
                 self.flushed[thread].insert(line, written);
             }
-            Event::Order => {
+            Event::Order | Event::Drain => {
                 for (line, until) in std::mem::take(&mut self.flushed[thread]) {
                     let arrived = self.arrived.entry(line).or_default();
                     let stores = self.pending.entry(line).or_default();
@@ -118,6 +121,10 @@ impl Media {
                 self.writers.insert(at / LINE_BYTES, self.open[thread]);
             }
             Event::Order => self.close(thread),
+            Event::Drain => {
+                self.drained.push(self.open[thread]);
+                self.close(thread);
+            }
             Event::Flush { .. } | Event::Done => {}
         }
     }
@@ -166,6 +173,7 @@ impl Media {
 
     fn add_epochs(&self, image: &mut [u8], rng: &mut Xoshiro256PlusPlus) {
         let mut whole = vec![false; self.epochs.len()];
+        self.drained.iter().for_each(|epoch| whole[*epoch] = true);
         for _ in 0..self.threads() {
             let recent = rng.next_u64() % 8 * (rng.next_u64() % 8) + 1;
             let back = (rng.next_u64() % recent) as usize;

@@ -1,0 +1,85 @@
+//! A search tree of nodes of one line in persistent memory, changed by transactions.
+//!
+//! STAMP has a red-black tree. This is a treap ("Randomized Search Trees", Algorithmica 1996):
+//! heap-ordered by a hash of the keys, so it is as low as a random tree, and its shape follows from
+//! its keys alone, which a check can hold it to.
+
+use super::super::mnemosyne::Tx;
+use seawall_memory::{Addr, Memory};
+
+pub(super) const KEY: u64 = 0;
+pub(super) const LEFT: u64 = 8;
+pub(super) const RIGHT: u64 = 16;
+
+/// Who has the larger one is nearer to the root; different keys have different ones.
+pub(super) fn priority(key: u64) -> u64 {
+    let mixed = key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+/// The side of `node` on which `key` is, whose own key is `found`.
+fn side(node: Addr, found: u64, key: u64) -> Addr {
+    node.plus(if key < found { LEFT } else { RIGHT })
+}
+
+/// The word that leads to the node of `key`, and the node.
+pub(super) fn find<M: Memory>(tx: &mut Tx<'_, M>, root: Addr, key: u64) -> Option<(Addr, Addr)> {
+    let mut link = root;
+    loop {
+        let node = tx.follow(link);
+        if node.is_null() {
+            return None;
+        }
+        let found = tx.load(node.plus(KEY));
+        if found == key {
+            return Some((link, node));
+        }
+        link = side(node, found, key);
+    }
+}
+
+/// Puts `node` into the tree, in which its key is not: writes its key and both its sides.
+pub(super) fn insert<M: Memory>(tx: &mut Tx<'_, M>, root: Addr, node: Addr, key: u64) {
+    let mut link = root;
+    let mut below = tx.follow(link);
+    while !below.is_null() {
+        let found = tx.load(below.plus(KEY));
+        if priority(found) < priority(key) {
+            break;
+        }
+        link = side(below, found, key);
+        below = tx.follow(link);
+    }
+    tx.store(node.plus(KEY), key);
+    tx.store(link, node.bits());
+    let (mut left, mut right) = (node.plus(LEFT), node.plus(RIGHT));
+    while !below.is_null() {
+        let is_left = tx.load(below.plus(KEY)) < key;
+        let hole = if is_left { &mut left } else { &mut right };
+        tx.store(*hole, below.bits());
+        *hole = below.plus(if is_left { RIGHT } else { LEFT });
+        below = tx.follow(*hole);
+    }
+    tx.store(left, 0);
+    tx.store(right, 0);
+}
+
+/// Takes the `node` out to which `link` leads.
+pub(super) fn remove<M: Memory>(tx: &mut Tx<'_, M>, link: Addr, node: Addr) {
+    let (mut left, mut right) = (tx.follow(node.plus(LEFT)), tx.follow(node.plus(RIGHT)));
+    let mut hole = link;
+    while !left.is_null() && !right.is_null() {
+        let keys = [left, right].map(|node| tx.load(node.plus(KEY)));
+        if priority(keys[0]) > priority(keys[1]) {
+            tx.store(hole, left.bits());
+            hole = left.plus(RIGHT);
+            left = tx.follow(hole);
+        } else {
+            tx.store(hole, right.bits());
+            hole = right.plus(LEFT);
+            right = tx.follow(hole);
+        }
+    }
+    let rest = if left.is_null() { right } else { left };
+    tx.store(hole, rest.bits());
+}
