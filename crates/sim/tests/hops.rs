@@ -102,15 +102,15 @@ fn an_ofence_costs_nothing_and_a_dfence_a_round_trip_for_each_epoch_before_it() 
         run(design, vec![program])
     };
     let fence = |outcome: &Outcome| outcome.stalls[0].get(Reason::Fence);
-    let (one, four) = (fence(&time(1, "hops")), fence(&time(4, "hops")));
+    let (one, four) = (fence(&time(1, "hops")), fence(&time(4, "hops:asynchronous=false")));
     assert!(one >= 160, "{one}: the line has to reach the cells");
     assert!(four > 3 * one, "{four} for four epochs, {one} for one");
-    let queue = fence(&time(4, "hops:adr=true"));
+    let queue = fence(&time(4, "hops:asynchronous=false:adr=true"));
     assert!(queue < four / 2, "{queue}: queues are durable");
 }
 
 #[test]
-fn a_buffer_is_written_from_sixteen_entries_on_or_after_an_interval() {
+fn a_buffer_that_no_ofence_starts_is_written_from_sixteen_entries_on_or_after_an_interval() {
     let written = |stores: u64, wait: u32| {
         let counted = Rc::new(RefCell::new(0));
         let told = counted.clone();
@@ -123,13 +123,31 @@ fn a_buffer_is_written_from_sixteen_entries_on_or_after_an_interval() {
             assert_eq!(memory.load::<u64>(LATCH), 0, "in its turn");
             *told.borrow_mut() = memory.counters().line_writes;
         });
-        run("hops", vec![program]);
+        run("hops:asynchronous=false", vec![program]);
         let lines: u64 = *counted.borrow();
         lines
     };
     assert_eq!(written(10, 8000), 0, "few entries, and no time has passed");
     assert!(written(20, 8000) > 0);
     assert!(written(10, 40_000) > 0, "an interval has passed");
+}
+
+#[test]
+fn an_ofence_starts_a_flush_that_the_program_does_not_wait_for() {
+    let program = |work: u32| -> Program {
+        Box::new(move |memory| {
+            for line in 0..10 {
+                memory.store(A.plus(64 * line), 1u64);
+                memory.order();
+                memory.work(work);
+            }
+            memory.drain();
+        })
+    };
+    let fence = |design: &str, work| run(design, vec![program(work)]).stalls[0].get(Reason::Fence);
+    let lone = fence("hops", 0) / 10;
+    assert!(fence("hops", 8000) <= lone, "nothing is left to wait for");
+    assert!(fence("hops:asynchronous=false", 8000) > 4 * lone);
 }
 
 #[test]
@@ -188,7 +206,8 @@ fn a_line_that_leaves_the_caches_is_dropped_and_read_again_only_when_its_epoch_i
             assert_eq!(memory.load::<u64>(A), 7);
         })]
     };
-    let counters = run_on(&small, "hops:interval=100000", programs()).unwrap().counters;
+    let counters =
+        run_on(&small, "hops:asynchronous=false:interval=100000", programs()).unwrap().counters;
     assert!(counters.dropped_lines > 0, "{counters:?}");
     assert!(counters.buffered_misses > 0, "{counters:?}");
     assert_eq!(counters.line_writes, 1, "only the buffer writes");

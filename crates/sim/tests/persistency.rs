@@ -325,6 +325,8 @@ fn variants_with_parameters_keep_their_promise_too() {
         "hops:timestamp_bits=2",
         "hops:timestamp_bits=3:flush_from=2",
         "hops:merges=false",
+        "hops:asynchronous=false",
+        "hops:asynchronous=false:entries=4:filter_bits=4",
         "hops:interval=1:poll=1",
         "hops:interval=100000",
     ] {

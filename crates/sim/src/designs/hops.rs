@@ -3,7 +3,8 @@
 //! "An Analysis of Persistent Memory Use with WHISPER" (ASPLOS'17), section 6. A store to
 //! persistent memory goes to the L1 and to the persist buffer of its thread, whose entries carry
 //! the thread's timestamp (its epoch); the data wait at the memory controller of the line, the
-//! order is kept beside the L1. An ofence only advances the timestamp. The entries of the oldest
+//! order is kept beside the L1. An ofence advances the timestamp and starts an asynchronous flush, a dfence
+//! a synchronous one ("Hands-Off Persistence System", section 2.2). The entries of the oldest
 //! epoch are written all at once, those of the next when all of them are acknowledged; an epoch
 //! that depends on another thread's waits until the global timestamps, at the shared cache, say
 //! that it is durable. A dfence waits until the buffer is empty. Dependences are learnt from
@@ -39,6 +40,9 @@ parameters! {
     adr: bool = false;
     /// Entries of each thread's persist buffer.
     entries: usize = 32, in 1..=255;
+    /// An epoch is written as soon as it is closed; otherwise its entries wait for one of the
+    /// reasons below (HPCA'22's code).
+    asynchronous: bool = true;
     /// Entries from which on a buffer is written while its thread runs.
     flush_from: usize = 16, in 1..=255;
     /// Cycles after which a buffer is written whatever it holds (HPCA'22's code).
@@ -86,6 +90,7 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Hops {
     let cores = machine.core.count;
     Hops {
         config: Config {
+            asynchronous: params.asynchronous,
             flush_from: params.flush_from.min(params.entries),
             interval: params.interval,
             poll: params.poll,
@@ -100,6 +105,7 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Hops {
 }
 
 struct Config {
+    asynchronous: bool,
     flush_from: usize,
     interval: u64,
     poll: u64,
@@ -198,7 +204,10 @@ impl Hops {
             thread.is_wrapping = true;
             thread.demanded = thread.timeline.current();
         } else {
-            thread.timeline.close();
+            let closed = thread.timeline.close();
+            if self.config.asynchronous {
+                thread.demanded = thread.demanded.max(closed);
+            }
         }
         self.write(hw, core, now);
         !is_last || self.config.flaw == Flaw::IgnoresWrap || !self.cores[core].is_wrapping
