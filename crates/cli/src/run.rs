@@ -10,7 +10,7 @@ use seawall_lab::pool::examine;
 use seawall_lab::validate::validate;
 use seawall_lab::{
     Comparison, Doctor, Figures, KernelPlan, Kernels, LabError, Progress, Sweep, SweepPlan,
-    Whisper, show_design, show_machine, write_file,
+    Whisper, WhisperPlan, show_design, show_machine, write_file,
 };
 use serde::Serialize;
 use std::io::{self, Write};
@@ -95,12 +95,7 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             print(&bench.to_text())?;
             Ok(verdict(false, bench.is_partial))
         }
-        Job::Whisper { plan, is_strict, json } => {
-            let whisper = Whisper::run(*plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
-            to(&json, |path| whisper.write_json(path))?;
-            print(&whisper.to_text())?;
-            Ok(verdict(is_strict && whisper.far_off() > 0, whisper.is_partial))
-        }
+        Job::Whisper { plan, is_strict, json } => whisper(*plan, is_strict, &json),
         Job::Validate { options, json, plots } => {
             let report = validate(&options)?;
             let records = report.to_json_lines()?;
@@ -145,6 +140,13 @@ fn sweep(plan: SweepPlan, plot: &Option<PathBuf>) -> Result<Verdict> {
     to(plot, |path| sweep.write_plot(path))?;
     print(&sweep.to_text())?;
     Ok(verdict(sweep.broken() > 0, sweep.is_partial()))
+}
+
+fn whisper(plan: WhisperPlan, is_strict: bool, json: &Option<PathBuf>) -> Result<Verdict> {
+    let whisper = Whisper::run(plan, &Progress::on_stderr(), &stop_on_ctrl_c()?)?;
+    to(json, |path| whisper.write_json(path))?;
+    print(&whisper.to_text())?;
+    Ok(verdict(is_strict && whisper.far_off() > 0, whisper.is_partial))
 }
 
 fn litmus(plan: LitmusPlan, json: &Option<PathBuf>) -> Result<Verdict> {

@@ -9,10 +9,14 @@
 mod blocks;
 mod client;
 mod ctree;
+mod echo;
+mod hashmap;
 mod memcached;
 mod mnemosyne;
 mod nstore;
+mod piles;
 mod reach;
+mod redis;
 mod share;
 mod tpcc;
 mod undo;
@@ -20,7 +24,10 @@ mod vacation;
 mod ycsb;
 
 pub use ctree::CTree;
+pub use echo::Echo;
+pub use hashmap::HashMap;
 pub use memcached::Memcached;
+pub use redis::Redis;
 pub use tpcc::Tpcc;
 pub use vacation::Vacation;
 pub use ycsb::Ycsb;

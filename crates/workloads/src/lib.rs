@@ -139,9 +139,12 @@ workloads! {
         heap::Scripts, default: false;
     }
     apps {
-        CTree;
+        Echo;
         Ycsb;
         Tpcc;
+        Redis;
+        CTree;
+        HashMap;
         Vacation;
         Memcached;
     }

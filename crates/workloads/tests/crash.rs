@@ -13,6 +13,10 @@ use seawall_workloads::{
 use std::sync::Arc;
 
 const OPERATIONS: u64 = 14;
+/// Of an application, whose operations have many times as many points at which to crash, and of
+/// one with batches.
+const APP_OPERATIONS: u64 = 5;
+const BATCHES: u64 = 2;
 
 /// Calls `check` with images of crashes at every store and fence: many before a fence, few else;
 /// or at one of so many of them.
@@ -75,7 +79,12 @@ impl Visitor for Crash {
         };
         let mut locals: Vec<_> = (0..threads).map(join).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        for _ in 0..OPERATIONS {
+        let operations = match W::NAME {
+            "echo" => BATCHES,
+            name if APPS.contains(&name) => APP_OPERATIONS,
+            _ => OPERATIONS,
+        };
+        for _ in 0..operations {
             let thread = (rng.next_u64() % threads as u64) as usize;
             let worker = &mut workers[thread];
             recorder.turn(thread);
@@ -157,7 +166,7 @@ fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> 
 }
 
 /// Those with a log of their own, above a pool without a heap.
-const APPS: [&str; 1] = ["ctree"];
+const APPS: [&str; 4] = ["echo", "redis", "ctree", "hashmap"];
 
 /// The five of MICRO'15, and the applications.
 fn logged() -> impl Iterator<Item = &'static str> {

@@ -34,7 +34,8 @@ pub(super) struct ClientShape {
     pub(super) message_bytes: u64,
     /// Lines of each thread's table: more than fit its first-level cache give a few misses.
     pub(super) table_lines: u64,
-    /// Instructions beside each access.
+    /// Instructions beside each access, those included that would fill the issue slots which
+    /// dependences leave empty: a simulated core without a limit of its parallelism knows none.
     pub(super) instructions: u32,
 }
 

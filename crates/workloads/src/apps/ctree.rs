@@ -7,7 +7,8 @@
 //!
 //! Amounts: 3.3 % of the accesses of the published run are to persistent memory, and it has 11
 //! epochs for a transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen
-//! for the former.
+//! for the former, and [`SLOTS`] for the time that the published simulation gives to all but
+//! flushes and fences (its Figure 10: 76 %).
 
 use super::blocks::{Blocks, Reached};
 use super::client::{Client, ClientShape};
@@ -20,7 +21,9 @@ use seawall_runtime::Arena;
 
 /// Function calls of the transaction system for each of its steps, and of the rest.
 const STEP_CALLS: u64 = 6;
-const CALLS: u64 = 60;
+const CALLS: u64 = 70;
+/// Issue slots beside each access.
+const SLOTS: u32 = 11;
 const REQUEST_BYTES: u64 = 64;
 const RESPONSE_BYTES: u64 = 32;
 
@@ -81,13 +84,14 @@ fn other(node: Addr, entry: Addr) -> Addr {
 impl CTree {
     fn place(share: Share) -> (CTree, Arena) {
         let mut arena = Arena::new();
+        let shape = ClientShape { instructions: SLOTS, ..ClientShape::default() };
         let tree = CTree {
             share,
             undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
             roots: arena.pm(share.threads * LINE_BYTES),
             nodes: Blocks::place(&mut arena, share.threads, share.each() + 1, 8 * NODE_WORDS),
             values: Blocks::place(&mut arena, share.threads, share.each() + 1, 8 * VALUE_WORDS),
-            client: Client::place(&mut arena, share.threads, ClientShape::default()),
+            client: Client::place(&mut arena, share.threads, shape),
         };
         (tree, arena)
     }
@@ -305,5 +309,39 @@ impl Workload for CTree {
         nodes.check(memory)?;
         values.check(memory)?;
         Ok(contents)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_memory::Image;
+
+    #[test]
+    fn a_side_that_holds_the_keys_of_the_other_is_found_and_a_cycle_too() {
+        let setup = Setup { entries: 8, ..Setup::of::<CTree>(1) };
+        let layout = CTree::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let tree = CTree::create(&image, &setup);
+        assert_eq!(tree.contents(&image).unwrap().len(), 8);
+        let slot = image.load::<u64>(tree.root(0).plus(SLOT));
+        let node = Addr::from_bits(slot & !IS_NODE);
+        let words: Vec<u64> = (0..2)
+            .flat_map(|number| [KEY, SLOT].map(|word| side(node, number).plus(word)))
+            .map(|at| image.load(at))
+            .collect();
+        let write = |words: [u64; 4]| {
+            for (number, value) in (0..).zip(words) {
+                image.store(side(node, 0).plus(8 * number), value);
+            }
+            tree.contents(&image).map(|_| ()).map_err(|damage| damage.0)
+        };
+        let swapped = write([words[2], words[3], words[0], words[1]]).unwrap_err();
+        assert!(swapped.contains("wrong place"), "{swapped}");
+        let cycle = write([words[0], slot, words[2], words[3]]).unwrap_err();
+        assert!(cycle.contains("second time"), "{cycle}");
+        let lost = write([0, 0, words[2], words[3]]).unwrap_err();
+        assert!(lost.contains("points to 0x0"), "{lost}");
+        assert_eq!(write([words[0], words[1], words[2], words[3]]), Ok(()));
     }
 }

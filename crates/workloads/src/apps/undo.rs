@@ -169,7 +169,9 @@ pub(super) struct UndoTx<'a, M> {
     overhead: Overhead,
     flaw: Flaw,
     entries: u64,
+    /// What may be changed, and what of it commit writes back.
     ranges: Vec<(Addr, u64)>,
+    dirty: Vec<(Addr, u64)>,
     freed: Vec<Addr>,
 }
 
@@ -182,8 +184,8 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         overhead: Overhead,
         flaw: Flaw,
     ) -> UndoTx<'a, M> {
-        let (ranges, freed) = (Vec::new(), Vec::new());
-        UndoTx { memory, undo, thread, overhead, flaw, entries: 0, ranges, freed }
+        let (ranges, dirty, freed) = (Vec::new(), Vec::new(), Vec::new());
+        UndoTx { memory, undo, thread, overhead, flaw, entries: 0, ranges, dirty, freed }
     }
 
     /// Whose lane, and whose blocks, it uses.
@@ -212,16 +214,28 @@ impl<'a, M: Memory> UndoTx<'a, M> {
     /// # Panics
     /// When the lane is full.
     pub(super) fn add(&mut self, at: Addr, words: u64) {
+        if self.add_only(at, words) {
+            self.dirty.push((at, words));
+        }
+    }
+
+    /// As [`add`](UndoTx::add), for words that the caller writes back itself, before commit. Gives
+    /// whether they were not saved yet.
+    ///
+    /// # Panics
+    /// As [`add`](UndoTx::add).
+    pub(super) fn add_only(&mut self, at: Addr, words: u64) -> bool {
         let end = at.bits() + 8 * words;
         let has = |(from, words): &(Addr, u64)| *from <= at && end <= from.bits() + 8 * words;
         if self.ranges.iter().any(has) {
-            return;
+            return false;
         }
         let most = self.undo.words();
         for first in (0..words).step_by(most as usize) {
             self.save(at.plus(8 * first), most.min(words - first));
         }
         self.ranges.push((at, words));
+        true
     }
 
     fn save(&mut self, at: Addr, words: u64) {
@@ -256,6 +270,7 @@ impl<'a, M: Memory> UndoTx<'a, M> {
     /// when the transaction is.
     pub(super) fn fresh(&mut self, at: Addr, words: u64) {
         self.ranges.push((at, words));
+        self.dirty.push((at, words));
     }
 
     /// Makes what was flushed an epoch of its own.
@@ -281,7 +296,7 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         }
         let (memory, lane) = (self.memory, self.lane());
         let line = |(at, words): &(Addr, u64)| lines_of(*at, 8 * words).collect::<Vec<Line>>();
-        let mut lines: Vec<Line> = self.ranges.iter().flat_map(line).collect();
+        let mut lines: Vec<Line> = self.dirty.iter().flat_map(line).collect();
         lines.sort_unstable();
         lines.dedup();
         for line in &lines {
