@@ -3,7 +3,10 @@
 
 use crate::crash::Crash;
 use crate::media::Model;
-use seawall_workloads::{Flaw, with_workload};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use seawall_memory::{Addr, Image, Memory};
+use seawall_workloads::{Flaw, Setup, Visitor, Workload, with_workload};
 
 /// Each with how long its transactions are: crashes come at one of so many stores and fences.
 const APPLICATIONS: [(&str, u64); 4] =
@@ -56,5 +59,52 @@ fn a_log_that_is_not_flushed_is_caught_where_flushes_matter() {
         let found = crash(app, Model::Px86, Flaw::NoFlush, (1, 1));
         assert!(found.is_err(), "{} without the flush passes under Px86", app.0);
         assert_eq!(crash(app, Model::Epochs, Flaw::NoFlush, (1, 1)), Ok(()), "{}", app.0);
+    }
+}
+
+/// Opens pools in which some words are wild.
+struct Wild;
+
+impl Visitor for Wild {
+    type Output = u64;
+
+    fn visit<W: Workload>(self) -> u64 {
+        let setup = Setup { entries: 6, ..Setup::of::<W>(2) };
+        let layout = W::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        W::create(&image, &setup);
+        let whole = image.into_pm();
+        let used: Vec<u64> = (192..whole.len() as u64)
+            .step_by(8)
+            .filter(|at| whole[*at as usize..*at as usize + 8] != [0; 8])
+            .collect();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut refused = 0;
+        for _ in 0..400 {
+            let image = Image::from_pm(whole.clone(), layout.dram_bytes);
+            for _ in 0..1 + rng.next_u64() % 3 {
+                let [at, from] = [0, 1].map(|_| used[rng.next_u64() as usize % used.len()]);
+                let wild = match rng.next_u64() % 5 {
+                    0 => rng.next_u64(),
+                    1 => u64::MAX - rng.next_u64() % 100,
+                    2 => rng.next_u64() % 20,
+                    3 => at & !63,
+                    _ => image.load(Addr::pm(from)),
+                };
+                let at = if rng.next_u64().is_multiple_of(8) { 192 + 8 * (wild % 256) } else { at };
+                image.store(Addr::pm(at), wild);
+            }
+            let opened = W::open(&image, layout).and_then(|app| app.contents(&image));
+            refused += u64::from(opened.is_err());
+        }
+        refused
+    }
+}
+
+#[test]
+fn wild_bytes_are_refused_and_never_a_panic_or_a_loop() {
+    for (name, _) in APPLICATIONS {
+        let refused = with_workload(name, Wild).expect("a workload of the table");
+        assert!(refused > 80, "{name}: {refused}");
     }
 }

@@ -21,6 +21,7 @@ use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::{Arena, Locks, Slots, pool};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const CLASSES: u64 = 15;
 /// Words by which the values of a class are longer than those of the one before.
@@ -49,7 +50,7 @@ const CALLS: u64 = 400;
 const REQUEST_BYTES: u64 = 40;
 
 /// The application.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Memcached {
     /// Items of a class, at most.
     room: u64,
@@ -57,7 +58,7 @@ pub struct Memcached {
     log: RedoLog,
     buckets: Addr,
     lists: Addr,
-    items: [Slots; CLASSES as usize],
+    items: Arc<[Slots]>,
     classes: Locks,
     stripes: Locks,
 }
@@ -126,16 +127,20 @@ impl Memcached {
     fn place(threads: u64, room: u64) -> (Memcached, Arena) {
         let mut arena = Arena::new();
         let slots = Slots::enough(room + 2 * threads, threads);
+        let client = Client::place(&mut arena, threads, ClientShape::default());
+        let log = RedoLog::place(&mut arena, threads);
+        let buckets = arena.pm(8 * CLASSES * room);
+        let lists = arena.pm(CLASSES * LINE_BYTES);
+        let items = (0..CLASSES)
+            .map(|class| Slots::place(&mut arena, slots, VALUE + 8 * value_words(class), threads));
+        let items: Arc<[Slots]> = items.collect();
         let cache = Memcached {
             room,
-            client: Client::place(&mut arena, threads, ClientShape::default()),
-            log: RedoLog::place(&mut arena, threads),
-            buckets: arena.pm(8 * CLASSES * room),
-            lists: arena.pm(CLASSES * LINE_BYTES),
-            items: std::array::from_fn(|class| {
-                let bytes = VALUE + 8 * value_words(class as u64);
-                Slots::place(&mut arena, slots, bytes, threads)
-            }),
+            client,
+            log,
+            buckets,
+            lists,
+            items,
             classes: Locks::place(&mut arena, CLASSES, threads, 1),
             stripes: Locks::place(&mut arena, STRIPES, threads, 2),
         };
