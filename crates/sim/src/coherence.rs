@@ -171,11 +171,7 @@ fn choose_victim<D: Design>(
 ) -> Result<(Place, Option<Slot>), Gate> {
     let (place, victim) = hw.llc.victim(line);
     let Some(slot) = victim else { return Ok((place, None)) };
-    let mut ready = hw.llc.entry(slot).ready;
-    if let Some((owner, way)) = hw.owner(slot) {
-        ready = ready.max(hw.l1[owner].copy(way).ready);
-    }
-    if ready >= turn(hw, who, now) && ready > 0 {
+    if let Some(ready) = hw.still_coming(slot, turn(hw, who, now)) {
         return Err(Gate::At(ready + 1, Reason::LoadMemory));
     }
     pass(design.evict(hw, who, slot, now))?;

@@ -441,6 +441,13 @@ impl<M: Copy> Hw<M> {
         }
     }
 
+    /// When the line in `slot` has come, if its fill is under way at `now`: until then it stays.
+    pub(crate) fn still_coming(&self, slot: Slot, now: Cycle) -> Option<Cycle> {
+        let copy = self.owner(slot).map_or(0, |(owner, way)| self.l1[owner].copy(way).ready);
+        let ready = copy.max(self.llc.entry(slot).ready);
+        (ready >= now && ready > 0).then_some(ready)
+    }
+
     /// The persistent lines as a crash at the end of cycle `at`, not before now, leaves them.
     pub(crate) fn image(&self, at: Cycle) -> Vec<LineData> {
         let mut image = self.values.all_shared()[..self.pm_lines as usize].to_vec();

@@ -124,9 +124,7 @@ pub(crate) fn run_ahead<D: Design>(
 fn fetch<D: Design>(design: &D, hw: &mut Hw<D::Message>, core: usize, line: LineId, now: Cycle) {
     let (place, victim) = hw.llc.victim(line);
     if let Some(slot) = victim {
-        let copy = hw.owner(slot).map_or(0, |(owner, way)| hw.l1[owner].copy(way).ready);
-        let ready = copy.max(hw.llc.entry(slot).ready);
-        if ready >= hw.queue.now() && ready > 0 || !design.may_displace(hw, slot) {
+        if hw.still_coming(slot, hw.queue.now()).is_some() || !design.may_displace(hw, slot) {
             return;
         }
         evict(hw, slot, now);

@@ -298,6 +298,8 @@ fn variants_with_parameters_keep_their_promise_too() {
     let machine = tiny();
     for design in [
         "clwb:adr=true",
+        "clwb:invalidating=true",
+        "clwb:invalidating=true:adr=true",
         "strict:adr=true",
         "lbpp:adr=true",
         "lbpp:epochs=2",

@@ -23,6 +23,8 @@ pub(super) const MODEL: Model = Model::Px86;
 parameters! {
     /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.
     adr: bool = false;
+    /// A flush takes the line out of all caches (`clflushopt`).
+    invalidating: bool = false;
     /// A deliberate mistake, to test the checks.
     flaw: Flaw = Flaw::None;
 }
@@ -43,7 +45,8 @@ enum Flaw {
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Clwb {
-    Clwb { flaw: params.flaw, cores: vec![Flushes::default(); machine.core.count] }
+    let Params { flaw, invalidating, .. } = *params;
+    Clwb { flaw, invalidating, cores: vec![Flushes::default(); machine.core.count] }
 }
 
 /// The flushes and combined lines of one core that no fence has waited for yet.
@@ -59,6 +62,7 @@ struct Flushes {
 /// Flushes in flight, per core.
 pub(crate) struct Clwb {
     flaw: Flaw,
+    invalidating: bool,
     cores: Vec<Flushes>,
 }
 
@@ -86,6 +90,11 @@ impl Design for Clwb {
         let Some(slot) = hw.llc.find(line) else {
             return self.follow(hw, who, line, home, now);
         };
+        if self.invalidating
+            && let Some(ready) = hw.still_coming(slot, now)
+        {
+            return Gate::At(ready + 1, Reason::Fence);
+        }
         let asked = now + hw.config.l1.latency;
         let at_bank = match hw.owner(slot) {
             Some((owner, way)) if hw.l1[owner].copy(way).is_dirty() => {
@@ -100,14 +109,18 @@ impl Design for Clwb {
             }
             _ => hw.mesh.control(who.core, home, asked),
         };
-        if !hw.llc.entry(slot).dirty {
-            return self.follow(hw, who, line, home, now);
+        let is_dirty = hw.llc.entry(slot).dirty;
+        if is_dirty {
+            hw.counters.flushes += 1;
+            let found = hw.look_up(bank, at_bank);
+            hw.write_back(line, home, found, Token::of(who.core, bank));
+            self.cores[who.core].on_the_way += 1;
         }
-        hw.counters.flushes += 1;
-        let found = hw.look_up(bank, at_bank);
-        hw.write_back(line, home, found, Token::of(who.core, bank));
-        self.cores[who.core].on_the_way += 1;
-        Gate::Go
+        if self.invalidating {
+            hw.recall(slot, at_bank);
+            hw.llc.invalidate(slot);
+        }
+        if is_dirty { Gate::Go } else { self.follow(hw, who, line, home, now) }
     }
 
     fn streamed(&mut self, hw: &mut Hw<()>, core: usize, line: LineId) -> Token {

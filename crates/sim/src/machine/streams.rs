@@ -76,14 +76,9 @@ impl<D: Design> Machine<D> {
 
     fn leave(&mut self, core: usize, number: usize, now: Cycle) -> Gate {
         let Some(line) = self.hw.combining[core].line(number) else { return Gate::Go };
-        if let Some(slot) = self.hw.llc.find(line) {
-            let mut ready = self.hw.llc.entry(slot).ready;
-            if let Some((owner, way)) = self.hw.owner(slot) {
-                ready = ready.max(self.hw.l1[owner].copy(way).ready);
-            }
-            if ready >= now && ready > 0 {
-                return Gate::At(ready + 1, REASON);
-            }
+        let slot = self.hw.llc.find(line);
+        if let Some(ready) = slot.and_then(|slot| self.hw.still_coming(slot, now)) {
+            return Gate::At(ready + 1, REASON);
         }
         let filling = self.hw.combining[core].take(number);
         let token = self.design.streamed(&mut self.hw, core, line);
