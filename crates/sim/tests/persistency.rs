@@ -404,6 +404,7 @@ fn each_broken_mechanism_is_caught() {
         "strand:flaw='joins-older'",
         "strand:flaw='joins-nothing'",
         "strand:flaw='joins-one'",
+        "strand:flaw='answers-early'",
         "bsp-naive:flaw='sends-at-once'",
         "bsp-naive:flaw='ignores-conflicts'",
         "bsp-lbpp:stores=3:flaw='flushes-before-log'",
@@ -430,4 +431,34 @@ fn each_broken_mechanism_is_caught() {
         println!("{caught:?}");
         assert!(caught.is_some(), "{design} was not caught");
     }
+}
+
+/// Cycles of a program on one core that stores pairs of words, the second of each behind the first.
+fn pairs(design: &str, strands: bool) -> Cycle {
+    let machine = Machine::load("desktop").unwrap();
+    let program = move |memory: &SimMemory| {
+        for pair in 0..200 {
+            if strands {
+                memory.strand();
+            }
+            memory.store(Addr::pm(4096 + pair * 128), pair);
+            memory.order();
+            memory.store(Addr::pm(4096 + pair * 128 + 64), pair);
+        }
+        memory.drain();
+    };
+    let choice = Choice::parse(design).unwrap();
+    let simulation = Simulation::new(&machine, &choice, vec![0; 1 << 16], vec![0; 64]);
+    simulation.run(vec![Box::new(program)]).unwrap().cycles
+}
+
+#[test]
+fn pairs_in_strands_of_their_own_persist_side_by_side() {
+    let one = pairs("strand", false);
+    let (four, eight) = (pairs("strand", true), pairs("strand:buffers=8", true));
+    println!("one strand {one} cycles, four buffers {four}, eight {eight}");
+    assert!(2 * four < one && eight < four, "{one}, {four}, {eight}");
+    let alone = pairs("strand:buffers=1", true);
+    assert!(10 * alone > 9 * one, "one buffer has one order: {alone}");
+    assert_eq!(pairs("hops", true), pairs("hops", false), "no instruction elsewhere");
 }

@@ -65,10 +65,9 @@ enum Flaw {
     JoinsNothing,
     /// A JoinStrand waits for the last strand only.
     JoinsOne,
-    /// A request of another core waits for the write of its line only, not for those before it.
+    /// A request of another core waits until the write of its line is issued, not until it and those
+    /// before it are durable.
     AnswersEarly,
-    /// A line leaves the shared cache before what was stored earlier is durable.
-    EvictsEarly,
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> StrandWeaver {
@@ -117,12 +116,6 @@ impl StrandWeaver {
     /// As [`source`](Self::source), if not all of that is durable.
     fn unwritten(&self, hw: &Hw<Acknowledged>, slot: Slot) -> Option<(usize, Epoch)> {
         self.source(hw, slot).filter(|(core, upto)| !self.cores[*core].is_durable(*upto))
-    }
-
-    /// As [`unwritten`](Self::unwritten), but for the line's own write.
-    fn unwritten_itself(&self, hw: &Hw<Acknowledged>, slot: Slot) -> Option<(usize, Epoch)> {
-        let (core, _) = self.source(hw, slot)?;
-        self.cores[core].newest(slot).map(|upto| (core, upto))
     }
 
     fn wait(&mut self, core: usize, wait: Wait, reason: Reason) -> Gate {
@@ -243,13 +236,13 @@ impl Design for StrandWeaver {
         if !hw.is_pm(line) {
             return Gate::Go;
         }
-        let unwritten = match self.flaw {
-            Flaw::AnswersEarly => self.unwritten_itself(hw, slot),
-            _ => self.unwritten(hw, slot),
-        };
-        let Some((core, upto)) = unwritten.filter(|(core, _)| *core != who.core) else {
-            return Gate::Go;
-        };
+        let others = self.unwritten(hw, slot).filter(|(core, _)| *core != who.core);
+        let Some((core, upto)) = others else { return Gate::Go };
+        if self.flaw == Flaw::AnswersEarly {
+            let is_issued = self.cores[core].waiting_write(line).is_none();
+            self.cores[core].stalled.extend((!is_issued).then_some(who));
+            return if is_issued { Gate::Go } else { Gate::Wait(Reason::InterConflict) };
+        }
         let wait = Wait { who, line, upto, takes: true };
         hw.counters.conflicts_inter += u64::from(!self.cores[core].waits.contains(&wait));
         self.wait(core, wait, Reason::InterConflict)
@@ -284,11 +277,7 @@ impl Design for StrandWeaver {
         if !hw.is_pm(slot) {
             return Gate::Go;
         }
-        let unwritten = match self.flaw {
-            Flaw::EvictsEarly => self.unwritten_itself(hw, slot),
-            _ => self.unwritten(hw, slot),
-        };
-        let Some((core, upto)) = unwritten else { return Gate::Go };
+        let Some((core, upto)) = self.unwritten(hw, slot) else { return Gate::Go };
         let wait = Wait { who, line: slot, upto, takes: false };
         hw.counters.conflicts_replacement += u64::from(!self.cores[core].waits.contains(&wait));
         self.wait(core, wait, Reason::Replacement)

@@ -117,11 +117,6 @@ impl Strands {
         waiting.find(|write| write.line == line).map(|write| write.place)
     }
 
-    /// The newest write of `line` that is not durable.
-    pub(super) fn newest(&self, line: LineId) -> Option<Epoch> {
-        self.unwritten().filter(|write| write.line == line).map(|write| write.number).max()
-    }
-
     /// The newest write that is not durable in the last strand's buffer; 0 if there is none.
     pub(super) fn newest_of_strand(&self) -> Epoch {
         let writes = self.buffers[self.current].iter().filter_map(Item::write);
