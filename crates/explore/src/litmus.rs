@@ -43,7 +43,7 @@
 //!
 //! Under `px86` and `eadr` threads see memory as x86-TSO has it, and `PB` and `DF` are an `SF`.
 //! Under the others memory is sequentially consistent, `CO` and `CF` do nothing, `SF` and `MF` are
-//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store. `NS` does nothing
+//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store. `NS` is nothing
 //! but under `strand`. Under `px86` and
 //! `eadr` a register counts as read when the thread's earlier stores and flushes have taken effect,
 //! as nobody can be told of it before.

@@ -105,7 +105,8 @@ pub trait Memory {
     /// Returns when everything that this thread stored and flushed (on hardware that tracks
     /// stores: everything it stored) is durable.
     ///
-    /// `sfence` on x86, `dfence` on HOPS, `JoinStrand` and a wait where there are strands. A crash after the return loses none of it.
+    /// `sfence` on x86, `dfence` on HOPS, `JoinStrand` and a wait where there are strands. A crash
+    /// after the return loses none of it.
     #[track_caller]
     fn drain(&self);
 

@@ -136,8 +136,8 @@ fn sum(place: u64, address: u64, old: u64, number: u64) -> u64 {
 
 /// A transaction: its words change in place at once, and together once it has committed.
 ///
-/// Others must not see them before: hold a lock until [`commit`](StrandTx::commit) returns. One that
-/// is dropped without an end is undone when its thread begins the next, or by recovery.
+/// Others must not see them before: hold a lock until [`commit`](StrandTx::commit) returns. One
+/// that is dropped without an end is undone when its thread begins the next, or by recovery.
 #[must_use = "it is over when it is committed or aborted"]
 pub struct StrandTx<'a, M: Memory> {
     memory: &'a M,

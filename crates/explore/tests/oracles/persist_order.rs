@@ -14,7 +14,7 @@
 //!   line that another thread stored to last orders all that the thread stores from there on behind
 //!   what that other had done up to that store, and all that this depends on. A durable barrier
 //!   waits for the thread's epochs and all they depend on.
-//! - *strands* (ISCA'20): as *lines*, but a new strand of a thread knows nothing of the ones before,
+//! - *strands* (ISCA'20): as *lines*, but a new strand of a thread knows nothing of those before,
 //!   as if it were a thread of its own, which does not conflict with them. A durable barrier waits
 //!   for all of them.
 

@@ -11,7 +11,7 @@
 //! - A store to a line whose write stands in another strand, or before a barrier, waits until that
 //!   write is issued; one of the same strand and epoch joins it.
 //! - A request of another core for a line waits until the strand buffers have written everything up
-//!   to the tail at the last store to it, and so does a victim of the L1 that is still to be written.
+//!   to the tail at the last store to it; so does a victim of the L1 that is still to be written.
 //!
 //! Two things differ from the paper. There the program asks for each write (CLWB); here the
 //! hardware starts one for each store, so that programs for it need no flushes, and a store is in a
@@ -65,8 +65,8 @@ enum Flaw {
     JoinsNothing,
     /// A JoinStrand waits for the last strand only.
     JoinsOne,
-    /// A request of another core waits until the write of its line is issued, not until it and those
-    /// before it are durable.
+    /// A request of another core waits until the write of its line is issued, not until it and
+    /// those before it are durable.
     AnswersEarly,
 }
 
