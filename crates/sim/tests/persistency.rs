@@ -113,7 +113,7 @@ fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
                 }
                 epoch += 1;
                 drains += u32::from(is_drain);
-                memory.output(logs.borrow()[thread].len() as u64 | DRAINED * u64::from(is_drain));
+                memory.output(logs.borrow()[thread].len() as u64 | (DRAINED * u64::from(is_drain)));
                 continue;
             }
             Step::Strand => {
