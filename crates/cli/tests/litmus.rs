@@ -27,7 +27,7 @@ fn file(name: &str, content: &[u8]) -> (tempfile::TempDir, String) {
 #[test]
 fn the_suite_agrees_with_every_model() {
     let printed = litmus(0, &["--designs", "none"]);
-    for model in ["px86", "strict", "epoch", "bep", "bsp", "hops", "eadr"] {
+    for model in ["px86", "strict", "epoch", "bep", "bsp", "hops", "strand", "eadr"] {
         let line = printed.lines().find(|line| line.starts_with(&format!("{model} ")));
         let line = line.unwrap_or_else(|| panic!("{model} is missing in\n{printed}"));
         assert!(line.contains("expectations met") && !line.contains("NOT"), "{line}");

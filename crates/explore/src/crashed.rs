@@ -400,6 +400,10 @@ impl Memory for CrashImage<'_> {
         self.note(Kind::Drain, Location::caller());
     }
 
+    fn strand(&self) {
+        self.note(Kind::Strand, Location::caller());
+    }
+
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {}
 

@@ -323,6 +323,7 @@ fn what(trace: &Trace, kind: Kind) -> String {
         Kind::FlushElsewhere => "flush of what is not persistent".into(),
         Kind::Order => "order".into(),
         Kind::Drain => "drain".into(),
+        Kind::Strand => "a new strand".into(),
         Kind::Output { number } => format!("output {number}"),
         Kind::Grow { bytes } => format!("the pool grows to {bytes} bytes"),
     }

@@ -38,17 +38,19 @@
 //! | `CF x` | flush: clflush |
 //! | `SF`, `MF` | sfence, mfence |
 //! | `PB`, `DF` | persist barrier (ofence), durable barrier (dfence) |
+//! | `NS` | the thread begins a strand; `DF` joins its strands |
 //! | `IF r v` | the thread goes on only if the register holds the value |
 //!
 //! Under `px86` and `eadr` threads see memory as x86-TSO has it, and `PB` and `DF` are an `SF`.
 //! Under the others memory is sequentially consistent, `CO` and `CF` do nothing, `SF` and `MF` are
-//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store. Under `px86` and
+//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store. `NS` is nothing
+//! but under `strand`. Under `px86` and
 //! `eadr` a register counts as read when the thread's earlier stores and flushes have taken effect,
 //! as nobody can be told of it before.
 //!
 //! Sources in short: P20 = Px86, Raad et al., POPL'20; C21 = Cho et al., PLDI'21; KL21 = Khyzha and
 //! Lahav, POPL'21; PEL = Pelley et al., ISCA'14; LB = Joshi et al., MICRO'15; HOPS = Nalli et al.,
-//! ASPLOS'17.
+//! ASPLOS'17; SW = Gogte et al. (StrandWeaver), ISCA'20.
 
 mod enumerate;
 mod language;
@@ -68,7 +70,7 @@ pub use suite::{SUITE, suite};
 use std::collections::BTreeSet;
 
 /// The models that a file may expect something of.
-pub const MODELS: [&str; 7] = ["px86", "strict", "epoch", "bep", "bsp", "hops", "eadr"];
+pub const MODELS: [&str; 8] = ["px86", "strict", "epoch", "bep", "bsp", "hops", "strand", "eadr"];
 
 const TEXT_COLUMNS: usize = 100;
 

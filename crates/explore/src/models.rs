@@ -58,6 +58,8 @@ pub(crate) enum Act {
     Order,
     /// A wait for durability: `dfence`; `sfence` on x86.
     Drain,
+    /// The thread begins a strand.
+    Strand,
     /// `mfence`.
     FullFence,
     /// A successful locked operation, and its store if it was to persistent memory.
@@ -132,6 +134,7 @@ impl State {
             Kind::Flush { line } => Act::WriteBack { line },
             Kind::Order => Act::Order,
             Kind::Drain => Act::Drain,
+            Kind::Strand => Act::Strand,
             Kind::FlushElsewhere | Kind::Output { .. } | Kind::Grow { .. } => return,
         };
         self.follow(Step { thread: event.thread, act });
@@ -197,6 +200,9 @@ models! {
     /// Persist buffers with `ofence` and `dfence`.
     Hops = "hops" in hops, Drain, orders_all_stores: false,
         "persist buffers: ofence orders epochs, dfence waits until they are durable";
+    /// Buffered epoch persistency in each strand of a thread, nothing between strands.
+    Strand = "strand" in strand, Drain, orders_all_stores: false,
+        "strand persistency: barriers order inside a strand, a drain joins the strands";
     /// Caches are in the persistence domain: what was visible survives.
     Eadr = "eadr" in eadr, Order, orders_all_stores: true,
         "battery-backed caches: whatever was stored survives";
@@ -287,7 +293,7 @@ mod tests {
         assert_eq!(
             wrong,
             "unknown persistency model `px87`; the models are px86, strict, epoch, bep, bsp, hops, \
-             eadr"
+             strand, eadr"
         );
     }
 }

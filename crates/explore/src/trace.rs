@@ -72,6 +72,8 @@ pub enum Kind {
     Order,
     /// A wait for durability.
     Drain,
+    /// A new strand.
+    Strand,
     /// The pool was made longer.
     Grow {
         /// Its bytes since then.

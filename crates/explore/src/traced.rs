@@ -418,6 +418,11 @@ impl Memory for Traced<'_> {
         self.note(Kind::Drain);
     }
 
+    fn strand(&self) {
+        self.step();
+        self.note(Kind::Strand);
+    }
+
     fn work(&self, _: u32) {}
 
     fn grow(&self, bytes: u64) -> bool {

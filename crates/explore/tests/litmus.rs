@@ -38,6 +38,7 @@ fn run(memory: &Traced<'_>, code: &[Instruction], x86: bool) {
             }
             Instruction::StoreFence | Instruction::Barrier | Instruction::Fence => memory.order(),
             Instruction::Drain => memory.drain(),
+            Instruction::Strand => memory.strand(),
             Instruction::Add(at, by, into) => {
                 let old = memory.fetch_add(address(at), by.into());
                 registers.extend(into.map(|into| (into, old)));

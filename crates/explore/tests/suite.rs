@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_explore::Model;
 use seawall_explore::litmus::{
-    Column, Litmus, MODELS, Outcome, STATES_MAX, Verdict, enumerate, suite,
+    Column, Instruction, Litmus, MODELS, Outcome, STATES_MAX, Verdict, enumerate, suite,
 };
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -119,6 +119,9 @@ fn a_stricter_model_never_allows_more() {
         assert!(set("strict").is_subset(&set("bsp")), "{}: all that ran is a cut", test.id);
         assert!(set("bsp").is_subset(&set("bep")), "{}: a store is an epoch", test.id);
         assert_eq!(set("bep"), set("hops"), "{}", test.id);
+        assert!(set("bep").is_subset(&set("strand")), "{}: strands only take order away", test.id);
+        let has_strands = test.threads.iter().flatten().any(|step| *step == Instruction::Strand);
+        assert!(has_strands || set("bep") == set("strand"), "{}: one strand is a thread", test.id);
     }
 }
 
@@ -188,7 +191,7 @@ fn random_test(rng: &mut Xoshiro256PlusPlus) -> Litmus {
                 own = registers;
                 format!("r{registers}")
             };
-            code.push(match rng.random_range(0..22u32) {
+            code.push(match rng.random_range(0..24u32) {
                 0..6 => format!("W {at} {value}"),
                 6..10 => format!("R {at} {}", register()),
                 10 | 11 => format!("CO {at}"),
@@ -200,6 +203,7 @@ fn random_test(rng: &mut Xoshiro256PlusPlus) -> Litmus {
                 17 | 18 => format!("NT {at} {value}"),
                 19 => format!("FAA {at} 1"),
                 20 => format!("CAS {at} {} {value} {}", rng.random_range(0..2), register()),
+                21 | 22 => "NS".into(),
                 _ if own > 0 => format!("IF r{own} {}", rng.random_range(0..2)),
                 _ => "PB".into(),
             });

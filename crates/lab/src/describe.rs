@@ -173,6 +173,9 @@ fn promise(model: seawall_sim::Model) -> &'static str {
         Model::Px86 => "flushed lines persist by the next fence of the thread",
         Model::Epoch => "epochs persist in order, and a barrier waits for the one before it",
         Model::BufferedEpoch | Model::Hops => "epochs persist in order, some time later",
+        Model::Strand => {
+            "epochs of a strand persist in order, some time later; strands in any order"
+        }
         Model::BufferedStrict => {
             "a crash leaves a consistent cut of the run, once the hardware has recovered"
         }

@@ -87,10 +87,26 @@ pub trait Memory {
     #[track_caller]
     fn order(&self);
 
+    /// Begins a strand: what this thread stores from here on need not persist behind what it stored
+    /// before, whatever [`order`](Memory::order) stands between them.
+    ///
+    /// After a crash stores of the new strand may be there and older ones lost. Not so: orders
+    /// inside a strand hold; the stores of one line persist in their order, whichever strand they
+    /// are in, and bring with them what was ordered before each; the next
+    /// [`drain`](Memory::drain) waits for all strands. What the old strand had learnt of other
+    /// threads' stores, and would have persisted behind, the new one has not.
+    ///
+    /// `NewStrand` of StrandWeaver (ISCA'20). Machines without strands do nothing, which keeps more
+    /// in order than was asked for. Words that a crash has to find in order may not be in two
+    /// strands.
+    #[inline]
+    fn strand(&self) {}
+
     /// Returns when everything that this thread stored and flushed (on hardware that tracks
     /// stores: everything it stored) is durable.
     ///
-    /// `sfence` on x86, `dfence` on HOPS. A crash after the return loses none of it.
+    /// `sfence` on x86, `dfence` on HOPS, `JoinStrand` and a wait where there are strands. A crash
+    /// after the return loses none of it.
     #[track_caller]
     fn drain(&self);
 

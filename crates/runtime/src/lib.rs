@@ -51,8 +51,8 @@
 //! Below the heap are parts for structures with places of their own, as the workloads of the papers
 //! have: [`Arena`] lays areas out, [`Slots`] hands out entries of a fixed size, [`Locks`] exclude
 //! threads and [`Batons`] carry their order into persistence, and [`epoch`] has a redo log of three
-//! epochs for hardware with persist barriers. No data structure is here: those are in
-//! `seawall-collections`.
+//! epochs for hardware with persist barriers, [`strands`] an undo log whose entries persist without
+//! regard to each other. No data structure is here: those are in `seawall-collections`.
 
 #![forbid(unsafe_code)]
 
@@ -65,6 +65,7 @@ mod persist;
 pub mod pool;
 mod route;
 mod slots;
+pub mod strands;
 mod stripes;
 mod tx;
 pub mod typed;

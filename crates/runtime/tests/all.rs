@@ -11,6 +11,7 @@ mod hostile;
 mod pairs;
 mod places;
 mod script;
+mod strands;
 mod subjects;
 mod threads;
 mod typed;

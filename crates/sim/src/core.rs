@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Flush,
     /// Stores before it persist before stores after it.
     Order,
+    /// Stores after it are in another strand than stores before it.
+    Strand,
     /// As `Order`, and the program waits until all before it is durable.
     Drain,
     /// The program tells the world that operation `value` is done.

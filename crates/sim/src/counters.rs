@@ -55,6 +55,8 @@ counters! {
         flushes,
         /// Fences and persist barriers that took effect.
         fences,
+        /// Strands that began behind others.
+        strands,
         /// Epochs that became durable.
         epochs,
         /// Epochs that had to be flushed because of a conflict before they were durable.

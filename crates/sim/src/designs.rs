@@ -39,6 +39,9 @@ pub enum Model {
     BufferedStrict,
     /// Epochs persist in order, some time later; persist buffers hold them (`ofence`, `dfence`).
     Hops,
+    /// As `BufferedEpoch` inside each strand of a thread; between them only stores of one line are
+    /// ordered, and a drain joins them.
+    Strand,
     /// What a store has made visible survives.
     Eadr,
 }
@@ -54,6 +57,7 @@ impl Model {
             Model::BufferedEpoch => "bep",
             Model::BufferedStrict => "bsp",
             Model::Hops => "hops",
+            Model::Strand => "strand",
             Model::Eadr => "eadr",
         }
     }
@@ -79,6 +83,8 @@ pub(crate) trait Design: Sized {
     /// Non-temporal stores go through a write-combining buffer. Without, they are plain stores, as
     /// hardware that tracks stores would lose sight of them.
     const COMBINES: bool = false;
+    /// Programs for it say where strands begin; elsewhere that is no instruction.
+    const HAS_STRANDS: bool = false;
     /// Only what the design sends writes persistent memory: a dirty persistent line that leaves the
     /// shared cache is dropped.
     const DROPS_EVICTIONS: bool = false;
@@ -117,6 +123,11 @@ pub(crate) trait Design: Sized {
 
     /// An order (persist barrier, sfence, ofence) is at the head of `core`'s store buffer.
     fn order(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
+        Gate::Go
+    }
+
+    /// A new strand is at the head of `core`'s store buffer.
+    fn strand(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
         Gate::Go
     }
 
@@ -337,6 +348,7 @@ designs! {
     lb_pf "lb-pf",
     lbpp "lbpp",
     hops "hops",
+    strand "strand",
     bsp_naive "bsp-naive",
     bsp_lb "bsp-lb",
     bsp_lb_idt "bsp-lb-idt",

@@ -22,11 +22,12 @@ pub(crate) enum Locked {
     Add(u64),
 }
 
-/// Which of the two fences of the seam.
+/// Which of the seam's fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
     Order,
     Drain,
+    Strand,
 }
 
 /// What a front end asks of a simulated core. `None` or false: pause, and ask again.
@@ -48,6 +49,7 @@ pub(crate) trait Core {
     fn counters(&self) -> Counters;
     fn pm_bytes(&self) -> u64;
     fn uses_flushes(&self) -> bool;
+    fn has_strands(&self) -> bool;
     fn combines(&self) -> bool;
     fn finished(&mut self, core: usize);
 }
@@ -172,6 +174,12 @@ impl Memory for SimMemory<'_> {
 
     fn order(&self) {
         self.until(|machine| machine.fence(self.core, Fence::Order).then_some(()));
+    }
+
+    fn strand(&self) {
+        if self.machine.borrow().has_strands() {
+            self.until(|machine| machine.fence(self.core, Fence::Strand).then_some(()));
+        }
     }
 
     fn drain(&self) {

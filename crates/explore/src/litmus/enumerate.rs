@@ -269,7 +269,7 @@ impl Walk<'_> {
     fn is_private(&self, machine: &Machine, thread: usize) -> bool {
         let Some(step) = self.threads[thread].get(machine.next[thread]) else { return false };
         match *step {
-            Instruction::If(..) | Instruction::WriteBack(_) => true,
+            Instruction::If(..) | Instruction::WriteBack(_) | Instruction::Strand => true,
             Instruction::Flush(at) => !self.rules.flushes && !machine.combines(thread, at.line),
             Instruction::StoreFence
             | Instruction::Fence
@@ -305,9 +305,10 @@ impl Walk<'_> {
             other.map(|(from, _)| Kind::Load(from)).collect::<Vec<Kind>>()
         };
         match step {
-            Instruction::Stream(..) | Instruction::WriteBack(_) | Instruction::If(..) => {
-                vec![Kind::Run]
-            }
+            Instruction::Stream(..)
+            | Instruction::WriteBack(_)
+            | Instruction::If(..)
+            | Instruction::Strand => vec![Kind::Run],
             Instruction::Write(at, _)
             | Instruction::Read(at, _)
             | Instruction::Exchange { at, .. }
@@ -392,6 +393,7 @@ impl Walk<'_> {
             Instruction::StoreFence | Instruction::Barrier => after.act(thread, Act::Order),
             Instruction::Fence => after.act(thread, Act::FullFence),
             Instruction::Drain => after.act(thread, Act::Drain),
+            Instruction::Strand => after.act(thread, Act::Strand),
             Instruction::Read(..) | Instruction::Wide(..) => {
                 unreachable!("a load has a store to load from, and variants have no wide stores")
             }

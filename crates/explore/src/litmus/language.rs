@@ -53,6 +53,8 @@ pub enum Instruction {
     Barrier,
     /// `DF`: dfence.
     Drain,
+    /// `NS`: a new strand.
+    Strand,
     /// `IF r v`: the thread ends here unless the register holds the value.
     If(Register, Value),
 }
@@ -232,6 +234,7 @@ impl Litmus {
             Instruction::Fence => "MF".into(),
             Instruction::Barrier => "PB".into(),
             Instruction::Drain => "DF".into(),
+            Instruction::Strand => "NS".into(),
             Instruction::If(register, value) => format!("IF {} {value}", name(register)),
         }
     }

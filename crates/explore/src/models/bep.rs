@@ -24,8 +24,10 @@ use rustc_hash::FxHashMap;
 struct Thread {
     /// What every later store comes after: the epochs before this one, and conflicts.
     base: Option<NodeId>,
-    /// All that the thread has done so far.
+    /// All that the thread has done so far in its strand; where there are none, at all.
     done: Option<NodeId>,
+    /// All that it did in the strands before.
+    left: Option<NodeId>,
     /// The node of its last stores, and their line.
     last: Option<(NodeId, LineIndex)>,
 }
@@ -46,9 +48,19 @@ impl Bep {
 
     fn drain(&mut self, thread: u16, order: &mut PersistOrder) {
         self.barrier(thread);
-        if let Some(done) = self.threads.of(thread).done {
-            order.persist(done);
+        let own = self.threads.of(thread);
+        for all in [own.done, own.left].into_iter().flatten() {
+            order.persist(all);
         }
+    }
+
+    /// The thread goes on as another one would, until it drains.
+    pub(super) fn begin_strand(&mut self, thread: u16, order: &mut PersistOrder) {
+        let own = self.threads.of(thread);
+        let done = own.done.take();
+        own.left = done.map(|done| join(order, own.left, done)).or(own.left);
+        own.base = None;
+        own.last = None;
     }
 
     fn conflict(&mut self, thread: u16, line: LineIndex, order: &mut PersistOrder) {

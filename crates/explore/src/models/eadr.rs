@@ -33,7 +33,11 @@ impl Persistency for Eadr {
             }
             Act::Load { line, word, from } => self.views.load(thread, line, word, from),
             Act::Learn { upto } => self.views.learn(thread, upto),
-            Act::WriteBack { .. } | Act::Flush { .. } | Act::Order | Act::Drain => {}
+            Act::WriteBack { .. }
+            | Act::Flush { .. }
+            | Act::Order
+            | Act::Drain
+            | Act::Strand => {}
             Act::FullFence => self.views.full_fence(thread, false),
             Act::Locked { store } => {
                 if let Some((line, word)) = store {

@@ -58,6 +58,7 @@ impl Persistency for Px86 {
                 order.persist_line(line, stores);
             }
             Act::Order | Act::Drain => self.fence(thread, order),
+            Act::Strand => {}
             Act::FullFence => {
                 self.views.full_fence(thread, false);
                 self.fence(thread, order);

@@ -83,7 +83,8 @@ impl State {
             | Instruction::Flush(_)
             | Instruction::StoreFence
             | Instruction::Fence
-            | Instruction::Barrier => {}
+            | Instruction::Barrier
+            | Instruction::Strand => {}
             Instruction::Wide(..) => unreachable!("variants have none"),
         }
     }

@@ -14,6 +14,9 @@
 //!   line that another thread stored to last orders all that the thread stores from there on behind
 //!   what that other had done up to that store, and all that this depends on. A durable barrier
 //!   waits for the thread's epochs and all they depend on.
+//! - *strands* (ISCA'20): as *lines*, but a new strand of a thread knows nothing of those before,
+//!   as if it were a thread of its own, which does not conflict with them. A durable barrier waits
+//!   for all of them.
 
 use seawall_explore::litmus::{Instruction, Litmus, Outcome, Place, Threads, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -26,6 +29,7 @@ pub(crate) enum Rules {
     Strict,
     Epoch { waits: bool },
     Lines,
+    Strands,
 }
 
 impl Rules {
@@ -34,6 +38,7 @@ impl Rules {
             "strict" => Rules::Strict,
             "epoch" => Rules::Epoch { waits: true },
             "bep" | "hops" => Rules::Lines,
+            "strand" => Rules::Strands,
             _ => panic!("no oracle for {model}"),
         }
     }
@@ -51,6 +56,8 @@ struct Thread {
     stored: Set,
     /// What other threads' epochs brought, for all that this thread does now.
     depends: Set,
+    /// What was done in strands before.
+    elsewhere: Set,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -79,7 +86,7 @@ impl State {
     fn access(&mut self, rules: Rules, thread: usize, at: Place) {
         if let Some((source, done)) = self.writers[usize::from(at.line)]
             && source != thread
-            && rules == Rules::Lines
+            && matches!(rules, Rules::Lines | Rules::Strands)
         {
             self.threads[thread].depends |= done;
         }
@@ -96,15 +103,22 @@ impl State {
                 let it = &mut self.threads[thread];
                 it.ordered |= std::mem::take(&mut it.recent);
             }
-            Rules::Lines => {
+            Rules::Lines | Rules::Strands => {
                 let it = &mut self.threads[thread];
                 it.ordered |= it.stored_with(&self.before) | it.depends;
                 it.stored = 0;
                 if drains {
-                    self.durable |= it.ordered;
+                    self.durable |= it.ordered | it.elsewhere;
                 }
             }
         }
+    }
+
+    fn strand(&mut self, thread: usize) {
+        let done = self.threads[thread].stored_with(&self.before);
+        let it = &mut self.threads[thread];
+        it.elsewhere |= done | it.ordered | it.depends;
+        (it.ordered, it.stored, it.depends) = (0, 0, 0);
     }
 
     fn load(&mut self, rules: Rules, thread: usize, at: Place) -> Value {
@@ -132,7 +146,7 @@ impl State {
                 *self.stores.entry(at).or_default() |= before | 1 << bit;
                 self.threads[thread].recent |= before | 1 << bit;
             }
-            Rules::Lines => before |= self.threads[thread].depends,
+            Rules::Lines | Rules::Strands => before |= self.threads[thread].depends,
         }
         self.before.insert(bit, before);
         let it = &mut self.threads[thread];
@@ -175,6 +189,8 @@ impl State {
                 self.barrier(rules, thread, false);
             }
             Instruction::Drain => self.barrier(rules, thread, true),
+            Instruction::Strand if rules == Rules::Strands => self.strand(thread),
+            Instruction::Strand => {}
             Instruction::If(register, value) => {
                 if self.registers[usize::from(register.0)] != Some(value) {
                     self.threads[thread].next = usize::MAX;

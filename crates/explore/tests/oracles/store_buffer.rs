@@ -140,7 +140,7 @@ fn run(state: &State, core: usize, step: Instruction, battery: bool) -> Vec<Stat
             after.registers[usize::from(into.0)] = Some(value);
         }
         Instruction::Fence if !state.is_quiet(core) => return Vec::new(),
-        Instruction::Fence => {}
+        Instruction::Fence | Instruction::Strand => {}
         Instruction::Add(..) if !state.is_quiet(core) => return Vec::new(),
         Instruction::Add(at, by, into) => {
             let old = state.memory(at);

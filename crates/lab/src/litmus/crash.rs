@@ -408,6 +408,7 @@ impl Thread<'_, '_> {
             Instruction::Fence if self.setting.empties_buffer => memory.order(),
             Instruction::Fence => self.fence(),
             Instruction::Drain => memory.drain(),
+            Instruction::Strand => memory.strand(),
             Instruction::Read(at, into) => {
                 self.before_load();
                 let value = memory.load::<u64>(self.setting.at(at));

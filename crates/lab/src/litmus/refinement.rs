@@ -34,7 +34,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => word.clone().prop_map(Act::Add),
         1 => (word.clone(), 1..3u64).prop_map(|(word, value)| Act::Swap(word, value)),
         3 => (prop::sample::select(vec!["CO", "CF"]), word).prop_map(|(act, w)| Act::Write(act, w)),
-        4 => prop::sample::select(vec!["SF", "MF", "PB", "PB", "DF"]).prop_map(Act::Fence),
+        4 => prop::sample::select(vec!["SF", "MF", "PB", "PB", "DF", "NS"]).prop_map(Act::Fence),
     ]
 }
 

@@ -410,7 +410,11 @@ impl<D: Design> Core for Machine<D> {
             }
             return drained;
         }
-        let kind = if fence == Fence::Drain { Kind::Drain } else { Kind::Order };
+        let kind = match fence {
+            Fence::Order => Kind::Order,
+            Fence::Drain => Kind::Drain,
+            Fence::Strand => Kind::Strand,
+        };
         let entry = Entry { kind, word: 0, line: 0, from: 0, mask: 0, value: 0 };
         if self.attempt_push(core, entry).is_err() {
             return false;
@@ -466,6 +470,10 @@ impl<D: Design> Core for Machine<D> {
 
     fn uses_flushes(&self) -> bool {
         D::USES_FLUSHES
+    }
+
+    fn has_strands(&self) -> bool {
+        D::HAS_STRANDS
     }
 
     fn combines(&self) -> bool {

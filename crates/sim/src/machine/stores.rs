@@ -22,6 +22,7 @@ impl<D: Design> Machine<D> {
             Kind::Store => self.drain_store(who, head, now),
             Kind::Stream => self.drain_stream(who, head, now),
             Kind::Flush => self.design.flush(&mut self.hw, who, head.line, now),
+            Kind::Strand => self.design.strand(&mut self.hw, who, now),
             Kind::Order | Kind::Drain => self.fence(who, head.kind, now),
             Kind::Output => {
                 self.output_takes_effect(core, head.value, now);

@@ -239,6 +239,10 @@ impl<M: Memory> Memory for Mixed<'_, M> {
         self.memory.order();
     }
 
+    fn strand(&self) {
+        self.memory.strand();
+    }
+
     fn drain(&self) {
         self.memory.drain();
     }
