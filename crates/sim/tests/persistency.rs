@@ -326,6 +326,11 @@ fn variants_with_parameters_keep_their_promise_too() {
         "hops:merges=false",
         "hops:interval=1:poll=1",
         "hops:interval=100000",
+        "bbb:adr=false",
+        "bbb:entries=1",
+        "bbb:entries=2:adr=false",
+        "bbb:entries=4:drain_from=1",
+        "bbb:entries=4:drain_from=100",
     ] {
         for seed in 0..runs() {
             run(design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
@@ -360,6 +365,13 @@ fn each_broken_mechanism_is_caught() {
         "hops:flaw='writes-evictions'",
         "hops:flaw='keeps-one-version'",
         "hops:timestamp_bits=2:flaw='ignores-wrap'",
+        "bbb:entries=4:flaw='forgets-moves'",
+        "bbb:flaw='allocates-late'",
+        "bbb:entries=4:flaw='drops-at-send'",
+        "bbb:entries=4:flaw='joins-sent'",
+        "bbb:flaw='forgets-evictions'",
+        "bbb:entries=2:flaw='ignores-room'",
+        "bbb:entries=1:adr=false:flaw='passes-writes'",
         "bsp-naive:flaw='sends-at-once'",
         "bsp-naive:flaw='ignores-conflicts'",
         "bsp-lbpp:stores=3:flaw='flushes-before-log'",
