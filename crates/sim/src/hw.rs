@@ -146,6 +146,12 @@ impl<M: Copy> Hw<M> {
         self.corners[self.memory.home(line)]
     }
 
+    /// Where a memory controller sits.
+    #[inline]
+    pub(crate) fn controller_tile(&self, controller: usize) -> Tile {
+        self.corners[controller]
+    }
+
     /// Books a bank's port from `at`; gives when the bank has looked the line up.
     #[inline]
     pub(crate) fn look_up(&mut self, bank: usize, at: Cycle) -> Cycle {

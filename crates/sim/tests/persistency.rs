@@ -218,7 +218,10 @@ impl Judge<'_> {
                 continue;
             }
             let stores = &self.order[&access.word];
-            let must = stores.iter().position(|store| *store == id).unwrap() + 1;
+            let Some(before) = stores.iter().position(|store| *store == id) else {
+                return Err(format!("word {}: a swap saw an older value", access.word));
+            };
+            let must = before + 1;
             if rank[&access.word] < must {
                 return Err(format!("store {:#x} to word {} is lost", access.wrote, access.word));
             }
@@ -326,6 +329,11 @@ fn variants_with_parameters_keep_their_promise_too() {
         "hops:merges=false",
         "hops:interval=1:poll=1",
         "hops:interval=100000",
+        "dpo:adr=true",
+        "dpo:entries=1",
+        "dpo:entries=2:filter_bits=4",
+        "dpo:entries=32",
+        "dpo:merges=false",
         "bbb:adr=false",
         "bbb:entries=1",
         "bbb:entries=2:adr=false",
@@ -365,6 +373,14 @@ fn each_broken_mechanism_is_caught() {
         "hops:flaw='writes-evictions'",
         "hops:flaw='keeps-one-version'",
         "hops:timestamp_bits=2:flaw='ignores-wrap'",
+        "dpo:flaw='drops-dependences'",
+        "dpo:flaw='forgets-accumulated'",
+        "dpo:flaw='ignores-markers'",
+        "dpo:flaw='marks-one-controller'",
+        "dpo:flaw='forgets-sent'",
+        "dpo:flaw='joins-across-fences'",
+        "dpo:flaw='ignores-buffered'",
+        "dpo:flaw='drains-early'",
         "bbb:entries=4:flaw='forgets-moves'",
         "bbb:flaw='allocates-late'",
         "bbb:entries=4:flaw='drops-at-send'",
@@ -397,5 +413,15 @@ fn each_broken_mechanism_is_caught() {
         let caught = (0..2000).find_map(|seed| run_as(model, design, &machine, seed).err());
         println!("{caught:?}");
         assert!(caught.is_some(), "{design} was not caught");
+    }
+}
+
+#[test]
+fn zz_probe() {
+    let machine = tiny();
+    for design in std::env::var("PROBE").unwrap().split(',') {
+        let t = std::time::Instant::now();
+        let caught = (0..4000).find_map(|seed| run_as(None, design, &machine, seed).err());
+        println!("{design} {caught:?} {:?}", t.elapsed());
     }
 }
