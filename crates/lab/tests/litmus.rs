@@ -62,6 +62,8 @@ const CAUGHT: &[(&str, &[&str], u64)] = &[
     ("bsp-lb-pf:stores=2:records=4:flaw='ignores-replacement'", &["A01", "A17", "A09", "A22"], 500),
     ("bsp-naive:flaw='sends-at-once'", &["G01", "G04", "H17", "I20"], 300),
     ("bsp-naive:flaw='ignores-conflicts'", &["C09", "G09", "G39", "H05"], 500),
+    ("dpo:flaw='forgets-sent'", &["G39", "H04"], 1000),
+    ("dpo:flaw='drops-dependences'", &["C03", "D32", "D39", "E11", "G39"], 1000),
     ("clwb:flaw='fences-early'", &["F06", "N31", "F14", "E10"], 300),
     ("clwb:flaw='forgets-others-flushes'", &["C48", "threads"], 1000),
 ];

@@ -162,8 +162,8 @@ impl Memory {
     }
 
     /// A marker arrives in the queue of that controller at `now`: no persistent write behind it
-    /// starts before `floor`. It takes an entry of the queue until then. Under ADR the queue accepts
-    /// writes in their order, and needs no entry to keep it.
+    /// starts before `floor`. It takes an entry of the queue until then. Under ADR the queue
+    /// accepts writes in their order, and needs no entry to keep it.
     pub(crate) fn mark(&mut self, controller: usize, now: Cycle, floor: Cycle) {
         let controller = &mut self.controllers[controller];
         controller.floor = controller.floor.max(floor);

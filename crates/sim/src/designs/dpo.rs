@@ -2,26 +2,26 @@
 //!
 //! "Delegated Persist Ordering" (MICRO'16). The persist buffer of a core holds its stores to
 //! persistent memory and its fences in their order, and sends them to the controller at once: it
-//! never waits until something is durable. A fence goes into the controller's queue as a marker, and
-//! the queue reorders writes only between markers; it knows no cores, so a marker orders the writes
-//! of all. The buffers are in the coherence domain: who takes a line that is in another core's buffer
-//! gets the ID of its entry (core and number). Such dependences accumulate (`AccumDP`) into the next
-//! entry of the buffer, which is not sent before what it depends on has come to the controller; every
-//! entry's ID is broadcast when it has.
+//! never waits until something is durable. A fence goes into the controller's queue as a marker,
+//! and the queue reorders writes only between markers; it knows no cores, so a marker orders the
+//! writes of all. The buffers are in the coherence domain: who takes a line that is in another
+//! core's buffer gets the ID of its entry (core and number). Such dependences accumulate
+//! (`AccumDP`) into the next entry of the buffer, which is not sent before what it depends on has
+//! come to the controller; every entry's ID is broadcast when it has.
 //!
 //! The design was made for one controller. With more, a marker goes to all of them, takes effect in
 //! all at once when the farthest knows that all have it, and writes behind it start when all have
 //! completed what was before it; a core sends what is behind its marker when that is in place. So
 //! each fence costs messages between all pairs of controllers: it does not scale.
 //!
-//! In the paper a dependence orders what is behind the reader's next fence, as on a relaxed machine.
-//! The model here (that of HOPS) orders all that the reader stores from then on, so an entry behind a
-//! dependence goes with a marker of its own in front. For that, the address of an entry that has
-//! left stays in a filter of its core until all that had come to the controllers by then is durable
-//! (the paper has a Bloom filter in each fence entry). Dirty lines that leave the shared cache are
-//! dropped; a fetch of a line that is in a buffer waits until it has left it. A drain, which is not in
-//! the paper, is a fence that waits until all that was before its marker is durable. What sends the
-//! entries when is in [`engine`].
+//! In the paper a dependence orders what is behind the reader's next fence, as on a relaxed
+//! machine. The model here (that of HOPS) orders all that the reader stores from then on, so an
+//! entry behind a dependence goes with a marker of its own in front. For that, the address of an
+//! entry that has left stays in a filter of its core until all that had come to the controllers by
+//! then is durable (the paper has a Bloom filter in each fence entry). Dirty lines that leave the
+//! shared cache are dropped; a fetch of a line that is in a buffer waits until it has left it. A
+//! drain, which is not in the paper, is a fence that waits until all that was before its marker is
+//! durable. What sends the entries when is in [`engine`].
 
 use super::buffers::Filter;
 use super::params::parameters;
@@ -241,8 +241,8 @@ impl Dpo {
         let current = buffer.segment;
         let waiting = buffer.entries.iter_mut().rev().take_while(|entry| !entry.is_sent);
         waiting.filter(|entry| entry.has(line)).find_map(|entry| match &mut entry.content {
-            Content::Store { data, segment, .. } => (*segment == current || crosses).then_some(data),
-            Content::Fence { .. } => None,
+            Content::Store { data, segment, .. } if crosses || *segment == current => Some(data),
+            _ => None,
         })
     }
 
