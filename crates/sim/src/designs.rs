@@ -164,8 +164,8 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// A write has arrived at its controller, whose tile is `from`, and takes its place in the order
-    /// of the queue, which accepts it at `accepted`.
+    /// A write has arrived at its controller, whose tile is `from`, and takes its place in the
+    /// order of the queue, which accepts it at `accepted`.
     fn arrived(&mut self, hw: &mut Hw<Self::Message>, token: Token, from: Tile, accepted: Cycle) {}
 
     /// A write is durable; its acknowledgement will be back where the write came from at

@@ -1,7 +1,7 @@
 //! BBB: persist buffers with a battery.
 //!
-//! "BBB: Simplifying Persistent Programming using Battery-Backed Buffers" (HPCA'21), the memory-side
-//! organisation. Beside each L1 is a buffer whose entries a battery saves, so a store is durable
+//! "BBB: Simplifying Persistent Programming using Battery-Backed Buffers" (HPCA'21), the
+//! memory-side organisation. Beside each L1 is a buffer whose entries a battery saves, so a store is durable
 //! once it has its entry, and it has it before it is visible. Nothing is left for flushes and
 //! fences to do but to order the store buffer. A line is in one buffer at most: stores to it join
 //! its entry, and the entry moves, without a write to memory, to the core that writes the line
