@@ -1,14 +1,14 @@
 //! BBB: persist buffers with a battery.
 //!
 //! "BBB: Simplifying Persistent Programming using Battery-Backed Buffers" (HPCA'21), the
-//! memory-side organisation. Beside each L1 is a buffer whose entries a battery saves, so a store is durable
-//! once it has its entry, and it has it before it is visible. Nothing is left for flushes and
-//! fences to do but to order the store buffer. A line is in one buffer at most: stores to it join
-//! its entry, and the entry moves, without a write to memory, to the core that writes the line
-//! next. From three quarters of its entries on a buffer is written to memory, the oldest entry
-//! first. An entry whose write is on its way is kept, and saved, until the controller has accepted
-//! it; it takes no store and moves nowhere: its own core's next store to the line gets an entry of
-//! its own behind it, and another core's waits.
+//! memory-side organisation. Beside each L1 is a buffer whose entries a battery saves, so a store
+//! is durable once it has its entry, and it has it before it is visible. Nothing is left for
+//! flushes and fences to do but to order the store buffer. A line is in one buffer at most: stores
+//! to it join its entry, and the entry moves, without a write to memory, to the core that writes
+//! the line next. From three quarters of its entries on a buffer is written to memory, the oldest
+//! entry first. An entry whose write is on its way is kept, and saved, until the controller has
+//! accepted it; it takes no store and moves nowhere: its own core's next store to the line gets an
+//! entry of its own behind it, and another core's waits.
 //!
 //! Dirty persistent lines are dropped when they leave the shared cache, which includes the buffers:
 //! the entry of such a line is written then, and who fetches the line meanwhile waits for that.
