@@ -20,6 +20,11 @@ struct Controller {
     banks: Vec<Calendar>,
     /// When each entry of the write-pending queue leaves it.
     queue: Vec<Cycle>,
+    /// When every persistent write that has arrived is durable.
+    settled: Cycle,
+    /// Persistent writes that arrive from now on start no earlier, and no earlier are they accepted
+    /// where that makes them durable.
+    floor: Cycle,
 }
 
 /// A write that is on its way to the cells.
@@ -63,6 +68,8 @@ impl Memory {
             channel: Calendar::default(),
             banks: vec![Calendar::default(); config.banks],
             queue: Vec::with_capacity(config.write_queue),
+            settled: 0,
+            floor: 0,
         };
         Memory {
             controllers: (0..config.controllers).map(|_| controller()).collect(),
@@ -127,20 +134,43 @@ impl Memory {
         let line = self.pending[at].line;
         let (home, bank, device) = self.place(line);
         let controller = &mut self.controllers[home];
+        let is_pm = line < self.pm_lines;
+        let order = if is_pm { controller.floor } else { 0 };
         let accepted = controller.accept(now, self.queue_entries) + self.post;
+        let accepted = if self.adr { accepted.max(order) } else { accepted };
         // Writes of one line never pass each other.
         let last = self.last_write.entry(line).or_insert(0);
         let floor = (*last + 1).saturating_sub(device.write);
         let line_cycles = device.write_line_cycles.unwrap_or(self.line_cycles);
-        let moved = controller.channel.book(accepted.max(floor), line_cycles);
+        let moved = controller.channel.book(accepted.max(floor).max(order), line_cycles);
         let start = controller.banks[bank].book(moved, device.write);
         let done = start + device.write;
         controller.queue.push(done);
         *last = done;
         let written = Written { accepted, durable: if self.adr { accepted } else { done } };
+        if is_pm {
+            controller.settled = controller.settled.max(written.durable);
+        }
         self.pending[at].durable_at = written.durable;
         self.forget(now, values);
         written
+    }
+
+    /// When every persistent write that has arrived at that controller is durable.
+    pub(crate) fn settled(&self, controller: usize) -> Cycle {
+        self.controllers[controller].settled
+    }
+
+    /// A marker arrives in the queue of that controller at `now`: no persistent write behind it
+    /// starts before `floor`. It takes an entry of the queue until then. Under ADR the queue
+    /// accepts writes in their order, and needs no entry to keep it.
+    pub(crate) fn mark(&mut self, controller: usize, now: Cycle, floor: Cycle) {
+        let controller = &mut self.controllers[controller];
+        controller.floor = controller.floor.max(floor);
+        if !self.adr {
+            controller.accept(now, self.queue_entries);
+            controller.queue.push(floor.max(now));
+        }
     }
 
     /// When the newest write of the line will be durable: `None` if nothing is on its way,
@@ -268,6 +298,22 @@ mod tests {
             assert_eq!(rig.image(first.max(101))[3], [if adr { 2 } else { 1 }; 8]);
             assert_eq!(rig.image(second)[3], [2; 8]);
         }
+    }
+
+    #[test]
+    fn writes_behind_a_marker_start_when_those_before_it_are_durable() {
+        let mut rig = Rig::new(false);
+        let lines: Vec<LineId> = (0..4096).filter(|line| rig.memory.home(*line) == 0).collect();
+        let write = |rig: &mut Rig, line: usize, now| {
+            let number = rig.send(lines[line], 1);
+            rig.arrives(number, now).durable
+        };
+        let before = (0..4).map(|line| write(&mut rig, line, 100)).max().unwrap();
+        assert_eq!(rig.memory.settled(0), before);
+        rig.memory.mark(0, 101, before);
+        let behind: Vec<Cycle> = (4..8).map(|line| write(&mut rig, line, 102)).collect();
+        assert!(behind.iter().all(|durable| *durable >= before + 360), "{before}, {behind:?}");
+        assert_eq!(rig.memory.settled(0), *behind.iter().max().unwrap());
     }
 
     #[test]

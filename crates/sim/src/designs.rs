@@ -11,6 +11,7 @@ use crate::cache::{Slot, Way};
 use crate::config::Machine;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::machine::{Outcome, Setup};
+use crate::mesh::Tile;
 use crate::values::LineData;
 use crate::{LineId, SimError};
 
@@ -173,6 +174,10 @@ pub(crate) trait Design: Sized {
     fn evict(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, slot: Slot, now: Cycle) -> Gate {
         Gate::Go
     }
+
+    /// A write has arrived at its controller, whose tile is `from`, and takes its place in the
+    /// order of the queue, which accepts it at `accepted`.
+    fn arrived(&mut self, hw: &mut Hw<Self::Message>, token: Token, from: Tile, accepted: Cycle) {}
 
     /// A write is durable; its acknowledgement will be back where the write came from at
     /// `acknowledged`, a little later than now.
@@ -349,6 +354,8 @@ designs! {
     lbpp "lbpp",
     hops "hops",
     strand "strand",
+    dpo "dpo",
+    bbb "bbb",
     bsp_naive "bsp-naive",
     bsp_lb "bsp-lb",
     bsp_lb_idt "bsp-lb-idt",

@@ -146,6 +146,12 @@ impl<M: Copy> Hw<M> {
         self.corners[self.memory.home(line)]
     }
 
+    /// Where a memory controller sits.
+    #[inline]
+    pub(crate) fn controller_tile(&self, controller: usize) -> Tile {
+        self.corners[controller]
+    }
+
     /// Books a bank's port from `at`; gives when the bank has looked the line up.
     #[inline]
     pub(crate) fn look_up(&mut self, bank: usize, at: Cycle) -> Cycle {
@@ -229,6 +235,31 @@ impl<M: Copy> Hw<M> {
         at: Cycle,
         token: Token,
     ) {
+        let number = self.hand_over(line, data);
+        let arrives = self.mesh.control(tile, self.memory_tile(line), at);
+        let origin = Origin::CACHE;
+        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
+    }
+
+    /// As [`write_buffered`](Hw::write_buffered), but the data go along, and arrive no earlier than
+    /// at `not_before`; gives when.
+    pub(crate) fn write_from_buffer(
+        &mut self,
+        line: LineId,
+        data: &LineData,
+        tile: Tile,
+        (at, not_before): (Cycle, Cycle),
+        token: Token,
+    ) -> Cycle {
+        let number = self.hand_over(line, data);
+        let arrives = self.mesh.data(tile, self.memory_tile(line), at).max(not_before);
+        let origin = Origin::CACHE;
+        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
+        arrives
+    }
+
+    /// What memory holds of `line` is `data` from now on; gives the number of the write.
+    fn hand_over(&mut self, line: LineId, data: &LineData) -> u64 {
         let new = self.values.differ(line);
         *self.values.version_mut(new) = *data;
         let memory = self.llc.entry(line).memory;
@@ -245,10 +276,7 @@ impl<M: Copy> Hw<M> {
         };
         self.settle(line);
         self.counters.line_writes += 1;
-        let number = self.memory.write_sent(line, replaced);
-        let arrives = self.mesh.control(tile, self.memory_tile(line), at);
-        let origin = Origin::CACHE;
-        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
+        self.memory.write_sent(line, replaced)
     }
 
     /// The shared cache's line is clean if memory holds the same.

@@ -171,6 +171,7 @@ impl<D: Design> Machine<D> {
                     self.hw.queue.event(back, Event::Taken { core: origin.0 });
                 }
                 if token != crate::hw::Token::NONE {
+                    self.design.arrived(&mut self.hw, token, from, written.accepted);
                     let from = from as u8;
                     let event = Event::WriteDurable { from, tile, token };
                     self.hw.queue.event(written.durable, event);

@@ -141,7 +141,6 @@ impl Mesh {
     }
 
     /// Latency of an undisturbed message.
-    #[cfg(test)]
     pub(crate) fn lone(&self, from: Tile, to: Tile, data: bool) -> u64 {
         let (start, end) = self.routes[from * self.tiles + to];
         let flits = if data { self.data.flits() } else { 1 };

@@ -250,7 +250,10 @@ impl Judge<'_> {
                 continue;
             }
             let stores = &self.order[&access.word];
-            let must = stores.iter().position(|store| *store == id).unwrap() + 1;
+            let Some(before) = stores.iter().position(|store| *store == id) else {
+                return Err(format!("word {}: a swap saw an older value", access.word));
+            };
+            let must = before + 1;
             if rank[&access.word] < must {
                 return Err(format!("store {:#x} to word {} is lost", access.wrote, access.word));
             }
@@ -258,6 +261,13 @@ impl Judge<'_> {
         }
         Ok(())
     }
+}
+
+/// As [`tiny`], but its controllers are far away.
+fn wide() -> Machine {
+    let mut machine = tiny();
+    machine.mesh.link_latency = 40;
+    machine
 }
 
 /// A machine so small that lines leave all its caches all the time.
@@ -370,6 +380,16 @@ fn variants_with_parameters_keep_their_promise_too() {
         "strand:buffers=1:entries=1",
         "strand:queue=2:buffers=2:entries=2",
         "strand:queue=40:buffers=8:entries=12",
+        "dpo:adr=true",
+        "dpo:entries=1",
+        "dpo:entries=2:filter_bits=4",
+        "dpo:entries=32",
+        "dpo:merges=false",
+        "bbb:adr=false",
+        "bbb:entries=1",
+        "bbb:entries=2:adr=false",
+        "bbb:entries=4:drain_from=1",
+        "bbb:entries=4:drain_from=100",
     ] {
         for seed in 0..runs() {
             run(design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
@@ -410,6 +430,18 @@ fn each_broken_mechanism_is_caught() {
         "strand:flaw='joins-nothing'",
         "strand:flaw='joins-one'",
         "strand:flaw='answers-early'",
+        "dpo:flaw='ignores-markers'",
+        "dpo:flaw='marks-one-controller'",
+        "dpo:flaw='joins-across-fences'",
+        "dpo:flaw='ignores-buffered'",
+        "dpo:flaw='drains-early'",
+        "bbb:entries=4:flaw='forgets-moves'",
+        "bbb:flaw='allocates-late'",
+        "bbb:entries=4:flaw='drops-at-send'",
+        "bbb:entries=4:flaw='joins-sent'",
+        "bbb:flaw='forgets-evictions'",
+        "bbb:entries=2:flaw='ignores-room'",
+        "bbb:entries=1:adr=false:flaw='passes-writes'",
         "bsp-naive:flaw='sends-at-once'",
         "bsp-naive:flaw='ignores-conflicts'",
         "bsp-lbpp:stores=3:flaw='flushes-before-log'",
@@ -466,4 +498,22 @@ fn pairs_in_strands_of_their_own_persist_side_by_side() {
     let alone = pairs("strand:buffers=1", true);
     assert!(10 * alone > 9 * one, "one buffer has one order: {alone}");
     assert_eq!(pairs("hops", true), pairs("hops", false), "no instruction elsewhere");
+}
+
+#[test]
+fn mistakes_that_long_ways_show_are_caught_on_a_wide_machine() {
+    let machine = wide();
+    for design in ["hops", "dpo", "dpo:entries=64", "bbb:entries=4"] {
+        for seed in 0..runs() {
+            run(design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
+        }
+    }
+    for design in [
+        "dpo:flaw='drops-dependences'",
+        "dpo:entries=64:flaw='forgets-accumulated'",
+        "dpo:entries=64:flaw='ignores-buffered'",
+    ] {
+        let caught = (0..2000).any(|seed| run(design, &machine, seed).is_err());
+        assert!(caught, "{design} was not caught");
+    }
 }
