@@ -337,6 +337,7 @@ designs! {
     lb_pf "lb-pf",
     lbpp "lbpp",
     hops "hops",
+    asap "asap",
     bsp_naive "bsp-naive",
     bsp_lb "bsp-lb",
     bsp_lb_idt "bsp-lb-idt",

@@ -238,7 +238,7 @@ pub(crate) fn tiny() -> Machine {
 }
 
 /// Runs one random program and judges its crashes; gives how many there were.
-fn run(design: &str, machine: &Machine, seed: u64) -> Result<usize, String> {
+pub(crate) fn run(design: &str, machine: &Machine, seed: u64) -> Result<usize, String> {
     run_as(None, design, machine, seed)
 }
 
@@ -326,6 +326,17 @@ fn variants_with_parameters_keep_their_promise_too() {
         "hops:merges=false",
         "hops:interval=1:poll=1",
         "hops:interval=100000",
+        "asap:adr=false",
+        "asap:entries=1",
+        "asap:entries=4:flush_from=1",
+        "asap:entries=4:filter_bits=4",
+        "asap:epochs=2",
+        "asap:epochs=2:entries=2:records=1:filter_bits=4",
+        "asap:records=0",
+        "asap:records=1",
+        "asap:records=3:merges=false",
+        "asap:interval=1:flush_from=1",
+        "asap:interval=100000:flush_from=100",
     ] {
         for seed in 0..runs() {
             run(design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
@@ -360,6 +371,17 @@ fn each_broken_mechanism_is_caught() {
         "hops:flaw='writes-evictions'",
         "hops:flaw='keeps-one-version'",
         "hops:timestamp_bits=2:flaw='ignores-wrap'",
+        "asap:flaw='forgets-undo'",
+        "asap:flaw='releases-undo-early'",
+        "asap:flaw='speculates-twice'",
+        "asap:flaw='writes-past-undo'",
+        "asap:flaw='delays-lost'",
+        "asap:flaw='commits-early'",
+        "asap:flaw='drops-dependences'",
+        "asap:flaw='ignores-filter'",
+        "asap:records=1:flaw='ignores-nack'",
+        "asap:records=1:flaw='passes-older'",
+        "asap:flaw='drains-early'",
         "bsp-naive:flaw='sends-at-once'",
         "bsp-naive:flaw='ignores-conflicts'",
         "bsp-lbpp:stores=3:flaw='flushes-before-log'",
