@@ -49,7 +49,7 @@ parameters! {
     /// Epochs of a core that are not committed, the open one included: its epoch table.
     epochs: usize = 32, in 2..=65_536;
     /// Records of each controller's recovery table.
-    records: usize = 32, in 0..=4096;
+    records: usize = 32, in 0..=250;
     /// Base-2 logarithm of the counters of each controller's filter (unpublished).
     filter_bits: u32 = 10, in 4..=20;
     /// Stores of an epoch to one line share an entry that has not been sent.
@@ -93,7 +93,7 @@ enum Flaw {
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Asap {
     let (cores, controllers) = (machine.core.count, machine.memory.controllers);
-    let table = || Table::new(params.records, cores, params.flaw);
+    let table = || Table::new(params.records, params.flaw);
     Asap {
         config: Config {
             flush_from: params.flush_from.min(params.entries),

@@ -6,7 +6,7 @@ use super::{Asap, Flaw, Message};
 use crate::hw::{Event, Hw, Token};
 use crate::{Cycle, LineId};
 
-/// From here on, what a token names is the controller of a delayed value, not a slot of a buffer.
+/// From here on, a token names a controller and a record of its table, not a slot of a buffer.
 const DELAYED: usize = 128;
 
 impl Asap {
@@ -67,10 +67,7 @@ impl Asap {
     pub(super) fn in_queue(&mut self, hw: &mut Hw<Message>, token: Token, now: Cycle) {
         let core = usize::from(token.core);
         if let Some(controller) = usize::from(token.bank).checked_sub(DELAYED) {
-            if self.tables[controller].left(core) {
-                self.answer_commit(hw, core, controller, now);
-            }
-            return;
+            return self.tables[controller].left(token.core);
         }
         let (line, home, owner) = self.entry(hw, core, token.bank);
         if self.is_flaw(Flaw::ReleasesUndoEarly) {
@@ -89,20 +86,13 @@ impl Asap {
         controller: usize,
         now: Cycle,
     ) {
-        let writes = self.tables[controller].commit(owner);
-        if writes.is_empty() {
-            return self.answer_commit(hw, owner.core, controller, now);
-        }
         let tile = hw.controller_tile(controller);
-        for (line, data) in writes {
-            let token = Token::of(owner.core, DELAYED + controller);
-            hw.write_buffered(line, &data, tile, now, token);
+        for write in self.tables[controller].commit(owner) {
+            let token = Token::of(write.id.into(), DELAYED + controller);
+            hw.write_buffered(write.line, &write.data, tile, now, token);
         }
-    }
-
-    fn answer_commit(&self, hw: &mut Hw<Message>, core: usize, controller: usize, now: Cycle) {
-        let told = hw.mesh.control(hw.controller_tile(controller), core, now);
-        hw.queue.event(told, Event::Design(Message::Committed { core: core as u8 }));
+        let told = hw.mesh.control(tile, owner.core, now);
+        hw.queue.event(told, Event::Design(Message::Committed { core: owner.core as u8 }));
     }
 
     /// `core` has stored to `line`: who wants to fetch it from memory waits from now on.

@@ -5,7 +5,8 @@
 //! fails. A value that comes early while a line has a record already waits in a *delay record*;
 //! a crash drops it. The commit of an epoch frees its undo records, as memory may keep its values,
 //! and moves its delayed values to where the safe value of their line is: memory, or the undo
-//! record of a later epoch.
+//! record of a later epoch. On its way into the write queue a value still has its record, from
+//! which ADR would write it; so a commit need not wait for the queue.
 
 use super::super::buffers::Source;
 use super::Flaw;
@@ -27,38 +28,63 @@ pub(super) enum Taken {
     Refused,
 }
 
+/// What a record is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Memory has its owner's value; this is the safe one.
+    Undo,
+    /// Its owner's value waits here.
+    Delay,
+    /// Its owner has committed; the value is on its way into the write queue.
+    Leaving,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Record {
+    id: u8,
     line: LineId,
-    /// Whose value memory has, or waits here.
     owner: Source,
-    is_undo: bool,
+    kind: Kind,
     /// None while it is being read.
     data: Option<LineData>,
+}
+
+/// A value that a commit sends to memory; its record stays until [`Table::left`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Write {
+    pub(super) id: u8,
+    pub(super) line: LineId,
+    pub(super) data: LineData,
 }
 
 /// The records of a controller, in the order in which they were made.
 pub(super) struct Table {
     records: Vec<Record>,
-    size: usize,
-    /// Delayed values on their way into the write queue, by the core that commits: each still has
-    /// its record.
-    leaving: Vec<usize>,
+    free: Vec<u8>,
     flaw: Flaw,
 }
 
 impl Table {
-    /// A table of `size` records, none of them used, on a machine of so many cores.
-    pub(super) fn new(size: usize, cores: usize, flaw: Flaw) -> Table {
-        Table { records: Vec::new(), size, leaving: vec![0; cores], flaw }
+    /// A table of `size` records, none of them used.
+    pub(super) fn new(size: usize, flaw: Flaw) -> Table {
+        Table { records: Vec::new(), free: (0..size as u8).rev().collect(), flaw }
     }
 
-    fn has_room(&self) -> bool {
-        self.records.len() + self.leaving.iter().sum::<usize>() < self.size
+    fn is_flaw(&self, flaw: Flaw) -> bool {
+        self.flaw == flaw
     }
 
     fn undo(&mut self, line: LineId) -> Option<&mut Record> {
-        self.records.iter_mut().find(|record| record.is_undo && record.line == line)
+        self.records.iter_mut().find(|record| record.kind == Kind::Undo && record.line == line)
+    }
+
+    /// Takes those records out that are of the kind that `goes` says.
+    fn remove(&mut self, goes: impl Fn(&Record) -> bool) -> Vec<Record> {
+        let records = std::mem::take(&mut self.records);
+        let (gone, rest): (Vec<_>, _) = records.into_iter().partition(goes);
+        self.records = rest;
+        self.free.extend(gone.iter().map(|record| record.id));
+        gone
     }
 
     /// A flush of `owner` comes, early or when all before it was committed.
@@ -69,16 +95,16 @@ impl Table {
         data: LineData,
         is_early: bool,
     ) -> Taken {
-        let of_line = |record: &&mut Record| record.line == line;
-        let mut records = self.records.iter_mut().filter(of_line);
-        if let Some(own) = records.find(|record| record.owner == owner) {
-            if own.is_undo {
+        let is_live = |record: &&mut Record| record.line == line && record.kind != Kind::Leaving;
+        let mut live = self.records.iter_mut().filter(is_live).peekable();
+        let is_known = live.peek().is_some();
+        if let Some(own) = live.find(|record| record.owner == owner) {
+            if own.kind == Kind::Undo {
                 return Taken::Written;
             }
             own.data = Some(data);
             return Taken::Kept;
         }
-        let is_known = self.records.iter().any(|record| record.line == line);
         if !is_early {
             let goes_past = self.is_flaw(Flaw::WritesPastUndo);
             return match self.undo(line) {
@@ -89,67 +115,72 @@ impl Table {
                 _ => Taken::Written,
             };
         }
-        if !self.has_room() {
-            return Taken::Refused;
-        }
         if is_known && self.is_flaw(Flaw::SpeculatesTwice) {
             return Taken::Written;
         }
-        let value = is_known.then_some(data);
-        self.records.push(Record { line, owner, is_undo: !is_known, data: value });
-        if is_known { Taken::Delayed } else { Taken::AfterRead }
-    }
-
-    fn is_flaw(&self, flaw: Flaw) -> bool {
-        self.flaw == flaw
+        let Some(id) = self.free.pop() else { return Taken::Refused };
+        let (kind, data, taken) = match is_known {
+            true => (Kind::Delay, Some(data), Taken::Delayed),
+            false => (Kind::Undo, None, Taken::AfterRead),
+        };
+        self.records.push(Record { id, line, owner, kind, data });
+        taken
     }
 
     /// The old value of `line` has been read, unless a safe one has taken its place meanwhile.
     pub(super) fn remember(&mut self, line: LineId, old: LineData) {
-        let undo = self.undo(line).expect("it was made with the read");
-        undo.data.get_or_insert(old);
+        if let Some(undo) = self.undo(line) {
+            undo.data.get_or_insert(old);
+        }
     }
 
     /// The undo record of `owner` for `line` goes, before its time.
     pub(super) fn forget(&mut self, line: LineId, owner: Source) {
-        self.records.retain(|record| {
-            !(record.is_undo && (record.line, record.owner) == (line, owner))
+        self.remove(|record| {
+            record.kind == Kind::Undo && (record.line, record.owner) == (line, owner)
         });
     }
 
-    /// `owner` commits: gives what has to be written to memory, of which [`left`](Table::left)
-    /// tells one by one.
-    pub(super) fn commit(&mut self, owner: Source) -> Vec<(LineId, LineData)> {
-        let records = std::mem::take(&mut self.records);
-        let (own, others): (Vec<_>, _) =
-            records.into_iter().partition(|record| record.owner == owner);
-        self.records = others;
-        if self.is_flaw(Flaw::DelaysLost) {
-            return Vec::new();
-        }
+    /// `owner` commits: gives what is to be written to memory now.
+    pub(super) fn commit(&mut self, owner: Source) -> Vec<Write> {
+        let loses = self.is_flaw(Flaw::DelaysLost);
+        self.remove(|record| {
+            record.owner == owner && (loses || record.kind == Kind::Undo)
+        });
         let mut writes = Vec::new();
-        for record in own.iter().filter(|record| !record.is_undo) {
-            let data = record.data.expect("a delayed value is there from the start");
-            match self.undo(record.line) {
-                Some(undo) => undo.data = Some(data),
-                None => writes.push((record.line, data)),
+        for at in 0..self.records.len() {
+            let Record { id, line, owner: of, kind, data } = self.records[at];
+            if of != owner || kind != Kind::Delay {
+                continue;
             }
+            self.records[at].kind = Kind::Leaving;
+            if let Some(undo) = self.undo(line) {
+                undo.data = data;
+                continue;
+            }
+            let data = data.expect("a delayed value is there from the start");
+            writes.push(Write { id, line, data });
         }
-        self.leaving[owner.core] += writes.len();
+        let is_written = |record: &Record| writes.iter().any(|write| write.id == record.id);
+        self.remove(|record| {
+            record.owner == owner && !is_written(record)
+        });
         writes
     }
 
-    /// The write queue has a delayed value that `core` commits. True if it was the last.
-    pub(super) fn left(&mut self, core: usize) -> bool {
-        self.leaving[core] -= 1;
-        self.leaving[core] == 0
+    /// The write queue has the value of record `id`.
+    pub(super) fn left(&mut self, id: u8) {
+        self.remove(|record| record.id == id);
     }
 
-    /// The power fails: the safe values go over what was written early.
+    /// The power fails: values that were on their way go to memory, and the safe ones over what was
+    /// written early.
     pub(super) fn restore(&self, image: &mut [LineData]) {
-        for record in self.records.iter().filter(|record| record.is_undo) {
-            if let Some(data) = record.data {
-                image[record.line as usize] = data;
+        for kind in [Kind::Leaving, Kind::Undo] {
+            for record in self.records.iter().filter(|record| record.kind == kind) {
+                if let Some(data) = record.data {
+                    image[record.line as usize] = data;
+                }
             }
         }
     }
@@ -169,7 +200,7 @@ mod tests {
 
     impl Rig {
         fn new(size: usize) -> Rig {
-            Rig { table: Table::new(size, 8, Flaw::None), memory: [0; 8] }
+            Rig { table: Table::new(size, Flaw::None), memory: [0; 8] }
         }
 
         /// The epoch of core `value` writes its number.
@@ -185,9 +216,9 @@ mod tests {
         }
 
         fn commit(&mut self, value: usize) {
-            for (_, data) in self.table.commit(epoch(value)) {
-                self.memory = data;
-                self.table.left(value);
+            for write in self.table.commit(epoch(value)) {
+                self.memory = write.data;
+                self.table.left(write.id);
             }
         }
 
@@ -232,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_safe_value_that_comes_while_the_old_one_is_read_is_newer_than_that() {
-        let mut table = Table::new(1, 8, Flaw::None);
+        let mut table = Table::new(1, Flaw::None);
         assert_eq!(table.take(LINE, epoch(2), [2; 8], true), Taken::AfterRead);
         assert_eq!(table.take(LINE, epoch(1), [1; 8], false), Taken::Kept);
         table.remember(LINE, [0; 8]);
@@ -250,10 +281,11 @@ mod tests {
         assert_eq!(rig.flush(2, true), Taken::Kept, "it has its record");
         assert_eq!(rig.flush(1, true), Taken::Written, "memory has its value");
         rig.commit(1);
-        assert_eq!(rig.table.commit(epoch(2)), [(LINE, [2; 8])]);
-        rig.table.size = 1;
-        assert_eq!(rig.flush(3, true), Taken::Refused, "the value has not left its record");
-        assert!(rig.table.left(2));
-        assert_eq!(rig.flush(3, true), Taken::AfterRead);
+        let writes = rig.table.commit(epoch(2));
+        assert_eq!(rig.after_crash(), 2, "it is committed, wherever it is");
+        assert_eq!(rig.flush(3, true), Taken::AfterRead, "what leaves is memory's");
+        assert_eq!(rig.flush(4, true), Taken::Refused, "it has not left");
+        rig.table.left(writes[0].id);
+        assert_eq!(rig.flush(4, true), Taken::Delayed);
     }
 }
