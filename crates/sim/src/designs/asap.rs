@@ -5,18 +5,18 @@
 //! other threads that its epoch depends on, are not committed. Controllers keep in a recovery table
 //! what a crash needs to take early writes back ([`table`]). An epoch is complete when all its
 //! flushes are acknowledged; once it is also safe, as all before it has committed, its core tells
-//! the controllers that it wrote to early, and when they have answered it is committed, and durable.
-//! The cores whose epochs depend on it are told directly, by a message each; nobody polls.
+//! the controllers that it wrote to early, and when they have answered it is committed, and
+//! durable. The cores whose epochs depend on it are told directly, by a message each; nobody polls.
 //!
-//! A full recovery table refuses early flushes. The core then flushes in order, nothing early, until
-//! what was refused has been sent again, safe: such a flush never needs a record. A core has a
-//! number of epochs that are not committed, the size of its epoch table; a fence waits for one.
+//! A full recovery table refuses early flushes. The core then flushes in order, nothing early,
+//! until what was refused has been sent again, safe: such a flush never needs a record. A core has
+//! a number of epochs that are not committed, the size of its epoch table; a fence waits for one.
 //!
 //! Dependences are learnt from coherence, and who depends on an open epoch splits it, as in HOPS.
-//! So is a fetch from memory of a line whose epoch has not committed: it waits at a counting filter,
-//! and asks for the end of that epoch. The paper filters only what was refused, and keeps victims of
-//! the L1 in a write-back buffer until their flushes are at the controller; here the filter does
-//! both, and no early value is ever read from memory. [`flush`] has the cores' side,
+//! So is a fetch from memory of a line whose epoch has not committed: it waits at a counting
+//! filter, and asks for the end of that epoch. The paper filters only what was refused, and keeps
+//! victims of the L1 in a write-back buffer until their flushes are at the controller; here the
+//! filter does both, and no early value is ever read from memory. [`flush`] has the cores' side,
 //! [`controllers`] the other.
 
 use super::buffers::{Buffer, Filter, Source, Timeline};

@@ -1,7 +1,7 @@
 //! The cores' side: what flushes the persist buffers, and what commits the epochs.
 //!
-//! A buffer is flushed from a few entries on, when a drain, a dependent or a fetch waits for it, and
-//! every few thousand cycles: an entry a cycle with its data, oldest first. A version of a line
+//! A buffer is flushed from a few entries on, when a drain, a dependent or a fetch waits for it,
+//! and every few thousand cycles: an entry a cycle with its data, oldest first. A version of a line
 //! waits for the acknowledgement of one before it of the same epoch; it absorbs stores meanwhile.
 
 use super::super::buffers::Entry;
