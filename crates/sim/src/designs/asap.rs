@@ -42,7 +42,7 @@ parameters! {
     adr: bool = true;
     /// Entries of each core's persist buffer.
     entries: usize = 32, in 1..=128;
-    /// Entries from which on a buffer is flushed, unless somebody waits for it (the paper's code).
+    /// Entries from which on a buffer is flushed, unless somebody waits for it.
     flush_from: usize = 2, in 1..=128;
     /// Cycles after which a buffer is flushed whatever it holds (unpublished: that of HOPS).
     interval: u64 = 2000, in 1..=1_000_000;
