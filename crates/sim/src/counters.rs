@@ -87,6 +87,14 @@ counters! {
         merged_stores,
         /// Loads and fetches of a line that waited until a persist buffer had written it.
         buffered_misses,
+        /// Flushes that left a persist buffer before all that has to be durable before them.
+        early_flushes,
+        /// Old lines that controllers read from memory to undo an early flush after a crash.
+        undo_records,
+        /// Early flushes that controllers kept back, as an older one to the line could be undone.
+        delay_records,
+        /// Early flushes that controllers refused, as their recovery tables were full.
+        refused_flushes,
         /// Dirty persistent lines that the shared cache dropped, as persist buffers write them.
         dropped_lines,
         /// Flits times links: the traffic of the mesh.

@@ -152,6 +152,12 @@ impl<M: Copy> Hw<M> {
         self.corners[controller]
     }
 
+    /// What memory holds of `line`, with all that has been sent to it.
+    pub(crate) fn in_memory(&self, line: LineId) -> &LineData {
+        let memory = self.llc.entry(line).memory;
+        if memory.is_some() { self.values.version(memory) } else { self.values.shared(line) }
+    }
+
     /// Books a bank's port from `at`; gives when the bank has looked the line up.
     #[inline]
     pub(crate) fn look_up(&mut self, bank: usize, at: Cycle) -> Cycle {

@@ -60,6 +60,16 @@ impl Buffer {
         self.entries.push_back(Entry { slot, line, epoch, data, since: now, is_sent: false });
     }
 
+    /// The entry in `slot`.
+    pub(super) fn entry(&self, slot: u8) -> &Entry {
+        self.entries.iter().find(|entry| entry.slot == slot).expect("it is here")
+    }
+
+    /// The entry in `slot`, to be changed.
+    pub(super) fn entry_mut(&mut self, slot: u8) -> &mut Entry {
+        self.entries.iter_mut().find(|entry| entry.slot == slot).expect("it is here")
+    }
+
     /// The entry in `slot` leaves.
     pub(super) fn remove(&mut self, slot: u8) -> Entry {
         let at = self.entries.iter().position(|entry| entry.slot == slot).expect("it is here");
@@ -82,6 +92,10 @@ pub(super) struct EpochState {
     pub(super) depends_on: Option<Source>,
     /// What it wrote; a line may stand more than once.
     pub(super) lines: Vec<LineId>,
+    /// The cores that are to be told when it is durable, a bit each.
+    pub(super) dependents: u64,
+    /// The controllers that are to be told, a bit each.
+    pub(super) controllers: u8,
 }
 
 /// The epochs of a core: its timestamp, and what is in flight.
@@ -100,6 +114,11 @@ impl Timeline {
     /// The open epoch; the first is 1.
     pub(super) fn current(&self) -> Epoch {
         self.durable + self.states.len() as Epoch
+    }
+
+    /// How many epochs are not durable, the open one included.
+    pub(super) fn in_flight(&self) -> usize {
+        self.states.len()
     }
 
     pub(super) fn is_durable(&self, epoch: Epoch) -> bool {
@@ -164,6 +183,14 @@ impl Timeline {
         self.open().depends_on = Some(source);
     }
 
+    /// `source` is durable, and what came before it: nothing depends on it any more.
+    pub(super) fn resolve(&mut self, source: Source) {
+        let is_over = |on: &Source| on.core == source.core && on.epoch <= source.epoch;
+        for state in &mut self.states {
+            state.depends_on = state.depends_on.filter(|on| !is_over(on));
+        }
+    }
+
     /// Forgets every dependence on `core`.
     pub(super) fn forget(&mut self, core: usize) {
         for state in &mut self.states {
@@ -217,6 +244,11 @@ impl Filter {
         self.places(line).iter().any(|place| places.contains(place))
     }
 
+    /// True if `line`, which has just been added, may make a fetch of another wait for longer.
+    pub(super) fn holds_up(&self, line: LineId) -> bool {
+        self.waiting.iter().any(|(waits, _)| self.shares(*waits, line))
+    }
+
     pub(super) fn wait(&mut self, line: LineId, who: Waiter) {
         self.waiting.push((line, who));
     }
@@ -268,6 +300,20 @@ mod tests {
         line.retire();
         assert!(line.follows(source(6)));
         line.forget(3);
+        assert!(!line.follows(source(1)) && line.is_open_empty());
+    }
+
+    #[test]
+    fn what_depends_on_a_durable_epoch_or_an_older_one_is_free() {
+        let mut line = Timeline::new();
+        let source = |epoch| Source { core: 3, epoch };
+        line.depend(source(5));
+        line.depend(source(7));
+        line.resolve(Source { core: 2, epoch: 9 });
+        line.resolve(source(6));
+        assert_eq!(line.oldest_depends_on(), None);
+        assert!(line.follows(source(7)) && line.in_flight() == 2);
+        line.resolve(source(7));
         assert!(!line.follows(source(1)) && line.is_open_empty());
     }
 

@@ -1,0 +1,372 @@
+//! ASAP: persist buffers that do not wait for their turn.
+//!
+//! "ASAP: A Speculative Approach to Persistence" (HPCA'22). The persist buffer beside each L1 is
+//! that of HOPS, but whatever it holds goes to memory at once, *early* if older epochs, or those of
+//! other threads that its epoch depends on, are not committed. Controllers keep in a recovery table
+//! what a crash needs to take early writes back ([`table`]). An epoch is complete when all its
+//! flushes are acknowledged; once it is also safe, as all before it has committed, its core tells
+//! the controllers that it wrote to early, and when they have answered it is committed, and
+//! durable. The cores whose epochs depend on it are told directly, by a message each; nobody polls.
+//!
+//! A full recovery table refuses early flushes. The core then flushes in order, nothing early,
+//! until what was refused has been sent again, safe: such a flush never needs a record. A core has
+//! a number of epochs that are not committed, the size of its epoch table; a fence waits for one.
+//!
+//! Dependences are learnt from coherence, and who depends on an open epoch splits it, as in HOPS.
+//! So is a fetch from memory of a line whose epoch has not committed: it waits at a counting
+//! filter, and asks for the end of that epoch. The paper filters only what was refused, and keeps
+//! victims of the L1 in a write-back buffer until their flushes are at the controller; here the
+//! filter does both, and no early value is ever read from memory. [`flush`] has the cores' side,
+//! [`controllers`] the other.
+
+use super::buffers::{Buffer, Filter, Source, Timeline};
+use super::params::parameters;
+use super::{Design, Model, Store};
+use crate::config::Machine;
+use crate::counters::Reason;
+use crate::hw::{Gate, Hw, Request, Token, Waiter};
+use crate::values::LineData;
+use crate::{Cycle, Epoch, LineId};
+use serde::{Deserialize, Serialize};
+use table::Table;
+
+mod controllers;
+mod flush;
+mod table;
+
+pub(super) const ABOUT: &str = "ASAP: early flushes that controllers can undo (HPCA'22).";
+pub(super) const MODEL: Model = Model::Hops;
+
+parameters! {
+    /// A write is acknowledged when the controller's queue accepts it, not when it is in the cells.
+    adr: bool = true;
+    /// Entries of each core's persist buffer.
+    entries: usize = 32, in 1..=128;
+    /// Entries from which on a buffer is flushed, unless somebody waits for it.
+    flush_from: usize = 2, in 1..=128;
+    /// Cycles after which a buffer is flushed whatever it holds (unpublished: that of HOPS).
+    interval: u64 = 2000, in 1..=1_000_000;
+    /// Epochs of a core that are not committed, the open one included: its epoch table.
+    epochs: usize = 32, in 2..=65_536;
+    /// Records of each controller's recovery table.
+    records: usize = 32, in 0..=250;
+    /// Base-2 logarithm of the counters of each controller's filter (unpublished).
+    filter_bits: u32 = 10, in 4..=20;
+    /// Stores of an epoch to one line share an entry that has not been sent.
+    merges: bool = true;
+    /// A deliberate mistake in the mechanism, to test the checks.
+    flaw: Flaw = Flaw::None;
+}
+
+/// A deliberate mistake in the mechanism.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Flaw {
+    /// None.
+    #[default]
+    None,
+    /// A crash leaves what was written early.
+    ForgetsUndo,
+    /// An undo record goes when the early write is durable.
+    ReleasesUndoEarly,
+    /// A second early value of a line takes the first one's place in memory.
+    SpeculatesTwice,
+    /// A safe write passes the early one that came before it.
+    WritesPastUndo,
+    /// Delayed values are not written when their epoch commits.
+    DelaysLost,
+    /// An epoch is committed before the controllers know.
+    CommitsEarly,
+    /// An epoch does not wait for those of other threads that it depends on.
+    DropsDependences,
+    /// An open epoch is not split when another thread depends on it.
+    KeepsEpochsWhole,
+    /// Memory is read while the epoch of the line is not committed.
+    IgnoresFilter,
+    /// A refused flush counts as done.
+    IgnoresNack,
+    /// A version of a line does not wait for an older one of its epoch, which may be refused.
+    PassesOlder,
+    /// A drain does not wait.
+    DrainsEarly,
+}
+
+pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Asap {
+    let (cores, controllers) = (machine.core.count, machine.memory.controllers);
+    let table = || Table::new(params.records, params.flaw);
+    Asap {
+        config: Config {
+            flush_from: params.flush_from.min(params.entries),
+            interval: params.interval,
+            epochs: params.epochs,
+            merges: params.merges,
+            flaw: params.flaw,
+        },
+        cores: (0..cores).map(|_| Thread::new(params.entries)).collect(),
+        filters: vec![Filter::new(1 << params.filter_bits); controllers],
+        tables: (0..controllers).map(|_| table()).collect(),
+    }
+}
+
+struct Config {
+    flush_from: usize,
+    interval: u64,
+    epochs: usize,
+    merges: bool,
+    flaw: Flaw,
+}
+
+/// What a core has beside its L1.
+struct Thread {
+    buffer: Buffer,
+    timeline: Timeline,
+    /// Slots of entries that were refused and have not been sent again.
+    refused: Vec<u8>,
+    /// Controllers that have not answered to the commit of the oldest epoch.
+    committing: u32,
+    /// Entries up to this epoch are to be flushed.
+    demanded: Epoch,
+    /// The epoch that ends as soon as the table has room for the next.
+    ending: Epoch,
+    /// The next periodic flush is set.
+    has_timer: bool,
+    /// Who waits for all up to an epoch to be durable.
+    drains: Vec<(Epoch, Waiter)>,
+    /// Who waits for an entry, or for an epoch.
+    waiting: Vec<Waiter>,
+}
+
+impl Thread {
+    fn new(entries: usize) -> Thread {
+        Thread {
+            buffer: Buffer::new(entries),
+            timeline: Timeline::new(),
+            refused: Vec::new(),
+            committing: 0,
+            demanded: 0,
+            ending: 0,
+            has_timer: false,
+            drains: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// The epoch before which everything is committed; 0 if another thread's has to be first.
+    fn safe(&self) -> Epoch {
+        let is_free = self.timeline.oldest_depends_on().is_none();
+        Epoch::from(is_free) * (self.timeline.durable + 1)
+    }
+}
+
+/// What the parts of the design tell each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Message {
+    /// An entry of `core`'s buffer is at its controller.
+    Flush { core: u8, slot: u8, is_early: bool },
+    /// The old value of its line has been read.
+    Read { core: u8, slot: u8 },
+    /// The entry is in the controller's queue or table.
+    Acknowledged { core: u8, slot: u8 },
+    /// The controller's table is full.
+    Refused { core: u8, slot: u8 },
+    /// `controller` hears that `core`'s epoch commits.
+    Commit { core: u8, epoch: Epoch, controller: u8 },
+    /// A controller has done so.
+    Committed { core: u8 },
+    /// `core` hears that the epoch of `of`, on which one of its own depends, has committed.
+    Resolved { core: u8, of: u8, epoch: Epoch },
+    /// `core`'s buffer is to be flushed.
+    Periodic { core: u8 },
+    /// A fetch waits for `core`'s epoch, which is to end and to be flushed.
+    Wanted { core: u8, epoch: Epoch },
+}
+
+/// Persist buffers and epoch tables of all cores, recovery tables and filters of all controllers.
+pub(crate) struct Asap {
+    config: Config,
+    cores: Vec<Thread>,
+    filters: Vec<Filter>,
+    tables: Vec<Table>,
+}
+
+impl Asap {
+    fn is_flaw(&self, flaw: Flaw) -> bool {
+        self.config.flaw == flaw
+    }
+
+    /// Whose epoch the answer to `request` belongs to, unless it is committed.
+    fn source(&self, hw: &Hw<Message>, request: &Request) -> Option<Source> {
+        let source = match hw.owner(request.slot) {
+            Some((core, _)) => {
+                let timeline = &self.cores[core].timeline;
+                let is_old = timeline.is_open_empty();
+                Source { core, epoch: timeline.current() - Epoch::from(is_old) }
+            }
+            None => {
+                let entry = hw.llc.entry(request.slot);
+                Source { core: entry.writer.into(), epoch: entry.epoch }
+            }
+        };
+        let is_known = source.epoch == 0 || source.core == request.who.core;
+        (!is_known && !self.cores[source.core].timeline.is_durable(source.epoch)).then_some(source)
+    }
+
+    fn wait(&mut self, core: usize, who: Waiter, reason: Reason) -> Gate {
+        self.cores[core].waiting.push(who);
+        Gate::Wait(reason)
+    }
+
+    fn joins(&self, core: usize, line: LineId) -> Option<usize> {
+        let Thread { buffer, timeline, .. } = &self.cores[core];
+        self.config.merges.then(|| buffer.joins(line, timeline.current())).flatten()
+    }
+}
+
+impl Design for Asap {
+    type Message = Message;
+    const DROPS_EVICTIONS: bool = true;
+
+    fn store(&mut self, hw: &mut Hw<Message>, who: Waiter, at: Store, _: Cycle) -> Gate {
+        let has_room = self.cores[who.core].buffer.has_room();
+        if !hw.is_pm(at.line) || has_room || self.joins(who.core, at.line).is_some() {
+            return Gate::Go;
+        }
+        self.wait(who.core, who, Reason::BufferFull)
+    }
+
+    fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, _: u64, now: Cycle) {
+        let line = at.line;
+        if !hw.is_pm(line) {
+            return;
+        }
+        let data = *hw.data(core, at.way, line);
+        let joins = self.joins(core, line);
+        let thread = &mut self.cores[core];
+        let epoch = thread.timeline.current();
+        hw.l1[core].copy_mut(at.way).epoch = epoch;
+        if let Some(place) = joins {
+            hw.counters.merged_stores += 1;
+            thread.buffer.entries[place].data = data;
+            return;
+        }
+        hw.counters.buffered_stores += 1;
+        thread.buffer.push(line, epoch, data, now);
+        let open = thread.timeline.open();
+        open.left += 1;
+        open.lines.push(line);
+        self.filter(hw, core, line, now);
+        self.set_timer(hw, core, now);
+        self.advance(hw, core, now);
+    }
+
+    fn order(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
+        if self.cores[who.core].timeline.is_open_empty() {
+            return Gate::Go;
+        }
+        if !self.close(hw, who.core, now) {
+            return self.wait(who.core, who, Reason::EpochIds);
+        }
+        hw.counters.fences += 1;
+        Gate::Go
+    }
+
+    fn drain(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
+        let gate = self.order(hw, who, now);
+        if gate != Gate::Go || self.is_flaw(Flaw::DrainsEarly) {
+            return gate;
+        }
+        let last = self.cores[who.core].timeline.current() - 1;
+        self.demand(hw, who.core, last, now);
+        let thread = &mut self.cores[who.core];
+        if thread.timeline.is_durable(last) {
+            return Gate::Go;
+        }
+        thread.drains.push((last, who));
+        Gate::Wait(Reason::Fence)
+    }
+
+    fn remote(&mut self, hw: &mut Hw<Message>, request: &Request) -> Gate {
+        let (who, now) = (request.who, request.now);
+        if !hw.is_pm(request.line) || self.is_flaw(Flaw::DropsDependences) {
+            return Gate::Go;
+        }
+        let Some(source) = self.source(hw, request) else { return Gate::Go };
+        if self.cores[who.core].timeline.follows(source) {
+            return Gate::Go;
+        }
+        let is_open = source.epoch == self.cores[source.core].timeline.current();
+        if is_open && !self.is_flaw(Flaw::KeepsEpochsWhole) {
+            if !self.close(hw, source.core, now) {
+                return self.wait(source.core, who, Reason::InterConflict);
+            }
+            hw.counters.epoch_splits += 1;
+        }
+        if !self.cores[who.core].timeline.is_open_empty() && !self.close(hw, who.core, now) {
+            return self.wait(who.core, who, Reason::EpochIds);
+        }
+        if self.cores[source.core].timeline.is_durable(source.epoch) {
+            return Gate::Go;
+        }
+        self.cores[who.core].timeline.depend(source);
+        self.cores[source.core].timeline.state(source.epoch).dependents |= 1 << who.core;
+        hw.counters.conflicts_inter += 1;
+        hw.counters.dependences += 1;
+        self.demand(hw, source.core, source.epoch, now);
+        Gate::Go
+    }
+
+    fn miss(&mut self, hw: &mut Hw<Message>, who: Waiter, line: LineId, now: Cycle) -> Gate {
+        let filter = &mut self.filters[hw.memory.home(line)];
+        if !hw.is_pm(line) || !filter.may_have(line) || self.config.flaw == Flaw::IgnoresFilter {
+            return Gate::Go;
+        }
+        filter.wait(line, who);
+        hw.counters.buffered_misses += 1;
+        self.ask_for(hw, who.core, line, now);
+        Gate::Wait(Reason::BufferedLine)
+    }
+
+    fn may_prefetch(&self, hw: &Hw<Message>, _: usize, line: LineId) -> bool {
+        !hw.is_pm(line)
+            || hw.llc.find(line).is_some()
+            || !self.filters[hw.memory.home(line)].may_have(line)
+    }
+
+    fn exited(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        let last = self.cores[core].timeline.current();
+        self.wanted(hw, core, last, now);
+    }
+
+    fn written(&mut self, hw: &mut Hw<Message>, token: Token, now: Cycle) {
+        self.in_queue(hw, token, now);
+    }
+
+    fn message(&mut self, hw: &mut Hw<Message>, message: Message, now: Cycle) {
+        match message {
+            Message::Flush { core, slot, is_early } => {
+                self.flushed(hw, core.into(), slot, is_early, now);
+            }
+            Message::Read { core, slot } => self.old_read(hw, core.into(), slot, now),
+            Message::Acknowledged { core, slot } => self.acknowledged(hw, core.into(), slot, now),
+            Message::Refused { core, slot } => self.refused(hw, core.into(), slot, now),
+            Message::Commit { core, epoch, controller } => {
+                let owner = Source { core: core.into(), epoch };
+                self.commits(hw, owner, controller.into(), now);
+            }
+            Message::Committed { core } => self.committed(hw, core.into(), now),
+            Message::Resolved { core, of, epoch } => {
+                let source = Source { core: of.into(), epoch };
+                self.cores[usize::from(core)].timeline.resolve(source);
+                self.advance(hw, core.into(), now);
+            }
+            Message::Periodic { core } => self.periodic(hw, core.into(), now),
+            Message::Wanted { core, epoch } => self.wanted(hw, core.into(), epoch, now),
+        }
+    }
+
+    fn save(&self, _: &Hw<Message>, image: &mut [LineData]) {
+        if !self.is_flaw(Flaw::ForgetsUndo) {
+            self.tables.iter().for_each(|table| table.restore(image));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The controllers' side: what becomes of a flush, commits, and fetches that wait.
+
+use super::super::buffers::Source;
+use super::table::Taken;
+use super::{Asap, Flaw, Message};
+use crate::hw::{Event, Hw, Token};
+use crate::{Cycle, LineId};
+
+/// From here on, a token names a controller and a record of its table, not a slot of a buffer.
+const DELAYED: usize = 128;
+
+impl Asap {
+    fn entry(&self, hw: &Hw<Message>, core: usize, slot: u8) -> (LineId, usize, Source) {
+        let entry = self.cores[core].buffer.entry(slot);
+        (entry.line, hw.memory.home(entry.line), Source { core, epoch: entry.epoch })
+    }
+
+    /// Writes the entry in `slot` of `core`'s buffer to memory, behind its controller.
+    fn write(&self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
+        let entry = self.cores[core].buffer.entry(slot);
+        let tile = hw.memory_tile(entry.line);
+        hw.write_buffered(entry.line, &entry.data, tile, now, Token::of(core, slot.into()));
+    }
+
+    /// The entry in `slot` of `core`'s buffer has come to its controller.
+    pub(super) fn flushed(
+        &mut self,
+        hw: &mut Hw<Message>,
+        core: usize,
+        slot: u8,
+        is_early: bool,
+        now: Cycle,
+    ) {
+        let (line, home, owner) = self.entry(hw, core, slot);
+        let data = self.cores[core].buffer.entry(slot).data;
+        let tile = hw.controller_tile(home);
+        let answer = match self.tables[home].take(line, owner, data, is_early) {
+            Taken::Written => return self.write(hw, core, slot, now),
+            Taken::AfterRead => {
+                hw.counters.undo_records += 1;
+                let read = hw.memory.read(line, now);
+                let message = Message::Read { core: core as u8, slot };
+                return hw.queue.event(read, Event::Design(message));
+            }
+            Taken::Refused if !self.is_flaw(Flaw::IgnoresNack) => {
+                hw.counters.refused_flushes += 1;
+                let told = hw.mesh.control(tile, core, now);
+                let message = Message::Refused { core: core as u8, slot };
+                return hw.queue.event(told, Event::Design(message));
+            }
+            answer => answer,
+        };
+        hw.counters.delay_records += u64::from(answer == Taken::Delayed);
+        let told = hw.mesh.control(tile, core, now + hw.config.memory.post);
+        let message = Message::Acknowledged { core: core as u8, slot };
+        hw.queue.event(told, Event::Design(message));
+    }
+
+    /// The old value of a line is there: the early one that came for it takes its place.
+    pub(super) fn old_read(&mut self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
+        let (line, home, _) = self.entry(hw, core, slot);
+        self.tables[home].remember(line, *hw.in_memory(line));
+        self.write(hw, core, slot, now);
+    }
+
+    /// A controller's queue has what `token` names, or the cells have it.
+    pub(super) fn in_queue(&mut self, hw: &mut Hw<Message>, token: Token, now: Cycle) {
+        let core = usize::from(token.core);
+        if let Some(controller) = usize::from(token.bank).checked_sub(DELAYED) {
+            return self.tables[controller].left(token.core);
+        }
+        let (line, home, owner) = self.entry(hw, core, token.bank);
+        if self.is_flaw(Flaw::ReleasesUndoEarly) {
+            self.tables[home].forget(line, owner);
+        }
+        let told = hw.mesh.control(hw.controller_tile(home), core, now);
+        let message = Message::Acknowledged { core: token.core, slot: token.bank };
+        hw.queue.event(told, Event::Design(message));
+    }
+
+    /// `controller` hears that `owner` commits.
+    pub(super) fn commits(
+        &mut self,
+        hw: &mut Hw<Message>,
+        owner: Source,
+        controller: usize,
+        now: Cycle,
+    ) {
+        let tile = hw.controller_tile(controller);
+        for write in self.tables[controller].commit(owner) {
+            let token = Token::of(write.id.into(), DELAYED + controller);
+            hw.write_buffered(write.line, &write.data, tile, now, token);
+        }
+        let told = hw.mesh.control(tile, owner.core, now);
+        hw.queue.event(told, Event::Design(Message::Committed { core: owner.core as u8 }));
+    }
+
+    /// `core` has stored to `line`: who wants to fetch it from memory waits from now on.
+    pub(super) fn filter(&mut self, hw: &mut Hw<Message>, core: usize, line: LineId, now: Cycle) {
+        let filter = &mut self.filters[hw.memory.home(line)];
+        filter.add(line);
+        if filter.holds_up(line) {
+            let told = hw.mesh.control(hw.memory_tile(line), core, now);
+            let epoch = self.cores[core].timeline.current();
+            let message = Message::Wanted { core: core as u8, epoch };
+            hw.queue.event(told, Event::Design(message));
+        }
+    }
+
+    /// An epoch that wrote `line` is committed; who waits to fetch a line may do so.
+    pub(super) fn unfilter(&mut self, hw: &mut Hw<Message>, line: LineId, now: Cycle) {
+        let home = hw.memory.home(line);
+        self.filters[home].remove(line);
+        for who in self.filters[home].released() {
+            let told = hw.mesh.control(hw.controller_tile(home), who.core, now);
+            hw.wake(who, told);
+        }
+    }
+
+    /// A fetch of `line` by `core` waits at the controller, which asks those for it whose epochs
+    /// keep it waiting.
+    pub(super) fn ask_for(&mut self, hw: &mut Hw<Message>, core: usize, line: LineId, now: Cycle) {
+        let home = hw.memory.home(line);
+        let tile = hw.controller_tile(home);
+        let asked = hw.mesh.control(core, tile, now);
+        for (owner, thread) in self.cores.iter().enumerate() {
+            let filter = &self.filters[home];
+            let is_it = |other: &LineId| {
+                hw.memory.home(*other) == home && filter.shares(line, *other)
+            };
+            if let Some(epoch) = thread.timeline.newest_with(is_it) {
+                let told = hw.mesh.control(tile, owner, asked);
+                let message = Message::Wanted { core: owner as u8, epoch };
+                hw.queue.event(told, Event::Design(message));
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The recovery table of a memory controller: what makes writes before their time harmless.
+//!
+//! Of each line, memory has the value of one epoch at most that may still have to go. If it may, an
+//! *undo record* has the newest value that is safe, and ADR writes it over the line when the power
+//! fails. A value that comes early while a line has a record already waits in a *delay record*;
+//! a crash drops it. The commit of an epoch frees its undo records, as memory may keep its values,
+//! and moves its delayed values to where the safe value of their line is: memory, or the undo
+//! record of a later epoch. On its way into the write queue a value still has its record, from
+//! which ADR would write it; so a commit need not wait for the queue.
+
+use super::super::buffers::Source;
+use super::Flaw;
+use crate::LineId;
+use crate::values::LineData;
+
+/// Where a flush has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// To memory.
+    Written,
+    /// To memory, as soon as the old value has been read from there into a new undo record.
+    AfterRead,
+    /// Into a new delay record.
+    Delayed,
+    /// Into a record that was there.
+    Kept,
+    /// Nowhere: no record is free.
+    Refused,
+}
+
+/// What a record is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Memory has its owner's value; this is the safe one.
+    Undo,
+    /// Its owner's value waits here.
+    Delay,
+    /// Its owner has committed; the value is on its way into the write queue.
+    Leaving,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    id: u8,
+    line: LineId,
+    owner: Source,
+    kind: Kind,
+    /// None while it is being read.
+    data: Option<LineData>,
+}
+
+/// A value that a commit sends to memory; its record stays until [`Table::left`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Write {
+    pub(super) id: u8,
+    pub(super) line: LineId,
+    pub(super) data: LineData,
+}
+
+/// The records of a controller, in the order in which they were made.
+pub(super) struct Table {
+    records: Vec<Record>,
+    free: Vec<u8>,
+    flaw: Flaw,
+}
+
+impl Table {
+    /// A table of `size` records, none of them used.
+    pub(super) fn new(size: usize, flaw: Flaw) -> Table {
+        Table { records: Vec::new(), free: (0..size as u8).rev().collect(), flaw }
+    }
+
+    fn is_flaw(&self, flaw: Flaw) -> bool {
+        self.flaw == flaw
+    }
+
+    fn undo(&mut self, line: LineId) -> Option<&mut Record> {
+        self.records.iter_mut().find(|record| record.kind == Kind::Undo && record.line == line)
+    }
+
+    /// Takes those records out that are of the kind that `goes` says.
+    fn remove(&mut self, goes: impl Fn(&Record) -> bool) -> Vec<Record> {
+        let records = std::mem::take(&mut self.records);
+        let (gone, rest): (Vec<_>, _) = records.into_iter().partition(goes);
+        self.records = rest;
+        self.free.extend(gone.iter().map(|record| record.id));
+        gone
+    }
+
+    /// A flush of `owner` comes, early or when all before it was committed.
+    pub(super) fn take(
+        &mut self,
+        line: LineId,
+        owner: Source,
+        data: LineData,
+        is_early: bool,
+    ) -> Taken {
+        let is_live = |record: &&mut Record| record.line == line && record.kind != Kind::Leaving;
+        let mut live = self.records.iter_mut().filter(is_live).peekable();
+        let is_known = live.peek().is_some();
+        if let Some(own) = live.find(|record| record.owner == owner) {
+            if own.kind == Kind::Undo {
+                return Taken::Written;
+            }
+            own.data = Some(data);
+            return Taken::Kept;
+        }
+        if !is_early {
+            let goes_past = self.is_flaw(Flaw::WritesPastUndo);
+            return match self.undo(line) {
+                Some(undo) if !goes_past => {
+                    undo.data = Some(data);
+                    Taken::Kept
+                }
+                _ => Taken::Written,
+            };
+        }
+        if is_known && self.is_flaw(Flaw::SpeculatesTwice) {
+            return Taken::Written;
+        }
+        let Some(id) = self.free.pop() else { return Taken::Refused };
+        let (kind, data, taken) = match is_known {
+            true => (Kind::Delay, Some(data), Taken::Delayed),
+            false => (Kind::Undo, None, Taken::AfterRead),
+        };
+        self.records.push(Record { id, line, owner, kind, data });
+        taken
+    }
+
+    /// The old value of `line` has been read, unless a safe one has taken its place meanwhile.
+    pub(super) fn remember(&mut self, line: LineId, old: LineData) {
+        if let Some(undo) = self.undo(line) {
+            undo.data.get_or_insert(old);
+        }
+    }
+
+    /// The undo record of `owner` for `line` goes, before its time.
+    pub(super) fn forget(&mut self, line: LineId, owner: Source) {
+        self.remove(|record| {
+            record.kind == Kind::Undo && (record.line, record.owner) == (line, owner)
+        });
+    }
+
+    /// `owner` commits: gives what is to be written to memory now.
+    pub(super) fn commit(&mut self, owner: Source) -> Vec<Write> {
+        let loses = self.is_flaw(Flaw::DelaysLost);
+        self.remove(|record| {
+            record.owner == owner && (loses || record.kind == Kind::Undo)
+        });
+        let mut writes = Vec::new();
+        for at in 0..self.records.len() {
+            let Record { id, line, owner: of, kind, data } = self.records[at];
+            if of != owner || kind != Kind::Delay {
+                continue;
+            }
+            self.records[at].kind = Kind::Leaving;
+            if let Some(undo) = self.undo(line) {
+                undo.data = data;
+                continue;
+            }
+            let data = data.expect("a delayed value is there from the start");
+            writes.push(Write { id, line, data });
+        }
+        let is_written = |record: &Record| writes.iter().any(|write| write.id == record.id);
+        self.remove(|record| {
+            record.owner == owner && !is_written(record)
+        });
+        writes
+    }
+
+    /// The write queue has the value of record `id`.
+    pub(super) fn left(&mut self, id: u8) {
+        self.remove(|record| record.id == id);
+    }
+
+    /// The power fails: values that were on their way go to memory, and the safe ones over what was
+    /// written early.
+    pub(super) fn restore(&self, image: &mut [LineData]) {
+        for kind in [Kind::Leaving, Kind::Undo] {
+            for record in self.records.iter().filter(|record| record.kind == kind) {
+                if let Some(data) = record.data {
+                    image[record.line as usize] = data;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: LineId = 1;
+
+    /// A table beside one line of memory, as a controller uses it.
+    struct Rig {
+        table: Table,
+        memory: LineData,
+    }
+
+    impl Rig {
+        fn new(size: usize) -> Rig {
+            Rig { table: Table::new(size, Flaw::None), memory: [0; 8] }
+        }
+
+        /// The epoch of core `value` writes its number.
+        fn flush(&mut self, value: usize, is_early: bool) -> Taken {
+            let taken = self.table.take(LINE, epoch(value), [value as u64; 8], is_early);
+            if taken == Taken::AfterRead {
+                self.table.remember(LINE, self.memory);
+            }
+            if matches!(taken, Taken::AfterRead | Taken::Written) {
+                self.memory = [value as u64; 8];
+            }
+            taken
+        }
+
+        fn commit(&mut self, value: usize) {
+            for write in self.table.commit(epoch(value)) {
+                self.memory = write.data;
+                self.table.left(write.id);
+            }
+        }
+
+        fn after_crash(&self) -> u64 {
+            let mut image = [[9; 8], self.memory];
+            self.table.restore(&mut image);
+            image[1][0]
+        }
+    }
+
+    fn epoch(core: usize) -> Source {
+        Source { core, epoch: 5 }
+    }
+
+    #[test]
+    fn in_whatever_order_three_epochs_come_a_crash_leaves_the_last_committed() {
+        for order in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
+            let mut rig = Rig::new(3);
+            for value in order {
+                assert_ne!(rig.flush(value, true), Taken::Refused);
+                assert_eq!(rig.after_crash(), 0, "{order:?}");
+            }
+            for value in 1..=3 {
+                rig.commit(value);
+                assert_eq!(rig.after_crash(), value as u64, "{order:?}");
+            }
+            assert_eq!(rig.memory, [3; 8], "{order:?}");
+            assert!(rig.table.records.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_safe_flush_behind_an_early_one_becomes_what_a_crash_restores() {
+        let mut rig = Rig::new(1);
+        assert_eq!(rig.flush(2, true), Taken::AfterRead);
+        assert_eq!(rig.flush(1, false), Taken::Kept);
+        assert_eq!((rig.after_crash(), rig.memory[0]), (1, 2));
+        rig.commit(2);
+        assert_eq!(rig.after_crash(), 2);
+        assert_eq!(rig.flush(3, false), Taken::Written);
+    }
+
+    #[test]
+    fn a_safe_value_that_comes_while_the_old_one_is_read_is_newer_than_that() {
+        let mut table = Table::new(1, Flaw::None);
+        assert_eq!(table.take(LINE, epoch(2), [2; 8], true), Taken::AfterRead);
+        assert_eq!(table.take(LINE, epoch(1), [1; 8], false), Taken::Kept);
+        table.remember(LINE, [0; 8]);
+        let mut image = [[2; 8]; 2];
+        table.restore(&mut image);
+        assert_eq!(image[1], [1; 8]);
+    }
+
+    #[test]
+    fn a_full_table_refuses_what_is_early_and_nothing_else() {
+        let mut rig = Rig::new(2);
+        rig.flush(1, true);
+        rig.flush(2, true);
+        assert_eq!(rig.flush(3, true), Taken::Refused);
+        assert_eq!(rig.flush(2, true), Taken::Kept, "it has its record");
+        assert_eq!(rig.flush(1, true), Taken::Written, "memory has its value");
+        rig.commit(1);
+        let writes = rig.table.commit(epoch(2));
+        assert_eq!(rig.after_crash(), 2, "it is committed, wherever it is");
+        assert_eq!(rig.flush(3, true), Taken::AfterRead, "what leaves is memory's");
+        assert_eq!(rig.flush(4, true), Taken::Refused, "it has not left");
+        rig.table.left(writes[0].id);
+        assert_eq!(rig.flush(4, true), Taken::Delayed);
+    }
+}
