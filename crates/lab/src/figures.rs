@@ -32,6 +32,9 @@ const FIGURES: &[(&str, &str)] = &[
     ("s2-fig13", include_str!("../../../experiments/s2-fig13.toml")),
     ("s2-fig14", include_str!("../../../experiments/s2-fig14.toml")),
     ("s2-flush", include_str!("../../../experiments/s2-flush.toml")),
+    ("s4-fig2", include_str!("../../../experiments/s4-fig2.toml")),
+    ("w17-fig10", include_str!("../../../experiments/w17-fig10.toml")),
+    ("as22-fig8", include_str!("../../../experiments/as22-fig8.toml")),
 ];
 
 /// A figure of a paper.

@@ -28,7 +28,7 @@ const WARMUP_DIVISOR: u64 = 8;
 /// What to compare, as a user says it.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// Names of workloads; none: the five of MICRO'15, Table 2.
+    /// Names of workloads; none: the five of MICRO'15, Table 2, or all if the machine says so.
     pub workloads: Vec<String>,
     /// Designs, `name` or `name:key=value`; none: all.
     pub designs: Vec<String>,
@@ -110,7 +110,7 @@ impl Plan {
         let designs = designs(&options.designs)?;
         let baseline = baseline(options.baseline.as_deref(), &designs)?;
         let mut points = Vec::new();
-        for workload in workloads(&options.workloads)? {
+        for workload in workloads(&options.workloads, machine.all_workloads)? {
             for design in &designs {
                 points.push(Point {
                     workload: workload.clone(),
@@ -180,11 +180,11 @@ pub(crate) fn designs(texts: &[String]) -> Result<Vec<Choice>, LabError> {
     Ok(texts.iter().map(|text| Choice::parse(text)).collect::<Result<_, _>>()?)
 }
 
-/// The workloads that `names` name; the default ones of the table if there are none.
-pub(crate) fn workloads(names: &[String]) -> Result<Vec<String>, LabError> {
+/// The workloads that `names` name; if there are none, those of the table, or the usual ones.
+fn workloads(names: &[String], all: bool) -> Result<Vec<String>, LabError> {
     once("workload", names)?;
     if names.is_empty() {
-        let default = WORKLOADS.iter().filter(|entry| entry.default);
+        let default = WORKLOADS.iter().filter(|entry| all || entry.default);
         return Ok(default.map(|entry| entry.name.to_owned()).collect());
     }
     let known = |name: &&String| WORKLOADS.iter().any(|entry| entry.name == **name);

@@ -112,7 +112,17 @@ impl Comparison {
         if self.cells.iter().any(|cell| !cell.is_crashed()) {
             text += "; - where a design promises nothing";
         }
-        text + "\n"
+        text += "\n";
+        let mut unsafe_ones: Vec<&str> = Vec::new();
+        for cell in self.cells.iter().filter(|cell| !cell.is_crashed()) {
+            if !unsafe_ones.contains(&&*cell.point.design.text) {
+                unsafe_ones.push(&cell.point.design.text);
+            }
+        }
+        if !unsafe_ones.is_empty() {
+            text += &format!("not crash-safe: {}\n", unsafe_ones.join(", "));
+        }
+        text
     }
 
     fn broken_text(&self) -> String {

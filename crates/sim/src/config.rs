@@ -12,6 +12,9 @@ use std::path::Path;
 pub struct Machine {
     /// One line for `seawall list machines`.
     pub about: String,
+    /// A comparison runs every workload here, unless told otherwise; without, the usual five.
+    #[serde(default)]
+    pub all_workloads: bool,
     /// Core clock in GHz; only turns cycles into seconds.
     pub ghz: f64,
     /// The cores.

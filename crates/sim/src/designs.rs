@@ -256,7 +256,8 @@ impl Choice {
     pub fn parse(text: &str) -> Result<Choice, SimError> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
-        let entry = DESIGNS.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let meant = ALSO.iter().find(|(also, _)| *also == name).map_or(name, |(_, meant)| meant);
+        let entry = DESIGNS.iter().find(|entry| entry.name == meant).ok_or_else(|| {
             let known: Vec<&str> = DESIGNS.iter().map(|entry| entry.name).collect();
             SimError::UnknownDesign { name: name.into(), known: known.join(", ") }
         })?;
@@ -317,6 +318,10 @@ impl Choice {
         self.log() == Some(true)
     }
 }
+
+/// Names that papers give to designs of the table: the ideal of HOPS and ASAP has no flush and no
+/// fence, and is not crash-safe.
+const ALSO: &[(&str, &str)] = &[("ideal", "volatile")];
 
 /// One line a design makes its module, its entry in [`DESIGNS`] and its place in all tables.
 macro_rules! designs {
@@ -380,6 +385,7 @@ mod tests {
     #[test]
     fn a_choice_names_what_it_does_not_know() {
         assert_eq!(Choice::parse("lbpp").unwrap().entry.name, "lbpp");
+        assert_eq!(Choice::parse("ideal").unwrap().model(), Model::None);
         assert!(Choice::parse("clwb:adr=true").unwrap().parameters["adr"].as_bool().unwrap());
         let error = |text| Choice::parse(text).unwrap_err().to_string();
         assert!(error("lb3").contains("volatile, strict"), "{}", error("lb3"));

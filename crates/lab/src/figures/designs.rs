@@ -9,6 +9,7 @@ use crate::progress::Progress;
 use seawall_sim::Machine;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -43,6 +44,11 @@ pub struct DesignFigure {
     pub baseline: Option<String>,
     /// How far from the paper's a mean may be, in the unit of the metric.
     pub tolerance: f64,
+    /// How far from the paper's a workload's value may be, where it is known.
+    pub workload_tolerance: Option<f64>,
+    /// The mean is geometric.
+    #[serde(default)]
+    pub geometric: bool,
     /// What is shown for whom.
     pub series: Vec<Series>,
 }
@@ -53,6 +59,8 @@ pub struct DesignFigure {
 pub enum Metric {
     /// Throughput over that of the baseline.
     Throughput,
+    /// Run time over that of the baseline.
+    Time,
     /// Epochs flushed because of a conflict, in per cent.
     ConflictingEpochs,
 }
@@ -65,8 +73,11 @@ pub struct Series {
     pub name: String,
     /// Our design.
     pub design: String,
-    /// The paper's mean.
-    pub paper: f64,
+    /// The paper's mean; none if it has no such bar.
+    pub paper: Option<f64>,
+    /// The paper's value for single workloads, by the names of ours.
+    #[serde(default)]
+    pub workloads: BTreeMap<String, f64>,
 }
 
 /// The outcome for one series, as `--json` writes it.
@@ -78,16 +89,22 @@ pub struct FigureRecord {
     pub series: String,
     /// What of the series: "mean".
     pub point: &'static str,
-    /// What the paper states.
-    pub paper: f64,
-    /// What we measure: the arithmetic mean over the workloads.
+    /// What the paper states, if it does.
+    pub paper: Option<f64>,
+    /// What we measure: the mean over the workloads.
     pub measured: f64,
     /// How far apart they may be.
     pub tolerance: f64,
-    /// Whether they are no further apart than that.
+    /// Whether they are no further apart than that; true if the paper states nothing.
     pub holds: bool,
     /// What we measure for each workload.
     pub workloads: Map<String, Value>,
+    /// What the paper states for single workloads.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub paper_workloads: Map<String, Value>,
+    /// Workloads whose values are further apart than the figure allows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub far: Vec<String>,
     /// Our design.
     pub design: String,
     /// The machine.
@@ -105,11 +122,19 @@ impl DesignFigure {
         if self.series.is_empty() {
             return Err("it has no [[series]]; give at least one".into());
         }
-        if (self.metric == Metric::Throughput) != self.baseline.is_some() {
-            let what = "metric = \"throughput\" needs a baseline, and no other metric has one";
+        let is_relative = self.metric != Metric::ConflictingEpochs;
+        if is_relative != self.baseline.is_some() {
+            let what = "metric = \"throughput\" or \"time\" needs a baseline, no other has one";
             return Err(what.into());
         }
-        Ok(())
+        let mut stated = self.series.iter().flat_map(|series| series.workloads.keys());
+        let unknown = |name: &&String| !self.workloads.contains(name);
+        match stated.find(unknown) {
+            Some(name) => {
+                Err(format!("a series has a value for {name}, which is no workload here"))
+            }
+            None => Ok(()),
+        }
     }
 
     fn plan(&self, options: &FigureOptions) -> Result<Plan, LabError> {
@@ -208,17 +233,26 @@ fn record(
         cells.iter().find(|cell| is_same(&cell.point, wanted))
     };
     let mut workloads = Map::new();
-    let mut sum = 0.0;
+    let (mut values, mut far) = (Vec::new(), Vec::new());
     for workload in plan.workloads() {
         let ours = cell(workload, &series.design)?;
-        let measured = match &figure.baseline {
+        let faster = match &figure.baseline {
             Some(baseline) => ours.throughput / cell(workload, baseline)?.throughput,
-            None => ours.conflicting_epochs().unwrap_or(0.0),
+            None => 0.0,
+        };
+        let measured = match figure.metric {
+            Metric::Throughput => faster,
+            Metric::Time => 1.0 / faster,
+            Metric::ConflictingEpochs => ours.conflicting_epochs().unwrap_or(0.0),
         };
         workloads.insert(workload.to_owned(), json!(measured));
-        sum += measured;
+        values.push(measured);
+        let apart = series.workloads.get(workload).map(|paper| (measured - paper).abs());
+        if apart.zip(figure.workload_tolerance).is_some_and(|(apart, most)| apart > most) {
+            far.push(workload.to_owned());
+        }
     }
-    let measured = sum / workloads.len() as f64;
+    let measured = mean(&values, figure.geometric);
     Some(FigureRecord {
         figure: figure.name.clone(),
         series: series.name.clone(),
@@ -226,14 +260,24 @@ fn record(
         paper: series.paper,
         measured,
         tolerance: figure.tolerance,
-        holds: (measured - series.paper).abs() <= figure.tolerance,
+        holds: series.paper.is_none_or(|paper| (measured - paper).abs() <= figure.tolerance),
         workloads,
+        paper_workloads: series.workloads.iter().map(|(k, v)| (k.clone(), json!(v))).collect(),
+        far,
         design: series.design.clone(),
         machine: figure.machine.clone(),
         seed: options.seed,
         operations: plan.points[0].operations,
         quick: options.is_quick,
     })
+}
+
+fn mean(values: &[f64], geometric: bool) -> f64 {
+    let count = values.len() as f64;
+    match geometric {
+        true => (values.iter().map(|value| value.ln()).sum::<f64>() / count).exp(),
+        false => values.iter().sum::<f64>() / count,
+    }
 }
 
 #[cfg(test)]

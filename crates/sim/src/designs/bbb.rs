@@ -96,7 +96,7 @@ pub(crate) struct Bbb {
     holders: FxHashMap<LineId, u8>,
     /// Who waits for room in the buffer of each core.
     full: Vec<Vec<Waiter>>,
-    /// Who waits until a line is in no buffer.
+    /// Who waits until an entry of a line has been written.
     written: Vec<(LineId, Waiter)>,
 }
 
@@ -171,14 +171,15 @@ impl Bbb {
         let is_gone = !self.buffers[core].entries.iter().any(|entry| entry.line == line);
         if is_gone && self.holder(line) == Some(core) {
             self.holders.remove(&line);
-            let waiting = std::mem::take(&mut self.written);
-            for (wanted, who) in waiting {
-                if wanted == line {
-                    let told = hw.mesh.control(core, who.core, now);
-                    hw.wake(who, told);
-                } else {
-                    self.written.push((wanted, who));
-                }
+        }
+        // An entry behind it, of a later store, has not been sent and may move.
+        let waiting = std::mem::take(&mut self.written);
+        for (wanted, who) in waiting {
+            if wanted == line {
+                let told = hw.mesh.control(core, who.core, now);
+                hw.wake(who, told);
+            } else {
+                self.written.push((wanted, who));
             }
         }
         for who in std::mem::take(&mut self.full[core]) {

@@ -3,11 +3,11 @@
 //! "An Analysis of Persistent Memory Use with WHISPER" (ASPLOS'17), section 6. A store to
 //! persistent memory goes to the L1 and to the persist buffer of its thread, whose entries carry
 //! the thread's timestamp (its epoch); the data wait at the memory controller of the line, the
-//! order is kept beside the L1. An ofence advances the timestamp and starts an asynchronous flush, a dfence
-//! a synchronous one ("Hands-Off Persistence System", section 2.2). The entries of the oldest
-//! epoch are written all at once, those of the next when all of them are acknowledged; an epoch
-//! that depends on another thread's waits until the global timestamps, at the shared cache, say
-//! that it is durable. A dfence waits until the buffer is empty. Dependences are learnt from
+//! order is kept beside the L1. An ofence advances the timestamp and starts an asynchronous flush,
+//! a dfence a synchronous one ("Hands-Off Persistence System", section 2.2). The entries of the
+//! oldest epoch are written all at once, those of the next when all of them are acknowledged; an
+//! epoch that depends on another thread's waits until the global timestamps, at the shared cache,
+//! say that it is durable. A dfence waits until the buffer is empty. Dependences are learnt from
 //! coherence: who takes a line from a core that had it exclusively depends on that core's current
 //! epoch, which is split if it is open; what the core wrote is remembered when its L1 has given the
 //! line up.

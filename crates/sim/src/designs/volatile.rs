@@ -7,7 +7,7 @@ use super::{Design, Model};
 use crate::config::Machine;
 
 pub(super) const ABOUT: &str =
-    "No persistency: flushes and barriers cost nothing and promise nothing.";
+    "No persistency, or 'ideal': flushes and barriers cost nothing and promise nothing.";
 pub(super) const MODEL: Model = Model::None;
 
 parameters! {}

@@ -6,7 +6,9 @@
 //! a response is built, the stack of the functions that handle it, and a table of sessions,
 //! statistics and the like. Each thread has its own, so no line of it is shared. An application
 //! says how many functions an operation calls ([`Client::calls`]), chosen such that the share of
-//! its accesses to persistent memory is about the one that was published.
+//! its accesses to persistent memory is about the one that was published. There are three
+//! instructions to an access, the access included, as in the programs of `validation/programs.md`;
+//! what they take is the machine's business (`core.parallelism`).
 //!
 //! Nothing of it survives a crash, and it needs nothing but zeroed DRAM to start.
 
@@ -34,8 +36,7 @@ pub(super) struct ClientShape {
     pub(super) message_bytes: u64,
     /// Lines of each thread's table: more than fit its first-level cache give a few misses.
     pub(super) table_lines: u64,
-    /// Instructions beside each access, those included that would fill the issue slots which
-    /// dependences leave empty: a simulated core without a limit of its parallelism knows none.
+    /// Instructions beside each access.
     pub(super) instructions: u32,
 }
 

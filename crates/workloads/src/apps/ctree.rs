@@ -7,8 +7,7 @@
 //!
 //! Amounts: 3.3 % of the accesses of the published run are to persistent memory, and it has 11
 //! epochs for a transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen
-//! for the former, and [`SLOTS`] for the time that the published simulation gives to all but
-//! flushes and fences (its Figure 10: 76 %).
+//! for the former.
 
 use super::blocks::{Blocks, Reached};
 use super::client::{Client, ClientShape};
@@ -22,8 +21,6 @@ use seawall_runtime::Arena;
 /// Function calls of the transaction system for each of its steps, and of the rest.
 const STEP_CALLS: u64 = 6;
 const CALLS: u64 = 70;
-/// Issue slots beside each access.
-const SLOTS: u32 = 11;
 const REQUEST_BYTES: u64 = 64;
 const RESPONSE_BYTES: u64 = 32;
 
@@ -84,7 +81,7 @@ fn other(node: Addr, entry: Addr) -> Addr {
 impl CTree {
     fn place(share: Share) -> (CTree, Arena) {
         let mut arena = Arena::new();
-        let shape = ClientShape { instructions: SLOTS, ..ClientShape::default() };
+        let shape = ClientShape::default();
         let tree = CTree {
             share,
             undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),

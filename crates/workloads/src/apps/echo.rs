@@ -13,9 +13,7 @@
 //!
 //! Amounts: 5.5 % of the accesses of the published run are to persistent memory, and it has 307
 //! epochs for a batch (`experiments/whisper.toml`): [`BATCH`] puts of nine or ten,
-//! and two. [`PUT_CALLS`]
-//! and [`STEP_CALLS`] are chosen for the former, and [`SLOTS`] for the time that the published
-//! simulation gives to all but flushes and fences (its Figure 10: 49 %).
+//! and two. [`PUT_CALLS`] and [`STEP_CALLS`] are chosen for the former.
 
 use super::client::{Client, ClientShape};
 use super::piles::{Marks, Piles};
@@ -33,8 +31,6 @@ const REQUESTS: usize = 8;
 /// Function calls for each put, and for each step of it.
 const PUT_CALLS: u64 = 24;
 const STEP_CALLS: u64 = 3;
-/// Issue slots beside each access.
-const SLOTS: u32 = 8;
 const REQUEST_BYTES: u64 = 192;
 const RESPONSE_BYTES: u64 = 32;
 
@@ -100,7 +96,7 @@ impl Steps {
 impl Echo {
     fn place(share: Share) -> (Echo, Arena) {
         let mut arena = Arena::new();
-        let shape = ClientShape { instructions: SLOTS, ..ClientShape::default() };
+        let shape = ClientShape::default();
         let (keys, threads) = (share.each(), share.threads);
         let echo = Echo {
             share,

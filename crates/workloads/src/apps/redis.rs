@@ -25,8 +25,6 @@ use seawall_runtime::Arena;
 /// Function calls of the transaction system for each of its steps, and of the rest.
 const STEP_CALLS: u64 = 8;
 const CALLS: u64 = 60;
-/// Issue slots beside each access.
-const SLOTS: u32 = 2;
 const REQUEST_BYTES: u64 = 96;
 const RESPONSE_BYTES: u64 = 96;
 
@@ -97,7 +95,7 @@ fn table_bytes(share: Share) -> u64 {
 impl Redis {
     fn place(share: Share) -> (Redis, Arena) {
         let mut arena = Arena::new();
-        let shape = ClientShape { instructions: SLOTS, ..ClientShape::default() };
+        let shape = ClientShape::default();
         let redis = Redis {
             share,
             undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),

@@ -2,6 +2,7 @@
 
 use super::{DesignFigure, FigureRecord, Metric};
 use crate::table::{plain_table, text_of};
+use serde_json::Value;
 use std::fmt::Write;
 
 impl DesignFigure {
@@ -23,18 +24,35 @@ impl DesignFigure {
         let mut table = plain_table(&head, 1..head.len());
         for record in records {
             let number = |value: f64| self.number(value);
-            let mut row = vec![record.series.clone(), number(record.paper)];
-            row.push(number(record.measured));
-            row.push(self.difference(record.measured - record.paper));
-            row.push(if record.holds { "yes".into() } else { "NO".into() });
-            let workloads = record.workloads.values().filter_map(|value| value.as_f64());
-            row.extend(workloads.map(number));
+            let mut row = vec![record.series.clone()];
+            row.extend(self.beside(record));
+            let workloads = record.workloads.iter().map(|(name, value)| {
+                let mark = if record.far.contains(name) { "!" } else { "" };
+                value.as_f64().map_or(String::new(), number) + mark
+            });
+            row.extend(workloads);
             table.add_row(row);
+            if !record.paper_workloads.is_empty() {
+                let stated = record.workloads.keys().map(|name| record.paper_workloads.get(name));
+                let stated = stated.map(|value| value.and_then(Value::as_f64));
+                let mut row = vec!["  paper's".to_owned()];
+                row.extend(std::iter::repeat_n(String::new(), 4));
+                row.extend(stated.map(|value| value.map_or("-".into(), number)));
+                table.add_row(row);
+            }
         }
         text += &text_of(&table);
-        let held = records.iter().filter(|record| record.holds).count();
+        let stated = records.iter().filter(|record| record.paper.is_some());
+        let held = stated.clone().filter(|record| record.holds).count();
         let tolerance = self.number(self.tolerance);
-        let _ = write!(text, "\n  {held} of {} hold (within {tolerance})", records.len());
+        let _ = write!(text, "\n  {held} of {} hold (within {tolerance})", stated.count());
+        if let Some(most) = self.workload_tolerance {
+            let all: usize = records.iter().map(|record| record.paper_workloads.len()).sum();
+            let far: usize = records.iter().map(|record| record.far.len()).sum();
+            let most = self.number(most);
+            let _ =
+                write!(text, ", {} of {all} single values (within {most}; others: !)", all - far);
+        }
         text += if self.is_ordered(records) {
             "; the order of the series is the paper's\n\n"
         } else {
@@ -43,9 +61,20 @@ impl DesignFigure {
         text
     }
 
+    /// The paper's mean, ours, how far apart they are, and whether that holds.
+    fn beside(&self, record: &FigureRecord) -> [String; 4] {
+        let ours = self.number(record.measured);
+        let Some(paper) = record.paper else {
+            return ["-".into(), ours, "-".into(), "-".into()];
+        };
+        let holds = if record.holds { "yes" } else { "NO" };
+        let difference = self.difference(record.measured - paper);
+        [self.number(paper), ours, difference, holds.into()]
+    }
+
     fn number(&self, value: f64) -> String {
         match self.metric {
-            Metric::Throughput => format!("{value:.2}"),
+            Metric::Throughput | Metric::Time => format!("{value:.2}"),
             Metric::ConflictingEpochs => format!("{value:.1}"),
         }
     }
@@ -61,7 +90,7 @@ impl DesignFigure {
     /// No two series are the other way round than in the paper.
     fn is_ordered(&self, records: &[&FigureRecord]) -> bool {
         records.iter().all(|left| {
-            let behind = |right: &&&FigureRecord| left.paper < right.paper;
+            let behind = |right: &&&FigureRecord| left.paper.is_some() && left.paper < right.paper;
             records.iter().filter(behind).all(|right| left.measured <= right.measured)
         })
     }
@@ -78,11 +107,13 @@ mod tests {
             figure: "s2-fig11".into(),
             series: series.into(),
             point: "mean",
-            paper,
+            paper: Some(paper),
             measured,
             tolerance: 0.06,
             holds: (measured - paper).abs() <= 0.06,
             workloads: Map::from_iter([("hash".to_owned(), json!(measured))]),
+            paper_workloads: Map::new(),
+            far: Vec::new(),
             design: "lb".into(),
             machine: "micro15".into(),
             seed: 1,

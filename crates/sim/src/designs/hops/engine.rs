@@ -1,9 +1,9 @@
 //! What writes the persist buffers, behind the programs: section 6.3 of the WHISPER paper.
 //!
 //! An epoch is written when it is closed; an open one from a number of entries in the buffer on, at
-//! the end of the thread, and every few thousand cycles. The controllers have the data; they are told to write, an
-//! entry a cycle, and acknowledge. An epoch that depends on another thread's asks for the global
-//! timestamps again and again until they say that it is durable.
+//! the end of the thread, and every few thousand cycles. The controllers have the data; they are
+//! told to write, an entry a cycle, and acknowledge. An epoch that depends on another thread's asks
+//! for the global timestamps again and again until they say that it is durable.
 
 use super::super::buffers::Filter;
 use super::{Flaw, Hops, Message};
@@ -165,7 +165,8 @@ impl Hops {
         let home = hw.memory.home(line);
         for (owner, thread) in self.cores.iter_mut().enumerate() {
             let filter = &self.filters[home];
-            let is_it = |other: &LineId| hw.memory.home(*other) == home && filter.shares(line, *other);
+            let is_near = |other: LineId| hw.memory.home(other) == home;
+            let is_it = |other: &LineId| is_near(*other) && filter.shares(line, *other);
             if let Some(epoch) = thread.timeline.newest_with(is_it) {
                 let told = hw.mesh.control(hw.memory_tile(line), owner, asked);
                 let message = Message::Wanted { core: owner as u8, epoch };
