@@ -122,7 +122,7 @@ pub(crate) struct ValidateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Workloads, separated by commas [default: the five of MICRO'15, Table 2, or all if the machine says so]
+    /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
     #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) workloads: Vec<String>,
     /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: all]
@@ -464,7 +464,7 @@ pub(crate) struct CorpusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Workloads, separated by commas [default: the five of MICRO'15, Table 2, or all if the machine says so]
+    /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
     #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) workloads: Vec<String>,
     /// Designs, separated by commas [default: all]
