@@ -235,6 +235,7 @@ fn unit(table: &str, key: &str) -> &'static str {
         ("core", "count") => "cores, one hardware thread each",
         ("core", "width") => "instructions per cycle",
         ("core", "rob" | "store_buffer") => "entries",
+        ("core", "parallelism") => "instructions issued in 1000 cycles, at most",
         ("core", "mshrs") => "lines outstanding per core",
         ("core", "write_combining") | ("prefetch", "ahead") => "lines",
         ("prefetch", "streams") => "pages of 4 KiB",

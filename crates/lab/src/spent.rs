@@ -98,6 +98,8 @@ pub(crate) fn short(reason: Reason) -> &'static str {
         Reason::InterConflict => "inter",
         Reason::Replacement => "repl",
         Reason::EpochIds => "ids",
+        Reason::BufferFull => "full",
+        Reason::BufferedLine => "line",
         other => other.name(),
     }
 }
