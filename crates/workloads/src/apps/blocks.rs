@@ -154,7 +154,7 @@ impl Reached<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::{Client, ClientShape};
+    use super::super::client::Client;
     use super::super::undo::{Overhead, Undo};
     use super::*;
     use seawall_memory::Image;
@@ -165,7 +165,7 @@ mod tests {
         let mut arena = Arena::new();
         let undo = Undo::place(&mut arena, 1, 8, 1);
         let blocks = Blocks::place(&mut arena, 1, 70, 100);
-        let client = Client::place(&mut arena, 1, ClientShape::default());
+        let client = Client::place(&mut arena, 1);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
         let overhead = Overhead { client, hash: 1, calls: 0 };
         let begin = || UndoTx::begin(&image, &undo, 0, overhead, Flaw::None);

@@ -9,7 +9,7 @@
 //! for the former.
 
 use super::blocks::{Blocks, Reached};
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::share::{self, KEY, Share};
 use super::undo::{Overhead, Undo, UndoTx};
 use crate::workload::Action;
@@ -51,14 +51,13 @@ struct Found {
 impl HashMap {
     fn place(share: Share) -> (HashMap, Arena) {
         let mut arena = Arena::new();
-        let shape = ClientShape::default();
         let map = HashMap {
             share,
             undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
             counts: arena.pm(share.threads * LINE_BYTES),
             buckets: arena.pm(share.threads * bucket_bytes(share)),
             entries: Blocks::place(&mut arena, share.threads, share.each() + 1, ENTRY_BYTES),
-            client: Client::place(&mut arena, share.threads, shape),
+            client: Client::place(&mut arena, share.threads),
         };
         (map, arena)
     }

@@ -14,7 +14,7 @@
 //! for the former.
 
 use super::blocks::{Blocks, Reached};
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::share::{self, KEY, Share};
 use super::undo::{Overhead, Undo, UndoTx};
 use crate::workload::Action;
@@ -95,7 +95,6 @@ fn table_bytes(share: Share) -> u64 {
 impl Redis {
     fn place(share: Share) -> (Redis, Arena) {
         let mut arena = Arena::new();
-        let shape = ClientShape::default();
         let redis = Redis {
             share,
             undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
@@ -103,7 +102,7 @@ impl Redis {
             tables: arena.pm(share.threads * table_bytes(share)),
             entries: Blocks::place(&mut arena, share.threads, share.each() + 1, ENTRY_BYTES),
             used: arena.dram(8 * share.keys),
-            client: Client::place(&mut arena, share.threads, shape),
+            client: Client::place(&mut arena, share.threads),
         };
         (redis, arena)
     }

@@ -315,7 +315,6 @@ impl<'a, M: Memory> UndoTx<'a, M> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::ClientShape;
     use super::*;
     use seawall_memory::Image;
 
@@ -325,7 +324,7 @@ mod tests {
         let mut arena = Arena::new();
         let undo = Undo::place(&mut arena, 1, 8, 1);
         let data = arena.pm(8 * DATA);
-        let client = Client::place(&mut arena, 1, ClientShape::default());
+        let client = Client::place(&mut arena, 1);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
         (image, undo, data, Overhead { client, hash: 1, calls: 1 }, arena.pm_bytes())
     }
