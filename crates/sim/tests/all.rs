@@ -1,5 +1,6 @@
 //! What the simulated machine does, shown through its public face. One binary for all.
 
+mod asap;
 mod bandwidth;
 mod contention;
 mod cuts;
@@ -16,3 +17,4 @@ mod scenes;
 mod shapes;
 mod streams;
 mod values;
+mod watched;
