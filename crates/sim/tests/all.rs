@@ -2,6 +2,7 @@
 
 mod asap;
 mod bandwidth;
+mod bbb;
 mod contention;
 mod cuts;
 mod gem5_cases;
