@@ -9,6 +9,7 @@ mod gem5_cases;
 mod hops;
 mod i7;
 mod latencies;
+mod limits;
 #[path = "../../lab/src/validate/paths.rs"]
 mod paths;
 mod persistency;
