@@ -8,8 +8,8 @@
 //! broken its promise. As every access is followed by a flush of its line or needs none, the same
 //! holds on x86: what a thread has read, flushed and fenced persists before what it stores then.
 //!
-//! Where there are strands, fences order inside one only, a drain joins them, and the stores of one
-//! line are in order across them.
+//! Where there are strands, fences order inside one only, joins and drains order all of them, and the
+//! stores of one line are in order across them.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -36,6 +36,7 @@ enum Step {
     Load(u64),
     Order,
     Strand,
+    Join,
     Drain,
     Wait(u32),
 }
@@ -48,10 +49,10 @@ struct Access {
     wrote: u64,
     /// The value that was there, if the access saw it.
     saw: Option<u64>,
-    /// Fences, new strands, and drains before it.
+    /// Fences, new strands, and joins and drains before it.
     epoch: u32,
     strand: u32,
-    drains: u32,
+    joins: u32,
 }
 
 type Logs = Rc<RefCell<Vec<Vec<Access>>>>;
@@ -69,6 +70,7 @@ fn random_steps(rng: &mut Xoshiro256PlusPlus, thread: u64, strands: bool) -> Vec
         45..60 => Step::Swap(rng.random_range(0..SHARED)),
         60..70 => Step::Load(rng.random_range(0..SHARED)),
         70..80 if strands => Step::Strand,
+        80..83 if strands => Step::Join,
         70..92 => Step::Order,
         92..95 => Step::Drain,
         _ => Step::Wait(rng.random_range(1..2000)),
@@ -78,7 +80,7 @@ fn random_steps(rng: &mut Xoshiro256PlusPlus, thread: u64, strands: bool) -> Vec
 
 fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
     let thread = memory.thread();
-    let (mut epoch, mut strand, mut drains) = (0, 0, 0);
+    let (mut epoch, mut strand, mut joins) = (0, 0, 0);
     let mut next = (thread as u64 + 1) << 32;
     for step in steps {
         let access = match *step {
@@ -86,34 +88,33 @@ fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
                 next += 1;
                 memory.store(place(word), next);
                 memory.flush(place(word), 8);
-                Access { word, wrote: next, saw: None, epoch, strand, drains }
+                Access { word, wrote: next, saw: None, epoch, strand, joins }
             }
             Step::Stream(word) => {
                 next += 1;
                 memory.write_nt(place(word), &next.to_le_bytes());
-                Access { word, wrote: next, saw: None, epoch, strand, drains }
+                Access { word, wrote: next, saw: None, epoch, strand, joins }
             }
             Step::Swap(word) => {
                 next += 1;
                 let saw = Some(memory.swap(place(word), next));
                 memory.flush(place(word), 8);
-                Access { word, wrote: next, saw, epoch, strand, drains }
+                Access { word, wrote: next, saw, epoch, strand, joins }
             }
             Step::Load(word) => {
                 let saw = Some(memory.load(place(word)));
                 memory.flush(place(word), 8);
-                Access { word, wrote: 0, saw, epoch, strand, drains }
+                Access { word, wrote: 0, saw, epoch, strand, joins }
             }
-            Step::Order | Step::Drain => {
-                let is_drain = matches!(step, Step::Drain);
-                if is_drain {
-                    memory.drain()
-                } else {
-                    memory.order()
+            Step::Order | Step::Join | Step::Drain => {
+                match step {
+                    Step::Order => memory.order(),
+                    Step::Join => memory.join_strands(),
+                    _ => memory.drain(),
                 }
                 epoch += 1;
-                let mark = if is_drain { DRAINED } else { 0 };
-                drains += u32::from(is_drain);
+                let mark = if matches!(step, Step::Drain) { DRAINED } else { 0 };
+                joins += u32::from(!matches!(step, Step::Order));
                 memory.output(logs.borrow()[thread].len() as u64 | mark);
                 continue;
             }
@@ -195,7 +196,7 @@ impl Judge<'_> {
             Model::BufferedStrict => true,
             Model::Strand => {
                 let is_one_line = place(first.word).line() == place(second.word).line();
-                let is_joined = first.drains < second.drains;
+                let is_joined = first.joins < second.joins;
                 let is_inside = first.strand == second.strand && is_fenced;
                 is_joined || is_inside || is_one_line && first.wrote != 0
             }

@@ -71,6 +71,7 @@ impl Blocks {
                 word >> bit & 1 == 0 && !tx.has_freed(self.block(thread, 64 * number + bit))
             });
             if let Some(bit) = free {
+                tx.strand();
                 tx.add_only(at, 1);
                 memory.store(at, word | 1 << bit);
                 memory.flush(at, 8);
@@ -92,6 +93,7 @@ impl Blocks {
         let memory = tx.memory();
         let (thread, block) = self.place_of(at.bits()).expect("a block that was taken");
         let place = self.word(thread, block / 64);
+        tx.strand();
         tx.add_only(place, 1);
         memory.store(place, memory.load::<u64>(place) & !(1 << (block % 64)));
         memory.flush(place, 8);

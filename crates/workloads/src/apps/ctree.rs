@@ -145,6 +145,7 @@ impl CTree {
         let value = self.values.take(&mut tx, &mut cursors.values).expect(full);
         share::fill(memory, value, VALUE_WORDS, key, tag);
         if near.slot == 0 {
+            tx.strand();
             tx.add(near.entry, 2);
             memory.store(near.entry.plus(KEY), key);
             memory.store(near.entry.plus(SLOT), value);
@@ -161,6 +162,7 @@ impl CTree {
         for word in [KEY, SLOT] {
             memory.store(old.plus(word), memory.load::<u64>(place.plus(word)));
         }
+        tx.strand();
         tx.add(place, 2);
         memory.store(place.plus(KEY), 0u64);
         memory.store(place.plus(SLOT), node.bits() | IS_NODE);

@@ -105,6 +105,7 @@ impl HashMap {
     /// Changes the count of the transaction's thread.
     fn recount<M: Memory>(&self, tx: &mut UndoTx<'_, M>, by: i64) {
         let (memory, count) = (tx.memory(), self.count(tx.thread()));
+        tx.strand();
         tx.add(count, 1);
         memory.store(count, memory.load::<u64>(count).wrapping_add_signed(by));
     }
@@ -120,6 +121,7 @@ impl HashMap {
         let entry = self.entries.take(&mut tx, cursor).expect("an entry for each key");
         share::fill(memory, entry, VALUE_WORDS, key, tag);
         memory.store(entry.plus(NEXT), memory.load::<u64>(head));
+        tx.strand();
         tx.add(head, 1);
         memory.store(head, entry);
         self.recount(&mut tx, 1);
