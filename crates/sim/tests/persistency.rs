@@ -8,8 +8,8 @@
 //! broken its promise. As every access is followed by a flush of its line or needs none, the same
 //! holds on x86: what a thread has read, flushed and fenced persists before what it stores then.
 //!
-//! Where there are strands, fences order inside one only, joins and drains order all of them, and the
-//! stores of one line are in order across them.
+//! Where there are strands, fences order inside one only, joins and drains order all of them, and
+//! the stores of one line are in order across them.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -533,6 +533,33 @@ fn pairs_in_strands_of_their_own_persist_side_by_side() {
     let alone = pairs("strand:buffers=1", true);
     assert!(10 * alone > 9 * one, "one buffer has one order: {alone}");
     assert_eq!(pairs("hops", true), pairs("hops", false), "no instruction elsewhere");
+}
+
+/// Cycles of a program on one core that stores, ends that with `fence`, and computes.
+fn ended(design: &str, fence: fn(&SimMemory)) -> Cycle {
+    let machine = Machine::load("desktop").unwrap();
+    let program = move |memory: &SimMemory| {
+        for store in 0..100 {
+            memory.store(Addr::pm(4096 + store * 64), store);
+            memory.flush(Addr::pm(4096 + store * 64), 8);
+            fence(memory);
+            memory.work(4000);
+        }
+    };
+    let choice = Choice::parse(design).unwrap();
+    let simulation = Simulation::new(&machine, &choice, vec![0; 1 << 16], vec![0; 64]);
+    simulation.run(vec![Box::new(program)]).unwrap().cycles
+}
+
+#[test]
+fn a_join_does_not_hold_up_the_program_and_elsewhere_is_an_order() {
+    let [join, drain] =
+        [ended("strand", |memory| memory.join_strands()), ended("strand", |memory| memory.drain())];
+    assert!(join < drain, "{join}, {drain}");
+    for design in ["clwb", "hops", "lbpp"] {
+        let order = ended(design, |memory| memory.order());
+        assert_eq!(ended(design, |memory| memory.join_strands()), order, "{design}");
+    }
 }
 
 #[test]

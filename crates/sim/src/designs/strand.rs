@@ -6,8 +6,8 @@
 //! persist barriers, in their order, to one of a few strand buffers. A barrier holds up what is
 //! behind it in its strand buffer, and nothing elsewhere; NewStrand goes on with the next strand
 //! buffer, round robin; JoinStrand holds up later stores until all is durable, and the program only
-//! if it drains. A buffer's entry holds no data: the
-//! line is read from the L1 when its write is issued. So:
+//! if it drains. A buffer's entry holds no data: the line is read from the L1 when its write is
+//! issued. So:
 //!
 //! - A store to a line whose write stands in another strand, or before a barrier, waits until that
 //!   write is issued; one of the same strand and epoch joins it.
