@@ -1,4 +1,4 @@
-//! What ends a run that does not end by itself: the limit of simulated time, and the request to stop.
+//! What ends a run that does not end by itself: a limit of simulated time, or a request to stop.
 
 use seawall_memory::{Addr, Memory};
 use seawall_sim::{Choice, DESIGNS, Machine, Program, SimError, SimMemory, Simulation};
