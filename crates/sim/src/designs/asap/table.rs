@@ -153,18 +153,22 @@ impl Table {
             if of != owner || kind != Kind::Delay {
                 continue;
             }
-            self.records[at].kind = Kind::Leaving;
-            if let Some(undo) = self.undo(line) {
-                undo.data = data;
-                continue;
+            match self.undo(line) {
+                Some(undo) => undo.data = data,
+                None => {
+                    let data = data.expect("a delayed value is there from the start");
+                    writes.push(Write { id, line, data });
+                }
             }
-            let data = data.expect("a delayed value is there from the start");
-            writes.push(Write { id, line, data });
         }
-        let is_written = |record: &Record| writes.iter().any(|write| write.id == record.id);
-        self.remove(|record| {
-            record.owner == owner && !is_written(record)
-        });
+        // What leaves goes behind what left before: a crash writes them in that order.
+        for mut record in self.remove(|record| record.owner == owner) {
+            if writes.iter().any(|write| write.id == record.id) {
+                self.free.retain(|id| *id != record.id);
+                record.kind = Kind::Leaving;
+                self.records.push(record);
+            }
+        }
         writes
     }
 
@@ -247,6 +251,24 @@ mod tests {
             }
             assert_eq!(rig.memory, [3; 8], "{order:?}");
             assert!(rig.table.records.is_empty());
+        }
+    }
+
+    #[test]
+    fn values_that_have_not_left_for_memory_are_restored_in_the_order_of_their_commits() {
+        for order in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
+            let mut rig = Rig::new(3);
+            order.iter().for_each(|value| assert_ne!(rig.flush(*value, true), Taken::Refused));
+            let mut writes = Vec::new();
+            for value in 1..=3 {
+                writes.extend(rig.table.commit(epoch(value)));
+                assert_eq!(rig.after_crash(), value as u64, "{order:?}");
+            }
+            for write in writes {
+                rig.memory = write.data;
+                rig.table.left(write.id);
+                assert_eq!(rig.after_crash(), 3, "{order:?}");
+            }
         }
     }
 

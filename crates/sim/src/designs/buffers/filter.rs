@@ -10,7 +10,7 @@ use crate::hw::Waiter;
 /// and may name others.
 #[derive(Clone, Debug)]
 pub(in crate::designs) struct Filter {
-    counts: Vec<u16>,
+    counts: Vec<u32>,
     waiting: Vec<(LineId, Waiter)>,
 }
 
