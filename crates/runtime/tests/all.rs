@@ -10,6 +10,7 @@ mod heap;
 mod hostile;
 mod pairs;
 mod places;
+mod ribbon;
 mod script;
 mod strands;
 mod subjects;

@@ -1,0 +1,428 @@
+//! Ribbon: cache-line flushes by other threads, and none at all for lines that are known clean.
+//!
+//! "Ribbon: High Performance Cache Line Flushing for Persistent Memory" (Wu, Peng, Ren, Li,
+//! PACT'20): threads put their flushes into a FIFO of their own and go on; flusher threads take
+//! them out and execute them; at a fence a thread waits until all of its own are flushed and
+//! fenced. How many flushers there are follows the bandwidth that they reach ([`estimate`]). It is
+//! software above the seam: [`RibbonMemory`] wraps a thread's handle and is a `Memory` itself, and
+//! what a crash may leave is what the seam says, no more.
+//!
+//! **The FIFO** of a thread is three words, each on a line of its own, and a ring of addresses.
+//! `pushed` counts what the owner put in. `claimed` counts what somebody has taken on: flushers and
+//! owner advance it by compare-and-exchange, and whoever does executes that part. `done` counts what
+//! flushers have flushed *and fenced* (a write-back is only ordered by a fence of the thread that
+//! ran it). A fence of the owner takes on whatever is left, and then waits for `done`, so without a
+//! flusher everything is as fast as before, and nothing hangs. Slots are not used again before all
+//! of the FIFO is done; if it is full, the owner flushes by itself.
+//!
+//! **A flusher that dies**, or stayed behind in the parent of a fork: an owner out of patience
+//! flushes everything since its last fence once more, which does no harm, and begins a new
+//! *generation*, the upper 16 bits of `claimed` and `done`. Who still works for an old one finds
+//! its compare-and-exchange refused: it can neither claim nor count.
+//!
+//! **Skipped flushes** (option `early`). A thread hands lines that it has stored to, and left, to
+//! the flushers of its own accord. When its program asks for the flush, nothing needs to be done if
+//! the line is clean by then. When is that known? Each line has an *owner word* in a table in DRAM
+//! (lines that hash alike share one), and three rules hold:
+//!
+//! 1. Before its first store to a line a thread makes itself the owner. If another one is, it makes
+//!    the word *shared* instead. Shared words stay so, and so the owner has made every store to its
+//!    lines that was made since the table began.
+//! 2. A line is handed on after the store. A store to it from then on cancels that.
+//! 3. The flush is skipped if the line was handed on, not stored to since, reported flushed and
+//!    fenced, and the owner word *then* still names the thread.
+//!
+//! So a skipped flush would have written nothing: the thread's own stores to the line are covered
+//! by the reported flush (rule 2; the push publishes them to the flusher), and so is what others
+//! stored before the table began. Another thread's later store comes after it made the word shared
+//! (rule 1: a locked operation, before the store); if this thread had seen that store, or anything
+//! after it, it would see the shared word in rule 3. What it has not seen, its flush need not
+//! cover. Marks that are left *after* the store do not give this: a thread may read another's data
+//! before the mark is visible, flush on its behalf, and skip ([`RibbonFlaw::OwnsLate`]).
+//!
+//! All threads that store to the pool while lines are skipped must do it through the same Ribbon.
+
+pub mod estimate;
+
+mod counts;
+mod early;
+mod flusher;
+mod judge;
+mod memory;
+pub mod threads;
+
+pub use counts::RibbonCounts;
+pub use flusher::{Flusher, Step};
+pub use memory::RibbonMemory;
+
+use crate::Arena;
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
+
+/// Lines that a flusher takes on, and fences, at a time: more overlap no better (MOD, ASPLOS'20).
+pub const BATCH_LINES: u64 = 16;
+/// The longest FIFO, in lines.
+pub const FIFO_LINES_MAX: u64 = 1 << 20;
+/// The largest table of owner words.
+pub const OWNER_WORDS_MAX: u64 = 1 << 28;
+/// Threads, and flushers, at most.
+pub const THREADS_MAX: u64 = 1024;
+
+/// Requests that a thread may have handed on and that nobody has executed.
+const EARLY_LINES: u64 = 64;
+
+/// Bits of `claimed` and `done` that count; the others are the generation.
+const COUNT_BITS: u32 = 48;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+
+/// What a word of the owner table says of lines that several threads store to.
+const SHARED: u64 = u64::MAX;
+
+/// Whether threads leave flushes to the flushers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Each thread measures what a line costs it with flushers and without, and does what is
+    /// cheaper. On a machine without time: always.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: lines may still be skipped.
+    Never,
+}
+
+/// How a [`Ribbon`] is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RibbonOptions {
+    /// Application threads: 1 to [`THREADS_MAX`]. Their `Memory::thread` is below this.
+    pub threads: u64,
+    /// Flushers there may be: 0 to [`THREADS_MAX`].
+    pub flushers: u64,
+    /// Lines that a FIFO holds: a power of two, [`BATCH_LINES`] to [`FIFO_LINES_MAX`].
+    pub fifo_lines: u64,
+    /// Whether flushes are left to the flushers.
+    pub mode: Mode,
+    /// Whether stored lines are cleaned early, so that their flush may be skipped.
+    pub early: bool,
+    /// Words of the owner table that `early` needs: a power of two up to [`OWNER_WORDS_MAX`]. More
+    /// words, fewer lines that share one by chance.
+    pub owner_words: u64,
+    /// Looks at a FIFO that flushers have not finished until an owner takes over. `None`: waits as
+    /// long as it takes, in the way that suits the machine; right where no flusher can get lost.
+    pub patience: Option<u32>,
+    /// Looks at all FIFOs in vain until a flusher rests.
+    pub polls: u32,
+    /// Flushers that work at least, whatever is measured.
+    pub flushers_min: u64,
+    /// From one estimate of the number of flushers to the next, in units of `Memory::now`; 0: all
+    /// flushers work, always.
+    pub period: u64,
+    /// How long each of the four samples of an estimate takes, in the same unit.
+    pub window: u64,
+    /// A deliberate mistake, to test the checks.
+    pub flaw: RibbonFlaw,
+}
+
+impl Default for RibbonOptions {
+    fn default() -> RibbonOptions {
+        RibbonOptions {
+            threads: 1,
+            flushers: 1,
+            fifo_lines: 1024,
+            mode: Mode::Auto,
+            early: false,
+            owner_words: 1 << 16,
+            patience: None,
+            polls: 64,
+            flushers_min: 1,
+            period: 0,
+            window: 0,
+            flaw: RibbonFlaw::None,
+        }
+    }
+}
+
+/// Options that no [`Ribbon`] can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Ribbon option {option}: {value} is not possible; it must be {range}")]
+pub struct RibbonError {
+    /// Which.
+    pub option: &'static str,
+    /// What it was.
+    pub value: u64,
+    /// What it may be.
+    pub range: String,
+}
+
+/// A deliberate mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RibbonFlaw {
+    /// None.
+    #[default]
+    None,
+    /// A flusher counts lines as done before its fence.
+    DoneBeforeFence,
+    /// A fence waits until its lines are taken on, not until they are done.
+    WaitsForClaims,
+    /// A takeover does not begin a new generation.
+    KeepsGeneration,
+    /// A locked operation does not wait as a fence does.
+    LockedWaitsForNothing,
+    /// A line is handed on before it is stored to, not after.
+    HandsOnBeforeStore,
+    /// A thread becomes a line's owner, or makes it shared, after its store.
+    OwnsLate,
+    /// Lines are skipped whoever owns them.
+    SkipsShared,
+    /// Lines are skipped once they are handed on, cleaned or not.
+    SkipsUndone,
+    /// A store to a line that is handed on does not cancel that.
+    SkipsRewritten,
+}
+
+/// Where a Ribbon's words are, and its options. Plain data: the state is in DRAM, zero at first,
+/// and gone after a crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ribbon {
+    base: Addr,
+    owners: Addr,
+    options: RibbonOptions,
+}
+
+/// The words that all share, each on its own line.
+const BELL: u64 = 0;
+const RESTING: u64 = 1;
+const CONTROL: u64 = 2;
+const RATE: u64 = 3;
+const SHARED_LINES: u64 = 4;
+
+/// In `CONTROL`: how many flushers are to rest, and whether all are to end.
+const STOPPED: u64 = 1 << 63;
+
+/// The lines of a thread, before its ring.
+const PUSHED: u64 = 0;
+const CLAIMED: u64 = 1;
+const DONE: u64 = 2;
+const COUNTS: u64 = 3;
+const EARLY_PUSHED: u64 = 4;
+const EARLY_DONE: u64 = 5;
+const RING: u64 = 6;
+
+/// A thread's words, as addresses.
+#[derive(Clone, Copy, Debug)]
+struct Fifo {
+    base: Addr,
+    lines: u64,
+}
+
+impl Fifo {
+    #[inline]
+    fn word(self, line: u64) -> Addr {
+        self.base.plus(line * LINE_BYTES)
+    }
+
+    /// The slot of the request with that number.
+    #[inline]
+    fn slot(self, number: u64) -> Addr {
+        self.base.plus(RING * LINE_BYTES + (number & (self.lines - 1)) * 8)
+    }
+
+    #[inline]
+    fn early_slot(self, number: u64) -> Addr {
+        let rings = RING * LINE_BYTES + self.lines * 8;
+        self.base.plus(rings + (number & (EARLY_LINES - 1)) * 8)
+    }
+}
+
+#[inline]
+const fn count_of(word: u64) -> u64 {
+    word & COUNT_MASK
+}
+
+#[inline]
+const fn generation_of(word: u64) -> u64 {
+    word >> COUNT_BITS
+}
+
+#[inline]
+const fn word_of(generation: u64, count: u64) -> u64 {
+    generation << COUNT_BITS | count & COUNT_MASK
+}
+
+impl RibbonOptions {
+    fn check(&self) -> Result<(), RibbonError> {
+        let fail = |option, value, range: String| Err(RibbonError { option, value, range });
+        let within = |option, value: u64, min: u64, max: u64| match value {
+            value if (min..=max).contains(&value) => Ok(()),
+            value => fail(option, value, format!("{min} to {max}")),
+        };
+        let power = |option, value: u64, min: u64, max: u64| match value.is_power_of_two() {
+            true if (min..=max).contains(&value) => Ok(()),
+            _ => fail(option, value, format!("a power of two from {min} to {max}")),
+        };
+        within("threads", self.threads, 1, THREADS_MAX)?;
+        within("flushers", self.flushers, 0, THREADS_MAX)?;
+        within("flushers_min", self.flushers_min, 0, self.flushers.max(1))?;
+        power("fifo_lines", self.fifo_lines, BATCH_LINES, FIFO_LINES_MAX)?;
+        if self.early {
+            power("owner_words", self.owner_words, 1, OWNER_WORDS_MAX)?;
+        }
+        if self.period > 0 && (self.window == 0 || self.window.saturating_mul(4) > self.period) {
+            return fail("window", self.window, format!("1 to {}", self.period / 4));
+        }
+        Ok(())
+    }
+
+    fn thread_lines(&self) -> u64 {
+        RING + (self.fifo_lines + EARLY_LINES) * 8 / LINE_BYTES
+    }
+}
+
+impl Ribbon {
+    /// Takes the DRAM that it needs; the words there must be zero at first, as in fresh DRAM.
+    ///
+    /// # Errors
+    /// When an option is out of its range; nothing is taken then.
+    pub fn place(arena: &mut Arena, options: &RibbonOptions) -> Result<Ribbon, RibbonError> {
+        options.check()?;
+        let lines = SHARED_LINES + options.threads * options.thread_lines() + options.flushers;
+        let base = arena.dram(lines * LINE_BYTES);
+        let owners = arena.dram(if options.early { options.owner_words * 8 } else { 0 });
+        Ok(Ribbon { base, owners, options: options.clone() })
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &RibbonOptions {
+        &self.options
+    }
+
+    /// Wraps the handle of an application thread. What the thread flushed before, it must have
+    /// fenced by itself.
+    ///
+    /// A thread has one such wrapper at a time. Requests of one that was lost (its thread died) are
+    /// dropped: no fence waited for them.
+    ///
+    /// # Panics
+    /// When the thread is none of those that the options allow for.
+    pub fn join<'m, M: Memory>(&self, memory: &'m M) -> RibbonMemory<'m, M> {
+        RibbonMemory::new(self.clone(), memory)
+    }
+
+    /// Flusher `index`, to be run by a thread of its own, with that thread's handle. One at a time
+    /// has an index.
+    ///
+    /// # Panics
+    /// When the options allow for no such flusher.
+    pub fn flusher<'m, M: Memory>(&self, memory: &'m M, index: u64) -> Flusher<'m, M> {
+        Flusher::new(self.clone(), memory, index)
+    }
+
+    /// Runs flusher `index` until [`close`](Ribbon::close). It rests by waiting for a word, which
+    /// is right where that costs nothing; on real processors see [`threads`].
+    ///
+    /// # Panics
+    /// When the options allow for no such flusher.
+    pub fn serve<M: Memory>(&self, memory: &M, index: u64) {
+        self.flusher(memory, index).serve();
+    }
+
+    /// Makes all flushers return. What is still in FIFOs is executed by their owners.
+    pub fn close<M: Memory>(&self, memory: &M) {
+        let control = self.word(CONTROL);
+        memory.store(control, memory.load::<u64>(control) | STOPPED);
+        memory.fetch_add(self.word(BELL), 1);
+    }
+
+    /// How many flushers work.
+    pub fn active<M: Memory>(&self, memory: &M) -> u64 {
+        let told_to_rest = memory.load::<u64>(self.word(CONTROL)) & !STOPPED;
+        self.options.flushers.saturating_sub(told_to_rest)
+    }
+
+    /// Lets the first `active` flushers work, at least one, and the others rest.
+    pub fn set_active<M: Memory>(&self, memory: &M, active: u64) {
+        let told_to_rest = self.options.flushers.saturating_sub(active.max(1));
+        let control = self.word(CONTROL);
+        let stopped = memory.load::<u64>(control) & STOPPED;
+        memory.store(control, told_to_rest | stopped);
+    }
+
+    #[inline]
+    fn word(&self, line: u64) -> Addr {
+        self.base.plus(line * LINE_BYTES)
+    }
+
+    #[inline]
+    fn fifo(&self, thread: u64) -> Fifo {
+        let line = SHARED_LINES + thread * self.options.thread_lines();
+        Fifo { base: self.word(line), lines: self.options.fifo_lines }
+    }
+
+    fn flusher_line(&self, index: u64) -> Addr {
+        self.word(SHARED_LINES + self.options.threads * self.options.thread_lines() + index)
+    }
+
+    /// Which word of the owner table is for the line.
+    #[inline]
+    fn place_of(&self, line: Line) -> u64 {
+        let spread = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        spread & (self.options.owner_words - 1)
+    }
+
+    #[inline]
+    fn owner_word(&self, line: Line) -> Addr {
+        self.owners.plus(8 * self.place_of(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut RibbonOptions)) -> String {
+        let mut options = RibbonOptions::default();
+        change(&mut options);
+        Ribbon::place(&mut Arena::new(), &options).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn impossible_options_are_refused_with_what_is_possible() {
+        assert_eq!(
+            refused(|options| options.fifo_lines = 100),
+            "Ribbon option fifo_lines: 100 is not possible; it must be a power of two from 16 to \
+             1048576"
+        );
+        assert!(refused(|options| options.threads = 0).contains("1 to 1024"));
+        assert!(refused(|options| options.flushers_min = 2).contains("flushers_min: 2"));
+        assert!(refused(|options| options.period = 100).contains("window: 0"));
+        let table = refused(|options| (options.early, options.owner_words) = (true, 3));
+        assert!(table.contains("owner_words: 3"), "{table}");
+    }
+
+    #[test]
+    fn words_of_threads_and_flushers_do_not_overlap() {
+        let options = RibbonOptions {
+            threads: 3,
+            flushers: 2,
+            fifo_lines: 16,
+            early: true,
+            owner_words: 8,
+            ..RibbonOptions::default()
+        };
+        let mut arena = Arena::new();
+        let ribbon = Ribbon::place(&mut arena, &options).unwrap();
+        let mut words: Vec<Addr> = (0..SHARED_LINES).map(|line| ribbon.word(line)).collect();
+        for thread in 0..3 {
+            let fifo = ribbon.fifo(thread);
+            words.extend((0..RING).map(|line| fifo.word(line)));
+            words.extend((0..16).map(|number| fifo.slot(number)));
+            words.extend((0..EARLY_LINES).map(|number| fifo.early_slot(number)));
+        }
+        words.extend((0..2).map(|index| ribbon.flusher_line(index)));
+        words.extend((0..8).map(|word| ribbon.owners.plus(8 * word)));
+        let count = words.len();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), count);
+        assert!(words.iter().all(|word| word.offset() < arena.dram_bytes()));
+    }
+}

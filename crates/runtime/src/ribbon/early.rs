@@ -1,0 +1,180 @@
+//! Lines that are cleaned before the program asks for it: a thread's side of the flushes that are
+//! skipped. The rules that make it safe, and why, are in the head of [`ribbon`](super).
+//!
+//! A line is handed on when the thread stores to another one: programs write the words of a line
+//! one after the other. Cleaning is in vain if the line is stored to again, or its flush asked for,
+//! before it is done; a line where that happens is left out the next 2, 4, 8, ... times.
+//!
+//! What a thread knows of its lines is in its own process memory, one entry for all lines with the
+//! same low bits; a newer line drives an older one out, which costs a flush and nothing else. A
+//! machine that counts instructions is told so of each look-up.
+
+use super::{EARLY_DONE, EARLY_LINES, EARLY_PUSHED, Fifo, Ribbon, RibbonFlaw, SHARED};
+use seawall_memory::{Line, Memory};
+
+/// Lines that a thread knows something of.
+const ENTRIES: u64 = 4096;
+/// A line is left out at most 2 to the power of this times.
+const VAIN_MAX: u8 = 10;
+/// Instructions of a look-up.
+const LOOK_UP: u32 = 6;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    line: Line,
+    /// The request by which it was handed on, from 1; 0: it was not, or was stored to since.
+    request: u64,
+    /// Its flush was skipped since.
+    used: bool,
+    vain: u8,
+    /// Times that it is still left out.
+    left_out: u16,
+}
+
+impl Entry {
+    const fn new(line: Line) -> Entry {
+        Entry { line, request: 0, used: false, vain: 0, left_out: 0 }
+    }
+
+    fn was_in_vain(&mut self) {
+        self.vain = (self.vain + 1).min(VAIN_MAX);
+        self.left_out = 1 << self.vain;
+        self.request = 0;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Early {
+    entries: Box<[Entry]>,
+    /// The line that was stored to last, if it is not handed on yet.
+    open: Option<Line>,
+    pushed: u64,
+    /// Requests that are done, as last seen.
+    done: u64,
+    pub(super) in_vain: u64,
+}
+
+impl Early {
+    pub(super) fn new<M: Memory>(memory: &M, fifo: Fifo) -> Early {
+        Early {
+            entries: vec![Entry::new(Line(u64::MAX)); ENTRIES as usize].into_boxed_slice(),
+            open: None,
+            pushed: memory.load(fifo.word(EARLY_PUSHED)),
+            done: memory.load(fifo.word(EARLY_DONE)),
+            in_vain: 0,
+        }
+    }
+
+    fn entry(&mut self, line: Line) -> &mut Entry {
+        &mut self.entries[(line.0 % ENTRIES) as usize]
+    }
+
+    /// The thread has stored to the line, which `is_own` or not. True if another line was handed on.
+    pub(super) fn stored<M: Memory>(
+        &mut self,
+        memory: &M,
+        ribbon: &Ribbon,
+        fifo: Fifo,
+        line: Line,
+        is_own: bool,
+    ) -> bool {
+        memory.work(LOOK_UP);
+        let keeps = matches!(
+            ribbon.options.flaw,
+            RibbonFlaw::SkipsRewritten | RibbonFlaw::HandsOnBeforeStore
+        );
+        let entry = self.entry(line);
+        if entry.line != line {
+            *entry = Entry::new(line);
+        } else if entry.request > 0 && !keeps {
+            if entry.used {
+                (entry.request, entry.used) = (0, false);
+            } else {
+                entry.was_in_vain();
+                self.in_vain += 1;
+            }
+        }
+        if !is_own || self.open == Some(line) {
+            return false;
+        }
+        let left = self.open.replace(line);
+        left.is_some_and(|left| self.hand_on(memory, fifo, left))
+    }
+
+    /// Asks for the line to be cleaned, unless that was in vain of late. True if so.
+    pub(super) fn hand_on<M: Memory>(&mut self, memory: &M, fifo: Fifo, line: Line) -> bool {
+        if self.pushed - self.done >= EARLY_LINES {
+            self.done = memory.load(fifo.word(EARLY_DONE));
+        }
+        let (is_full, request) = (self.pushed - self.done >= EARLY_LINES, self.pushed + 1);
+        let entry = self.entry(line);
+        if entry.line != line || entry.request > 0 || is_full {
+            return false;
+        }
+        if entry.left_out > 0 {
+            entry.left_out -= 1;
+            return false;
+        }
+        (entry.request, entry.used) = (request, false);
+        memory.store(fifo.early_slot(self.pushed), line.start().bits());
+        memory.store(fifo.word(EARLY_PUSHED), request);
+        self.pushed = request;
+        true
+    }
+
+    /// The program asks for a flush of the line: true if none is needed.
+    pub(super) fn skips<M: Memory>(
+        &mut self,
+        memory: &M,
+        ribbon: &Ribbon,
+        fifo: Fifo,
+        line: Line,
+    ) -> bool {
+        memory.work(LOOK_UP);
+        if self.open == Some(line) {
+            self.open = None;
+        }
+        let request = match self.entry(line) {
+            entry if entry.line == line && entry.request > 0 => entry.request,
+            _ => return false,
+        };
+        if request > self.done {
+            self.done = memory.load(fifo.word(EARLY_DONE));
+        }
+        let flaw = ribbon.options.flaw;
+        let is_clean = request <= self.done || flaw == RibbonFlaw::SkipsUndone;
+        if !is_clean {
+            self.entry(line).was_in_vain();
+            self.in_vain += 1;
+            return false;
+        }
+        let owner: u64 = memory.load(ribbon.owner_word(line));
+        let is_own = owner == memory.thread() as u64 + 1 || flaw == RibbonFlaw::SkipsShared;
+        let entry = self.entry(line);
+        entry.used = true;
+        entry.vain = entry.vain.saturating_sub(1);
+        if !is_own {
+            entry.request = 0;
+        }
+        is_own
+    }
+}
+
+impl Ribbon {
+    /// Before the thread stores to the line: makes it the owner, or the line shared. True if it is
+    /// the owner.
+    #[inline]
+    pub(super) fn own<M: Memory>(&self, memory: &M, line: Line) -> bool {
+        let at = self.owner_word(line);
+        let mine = memory.thread() as u64 + 1;
+        let mut owner: u64 = memory.load(at);
+        while owner != mine && owner != SHARED {
+            let next = if owner == 0 { mine } else { SHARED };
+            owner = match memory.compare_exchange(at, owner, next) {
+                Ok(_) => next,
+                Err(now) => now,
+            };
+        }
+        owner == mine
+    }
+}

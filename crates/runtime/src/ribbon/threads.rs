@@ -1,0 +1,182 @@
+//! Flushers as threads of the operating system, for a Ribbon on real processors.
+//!
+//! A flusher that has had nothing to do for a while sleeps, and an owner that has work wakes it: an
+//! idle Ribbon takes no processor. Threads end with the body that they are started for, however it
+//! ends. One that panics is counted, and its work is done by the owners, given that the options
+//! have a patience. A forked child has none of the threads: there, too, owners do their work.
+//!
+//! ```
+//! use seawall_memory::{Addr, Memory};
+//! use seawall_native::{Pool, PoolOptions};
+//! use seawall_runtime::Arena;
+//! use seawall_runtime::ribbon::threads::with_flushers;
+//! use seawall_runtime::ribbon::{Ribbon, RibbonOptions};
+//!
+//! let mut arena = Arena::new();
+//! let ribbon = Ribbon::place(&mut arena, &RibbonOptions::for_processors(1, 1))?;
+//! let options = PoolOptions { dram_bytes: arena.dram_bytes(), ..PoolOptions::default() };
+//! let pool = Pool::temporary(1 << 16, &options)?;
+//! with_flushers(&ribbon, |thread| pool.memory(thread), |crew| {
+//!     let memory = pool.memory(0);
+//!     let memory = crew.join(&memory);
+//!     for line in 0..64 {
+//!         memory.store(Addr::pm(64 * line), line);
+//!     }
+//!     memory.persist(Addr::pm(0), 64 * 64);
+//! });
+//! assert!(ribbon.counts(&pool.memory(0)).inline >= 64);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use super::{Flusher, Ribbon, RibbonMemory, RibbonOptions, Step};
+use seawall_memory::Memory;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A flusher looks again after this, whether it was woken or not.
+const NAP: Duration = Duration::from_millis(10);
+
+/// Looks for work, and at lines that do not get done, on a processor: tens of microseconds.
+const POLLS: u32 = 2_000;
+const PATIENCE: u32 = 20_000;
+/// A period and a window in ticks of a clock of a few GHz: about a second, about 10 ms.
+const PERIOD: u64 = 1 << 31;
+const WINDOW: u64 = 1 << 25;
+
+/// Something to call when flushers are to get up.
+pub trait Waker: Sync {
+    /// Wakes all flushers that sleep.
+    fn wake(&self);
+}
+
+impl RibbonOptions {
+    /// Options for real processors: flushers sleep, owners have patience, and the number of
+    /// flushers is estimated about once a second.
+    pub fn for_processors(threads: u64, flushers: u64) -> RibbonOptions {
+        RibbonOptions {
+            threads,
+            flushers,
+            patience: Some(PATIENCE),
+            polls: POLLS,
+            flushers_min: flushers.min(1),
+            period: PERIOD,
+            window: WINDOW,
+            ..RibbonOptions::default()
+        }
+    }
+}
+
+/// The flusher threads of a Ribbon, while they run.
+pub struct Crew {
+    ribbon: Ribbon,
+    ends: AtomicBool,
+    lost: AtomicU64,
+    door: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Waker for Crew {
+    fn wake(&self) {
+        drop(self.door.lock().unwrap_or_else(PoisonError::into_inner));
+        self.woken.notify_all();
+    }
+}
+
+/// Ends the flushers when the body has ended, with a panic or without.
+struct Ending<'c>(&'c Crew);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.ends.store(true, Release);
+        self.0.wake();
+    }
+}
+
+/// Runs `body` beside all flushers of the Ribbon, each on a thread with the handle that `handle`
+/// gives for it: flusher 0 has the number after the last application thread, and so on. Gives what
+/// `body` gives, once the flushers have ended.
+///
+/// The Ribbon must be in DRAM of that memory, and no other flushers may run on it.
+pub fn with_flushers<M: Memory, T>(
+    ribbon: &Ribbon,
+    handle: impl Fn(usize) -> M + Sync,
+    body: impl FnOnce(&Crew) -> T,
+) -> T {
+    let crew = Crew {
+        ribbon: ribbon.clone(),
+        ends: AtomicBool::new(false),
+        lost: AtomicU64::new(0),
+        door: Mutex::new(()),
+        woken: Condvar::new(),
+    };
+    std::thread::scope(|scope| {
+        let ending = Ending(&crew);
+        let (crew, handle) = (&crew, &handle);
+        for index in 0..ribbon.options.flushers {
+            let thread = std::thread::Builder::new().name(format!("flusher {index}"));
+            if thread.spawn_scoped(scope, move || crew.run(index, handle)).is_err() {
+                crew.lost.fetch_add(1, Relaxed);
+            }
+        }
+        let result = body(crew);
+        drop(ending);
+        result
+    })
+}
+
+impl Crew {
+    /// As [`Ribbon::join`], with a handle that wakes the flushers.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn join<'m, M: Memory>(&'m self, memory: &'m M) -> RibbonMemory<'m, M> {
+        self.ribbon.join(memory).with_waker(self)
+    }
+
+    /// Flushers that panicked, or that the system had no thread for.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Acquire)
+    }
+
+    fn run<M: Memory>(&self, index: u64, handle: &(impl Fn(usize) -> M + Sync)) {
+        let work = AssertUnwindSafe(|| {
+            let memory = handle((self.ribbon.options.threads + index) as usize);
+            self.work(self.ribbon.flusher(&memory, index));
+        });
+        if catch_unwind(work).is_err() {
+            self.lost.fetch_add(1, Release);
+        }
+    }
+
+    fn work<M: Memory>(&self, mut flusher: Flusher<'_, M>) {
+        let mut idle = 0;
+        while !self.ends.load(Acquire) {
+            match flusher.step() {
+                Step::Closed => return,
+                Step::Flushed(_) => idle = 0,
+                Step::Surplus => self.sleep(|| true),
+                Step::Idle if idle < self.ribbon.options.polls => {
+                    idle += 1;
+                    std::hint::spin_loop();
+                }
+                Step::Idle => {
+                    idle = 0;
+                    if let Some(bell) = flusher.lie_down() {
+                        self.sleep(|| flusher.bell() == bell);
+                    }
+                }
+            }
+        }
+    }
+
+    fn sleep(&self, rests: impl Fn() -> bool) {
+        let door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        if rests() && !self.ends.load(Acquire) {
+            drop(self.woken.wait_timeout(door, NAP));
+        }
+    }
+}

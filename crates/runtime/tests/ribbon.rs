@@ -1,0 +1,8 @@
+//! Ribbon: what it promises on every machine, and that its mistakes are found.
+
+mod early;
+mod explored;
+mod fifo;
+mod real;
+mod scene;
+mod simulated;
