@@ -67,8 +67,10 @@ pub const OWNER_WORDS_MAX: u64 = 1 << 28;
 /// Threads, and flushers, at most.
 pub const THREADS_MAX: u64 = 1024;
 
+/// Lines that a flusher cleans early, and fences, at a time: nobody waits for them.
+const CLEAN_LINES: u64 = 64;
 /// Requests that a thread may have handed on and that nobody has executed.
-const EARLY_LINES: u64 = 64;
+const EARLY_LINES: u64 = 256;
 
 /// Bits of `claimed` and `done` that count; the others are the generation.
 const COUNT_BITS: u32 = 48;
@@ -99,6 +101,9 @@ pub struct RibbonOptions {
     pub flushers: u64,
     /// Lines that a FIFO holds: a power of two, [`BATCH_LINES`] to [`FIFO_LINES_MAX`].
     pub fifo_lines: u64,
+    /// Requests that are shown to flushers together, or at the next fence if there are fewer: 1 to
+    /// [`BATCH_LINES`]. Each time costs the thread a line that flushers are looking at.
+    pub chunk: u64,
     /// Whether flushes are left to the flushers.
     pub mode: Mode,
     /// Whether stored lines are cleaned early, so that their flush may be skipped.
@@ -128,6 +133,7 @@ impl Default for RibbonOptions {
             threads: 1,
             flushers: 1,
             fifo_lines: 1024,
+            chunk: 8,
             mode: Mode::Auto,
             early: false,
             owner_words: 1 << 16,
@@ -188,12 +194,13 @@ pub struct Ribbon {
     options: RibbonOptions,
 }
 
-/// The words that all share, each on its own line.
-const BELL: u64 = 0;
-const RESTING: u64 = 1;
-const CONTROL: u64 = 2;
-const RATE: u64 = 3;
-const SHARED_LINES: u64 = 4;
+/// The words that all share, each on its own line. Flusher 0, which cleans, has a bell of its own.
+const BELLS: [u64; 2] = [0, 1];
+/// On this line a word for each bell: 1 if somebody may wait for it.
+const RESTING: u64 = 2;
+const CONTROL: u64 = 3;
+const RATE: u64 = 4;
+const SHARED_LINES: u64 = 5;
 
 /// In `CONTROL`: how many flushers are to rest, and whether all are to end.
 const STOPPED: u64 = 1 << 63;
@@ -262,6 +269,7 @@ impl RibbonOptions {
         within("threads", self.threads, 1, THREADS_MAX)?;
         within("flushers", self.flushers, 0, THREADS_MAX)?;
         within("flushers_min", self.flushers_min, 0, self.flushers.max(1))?;
+        within("chunk", self.chunk, 1, BATCH_LINES)?;
         power("fifo_lines", self.fifo_lines, BATCH_LINES, FIFO_LINES_MAX)?;
         if self.early {
             power("owner_words", self.owner_words, 1, OWNER_WORDS_MAX)?;
@@ -329,7 +337,9 @@ impl Ribbon {
     pub fn close<M: Memory>(&self, memory: &M) {
         let control = self.word(CONTROL);
         memory.store(control, memory.load::<u64>(control) | STOPPED);
-        memory.fetch_add(self.word(BELL), 1);
+        for bell in BELLS {
+            memory.fetch_add(self.word(bell), 1);
+        }
     }
 
     /// How many flushers work.
@@ -357,20 +367,20 @@ impl Ribbon {
         Fifo { base: self.word(line), lines: self.options.fifo_lines }
     }
 
+    fn resting(&self, bell: u64) -> Addr {
+        self.word(RESTING).plus(8 * bell)
+    }
+
     fn flusher_line(&self, index: u64) -> Addr {
         self.word(SHARED_LINES + self.options.threads * self.options.thread_lines() + index)
     }
 
-    /// Which word of the owner table is for the line.
-    #[inline]
-    fn place_of(&self, line: Line) -> u64 {
-        let spread = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        spread & (self.options.owner_words - 1)
-    }
-
+    /// The word of the owner table that is for the line: for lines that are neighbours, words that
+    /// are neighbours, so that few lines of the table are in use.
     #[inline]
     fn owner_word(&self, line: Line) -> Addr {
-        self.owners.plus(8 * self.place_of(line))
+        let place = (line.0 ^ line.0 >> 16) & (self.options.owner_words - 1);
+        self.owners.plus(8 * place)
     }
 }
 

@@ -46,9 +46,11 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Early {
     entries: Box<[Entry]>,
-    /// The line that was stored to last, if it is not handed on yet.
+    /// The line that was stored to last, if it is the thread's own and not handed on yet.
     open: Option<Line>,
+    /// Requests so far, and those that flushers are shown.
     pushed: u64,
+    published: u64,
     /// Requests that are done, as last seen.
     done: u64,
     pub(super) in_vain: u64,
@@ -56,10 +58,12 @@ pub(super) struct Early {
 
 impl Early {
     pub(super) fn new<M: Memory>(memory: &M, fifo: Fifo) -> Early {
+        let pushed = memory.load(fifo.word(EARLY_PUSHED));
         Early {
             entries: vec![Entry::new(Line(u64::MAX)); ENTRIES as usize].into_boxed_slice(),
             open: None,
-            pushed: memory.load(fifo.word(EARLY_PUSHED)),
+            pushed,
+            published: pushed,
             done: memory.load(fifo.word(EARLY_DONE)),
             in_vain: 0,
         }
@@ -69,7 +73,8 @@ impl Early {
         &mut self.entries[(line.0 % ENTRIES) as usize]
     }
 
-    /// The thread has stored to the line, which `is_own` or not. True if another line was handed on.
+    /// The thread has stored to the line, which `is_own` or not. True if flushers are shown something
+    /// new.
     pub(super) fn stored<M: Memory>(
         &mut self,
         memory: &M,
@@ -94,15 +99,20 @@ impl Early {
                 self.in_vain += 1;
             }
         }
-        if !is_own || self.open == Some(line) {
-            return false;
-        }
-        let left = self.open.replace(line);
-        left.is_some_and(|left| self.hand_on(memory, fifo, left))
+        let left = std::mem::replace(&mut self.open, is_own.then_some(line));
+        left.filter(|left| *left != line)
+            .is_some_and(|left| self.hand_on(memory, fifo, left, ribbon.options.chunk))
     }
 
-    /// Asks for the line to be cleaned, unless that was in vain of late. True if so.
-    pub(super) fn hand_on<M: Memory>(&mut self, memory: &M, fifo: Fifo, line: Line) -> bool {
+    /// Asks for the line to be cleaned, unless that was in vain of late. True if flushers are shown
+    /// something new.
+    pub(super) fn hand_on<M: Memory>(
+        &mut self,
+        memory: &M,
+        fifo: Fifo,
+        line: Line,
+        chunk: u64,
+    ) -> bool {
         if self.pushed - self.done >= EARLY_LINES {
             self.done = memory.load(fifo.word(EARLY_DONE));
         }
@@ -117,9 +127,13 @@ impl Early {
         }
         (entry.request, entry.used) = (request, false);
         memory.store(fifo.early_slot(self.pushed), line.start().bits());
-        memory.store(fifo.word(EARLY_PUSHED), request);
         self.pushed = request;
-        true
+        let publishes = request - self.published >= chunk;
+        if publishes {
+            memory.store(fifo.word(EARLY_PUSHED), request);
+            self.published = request;
+        }
+        publishes
     }
 
     /// The program asks for a flush of the line: true if none is needed.

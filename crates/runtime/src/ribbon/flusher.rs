@@ -8,8 +8,8 @@
 use super::counts::{FLUSHER_CLEANED, FLUSHER_FENCES, FLUSHER_LINES};
 use super::estimate::Tuner;
 use super::{
-    BATCH_LINES, BELL, CLAIMED, CONTROL, DONE, EARLY_DONE, EARLY_PUSHED, Fifo, PUSHED, RATE,
-    RESTING, Ribbon, RibbonFlaw, STOPPED, count_of, generation_of, word_of,
+    BATCH_LINES, BELLS, CLAIMED, CLEAN_LINES, CONTROL, DONE, EARLY_DONE, EARLY_PUSHED, Fifo,
+    PUSHED, RATE, Ribbon, RibbonFlaw, STOPPED, count_of, generation_of, word_of,
 };
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 
@@ -46,6 +46,8 @@ pub struct Flusher<'m, M> {
     turn: u64,
     tuner: Option<Tuner>,
     claims: Vec<Claim>,
+    /// What it cleans now: up to which request.
+    cleaning: Vec<(Fifo, u64)>,
     lines: u64,
     cleaned: u64,
     fences: u64,
@@ -64,6 +66,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
             turn: index % options.threads,
             tuner: tuner.filter(|_| index == 0),
             claims: Vec::with_capacity(BATCH_LINES as usize),
+            cleaning: Vec::new(),
             lines: memory.load(line.plus(FLUSHER_LINES)),
             cleaned: memory.load(line.plus(FLUSHER_CLEANED)),
             fences: memory.load(line.plus(FLUSHER_FENCES)),
@@ -103,7 +106,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
                 Step::Idle => {
                     idle = 0;
                     if let Some(bell) = self.lie_down() {
-                        self.memory.spin_while(self.ribbon.word(BELL), bell);
+                        self.memory.spin_while(self.ribbon.word(self.bell_line()), bell);
                     }
                 }
             }
@@ -115,7 +118,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
     /// not ring; then it executes its requests itself, and the next one rings.
     pub fn lie_down(&self) -> Option<u64> {
         let bell = self.bell();
-        self.memory.swap(self.ribbon.word(RESTING), 1);
+        self.memory.swap(self.ribbon.resting(self.bell_line()), 1);
         let control: u64 = self.memory.load(self.ribbon.word(CONTROL));
         let is_needed = control & STOPPED != 0 || self.ribbon.has_work(self.memory, self.cleans());
         (!is_needed).then_some(bell)
@@ -123,7 +126,11 @@ impl<'m, M: Memory> Flusher<'m, M> {
 
     /// The word that changes when an owner has work for flushers that rest.
     pub fn bell(&self) -> u64 {
-        self.memory.load(self.ribbon.word(BELL))
+        self.memory.load(self.ribbon.word(self.bell_line()))
+    }
+
+    fn bell_line(&self) -> u64 {
+        BELLS[usize::from(self.index > 0)]
     }
 
     fn cleans(&self) -> bool {
@@ -178,7 +185,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
             self.memory.drain();
         }
         for claim in self.claims.drain(..) {
-            complete(self.memory, claim);
+            complete(self.memory, claim, fences_late);
         }
         if fences_late {
             self.memory.drain();
@@ -201,27 +208,32 @@ impl<'m, M: Memory> Flusher<'m, M> {
         is_mine.then_some(Claim { fifo, claimed, lines })
     }
 
-    /// Cleans lines that threads have handed on, of one thread at a time.
+    /// Cleans lines that threads have handed on.
     fn clean(&mut self) -> u64 {
-        for thread in 0..self.ribbon.options.threads {
+        let (mut lines, threads) = (0, self.ribbon.options.threads);
+        for thread in 0..threads {
             let fifo = self.ribbon.fifo(thread);
             let done: u64 = self.memory.load(fifo.word(EARLY_DONE));
             let pushed: u64 = self.memory.load(fifo.word(EARLY_PUSHED));
-            let lines = pushed.wrapping_sub(done).min(BATCH_LINES);
-            if lines == 0 {
-                continue;
-            }
-            for number in done..done + lines {
+            let upto = pushed.min(done + (CLEAN_LINES / threads).max(BATCH_LINES));
+            for number in done..upto {
                 let line = Addr::from_bits(self.memory.load(fifo.early_slot(number)));
                 self.memory.flush(line, LINE_BYTES);
             }
+            if upto > done {
+                self.cleaning.push((fifo, upto));
+                lines += upto - done;
+            }
+        }
+        if lines > 0 {
             self.memory.drain();
-            self.memory.store(fifo.word(EARLY_DONE), done + lines);
+            for (fifo, upto) in self.cleaning.drain(..) {
+                self.memory.store(fifo.word(EARLY_DONE), upto);
+            }
             self.cleaned += lines;
             self.count(FLUSHER_CLEANED, self.cleaned);
-            return lines;
         }
-        0
+        lines
     }
 
     /// Publishes a number of this flusher, and one more fence.
@@ -233,13 +245,17 @@ impl<'m, M: Memory> Flusher<'m, M> {
     }
 }
 
-/// Says that a claim is done, unless its owner has given up on it.
-fn complete<M: Memory>(memory: &M, claim: Claim) {
+/// Says that a claim is done, unless its owner has given up on it. By a locked operation, which is
+/// a fence itself on x86; not so with the flaw, which has none.
+fn complete<M: Memory>(memory: &M, claim: Claim, has_no_fence: bool) {
     let at = claim.fifo.word(DONE);
     let generation = generation_of(claim.claimed);
     let mut done: u64 = memory.load(at);
     while generation_of(done) == generation {
         let next = word_of(generation, count_of(done) + claim.lines);
+        if has_no_fence {
+            return memory.store(at, next);
+        }
         match memory.compare_exchange(at, done, next) {
             Ok(_) => return,
             Err(now) => done = now,

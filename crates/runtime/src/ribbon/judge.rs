@@ -22,8 +22,8 @@ const PAIRS_CLEAR: usize = 2;
 const CLEAR: f64 = 1.5;
 /// The other way wins if it costs less than this part of the own.
 const WINS: f64 = 0.97;
-/// Fences before the first trial.
-const FIRST: u64 = 64;
+/// Fences before the first trial: short programs have none.
+const FIRST: u64 = 1024;
 /// Fences from a trial to the next, for each fence of a trial and each that it cost in excess.
 const REST: f64 = 128.0;
 const REST_MAX: u64 = 1 << 24;

@@ -8,7 +8,7 @@ use super::early::Early;
 use super::judge::{Conduct, Judge};
 use super::threads::Waker;
 use super::{
-    BATCH_LINES, BELL, CLAIMED, DONE, Fifo, PUSHED, RESTING, Ribbon, RibbonFlaw, count_of,
+    BATCH_LINES, BELLS, CLAIMED, DONE, EARLY_PUSHED, Fifo, PUSHED, Ribbon, RibbonFlaw, count_of,
     generation_of, word_of,
 };
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of};
@@ -16,6 +16,8 @@ use std::cell::{Cell, RefCell};
 
 /// Fences with lines from one publishing of the counts to the next.
 const PUBLISH: u64 = 64;
+/// What no line is.
+const NO_LINE: Line = Line(u64::MAX);
 
 /// What the thread does until the judge is asked again.
 #[derive(Clone, Copy)]
@@ -53,6 +55,10 @@ pub struct RibbonMemory<'m, M: Memory> {
     /// Fences with lines until the counts are published, or the judge is asked.
     span: Cell<u64>,
     inline: Cell<u64>,
+    /// Times that a bell was rung, or more: each time something was pushed, or handed on.
+    rings: Cell<u64>,
+    /// The line that was stored to last, while nothing needs to be done before another store to it.
+    stored: Cell<Line>,
     /// Lines since the FIFO was found full.
     full_for: Cell<u64>,
     judge: RefCell<Judge>,
@@ -85,6 +91,8 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
             spent: Cell::new(0),
             span: Cell::new(0),
             inline: Cell::new(counts.inline),
+            rings: Cell::new(pushed + memory.load::<u64>(fifo.word(EARLY_PUSHED))),
+            stored: Cell::new(NO_LINE),
             full_for: Cell::new(0),
             judge: RefCell::new(judge),
             early,
@@ -166,13 +174,18 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
                 self.flush_line(line);
             }
         }
-        self.publish();
+        if self.pushed.get() - self.published.get() >= self.ribbon.options.chunk {
+            self.publish();
+        }
         self.lines.set(self.lines.get() + lines);
         self.spent.set(self.spent.get() + self.now().wrapping_sub(began));
     }
 
     fn skips(&self, line: Line) -> bool {
         let Some(early) = &self.early else { return false };
+        if self.stored.get() == line {
+            self.stored.set(NO_LINE);
+        }
         early.borrow_mut().skips(self.memory, &self.ribbon, self.fifo, line)
     }
 
@@ -181,19 +194,25 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
         let pushed = self.pushed.get();
         if self.published.replace(pushed) != pushed {
             self.memory.store(self.fifo.word(PUSHED), pushed);
-            self.ring();
+            self.ring(&BELLS);
         }
     }
 
-    fn ring(&self) {
-        let resting = self.ribbon.word(RESTING);
-        if self.memory.load::<u64>(resting) == 0 {
-            return;
-        }
-        self.memory.swap(resting, 0);
-        self.memory.fetch_add(self.ribbon.word(BELL), 1);
-        if let Some(waker) = self.waker {
-            waker.wake();
+    /// Rings for the flushers that rest. What it stores to a bell was never there before, so whoever
+    /// looked at the bell before notices; nothing needs to be locked.
+    fn ring(&self, bells: &[u64]) {
+        for bell in bells {
+            let resting = self.ribbon.resting(*bell);
+            if self.memory.load::<u64>(resting) == 0 {
+                continue;
+            }
+            self.memory.store(resting, 0u64);
+            self.rings.set(self.rings.get() + 1);
+            let once = word_of(self.memory.thread() as u64 + 1, self.rings.get());
+            self.memory.store(self.ribbon.word(*bell), once);
+            if let Some(waker) = self.waker {
+                waker.wake();
+            }
         }
     }
 
@@ -223,8 +242,9 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
         self.pushed.get() != self.base.get()
     }
 
-    /// Executes what no flusher has taken on.
+    /// Executes what no flusher has taken on. Nothing is claimed that is not published.
     fn work_off(&self) {
+        self.publish();
         let (at, pushed) = (self.fifo.word(CLAIMED), self.pushed.get());
         while self.has_requests() {
             let claimed: u64 = self.memory.load(at);
@@ -356,13 +376,14 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
         counts.publish(self.counts_published.replace(counts), self.memory, self.fifo);
     }
 
-    /// Before a store to these bytes. True if all of their lines are the thread's own.
+    /// Before a store to these bytes. Gives whether all of their lines are the thread's own, for
+    /// [`after_store`](RibbonMemory::after_store); `None` if there is nothing to be done.
     #[inline]
-    fn before_store(&self, at: Addr, len: u64) -> bool {
-        match &self.early {
-            Some(early) if at.is_pm() => self.own_lines(early, at, len),
-            _ => false,
-        }
+    fn before_store(&self, at: Addr, len: u64) -> Option<bool> {
+        let early = self.early.as_ref()?;
+        let stored = self.stored.get();
+        let is_known = lines_of(at, len).all(|line| line == stored);
+        (at.is_pm() && !is_known).then(|| self.own_lines(early, at, len))
     }
 
     #[cold]
@@ -373,7 +394,7 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
                 let mut early = early.borrow_mut();
                 for line in lines_of(at, len) {
                     early.stored(self.memory, &self.ribbon, self.fifo, line, false);
-                    early.hand_on(self.memory, self.fifo, line);
+                    early.hand_on(self.memory, self.fifo, line, 1);
                 }
             }
             _ => {}
@@ -387,10 +408,8 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
 
     /// After it.
     #[inline]
-    fn after_store(&self, at: Addr, len: u64, is_own: bool) {
-        if let Some(early) = &self.early
-            && at.is_pm()
-        {
+    fn after_store(&self, at: Addr, len: u64, is_own: Option<bool>) {
+        if let (Some(early), Some(is_own)) = (&self.early, is_own) {
             self.note_store(early, at, len, is_own);
         }
     }
@@ -398,15 +417,16 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
     #[cold]
     fn note_store(&self, early: &RefCell<Early>, at: Addr, len: u64, is_own: bool) {
         let mut early = early.borrow_mut();
-        let mut handed_on = false;
+        let mut shows = false;
         for line in lines_of(at, len) {
             if self.flaw() == RibbonFlaw::OwnsLate {
                 self.ribbon.own(self.memory, line);
             }
-            handed_on |= early.stored(self.memory, &self.ribbon, self.fifo, line, is_own);
+            shows |= early.stored(self.memory, &self.ribbon, self.fifo, line, is_own);
+            self.stored.set(line);
         }
-        if handed_on {
-            self.ring();
+        if shows {
+            self.ring(&BELLS[..1]);
         }
     }
 }

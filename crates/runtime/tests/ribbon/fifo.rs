@@ -201,6 +201,7 @@ fn one_fence_of_a_flusher_serves_several_threads_and_a_batch_is_limited() {
     assert_eq!(flusher.step(), Step::Flushed(3));
     assert_eq!(ribbon.counts(&image).flusher_fences, 1);
     for memory in &joined {
+        memory.drain();
         memory.flush(data, 16 * 64);
     }
     assert_eq!(flusher.step(), Step::Flushed(BATCH_LINES));

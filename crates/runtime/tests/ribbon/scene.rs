@@ -35,6 +35,7 @@ pub(super) fn options(threads: u64, flushers: u64) -> RibbonOptions {
         threads,
         flushers,
         fifo_lines: 16,
+        chunk: 1,
         mode: Mode::Always,
         owner_words: 16,
         polls: 0,
