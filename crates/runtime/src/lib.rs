@@ -52,7 +52,8 @@
 //! have: [`Arena`] lays areas out, [`Slots`] hands out entries of a fixed size, [`Locks`] exclude
 //! threads and [`Batons`] carry their order into persistence, and [`epoch`] has a redo log of three
 //! epochs for hardware with persist barriers, [`strands`] an undo log whose entries persist without
-//! regard to each other. [`ribbon`] leaves cache-line flushes to other threads. No data structure is here: those are in `seawall-collections`.
+//! regard to each other. [`ribbon`] leaves cache-line flushes to other threads, or skips them. No
+//! data structure is here: those are in `seawall-collections`.
 
 #![forbid(unsafe_code)]
 

@@ -5,15 +5,16 @@
 //! them out and execute them; at a fence a thread waits until all of its own are flushed and
 //! fenced. How many flushers there are follows the bandwidth that they reach ([`estimate`]). It is
 //! software above the seam: [`RibbonMemory`] wraps a thread's handle and is a `Memory` itself, and
-//! what a crash may leave is what the seam says, no more.
+//! what a crash may leave is what the seam says, no more. A machine on which flushing costs a
+//! thread nothing until its fence gains nothing by flushers: [`Mode::Auto`] finds out.
 //!
 //! **The FIFO** of a thread is three words, each on a line of its own, and a ring of addresses.
 //! `pushed` counts what the owner put in. `claimed` counts what somebody has taken on: flushers and
-//! owner advance it by compare-and-exchange, and whoever does executes that part. `done` counts what
-//! flushers have flushed *and fenced* (a write-back is only ordered by a fence of the thread that
-//! ran it). A fence of the owner takes on whatever is left, and then waits for `done`, so without a
-//! flusher everything is as fast as before, and nothing hangs. Slots are not used again before all
-//! of the FIFO is done; if it is full, the owner flushes by itself.
+//! owner advance it by compare-and-exchange, and whoever does executes that part. `done` counts
+//! what flushers have flushed *and fenced* (a write-back is only ordered by a fence of the thread
+//! that ran it). A fence of the owner takes on whatever is left, and then waits for `done`, so
+//! without a flusher nothing hangs, and the owner does everything. Slots are not used again before
+//! all of the FIFO is done; if it is full, the owner flushes by itself.
 //!
 //! **A flusher that dies**, or stayed behind in the parent of a fork: an owner out of patience
 //! flushes everything since its last fence once more, which does no harm, and begins a new
@@ -38,7 +39,8 @@
 //! (rule 1: a locked operation, before the store); if this thread had seen that store, or anything
 //! after it, it would see the shared word in rule 3. What it has not seen, its flush need not
 //! cover. Marks that are left *after* the store do not give this: a thread may read another's data
-//! before the mark is visible, flush on its behalf, and skip ([`RibbonFlaw::OwnsLate`]).
+//! before the mark is visible, flush on its behalf, and skip ([`RibbonFlaw::OwnsLate`]). A store
+//! past the caches is no exception: the fence that follows waits for it, flushed or not.
 //!
 //! All threads that store to the pool while lines are skipped must do it through the same Ribbon.
 
@@ -307,7 +309,8 @@ impl Ribbon {
     /// fenced by itself.
     ///
     /// A thread has one such wrapper at a time. Requests of one that was lost (its thread died) are
-    /// dropped: no fence waited for them.
+    /// dropped: no fence waited for them. A flush outside of the pool, a bug of the program, panics
+    /// where it is executed: perhaps in a flusher.
     ///
     /// # Panics
     /// When the thread is none of those that the options allow for.

@@ -3,6 +3,7 @@
 mod early;
 mod explored;
 mod fifo;
+mod heap;
 mod real;
 mod scene;
 mod simulated;

@@ -73,8 +73,7 @@ impl Early {
         &mut self.entries[(line.0 % ENTRIES) as usize]
     }
 
-    /// The thread has stored to the line, which `is_own` or not. True if flushers are shown something
-    /// new.
+    /// The thread has stored to the line, its own or not. True if flushers are shown something new.
     pub(super) fn stored<M: Memory>(
         &mut self,
         memory: &M,

@@ -11,7 +11,7 @@ use super::{
     BATCH_LINES, BELLS, CLAIMED, CLEAN_LINES, CONTROL, DONE, EARLY_DONE, EARLY_PUSHED, Fifo,
     PUSHED, RATE, Ribbon, RibbonFlaw, STOPPED, count_of, generation_of, word_of,
 };
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, Memory};
 
 /// What a [`Flusher`] did when it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
             let first = count_of(claim.claimed);
             for number in first..first + claim.lines {
                 let line = Addr::from_bits(self.memory.load(claim.fifo.slot(number)));
-                self.memory.flush(line, LINE_BYTES);
+                self.memory.flush(line, 1);
             }
         }
         let fences_late = self.ribbon.options.flaw == RibbonFlaw::DoneBeforeFence;
@@ -218,7 +218,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
             let upto = pushed.min(done + (CLEAN_LINES / threads).max(BATCH_LINES));
             for number in done..upto {
                 let line = Addr::from_bits(self.memory.load(fifo.early_slot(number)));
-                self.memory.flush(line, LINE_BYTES);
+                self.memory.flush(line, 1);
             }
             if upto > done {
                 self.cleaning.push((fifo, upto));

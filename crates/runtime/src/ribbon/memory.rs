@@ -11,8 +11,10 @@ use super::{
     BATCH_LINES, BELLS, CLAIMED, DONE, EARLY_PUSHED, Fifo, PUSHED, Ribbon, RibbonFlaw, count_of,
     generation_of, word_of,
 };
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of};
+use seawall_memory::{Addr, Line, Memory, lines_of};
 use std::cell::{Cell, RefCell};
+
+mod seam;
 
 /// Fences with lines from one publishing of the counts to the next.
 const PUBLISH: u64 = 64;
@@ -23,7 +25,6 @@ const NO_LINE: Line = Line(u64::MAX);
 #[derive(Clone, Copy)]
 struct Way {
     decouples: bool,
-    times: bool,
     /// Fences until then, after those of the present span.
     ask_in: u64,
 }
@@ -46,15 +47,17 @@ pub struct RibbonMemory<'m, M: Memory> {
     /// Requests that this thread has executed itself in this generation.
     own: Cell<u64>,
     generation: Cell<u64>,
-    /// Flushes go straight to the machine below.
+    /// Flushes go straight to the machine below, and nothing is in the FIFO: the way changes at
+    /// fences only.
     is_plain: Cell<bool>,
     way: Cell<Way>,
-    /// Lines flushed since the last fence, and time spent.
+    /// Lines flushed so far, or skipped; the same at the last fence.
     lines: Cell<u64>,
-    spent: Cell<u64>,
+    fenced: Cell<u64>,
     /// Fences with lines until the counts are published, or the judge is asked.
     span: Cell<u64>,
-    inline: Cell<u64>,
+    /// Of the lines so far, those that were not flushed at once, as the way says.
+    not_inline: Cell<u64>,
     /// Times that a bell was rung, or more: each time something was pushed, or handed on.
     rings: Cell<u64>,
     /// The line that was stored to last, while nothing needs to be done before another store to it.
@@ -86,11 +89,11 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
             own: Cell::new(0),
             generation: Cell::new(generation_of(memory.load(fifo.word(CLAIMED)))),
             is_plain: Cell::new(false),
-            way: Cell::new(Way { decouples: false, times: false, ask_in: 0 }),
-            lines: Cell::new(0),
-            spent: Cell::new(0),
+            way: Cell::new(Way { decouples: false, ask_in: 0 }),
+            lines: Cell::new(counts.inline),
+            fenced: Cell::new(counts.inline),
             span: Cell::new(0),
-            inline: Cell::new(counts.inline),
+            not_inline: Cell::new(0),
             rings: Cell::new(pushed + memory.load::<u64>(fifo.word(EARLY_PUSHED))),
             stored: Cell::new(NO_LINE),
             full_for: Cell::new(0),
@@ -128,11 +131,11 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
     pub fn leave(self) {}
 
     fn behave(&self, conduct: Conduct) {
-        let Conduct { decouples, times, ask_in } = conduct;
+        let Conduct { decouples, ask_in } = conduct;
         let span = ask_in.min(PUBLISH);
         self.span.set(span);
-        self.way.set(Way { decouples, times, ask_in: ask_in - span });
-        self.is_plain.set(!decouples && !times && self.early.is_none());
+        self.way.set(Way { decouples, ask_in: ask_in - span });
+        self.is_plain.set(!decouples && self.early.is_none());
     }
 
     fn flaw(&self) -> RibbonFlaw {
@@ -147,24 +150,20 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
 
     #[track_caller]
     fn flush_line(&self, line: Line) {
-        self.memory.flush(line.start(), LINE_BYTES);
-    }
-
-    fn now(&self) -> u64 {
-        if self.way.get().times { self.memory.now() } else { 0 }
+        self.memory.flush(line.start(), 1);
     }
 
     #[cold]
     #[track_caller]
     fn flush_as_agreed(&self, at: Addr, len: u64) {
-        let (began, way) = (self.now(), self.way.get());
-        let mut lines = 0;
+        let way = self.way.get();
+        let (mut lines, mut inline) = (0, 0);
         for line in lines_of(at, len) {
             lines += 1;
             if self.skips(line) {
                 self.count(|counts| counts.skipped += 1);
             } else if !way.decouples {
-                self.inline.set(self.inline.get() + 1);
+                inline += 1;
                 self.flush_line(line);
             } else if self.pushed.get() - self.base.get() < self.fifo.lines || self.empties() {
                 self.memory.store(self.fifo.slot(self.pushed.get()), line.start().bits());
@@ -178,7 +177,7 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
             self.publish();
         }
         self.lines.set(self.lines.get() + lines);
-        self.spent.set(self.spent.get() + self.now().wrapping_sub(began));
+        self.not_inline.set(self.not_inline.get() + lines - inline);
     }
 
     fn skips(&self, line: Line) -> bool {
@@ -198,8 +197,8 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
         }
     }
 
-    /// Rings for the flushers that rest. What it stores to a bell was never there before, so whoever
-    /// looked at the bell before notices; nothing needs to be locked.
+    /// Rings for the flushers that rest. What it stores to a bell was never there before, so
+    /// whoever looked at the bell before notices; nothing needs to be locked.
     fn ring(&self, bells: &[u64]) {
         for bell in bells {
             let resting = self.ribbon.resting(*bell);
@@ -263,7 +262,7 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
 
     fn execute(&self, number: u64) {
         let line = Addr::from_bits(self.memory.load(self.fifo.slot(number)));
-        self.memory.flush(line, LINE_BYTES);
+        self.memory.flush(line, 1);
     }
 
     /// Waits until the flushers have done what they took on. True if the thread had to do that
@@ -314,14 +313,15 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
 
     #[track_caller]
     fn fence(&self, drains: bool) {
-        let began = self.now();
         self.work_off();
         self.fence_below(drains);
         if self.await_flushers() {
             self.fence_below(drains);
         }
-        self.spent.set(self.spent.get() + self.now().wrapping_sub(began));
-        self.fenced();
+        if self.ribbon.options.period > 0 {
+            self.publish_counts();
+        }
+        self.has_fenced();
     }
 
     #[track_caller]
@@ -344,13 +344,15 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
 
     /// Counts a fence that had something to do.
     #[inline]
-    fn fenced(&self) {
-        if self.lines.get() > 0 {
-            self.span.set(self.span.get() - 1);
-            if self.span.get() == 0 {
+    fn has_fenced(&self) {
+        let lines = self.lines.get();
+        if lines != self.fenced.get() {
+            let span = self.span.get() - 1;
+            self.span.set(span);
+            if span == 0 {
                 self.consider();
             }
-            self.lines.set(0);
+            self.fenced.set(lines);
         }
     }
 
@@ -363,21 +365,20 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
             self.span.set(span);
             return self.way.set(Way { ask_in: way.ask_in - span, ..way });
         }
-        let has_time = self.memory.now() != 0;
-        let spent = self.spent.replace(0);
-        self.behave(self.judge.borrow_mut().ask(spent, self.lines.get(), has_time));
+        let conduct = self.judge.borrow_mut().ask(self.memory.now(), self.lines.get());
+        self.behave(conduct);
     }
 
     fn publish_counts(&self) {
         let mut counts = self.counts.get();
-        counts.inline = self.inline.get();
+        counts.inline = self.lines.get() - self.not_inline.get();
         counts.switches = self.judge.borrow().switches;
         counts.in_vain = self.early.as_ref().map_or(0, |early| early.borrow().in_vain);
         counts.publish(self.counts_published.replace(counts), self.memory, self.fifo);
     }
 
     /// Before a store to these bytes. Gives whether all of their lines are the thread's own, for
-    /// [`after_store`](RibbonMemory::after_store); `None` if there is nothing to be done.
+    /// `after_store`; `None` if there is nothing to be done.
     #[inline]
     fn before_store(&self, at: Addr, len: u64) -> Option<bool> {
         let early = self.early.as_ref()?;
@@ -439,171 +440,5 @@ impl<M: Memory> Drop for RibbonMemory<'_, M> {
         self.settle();
         self.memory.drain();
         self.publish_counts();
-    }
-}
-
-/// All that is not about stores, flushes and fences goes to the machine below as it is.
-impl<M: Memory> Memory for RibbonMemory<'_, M> {
-    #[inline]
-    fn thread(&self) -> usize {
-        self.memory.thread()
-    }
-
-    #[inline]
-    #[track_caller]
-    fn load_bits(&self, at: Addr, width: Width) -> u64 {
-        self.memory.load_bits(at, width)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        let is_own = self.before_store(at, width.bytes());
-        self.memory.store_bits(at, width, value);
-        self.after_store(at, width.bytes(), is_own);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-        self.settle();
-        let is_own = self.before_store(at, 8);
-        let outcome = self.memory.compare_exchange(at, current, new);
-        self.after_store(at, 8, is_own);
-        outcome
-    }
-
-    #[inline]
-    #[track_caller]
-    fn swap(&self, at: Addr, new: u64) -> u64 {
-        self.settle();
-        let is_own = self.before_store(at, 8);
-        let before = self.memory.swap(at, new);
-        self.after_store(at, 8, is_own);
-        before
-    }
-
-    #[inline]
-    #[track_caller]
-    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-        self.settle();
-        let is_own = self.before_store(at, 8);
-        let before = self.memory.fetch_add(at, by);
-        self.after_store(at, 8, is_own);
-        before
-    }
-
-    #[inline]
-    #[track_caller]
-    fn flush(&self, at: Addr, len: u64) {
-        if !self.is_plain.get() && at.is_pm() {
-            return self.flush_as_agreed(at, len);
-        }
-        self.memory.flush(at, len);
-        if at.is_pm() {
-            let lines = lines_of(at, len).count() as u64;
-            self.inline.set(self.inline.get() + lines);
-            self.lines.set(self.lines.get() + lines);
-        }
-    }
-
-    #[inline]
-    #[track_caller]
-    fn order(&self) {
-        if !self.is_plain.get() || self.has_requests() {
-            return self.fence(false);
-        }
-        self.memory.order();
-        self.fenced();
-    }
-
-    #[inline]
-    #[track_caller]
-    fn strand(&self) {
-        self.memory.strand();
-    }
-
-    #[inline]
-    #[track_caller]
-    fn drain(&self) {
-        if !self.is_plain.get() || self.has_requests() {
-            return self.fence(true);
-        }
-        self.memory.drain();
-        self.fenced();
-    }
-
-    #[inline]
-    fn work(&self, instructions: u32) {
-        self.memory.work(instructions);
-    }
-
-    #[inline]
-    fn now(&self) -> u64 {
-        self.memory.now()
-    }
-
-    fn grow(&self, bytes: u64) -> bool {
-        self.memory.grow(bytes)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn will_write(&self, at: Addr, len: u64) {
-        self.memory.will_write(at, len);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.memory.spin_while(at, value)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn output(&self, number: u64) {
-        self.memory.output(number);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
-        self.memory.load_line(at)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn read(&self, at: Addr, into: &mut [u8]) {
-        self.memory.read(at, into);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn write(&self, at: Addr, from: &[u8]) {
-        let is_own = self.before_store(at, from.len() as u64);
-        self.memory.write(at, from);
-        self.after_store(at, from.len() as u64, is_own);
-    }
-
-    /// Not left to anybody: the bytes go past the caches, or the machine below flushes them.
-    #[inline]
-    #[track_caller]
-    fn write_nt(&self, at: Addr, from: &[u8]) {
-        let is_own = self.before_store(at, from.len() as u64);
-        self.memory.write_nt(at, from);
-        self.after_store(at, from.len() as u64, is_own);
-    }
-
-    #[track_caller]
-    fn relocate(&self, to: Addr, from: Addr, len: u64) {
-        self.settle();
-        let is_own = self.before_store(to, len);
-        self.memory.relocate(to, from, len);
-        self.after_store(to, len, is_own);
-    }
-
-    #[inline]
-    fn forward(&self, at: Addr) -> Addr {
-        self.memory.forward(at)
     }
 }

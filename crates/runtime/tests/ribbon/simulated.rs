@@ -101,7 +101,7 @@ fn a_checkpoint_is_faster_when_lines_are_cleaned_while_it_computes() {
 
 #[test]
 fn flushers_that_do_not_pay_are_left_alone() {
-    let checkpoint = Checkpoint { threads: 4, lines: 16, rounds: 1_500, work: 100 };
+    let checkpoint = Checkpoint { threads: 4, lines: 16, rounds: 6_000, work: 100 };
     let always = checkpoint.with(Mode::Always, 4, false);
     let auto = checkpoint.with(Mode::Auto, 4, false);
     let never = checkpoint.with(Mode::Never, 0, false);
@@ -119,6 +119,24 @@ fn runs_with_flushers_repeat_exactly_and_leave_the_same_memory() {
     assert_eq!((first.cycles, first.counts), (again.cycles, again.counts));
     assert_eq!(first.pm, checkpoint.with(Mode::Never, 0, false).pm);
     assert!(first.counts.pushed > 0 && first.counts.cleaned > 0, "{:?}", first.counts);
+}
+
+#[test]
+fn the_number_of_flushers_is_estimated_again_and_again_and_exactly_so() {
+    let checkpoint = Checkpoint { threads: 4, lines: 64, rounds: 200, work: 100 };
+    let options = RibbonOptions {
+        fifo_lines: 1024,
+        chunk: 8,
+        polls: 64,
+        period: 40_000,
+        window: 5_000,
+        ..options(4, 6)
+    };
+    let run = || checkpoint.run(&options, u64::MAX).expect("it ends");
+    let (first, again) = (run(), run());
+    assert_eq!((first.cycles, first.counts), (again.cycles, again.counts));
+    assert!(first.counts.rate > 0, "{:?}", first.counts);
+    assert!((1..=6).contains(&first.counts.active), "{:?}", first.counts);
 }
 
 #[test]

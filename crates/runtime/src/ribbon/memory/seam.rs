@@ -1,0 +1,171 @@
+//! The seam, through a Ribbon: which operations it has a hand in, and that all others pass it by.
+//!
+//! Stores are hooked for the owner words (`early`), flushes and fences are the FIFO's business, and
+//! a locked operation waits for the FIFO as a fence does, as it is one on x86.
+
+use super::RibbonMemory;
+use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
+
+impl<M: Memory> Memory for RibbonMemory<'_, M> {
+    #[inline]
+    fn thread(&self) -> usize {
+        self.memory.thread()
+    }
+
+    #[inline]
+    #[track_caller]
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        self.memory.load_bits(at, width)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        let is_own = self.before_store(at, width.bytes());
+        self.memory.store_bits(at, width, value);
+        self.after_store(at, width.bytes(), is_own);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        self.settle();
+        let is_own = self.before_store(at, 8);
+        let outcome = self.memory.compare_exchange(at, current, new);
+        self.after_store(at, 8, is_own);
+        outcome
+    }
+
+    #[inline]
+    #[track_caller]
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        self.settle();
+        let is_own = self.before_store(at, 8);
+        let before = self.memory.swap(at, new);
+        self.after_store(at, 8, is_own);
+        before
+    }
+
+    #[inline]
+    #[track_caller]
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.settle();
+        let is_own = self.before_store(at, 8);
+        let before = self.memory.fetch_add(at, by);
+        self.after_store(at, 8, is_own);
+        before
+    }
+
+    #[inline]
+    #[track_caller]
+    fn flush(&self, at: Addr, len: u64) {
+        if !self.is_plain.get() && at.is_pm() {
+            return self.flush_as_agreed(at, len);
+        }
+        self.memory.flush(at, len);
+        if at.is_pm() {
+            let lines = lines_of(at, len).count() as u64;
+            self.lines.set(self.lines.get() + lines);
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    fn order(&self) {
+        if !self.is_plain.get() {
+            return self.fence(false);
+        }
+        self.memory.order();
+        self.has_fenced();
+    }
+
+    #[inline]
+    #[track_caller]
+    fn strand(&self) {
+        self.memory.strand();
+    }
+
+    #[inline]
+    #[track_caller]
+    fn drain(&self) {
+        if !self.is_plain.get() {
+            return self.fence(true);
+        }
+        self.memory.drain();
+        self.has_fenced();
+    }
+
+    #[inline]
+    fn work(&self, instructions: u32) {
+        self.memory.work(instructions);
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.memory.now()
+    }
+
+    fn grow(&self, bytes: u64) -> bool {
+        self.memory.grow(bytes)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn will_write(&self, at: Addr, len: u64) {
+        self.memory.will_write(at, len);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        self.memory.spin_while(at, value)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn output(&self, number: u64) {
+        self.memory.output(number);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
+        self.memory.load_line(at)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn read(&self, at: Addr, into: &mut [u8]) {
+        self.memory.read(at, into);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn write(&self, at: Addr, from: &[u8]) {
+        let is_own = self.before_store(at, from.len() as u64);
+        self.memory.write(at, from);
+        self.after_store(at, from.len() as u64, is_own);
+    }
+
+    /// Not left to anybody: the bytes go past the caches, or the machine below flushes them.
+    #[inline]
+    #[track_caller]
+    fn write_nt(&self, at: Addr, from: &[u8]) {
+        let is_own = self.before_store(at, from.len() as u64);
+        self.memory.write_nt(at, from);
+        self.after_store(at, from.len() as u64, is_own);
+    }
+
+    #[track_caller]
+    fn relocate(&self, to: Addr, from: Addr, len: u64) {
+        self.settle();
+        let is_own = self.before_store(to, len);
+        self.memory.relocate(to, from, len);
+        self.after_store(to, len, is_own);
+    }
+
+    #[inline]
+    fn forward(&self, at: Addr) -> Addr {
+        self.memory.forward(at)
+    }
+}
