@@ -1,6 +1,8 @@
 //! Lines that are cleaned before their flush, and flushes that are skipped.
 
-use super::scene::{Program, Scene, options};
+use super::scene::{LINES, Program, Scene, options};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_explore::Model;
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::Arena;
@@ -42,6 +44,72 @@ const MEETING: Program = |memory, data, signals| {
     }
 };
 
+/// Four words on two lines, the first two each thread's own on the first line, and so on.
+const SHARED_WORDS: [u64; 4] = [0, 8, 64, 72];
+
+/// At random: a thread counts a word of its own up, makes its lines durable, or reads a word of
+/// either thread, makes it durable, and then notes, durably, what it read.
+const AT_RANDOM: Program = |memory, data, _| {
+    let thread = memory.thread() as u64;
+    let seed = memory.load::<u64>(data.plus(64 * (LINES - 1)));
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed * 2 + thread);
+    for value in 1..=10u64 {
+        let word = rng.random_range(0..4);
+        match rng.random_range(0..4) {
+            0 | 1 => memory.store(data.plus(SHARED_WORDS[word & 2] + 8 * thread), value),
+            2 => memory.flush(data, 128),
+            _ => {
+                let found = data.plus(128 + 64 * thread + 8 * word as u64);
+                let read: u64 = memory.load(data.plus(SHARED_WORDS[word]));
+                memory.persist(data.plus(SHARED_WORDS[word]), 8);
+                memory.store(found, read);
+                memory.persist(found, 8);
+            }
+        }
+    }
+};
+
+/// What was noted is there: words 0 to 3 are shared, then those of what each thread noted.
+fn has_what_was_noted(found: &[u64], _: &[u64]) -> bool {
+    (0..4).all(|word| found[word] >= found[4 + word].max(found[8 + word]))
+}
+
+/// Random programs up to the first that is found wrong.
+fn at_random(flaw: RibbonFlaw, programs: u64) -> Result<usize, String> {
+    let mut runs = 0;
+    for seed in 0..programs {
+        let mode = if seed % 2 == 0 { Mode::Always } else { Mode::Never };
+        let scene = Scene {
+            options: RibbonOptions { mode, ..early(2, flaw) },
+            model: Model::Px86,
+            program: AT_RANDOM,
+            seed,
+            words: &[0, 8, 64, 72, 128, 136, 144, 152, 192, 200, 208, 216],
+            is_good: has_what_was_noted,
+            bound: 0,
+            limit: 1,
+            random: 40,
+        };
+        runs += scene.explore().map_err(|bad| format!("program {seed}: {bad}"))?;
+    }
+    Ok(runs)
+}
+
+#[test]
+fn random_programs_find_durable_what_they_made_durable() {
+    let runs = at_random(RibbonFlaw::None, 100).unwrap_or_else(|bad| panic!("{bad}"));
+    assert!(runs > 1000, "{runs}");
+}
+
+#[test]
+fn random_programs_find_wrong_skips() {
+    use RibbonFlaw::{SkipsRewritten, SkipsShared, SkipsUndone};
+    for flaw in [SkipsUndone, SkipsRewritten, SkipsShared] {
+        let outcome = at_random(flaw, 400);
+        assert!(outcome.is_err(), "{flaw:?} was not caught in {outcome:?} runs");
+    }
+}
+
 fn early(threads: u64, flaw: RibbonFlaw) -> RibbonOptions {
     RibbonOptions { early: true, flaw, ..options(threads, 1) }
 }
@@ -50,8 +118,18 @@ fn alone(flaw: RibbonFlaw, model: Model) -> Result<usize, String> {
     let is_good = |found: &[u64], outputs: &[u64]| found.iter().all(|word| *word >= outputs[0]);
     let options = early(1, flaw);
     let words = &[0, 64, 128];
-    Scene { options, model, program: ALONE, words, is_good, bound: 2, limit: 600, random: 400 }
-        .explore()
+    Scene {
+        options,
+        model,
+        program: ALONE,
+        seed: 0,
+        words,
+        is_good,
+        bound: 2,
+        limit: 600,
+        random: 400,
+    }
+    .explore()
 }
 
 fn meeting(flaw: RibbonFlaw) -> Result<usize, String> {
@@ -62,6 +140,7 @@ fn meeting(flaw: RibbonFlaw) -> Result<usize, String> {
         options,
         model,
         program: MEETING,
+        seed: 0,
         words,
         is_good,
         bound: 2,

@@ -38,7 +38,17 @@ fn follows(found: &[u64], outputs: &[u64]) -> bool {
 
 fn scene(options: RibbonOptions, model: Model, program: Program) -> Scene {
     let words: &[u64] = if options.threads == 2 { &[0, 64, 128, 192] } else { &[0, 64] };
-    Scene { options, model, program, words, is_good: follows, bound: 2, limit: 400, random: 200 }
+    Scene {
+        options,
+        model,
+        program,
+        seed: 0,
+        words,
+        is_good: follows,
+        bound: 2,
+        limit: 400,
+        random: 200,
+    }
 }
 
 #[test]

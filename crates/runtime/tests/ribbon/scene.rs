@@ -21,6 +21,8 @@ pub(super) struct Scene {
     pub(super) options: RibbonOptions,
     pub(super) model: Model,
     pub(super) program: Program,
+    /// For programs that are drawn at random: in the last line of the data.
+    pub(super) seed: u64,
     /// Words of the data that recovery reads.
     pub(super) words: &'static [u64],
     pub(super) is_good: Judge,
@@ -66,7 +68,9 @@ impl Scene {
         let program = self.program;
         let run = |schedule: &Schedule| {
             let ribbon = ribbon.clone();
-            record(Image::new(bytes, dram), schedule, move |memory| {
+            let image = Image::new(bytes, dram);
+            image.store(data.plus(64 * (LINES - 1)), self.seed);
+            record(image, schedule, move |memory| {
                 run_thread(memory, &ribbon, data, signals, program);
             })
         };
