@@ -312,25 +312,16 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
     }
 
     #[track_caller]
-    fn fence(&self, drains: bool) {
+    fn fence(&self, below: fn(&M)) {
         self.work_off();
-        self.fence_below(drains);
+        below(self.memory);
         if self.await_flushers() {
-            self.fence_below(drains);
+            below(self.memory);
         }
         if self.ribbon.options.period > 0 {
             self.publish_counts();
         }
         self.has_fenced();
-    }
-
-    #[track_caller]
-    fn fence_below(&self, drains: bool) {
-        if drains {
-            self.memory.drain();
-        } else {
-            self.memory.order();
-        }
     }
 
     /// Before a locked operation, which fences what this thread has flushed itself.

@@ -73,7 +73,7 @@ impl<M: Memory> Memory for RibbonMemory<'_, M> {
     #[track_caller]
     fn order(&self) {
         if !self.is_plain.get() {
-            return self.fence(false);
+            return self.fence(M::order);
         }
         self.memory.order();
         self.has_fenced();
@@ -87,9 +87,19 @@ impl<M: Memory> Memory for RibbonMemory<'_, M> {
 
     #[inline]
     #[track_caller]
+    fn join_strands(&self) {
+        if !self.is_plain.get() {
+            return self.fence(M::join_strands);
+        }
+        self.memory.join_strands();
+        self.has_fenced();
+    }
+
+    #[inline]
+    #[track_caller]
     fn drain(&self) {
         if !self.is_plain.get() {
-            return self.fence(true);
+            return self.fence(M::drain);
         }
         self.memory.drain();
         self.has_fenced();
