@@ -54,6 +54,8 @@ fn path(path: &Path) -> &str {
 fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["compare", "--designs", "lbq"], &["lbq", "lb-idt", "lbpp"]);
     refuses(&["compare", "--designs", "lbpp:epoch=3"], &["epoch", "epochs", "registers"]);
+    refuses(&["compare", "--designs", "hops:entries=x"], &["hops", "entries=x", "1 to 255"]);
+    refuses(&["show", "design", "asap:flaw=x"], &["asap", "flaw=x", "none, "]);
     refuses(&["compare", "--workloads", "hsah"], &["hsah", "hash", "rbtree"]);
     refuses(&["compare", "--machine", "micro16"], &["micro16", "micro15", "desktop", ".toml"]);
     refuses(&["compare", "--designz", "lb"], &["--designz", "--designs"]);

@@ -39,7 +39,7 @@ impl Listing {
     pub fn to_text(self) -> Result<String, LabError> {
         Ok(match self {
             Listing::Designs => designs(),
-            Listing::Workloads => workloads(),
+            Listing::Workloads => workloads()?,
             Listing::Kernels => kernels(),
             Listing::Machines => machines()?,
             Listing::Figures => figures(),
@@ -57,18 +57,25 @@ fn designs() -> String {
     text_of(&table)
 }
 
-fn workloads() -> String {
+fn workloads() -> Result<String, LabError> {
+    let mut running_all = Vec::new();
+    for (name, _) in MACHINES {
+        if Machine::load(name)?.all_workloads {
+            running_all.push(*name);
+        }
+    }
+    let running_all = running_all.join(" and ");
     let mut table = plain_table(&["workload", "entries", "searches", "what it does"], 1..3);
     for workload in WORKLOADS {
         let about = match workload.default {
             true => workload.about.to_owned(),
-            false => format!("{} (only when named)", workload.about),
+            false => format!("{} (when named, or on {running_all})", workload.about),
         };
         let searches = format!("{} %", workload.search_percent);
         let entries = workload.entries.to_string();
         table.add_row(vec![workload.name.to_owned(), entries, searches, about]);
     }
-    text_of(&table)
+    Ok(text_of(&table))
 }
 
 fn kernels() -> String {
@@ -290,6 +297,7 @@ mod tests {
         assert!(DESIGNS.iter().all(|design| text(Listing::Designs).contains(design.name)));
         assert!(WORKLOADS.iter().all(|entry| text(Listing::Workloads).contains(entry.name)));
         assert!(KERNELS.iter().all(|entry| text(Listing::Kernels).contains(entry.name)));
+        assert!(text(Listing::Workloads).contains("(when named, or on hops17 and asap22)"));
         assert!(text(Listing::Machines).contains("micro15"));
         assert!(text(Listing::Figures).contains("s2-fig11"));
     }

@@ -113,10 +113,13 @@ impl Comparison {
             text += "; - where a design promises nothing";
         }
         text += "\n";
-        let mut unsafe_ones: Vec<&str> = Vec::new();
+        let mut unsafe_ones: Vec<String> = Vec::new();
         for cell in self.cells.iter().filter(|cell| !cell.is_crashed()) {
-            if !unsafe_ones.contains(&&*cell.point.design.text) {
-                unsafe_ones.push(&cell.point.design.text);
+            let design = &cell.point.design;
+            let is_plain = design.text == design.entry.name;
+            let name = if is_plain { design.entry.names() } else { design.text.clone() };
+            if !unsafe_ones.contains(&name) {
+                unsafe_ones.push(name);
             }
         }
         if !unsafe_ones.is_empty() {

@@ -235,6 +235,18 @@ pub struct DesignEntry {
     pub(crate) run: fn(Setup, &toml::Table) -> Result<Outcome, SimError>,
 }
 
+impl DesignEntry {
+    /// Another name that it may be given, from the papers.
+    pub fn also(&self) -> Option<&'static str> {
+        ALSO.iter().find(|(_, meant)| *meant == self.name).map(|(also, _)| *also)
+    }
+
+    /// Its name, and in brackets the other one that it may be given.
+    pub fn names(&self) -> String {
+        self.also().map_or(self.name.into(), |also| format!("{} ({also})", self.name))
+    }
+}
+
 impl std::fmt::Debug for DesignEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DesignEntry").field("name", &self.name).finish_non_exhaustive()
@@ -256,37 +268,41 @@ impl Choice {
     /// Reads `name` or `name:key=value:key=value`.
     ///
     /// # Errors
-    /// An unknown design or parameter (the message lists the known ones), or a value of the wrong
-    /// type.
+    /// An unknown design or parameter (the message lists the known ones), a parameter without a
+    /// value or given twice, or a value of the wrong type, out of range, or at odds with another.
     pub fn parse(text: &str) -> Result<Choice, SimError> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
-        let meant = ALSO.iter().find(|(also, _)| *also == name).map_or(name, |(_, meant)| meant);
-        let entry = DESIGNS.iter().find(|entry| entry.name == meant).ok_or_else(|| {
-            let known: Vec<&str> = DESIGNS.iter().map(|entry| entry.name).collect();
+        let is_meant = |entry: &&DesignEntry| entry.name == name || entry.also() == Some(name);
+        let entry = DESIGNS.iter().find(is_meant).ok_or_else(|| {
+            let known: Vec<String> = DESIGNS.iter().map(DesignEntry::names).collect();
             SimError::UnknownDesign { name: name.into(), known: known.join(", ") }
         })?;
+        let wrong = |what: String| SimError::Parameter { design: name.into(), what };
         let mut parameters = toml::Table::new();
         for part in parts {
-            let wrong = |what: String| SimError::Parameter { design: name.into(), what };
-            // A shell takes the quotes of a text away.
-            let quoted = part.split_once('=').map(|(key, text)| format!("{key}=\"{text}\""));
-            let as_text = || quoted.and_then(|quoted| toml::from_str(&quoted).ok());
-            let table: toml::Table = toml::from_str(part).or_else(|error| {
-                let what = || format!("'{part}' is not of the form key=value: {}", error.message());
-                as_text().ok_or_else(|| wrong(what()))
+            let (key, value) = params::read(part).ok_or_else(|| {
+                let known = params::known(entry.docs);
+                wrong(format!("'{part}' is not of the form key=value; {known}"))
             })?;
-            parameters.extend(table);
+            let second = params::shown(&value);
+            if let Some(first) = parameters.insert(key.into(), value) {
+                let first = params::shown(&first);
+                return Err(wrong(format!(
+                    "{key}={first} and {key}={second} are given; give {key} once"
+                )));
+            }
         }
-        (entry.check)(&parameters)
-            .map_err(|what| SimError::Parameter { design: name.into(), what })?;
+        (entry.check)(&parameters).map_err(wrong)?;
         Ok(Choice { entry, text: text.into(), parameters })
     }
 
-    /// The value of every parameter: what was asked for, and the defaults.
+    /// The value of every parameter: what was asked for, and the defaults, as far as what was asked
+    /// for admits them.
     pub fn all_parameters(&self) -> toml::Table {
         let mut all = (self.entry.parameters)();
         all.extend(self.parameters.clone());
+        params::lower(&mut all);
         all
     }
 
@@ -387,22 +403,96 @@ mod tests {
         assert_eq!(model("lb:flaw='loses-versions'"), Model::BufferedEpoch);
     }
 
+    fn refusal(text: &str) -> String {
+        Choice::parse(text).unwrap_err().to_string()
+    }
+
     #[test]
-    fn a_choice_names_what_it_does_not_know() {
+    fn a_choice_is_a_name_or_what_papers_call_it_and_values_need_no_quotes() {
+        let parameter =
+            |text: &str, key: &str| Choice::parse(text).unwrap().parameters[key].clone();
         assert_eq!(Choice::parse("lbpp").unwrap().entry.name, "lbpp");
         assert_eq!(Choice::parse("ideal").unwrap().model(), Model::None);
-        assert!(Choice::parse("clwb:adr=true").unwrap().parameters["adr"].as_bool().unwrap());
-        let error = |text| Choice::parse(text).unwrap_err().to_string();
-        assert!(error("lb3").contains("volatile, strict"), "{}", error("lb3"));
-        assert!(error("clwb:adrr=true").contains("adr"), "{}", error("clwb:adrr=true"));
-        assert!(error("clwb:adr=7").contains("adr") || error("clwb:adr=7").contains("bool"));
-        assert!(error("clwb:adr").contains("key=value"));
-        assert_eq!(
-            Choice::parse("lb:flaw=none").unwrap().parameters["flaw"].as_str(),
-            Some("none")
-        );
-        assert!(error("lb:flaw=nine").contains("ignores-replacement"));
-        assert!(error("lbpp:epochs=1").contains("epochs = 1 is out of range; give 2 to 64"));
-        assert!(error("lb:search_cycles=9000000000").contains("give 0 to 10000"));
+        assert_eq!(parameter("clwb:adr=true", "adr").as_bool(), Some(true));
+        assert_eq!(parameter("lb:flaw=none", "flaw").as_str(), Some("none"));
+        assert_eq!(parameter("lb:flaw='none'", "flaw").as_str(), Some("none"));
+        assert_eq!(parameter("hops:poll=1_000", "poll").as_integer(), Some(1000));
+    }
+
+    #[test]
+    fn what_is_unknown_is_answered_with_what_is_known() {
+        let text = refusal("lb3");
+        assert!(text.starts_with("no design 'lb3'; known: volatile (ideal), strict"), "{text}");
+        let text = refusal("clwb:adrr=true");
+        assert_eq!(text, "design clwb: no parameter 'adrr'; known: adr, invalidating, flaw");
+        assert_eq!(refusal("ideal:x=1"), "design ideal: no parameter 'x'; it has no parameters");
+    }
+
+    #[test]
+    fn a_part_that_is_empty_or_has_no_value_is_refused() {
+        let known = "is not of the form key=value; known: adr, invalidating, flaw";
+        for part in ["", "adr", "=true", " "] {
+            assert_eq!(refusal(&format!("clwb:{part}")), format!("design clwb: '{part}' {known}"));
+        }
+        assert!(refusal("hops::entries=4").contains("'' is not of the form key=value"));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_refused_with_its_key_and_what_is_possible() {
+        for value in ["x", "", "true", "1e3", "4.0", "[4]", "4\nadr=true"] {
+            let what = format!("design hops: entries={value} is not a whole number; give 1 to 255");
+            assert_eq!(refusal(&format!("hops:entries={value}")), what);
+        }
+        for value in ["yes", "7", ""] {
+            let what = format!("design clwb: adr={value} is not a boolean; give true or false");
+            assert_eq!(refusal(&format!("clwb:adr={value}")), what);
+        }
+        let flaws = "none, fences-early, ";
+        for value in ["x", "7", "", "none "] {
+            let text = refusal(&format!("clwb:flaw='{value}'"));
+            let what = format!("design clwb: flaw={value} is unknown; give {flaws}");
+            assert!(text.starts_with(&what), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_refused_with_its_range() {
+        for value in ["-1", "0", "256", "99999999999999999999"] {
+            let what = format!("design hops: entries={value} is out of range; give 1 to 255");
+            assert_eq!(refusal(&format!("hops:entries={value}")), what);
+        }
+        assert!(refusal("lb:search_cycles=9000000000").contains("give 0 to 10000"));
+    }
+
+    #[test]
+    fn a_parameter_given_twice_is_refused_with_both_values() {
+        let text = refusal("hops:entries=4:entries=5");
+        assert_eq!(text, "design hops: entries=4 and entries=5 are given; give entries once");
+    }
+
+    #[test]
+    fn a_buffer_cannot_be_flushed_from_more_entries_than_it_has() {
+        let text = refusal("hops:flush_from=32:entries=8");
+        assert!(text.contains("flush_from=32 is more than entries=8; give flush_from 1 to 8"));
+        assert!(refusal("asap:flush_from=33").contains("flush_from=33 is more than entries=32"));
+        let hops = Choice::parse("hops:entries=8").unwrap();
+        assert_eq!(hops.all_parameters()["flush_from"].as_integer(), Some(8));
+        assert!(hops.with("flush_from", &9.into()).is_err());
+        assert!(hops.with("flush_from", &8.into()).is_ok());
+    }
+
+    #[test]
+    fn the_values_of_every_parameter_of_every_design_are_known_and_its_default_is_one() {
+        for entry in DESIGNS {
+            let values = (entry.parameters)();
+            for doc in entry.docs {
+                let default = params::shown(&values[doc.name]);
+                let given = |value: &str| format!("{}:{}={value}", entry.name, doc.name);
+                assert!(Choice::parse(&given(&default)).is_ok(), "{}", given(&default));
+                let text = refusal(&given("?"));
+                let start = format!("design {}: {}=? is ", entry.name, doc.name);
+                assert!(text.starts_with(&start) && text.contains("; give "), "{text}");
+            }
+        }
     }
 }

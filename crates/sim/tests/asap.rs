@@ -377,7 +377,7 @@ fn a_full_buffer_holds_up_stores() {
 fn a_fetch_waits_until_the_epoch_that_wrote_its_line_has_ended_and_committed() {
     let tiny = ["llc.kib_per_bank", "l1.kib", "llc.ways", "l1.ways"].map(|key| (key, 1));
     let reads = |flaw: &str| {
-        let design = format!("asap:interval=100000:flush_from=100:flaw='{flaw}'");
+        let design = format!("asap:interval=100000:flush_from=32:flaw='{flaw}'");
         noted(&asap22(&tiny), &design, |memory| {
             memory.store(A, 7u64);
             for line in 2..256 {

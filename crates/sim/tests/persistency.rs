@@ -401,7 +401,7 @@ fn variants_with_parameters_keep_their_promise_too() {
         "asap:records=1",
         "asap:records=3:merges=false",
         "asap:interval=1:flush_from=1",
-        "asap:interval=100000:flush_from=100",
+        "asap:interval=100000:flush_from=32",
     ] {
         for seed in 0..runs() {
             run(design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
