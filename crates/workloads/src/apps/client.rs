@@ -29,7 +29,7 @@ const UPDATES: u64 = 4;
 /// Calls that are nested at most.
 const DEPTH: u64 = 24;
 /// The longest message, in bytes.
-const MESSAGE_BYTES: u64 = 1024;
+const MESSAGE_BYTES: u64 = 2048;
 const MESSAGE_LINES: u64 = MESSAGE_BYTES / LINE_BYTES;
 /// Lines of each thread's table: 128 KiB, more than a first-level cache has, give a few misses.
 const TABLE_LINES: u64 = 2048;

@@ -1,5 +1,6 @@
-//! Inserts, updates and deletes in a crit-bit tree above an undo log: WHISPER's "ctree", the
-//! `map_insert` benchmark of NVML (ASPLOS'17, section 3.2): four clients, values of 128 bytes.
+//! Inserts into a crit-bit tree above an undo log: WHISPER's "ctree", the
+//! `map_insert` benchmark of NVML (ASPLOS'17, section 3.2): four clients, values of 128 bytes, inserts only. Of a key that is
+//! there, which few are, an insert writes the value anew.
 //!
 //! A node holds the number of the bit in which the keys of its two sides differ, and for each side
 //! a key and a slot: a node, or the key's value. So a new key takes a node and a value, and changes
@@ -11,9 +12,8 @@
 
 use super::blocks::{Blocks, Reached};
 use super::client::Client;
-use super::share::{self, Share};
+use super::share::{self, Share, spread};
 use super::undo::{Overhead, Undo, UndoTx};
-use crate::workload::Action;
 use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::Arena;
@@ -40,6 +40,10 @@ const ENTRY_BYTES: u64 = 16;
 const IS_NODE: u64 = 1;
 
 /// The crit-bit tree benchmark.
+///
+/// After a crash, trees, values and the bitmaps of free blocks are as their threads' last commits
+/// left them: a thread's undo log puts back what a transaction under way had changed. Nothing but
+/// the front end is only in DRAM, so nothing is rebuilt.
 #[derive(Clone, Copy, Debug)]
 pub struct CTree {
     share: Share,
@@ -57,25 +61,15 @@ pub struct Cursors {
     values: u64,
 }
 
-/// Where a walk ended: the entry of a leaf, and the way to the node that it is in.
+/// Where a walk ended: the entry of a leaf.
 struct Found {
     entry: Addr,
-    above: Option<(Addr, Addr)>,
     key: u64,
     slot: u64,
 }
 
-fn spread(key: u64) -> u64 {
-    key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 fn side(node: Addr, side: u64) -> Addr {
     node.plus(SIDES + side * ENTRY_BYTES)
-}
-
-/// The entry of the side of `node` that is not `entry`.
-fn other(node: Addr, entry: Addr) -> Addr {
-    if entry == side(node, 0) { side(node, 1) } else { side(node, 0) }
 }
 
 impl CTree {
@@ -99,7 +93,6 @@ impl CTree {
     /// Walks towards `key`, as long as nodes tell bits above `least` apart.
     fn walk<M: Memory>(&self, memory: &M, key: u64, least: Option<u64>) -> Found {
         let (code, mut entry) = (spread(key), self.root(self.share.owner(key)));
-        let mut above = None;
         loop {
             let slot = memory.load::<u64>(entry.plus(SLOT));
             let node = Addr::from_bits(slot & !IS_NODE);
@@ -107,12 +100,11 @@ impl CTree {
             if slot & IS_NODE != 0 {
                 let bit = memory.load::<u64>(node.plus(BIT));
                 if least.is_none_or(|least| bit > least) {
-                    above = Some((entry, node));
                     entry = side(node, code >> (bit % 64) & 1);
                     continue;
                 }
             }
-            return Found { entry, above, key: memory.load(entry.plus(KEY)), slot };
+            return Found { entry, key: memory.load(entry.plus(KEY)), slot };
         }
     }
 
@@ -154,8 +146,8 @@ impl CTree {
         let node = self.nodes.take(&mut tx, &mut cursors.nodes).expect(full);
         let bit = u64::from((spread(near.key) ^ spread(key)).ilog2());
         let place = self.walk(memory, key, Some(bit)).entry;
-        let own = side(node, spread(key) >> bit & 1);
-        let old = other(node, own);
+        let number = spread(key) >> bit & 1;
+        let (own, old) = (side(node, number), side(node, 1 - number));
         memory.store(node.plus(BIT), bit);
         memory.store(own.plus(KEY), key);
         memory.store(own.plus(SLOT), value);
@@ -173,25 +165,6 @@ impl CTree {
         let value = Addr::from_bits(found.slot);
         tx.add(value, VALUE_WORDS);
         share::fill(tx.memory(), value, VALUE_WORDS, key, tag);
-        tx.commit();
-    }
-
-    fn delete<M: Memory>(&self, mut tx: UndoTx<'_, M>, found: &Found) {
-        let memory = tx.memory();
-        let (place, left) = match found.above {
-            None => (found.entry, [0, 0]),
-            Some((place, node)) => {
-                let left = other(node, found.entry);
-                (place, [KEY, SLOT].map(|word| memory.load::<u64>(left.plus(word))))
-            }
-        };
-        tx.add(place, 2);
-        memory.store(place.plus(KEY), left[0]);
-        memory.store(place.plus(SLOT), left[1]);
-        self.values.give(&mut tx, Addr::from_bits(found.slot));
-        if let Some((_, node)) = found.above {
-            self.nodes.give(&mut tx, node);
-        }
         tx.commit();
     }
 
@@ -233,16 +206,16 @@ impl CTree {
 
 impl Workload for CTree {
     const NAME: &'static str = "ctree";
-    const ABOUT: &'static str = "insert, update, delete in crit-bit trees with an undo log (NVML)";
+    const ABOUT: &'static str = "inserts into crit-bit trees with an undo log (NVML)";
     const ENTRIES: u64 = 8192;
     const SEARCH_PERCENT: u32 = 0;
 
     fn layout(setup: &Setup) -> Layout {
-        Layout::of(&CTree::place(Share::of(setup)).1)
+        Layout::of(&CTree::place(Share::wide(setup)).1)
     }
 
     fn create<M: Memory>(memory: &M, setup: &Setup) -> CTree {
-        let (tree, arena) = CTree::place(Share::of(setup));
+        let (tree, arena) = CTree::place(Share::wide(setup));
         let mut cursors = Vec::new();
         cursors.resize_with(setup.threads, Cursors::default);
         for (key, tag) in tree.share.initial(setup) {
@@ -271,28 +244,24 @@ impl Workload for CTree {
 
     fn step<M: Memory>(&self, memory: &M, cursors: &mut Cursors, worker: &mut Worker) {
         let Some(key) = self.share.pick(worker) else { return };
-        let action = worker.action();
+        let is_read = worker.below(100) < u64::from(worker.search_percent);
         let hash = self.client.request(memory, key, REQUEST_BYTES);
         self.client.calls(memory, hash, CALLS);
         let change = worker.change();
         let (tag, mut note) = (change.tag, change.note);
         let begin = || self.begin(memory, key, (hash, worker.flaw));
-        match (action, self.find(memory, key)) {
-            (Action::Search, Ok(found)) => {
+        match (is_read, self.find(memory, key)) {
+            (true, Ok(found)) => {
                 share::read(memory, Addr::from_bits(found.slot), VALUE_WORDS);
             }
-            (Action::Search, Err(_)) => {}
-            (_, Err(near)) => {
+            (true, Err(_)) => {}
+            (false, Err(near)) => {
                 note(key, tag);
                 self.insert(begin(), cursors, (key, tag), &near);
             }
-            (Action::Insert, Ok(found)) => {
+            (false, Ok(found)) => {
                 note(key, tag);
                 self.update(begin(), (key, tag), &found);
-            }
-            (Action::Delete, Ok(found)) => {
-                note(key, 0);
-                self.delete(begin(), &found);
             }
         }
         self.client.respond(memory, hash, RESPONSE_BYTES);

@@ -15,6 +15,7 @@
 use super::client::Client;
 use super::mnemosyne::{Cursor, RedoLog, Tx};
 use super::reach::{Reach, within, word};
+use super::share;
 use crate::history::{Contents, initial_tag, tag};
 use crate::workload::{ENTRIES_MAX, THREADS_MAX};
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
@@ -50,6 +51,11 @@ const CALLS: u64 = 400;
 const REQUEST_BYTES: u64 = 40;
 
 /// The application.
+///
+/// After a crash, chains, lists and items are as the last commits left them: opening writes what
+/// the redo log of a committed transaction holds, and any other transaction has changed nothing.
+/// Locks, free items and the read and write sets of the transactional memory are only in DRAM;
+/// opening makes the lists of free items anew from what the buckets lead to.
 #[derive(Clone, Debug)]
 pub struct Memcached {
     /// Items of a class, at most.
@@ -156,8 +162,7 @@ impl Memcached {
     }
 
     fn bucket_of(&self, key: u64) -> u64 {
-        let hashed = key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((u128::from(hashed) * u128::from(CLASSES * self.room)) >> 64) as u64
+        share::place_of(key, CLASSES * self.room)
     }
 
     fn bucket(&self, key: u64) -> Addr {

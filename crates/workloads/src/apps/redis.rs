@@ -15,7 +15,7 @@
 
 use super::blocks::{Blocks, Reached};
 use super::client::Client;
-use super::share::{self, KEY, Share};
+use super::share::{self, KEY, Share, spread};
 use super::undo::{Overhead, Undo, UndoTx};
 use crate::workload::Action;
 use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
@@ -48,6 +48,10 @@ const LOG_ENTRIES: u64 = 64;
 const LOG_ENTRY_LINES: u64 = 2;
 
 /// The cache benchmark.
+///
+/// After a crash, dictionaries, also those that are growing, and the bitmaps of free blocks are as
+/// their threads' last commits left them: a thread's undo log puts back what a transaction under
+/// way had changed. When a key was used is only in DRAM and forgotten; nothing is rebuilt.
 #[derive(Clone, Copy, Debug)]
 pub struct Redis {
     share: Share,
@@ -71,10 +75,6 @@ pub struct Server {
 struct Found {
     link: Addr,
     entry: Addr,
-}
-
-fn spread(key: u64) -> u64 {
-    key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The level of the largest table.

@@ -13,7 +13,9 @@ use seawall_runtime::{Arena, pool};
 
 /// The most threads and keys that a pool is made for.
 const THREADS_MAX: u64 = 1024;
-const KEYS_MAX: u64 = 1 << 29;
+const KEYS_MAX: u64 = 1 << 31;
+/// Keys for each entry at the start, where nearly all keys that are picked are to be new.
+const WIDE: u64 = 8;
 
 /// The key and the tag of a value; its other words follow from them.
 pub(super) const KEY: u64 = 0;
@@ -33,6 +35,11 @@ impl Share {
     /// As `setup` wants it: twice as many keys as entries.
     pub(super) fn of(setup: &Setup) -> Share {
         Share { threads: setup.threads as u64, keys: 2 * setup.entries }
+    }
+
+    /// As `setup` wants it, with so many keys that few of those picked are there already.
+    pub(super) fn wide(setup: &Setup) -> Share {
+        Share { keys: WIDE * setup.entries, ..Share::of(setup) }
     }
 
     /// Writes the header of a pool named `name` whose data is durable.
@@ -79,6 +86,16 @@ impl Share {
     pub(super) fn initial(self, setup: &Setup) -> impl Iterator<Item = (u64, u64)> {
         (0..).zip(initial_keys(setup)).map(|(number, key)| (key, initial_tag(number)))
     }
+}
+
+/// A key's hash: over all 64 bits, and different for different keys.
+pub(super) const fn spread(key: u64) -> u64 {
+    key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The one of `places` that a key's hash leads to.
+pub(super) fn place_of(key: u64, places: u64) -> u64 {
+    ((u128::from(spread(key)) * u128::from(places)) >> 64) as u64
 }
 
 fn payload(key: u64, tag: u64, word: u64) -> u64 {

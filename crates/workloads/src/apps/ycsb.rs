@@ -12,6 +12,7 @@
 use super::client::Client;
 use super::nstore::{Cursor, Tx, Wal};
 use super::reach::{Reach, within, word};
+use super::share;
 use crate::history::{Contents, initial_tag, tag};
 use crate::workload::{ENTRIES_MAX, THREADS_MAX};
 use crate::{Damage, Layout, Setup, Worker, Workload};
@@ -36,6 +37,10 @@ const REQUEST_BYTES: u64 = 64;
 const RESPONSE_BYTES: u64 = 128;
 
 /// The application.
+///
+/// After a crash all ten fields of a tuple are of the same committed transaction: opening puts back
+/// the old values that the logs of open transactions hold. Locks and lists of free blocks are only
+/// in DRAM; opening makes the lists anew from what the tuples lead to.
 #[derive(Clone, Copy, Debug)]
 pub struct Ycsb {
     threads: u64,
@@ -76,8 +81,7 @@ impl Ycsb {
     /// The places of the index where `key` may be, the likeliest first.
     fn places(&self, key: u64) -> impl Iterator<Item = Addr> + use<> {
         let (index, places) = (self.index, 2 * self.tuples);
-        let hashed = key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let first = ((u128::from(hashed) * u128::from(places)) >> 64) as u64;
+        let first = share::place_of(key, places);
         (0..places).map(move |step| index.plus(8 * ((first + step) % places)))
     }
 

@@ -5,6 +5,7 @@
 //! its keys alone, which a check can hold it to.
 
 use super::super::mnemosyne::Tx;
+use super::super::share::spread;
 use seawall_memory::{Addr, Memory};
 
 pub(super) const KEY: u64 = 0;
@@ -13,7 +14,7 @@ pub(super) const RIGHT: u64 = 16;
 
 /// Who has the larger one is nearer to the root; different keys have different ones.
 pub(super) fn priority(key: u64) -> u64 {
-    let mixed = key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = spread(key);
     (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
