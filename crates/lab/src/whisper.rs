@@ -62,6 +62,8 @@ struct ProgramEntry {
 struct Quantity {
     name: String,
     least: f64,
+    /// Digits behind the point; none: as many as make three that matter.
+    digits: Option<usize>,
     unless: Option<String>,
 }
 
@@ -430,7 +432,8 @@ mod tests {
         let ratio = |at, measured, value| published.ratio(at, measured, value);
         assert!((ratio(1, 30.0, 10.0) - 3.0).abs() < 1e-9);
         assert!((ratio(1, 10.0, 30.0) - 3.0).abs() < 1e-9);
-        assert!((ratio(3, 0.0, 0.01) - 1.0).abs() < 1e-9, "both are next to nothing");
+        assert!((ratio(3, 0.0, 0.001) - 1.0).abs() < 1e-9, "both are next to nothing");
+        assert!((ratio(3, 0.0, 0.01) - 10.0).abs() < 1e-9, "one of them is not");
         assert!(ratio(3, 1.0, 0.0) > published.factor);
         let mut whisper = run(&small());
         assert_eq!(whisper.far_off(), 0, "{}", whisper.to_text());

@@ -1,7 +1,7 @@
 //! What `seawall whisper` prints, at most 100 columns wide: three rows for each application, what
 //! was counted, what was published, and how many times one is the other.
 
-use super::{Quantities, Whisper};
+use super::{Published, Quantities, Whisper};
 use crate::table::{plain_table, text_of};
 use std::fmt::Write;
 
@@ -77,7 +77,8 @@ impl Whisper {
     }
 
     fn table(&self) -> String {
-        let names = self.plan.published.quantities.each().map(|quantity| &*quantity.name);
+        let published = &self.plan.published;
+        let names = published.quantities.each().map(|quantity| &*quantity.name);
         let head: Vec<&str> =
             ["application", ""].into_iter().chain(names).chain(["lines/epoch"]).collect();
         let mut table = plain_table(&head, 2..9);
@@ -86,14 +87,15 @@ impl Whisper {
             table.add_row(row.chain([more.map_or(String::new(), number)]));
         };
         for record in &self.records {
-            let measured = record.measured.each().map(|value| number(*value));
-            add(&record.application, "ours", measured.to_vec(), Some(record.lines_per_epoch));
-            add("", "published", texts(&record.published), None);
+            let measured = record.measured.each().map(|value| Some(*value));
+            let measured = texts(published, &Quantities::of(measured));
+            add(&record.application, "ours", measured, Some(record.lines_per_epoch));
+            add("", "published", texts(published, &record.published), None);
             add("", "times", self.verdicts(&record.ratio), None);
         }
         if let Some(means) = self.means() {
-            add("mean", "ours", texts(&means.measured), None);
-            add("", "published", texts(&means.published), None);
+            add("mean", "ours", texts(published, &means.measured), None);
+            add("", "published", texts(published, &means.published), None);
             add("", "times", self.verdicts(&means.ratio), None);
         }
         text_of(&table)
@@ -112,6 +114,12 @@ impl Whisper {
     }
 }
 
-fn texts(values: &Quantities<Option<f64>>) -> Vec<String> {
-    values.each().map(|value| value.map_or("-".into(), number)).to_vec()
+fn texts(published: &Published, values: &Quantities<Option<f64>>) -> Vec<String> {
+    let digits = published.quantities.each().map(|quantity| quantity.digits);
+    let text = |(value, digits): (&Option<f64>, Option<usize>)| match (value, digits) {
+        (None, _) => "-".to_owned(),
+        (Some(value), Some(digits)) => format!("{value:.digits$}"),
+        (Some(value), None) => number(*value),
+    };
+    values.each().into_iter().zip(digits).map(text).collect()
 }
