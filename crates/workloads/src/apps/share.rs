@@ -141,7 +141,34 @@ pub(super) fn check<M: Memory>(memory: &M, at: Addr, words: u64, key: u64) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CTree, HashMap, History, Workload};
     use seawall_memory::Image;
+    use std::sync::Arc;
+
+    /// Keys that a hundred operations add to 64; none may ever be lost.
+    fn added<W: Workload>() -> usize {
+        let setup = Setup { entries: 64, ..Setup::of::<W>(1) };
+        let layout = W::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&image, &setup);
+        let mut worker = Worker::new(&setup, 0, Arc::new(History::off()));
+        let (mut local, mut keys) = (workload.join(&image), 64);
+        while worker.number < 100 {
+            workload.step(&image, &mut local, &mut worker);
+            worker.number += 1;
+            let found = workload.contents(&image).unwrap().len();
+            assert!(found >= keys, "{} deletes a key", W::NAME);
+            keys = found;
+        }
+        keys - 64
+    }
+
+    #[test]
+    fn map_insert_only_inserts_and_nearly_always_keys_that_are_new() {
+        for added in [added::<CTree>(), added::<HashMap>()] {
+            assert!((65..100).contains(&added), "{added} new keys in 100 inserts");
+        }
+    }
 
     #[test]
     fn every_key_belongs_to_one_thread() {
