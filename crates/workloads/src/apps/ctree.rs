@@ -1,10 +1,10 @@
-//! Inserts into a crit-bit tree above an undo log: WHISPER's "ctree", the
-//! `map_insert` benchmark of NVML (ASPLOS'17, section 3.2): four clients, values of 128 bytes, inserts only. Of a key that is
-//! there, which few are, an insert writes the value anew.
+//! Inserts into a crit-bit tree above an undo log: WHISPER's "ctree", the `map_insert` benchmark
+//! of NVML (ASPLOS'17, section 3.2): four clients, values of 128 bytes, inserts only. Of a key
+//! that is there, which few are, an insert writes the value anew.
 //!
 //! A node holds the number of the bit in which the keys of its two sides differ, and for each side
-//! a key and a slot: a node, or the key's value. So a new key takes a node and a value, and changes
-//! one slot. Each thread has a tree. Keys are spread over all 64 bits first.
+//! a key and a slot: a node, or the key's value. So a new key takes a node and a value, and
+//! changes one slot. Each thread has a tree. Keys are spread over all 64 bits first.
 //!
 //! Amounts: 3.3 % of the accesses of the published run are to persistent memory, and it has 11
 //! epochs for a transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen

@@ -1,8 +1,9 @@
-//! Inserts into a hash map above an undo log: WHISPER's "hashmap", the
-//! `map_insert` benchmark of NVML (ASPLOS'17, section 3.2): four clients, values of 128 bytes, inserts only. Of a key that is
-//! there, which few are, an insert writes the value anew.
+//! Inserts into a hash map above an undo log: WHISPER's "hashmap", the `map_insert` benchmark of
+//! NVML (ASPLOS'17, section 3.2): four clients, values of 128 bytes, inserts only. Of a key that
+//! is there, which few are, an insert writes the value anew.
 //!
-//! An insert takes an entry, links it in front of its chain and counts it. Each thread has a map, whose line with the count and whose buckets nobody else writes.
+//! An insert takes an entry, links it in front of its chain and counts it. Each thread has a map,
+//! whose line with the count and whose buckets nobody else writes.
 //!
 //! Amounts: 2.6 % of the accesses of the published run are to persistent memory, and it has 11
 //! epochs for a transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen

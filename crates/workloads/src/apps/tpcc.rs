@@ -3,12 +3,12 @@
 //! stock level only read. 40 in a hundred transactions write, as WHISPER's run had it (`-p0.4`).
 //!
 //! A new order is what makes transactions long: for each of its 5 to 15 lines four words of a
-//! stock row change and a row with a field of variable length is inserted,
-//! 17 epochs in all. The published median of 197 epochs is
-//! that of a new order, so these are more than half of those that write here; TPC-C itself asks for
-//! nearly as many payments. One line in a hundred comes from another warehouse, and 15 payments in
-//! a hundred are of its customers, as TPC-C says. The share of accesses to persistent memory was
-//! not published; the front end does as much for one as in YCSB.
+//! stock row change and a row with a field of variable length is inserted, 17 epochs in all. The
+//! published median of 197 epochs is that of a new order, so these are more than half of those
+//! that write here; TPC-C itself asks for nearly as many payments. One line in a hundred comes
+//! from another warehouse, and 15 payments in a hundred are of its customers, as TPC-C says. The
+//! share of accesses to persistent memory was not published; the front end does as much for one as
+//! in YCSB.
 
 use super::client::Client;
 use super::nstore::{Cursor, Tx, Wal};

@@ -4,12 +4,12 @@
 //! The transactions are those of STAMP ("STAMP: Stanford Transactional Applications for
 //! Multi-Processing", IISWC'08) with `-n1 -q80 -u99`: 99 in a hundred reserve a resource for a
 //! customer; of the others half delete a customer with all reservations, half add to the resources
-//! or remove some. A transaction has the four epochs of its log. A customer has at most [`RESERVATIONS`], so
-//! that a pool has a size: more make room by giving the oldest back.
+//! or remove some. A transaction has the four epochs of its log. A customer has at most
+//! [`RESERVATIONS`], so that a pool has a size: more make room by giving the oldest back.
 //!
-//! Each table is cut into [`PARTS`] trees by key, with a lock each. What the front end does follows
-//! from the published share of accesses to persistent memory, 0.36 %; it is about half of that many
-//! accesses, which would make runs slow.
+//! Each table is cut into [`PARTS`] trees by key, with a lock each. What the front end does
+//! follows from the published share of accesses to persistent memory, 0.36 %; it is about half of
+//! that many accesses, which would make runs slow.
 
 use self::tree::{KEY, LEFT, RIGHT, priority};
 use super::client::Client;
@@ -61,9 +61,9 @@ const RESPONSE_BYTES: u64 = 128;
 
 /// The application.
 ///
-/// After a crash, tables and reservations are as the last commits left them: opening writes what the
-/// redo log of a committed transaction holds, and any other transaction has changed nothing. Locks,
-/// free nodes and the read and write sets of the transactional memory are only in DRAM; opening
+/// After a crash, tables and reservations are as the last commits left them: opening writes what
+/// the redo log of a committed transaction holds, and any other has changed nothing. Locks, free
+/// nodes and the read and write sets of the transactional memory are only in DRAM; opening
 /// makes the lists of free nodes anew from what the trees lead to.
 #[derive(Clone, Copy, Debug)]
 pub struct Vacation {
