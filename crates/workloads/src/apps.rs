@@ -3,8 +3,8 @@
 //!
 //! Each is written from what its paper says of it, with the log and the allocator that such
 //! programs had then, and meets the published numbers (`experiments/whisper.toml`) of epochs for a
-//! transaction, of their sizes, of dependences within a thread, and of accesses to persistent memory
-//! among all. `seawall whisper` counts those numbers.
+//! transaction, of their sizes, of dependences within a thread, and of accesses to persistent
+//! memory among all. `seawall whisper` counts those numbers.
 
 mod blocks;
 mod client;
