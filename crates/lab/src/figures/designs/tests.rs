@@ -182,7 +182,7 @@ const MEANS_THAT_HOLD: [(&str, usize, usize); 6] = [
     ("s2-fig12", 4, 4),
     ("s2-flush", 1, 1),
     ("s4-fig2", 1, 2),
-    ("w17-fig10", 2, 4),
+    ("w17-fig10", 3, 4),
     ("as22-fig8", 1, 3),
 ];
 
