@@ -7,6 +7,7 @@ mod gem5_cases;
 mod hops;
 mod i7;
 mod latencies;
+mod optane;
 #[path = "../../lab/src/validate/paths.rs"]
 mod paths;
 mod persistency;

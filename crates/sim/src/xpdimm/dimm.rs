@@ -1,0 +1,253 @@
+//! One DIMM: the write-pending queue in front of it, its buffers, and the media behind them.
+//!
+//! The queue is the memory controller's and has 8 lines for each DIMM (LENS, MICRO'20). It hands
+//! them over in the order in which it took them, so one that has to wait holds up all behind it,
+//! and it keeps a line until the DIMM has answered: a line that is written again too soon waits at
+//! the door. What has been accepted survives a crash under ADR, and what the DIMM has does anyway.
+
+use super::combiner::{Combiner, Leaving, Room};
+use super::media::Media;
+use super::tags::Tags;
+use super::{DimmTraffic, PAGE_LINES, Taken, XPLINE_LINES};
+use crate::Cycle;
+use crate::calendar::Calendar;
+use crate::config::{DimmConfig, MemoryConfig};
+use std::collections::VecDeque;
+
+/// A line in the write-pending queue.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    line: u64,
+    leaves: Cycle,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Dimm {
+    channel: Calendar,
+    line_cycles: u64,
+    post: u64,
+    queue_lines: usize,
+    /// The oldest first; those beyond the queue's size wait at its door.
+    queue: VecDeque<Waiting>,
+    /// Until the DIMM has answered that it has a line.
+    hold: u64,
+    combiner: Combiner,
+    /// XPLines at hand.
+    buffer: Tags,
+    /// From the queue to a line that is at hand, and back.
+    read: u64,
+    /// Between media and buffer.
+    fetch: u64,
+    /// Pages whose translation is at hand.
+    pages: Tags,
+    translate: u64,
+    media: Media,
+    lines_written: u64,
+    translations_missed: u64,
+}
+
+impl Dimm {
+    pub(super) fn new(memory: &MemoryConfig, config: &DimmConfig) -> Dimm {
+        Dimm {
+            channel: Calendar::default(),
+            line_cycles: config.channel_cycles,
+            post: memory.post,
+            queue_lines: config.write_queue,
+            queue: VecDeque::with_capacity(2 * config.write_queue),
+            hold: memory.nvm.write,
+            combiner: Combiner::new(config.combining_sets, config.combining_lines),
+            buffer: Tags::new(config.buffer_xplines, config.buffer_xplines),
+            read: memory.nvm.read,
+            fetch: config.fetch,
+            pages: Tags::new(config.translated_pages, config.translated_ways),
+            translate: config.translate,
+            media: Media::new(config),
+            lines_written: 0,
+            translations_missed: 0,
+        }
+    }
+
+    pub(super) fn read(&mut self, line: u64, at: Cycle) -> Cycle {
+        let xpline = line / XPLINE_LINES;
+        let found = if self.combiner.has(line) {
+            at
+        } else {
+            match self.buffer.touch(xpline as u32) {
+                Some(ready) => ready.max(at),
+                None => self.fetch(xpline, at),
+            }
+        };
+        let done = found + self.read;
+        let moved = self.channel.book(done.saturating_sub(self.line_cycles), self.line_cycles);
+        done.max(moved + self.line_cycles)
+    }
+
+    /// Brings an XPLine from the media into the buffer; gives when it is there.
+    fn fetch(&mut self, xpline: u64, at: Cycle) -> Cycle {
+        let translated = self.translated(xpline, at);
+        let ready = self.media.read(translated) + self.fetch;
+        self.buffer.put(xpline as u32, ready);
+        ready
+    }
+
+    /// When the place of an XPLine in the media is known.
+    fn translated(&mut self, xpline: u64, at: Cycle) -> Cycle {
+        let page = (xpline * XPLINE_LINES / PAGE_LINES) as u32;
+        if let Some(ready) = self.pages.touch(page) {
+            return ready.max(at);
+        }
+        self.translations_missed += 1;
+        let ready = at + self.translate;
+        self.pages.put(page, ready);
+        ready
+    }
+
+    /// Writes a line; the queue takes it no earlier than `floors.0`, the DIMM no earlier than
+    /// `floors.1`.
+    pub(super) fn write(&mut self, line: u64, at: Cycle, floors: (Cycle, Cycle)) -> Taken {
+        self.lines_written += 1;
+        let taken = self.door(line, at).max(floors.0.saturating_sub(self.post));
+        let before = self.queue.back().map_or(0, |last| last.leaves);
+        let bus = self.channel.book(taken, self.line_cycles);
+        let ready = (bus + self.hold).max(before).max(floors.1);
+        let leaves = self.combine(line, ready);
+        self.queue.push_back(Waiting { line, leaves });
+        Taken { accepted: taken + self.post, in_dimm: leaves }
+    }
+
+    /// When the write-pending queue takes a line that comes at `at`.
+    fn door(&mut self, line: u64, at: Cycle) -> Cycle {
+        while self.queue.front().is_some_and(|first| first.leaves <= at) {
+            self.queue.pop_front();
+        }
+        let mut taken = at;
+        if let Some(full) = self.queue.len().checked_sub(self.queue_lines) {
+            taken = taken.max(self.queue[full].leaves);
+        }
+        let same = self.queue.iter().rev().find(|waiting| waiting.line == line);
+        taken.max(same.map_or(0, |waiting| waiting.leaves))
+    }
+
+    /// Puts a line among those that wait for their neighbours; gives when it has its place.
+    fn combine(&mut self, line: u64, at: Cycle) -> Cycle {
+        let mut at = at;
+        loop {
+            match self.combiner.room(line, at) {
+                Room::At(free) => {
+                    at = free;
+                    break;
+                }
+                Room::Behind(leaving) => at = self.send(leaving, at),
+            }
+        }
+        if let Some(whole) = self.combiner.put(line) {
+            self.send(whole, at);
+        }
+        at
+    }
+
+    /// An XPLine goes to the media at `at`; gives when their queue has taken it.
+    fn send(&mut self, leaving: Leaving, at: Cycle) -> Cycle {
+        let room = self.media.room(at);
+        let translated = self.translated(leaving.xpline, room);
+        self.media.write(leaving.xpline as u32, translated);
+        self.buffer.put(leaving.xpline as u32, room);
+        self.combiner.leave(leaving, room);
+        room
+    }
+
+    pub(super) fn traffic(&self) -> DimmTraffic {
+        DimmTraffic {
+            lines_written: self.lines_written,
+            media_reads: self.media.reads,
+            media_writes: self.media.writes,
+            translations_missed: self.translations_missed,
+            blocks_moved: self.media.moved,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Machine;
+
+    fn config() -> (MemoryConfig, DimmConfig) {
+        let memory = Machine::load("optane24").unwrap().memory;
+        let dimms = memory.nvm.dimms.unwrap();
+        (memory, dimms)
+    }
+
+    fn dimm() -> Dimm {
+        let (memory, dimms) = config();
+        Dimm::new(&memory, &dimms)
+    }
+
+    #[test]
+    fn a_lone_read_adds_what_is_not_at_hand() {
+        let ((memory, config), mut dimm) = (config(), dimm());
+        let mut read = |line, at| dimm.read(line, at) - at;
+        let (buffered, media) = (memory.nvm.read, config.media_read + config.fetch);
+        assert_eq!(read(5, 10_000), buffered + media + config.translate, "nothing is known");
+        assert_eq!(read(6, 20_000), buffered, "its XPLine is in the buffer");
+        assert_eq!(read(40, 30_000), buffered + media, "its page has been translated");
+        assert_eq!(read(64, 40_000), buffered + media + config.translate, "another page");
+    }
+
+    #[test]
+    fn reads_of_an_xpline_on_its_way_wait_for_it_and_ask_the_media_once() {
+        let ((_, config), mut dimm) = (config(), dimm());
+        let first = dimm.read(0, 1000);
+        let others: Vec<Cycle> = (1..4).map(|line| dimm.read(line, 1001)).collect();
+        assert_eq!(others, [1, 2, 3].map(|turn| first + turn * config.channel_cycles));
+        assert_eq!(dimm.traffic().media_reads, 1);
+    }
+
+    #[test]
+    fn the_buffer_keeps_as_many_xplines_as_it_has() {
+        let ((memory, config), mut dimm) = (config(), dimm());
+        let xplines = config.buffer_xplines as u64;
+        for xpline in 0..=xplines {
+            dimm.read(xpline * XPLINE_LINES, xpline * 10_000);
+        }
+        let mut read = |xpline: u64, at| dimm.read(xpline * XPLINE_LINES, at) - at;
+        assert_eq!(read(xplines, 1 << 30), memory.nvm.read);
+        assert!(read(0, 1 << 31) > memory.nvm.read, "it made room for the last");
+    }
+
+    #[test]
+    fn the_queue_takes_its_lines_at_once_and_then_one_for_each_that_leaves() {
+        let ((memory, config), mut dimm) = (config(), dimm());
+        let taken: Vec<Taken> =
+            (0..config.write_queue as u64 + 2).map(|line| dimm.write(line, 50, (0, 0))).collect();
+        for (number, taken_now) in taken.iter().enumerate() {
+            let before = number.checked_sub(config.write_queue).map(|at| taken[at].in_dimm);
+            assert_eq!(taken_now.accepted, before.unwrap_or(50) + memory.post, "{number}");
+        }
+        assert_eq!(taken[0].in_dimm, 50 + memory.nvm.write);
+    }
+
+    #[test]
+    fn a_line_that_is_written_again_waits_until_the_dimm_has_it_and_its_neighbour_does_not() {
+        let ((memory, _), mut dimm) = (config(), dimm());
+        let first = dimm.write(8, 1000, (0, 0));
+        assert_eq!(dimm.write(9, 1010, (0, 0)).accepted, 1010 + memory.post);
+        assert_eq!(dimm.write(8, 1020, (0, 0)).accepted, first.in_dimm + memory.post);
+    }
+
+    #[test]
+    fn a_line_that_was_just_written_is_read_without_the_media() {
+        let ((memory, _), mut dimm) = (config(), dimm());
+        let there = dimm.write(8, 1000, (0, 0)).in_dimm;
+        assert_eq!(dimm.read(8, there), there + memory.nvm.read);
+        assert_eq!(dimm.traffic().media_reads, 0);
+    }
+
+    #[test]
+    fn floors_hold_a_write_up() {
+        let ((memory, _), mut dimm) = (config(), dimm());
+        assert_eq!(dimm.write(0, 10, (7000, 0)).accepted, 7000);
+        let held = dimm.write(64, 10_000, (0, 50_000));
+        assert_eq!((held.accepted, held.in_dimm), (10_000 + memory.post, 50_000));
+    }
+}
