@@ -99,7 +99,7 @@ fn written(cores: usize, step: u64) -> seawall_sim::Outcome {
 fn lines_that_follow_each_other_are_combined_and_scattered_ones_are_not() {
     let (whole, scattered) = (written(1, 1), written(1, 4 * 31));
     assert_eq!(whole.counters.xplines_written, 1024);
-    assert!(scattered.counters.xplines_written > 4096 - 6 * 64);
+    assert!(scattered.counters.xplines_written >= 4096 - 6 * 64);
     assert!(scattered.cycles > whole.cycles);
     assert!(written(24, 1).counters.xplines_written > 1100, "many writers push each other out");
 }
