@@ -27,7 +27,7 @@ pub(super) fn all(machine: &Machine) -> Points {
 
 /// The place of a part in the report.
 pub(super) fn order(part: &str) -> usize {
-    let parts = ["l1", "llc", "mesh", "coherence", "memory"];
+    let parts = ["l1", "llc", "mesh", "coherence", "memory", "dimms"];
     let design = || DESIGNS.iter().position(|design| part.split(':').next() == Some(design.name));
     let place = parts.iter().position(|name| *name == part);
     place.or_else(|| design().map(|at| parts.len() + at)).unwrap_or(usize::MAX)
