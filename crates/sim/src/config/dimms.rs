@@ -40,8 +40,8 @@ pub struct DimmConfig {
     pub media_queue: usize,
     /// KiB that are moved together to level the wear.
     pub wear_block_kib: u32,
-    /// XPLine writes after which such a block is moved.
-    pub wear_writes: u32,
+    /// Writes of one XPLine after which its block is moved, up to 65535.
+    pub wear_writes: u16,
 }
 
 impl DimmConfig {
@@ -67,7 +67,7 @@ impl DimmConfig {
             ("media_write_cycles", self.media_write_cycles, 1, 1_000_000),
             ("media_queue", self.media_queue as u64, 1, 4096),
             ("wear_block_kib", self.wear_block_kib.into(), 1, 1 << 20),
-            ("wear_writes", self.wear_writes.into(), 1, u32::MAX.into()),
+            ("wear_writes", self.wear_writes.into(), 1, u16::MAX.into()),
         ];
         for (key, value, low, high) in limits {
             within(&format!("memory.nvm.dimms.{key}"), value, low, high)?;
