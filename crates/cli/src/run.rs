@@ -2,7 +2,7 @@
 
 use crate::meaning::Job;
 use anyhow::Result;
-use seawall_lab::bench::Bench;
+use seawall_lab::bench::{Bench, DimmBench};
 use seawall_lab::explore::{Corpus, ExploreBench, explore};
 use seawall_lab::litmus::LitmusPlan;
 use seawall_lab::native::{NativeError, run_native};
@@ -87,6 +87,11 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             to(&json, |path| corpus.write_json(path))?;
             print(&corpus.to_text())?;
             Ok(verdict(corpus.wrong() > 0, false))
+        }
+        Job::BenchDimms { options, json } => {
+            let bench = DimmBench::run(&options)?;
+            to(&json, |path| bench.write_json(path))?;
+            say(&bench.to_text())
         }
         Job::BenchExplore { limit, json } => {
             let stop = stop_on_ctrl_c()?;

@@ -357,7 +357,7 @@ impl Machine {
                         "memory.dram.dimms is not possible; only memory.nvm.dimms is".into()
                     );
                 }
-                dimms => dimms.map_or(Ok(()), |dimms| dimms.check())?,
+                dimms => dimms.map_or(Ok(()), |dimms| dimms.check(device.write))?,
             }
         }
         Ok(())

@@ -162,6 +162,7 @@ impl<'a> Paths<'a> {
             + machine.llc.latency
             + self.data(home, corner)
             + (count - 1) * pace
+            + machine.memory.post
             + machine.memory.nvm.write
             + self.control(corner, home)
             + self.control(home, core)

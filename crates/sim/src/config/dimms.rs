@@ -45,15 +45,11 @@ pub struct DimmConfig {
 }
 
 impl DimmConfig {
-    /// Cycles of a line that nobody has asked for lately, beyond those of one at hand.
-    pub fn cold(&self) -> u64 {
-        self.translate + self.media_read + self.fetch
-    }
-
-    pub(super) fn check(&self) -> Result<(), String> {
+    /// `write` is that of the device.
+    pub(super) fn check(&self, write: u64) -> Result<(), String> {
         let limits = [
             ("count", self.count as u64, 1, 64),
-            ("channel_cycles", self.channel_cycles, 1, 100_000),
+            ("channel_cycles", self.channel_cycles, 1, write.min(100_000)),
             ("write_queue", self.write_queue as u64, 1, 4096),
             ("combining_sets", self.combining_sets as u64, 1, 4096),
             ("combining_lines", self.combining_lines as u64, 4, 256),

@@ -33,7 +33,7 @@ pub(super) struct Dimm {
     queue: VecDeque<Cycle>,
     /// Lines that the DIMM has not acknowledged, the oldest first.
     sent: VecDeque<Sent>,
-    /// Until it has.
+    /// Until it has, from when a line has its place.
     acknowledge: u64,
     combiner: Combiner,
     /// XPLines at hand.
@@ -59,7 +59,7 @@ impl Dimm {
             queue_lines: config.write_queue,
             queue: VecDeque::with_capacity(2 * config.write_queue),
             sent: VecDeque::with_capacity(64),
-            acknowledge: memory.nvm.write,
+            acknowledge: memory.nvm.write - config.channel_cycles,
             combiner: Combiner::new(config.combining_sets, config.combining_lines),
             buffer: Tags::new(config.buffer_xplines, config.buffer_xplines),
             read: memory.nvm.read,
@@ -111,15 +111,15 @@ impl Dimm {
     /// `floors.1`.
     pub(super) fn write(&mut self, line: u64, at: Cycle, floors: (Cycle, Cycle)) -> Taken {
         self.lines_written += 1;
-        let taken = self.door(line, at).max(floors.0.saturating_sub(self.post));
+        let accepted = (self.door(line, at) + self.post).max(floors.0);
         let before = self.queue.back().copied().unwrap_or(0);
-        let moved = self.channel.book(taken, self.line_cycles) + self.line_cycles;
+        let moved = self.channel.book(accepted, self.line_cycles) + self.line_cycles;
         let leaves = self.combine(line, moved.max(before));
         self.queue.push_back(leaves);
         let before = self.sent.back().map_or(0, |last| last.acknowledged);
         let acknowledged = (leaves + self.acknowledge).max(before).max(floors.1);
         self.sent.push_back(Sent { line, acknowledged });
-        Taken { accepted: taken + self.post, in_dimm: acknowledged }
+        Taken { accepted, in_dimm: acknowledged }
     }
 
     /// When the write-pending queue takes a line that comes at `at`.
@@ -225,10 +225,10 @@ mod tests {
 
     #[test]
     fn a_lone_line_is_accepted_at_once_and_acknowledged_when_the_dimm_has_it() {
-        let ((memory, config), mut dimm) = (config(), dimm());
+        let ((memory, _), mut dimm) = (config(), dimm());
         let lone = dimm.write(0, 50, (0, 0));
         assert_eq!(lone.accepted, 50 + memory.post);
-        assert_eq!(lone.in_dimm, 50 + config.channel_cycles + memory.nvm.write);
+        assert_eq!(lone.in_dimm, 50 + memory.post + memory.nvm.write);
     }
 
     #[test]
