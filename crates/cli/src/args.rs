@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Reproduce(ReproduceArgs),
     /// Count how applications use persistent memory, beside what was published
     Whisper(WhisperArgs),
-    /// Hold the simulated machine to its closed formulas
+    /// Hold the simulated machine to its closed formulas, and to hardware where that was measured
     Validate(ValidateArgs),
     /// Time seawall itself
     #[command(subcommand)]

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,13 +94,7 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             to(&json, |path| bench.write_json(path))?;
             say(&bench.to_text())
         }
-        Job::BenchExplore { limit, json } => {
-            let stop = stop_on_ctrl_c()?;
-            let bench = ExploreBench::run(limit, &stop)?;
-            to(&json, |path| bench.write_json(path))?;
-            print(&bench.to_text())?;
-            Ok(verdict(false, bench.is_partial))
-        }
+        Job::BenchExplore { limit, json } => bench_explore(limit, &json),
         Job::Whisper { plan, is_strict, json } => whisper(*plan, is_strict, &json),
         Job::Validate { options, json, plots } => {
             let report = validate(&options)?;
@@ -115,6 +110,13 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
         Job::Pool { file, is_brief, json } => pool(&file, is_brief, &json),
         Job::Doctor => say(&Doctor::examine().to_string()),
     }
+}
+
+fn bench_explore(limit: Duration, json: &Option<PathBuf>) -> Result<Verdict> {
+    let bench = ExploreBench::run(limit, &*stop_on_ctrl_c()?)?;
+    to(json, |path| bench.write_json(path))?;
+    print(&bench.to_text())?;
+    Ok(verdict(false, bench.is_partial))
 }
 
 /// Writes a file if one was asked for.

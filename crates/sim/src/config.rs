@@ -144,8 +144,8 @@ pub struct DeviceConfig {
     /// Cycles that a line which is written keeps the channel busy, if not
     /// [`line_cycles`](MemoryConfig::line_cycles).
     pub write_line_cycles: Option<u64>,
-    /// The device is Optane-like DIMMs; only the persistent one can be. Then `read` is the time of a
-    /// line that a DIMM has at hand, and `write` that from the write-pending queue into the DIMM.
+    /// The device is Optane-like DIMMs; only the persistent one can be. Then `read` is the time of
+    /// a line that a DIMM has at hand, and `write` that from the write-pending queue into the DIMM.
     pub dimms: Option<DimmConfig>,
 }
 
@@ -351,13 +351,8 @@ impl Machine {
             if let Some(cycles) = device.write_line_cycles {
                 within(&format!("memory.{key}.write_line_cycles"), cycles, 1, 100_000)?;
             }
-            match device.dimms {
-                Some(_) if key == "dram" => {
-                    return Err(
-                        "memory.dram.dimms is not possible; only memory.nvm.dimms is".into()
-                    );
-                }
-                dimms => dimms.map_or(Ok(()), |dimms| dimms.check(device.write))?,
+            if let Some(dimms) = device.dimms {
+                dimms.check(key, device.write)?;
             }
         }
         Ok(())

@@ -14,6 +14,8 @@ use seawall_sim::{Machine, SimError, SimMemory};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+/// How many threads the bandwidth is drawn for.
+const THREADS: [usize; 10] = [1, 2, 3, 4, 6, 8, 12, 17, 20, 24];
 /// The part of these points in the report.
 pub(super) const PART: &str = "dimms";
 
@@ -98,9 +100,17 @@ struct Measured {
     model: Vec<f64>,
 }
 
+/// The bandwidth of the model over the threads that ask for it.
+struct Threads {
+    dimms: usize,
+    stores: bool,
+    gbs: Vec<(f64, f64)>,
+}
+
 /// All that is known of the hardware, and what the machine does.
 pub(super) struct Hardware {
     tolerance: f64,
+    threads: Vec<Threads>,
     curves: Vec<Measured>,
     lone: Vec<(Lone, f64)>,
 }
@@ -126,7 +136,10 @@ impl Hardware {
         let lone = lone.map(|lone| Ok((lone.test.run(machine)?, lone)));
         let lone: Result<Vec<_>, SimError> =
             lone.map(|row| row.map(|(ns, lone)| (lone, ns))).collect();
-        Ok(Some(Hardware { tolerance: data.tolerance, curves, lone: lone? }))
+        let threads = [(1, true), (6, true), (1, false), (6, false)];
+        let threads = threads.map(|(dimms, stores)| Threads::measure(machine, dimms, stores, seed));
+        let (tolerance, threads) = (data.tolerance, threads.into());
+        Ok(Some(Hardware { tolerance, threads, curves, lone: lone? }))
     }
 
     /// Every point of every curve: `expected` is the hardware.
@@ -153,36 +166,80 @@ impl Hardware {
             let gap = lone.gap.as_deref();
             add(lone.name.clone(), &lone.source, lone.is_fixed, gap, lone.hardware, *model);
         }
+        points.extend(self.threads.iter().filter_map(Threads::shape));
         points
     }
 
-    /// A chart for each test over regions, blocks or threads that has more than two points.
+    /// A chart for each test over regions or blocks, and one of all bandwidths over threads.
     pub(super) fn charts(&self) -> Vec<Chart> {
         let mut by_test: BTreeMap<(Test, &str), Vec<&Measured>> = BTreeMap::new();
-        for measured in self.curves.iter().filter(|measured| measured.model.len() > 2) {
+        let is_curve = |of: &&Measured| matches!(of.curve.test, Test::Read | Test::Write);
+        for measured in self.curves.iter().filter(is_curve) {
             if let Some(words) = measured.curve.over.words() {
                 by_test.entry((measured.curve.test, words)).or_default().push(measured);
             }
         }
-        by_test.into_iter().map(|((test, over), curves)| chart(test, over, &curves)).collect()
+        let charts = by_test.into_iter().map(|((test, over), curves)| chart(test, over, &curves));
+        charts.chain([self.threads_chart()]).collect()
+    }
+
+    fn threads_chart(&self) -> Chart {
+        let title = "Threads from end to end; dashed: the most of the hardware";
+        let (x, y) = (Axis::linear("threads"), Axis::linear("GB/s"));
+        let mut chart = Chart::new("dimms-bandwidth", title, x, y);
+        for curve in &self.threads {
+            chart = chart.with(Series::measured(&curve.name(), curve.gbs.clone()));
+        }
+        let ends = |most: f64| vec![(1.0, most), (*THREADS.last().unwrap_or(&1) as f64, most)];
+        let test = |test| matches!(test, Test::StoreBandwidth | Test::LoadBandwidth);
+        for Measured { curve, .. } in self.curves.iter().filter(|of| test(of.curve.test)) {
+            let most = curve.points.iter().map(|(_, gbs)| *gbs).fold(0.0, f64::max);
+            chart = chart.with(Series::formula(&format!("{most} GB/s"), ends(most)));
+        }
+        chart
+    }
+}
+
+impl Threads {
+    fn measure(machine: &Machine, dimms: usize, stores: bool, seed: u64) -> Threads {
+        let gbs = |threads: usize| {
+            let mut traffic = Traffic::new(machine, dimms, seed)?;
+            Some((threads as f64, traffic.stream(threads, stores)))
+        };
+        Threads { dimms, stores, gbs: THREADS.into_iter().filter_map(gbs).collect() }
+    }
+
+    fn name(&self) -> String {
+        let what = if self.stores { "stores" } else { "loads" };
+        let dimms = if self.dimms == 1 { "one DIMM" } else { "six DIMMs" };
+        format!("{what}, {dimms}")
+    }
+
+    /// On one DIMM, few threads store most, and more of them less: where the most is, is known.
+    fn shape(&self) -> Option<ValidatePoint> {
+        if !self.stores || self.dimms != 1 {
+            return None;
+        }
+        let most = self.gbs.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let last = self.gbs.last()?;
+        let is_so = most.0 <= 4.0 && last.1 < 0.69 * most.1;
+        let what = "threads that store: 1 to 4 store most, 24 less than 69 % of it: 1 for yes";
+        let point = ValidatePoint::new(PART, "shape", what.into());
+        Some(point.expect("FAST'20, one DIMM", 1.0).found(f64::from(u8::from(is_so)), 0.0))
     }
 }
 
 fn chart(test: Test, over: &str, curves: &[&Measured]) -> Chart {
     let (file, y) = match test {
         Test::Read => ("read", "ns a load of 64 B"),
-        Test::Write => ("write", "ns a store of 64 B"),
-        Test::LoadBandwidth | Test::StoreBandwidth => ("bandwidth", "GB/s"),
-        Test::StoreRatio | Test::WriteRatio => ("ratio", "bytes stored a byte written"),
-        Test::Rewrite => ("rewrite", ""),
+        _ => ("write", "ns a store of 64 B"),
     };
     let title = format!("{y}: hardware dashed, model marked");
-    let x =
-        if over == "threads" { Axis::linear(over) } else { Axis::log(&format!("{over} (KiB)")) };
-    let unit = if over == "threads" { 1.0 } else { 1024.0 };
+    let x = Axis::log(&format!("{over} (KiB)"));
     let mut chart = Chart::new(&format!("dimms-{file}-{over}"), &title, x, Axis::ratio(y));
     for Measured { curve, model } in curves {
-        let hardware: Vec<(f64, f64)> = curve.points.iter().map(|(x, y)| (x / unit, *y)).collect();
+        let hardware: Vec<(f64, f64)> =
+            curve.points.iter().map(|(x, y)| (x / 1024.0, *y)).collect();
         let ours = hardware.iter().zip(model).map(|((x, _), y)| (*x, *y)).collect();
         let dimms =
             if curve.dimms == 1 { "one DIMM".into() } else { format!("{} DIMMs", curve.dimms) };
@@ -198,8 +255,7 @@ impl Over {
         match self {
             Over::Region => Some("region"),
             Over::Block => Some("block"),
-            Over::Threads => Some("threads"),
-            Over::Question => None,
+            Over::Threads | Over::Question => None,
         }
     }
 
@@ -308,6 +364,40 @@ mod tests {
     fn every_point_is_as_the_hardware_or_a_known_gap() {
         let report = report(&Machine::load("optane24").unwrap());
         assert_eq!(report.failures(), 0, "{report}");
-        assert!(report.charts.len() >= 4);
+        assert_eq!(report.charts.len(), 5);
+    }
+
+    /// The error of one point of a curve on `optane24` with one number of its DIMMs changed.
+    fn error(setting: &str, value: i64, test: Test, over: Over, (dimms, x): (usize, f64)) -> f64 {
+        let machine = Machine::load("optane24").unwrap();
+        let path = format!("memory.nvm.dimms.{setting}");
+        let machine = machine.with("test", &[(path, value.into())]).unwrap();
+        let is_it = |curve: &Curve| {
+            let same = (curve.test, curve.over, curve.dimms) == (test, over, dimms);
+            same && curve.points.iter().any(|point| point.0 == x)
+        };
+        let curve = data().curve.into_iter().find(is_it).unwrap();
+        let hardware = curve.points.iter().find(|point| point.0 == x).unwrap().1;
+        (curve.run(&machine, x, 1).unwrap() / hardware - 1.0).abs() * 100.0
+    }
+
+    #[test]
+    fn without_one_of_the_mechanisms_a_curve_is_missed() {
+        let kib = 1024.0;
+        for (setting, value, test, over, at) in [
+            ("buffer_xplines", 1, Test::Read, Over::Region, (1, 16.0 * kib)),
+            ("translate", 0, Test::Read, Over::Region, (1, 1024.0 * 1024.0 * kib)),
+            ("fetch", 0, Test::Read, Over::Region, (1, 1024.0 * kib)),
+            ("combining_sets", 1, Test::Write, Over::Region, (1, 4.0 * kib)),
+            ("combining_lines", 256, Test::Write, Over::Region, (1, 16.0 * kib)),
+            ("combining_lines", 64, Test::StoreRatio, Over::Threads, (1, 8.0)),
+            ("media_write_cycles", 85, Test::Write, Over::Region, (1, 1024.0 * kib)),
+            ("media_read_cycles", 1, Test::LoadBandwidth, Over::Threads, (1, 4.0)),
+            ("wear_writes", 65535, Test::Rewrite, Over::Question, (1, 1.0)),
+            ("wear_block_kib", 1, Test::Rewrite, Over::Question, (1, 2.0)),
+        ] {
+            let error = error(setting, value, test, over, at);
+            assert!(error > 15.0, "{setting} = {value} misses it by {error:.0} % only");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Threads that load and store, in front of nothing but DIMMs: what the benchmarks of the hardware did.
+//! Threads that load and store, in front of nothing but DIMMs, as the hardware's benchmarks did.
 //!
 //! A thread is what the machine file says of a core: so many lines that it may have outstanding, so
 //! many places for non-temporal stores, and the mean way to a controller and back, summed up by

@@ -1,7 +1,7 @@
 //! What a machine file says of Optane-like DIMMs, in the table `memory.nvm.dimms`.
 //!
 //! One number for each part that LENS and VANS (MICRO'20) found; what they do is told in
-//! [`xpdimm`](crate::xpdimm). A machine without the table has a plain device behind its controllers.
+//! [`xpdimm`](crate::xpdimm). A machine without the table has a plain device.
 
 use super::within;
 use serde::{Deserialize, Serialize};
@@ -45,8 +45,12 @@ pub struct DimmConfig {
 }
 
 impl DimmConfig {
-    /// `write` is that of the device.
-    pub(super) fn check(&self, write: u64) -> Result<(), String> {
+    /// Of the device `device`, with its `write`.
+    pub(super) fn check(&self, device: &str, write: u64) -> Result<(), String> {
+        if device != "nvm" {
+            let key = format!("memory.{device}.dimms");
+            return Err(format!("{key} is not possible; only memory.nvm.dimms is"));
+        }
         let limits = [
             ("count", self.count as u64, 1, 64),
             ("channel_cycles", self.channel_cycles, 1, write.min(100_000)),

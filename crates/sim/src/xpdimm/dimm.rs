@@ -107,8 +107,8 @@ impl Dimm {
         ready
     }
 
-    /// Writes a line; the queue takes it no earlier than `floors.0`, the DIMM has it no earlier than
-    /// `floors.1`.
+    /// Writes a line; the queue takes it no earlier than `floors.0`, and the DIMM has it no earlier
+    /// than `floors.1`.
     pub(super) fn write(&mut self, line: u64, at: Cycle, floors: (Cycle, Cycle)) -> Taken {
         self.lines_written += 1;
         let accepted = (self.door(line, at) + self.post).max(floors.0);
@@ -258,7 +258,7 @@ mod tests {
         let ((memory, _), mut dimm) = (config(), dimm());
         let mut ask = |line: u64| dimm.write(line, 50, (0, 0)).in_dimm - memory.nvm.write;
         // Lone lines of XPLines that all go to one set, until the media have enough.
-        let same_set = |number: u64| (number * 16 | (number ^ number >> 4) & 15) * XPLINE_LINES;
+        let same_set = |number: u64| (number * 17 ^ number >> 4) * XPLINE_LINES;
         let last = (1..14).map(same_set).map(&mut ask).last().unwrap();
         assert!(last > 50 + memory.nvm.write, "{last}");
         assert!(ask(XPLINE_LINES * 3) >= last, "its own set is empty");
