@@ -396,7 +396,8 @@ A test is a text file; only `thread:` lines are needed:
 Threads: W x v store, W2 x.a x.b v store that may tear, NT x v non-temporal store,
   R x r1 load into a register, FAA x n [r1] and CAS x old new r1 locked, CO x clwb,
   CF x clflush, SF sfence, MF mfence, PB persist barrier (ofence),
-  DF durable barrier (dfence), NS new strand, IF r1 v go on only if r1 is v.
+  DF durable barrier (dfence), NS new strand, JS join of strands,
+  IF r1 v go on only if r1 is v.
 Memory starts as 0; x and y are on lines of their own, x.a to x.h are the words of one line.
 An outcome has one digit for each name in `memory:` (words after the crash, registers before it,
   - for a register not read). A model's line gives the answer and all outcomes; without such lines

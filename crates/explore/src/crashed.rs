@@ -404,6 +404,10 @@ impl Memory for CrashImage<'_> {
         self.note(Kind::Strand, Location::caller());
     }
 
+    fn join_strands(&self) {
+        self.note(Kind::Join, Location::caller());
+    }
+
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {}
 

@@ -324,6 +324,7 @@ fn what(trace: &Trace, kind: Kind) -> String {
         Kind::Order => "order".into(),
         Kind::Drain => "drain".into(),
         Kind::Strand => "a new strand".into(),
+        Kind::Join => "a join of strands".into(),
         Kind::Output { number } => format!("output {number}"),
         Kind::Grow { bytes } => format!("the pool grows to {bytes} bytes"),
     }

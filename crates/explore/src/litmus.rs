@@ -38,13 +38,13 @@
 //! | `CF x` | flush: clflush |
 //! | `SF`, `MF` | sfence, mfence |
 //! | `PB`, `DF` | persist barrier (ofence), durable barrier (dfence) |
-//! | `NS` | the thread begins a strand; `DF` joins its strands |
+//! | `NS`, `JS` | the thread begins a strand, joins its strands; `DF` joins them too |
 //! | `IF r v` | the thread goes on only if the register holds the value |
 //!
 //! Under `px86` and `eadr` threads see memory as x86-TSO has it, and `PB` and `DF` are an `SF`.
 //! Under the others memory is sequentially consistent, `CO` and `CF` do nothing, `SF` and `MF` are
 //! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store. `NS` is nothing
-//! but under `strand`. Under `px86` and
+//! but under `strand`, `JS` there a `PB` for all strands and else a `PB`. Under `px86` and
 //! `eadr` a register counts as read when the thread's earlier stores and flushes have taken effect,
 //! as nobody can be told of it before.
 //!

@@ -60,6 +60,8 @@ pub(crate) enum Act {
     Drain,
     /// The thread begins a strand.
     Strand,
+    /// The thread joins its strands.
+    Join,
     /// `mfence`.
     FullFence,
     /// A successful locked operation, and its store if it was to persistent memory.
@@ -135,6 +137,7 @@ impl State {
             Kind::Order => Act::Order,
             Kind::Drain => Act::Drain,
             Kind::Strand => Act::Strand,
+            Kind::Join => Act::Join,
             Kind::FlushElsewhere | Kind::Output { .. } | Kind::Grow { .. } => return,
         };
         self.follow(Step { thread: event.thread, act });
@@ -202,7 +205,7 @@ models! {
         "persist buffers: ofence orders epochs, dfence waits until they are durable";
     /// Buffered epoch persistency in each strand of a thread, nothing between strands.
     Strand = "strand" in strand, Drain, orders_all_stores: false,
-        "strand persistency: barriers order inside a strand, a drain joins the strands";
+        "strand persistency: barriers order inside a strand, joins and drains all strands";
     /// Caches are in the persistence domain: what was visible survives.
     Eadr = "eadr" in eadr, Order, orders_all_stores: true,
         "battery-backed caches: whatever was stored survives";

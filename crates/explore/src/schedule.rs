@@ -211,7 +211,12 @@ fn longer(schedule: &Schedule, trace: &Trace, every_store: bool) -> Vec<Vec<Pree
 fn is_fence(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. } | Kind::Grow { .. }
+        Kind::Order
+            | Kind::Join
+            | Kind::Drain
+            | Kind::Locked { .. }
+            | Kind::Output { .. }
+            | Kind::Grow { .. }
     )
 }
 

@@ -74,6 +74,8 @@ pub enum Kind {
     Drain,
     /// A new strand.
     Strand,
+    /// A join of strands.
+    Join,
     /// The pool was made longer.
     Grow {
         /// Its bytes since then.

@@ -423,6 +423,12 @@ impl Memory for Traced<'_> {
         self.note(Kind::Strand);
     }
 
+    fn join_strands(&self) {
+        self.step();
+        self.note_access(FENCES, true);
+        self.note(Kind::Join);
+    }
+
     fn work(&self, _: u32) {}
 
     fn grow(&self, bytes: u64) -> bool {

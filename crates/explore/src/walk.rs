@@ -80,8 +80,10 @@ impl<'t> Walk<'t> {
 /// end; in the thorough mode after each store too.
 pub(crate) fn is_failure_point(trace: &Trace, event: usize, model: Model, thorough: bool) -> bool {
     let Some(next) = trace.events.get(event) else { return true };
-    let fence =
-        matches!(next.kind, Kind::Order | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. });
+    let fence = matches!(
+        next.kind,
+        Kind::Order | Kind::Join | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. }
+    );
     let before = event.checked_sub(1).map(|event| trace.events[event].kind);
     let grows = next.kind.grown().or(before.and_then(Kind::grown)).is_some();
     let stored = before.is_none_or(|kind| kind.store().is_some());

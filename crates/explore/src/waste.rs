@@ -110,8 +110,10 @@ impl State {
                 }
             }
             Kind::FlushElsewhere => self.count(WasteKind::ElsewhereFlush, event),
-            Kind::Order | Kind::Drain if self.busy[thread] => self.busy[thread] = false,
-            Kind::Order | Kind::Drain => self.count(WasteKind::IdleFence, event),
+            Kind::Order | Kind::Join | Kind::Drain if self.busy[thread] => {
+                self.busy[thread] = false
+            }
+            Kind::Order | Kind::Join | Kind::Drain => self.count(WasteKind::IdleFence, event),
             // What it has read may be another thread's store that it is to order or flush.
             Kind::Read { .. } | Kind::Sync { .. } => self.busy[thread] = true,
             _ => {}

@@ -39,6 +39,7 @@ fn run(memory: &Traced<'_>, code: &[Instruction], x86: bool) {
             Instruction::StoreFence | Instruction::Barrier | Instruction::Fence => memory.order(),
             Instruction::Drain => memory.drain(),
             Instruction::Strand => memory.strand(),
+            Instruction::Join => memory.join_strands(),
             Instruction::Add(at, by, into) => {
                 let old = memory.fetch_add(address(at), by.into());
                 registers.extend(into.map(|into| (into, old)));

@@ -191,7 +191,7 @@ fn random_test(rng: &mut Xoshiro256PlusPlus) -> Litmus {
                 own = registers;
                 format!("r{registers}")
             };
-            code.push(match rng.random_range(0..24u32) {
+            code.push(match rng.random_range(0..25u32) {
                 0..6 => format!("W {at} {value}"),
                 6..10 => format!("R {at} {}", register()),
                 10 | 11 => format!("CO {at}"),
@@ -204,6 +204,7 @@ fn random_test(rng: &mut Xoshiro256PlusPlus) -> Litmus {
                 19 => format!("FAA {at} 1"),
                 20 => format!("CAS {at} {} {value} {}", rng.random_range(0..2), register()),
                 21 | 22 => "NS".into(),
+                23 => "JS".into(),
                 _ if own > 0 => format!("IF r{own} {}", rng.random_range(0..2)),
                 _ => "PB".into(),
             });

@@ -223,6 +223,15 @@ impl<M: Memory> Memory for Watched<'_, M> {
         self.watch.borrow_mut().fence(self.memory.thread());
     }
 
+    fn strand(&self) {
+        self.memory.strand();
+    }
+
+    fn join_strands(&self) {
+        self.memory.join_strands();
+        self.watch.borrow_mut().fence(self.memory.thread());
+    }
+
     fn drain(&self) {
         self.memory.drain();
         self.watch.borrow_mut().fence(self.memory.thread());

@@ -250,6 +250,15 @@ mod tests {
     }
 
     #[test]
+    fn formulas_hold_where_controllers_answer_late_and_cores_issue_less_than_their_width() {
+        let machine = Machine::load("hops17").unwrap();
+        assert!(machine.memory.post > 0 && machine.core.parallelism.is_some());
+        let options = ValidateOptions { machine: "hops17".into(), seed: 1 };
+        let report = validate(&options).unwrap();
+        assert_eq!(report.failures(), 0, "{report}");
+    }
+
+    #[test]
     fn a_point_that_is_too_far_off_fails_and_says_what_was_expected() {
         let point = |measured| {
             let point = ValidatePoint::new("llc", "lone latency", "a load".into());

@@ -92,8 +92,9 @@ pub trait Memory {
     ///
     /// After a crash stores of the new strand may be there and older ones lost. Not so: orders
     /// inside a strand hold; the stores of one line persist in their order, whichever strand they
-    /// are in, and bring with them what was ordered before each; the next
-    /// [`drain`](Memory::drain) waits for all strands. What the old strand had learnt of other
+    /// are in, and bring with them what was ordered before each;
+    /// [`join_strands`](Memory::join_strands) orders all strands before what comes, and
+    /// [`drain`](Memory::drain) waits for them. What the old strand had learnt of other
     /// threads' stores, and would have persisted behind, the new one has not.
     ///
     /// `NewStrand` of StrandWeaver (ISCA'20). Machines without strands do nothing, which keeps more
@@ -102,10 +103,22 @@ pub trait Memory {
     #[inline]
     fn strand(&self) {}
 
+    /// Joins the strands of this thread: what it stored in any of them (where stores have to be
+    /// flushed: and flushed) persists before what it stores from here on, in this strand and in
+    /// those that begin later. It need not wait for anything, and makes nothing durable.
+    ///
+    /// `JoinStrand` of StrandWeaver. Machines without strands have one a thread, and
+    /// [`order`](Memory::order) it.
+    #[inline]
+    #[track_caller]
+    fn join_strands(&self) {
+        self.order();
+    }
+
     /// Returns when everything that this thread stored and flushed (on hardware that tracks
     /// stores: everything it stored) is durable.
     ///
-    /// `sfence` on x86, `dfence` on HOPS, `JoinStrand` and a wait where there are strands. A crash
+    /// `sfence` on x86, `dfence` on HOPS, a join and a wait where there are strands. A crash
     /// after the return loses none of it.
     #[track_caller]
     fn drain(&self);

@@ -2,8 +2,8 @@
 //!
 //! "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver, ISCA'20), section V: what an
 //! undo log needs is that each word's old value persists before its new one. Nothing orders one
-//! such pair before another, so each begins a [`strand`](Memory::strand); commit joins them with a
-//! [`drain`](Memory::drain) before it says that the transaction is over, and waits once more until
+//! such pair before another, so each begins a [`strand`](Memory::strand); commit
+//! [joins](Memory::join_strands) them before it says that the transaction is over, and waits until
 //! that is durable. Hardware without strands orders the pairs too, which does no harm.
 //!
 //! As pairs persist in any order, a log may have holes after a crash: an entry counts by itself, if
@@ -15,7 +15,7 @@
 //! - Inside a pair the `order` stands between entry and word. A later store to a word of the same
 //!   line is in another strand, but the stores of a line stay in order and bring with them what was
 //!   ordered before them: the entries of all that the line holds.
-//! - Entries of the next transaction write over these only after the drains of this one.
+//! - Entries of the next transaction write over these only after the drain of this one.
 //! - Who gets a word under a lock reads what a transaction left that had committed, and is durable.
 //!
 //! | bytes of a thread's area | field |
@@ -210,7 +210,7 @@ impl<'a, M: Memory> StrandTx<'a, M> {
         }
         match self.flaw {
             StrandFlaw::NoJoin => self.memory.order(),
-            _ => self.memory.drain(),
+            _ => self.memory.join_strands(),
         }
         self.memory.store(self.log, self.number);
         self.memory.persist(self.log, 8);

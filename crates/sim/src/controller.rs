@@ -279,9 +279,12 @@ mod tests {
 
     impl Rig {
         fn new(adr: bool) -> Rig {
-            let machine = Machine::load("micro15").unwrap();
+            Rig::of(&Machine::load("micro15").unwrap(), adr)
+        }
+
+        fn of(machine: &Machine, adr: bool) -> Rig {
             let values = Values::new(vec![[0; 8]; 4096]);
-            Rig { memory: Memory::new(&machine, 4096, adr), values }
+            Rig { memory: Memory::new(machine, 4096, adr), values }
         }
 
         fn send(&mut self, line: LineId, value: u64) -> u64 {
@@ -322,6 +325,35 @@ mod tests {
         // 16 banks of 360 cycles could take a line every 22.5 cycles; the channel every 24.
         let per_line = last as f64 / lines.len() as f64;
         assert!((24.0..27.0).contains(&per_line), "{per_line} cycles a line");
+    }
+
+    #[test]
+    fn persistent_lines_are_written_at_their_own_pace_where_there_is_one_and_read_at_the_channel_s()
+    {
+        let machine = Machine::load("asap22").unwrap();
+        assert_eq!(
+            (machine.memory.nvm.write_line_cycles, machine.memory.line_cycles),
+            (Some(56), 20)
+        );
+        let mut alike = machine.clone();
+        alike.memory.nvm.write_line_cycles = None;
+        for (machine, pace) in [(machine, 56), (alike, 20)] {
+            let mut rig = Rig::of(&machine, false);
+            let is_here = |line: &LineId| rig.memory.home(*line) == 0;
+            let lines: Vec<LineId> = (0..4096).filter(is_here).collect();
+            let mut last = 0;
+            for line in &lines {
+                let number = rig.send(*line, 1);
+                last = last.max(rig.arrives(number, 0).durable);
+            }
+            let per_line = last as f64 / lines.len() as f64;
+            let expected = pace as f64..pace as f64 + 2.0;
+            assert!(expected.contains(&per_line), "{per_line} cycles a line written");
+            let mut rig = Rig::of(&machine, false);
+            let read = lines.iter().map(|line| rig.memory.read(*line, 0)).max().unwrap();
+            let per_line = read as f64 / lines.len() as f64;
+            assert!(per_line < 30.0, "{per_line} cycles a line read");
+        }
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     Order,
     /// Stores after it are in another strand than stores before it.
     Strand,
+    /// Stores before it, of all strands, persist before stores after it.
+    Join,
     /// As `Order`, and the program waits until all before it is durable.
     Drain,
     /// The program tells the world that operation `value` is done.

@@ -132,6 +132,11 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
+    /// A join of strands is at the head of `core`'s store buffer.
+    fn join_strands(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
+        Gate::Go
+    }
+
     /// A drain is at the head of `core`'s store buffer, whose program waits for it.
     fn drain(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
         Gate::Go

@@ -253,10 +253,9 @@ impl<M: Copy> Hw<M> {
         at: Cycle,
         token: Token,
     ) {
-        let number = self.hand_over(line, data);
+        let replaced = self.hand_over(line, data);
         let arrives = self.mesh.control(tile, self.memory_tile(line), at);
-        let origin = Origin::CACHE;
-        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
+        self.arrive((line, replaced), tile, arrives, (token, Origin::CACHE));
     }
 
     /// As [`write_buffered`](Hw::write_buffered), but the data go along, and arrive no earlier than
@@ -269,15 +268,14 @@ impl<M: Copy> Hw<M> {
         (at, not_before): (Cycle, Cycle),
         token: Token,
     ) -> Cycle {
-        let number = self.hand_over(line, data);
+        let replaced = self.hand_over(line, data);
         let arrives = self.mesh.data(tile, self.memory_tile(line), at).max(not_before);
-        let origin = Origin::CACHE;
-        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
+        self.arrive((line, replaced), tile, arrives, (token, Origin::CACHE));
         arrives
     }
 
-    /// What memory holds of `line` is `data` from now on; gives the number of the write.
-    fn hand_over(&mut self, line: LineId, data: &LineData) -> u64 {
+    /// What memory holds of `line` is `data` from now on; gives what it held.
+    fn hand_over(&mut self, line: LineId, data: &LineData) -> Version {
         let new = self.values.differ(line);
         *self.values.version_mut(new) = *data;
         let memory = self.llc.entry(line).memory;
@@ -293,8 +291,7 @@ impl<M: Copy> Hw<M> {
             new
         };
         self.settle(line);
-        self.counters.line_writes += 1;
-        self.memory.write_sent(line, replaced)
+        replaced
     }
 
     /// The shared cache's line is clean if memory holds the same.
@@ -398,9 +395,20 @@ impl<M: Copy> Hw<M> {
         at: Cycle,
         (token, origin): (Token, Origin),
     ) {
+        let arrives = self.mesh.data(tile, self.memory_tile(line), at);
+        self.arrive((line, replaced), tile, arrives, (token, origin));
+    }
+
+    /// A write of `line`, of which memory held `replaced`, is at its controller at `arrives`.
+    fn arrive(
+        &mut self,
+        (line, replaced): (LineId, Version),
+        tile: Tile,
+        arrives: Cycle,
+        (token, origin): (Token, Origin),
+    ) {
         self.counters.line_writes += 1;
         let number = self.memory.write_sent(line, replaced);
-        let arrives = self.mesh.data(tile, self.memory_tile(line), at);
         self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
     }
 

@@ -27,9 +27,6 @@ mod stores;
 mod streams;
 mod trace;
 
-/// How many turns pass between two looks at the request to stop.
-const STOP_INTERVAL: u32 = 1 << 16;
-
 /// A run, as the simulation hands it to the design's machine.
 pub(crate) struct Setup {
     pub(crate) machine: Config,
@@ -65,13 +62,15 @@ pub(crate) struct Machine<D: Design> {
     pub(super) observer: Rc<RefCell<dyn Observer>>,
     pub(super) trace: Trace,
     running: usize,
+    stop: Arc<AtomicBool>,
+    cycles_max: Cycle,
 }
 
 /// What is to be done next, outside the machine.
 enum Next {
     Resume(usize),
     Done,
-    Stuck,
+    End(SimError),
 }
 
 /// Builds the machine, runs the programs, and says what happened.
@@ -99,6 +98,8 @@ pub(crate) fn run<D: Design + 'static>(
         observer: setup.observer,
         trace,
         running: programs,
+        stop: setup.stop,
+        cycles_max: setup.cycles_max,
         hw,
     }));
     let mut fibers: Vec<Fiber> = Vec::new();
@@ -111,7 +112,7 @@ pub(crate) fn run<D: Design + 'static>(
             machine.borrow_mut().finished(core);
         }));
     }
-    turn_by_turn(&machine, &mut fibers, &setup.stop, setup.cycles_max)?;
+    turn_by_turn(&machine, &mut fibers)?;
     drop(fibers);
     let machine = machine.borrow();
     Ok(machine.outcome(programs, pm_bytes))
@@ -120,27 +121,17 @@ pub(crate) fn run<D: Design + 'static>(
 fn turn_by_turn<D: Design + 'static>(
     machine: &Rc<RefCell<Machine<D>>>,
     fibers: &mut [Fiber],
-    stop: &AtomicBool,
-    cycles_max: Cycle,
 ) -> Result<(), SimError> {
     loop {
-        for _ in 0..STOP_INTERVAL {
-            let next = machine.borrow_mut().advance();
-            match next {
-                Next::Resume(core) => {
-                    if !fibers[core].is_done() {
-                        fibers[core].resume();
-                    }
+        let next = machine.borrow_mut().advance();
+        match next {
+            Next::Resume(core) => {
+                if !fibers[core].is_done() {
+                    fibers[core].resume();
                 }
-                Next::Done => return Ok(()),
-                Next::Stuck => return Err(machine.borrow().deadlock()),
             }
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(SimError::Stopped);
-        }
-        if machine.borrow().hw.queue.now() > cycles_max {
-            return Err(SimError::TooLong { cycles: cycles_max });
+            Next::Done => return Ok(()),
+            Next::End(error) => return Err(error),
         }
     }
 }
@@ -148,16 +139,23 @@ fn turn_by_turn<D: Design + 'static>(
 impl<D: Design> Machine<D> {
     /// Does what is due inside the machine, up to the next turn of a program.
     fn advance(&mut self) -> Next {
-        loop {
-            match self.hw.queue.pop() {
-                Some((_, Turn::Program(core))) => return Next::Resume(core),
-                Some((now, Turn::Stores(core))) => self.drain_stores(core, now),
-                Some((now, Turn::Event(event))) => self.happen(event, now),
-                None if self.leave_at_rest() => {}
-                None => break,
+        while !self.stop.load(Ordering::Relaxed) {
+            let Some((now, turn)) = self.hw.queue.pop() else {
+                if self.leave_at_rest() {
+                    continue;
+                }
+                return if self.running == 0 { Next::Done } else { Next::End(self.deadlock()) };
+            };
+            if now > self.cycles_max && self.running > 0 {
+                return Next::End(SimError::TooLong { cycles: self.cycles_max });
+            }
+            match turn {
+                Turn::Program(core) => return Next::Resume(core),
+                Turn::Stores(core) => self.drain_stores(core, now),
+                Turn::Event(event) => self.happen(event, now),
             }
         }
-        if self.running == 0 { Next::Done } else { Next::Stuck }
+        Next::End(SimError::Stopped)
     }
 
     fn happen(&mut self, event: Event<D::Message>, now: Cycle) {

@@ -28,6 +28,7 @@ pub(crate) enum Fence {
     Order,
     Drain,
     Strand,
+    Join,
 }
 
 /// What a front end asks of a simulated core. `None` or false: pause, and ask again.
@@ -180,6 +181,12 @@ impl Memory for SimMemory<'_> {
         if self.machine.borrow().has_strands() {
             self.until(|machine| machine.fence(self.core, Fence::Strand).then_some(()));
         }
+    }
+
+    fn join_strands(&self) {
+        let has_strands = self.machine.borrow().has_strands();
+        let fence = if has_strands { Fence::Join } else { Fence::Order };
+        self.until(|machine| machine.fence(self.core, fence).then_some(()));
     }
 
     fn drain(&self) {

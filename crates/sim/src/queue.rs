@@ -11,6 +11,8 @@ use std::collections::BinaryHeap;
 const SLOTS: usize = 4096;
 const WORDS: usize = SLOTS / 64;
 const NONE: u32 = u32::MAX;
+/// The most cycles that a program goes on for in one turn, so that others may see where it is.
+const TURN_MAX: Cycle = 1 << 22;
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,8 @@ pub(crate) struct Queue<E> {
     asked: u64,
     now: Cycle,
     next: Cycle,
+    /// How far a program may go on: to what is next, and no further than a turn lasts.
+    horizon: Cycle,
     turns: u64,
 }
 
@@ -89,6 +93,7 @@ impl<E: Copy> Queue<E> {
             asked: 0,
             now: 0,
             next: Cycle::MAX,
+            horizon: TURN_MAX,
             turns: 0,
         }
     }
@@ -105,11 +110,12 @@ impl<E: Copy> Queue<E> {
         self.now
     }
 
-    /// True if a program at `clock` on `core` comes before everything that waits.
+    /// True if a program at `clock` on `core` comes before everything that waits, and has not been
+    /// at it for too long.
     #[inline]
     pub(crate) fn is_first(&self, core: usize, clock: Cycle) -> bool {
         if clock != self.next {
-            return clock < self.next;
+            return clock < self.horizon;
         }
         let slot = &self.slots[clock as usize % SLOTS];
         slot.first == NONE && slot.stores == 0 && slot.programs & ((1 << core) - 1) == 0
@@ -147,6 +153,7 @@ impl<E: Copy> Queue<E> {
     fn slot(&mut self, at: Cycle) -> Option<&mut Slot> {
         let at = at.max(self.now);
         self.next = self.next.min(at);
+        self.horizon = self.horizon.min(at);
         if at - self.now >= SLOTS as u64 {
             return None;
         }
@@ -218,6 +225,7 @@ impl<E: Copy> Queue<E> {
             self.words &= !(u64::from(self.occupied[index / 64] == 0) << (index / 64));
             self.next = self.find_next();
         }
+        self.horizon = self.next.min(self.now + TURN_MAX);
         Some((self.now, turn))
     }
 

@@ -1,12 +1,15 @@
 //! What the simulated machine does, shown through its public face. One binary for all.
 
+mod asap;
 mod bandwidth;
+mod bbb;
 mod contention;
 mod cuts;
 mod gem5_cases;
 mod hops;
 mod i7;
 mod latencies;
+mod limits;
 mod optane;
 #[path = "../../lab/src/validate/paths.rs"]
 mod paths;
@@ -17,3 +20,4 @@ mod scenes;
 mod shapes;
 mod streams;
 mod values;
+mod watched;

@@ -41,7 +41,7 @@ impl Observer for Crashes {
     }
 }
 
-fn word(pm: &[u8], at: Addr) -> u64 {
+pub(crate) fn word(pm: &[u8], at: Addr) -> u64 {
     let at = at.offset() as usize;
     u64::from_le_bytes(pm[at..at + 8].try_into().unwrap())
 }

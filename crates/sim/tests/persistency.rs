@@ -8,8 +8,8 @@
 //! broken its promise. As every access is followed by a flush of its line or needs none, the same
 //! holds on x86: what a thread has read, flushed and fenced persists before what it stores then.
 //!
-//! Where there are strands, fences order inside one only, a drain joins them, and the stores of one
-//! line are in order across them.
+//! Where there are strands, fences order inside one only, joins and drains order all of them, and
+//! the stores of one line are in order across them.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -36,6 +36,7 @@ enum Step {
     Load(u64),
     Order,
     Strand,
+    Join,
     Drain,
     Wait(u32),
 }
@@ -48,10 +49,10 @@ struct Access {
     wrote: u64,
     /// The value that was there, if the access saw it.
     saw: Option<u64>,
-    /// Fences, new strands, and drains before it.
+    /// Fences, new strands, and joins and drains before it.
     epoch: u32,
     strand: u32,
-    drains: u32,
+    joins: u32,
 }
 
 type Logs = Rc<RefCell<Vec<Vec<Access>>>>;
@@ -69,6 +70,7 @@ fn random_steps(rng: &mut Xoshiro256PlusPlus, thread: u64, strands: bool) -> Vec
         45..60 => Step::Swap(rng.random_range(0..SHARED)),
         60..70 => Step::Load(rng.random_range(0..SHARED)),
         70..80 if strands => Step::Strand,
+        80..83 if strands => Step::Join,
         70..92 => Step::Order,
         92..95 => Step::Drain,
         _ => Step::Wait(rng.random_range(1..2000)),
@@ -78,7 +80,7 @@ fn random_steps(rng: &mut Xoshiro256PlusPlus, thread: u64, strands: bool) -> Vec
 
 fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
     let thread = memory.thread();
-    let (mut epoch, mut strand, mut drains) = (0, 0, 0);
+    let (mut epoch, mut strand, mut joins) = (0, 0, 0);
     let mut next = (thread as u64 + 1) << 32;
     for step in steps {
         let access = match *step {
@@ -86,34 +88,33 @@ fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
                 next += 1;
                 memory.store(place(word), next);
                 memory.flush(place(word), 8);
-                Access { word, wrote: next, saw: None, epoch, strand, drains }
+                Access { word, wrote: next, saw: None, epoch, strand, joins }
             }
             Step::Stream(word) => {
                 next += 1;
                 memory.write_nt(place(word), &next.to_le_bytes());
-                Access { word, wrote: next, saw: None, epoch, strand, drains }
+                Access { word, wrote: next, saw: None, epoch, strand, joins }
             }
             Step::Swap(word) => {
                 next += 1;
                 let saw = Some(memory.swap(place(word), next));
                 memory.flush(place(word), 8);
-                Access { word, wrote: next, saw, epoch, strand, drains }
+                Access { word, wrote: next, saw, epoch, strand, joins }
             }
             Step::Load(word) => {
                 let saw = Some(memory.load(place(word)));
                 memory.flush(place(word), 8);
-                Access { word, wrote: 0, saw, epoch, strand, drains }
+                Access { word, wrote: 0, saw, epoch, strand, joins }
             }
-            Step::Order | Step::Drain => {
-                let is_drain = matches!(step, Step::Drain);
-                if is_drain {
-                    memory.drain()
-                } else {
-                    memory.order()
+            Step::Order | Step::Join | Step::Drain => {
+                match step {
+                    Step::Order => memory.order(),
+                    Step::Join => memory.join_strands(),
+                    _ => memory.drain(),
                 }
                 epoch += 1;
-                let mark = if is_drain { DRAINED } else { 0 };
-                drains += u32::from(is_drain);
+                let mark = if matches!(step, Step::Drain) { DRAINED } else { 0 };
+                joins += u32::from(!matches!(step, Step::Order));
                 memory.output(logs.borrow()[thread].len() as u64 | mark);
                 continue;
             }
@@ -195,7 +196,7 @@ impl Judge<'_> {
             Model::BufferedStrict => true,
             Model::Strand => {
                 let is_one_line = place(first.word).line() == place(second.word).line();
-                let is_joined = first.drains < second.drains;
+                let is_joined = first.joins < second.joins;
                 let is_inside = first.strand == second.strand && is_fenced;
                 is_joined || is_inside || is_one_line && first.wrote != 0
             }
@@ -532,6 +533,33 @@ fn pairs_in_strands_of_their_own_persist_side_by_side() {
     let alone = pairs("strand:buffers=1", true);
     assert!(10 * alone > 9 * one, "one buffer has one order: {alone}");
     assert_eq!(pairs("hops", true), pairs("hops", false), "no instruction elsewhere");
+}
+
+/// Cycles of a program on one core that stores, ends that with `fence`, and computes.
+fn ended(design: &str, fence: fn(&SimMemory)) -> Cycle {
+    let machine = Machine::load("desktop").unwrap();
+    let program = move |memory: &SimMemory| {
+        for store in 0..100 {
+            memory.store(Addr::pm(4096 + store * 64), store);
+            memory.flush(Addr::pm(4096 + store * 64), 8);
+            fence(memory);
+            memory.work(4000);
+        }
+    };
+    let choice = Choice::parse(design).unwrap();
+    let simulation = Simulation::new(&machine, &choice, vec![0; 1 << 16], vec![0; 64]);
+    simulation.run(vec![Box::new(program)]).unwrap().cycles
+}
+
+#[test]
+fn a_join_does_not_hold_up_the_program_and_elsewhere_is_an_order() {
+    let [join, drain] =
+        [ended("strand", |memory| memory.join_strands()), ended("strand", |memory| memory.drain())];
+    assert!(join < drain, "{join}, {drain}");
+    for design in ["clwb", "hops", "lbpp"] {
+        let order = ended(design, |memory| memory.order());
+        assert_eq!(ended(design, |memory| memory.join_strands()), order, "{design}");
+    }
 }
 
 #[test]

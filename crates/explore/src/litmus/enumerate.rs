@@ -274,6 +274,7 @@ impl Walk<'_> {
             Instruction::StoreFence
             | Instruction::Fence
             | Instruction::Barrier
+            | Instruction::Join
             | Instruction::Drain => !self.rules.fences && machine.combining[thread].is_empty(),
             _ => false,
         }
@@ -394,6 +395,7 @@ impl Walk<'_> {
             Instruction::Fence => after.act(thread, Act::FullFence),
             Instruction::Drain => after.act(thread, Act::Drain),
             Instruction::Strand => after.act(thread, Act::Strand),
+            Instruction::Join => after.act(thread, Act::Join),
             Instruction::Read(..) | Instruction::Wide(..) => {
                 unreachable!("a load has a store to load from, and variants have no wide stores")
             }

@@ -55,6 +55,8 @@ pub enum Instruction {
     Drain,
     /// `NS`: a new strand.
     Strand,
+    /// `JS`: joins the strands.
+    Join,
     /// `IF r v`: the thread ends here unless the register holds the value.
     If(Register, Value),
 }
@@ -235,6 +237,7 @@ impl Litmus {
             Instruction::Barrier => "PB".into(),
             Instruction::Drain => "DF".into(),
             Instruction::Strand => "NS".into(),
+            Instruction::Join => "JS".into(),
             Instruction::If(register, value) => format!("IF {} {value}", name(register)),
         }
     }

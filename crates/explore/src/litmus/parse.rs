@@ -22,7 +22,7 @@ pub const WIDE_MAX: usize = 4;
 
 const KEYS: &str = "title, source, note, thread, memory, question";
 const INSTRUCTIONS: &str = "W x v, W2 x.a x.b v, NT x v, R x r, FAA x n [r], CAS x old new r, \
-                            CO x, CF x, SF, MF, PB, DF, NS, IF r v";
+                            CO x, CF x, SF, MF, PB, DF, NS, JS, IF r v";
 
 /// Why a litmus file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -218,6 +218,7 @@ impl<'a> Reader<'a> {
             ["PB"] => Instruction::Barrier,
             ["DF"] => Instruction::Drain,
             ["NS"] => Instruction::Strand,
+            ["JS"] => Instruction::Join,
             ["IF", register, value] => {
                 let register = self.known_register(register, "IF")?;
                 if self.owners[usize::from(register.0)] + 1 != self.test.threads.len() {

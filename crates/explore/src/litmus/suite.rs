@@ -45,7 +45,7 @@ suite! {
     idioms: I01 I02 I03 I04 I05 I06 I07 I08 I09 I10 I11 I12 I13 I14 I15 I16 I17 I18 I19 I20 I21
         I22;
     strands: S01 S02 S03 S04 S05 S06 S07 S08 S09 S10 S11 S12 S13 S14 S15 S16 S17 S18 S19 S20
-        S21;
+        S21 S22 S23 S24 S25;
 }
 
 /// The tests of the suite.

@@ -28,6 +28,8 @@ struct Thread {
     done: Option<NodeId>,
     /// All that it did in the strands before.
     left: Option<NodeId>,
+    /// All that it had done when it joined its strands last.
+    joined: Option<NodeId>,
     /// The node of its last stores, and their line.
     last: Option<(NodeId, LineIndex)>,
 }
@@ -54,13 +56,21 @@ impl Bep {
         }
     }
 
-    /// The thread goes on as another one would, until it drains.
+    /// The thread goes on as another one would that knows what was joined, until it drains.
     pub(super) fn begin_strand(&mut self, thread: u16, order: &mut PersistOrder) {
         let own = self.threads.of(thread);
-        let done = own.done.take();
-        own.left = done.map(|done| join(order, own.left, done)).or(own.left);
-        own.base = None;
-        own.last = None;
+        own.left = own.done.map(|done| join(order, own.left, done)).or(own.left);
+        (own.done, own.base, own.last) = (own.joined, own.joined, None);
+    }
+
+    /// A barrier for all strands of the thread, where it has several.
+    fn join_strands(&mut self, thread: u16, order: &mut PersistOrder) {
+        let own = self.threads.of(thread);
+        if let Some(left) = own.left.take() {
+            own.done = Some(join(order, own.done, left));
+        }
+        own.joined = own.done;
+        self.barrier(thread);
     }
 
     fn conflict(&mut self, thread: u16, line: LineIndex, order: &mut PersistOrder) {
@@ -109,6 +119,7 @@ impl Persistency for Bep {
         let Step { thread, act } = step;
         match act {
             Act::Order | Act::FullFence => self.barrier(thread),
+            Act::Join => self.join_strands(thread, order),
             Act::Drain => self.drain(thread, order),
             Act::Load { line, .. } => self.conflict(thread, line, order),
             _ => {}

@@ -37,7 +37,8 @@ impl Persistency for Eadr {
             | Act::Flush { .. }
             | Act::Order
             | Act::Drain
-            | Act::Strand => {}
+            | Act::Strand
+            | Act::Join => {}
             Act::FullFence => self.views.full_fence(thread, false),
             Act::Locked { store } => {
                 if let Some((line, word)) = store {

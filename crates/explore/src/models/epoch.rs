@@ -74,7 +74,7 @@ impl Persistency for Epoch {
     fn follow(&mut self, step: Step, order: &mut PersistOrder) {
         let Step { thread, act } = step;
         match act {
-            Act::Order | Act::Drain | Act::FullFence => self.barrier(thread, order),
+            Act::Order | Act::Join | Act::Drain | Act::FullFence => self.barrier(thread, order),
             Act::Load { word, .. } => self.load(thread, word, order),
             _ => {}
         }

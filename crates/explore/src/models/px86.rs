@@ -57,7 +57,7 @@ impl Persistency for Px86 {
                 let stores = self.views.flush(thread, line);
                 order.persist_line(line, stores);
             }
-            Act::Order | Act::Drain => self.fence(thread, order),
+            Act::Order | Act::Join | Act::Drain => self.fence(thread, order),
             Act::Strand => {}
             Act::FullFence => {
                 self.views.full_fence(thread, false);

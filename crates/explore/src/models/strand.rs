@@ -10,7 +10,8 @@
 //! - A load or store of a line that another *thread* stored to last is a conflict as in `bep`: the
 //!   strand persists from there on after what that thread's strand had done up to the store. A load
 //!   of what the own thread stored orders nothing: no hardware sees it.
-//! - A drain joins: it waits until all strands of the thread are durable.
+//! - A join orders all that the thread did, in whatever strands, before all that it does then, in
+//!   whatever strands. A drain waits until all of that is durable.
 //!
 //! With one strand a thread this is `bep`.
 

@@ -84,6 +84,7 @@ impl State {
             | Instruction::StoreFence
             | Instruction::Fence
             | Instruction::Barrier
+            | Instruction::Join
             | Instruction::Strand => {}
             Instruction::Wide(..) => unreachable!("variants have none"),
         }

@@ -15,8 +15,8 @@
 //!   what that other had done up to that store, and all that this depends on. A durable barrier
 //!   waits for the thread's epochs and all they depend on.
 //! - *strands* (ISCA'20): as *lines*, but a new strand of a thread knows nothing of those before,
-//!   as if it were a thread of its own, which does not conflict with them. A durable barrier waits
-//!   for all of them.
+//!   as if it were a thread of its own, which does not conflict with them. A join orders what was
+//!   done in any of them before all that comes, new strands too; a durable barrier waits for it.
 
 use seawall_explore::litmus::{Instruction, Litmus, Outcome, Place, Threads, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -58,6 +58,8 @@ struct Thread {
     depends: Set,
     /// What was done in strands before.
     elsewhere: Set,
+    /// What every new strand knows of: all that was done up to the last join.
+    joined: Set,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -118,7 +120,14 @@ impl State {
         let done = self.threads[thread].stored_with(&self.before);
         let it = &mut self.threads[thread];
         it.elsewhere |= done | it.ordered | it.depends;
-        (it.ordered, it.stored, it.depends) = (0, 0, 0);
+        (it.ordered, it.stored, it.depends) = (it.joined, 0, 0);
+    }
+
+    fn join(&mut self, thread: usize) {
+        self.strand(thread);
+        let it = &mut self.threads[thread];
+        it.joined = it.elsewhere;
+        it.ordered = it.joined;
     }
 
     fn load(&mut self, rules: Rules, thread: usize, at: Place) -> Value {
@@ -185,7 +194,11 @@ impl State {
                 self.set(into, value);
             }
             Instruction::WriteBack(_) | Instruction::Flush(_) => {}
-            Instruction::StoreFence | Instruction::Fence | Instruction::Barrier => {
+            Instruction::Join if rules == Rules::Strands => self.join(thread),
+            Instruction::StoreFence
+            | Instruction::Fence
+            | Instruction::Barrier
+            | Instruction::Join => {
                 self.barrier(rules, thread, false);
             }
             Instruction::Drain => self.barrier(rules, thread, true),

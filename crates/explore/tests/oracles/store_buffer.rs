@@ -133,7 +133,9 @@ fn run(state: &State, core: usize, step: Instruction, battery: bool) -> Vec<Stat
         Instruction::Stream(at, value) => push(Entry::Stream(at, value)),
         Instruction::WriteBack(at) => push(Entry::WriteBack(at.line)),
         Instruction::Flush(at) => push(Entry::Flush(at.line)),
-        Instruction::StoreFence | Instruction::Barrier | Instruction::Drain => push(Entry::Fence),
+        Instruction::StoreFence | Instruction::Barrier | Instruction::Join | Instruction::Drain => {
+            push(Entry::Fence)
+        }
         Instruction::Read(at, into) => {
             let value = state.load(core, at);
             push(Entry::Told(into, value, at.line));

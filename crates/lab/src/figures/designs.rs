@@ -46,6 +46,10 @@ pub struct DesignFigure {
     pub tolerance: f64,
     /// How far from the paper's a workload's value may be, where it is known.
     pub workload_tolerance: Option<f64>,
+    /// How many of the workloads' values are known to be further apart, when the figure is run in
+    /// full with seed 1: the figure does not hold with more, and is out of date with fewer.
+    #[serde(default)]
+    pub far: usize,
     /// The mean is geometric.
     #[serde(default)]
     pub geometric: bool,
@@ -127,14 +131,33 @@ impl DesignFigure {
             let what = "metric = \"throughput\" or \"time\" needs a baseline, no other has one";
             return Err(what.into());
         }
-        let mut stated = self.series.iter().flat_map(|series| series.workloads.keys());
-        let unknown = |name: &&String| !self.workloads.contains(name);
-        match stated.find(unknown) {
-            Some(name) => {
-                Err(format!("a series has a value for {name}, which is no workload here"))
-            }
-            None => Ok(()),
+        self.check_stated()
+    }
+
+    /// The values of single workloads.
+    fn check_stated(&self) -> Result<(), String> {
+        let stated = || self.series.iter().flat_map(|series| series.workloads.keys());
+        if let Some(name) = stated().find(|name| !self.workloads.contains(name)) {
+            let known = self.workloads.join("', '");
+            return Err(format!(
+                "a series has a value for '{name}', which is none of its workloads ('{known}'); \
+                 correct the name, or add it to workloads"
+            ));
         }
+        let (far, count) = (self.far, stated().count());
+        if far > 0 && self.workload_tolerance.is_none() {
+            return Err(format!("far = {far} needs a workload_tolerance to be far from"));
+        }
+        if far > count {
+            return Err(format!("far = {far}, but its series state {count} values of workloads"));
+        }
+        Ok(())
+    }
+
+    /// True if each mean is within the tolerance, and as many of the workloads' values are too far
+    /// apart as the figure says.
+    pub(super) fn holds(&self, records: &[&FigureRecord]) -> bool {
+        records.iter().all(|record| record.holds) && far(records) == self.far
     }
 
     fn plan(&self, options: &FigureOptions) -> Result<Plan, LabError> {
@@ -167,6 +190,11 @@ struct Shared {
     machine: Machine,
     points: Vec<Point>,
     cells: Vec<Cell>,
+}
+
+/// How many values of single workloads are further apart than allowed.
+fn far(records: &[&FigureRecord]) -> usize {
+    records.iter().map(|record| record.far.len()).sum()
 }
 
 fn is_same(left: &Point, right: &Point) -> bool {
@@ -281,19 +309,4 @@ fn mean(values: &[f64], geometric: bool) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::Figure;
-    use super::*;
-
-    #[test]
-    fn figures_share_the_points_that_they_have_in_common() {
-        let figures = ["s2-fig11", "s2-fig12"].map(|name| Figure::load(name).unwrap());
-        let plans = figures.iter().map(|figure| match figure {
-            Figure::Designs(figure) => figure.plan(&FigureOptions::default()).unwrap(),
-            _ => unreachable!("a figure of designs"),
-        });
-        let shared = share(&plans.collect::<Vec<Plan>>());
-        assert_eq!(shared.len(), 1);
-        assert_eq!(shared[0].points.len(), 5 * 4, "LB, IDT, PF and LB++ with five workloads");
-    }
-}
+mod tests;

@@ -409,6 +409,7 @@ impl Thread<'_, '_> {
             Instruction::Fence => self.fence(),
             Instruction::Drain => memory.drain(),
             Instruction::Strand => memory.strand(),
+            Instruction::Join => memory.join_strands(),
             Instruction::Read(at, into) => {
                 self.before_load();
                 let value = memory.load::<u64>(self.setting.at(at));

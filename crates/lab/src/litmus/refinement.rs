@@ -12,6 +12,7 @@ use seawall_explore::litmus::{Litmus, STATES_MAX, enumerate};
 use seawall_sim::{Choice, DESIGNS, Machine};
 
 const WORDS: [&str; 4] = ["x.a", "x.b", "y", "z"];
+const FENCES: [&str; 7] = ["SF", "MF", "PB", "PB", "DF", "NS", "JS"];
 
 /// An instruction before its register has a name.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => word.clone().prop_map(Act::Add),
         1 => (word.clone(), 1..3u64).prop_map(|(word, value)| Act::Swap(word, value)),
         3 => (prop::sample::select(vec!["CO", "CF"]), word).prop_map(|(act, w)| Act::Write(act, w)),
-        4 => prop::sample::select(vec!["SF", "MF", "PB", "PB", "DF", "NS"]).prop_map(Act::Fence),
+        4 => prop::sample::select(FENCES.to_vec()).prop_map(Act::Fence),
     ]
 }
 

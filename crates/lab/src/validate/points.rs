@@ -154,7 +154,8 @@ fn persists(machine: &Machine) -> Points {
     let line = 77;
     for (design, adr) in [("clwb", false), ("clwb:adr=true", true)] {
         let formula = if adr {
-            "l1.latency + data to bank + llc.latency + data to controller + control back"
+            "l1.latency + data to bank + llc.latency + data to controller + memory.post + \
+             control back"
         } else {
             "as with ADR + memory.nvm.write"
         };
@@ -168,7 +169,8 @@ fn persists(machine: &Machine) -> Points {
     let found = Scene::lone(machine, "strict").store(0, line, true)?;
     points.push(point.expect("path of flush and fence, + 1", expected).found(found as f64, 0.0));
     let formula = "searches + lines and FlushEpoch to the bank + llc.latency + data to controller \
-                   + (lines - 1) x the slowest pace + post + memory.nvm.write + control back";
+                   + (lines - 1) x the slowest pace + memory.post + memory.nvm.write + \
+                   control back";
     for design in ["lb", "lbpp"] {
         let scene = Scene { lines: 16384, ..Scene::lone(machine, design) };
         // Several lines go to DIMMs whose channels are not the banks of the formula.

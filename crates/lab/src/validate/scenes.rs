@@ -53,6 +53,7 @@ impl Scene {
     pub(crate) fn lone(machine: &Machine, design: &str) -> Scene {
         let mut machine = machine.clone();
         machine.core.width = 16;
+        machine.core.parallelism = None;
         Scene { machine, design: design.into(), lines: 2048, cold: false }
     }
 

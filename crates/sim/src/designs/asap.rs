@@ -19,7 +19,7 @@
 //! filter does both, and no early value is ever read from memory. [`flush`] has the cores' side,
 //! [`controllers`] the other.
 
-use super::buffers::{Buffer, Filter, Source, Timeline};
+use super::buffers::{Buffers, Call, Front, Sizes, Source};
 use super::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
@@ -42,7 +42,7 @@ parameters! {
     adr: bool = true;
     /// Entries of each core's persist buffer.
     entries: usize = 32, in 1..=128;
-    /// Entries from which on a buffer is flushed, unless somebody waits for it.
+    /// Entries from which on a buffer is flushed, unless somebody waits for it (HPCA'22's code).
     flush_from: usize = 2, in 1..=128;
     /// Cycles after which a buffer is flushed whatever it holds (unpublished: that of HOPS).
     interval: u64 = 2000, in 1..=1_000_000;
@@ -50,6 +50,9 @@ parameters! {
     epochs: usize = 32, in 2..=65_536;
     /// Records of each controller's recovery table.
     records: usize = 32, in 0..=250;
+    /// The old value of a line is read from memory into its undo record; otherwise it is there at
+    /// once and for nothing, as in HPCA'22's code.
+    undo_reads: bool = true;
     /// Base-2 logarithm of the counters of each controller's filter (unpublished).
     filter_bits: u32 = 10, in 4..=20;
     /// Stores of an epoch to one line share an entry that has not been sent.
@@ -92,81 +95,44 @@ enum Flaw {
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Asap {
-    let (cores, controllers) = (machine.core.count, machine.memory.controllers);
-    let table = || Table::new(params.records, params.flaw);
+    let Params { entries, filter_bits, flush_from, interval, merges, .. } = *params;
+    let sizes = Sizes { entries, filter_bits, flush_from, interval, merges };
+    let table = |_| Table::new(params.records, params.flaw);
     Asap {
-        config: Config {
-            flush_from: params.flush_from.min(params.entries),
-            interval: params.interval,
-            epochs: params.epochs,
-            merges: params.merges,
-            flaw: params.flaw,
-        },
-        cores: (0..cores).map(|_| Thread::new(params.entries)).collect(),
-        filters: vec![Filter::new(1 << params.filter_bits); controllers],
-        tables: (0..controllers).map(|_| table()).collect(),
+        epochs: params.epochs,
+        undo_reads: params.undo_reads,
+        flaw: params.flaw,
+        buffers: Buffers::new(machine, sizes),
+        tables: (0..machine.memory.controllers).map(table).collect(),
     }
 }
 
-struct Config {
-    flush_from: usize,
-    interval: u64,
-    epochs: usize,
-    merges: bool,
-    flaw: Flaw,
-}
-
-/// What a core has beside its L1.
-struct Thread {
-    buffer: Buffer,
-    timeline: Timeline,
+/// What a core has beside its buffer.
+#[derive(Default)]
+struct Own {
     /// Slots of entries that were refused and have not been sent again.
     refused: Vec<u8>,
     /// Controllers that have not answered to the commit of the oldest epoch.
     committing: u32,
-    /// Entries up to this epoch are to be flushed.
-    demanded: Epoch,
     /// The epoch that ends as soon as the table has room for the next.
     ending: Epoch,
-    /// The next periodic flush is set.
-    has_timer: bool,
-    /// Who waits for all up to an epoch to be durable.
-    drains: Vec<(Epoch, Waiter)>,
-    /// Who waits for an entry, or for an epoch.
-    waiting: Vec<Waiter>,
 }
 
-impl Thread {
-    fn new(entries: usize) -> Thread {
-        Thread {
-            buffer: Buffer::new(entries),
-            timeline: Timeline::new(),
-            refused: Vec::new(),
-            committing: 0,
-            demanded: 0,
-            ending: 0,
-            has_timer: false,
-            drains: Vec::new(),
-            waiting: Vec::new(),
-        }
-    }
-
-    /// The epoch before which everything is committed; 0 if another thread's has to be first.
-    fn safe(&self) -> Epoch {
-        let is_free = self.timeline.oldest_depends_on().is_none();
-        Epoch::from(is_free) * (self.timeline.durable + 1)
-    }
+/// The epoch before which everything is committed; 0 if another thread's has to be first.
+fn safe(front: &Front<Own>) -> Epoch {
+    let is_free = front.timeline.oldest_depends_on().is_none();
+    Epoch::from(is_free) * (front.timeline.durable + 1)
 }
 
 /// What the parts of the design tell each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
+    /// As all designs with buffers have.
+    Buffers(Call),
     /// An entry of `core`'s buffer is at its controller.
     Flush { core: u8, slot: u8, is_early: bool },
     /// The old value of its line has been read.
     Read { core: u8, slot: u8 },
-    /// The entry is in the controller's queue or table.
-    Acknowledged { core: u8, slot: u8 },
     /// The controller's table is full.
     Refused { core: u8, slot: u8 },
     /// `controller` hears that `core`'s epoch commits.
@@ -175,50 +141,26 @@ pub(crate) enum Message {
     Committed { core: u8 },
     /// `core` hears that the epoch of `of`, on which one of its own depends, has committed.
     Resolved { core: u8, of: u8, epoch: Epoch },
-    /// `core`'s buffer is to be flushed.
-    Periodic { core: u8 },
-    /// A fetch waits for `core`'s epoch, which is to end and to be flushed.
-    Wanted { core: u8, epoch: Epoch },
+}
+
+impl From<Call> for Message {
+    fn from(call: Call) -> Message {
+        Message::Buffers(call)
+    }
 }
 
 /// Persist buffers and epoch tables of all cores, recovery tables and filters of all controllers.
 pub(crate) struct Asap {
-    config: Config,
-    cores: Vec<Thread>,
-    filters: Vec<Filter>,
+    epochs: usize,
+    undo_reads: bool,
+    flaw: Flaw,
+    buffers: Buffers<Own>,
     tables: Vec<Table>,
 }
 
 impl Asap {
     fn is_flaw(&self, flaw: Flaw) -> bool {
-        self.config.flaw == flaw
-    }
-
-    /// Whose epoch the answer to `request` belongs to, unless it is committed.
-    fn source(&self, hw: &Hw<Message>, request: &Request) -> Option<Source> {
-        let source = match hw.owner(request.slot) {
-            Some((core, _)) => {
-                let timeline = &self.cores[core].timeline;
-                let is_old = timeline.is_open_empty();
-                Source { core, epoch: timeline.current() - Epoch::from(is_old) }
-            }
-            None => {
-                let entry = hw.llc.entry(request.slot);
-                Source { core: entry.writer.into(), epoch: entry.epoch }
-            }
-        };
-        let is_known = source.epoch == 0 || source.core == request.who.core;
-        (!is_known && !self.cores[source.core].timeline.is_durable(source.epoch)).then_some(source)
-    }
-
-    fn wait(&mut self, core: usize, who: Waiter, reason: Reason) -> Gate {
-        self.cores[core].waiting.push(who);
-        Gate::Wait(reason)
-    }
-
-    fn joins(&self, core: usize, line: LineId) -> Option<usize> {
-        let Thread { buffer, timeline, .. } = &self.cores[core];
-        self.config.merges.then(|| buffer.joins(line, timeline.current())).flatten()
+        self.flaw == flaw
     }
 }
 
@@ -227,44 +169,30 @@ impl Design for Asap {
     const DROPS_EVICTIONS: bool = true;
 
     fn store(&mut self, hw: &mut Hw<Message>, who: Waiter, at: Store, _: Cycle) -> Gate {
-        let has_room = self.cores[who.core].buffer.has_room();
-        if !hw.is_pm(at.line) || has_room || self.joins(who.core, at.line).is_some() {
+        let joins = self.buffers.joins(who.core, at.line).is_some();
+        let front = &mut self.buffers.cores[who.core];
+        if !hw.is_pm(at.line) || joins || front.buffer.has_room() {
             return Gate::Go;
         }
-        self.wait(who.core, who, Reason::BufferFull)
+        front.wait(who, Reason::BufferFull)
     }
 
     fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, _: u64, now: Cycle) {
-        let line = at.line;
-        if !hw.is_pm(line) {
+        if !hw.is_pm(at.line) {
             return;
         }
-        let data = *hw.data(core, at.way, line);
-        let joins = self.joins(core, line);
-        let thread = &mut self.cores[core];
-        let epoch = thread.timeline.current();
-        hw.l1[core].copy_mut(at.way).epoch = epoch;
-        if let Some(place) = joins {
-            hw.counters.merged_stores += 1;
-            thread.buffer.entries[place].data = data;
-            return;
+        let joins = self.buffers.joins(core, at.line);
+        if self.buffers.append(hw, core, at, joins, now) {
+            self.advance(hw, core, now);
         }
-        hw.counters.buffered_stores += 1;
-        thread.buffer.push(line, epoch, data, now);
-        let open = thread.timeline.open();
-        open.left += 1;
-        open.lines.push(line);
-        self.filter(hw, core, line, now);
-        self.set_timer(hw, core, now);
-        self.advance(hw, core, now);
     }
 
     fn order(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
-        if self.cores[who.core].timeline.is_open_empty() {
+        if self.buffers.cores[who.core].timeline.is_open_empty() {
             return Gate::Go;
         }
         if !self.close(hw, who.core, now) {
-            return self.wait(who.core, who, Reason::EpochIds);
+            return self.buffers.cores[who.core].wait(who, Reason::EpochIds);
         }
         hw.counters.fences += 1;
         Gate::Go
@@ -275,14 +203,9 @@ impl Design for Asap {
         if gate != Gate::Go || self.is_flaw(Flaw::DrainsEarly) {
             return gate;
         }
-        let last = self.cores[who.core].timeline.current() - 1;
+        let last = self.buffers.cores[who.core].timeline.current() - 1;
         self.demand(hw, who.core, last, now);
-        let thread = &mut self.cores[who.core];
-        if thread.timeline.is_durable(last) {
-            return Gate::Go;
-        }
-        thread.drains.push((last, who));
-        Gate::Wait(Reason::Fence)
+        self.buffers.cores[who.core].wait_for(last, who)
     }
 
     fn remote(&mut self, hw: &mut Hw<Message>, request: &Request) -> Gate {
@@ -290,25 +213,27 @@ impl Design for Asap {
         if !hw.is_pm(request.line) || self.is_flaw(Flaw::DropsDependences) {
             return Gate::Go;
         }
-        let Some(source) = self.source(hw, request) else { return Gate::Go };
-        if self.cores[who.core].timeline.follows(source) {
+        let Some(source) = self.buffers.source(hw, request) else { return Gate::Go };
+        let is_durable = self.buffers.cores[source.core].timeline.is_durable(source.epoch);
+        if is_durable || self.buffers.cores[who.core].timeline.follows(source) {
             return Gate::Go;
         }
-        let is_open = source.epoch == self.cores[source.core].timeline.current();
+        let is_open = source.epoch == self.buffers.cores[source.core].timeline.current();
         if is_open && !self.is_flaw(Flaw::KeepsEpochsWhole) {
             if !self.close(hw, source.core, now) {
-                return self.wait(source.core, who, Reason::InterConflict);
+                return self.buffers.cores[source.core].wait(who, Reason::InterConflict);
             }
             hw.counters.epoch_splits += 1;
         }
-        if !self.cores[who.core].timeline.is_open_empty() && !self.close(hw, who.core, now) {
-            return self.wait(who.core, who, Reason::EpochIds);
+        let is_empty = self.buffers.cores[who.core].timeline.is_open_empty();
+        if !is_empty && !self.close(hw, who.core, now) {
+            return self.buffers.cores[who.core].wait(who, Reason::EpochIds);
         }
-        if self.cores[source.core].timeline.is_durable(source.epoch) {
+        if self.buffers.cores[source.core].timeline.is_durable(source.epoch) {
             return Gate::Go;
         }
-        self.cores[who.core].timeline.depend(source);
-        self.cores[source.core].timeline.state(source.epoch).dependents |= 1 << who.core;
+        self.buffers.cores[who.core].timeline.depend(source);
+        self.buffers.cores[source.core].timeline.state(source.epoch).dependents |= 1 << who.core;
         hw.counters.conflicts_inter += 1;
         hw.counters.dependences += 1;
         self.demand(hw, source.core, source.epoch, now);
@@ -316,24 +241,18 @@ impl Design for Asap {
     }
 
     fn miss(&mut self, hw: &mut Hw<Message>, who: Waiter, line: LineId, now: Cycle) -> Gate {
-        let filter = &mut self.filters[hw.memory.home(line)];
-        if !hw.is_pm(line) || !filter.may_have(line) || self.config.flaw == Flaw::IgnoresFilter {
+        if self.is_flaw(Flaw::IgnoresFilter) {
             return Gate::Go;
         }
-        filter.wait(line, who);
-        hw.counters.buffered_misses += 1;
-        self.ask_for(hw, who.core, line, now);
-        Gate::Wait(Reason::BufferedLine)
+        self.buffers.fetch(hw, who, line, now)
     }
 
     fn may_prefetch(&self, hw: &Hw<Message>, _: usize, line: LineId) -> bool {
-        !hw.is_pm(line)
-            || hw.llc.find(line).is_some()
-            || !self.filters[hw.memory.home(line)].may_have(line)
+        self.buffers.may_prefetch(hw, line)
     }
 
     fn exited(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
-        let last = self.cores[core].timeline.current();
+        let last = self.buffers.cores[core].timeline.current();
         self.wanted(hw, core, last, now);
     }
 
@@ -347,7 +266,6 @@ impl Design for Asap {
                 self.flushed(hw, core.into(), slot, is_early, now);
             }
             Message::Read { core, slot } => self.old_read(hw, core.into(), slot, now),
-            Message::Acknowledged { core, slot } => self.acknowledged(hw, core.into(), slot, now),
             Message::Refused { core, slot } => self.refused(hw, core.into(), slot, now),
             Message::Commit { core, epoch, controller } => {
                 let owner = Source { core: core.into(), epoch };
@@ -356,11 +274,20 @@ impl Design for Asap {
             Message::Committed { core } => self.committed(hw, core.into(), now),
             Message::Resolved { core, of, epoch } => {
                 let source = Source { core: of.into(), epoch };
-                self.cores[usize::from(core)].timeline.resolve(source);
+                self.buffers.cores[usize::from(core)].timeline.resolve(source);
                 self.advance(hw, core.into(), now);
             }
-            Message::Periodic { core } => self.periodic(hw, core.into(), now),
-            Message::Wanted { core, epoch } => self.wanted(hw, core.into(), epoch, now),
+            Message::Buffers(Call::Acknowledged { core, slot }) => {
+                self.buffers.acknowledged(hw, core.into(), slot, now);
+                self.advance(hw, core.into(), now);
+            }
+            Message::Buffers(Call::Periodic { core }) => {
+                self.buffers.periodic(hw, core.into(), now);
+                self.advance(hw, core.into(), now);
+            }
+            Message::Buffers(Call::Wanted { core, epoch }) => {
+                self.wanted(hw, core.into(), epoch, now);
+            }
         }
     }
 

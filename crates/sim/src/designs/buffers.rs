@@ -1,335 +1,290 @@
-//! What designs with persist buffers share: the buffer of a core, its epochs, and the filter of
-//! what is buffered.
+//! What designs with persist buffers share: the front end of a core, beside its L1, and the filters
+//! at the controllers.
 //!
-//! A persist buffer sits beside the L1 and holds the stores of its thread to persistent memory in
-//! their order ("An Analysis of Persistent Memory Use with WHISPER", ASPLOS'17, section 6.3). It
-//! has as many versions of a line as epochs wrote it; only what leaves it writes persistent memory.
-//! What may leave when is each design's business.
+//! "An Analysis of Persistent Memory Use with WHISPER" (ASPLOS'17), section 6.3. A store goes to
+//! the L1 and into its core's buffer, with the number of its epoch; dependences are learnt from
+//! coherence; a fetch from memory waits while its line may be buffered, and asks for the end of the
+//! epochs that keep it waiting. What may leave a buffer when is each design's business.
 
-use crate::hw::Waiter;
-use crate::values::LineData;
+use super::Store;
+use crate::config::Machine;
+use crate::counters::Reason;
+use crate::hw::{Event, Gate, Hw, Request, Waiter};
 use crate::{Cycle, Epoch, LineId};
-use std::collections::VecDeque;
 
-/// An epoch of a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Source {
-    pub(super) core: usize,
-    pub(super) epoch: Epoch,
+mod entries;
+mod filter;
+mod timeline;
+
+pub(super) use entries::{Buffer, Entry};
+pub(super) use filter::Filter;
+pub(super) use timeline::{EpochState, Source, Timeline};
+
+/// What is chosen of them.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    /// Entries of a buffer.
+    pub(super) entries: usize,
+    /// Base-2 logarithm of the counters of a filter.
+    pub(super) filter_bits: u32,
+    /// Entries from which on a buffer leaves without being asked to.
+    pub(super) flush_from: usize,
+    /// Cycles after which it does whatever it holds.
+    pub(super) interval: u64,
+    /// Stores of an epoch to one line share an entry that has not been sent.
+    pub(super) merges: bool,
 }
 
-/// A store, or several of one epoch to one line.
+/// Messages that mean the same in all these designs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) slot: u8,
-    pub(super) line: LineId,
-    pub(super) epoch: Epoch,
-    /// The line as the store left it.
-    pub(super) data: LineData,
-    pub(super) since: Cycle,
-    /// It is on its way to memory.
-    pub(super) is_sent: bool,
+pub(crate) enum Call {
+    /// The entry in that slot of `core`'s buffer is where it has to be.
+    Acknowledged { core: u8, slot: u8 },
+    /// It is time to look at what `core`'s buffer has held for long.
+    Periodic { core: u8 },
+    /// A fetch waits for `core`'s epoch, which is to end and to leave.
+    Wanted { core: u8, epoch: Epoch },
 }
 
-/// The persist buffer of a core, the oldest entry first.
-#[derive(Clone, Debug)]
-pub(super) struct Buffer {
-    pub(super) entries: VecDeque<Entry>,
-    free: Vec<u8>,
+/// What a core has beside its L1, the design's own part included.
+pub(super) struct Front<Own> {
+    pub(super) buffer: Buffer,
+    pub(super) timeline: Timeline,
+    /// Entries up to this epoch are to leave.
+    pub(super) demanded: Epoch,
+    pub(super) own: Own,
+    /// The next [`Call::Periodic`] is on its way.
+    has_timer: bool,
+    /// Who waits for all up to an epoch to be durable.
+    drains: Vec<(Epoch, Waiter)>,
+    /// Who waits for an entry, or for an epoch.
+    waiting: Vec<Waiter>,
 }
 
-impl Buffer {
-    /// A buffer of `size` entries, up to 255.
-    pub(super) fn new(size: usize) -> Buffer {
-        Buffer { entries: VecDeque::new(), free: (0..size as u8).rev().collect() }
+impl<Own> Front<Own> {
+    /// Somebody waits for all up to `epoch`.
+    pub(super) fn demand(&mut self, epoch: Epoch) {
+        self.demanded = self.demanded.max(epoch);
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        !self.free.is_empty()
+    /// `who` goes on when something has left the buffer, or an epoch.
+    pub(super) fn wait(&mut self, who: Waiter, reason: Reason) -> Gate {
+        self.waiting.push(who);
+        Gate::Wait(reason)
     }
 
-    /// The entry that a store of `epoch` to `line` can join.
-    pub(super) fn joins(&self, line: LineId, epoch: Epoch) -> Option<usize> {
-        let fits = |entry: &Entry| entry.line == line && entry.epoch == epoch && !entry.is_sent;
-        self.entries.iter().rposition(fits)
-    }
-
-    /// Puts a store behind all others; there is room.
-    pub(super) fn push(&mut self, line: LineId, epoch: Epoch, data: LineData, now: Cycle) {
-        let slot = self.free.pop().expect("room");
-        self.entries.push_back(Entry { slot, line, epoch, data, since: now, is_sent: false });
-    }
-
-    /// The entry in `slot`.
-    pub(super) fn entry(&self, slot: u8) -> &Entry {
-        self.entries.iter().find(|entry| entry.slot == slot).expect("it is here")
-    }
-
-    /// The entry in `slot`, to be changed.
-    pub(super) fn entry_mut(&mut self, slot: u8) -> &mut Entry {
-        self.entries.iter_mut().find(|entry| entry.slot == slot).expect("it is here")
-    }
-
-    /// The entry in `slot` leaves.
-    pub(super) fn remove(&mut self, slot: u8) -> Entry {
-        let at = self.entries.iter().position(|entry| entry.slot == slot).expect("it is here");
-        self.free.push(slot);
-        self.entries.remove(at).expect("it is here")
-    }
-
-    /// The oldest entry that has not been sent.
-    pub(super) fn oldest_waiting(&self) -> Option<&Entry> {
-        self.entries.iter().find(|entry| !entry.is_sent)
-    }
-}
-
-/// An epoch that is not durable.
-#[derive(Clone, Debug, Default)]
-pub(super) struct EpochState {
-    /// Entries that are not acknowledged.
-    pub(super) left: u32,
-    /// What has to be durable before.
-    pub(super) depends_on: Option<Source>,
-    /// What it wrote; a line may stand more than once.
-    pub(super) lines: Vec<LineId>,
-    /// The cores that are to be told when it is durable, a bit each.
-    pub(super) dependents: u64,
-    /// The controllers that are to be told, a bit each.
-    pub(super) controllers: u8,
-}
-
-/// The epochs of a core: its timestamp, and what is in flight.
-#[derive(Clone, Debug)]
-pub(super) struct Timeline {
-    /// All up to this one are durable; the states of the others follow.
-    pub(super) durable: Epoch,
-    states: VecDeque<EpochState>,
-}
-
-impl Timeline {
-    pub(super) fn new() -> Timeline {
-        Timeline { durable: 0, states: VecDeque::from([EpochState::default()]) }
-    }
-
-    /// The open epoch; the first is 1.
-    pub(super) fn current(&self) -> Epoch {
-        self.durable + self.states.len() as Epoch
-    }
-
-    /// How many epochs are not durable, the open one included.
-    pub(super) fn in_flight(&self) -> usize {
-        self.states.len()
-    }
-
-    pub(super) fn is_durable(&self, epoch: Epoch) -> bool {
-        epoch <= self.durable
-    }
-
-    pub(super) fn state(&mut self, epoch: Epoch) -> &mut EpochState {
-        let at = epoch - self.durable - 1;
-        &mut self.states[at as usize]
-    }
-
-    pub(super) fn open(&mut self) -> &mut EpochState {
-        self.states.back_mut().expect("one is open")
-    }
-
-    /// True while the open epoch wrote nothing and depends on nothing.
-    pub(super) fn is_open_empty(&self) -> bool {
-        let open = self.states.back().expect("one is open");
-        open.lines.is_empty() && open.depends_on.is_none()
-    }
-
-    /// The newest epoch in flight that wrote a line of that kind.
-    pub(super) fn newest_with(&self, mut is_it: impl FnMut(&LineId) -> bool) -> Option<Epoch> {
-        let at = self.states.iter().rposition(|state| state.lines.iter().any(&mut is_it))?;
-        Some(self.durable + 1 + at as Epoch)
-    }
-
-    /// Closes the open epoch and opens the next; gives the number of that which was closed.
-    pub(super) fn close(&mut self) -> Epoch {
-        self.states.push_back(EpochState::default());
-        self.current() - 1
-    }
-
-    /// True if an epoch is closed and not durable.
-    pub(super) fn is_any_closed(&self) -> bool {
-        self.states.len() > 1
-    }
-
-    /// What the oldest epoch that is not durable depends on.
-    pub(super) fn oldest_depends_on(&self) -> Option<Source> {
-        self.states[0].depends_on
-    }
-
-    /// The oldest epoch, which is closed, is durable.
-    pub(super) fn retire(&mut self) -> EpochState {
-        self.durable += 1;
-        self.states.pop_front().expect("it was in flight")
-    }
-
-    /// True if the open epoch is known to come after `source`: it depends on it or a later epoch of
-    /// that core, or one before it in flight does.
-    pub(super) fn follows(&self, source: Source) -> bool {
-        let covers = |on: Source| on.core == source.core && on.epoch >= source.epoch;
-        self.states.iter().any(|state| state.depends_on.is_some_and(covers))
-    }
-
-    /// The open epoch comes after `source` from now on: one that has begun is closed first.
-    pub(super) fn depend(&mut self, source: Source) {
-        if !self.is_open_empty() {
-            self.close();
+    /// `who` goes on when all up to `epoch` is durable.
+    pub(super) fn wait_for(&mut self, epoch: Epoch, who: Waiter) -> Gate {
+        if self.timeline.is_durable(epoch) {
+            return Gate::Go;
         }
-        self.open().depends_on = Some(source);
+        self.drains.push((epoch, who));
+        Gate::Wait(Reason::Fence)
     }
 
-    /// `source` is durable, and what came before it: nothing depends on it any more.
-    pub(super) fn resolve(&mut self, source: Source) {
-        let is_over = |on: &Source| on.core == source.core && on.epoch <= source.epoch;
-        for state in &mut self.states {
-            state.depends_on = state.depends_on.filter(|on| !is_over(on));
-        }
-    }
-
-    /// Forgets every dependence on `core`.
-    pub(super) fn forget(&mut self, core: usize) {
-        for state in &mut self.states {
-            state.depends_on = state.depends_on.filter(|source| source.core != core);
-        }
-    }
-}
-
-/// A counting Bloom filter of the lines that are buffered for one controller: it never misses one,
-/// and may name others.
-#[derive(Clone, Debug)]
-pub(super) struct Filter {
-    counts: Vec<u16>,
-    waiting: Vec<(LineId, Waiter)>,
-}
-
-/// Counters of a filter that a line has.
-const HASHES: usize = 2;
-
-impl Filter {
-    /// A filter of `size` counters, a power of two.
-    pub(super) fn new(size: usize) -> Filter {
-        Filter { counts: vec![0; size], waiting: Vec::new() }
-    }
-
-    fn places(&self, line: LineId) -> [usize; HASHES] {
-        let mixed = (u64::from(line) + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let mask = self.counts.len() - 1;
-        [(mixed >> 24) as usize & mask, (mixed >> 44) as usize & mask]
-    }
-
-    pub(super) fn add(&mut self, line: LineId) {
-        for place in self.places(line) {
-            self.counts[place] += 1;
-        }
-    }
-
-    pub(super) fn remove(&mut self, line: LineId) {
-        for place in self.places(line) {
-            self.counts[place] -= 1;
-        }
-    }
-
-    pub(super) fn may_have(&self, line: LineId) -> bool {
-        self.places(line).iter().all(|place| self.counts[*place] > 0)
-    }
-
-    /// True if `other` may keep the filter from letting `line` go.
-    pub(super) fn shares(&self, line: LineId, other: LineId) -> bool {
-        let places = self.places(other);
-        self.places(line).iter().any(|place| places.contains(place))
-    }
-
-    /// True if `line`, which has just been added, may make a fetch of another wait for longer.
-    pub(super) fn holds_up(&self, line: LineId) -> bool {
-        self.waiting.iter().any(|(waits, _)| self.shares(*waits, line))
-    }
-
-    pub(super) fn wait(&mut self, line: LineId, who: Waiter) {
-        self.waiting.push((line, who));
-    }
-
-    /// The lines that are waited for.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = LineId> {
-        self.waiting.iter().map(|(line, _)| *line)
-    }
-
-    /// Those whose line is buffered no longer.
+    /// Who waited for something to leave.
     pub(super) fn released(&mut self) -> Vec<Waiter> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let (still, free): (Vec<_>, _) =
-            waiting.into_iter().partition(|(line, _)| self.may_have(*line));
-        self.waiting = still;
-        free.into_iter().map(|(_, who)| who).collect()
+        std::mem::take(&mut self.waiting)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The front ends of all cores and the filters of all controllers.
+pub(super) struct Buffers<Own> {
+    pub(super) cores: Vec<Front<Own>>,
+    pub(super) sizes: Sizes,
+    filters: Vec<Filter>,
+}
 
-    #[test]
-    fn a_buffer_keeps_a_version_of_a_line_for_each_epoch_and_joins_stores_of_one() {
-        let mut buffer = Buffer::new(2);
-        buffer.push(7, 1, [1; 8], 0);
-        assert_eq!(buffer.joins(7, 1), Some(0));
-        assert_eq!(buffer.joins(7, 2), None);
-        buffer.push(7, 2, [2; 8], 0);
-        assert!(!buffer.has_room());
-        let first = buffer.entries[0].slot;
-        buffer.entries[0].is_sent = true;
-        assert_eq!(buffer.joins(7, 1), None, "it is on its way");
-        assert_eq!(buffer.oldest_waiting().unwrap().epoch, 2);
-        assert_eq!(buffer.remove(first).data, [1; 8]);
-        assert!(buffer.has_room());
-    }
-
-    #[test]
-    fn a_dependence_opens_a_new_epoch_unless_the_open_one_is_empty() {
-        let mut line = Timeline::new();
-        let source = |epoch| Source { core: 3, epoch };
-        line.depend(source(5));
-        assert_eq!(line.current(), 1);
-        assert!(line.follows(source(4)) && line.follows(source(5)) && !line.follows(source(6)));
-        line.depend(source(6));
-        assert_eq!(line.current(), 2);
-        line.retire();
-        assert!(line.follows(source(6)));
-        line.forget(3);
-        assert!(!line.follows(source(1)) && line.is_open_empty());
-    }
-
-    #[test]
-    fn what_depends_on_a_durable_epoch_or_an_older_one_is_free() {
-        let mut line = Timeline::new();
-        let source = |epoch| Source { core: 3, epoch };
-        line.depend(source(5));
-        line.depend(source(7));
-        line.resolve(Source { core: 2, epoch: 9 });
-        line.resolve(source(6));
-        assert_eq!(line.oldest_depends_on(), None);
-        assert!(line.follows(source(7)) && line.in_flight() == 2);
-        line.resolve(source(7));
-        assert!(!line.follows(source(1)) && line.is_open_empty());
-    }
-
-    #[test]
-    fn a_filter_counts_so_that_lines_can_leave_and_never_misses_one() {
-        let mut filter = Filter::new(64);
-        for line in 0..100 {
-            filter.add(line);
+impl<Own: Default> Buffers<Own> {
+    pub(super) fn new(machine: &Machine, sizes: Sizes) -> Buffers<Own> {
+        let front = |_| Front {
+            buffer: Buffer::new(sizes.entries),
+            timeline: Timeline::new(),
+            demanded: 0,
+            own: Own::default(),
+            has_timer: false,
+            drains: Vec::new(),
+            waiting: Vec::new(),
+        };
+        Buffers {
+            cores: (0..machine.core.count).map(front).collect(),
+            sizes: Sizes { flush_from: sizes.flush_from.min(sizes.entries), ..sizes },
+            filters: vec![Filter::new(1 << sizes.filter_bits); machine.memory.controllers],
         }
-        assert!((0..100).all(|line| filter.may_have(line)));
-        for line in 0..99 {
-            filter.remove(line);
+    }
+}
+
+impl<Own> Buffers<Own> {
+    /// The entry that a store of `core` to `line` joins.
+    pub(super) fn joins(&self, core: usize, line: LineId) -> Option<usize> {
+        let Front { buffer, timeline, .. } = &self.cores[core];
+        self.sizes.merges.then(|| buffer.joins(line, timeline.current())).flatten()
+    }
+
+    /// `core` has stored `at` a line: the store has its entry in the open epoch, that in `joins` or
+    /// a new one. True if it is new.
+    pub(super) fn append<M: Copy + From<Call>>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        at: Store,
+        joins: Option<usize>,
+        now: Cycle,
+    ) -> bool {
+        let data = *hw.data(core, at.way, at.line);
+        let front = &mut self.cores[core];
+        let epoch = front.timeline.current();
+        hw.l1[core].copy_mut(at.way).epoch = epoch;
+        if let Some(place) = joins {
+            hw.counters.merged_stores += 1;
+            front.buffer.entries[place].data = data;
+            return false;
         }
-        assert!(filter.may_have(99));
-        assert!((0..99).filter(|line| filter.may_have(*line)).count() < 10);
-        filter.remove(99);
-        assert!(!filter.may_have(99));
+        hw.counters.buffered_stores += 1;
+        front.buffer.push(at.line, epoch, data, now);
+        let open = front.timeline.open();
+        open.left += 1;
+        open.lines.push(at.line);
+        self.filter(hw, core, at.line, now);
+        self.set_timer(hw, core, now);
+        true
+    }
+
+    /// Who wants to fetch `line`, which `core` has stored to, waits from now on.
+    fn filter<M: Copy + From<Call>>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        line: LineId,
+        now: Cycle,
+    ) {
+        let filter = &mut self.filters[hw.memory.home(line)];
+        filter.add(line);
+        if filter.holds_up(line) {
+            let told = hw.mesh.control(hw.memory_tile(line), core, now);
+            let epoch = self.cores[core].timeline.current();
+            hw.queue.event(told, Event::Design(Call::Wanted { core: core as u8, epoch }.into()));
+        }
+    }
+
+    /// The entry in `slot` of `core`'s buffer is where it has to be.
+    pub(super) fn acknowledged<M: Copy>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        slot: u8,
+        now: Cycle,
+    ) {
+        let front = &mut self.cores[core];
+        let entry = front.buffer.remove(slot);
+        front.timeline.state(entry.epoch).left -= 1;
+        for who in front.released() {
+            hw.wake(who, now);
+        }
+    }
+
+    /// The oldest epoch of `core`, which is closed, is durable: who waited for that goes on.
+    pub(super) fn retire<M: Copy>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        now: Cycle,
+    ) -> EpochState {
+        let front = &mut self.cores[core];
+        let state = front.timeline.retire();
+        let epoch = front.timeline.durable;
+        hw.counters.epochs += u64::from(!state.lines.is_empty());
+        for (_, who) in front.drains.extract_if(.., |(last, _)| *last <= epoch) {
+            hw.wake(who, now);
+        }
+        for line in &state.lines {
+            self.unfilter(hw, *line, now);
+        }
+        state
+    }
+
+    /// An epoch that wrote `line` is durable; who waits to fetch a line may do so.
+    fn unfilter<M: Copy>(&mut self, hw: &mut Hw<M>, line: LineId, now: Cycle) {
+        let filter = &mut self.filters[hw.memory.home(line)];
+        filter.remove(line);
+        for who in filter.released() {
+            let told = hw.mesh.control(hw.memory_tile(line), who.core, now);
+            hw.wake(who, told);
+        }
+    }
+
+    /// The last epoch of another core to which the answer to `request` may belong.
+    pub(super) fn source<M: Copy>(&self, hw: &Hw<M>, request: &Request) -> Option<Source> {
+        let source = match hw.owner(request.slot) {
+            Some((core, _)) => Source { core, epoch: self.cores[core].timeline.newest() },
+            None => {
+                let entry = hw.llc.entry(request.slot);
+                Source { core: entry.writer.into(), epoch: entry.epoch }
+            }
+        };
+        (source.epoch > 0 && source.core != request.who.core).then_some(source)
+    }
+
+    fn may_have<M: Copy>(&self, hw: &Hw<M>, line: LineId) -> bool {
+        hw.is_pm(line) && self.filters[hw.memory.home(line)].may_have(line)
+    }
+
+    /// `who` wants to fetch `line` from memory.
+    pub(super) fn fetch<M: Copy + From<Call>>(
+        &mut self,
+        hw: &mut Hw<M>,
+        who: Waiter,
+        line: LineId,
+        now: Cycle,
+    ) -> Gate {
+        if !self.may_have(hw, line) {
+            return Gate::Go;
+        }
+        hw.counters.buffered_misses += 1;
+        let home = hw.memory.home(line);
+        let tile = hw.controller_tile(home);
+        let asked = hw.mesh.control(who.core, tile, now);
+        let filter = &mut self.filters[home];
+        filter.wait(line, who);
+        for (core, front) in self.cores.iter().enumerate() {
+            let is_it =
+                |other: &LineId| hw.memory.home(*other) == home && filter.shares(line, *other);
+            if let Some(epoch) = front.timeline.newest_with(is_it) {
+                let told = hw.mesh.control(tile, core, asked);
+                let call = Call::Wanted { core: core as u8, epoch };
+                hw.queue.event(told, Event::Design(call.into()));
+            }
+        }
+        Gate::Wait(Reason::BufferedLine)
+    }
+
+    /// True if `line` may be fetched ahead of its use.
+    pub(super) fn may_prefetch<M: Copy>(&self, hw: &Hw<M>, line: LineId) -> bool {
+        hw.llc.find(line).is_some() || !self.may_have(hw, line)
+    }
+
+    fn set_timer<M: Copy + From<Call>>(&mut self, hw: &mut Hw<M>, core: usize, now: Cycle) {
+        if !std::mem::replace(&mut self.cores[core].has_timer, true) {
+            let at = now + self.sizes.interval;
+            hw.queue.event(at, Event::Design(Call::Periodic { core: core as u8 }.into()));
+        }
+    }
+
+    /// What `core`'s buffer has held for an interval is to leave; looks again after another, unless
+    /// the buffer is empty.
+    pub(super) fn periodic<M: Copy + From<Call>>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        now: Cycle,
+    ) {
+        let front = &mut self.cores[core];
+        front.has_timer = false;
+        let Some(entry) = front.buffer.oldest_waiting() else { return };
+        let (since, epoch) = (entry.since, entry.epoch);
+        if since + self.sizes.interval <= now {
+            front.demand(epoch);
+        }
+        self.set_timer(hw, core, now);
     }
 }

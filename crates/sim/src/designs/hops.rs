@@ -20,7 +20,7 @@
 //! end of that epoch. So it is on the wrap of a timestamp: the core drains its buffer, and the
 //! others forget what they know of it. What writes the buffer when is in [`engine`].
 
-use super::buffers::{Buffer, Filter, Source, Timeline};
+use super::buffers::{Buffers, Call, Sizes, Source};
 use super::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
@@ -87,143 +87,94 @@ enum Flaw {
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Hops {
-    let cores = machine.core.count;
+    let Params { entries, filter_bits, flush_from, interval, merges, .. } = *params;
+    let sizes = Sizes { entries, filter_bits, flush_from, interval, merges };
     Hops {
-        config: Config {
-            asynchronous: params.asynchronous,
-            flush_from: params.flush_from.min(params.entries),
-            interval: params.interval,
-            poll: params.poll,
-            epochs: 1 << params.timestamp_bits,
-            merges: params.merges,
-            flaw: params.flaw,
-        },
-        cores: (0..cores).map(|_| Thread::new(params.entries)).collect(),
-        filters: vec![Filter::new(1 << params.filter_bits); machine.memory.controllers],
-        global: vec![0; cores],
+        asynchronous: params.asynchronous,
+        poll: params.poll,
+        epochs: 1 << params.timestamp_bits,
+        flaw: params.flaw,
+        buffers: Buffers::new(machine, sizes),
+        global: vec![0; machine.core.count],
     }
 }
 
-struct Config {
-    asynchronous: bool,
-    flush_from: usize,
-    interval: u64,
-    poll: u64,
-    epochs: Epoch,
-    merges: bool,
-    flaw: Flaw,
-}
-
-/// What a core has beside its L1.
-struct Thread {
-    buffer: Buffer,
-    timeline: Timeline,
-    /// Entries up to this epoch are to be written.
-    demanded: Epoch,
+/// What a core has beside its buffer.
+#[derive(Default)]
+struct Own {
     /// The timestamp has no number left: the buffer drains, and stores wait.
     is_wrapping: bool,
     /// A message about the global timestamps is on its way.
     is_asking: bool,
-    /// The next periodic flush is set.
-    has_timer: bool,
-    /// Who waits for all up to an epoch to be durable.
-    drains: Vec<(Epoch, Waiter)>,
-    /// Who waits for an entry, or for the timestamp.
-    waiting: Vec<Waiter>,
-}
-
-impl Thread {
-    fn new(entries: usize) -> Thread {
-        Thread {
-            buffer: Buffer::new(entries),
-            timeline: Timeline::new(),
-            demanded: 0,
-            is_wrapping: false,
-            is_asking: false,
-            has_timer: false,
-            drains: Vec::new(),
-            waiting: Vec::new(),
-        }
-    }
 }
 
 /// What the parts of the design tell each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
-    /// The entry in that slot of `core`'s buffer is durable.
-    Acknowledged { core: u8, slot: u8 },
+    /// As all designs with buffers have.
+    Buffers(Call),
     /// `core`'s epoch is durable: the global timestamps learn of it.
     Durable { core: u8, epoch: Epoch },
     /// `core` asks for the global timestamps.
     Ask { core: u8 },
     /// They are at `core`.
     Answer { core: u8 },
-    /// `core`'s buffer is to be written.
-    Periodic { core: u8 },
-    /// A fetch waits for `core`'s epoch, which is to end and to be written.
-    Wanted { core: u8, epoch: Epoch },
+}
+
+impl From<Call> for Message {
+    fn from(call: Call) -> Message {
+        Message::Buffers(call)
+    }
 }
 
 /// Persist buffers of all cores, filters of all controllers, and the global timestamps.
 pub(crate) struct Hops {
-    config: Config,
-    cores: Vec<Thread>,
-    filters: Vec<Filter>,
+    asynchronous: bool,
+    poll: u64,
+    epochs: Epoch,
+    flaw: Flaw,
+    buffers: Buffers<Own>,
     global: Vec<Epoch>,
 }
 
 impl Hops {
     fn is_flaw(&self, flaw: Flaw) -> bool {
-        self.config.flaw == flaw
+        self.flaw == flaw
     }
 
     /// Whose epoch the answer to `request` belongs to, as far as it is not known to be durable.
     fn source(&self, hw: &Hw<Message>, request: &Request) -> Option<Source> {
-        let source = match hw.owner(request.slot) {
-            Some((core, _)) => {
-                let timeline = &self.cores[core].timeline;
-                let is_old = timeline.is_open_empty();
-                Source { core, epoch: timeline.current() - Epoch::from(is_old) }
-            }
-            None if self.is_flaw(Flaw::ForgetsOwners) => return None,
-            None => {
-                let entry = hw.llc.entry(request.slot);
-                Source { core: entry.writer.into(), epoch: entry.epoch }
-            }
-        };
-        let is_known = source.epoch == 0 || source.core == request.who.core;
-        (!is_known && source.epoch > self.global[source.core]).then_some(source)
+        if self.is_flaw(Flaw::ForgetsOwners) && hw.owner(request.slot).is_none() {
+            return None;
+        }
+        self.buffers.source(hw, request).filter(|source| source.epoch > self.global[source.core])
     }
 
     /// Closes the open epoch of `core` and opens the next. False if the timestamp has no number
     /// left: it waits until the buffer is empty.
     fn close(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) -> bool {
-        let thread = &mut self.cores[core];
-        let is_last = (thread.timeline.current() + 1).is_multiple_of(self.config.epochs);
-        if is_last && self.config.flaw != Flaw::IgnoresWrap {
-            thread.is_wrapping = true;
-            thread.demanded = thread.timeline.current();
+        let front = &mut self.buffers.cores[core];
+        let is_last = (front.timeline.current() + 1).is_multiple_of(self.epochs);
+        let must_wrap = is_last && self.flaw != Flaw::IgnoresWrap;
+        if must_wrap {
+            front.own.is_wrapping = true;
+            front.demand(front.timeline.current());
         } else {
-            let closed = thread.timeline.close();
-            if self.config.asynchronous {
-                thread.demanded = thread.demanded.max(closed);
+            let closed = front.timeline.close();
+            if self.asynchronous {
+                front.demand(closed);
             }
         }
         self.write(hw, core, now);
-        !is_last || self.config.flaw == Flaw::IgnoresWrap || !self.cores[core].is_wrapping
-    }
-
-    fn wait(&mut self, core: usize, who: Waiter, reason: Reason) -> Gate {
-        self.cores[core].waiting.push(who);
-        Gate::Wait(reason)
+        !must_wrap || !self.buffers.cores[core].own.is_wrapping
     }
 
     fn joins(&self, core: usize, line: LineId) -> Option<usize> {
-        let Thread { buffer, timeline, .. } = &self.cores[core];
         if self.is_flaw(Flaw::KeepsOneVersion) {
-            return buffer.entries.iter().rposition(|entry| entry.line == line && !entry.is_sent);
+            let mut entries = self.buffers.cores[core].buffer.entries.iter();
+            return entries.rposition(|entry| entry.line == line && !entry.is_sent);
         }
-        self.config.merges.then(|| buffer.joins(line, timeline.current())).flatten()
+        self.buffers.joins(core, line)
     }
 }
 
@@ -235,49 +186,35 @@ impl Design for Hops {
         if !hw.is_pm(at.line) {
             return Gate::Go;
         }
-        let thread = &self.cores[who.core];
-        if thread.is_wrapping {
-            return self.wait(who.core, who, Reason::EpochIds);
+        let joins = self.joins(who.core, at.line).is_some();
+        let front = &mut self.buffers.cores[who.core];
+        if front.own.is_wrapping {
+            return front.wait(who, Reason::EpochIds);
         }
-        if thread.buffer.has_room() || self.joins(who.core, at.line).is_some() {
+        if joins || front.buffer.has_room() {
             return Gate::Go;
         }
-        self.wait(who.core, who, Reason::BufferFull)
+        front.wait(who, Reason::BufferFull)
     }
 
     fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, _: u64, now: Cycle) {
-        let line = at.line;
-        if !hw.is_pm(line) {
+        if !hw.is_pm(at.line) {
             return;
         }
-        let data = *hw.data(core, at.way, line);
-        let joins = self.joins(core, line);
-        let thread = &mut self.cores[core];
-        let epoch = thread.timeline.current();
-        hw.l1[core].copy_mut(at.way).epoch = epoch;
         // The data go to the controller, the place in the order stays here.
-        hw.mesh.data(core, hw.memory_tile(line), now);
-        if let Some(place) = joins {
-            hw.counters.merged_stores += 1;
-            thread.buffer.entries[place].data = data;
-            return;
+        hw.mesh.data(core, hw.memory_tile(at.line), now);
+        let joins = self.joins(core, at.line);
+        if self.buffers.append(hw, core, at, joins, now) {
+            self.write(hw, core, now);
         }
-        hw.counters.buffered_stores += 1;
-        thread.buffer.push(line, epoch, data, now);
-        let open = thread.timeline.open();
-        open.left += 1;
-        open.lines.push(line);
-        self.filters[hw.memory.home(line)].add(line);
-        self.set_timer(hw, core, now);
-        self.write(hw, core, now);
     }
 
     fn order(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
-        if self.cores[who.core].timeline.is_open_empty() {
+        if self.buffers.cores[who.core].timeline.is_open_empty() {
             return Gate::Go;
         }
-        if self.cores[who.core].is_wrapping || !self.close(hw, who.core, now) {
-            return self.wait(who.core, who, Reason::EpochIds);
+        if !self.close(hw, who.core, now) {
+            return self.buffers.cores[who.core].wait(who, Reason::EpochIds);
         }
         hw.counters.fences += 1;
         Gate::Go
@@ -288,15 +225,11 @@ impl Design for Hops {
         if gate != Gate::Go || self.is_flaw(Flaw::DrainsEarly) {
             return gate;
         }
-        let thread = &mut self.cores[who.core];
-        let last = thread.timeline.current() - 1;
-        if thread.timeline.is_durable(last) {
-            return Gate::Go;
-        }
-        thread.demanded = thread.demanded.max(last);
-        thread.drains.push((last, who));
+        let front = &mut self.buffers.cores[who.core];
+        let last = front.timeline.current() - 1;
+        front.demand(last);
         self.write(hw, who.core, now);
-        Gate::Wait(Reason::Fence)
+        self.buffers.cores[who.core].wait_for(last, who)
     }
 
     fn remote(&mut self, hw: &mut Hw<Message>, request: &Request) -> Gate {
@@ -305,42 +238,35 @@ impl Design for Hops {
             return Gate::Go;
         }
         let Some(source) = self.source(hw, request) else { return Gate::Go };
-        if self.cores[who.core].timeline.follows(source) {
+        if self.buffers.cores[who.core].timeline.follows(source) {
             return Gate::Go;
         }
-        let is_open = source.epoch == self.cores[source.core].timeline.current();
+        let is_open = source.epoch == self.buffers.cores[source.core].timeline.current();
         if is_open && !self.is_flaw(Flaw::KeepsEpochsWhole) {
-            if self.cores[source.core].is_wrapping || !self.close(hw, source.core, now) {
-                return self.wait(source.core, who, Reason::InterConflict);
+            if !self.close(hw, source.core, now) {
+                return self.buffers.cores[source.core].wait(who, Reason::InterConflict);
             }
             hw.counters.epoch_splits += 1;
         }
-        let is_empty = self.cores[who.core].timeline.is_open_empty();
-        if !is_empty && (self.cores[who.core].is_wrapping || !self.close(hw, who.core, now)) {
-            return self.wait(who.core, who, Reason::EpochIds);
+        let is_empty = self.buffers.cores[who.core].timeline.is_open_empty();
+        if !is_empty && !self.close(hw, who.core, now) {
+            return self.buffers.cores[who.core].wait(who, Reason::EpochIds);
         }
-        self.cores[who.core].timeline.depend(source);
+        self.buffers.cores[who.core].timeline.depend(source);
         hw.counters.conflicts_inter += 1;
         hw.counters.dependences += 1;
         Gate::Go
     }
 
     fn miss(&mut self, hw: &mut Hw<Message>, who: Waiter, line: LineId, now: Cycle) -> Gate {
-        let filter = &mut self.filters[hw.memory.home(line)];
-        if !hw.is_pm(line) || !filter.may_have(line) || self.config.flaw == Flaw::IgnoresFilter {
+        if self.is_flaw(Flaw::IgnoresFilter) {
             return Gate::Go;
         }
-        filter.wait(line, who);
-        hw.counters.buffered_misses += 1;
-        let asked = hw.mesh.control(who.core, hw.memory_tile(line), now);
-        self.ask_for(hw, line, asked);
-        Gate::Wait(Reason::BufferedLine)
+        self.buffers.fetch(hw, who, line, now)
     }
 
     fn may_prefetch(&self, hw: &Hw<Message>, _: usize, line: LineId) -> bool {
-        !hw.is_pm(line)
-            || hw.llc.find(line).is_some()
-            || !self.filters[hw.memory.home(line)].may_have(line)
+        self.buffers.may_prefetch(hw, line)
     }
 
     fn evict(&mut self, hw: &mut Hw<Message>, _: Waiter, slot: LineId, now: Cycle) -> Gate {
@@ -354,33 +280,36 @@ impl Design for Hops {
     }
 
     fn exited(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
-        let thread = &mut self.cores[core];
-        thread.demanded = thread.timeline.current();
-        if thread.timeline.is_open_empty() || thread.is_wrapping {
-            self.write(hw, core, now);
-        } else {
-            self.close(hw, core, now);
-        }
+        let last = self.buffers.cores[core].timeline.current();
+        self.wanted(hw, core, last, now);
     }
 
     fn written(&mut self, hw: &mut Hw<Message>, token: Token, acknowledged: Cycle) {
         if token != Token::NONE {
-            let message = Message::Acknowledged { core: token.core, slot: token.bank };
-            hw.queue.event(acknowledged, Event::Design(message));
+            let call = Call::Acknowledged { core: token.core, slot: token.bank };
+            hw.queue.event(acknowledged, Event::Design(call.into()));
         }
     }
 
     fn message(&mut self, hw: &mut Hw<Message>, message: Message, now: Cycle) {
         match message {
-            Message::Acknowledged { core, slot } => self.acknowledged(hw, core.into(), slot, now),
             Message::Durable { core, epoch } => self.global[usize::from(core)] = epoch,
             Message::Ask { core } => {
                 let back = hw.mesh.control(engine::TIMESTAMPS, core.into(), now);
                 hw.queue.event(back, Event::Design(Message::Answer { core }));
             }
             Message::Answer { core } => self.answered(hw, core.into(), now),
-            Message::Periodic { core } => self.periodic(hw, core.into(), now),
-            Message::Wanted { core, epoch } => self.wanted(hw, core.into(), epoch, now),
+            Message::Buffers(Call::Acknowledged { core, slot }) => {
+                self.buffers.acknowledged(hw, core.into(), slot, now);
+                self.write(hw, core.into(), now);
+            }
+            Message::Buffers(Call::Periodic { core }) => {
+                self.buffers.periodic(hw, core.into(), now);
+                self.write(hw, core.into(), now);
+            }
+            Message::Buffers(Call::Wanted { core, epoch }) => {
+                self.wanted(hw, core.into(), epoch, now);
+            }
         }
     }
 }

@@ -5,8 +5,9 @@
 //! the write of its line into the persist queue beside the store queue; the queue gives writes and
 //! persist barriers, in their order, to one of a few strand buffers. A barrier holds up what is
 //! behind it in its strand buffer, and nothing elsewhere; NewStrand goes on with the next strand
-//! buffer, round robin; JoinStrand waits until all is durable. A buffer's entry holds no data: the
-//! line is read from the L1 when its write is issued. So:
+//! buffer, round robin; JoinStrand holds up later stores until all is durable, and the program only
+//! if it drains. A buffer's entry holds no data: the line is read from the L1 when its write is
+//! issued. So:
 //!
 //! - A store to a line whose write stands in another strand, or before a barrier, waits until that
 //!   write is issued; one of the same strand and epoch joins it.
@@ -213,7 +214,7 @@ impl Design for StrandWeaver {
         gate
     }
 
-    fn drain(&mut self, hw: &mut Hw<Acknowledged>, who: Waiter, _: Cycle) -> Gate {
+    fn join_strands(&mut self, hw: &mut Hw<Acknowledged>, who: Waiter, _: Cycle) -> Gate {
         let own = &self.cores[who.core];
         let upto = match self.flaw {
             Flaw::JoinsNothing => 0,
@@ -229,6 +230,10 @@ impl Design for StrandWeaver {
             return Gate::Go;
         }
         self.wait(who.core, Wait { who, line: LineId::MAX, upto, takes: false }, Reason::Fence)
+    }
+
+    fn drain(&mut self, hw: &mut Hw<Acknowledged>, who: Waiter, now: Cycle) -> Gate {
+        self.join_strands(hw, who, now)
     }
 
     fn remote(&mut self, hw: &mut Hw<Acknowledged>, request: &Request) -> Gate {

@@ -414,6 +414,7 @@ impl<D: Design> Core for Machine<D> {
             Fence::Order => Kind::Order,
             Fence::Drain => Kind::Drain,
             Fence::Strand => Kind::Strand,
+            Fence::Join => Kind::Join,
         };
         let entry = Entry { kind, word: 0, line: 0, from: 0, mask: 0, value: 0 };
         if self.attempt_push(core, entry).is_err() {

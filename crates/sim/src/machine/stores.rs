@@ -23,7 +23,7 @@ impl<D: Design> Machine<D> {
             Kind::Stream => self.drain_stream(who, head, now),
             Kind::Flush => self.design.flush(&mut self.hw, who, head.line, now),
             Kind::Strand => self.design.strand(&mut self.hw, who, now),
-            Kind::Order | Kind::Drain => self.fence(who, head.kind, now),
+            Kind::Order | Kind::Join | Kind::Drain => self.fence(who, head.kind, now),
             Kind::Output => {
                 self.output_takes_effect(core, head.value, now);
                 Gate::Go
@@ -56,6 +56,7 @@ impl<D: Design> Machine<D> {
     fn fence(&mut self, who: Waiter, kind: Kind, now: Cycle) -> Gate {
         match (self.empty_combining(who, now), kind) {
             (Gate::Go, Kind::Drain) => self.design.drain(&mut self.hw, who, now),
+            (Gate::Go, Kind::Join) => self.design.join_strands(&mut self.hw, who, now),
             (Gate::Go, _) => self.design.order(&mut self.hw, who, now),
             (waits, _) => waits,
         }

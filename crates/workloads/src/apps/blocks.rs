@@ -71,6 +71,7 @@ impl Blocks {
                 word >> bit & 1 == 0 && !tx.has_freed(self.block(thread, 64 * number + bit))
             });
             if let Some(bit) = free {
+                tx.strand();
                 tx.add_only(at, 1);
                 memory.store(at, word | 1 << bit);
                 memory.flush(at, 8);
@@ -92,6 +93,7 @@ impl Blocks {
         let memory = tx.memory();
         let (thread, block) = self.place_of(at.bits()).expect("a block that was taken");
         let place = self.word(thread, block / 64);
+        tx.strand();
         tx.add_only(place, 1);
         memory.store(place, memory.load::<u64>(place) & !(1 << (block % 64)));
         memory.flush(place, 8);
@@ -154,7 +156,7 @@ impl Reached<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::{Client, ClientShape};
+    use super::super::client::Client;
     use super::super::undo::{Overhead, Undo};
     use super::*;
     use seawall_memory::Image;
@@ -165,7 +167,7 @@ mod tests {
         let mut arena = Arena::new();
         let undo = Undo::place(&mut arena, 1, 8, 1);
         let blocks = Blocks::place(&mut arena, 1, 70, 100);
-        let client = Client::place(&mut arena, 1, ClientShape::default());
+        let client = Client::place(&mut arena, 1);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
         let overhead = Overhead { client, hash: 1, calls: 0 };
         let begin = || UndoTx::begin(&image, &undo, 0, overhead, Flaw::None);

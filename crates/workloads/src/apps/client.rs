@@ -28,29 +28,19 @@ const PROBED: u64 = 2;
 const UPDATES: u64 = 4;
 /// Calls that are nested at most.
 const DEPTH: u64 = 24;
-
-/// The size of a front end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ClientShape {
-    /// The longest message, in bytes.
-    pub(super) message_bytes: u64,
-    /// Lines of each thread's table: more than fit its first-level cache give a few misses.
-    pub(super) table_lines: u64,
-    /// Instructions beside each access.
-    pub(super) instructions: u32,
-}
-
-impl Default for ClientShape {
-    /// Messages of 1 KiB, a table of 128 KiB, and three instructions in all for an access.
-    fn default() -> ClientShape {
-        ClientShape { message_bytes: 1024, table_lines: 2048, instructions: 2 }
-    }
-}
+/// The longest message, in bytes.
+const MESSAGE_BYTES: u64 = 1024;
+const MESSAGE_LINES: u64 = MESSAGE_BYTES / LINE_BYTES;
+/// Lines of each thread's table: 128 KiB, more than a first-level cache has, give a few misses.
+const TABLE_LINES: u64 = 2048;
+/// Instructions beside each access.
+const INSTRUCTIONS: u32 = 2;
+/// Bytes of DRAM of each thread.
+const STRIDE: u64 = (MESSAGE_LINES + STACK_LINES + TABLE_LINES) * LINE_BYTES;
 
 /// The front ends of all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Client {
-    shape: ClientShape,
     first: Addr,
     threads: u64,
 }
@@ -71,34 +61,25 @@ impl Client {
     pub(super) const CALL_ACCESSES: u64 = 2 * SAVED + LOCAL_LOADS + LOCAL_STORES + PROBED;
 
     /// Places the front ends of `threads` threads in DRAM.
-    pub(super) fn place(arena: &mut Arena, threads: u64, shape: ClientShape) -> Client {
-        let client = Client { shape, first: Addr::NULL, threads };
-        Client { first: arena.dram(threads * client.stride()), ..client }
-    }
-
-    const fn message_lines(&self) -> u64 {
-        self.shape.message_bytes.div_ceil(LINE_BYTES)
-    }
-
-    const fn stride(&self) -> u64 {
-        (self.message_lines() + STACK_LINES + self.shape.table_lines) * LINE_BYTES
+    pub(super) fn place(arena: &mut Arena, threads: u64) -> Client {
+        Client { first: arena.dram(threads * STRIDE), threads }
     }
 
     fn own<M: Memory>(&self, memory: &M) -> Own {
         let thread = memory.thread() as u64;
         assert!(thread < self.threads, "thread {thread} in a pool for {}", self.threads);
-        let message = self.first.plus(thread * self.stride());
-        let stack = message.plus(self.message_lines() * LINE_BYTES);
+        let message = self.first.plus(thread * STRIDE);
+        let stack = message.plus(MESSAGE_LINES * LINE_BYTES);
         Own { message, stack, table: stack.plus(STACK_LINES * LINE_BYTES) }
     }
 
     fn words(&self, bytes: u64) -> u64 {
-        assert!(bytes <= self.shape.message_bytes, "a message of {bytes} bytes");
+        assert!(bytes <= MESSAGE_BYTES, "a message of {bytes} bytes");
         bytes.div_ceil(8)
     }
 
     fn work<M: Memory>(&self, memory: &M, accesses: u64) {
-        memory.work(accesses as u32 * self.shape.instructions);
+        memory.work(accesses as u32 * INSTRUCTIONS);
     }
 
     /// A request of `bytes` bytes about `key` arrives and is parsed; gives its hash. Two accesses
@@ -156,7 +137,7 @@ impl Client {
     /// Looks at the line of the table that `hash` leads to. Lines near its start are looked at
     /// most, as the busiest sessions and counters of a program are.
     fn probe<M: Memory>(&self, memory: &M, table: Addr, hash: u64) -> u64 {
-        let lines = self.shape.table_lines;
+        let lines = TABLE_LINES;
         let (near, far) = (hash >> 40 & 0xfff, hash >> 8 & 0xff_ffff);
         let range = if near.is_multiple_of(8) { lines } else { lines.div_ceil(16) };
         let line = table.plus(far % range * LINE_BYTES);
@@ -236,7 +217,7 @@ mod tests {
 
     fn run(thread: usize, key: u64) -> Vec<Addr> {
         let mut arena = Arena::new();
-        let client = Client::place(&mut arena, 2, ClientShape::default());
+        let client = Client::place(&mut arena, 2);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
         let memory = Noting { image, thread, accesses: RefCell::default() };
         let hash = client.request(&memory, key, 100);

@@ -10,7 +10,7 @@
 //! for the former.
 
 use super::blocks::{Blocks, Reached};
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::share::{self, Share};
 use super::undo::{Overhead, Undo, UndoTx};
 use crate::workload::Action;
@@ -81,14 +81,13 @@ fn other(node: Addr, entry: Addr) -> Addr {
 impl CTree {
     fn place(share: Share) -> (CTree, Arena) {
         let mut arena = Arena::new();
-        let shape = ClientShape::default();
         let tree = CTree {
             share,
             undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
             roots: arena.pm(share.threads * LINE_BYTES),
             nodes: Blocks::place(&mut arena, share.threads, share.each() + 1, 8 * NODE_WORDS),
             values: Blocks::place(&mut arena, share.threads, share.each() + 1, 8 * VALUE_WORDS),
-            client: Client::place(&mut arena, share.threads, shape),
+            client: Client::place(&mut arena, share.threads),
         };
         (tree, arena)
     }
@@ -146,6 +145,7 @@ impl CTree {
         let value = self.values.take(&mut tx, &mut cursors.values).expect(full);
         share::fill(memory, value, VALUE_WORDS, key, tag);
         if near.slot == 0 {
+            tx.strand();
             tx.add(near.entry, 2);
             memory.store(near.entry.plus(KEY), key);
             memory.store(near.entry.plus(SLOT), value);
@@ -162,6 +162,7 @@ impl CTree {
         for word in [KEY, SLOT] {
             memory.store(old.plus(word), memory.load::<u64>(place.plus(word)));
         }
+        tx.strand();
         tx.add(place, 2);
         memory.store(place.plus(KEY), 0u64);
         memory.store(place.plus(SLOT), node.bits() | IS_NODE);

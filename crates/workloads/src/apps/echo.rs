@@ -15,7 +15,7 @@
 //! epochs for a batch (`experiments/whisper.toml`): [`BATCH`] puts of nine or ten,
 //! and two. [`PUT_CALLS`] and [`STEP_CALLS`] are chosen for the former.
 
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::piles::{Marks, Piles};
 use super::share::{self, Share, TAG};
 use crate::history::tag;
@@ -96,7 +96,6 @@ impl Steps {
 impl Echo {
     fn place(share: Share) -> (Echo, Arena) {
         let mut arena = Arena::new();
-        let shape = ClientShape::default();
         let (keys, threads) = (share.each(), share.threads);
         let echo = Echo {
             share,
@@ -104,7 +103,7 @@ impl Echo {
             buckets: arena.pm(8 * threads * bucket_words(share)),
             entries: Piles::place(&mut arena, threads, keys + BATCH, LINE_BYTES),
             versions: Piles::place(&mut arena, threads, 2 * keys + BATCH, VERSION_BYTES),
-            client: Client::place(&mut arena, threads, shape),
+            client: Client::place(&mut arena, threads),
         };
         (echo, arena)
     }

@@ -9,7 +9,7 @@
 //! for the former.
 
 use super::blocks::{Blocks, Reached};
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::share::{self, KEY, Share};
 use super::undo::{Overhead, Undo, UndoTx};
 use crate::workload::Action;
@@ -51,14 +51,13 @@ struct Found {
 impl HashMap {
     fn place(share: Share) -> (HashMap, Arena) {
         let mut arena = Arena::new();
-        let shape = ClientShape::default();
         let map = HashMap {
             share,
             undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
             counts: arena.pm(share.threads * LINE_BYTES),
             buckets: arena.pm(share.threads * bucket_bytes(share)),
             entries: Blocks::place(&mut arena, share.threads, share.each() + 1, ENTRY_BYTES),
-            client: Client::place(&mut arena, share.threads, shape),
+            client: Client::place(&mut arena, share.threads),
         };
         (map, arena)
     }
@@ -106,6 +105,7 @@ impl HashMap {
     /// Changes the count of the transaction's thread.
     fn recount<M: Memory>(&self, tx: &mut UndoTx<'_, M>, by: i64) {
         let (memory, count) = (tx.memory(), self.count(tx.thread()));
+        tx.strand();
         tx.add(count, 1);
         memory.store(count, memory.load::<u64>(count).wrapping_add_signed(by));
     }
@@ -121,6 +121,7 @@ impl HashMap {
         let entry = self.entries.take(&mut tx, cursor).expect("an entry for each key");
         share::fill(memory, entry, VALUE_WORDS, key, tag);
         memory.store(entry.plus(NEXT), memory.load::<u64>(head));
+        tx.strand();
         tx.add(head, 1);
         memory.store(head, entry);
         self.recount(&mut tx, 1);

@@ -12,7 +12,7 @@
 //! keeps SETs of two threads in one class about as rare as published (0.2 % of epochs depend on
 //! another thread's).
 
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::mnemosyne::{Cursor, RedoLog, Tx};
 use super::reach::{Reach, within, word};
 use crate::history::{Contents, initial_tag, tag};
@@ -127,7 +127,7 @@ impl Memcached {
     fn place(threads: u64, room: u64) -> (Memcached, Arena) {
         let mut arena = Arena::new();
         let slots = Slots::enough(room + 2 * threads, threads);
-        let client = Client::place(&mut arena, threads, ClientShape::default());
+        let client = Client::place(&mut arena, threads);
         let log = RedoLog::place(&mut arena, threads);
         let buckets = arena.pm(8 * CLASSES * room);
         let lists = arena.pm(CLASSES * LINE_BYTES);

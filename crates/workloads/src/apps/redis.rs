@@ -14,7 +14,7 @@
 //! for the former.
 
 use super::blocks::{Blocks, Reached};
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::share::{self, KEY, Share};
 use super::undo::{Overhead, Undo, UndoTx};
 use crate::workload::Action;
@@ -95,7 +95,6 @@ fn table_bytes(share: Share) -> u64 {
 impl Redis {
     fn place(share: Share) -> (Redis, Arena) {
         let mut arena = Arena::new();
-        let shape = ClientShape::default();
         let redis = Redis {
             share,
             undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
@@ -103,7 +102,7 @@ impl Redis {
             tables: arena.pm(share.threads * table_bytes(share)),
             entries: Blocks::place(&mut arena, share.threads, share.each() + 1, ENTRY_BYTES),
             used: arena.dram(8 * share.keys),
-            client: Client::place(&mut arena, share.threads, shape),
+            client: Client::place(&mut arena, share.threads),
         };
         (redis, arena)
     }
@@ -204,6 +203,7 @@ impl Redis {
         let from = self.bucket(thread, level, moved);
         let mut next = memory.load::<Addr>(from);
         let mask = (2 << level) - 1;
+        tx.strand();
         tx.add(from, 1);
         while !next.is_null() {
             let entry = next;
@@ -216,6 +216,7 @@ impl Redis {
             memory.store(into, entry);
         }
         memory.store(from, 0u64);
+        tx.strand();
         tx.add(head, 3);
         let is_last = moved + 1 == 1 << level;
         memory.store(head.plus(LEVEL), level + u64::from(is_last));
@@ -225,6 +226,7 @@ impl Redis {
     /// Changes how many keys the dictionary of the transaction's thread says that it has.
     fn recount<M: Memory>(&self, tx: &mut UndoTx<'_, M>, by: i64) {
         let (memory, head) = (tx.memory(), self.head(tx.thread()));
+        tx.strand();
         tx.add(head, 3);
         let used = memory.load::<u64>(head.plus(USED));
         memory.store(head.plus(USED), used.wrapping_add_signed(by));
@@ -234,6 +236,7 @@ impl Redis {
     fn remove<M: Memory>(&self, tx: &mut UndoTx<'_, M>, key: u64) {
         let memory = tx.memory();
         let Ok(Found { link, entry }) = self.find(memory, key) else { return };
+        tx.strand();
         tx.add(link, 1);
         memory.store(link, memory.load::<u64>(entry.plus(NEXT)));
         self.entries.give(tx, entry);
@@ -253,12 +256,14 @@ impl Redis {
         let Err(bucket) = self.find(memory, key) else { return };
         share::fill(memory, entry, VALUE_WORDS, key, tag);
         memory.store(entry.plus(NEXT), memory.load::<u64>(bucket));
+        tx.strand();
         tx.add(bucket, 1);
         memory.store(bucket, entry);
         self.recount(tx, 1);
     }
 
     fn update<M: Memory>(&self, tx: &mut UndoTx<'_, M>, (key, tag): (u64, u64), entry: Addr) {
+        tx.strand();
         tx.add(entry, VALUE_WORDS);
         share::fill(tx.memory(), entry, VALUE_WORDS, key, tag);
     }

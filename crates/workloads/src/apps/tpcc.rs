@@ -10,7 +10,7 @@
 //! a hundred are of its customers, as TPC-C says. The share of accesses to persistent memory was
 //! not published; the front end does as much for one as in YCSB.
 
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::nstore::{Cursor, Tx, Wal};
 use super::reach::Reach;
 use crate::history::{Contents, tag};
@@ -78,7 +78,7 @@ impl Tpcc {
         let mut arena = Arena::new();
         let threads = shape.warehouses;
         let tpcc = Tpcc {
-            client: Client::place(&mut arena, threads, ClientShape::default()),
+            client: Client::place(&mut arena, threads),
             wal: Wal::place(&mut arena, threads),
             tables: Tables::place(&mut arena, shape),
             locks: Locks::place(&mut arena, threads, threads, 2),

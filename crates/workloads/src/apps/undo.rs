@@ -8,6 +8,11 @@
 //! wrote. [`epoch`](seawall_runtime::epoch) and the heap of the runtime do the same with few
 //! fences; programs of that time did not.
 //!
+//! As "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver, ISCA'20, section V) has
+//! it, an entry, its mark and the change are in a [`strand`](Memory::strand), and commit joins the
+//! strands before it says so. After a crash any of them may be missing, entry and change: no two
+//! entries are about the same word, so each word whose entry counts gets back what it was.
+//!
 //! A thread has a lane: a line with its state, and entries of a fixed size.
 //!
 //! | word of an entry | holds |
@@ -161,7 +166,7 @@ fn head<M: Memory>(memory: &M, entry: Addr) -> (Addr, u64) {
 }
 
 /// A transaction on a lane, which has one at a time. Stores are its own business: it adds what it
-/// will change, and then changes it in place.
+/// will change, and then changes it in place, in the same [`strand`](UndoTx::strand).
 pub(super) struct UndoTx<'a, M> {
     memory: &'a M,
     undo: &'a Undo,
@@ -208,11 +213,18 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         self.freed.push(at);
     }
 
+    /// Begins a strand: what is saved and changed from here on persists without regard to what was
+    /// before. All that was saved so far must have been changed, of each line something: what is
+    /// stored to a line of it later persists behind that.
+    pub(super) fn strand(&self) {
+        self.memory.strand();
+    }
+
     /// Saves `words` aligned words from `at`, which may be changed from now on; two epochs, none
     /// if they are saved or fresh.
     ///
     /// # Panics
-    /// When the lane is full.
+    /// When the lane is full, or a part of them was saved, or is fresh, and not all.
     pub(super) fn add(&mut self, at: Addr, words: u64) {
         if self.add_only(at, words) {
             self.dirty.push((at, words));
@@ -230,6 +242,8 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         if self.ranges.iter().any(has) {
             return false;
         }
+        let meets = |(from, words): &(Addr, u64)| from.bits() < end && at < from.plus(8 * words);
+        assert!(!self.ranges.iter().any(meets), "of {words} words at {at} some are saved");
         let most = self.undo.words();
         for first in (0..words).step_by(most as usize) {
             self.save(at.plus(8 * first), most.min(words - first));
@@ -266,9 +280,10 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         self.work();
     }
 
-    /// Says that nothing leads to `words` words from `at`: they may be changed, and are durable
-    /// when the transaction is.
+    /// Says that nothing leads to `words` words from `at`: they may be changed, in a strand that
+    /// begins here, and are durable when the transaction is.
     pub(super) fn fresh(&mut self, at: Addr, words: u64) {
+        self.strand();
         self.ranges.push((at, words));
         self.dirty.push((at, words));
     }
@@ -302,7 +317,8 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         for line in &lines {
             memory.flush(line.start(), LINE_BYTES);
         }
-        self.step();
+        memory.join_strands();
+        self.work();
         memory.store(lane, COMMITTED);
         memory.flush(lane, 8);
         self.step();
@@ -315,7 +331,6 @@ impl<'a, M: Memory> UndoTx<'a, M> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::ClientShape;
     use super::*;
     use seawall_memory::Image;
 
@@ -325,7 +340,7 @@ mod tests {
         let mut arena = Arena::new();
         let undo = Undo::place(&mut arena, 1, 8, 1);
         let data = arena.pm(8 * DATA);
-        let client = Client::place(&mut arena, 1, ClientShape::default());
+        let client = Client::place(&mut arena, 1);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
         (image, undo, data, Overhead { client, hash: 1, calls: 1 }, arena.pm_bytes())
     }
@@ -373,6 +388,16 @@ mod tests {
         }
         image.store(entry.plus(HEAD), data.bits() | 6 << COUNT_SHIFT);
         assert_eq!(undo.recover(&image, bytes), Ok(()));
+    }
+
+    #[test]
+    #[should_panic(expected = "some are saved")]
+    fn a_range_that_is_saved_in_part_says_so() {
+        let (image, undo, data, overhead, _) = place();
+        let mut tx = UndoTx::begin(&image, &undo, 0, overhead, Flaw::None);
+        tx.add(data, 3);
+        tx.add(data.plus(24), 2);
+        tx.add(data.plus(16), 3);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! accesses, which would make runs slow.
 
 use self::tree::{KEY, LEFT, RIGHT, priority};
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::mnemosyne::{Cursor, RedoLog, Tx};
 use super::reach::{Reach, within, word};
 use crate::history::{Contents, initial_tag, tag};
@@ -267,7 +267,7 @@ impl Vacation {
         let nodes = Slots::enough(live, threads);
         let vacation = Vacation {
             ids,
-            client: Client::place(&mut arena, threads, ClientShape::default()),
+            client: Client::place(&mut arena, threads),
             log: RedoLog::place(&mut arena, threads),
             roots: arena.pm(TABLES * PARTS * LINE_BYTES),
             nodes: Slots::place(&mut arena, nodes, LINE_BYTES, threads),

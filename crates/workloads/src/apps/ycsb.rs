@@ -9,7 +9,7 @@
 //! (0.003 % of epochs). How much the front end does ([`CALLS`]) follows from the published
 //! share of accesses to persistent memory, 8.71 %.
 
-use super::client::{Client, ClientShape};
+use super::client::Client;
 use super::nstore::{Cursor, Tx, Wal};
 use super::reach::{Reach, within, word};
 use crate::history::{Contents, initial_tag, tag};
@@ -63,7 +63,7 @@ impl Ycsb {
         let ycsb = Ycsb {
             threads,
             tuples,
-            client: Client::place(&mut arena, threads, ClientShape::default()),
+            client: Client::place(&mut arena, threads),
             wal: Wal::place(&mut arena, threads),
             index: arena.pm(8 * 2 * tuples),
             rows: arena.pm(tuples * TUPLE_BYTES),

@@ -243,6 +243,10 @@ impl<M: Memory> Memory for Mixed<'_, M> {
         self.memory.strand();
     }
 
+    fn join_strands(&self) {
+        self.memory.join_strands();
+    }
+
     fn drain(&self) {
         self.memory.drain();
     }

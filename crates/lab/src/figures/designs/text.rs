@@ -1,6 +1,6 @@
 //! What `seawall reproduce` prints for people.
 
-use super::{DesignFigure, FigureRecord, Metric};
+use super::{DesignFigure, FigureRecord, Metric, far};
 use crate::table::{plain_table, text_of};
 use serde_json::Value;
 use std::fmt::Write;
@@ -48,10 +48,13 @@ impl DesignFigure {
         let _ = write!(text, "\n  {held} of {} hold (within {tolerance})", stated.count());
         if let Some(most) = self.workload_tolerance {
             let all: usize = records.iter().map(|record| record.paper_workloads.len()).sum();
-            let far: usize = records.iter().map(|record| record.far.len()).sum();
-            let most = self.number(most);
+            let (far, most) = (far(records), self.number(most));
             let _ =
-                write!(text, ", {} of {all} single values (within {most}; others: !)", all - far);
+                write!(text, ", {} of {all} single values (within {most}; others: !", all - far);
+            if far != self.far {
+                let _ = write!(text, "; the figure's file has far = {}", self.far);
+            }
+            text.push(')');
         }
         text += if self.is_ordered(records) {
             "; the order of the series is the paper's\n\n"

@@ -1,6 +1,6 @@
-//! The controllers' side: what becomes of a flush, commits, and fetches that wait.
+//! The controllers' side: what becomes of a flush, and commits.
 
-use super::super::buffers::Source;
+use super::super::buffers::{Call, Source};
 use super::table::Taken;
 use super::{Asap, Flaw, Message};
 use crate::hw::{Event, Hw, Token};
@@ -11,13 +11,13 @@ const DELAYED: usize = 128;
 
 impl Asap {
     fn entry(&self, hw: &Hw<Message>, core: usize, slot: u8) -> (LineId, usize, Source) {
-        let entry = self.cores[core].buffer.entry(slot);
+        let entry = self.buffers.cores[core].buffer.entry(slot);
         (entry.line, hw.memory.home(entry.line), Source { core, epoch: entry.epoch })
     }
 
     /// Writes the entry in `slot` of `core`'s buffer to memory, behind its controller.
     fn write(&self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
-        let entry = self.cores[core].buffer.entry(slot);
+        let entry = self.buffers.cores[core].buffer.entry(slot);
         let tile = hw.memory_tile(entry.line);
         hw.write_buffered(entry.line, &entry.data, tile, now, Token::of(core, slot.into()));
     }
@@ -32,13 +32,13 @@ impl Asap {
         now: Cycle,
     ) {
         let (line, home, owner) = self.entry(hw, core, slot);
-        let data = self.cores[core].buffer.entry(slot).data;
+        let data = self.buffers.cores[core].buffer.entry(slot).data;
         let tile = hw.controller_tile(home);
         let answer = match self.tables[home].take(line, owner, data, is_early) {
             Taken::Written => return self.write(hw, core, slot, now),
             Taken::AfterRead => {
                 hw.counters.undo_records += 1;
-                let read = hw.memory.read(line, now);
+                let read = if self.undo_reads { hw.memory.read(line, now) } else { now };
                 let message = Message::Read { core: core as u8, slot };
                 return hw.queue.event(read, Event::Design(message));
             }
@@ -52,8 +52,8 @@ impl Asap {
         };
         hw.counters.delay_records += u64::from(answer == Taken::Delayed);
         let told = hw.mesh.control(tile, core, now + hw.config.memory.post);
-        let message = Message::Acknowledged { core: core as u8, slot };
-        hw.queue.event(told, Event::Design(message));
+        let call = Call::Acknowledged { core: core as u8, slot };
+        hw.queue.event(told, Event::Design(call.into()));
     }
 
     /// The old value of a line is there: the early one that came for it takes its place.
@@ -74,8 +74,8 @@ impl Asap {
             self.tables[home].forget(line, owner);
         }
         let told = hw.mesh.control(hw.controller_tile(home), core, now);
-        let message = Message::Acknowledged { core: token.core, slot: token.bank };
-        hw.queue.event(told, Event::Design(message));
+        let call = Call::Acknowledged { core: token.core, slot: token.bank };
+        hw.queue.event(told, Event::Design(call.into()));
     }
 
     /// `controller` hears that `owner` commits.
@@ -93,46 +93,5 @@ impl Asap {
         }
         let told = hw.mesh.control(tile, owner.core, now);
         hw.queue.event(told, Event::Design(Message::Committed { core: owner.core as u8 }));
-    }
-
-    /// `core` has stored to `line`: who wants to fetch it from memory waits from now on.
-    pub(super) fn filter(&mut self, hw: &mut Hw<Message>, core: usize, line: LineId, now: Cycle) {
-        let filter = &mut self.filters[hw.memory.home(line)];
-        filter.add(line);
-        if filter.holds_up(line) {
-            let told = hw.mesh.control(hw.memory_tile(line), core, now);
-            let epoch = self.cores[core].timeline.current();
-            let message = Message::Wanted { core: core as u8, epoch };
-            hw.queue.event(told, Event::Design(message));
-        }
-    }
-
-    /// An epoch that wrote `line` is committed; who waits to fetch a line may do so.
-    pub(super) fn unfilter(&mut self, hw: &mut Hw<Message>, line: LineId, now: Cycle) {
-        let home = hw.memory.home(line);
-        self.filters[home].remove(line);
-        for who in self.filters[home].released() {
-            let told = hw.mesh.control(hw.controller_tile(home), who.core, now);
-            hw.wake(who, told);
-        }
-    }
-
-    /// A fetch of `line` by `core` waits at the controller, which asks those for it whose epochs
-    /// keep it waiting.
-    pub(super) fn ask_for(&mut self, hw: &mut Hw<Message>, core: usize, line: LineId, now: Cycle) {
-        let home = hw.memory.home(line);
-        let tile = hw.controller_tile(home);
-        let asked = hw.mesh.control(core, tile, now);
-        for (owner, thread) in self.cores.iter().enumerate() {
-            let filter = &self.filters[home];
-            let is_it = |other: &LineId| {
-                hw.memory.home(*other) == home && filter.shares(line, *other)
-            };
-            if let Some(epoch) = thread.timeline.newest_with(is_it) {
-                let told = hw.mesh.control(tile, owner, asked);
-                let message = Message::Wanted { core: owner as u8, epoch };
-                hw.queue.event(told, Event::Design(message));
-            }
-        }
     }
 }

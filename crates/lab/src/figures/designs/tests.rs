@@ -1,0 +1,207 @@
+//! Figures of designs: what is made of the cells that were run, what is too far from the paper's,
+//! and whether a figure holds.
+//!
+//! `SEAWALL_FIGURES=1 cargo test --release -p seawall-lab figures` also runs in full the figures of
+//! designs that come with seawall, which takes some minutes, and holds them to what README.md and
+//! validation/DEVIATIONS.md say of them.
+
+use super::super::{Figure, Figures};
+use super::*;
+use std::sync::LazyLock;
+
+/// Two workloads on a small machine; what `head` and `series` add to that.
+fn small(head: &str, series: &[(&str, &str)]) -> Figure {
+    let mut text = format!(
+        "title = 'small'\nsource = 'none'\nmachine = 'desktop'\noperations = 20\nbaseline = 'lb'\n\
+         workloads = ['hash', 'sps']\ntolerance = 0.1\n{head}\n"
+    );
+    for (design, rest) in series {
+        text += &format!("[[series]]\nname = '{design}'\ndesign = '{design}'\n{rest}\n");
+    }
+    Figure::parse("small", &text).unwrap()
+}
+
+fn run(figures: Vec<Figure>, is_quick: bool) -> Figures {
+    let options = FigureOptions { is_quick, ..FigureOptions::default() };
+    Figures::run(figures, &options, &Progress::hidden(), &Arc::default()).unwrap()
+}
+
+fn run_small(head: &str, series: &[(&str, &str)]) -> Figures {
+    run(vec![small(head, series)], false)
+}
+
+/// Throughput over LB of what the tests stand beside.
+static THROUGHPUT: LazyLock<Figures> = LazyLock::new(|| {
+    let series = ["lb", "volatile", "lbpp", "hops"].map(|design| (design, ""));
+    run_small("metric = 'throughput'", &series)
+});
+
+fn throughput(design: &str) -> [f64; 2] {
+    let mut records = THROUGHPUT.records().iter();
+    let values = values(records.find(|record| record.design == design).expect("a series"));
+    [values[0], values[1]]
+}
+
+fn values(record: &FigureRecord) -> Vec<f64> {
+    record.workloads.values().map(|value| value.as_f64().unwrap()).collect()
+}
+
+fn is_near(left: f64, right: f64) -> bool {
+    (left - right).abs() < 1e-9
+}
+
+#[test]
+fn figures_share_the_points_that_they_have_in_common() {
+    let figures = ["s2-fig11", "s2-fig12"].map(|name| Figure::load(name).unwrap());
+    let plans = figures.iter().map(|figure| match figure {
+        Figure::Designs(figure) => figure.plan(&FigureOptions::default()).unwrap(),
+        _ => unreachable!("a figure of designs"),
+    });
+    let shared = share(&plans.collect::<Vec<Plan>>());
+    assert_eq!(shared.len(), 1);
+    assert_eq!(shared[0].points.len(), 5 * 4, "LB, IDT, PF and LB++ with five workloads");
+}
+
+#[test]
+fn run_time_over_the_baseline_is_one_over_its_throughput() {
+    let time = run_small("metric = 'time'", &[("lb", ""), ("volatile", "")]);
+    let [lb, volatile] = time.records() else { panic!("a record for each series") };
+    assert_eq!(values(lb), [1.0, 1.0], "the baseline beside itself");
+    assert!(values(volatile).iter().all(|time| *time < 0.9), "{volatile:?}");
+    let products = values(volatile).into_iter().zip(throughput("volatile"));
+    assert!(products.clone().all(|(time, faster)| is_near(time * faster, 1.0)), "{products:?}");
+}
+
+#[test]
+fn the_mean_is_geometric_only_where_the_figure_says_so() {
+    let [hash, sps] = throughput("volatile");
+    assert!((hash - sps).abs() > 0.1, "the means differ: {hash} {sps}");
+    let plain = THROUGHPUT.records().iter().find(|record| record.design == "volatile");
+    assert!(is_near(plain.unwrap().measured, (hash + sps) / 2.0));
+    let head = "metric = 'throughput'\ngeometric = true";
+    let geometric = run_small(head, &[("volatile", "")]);
+    assert!(is_near(geometric.records()[0].measured, (hash * sps).sqrt()));
+}
+
+/// `volatile` is stated right for sps and too low for hash, `lbpp` right for hash and too high for
+/// sps, `hops` only for sps, and nearly right.
+fn stated(head: &str) -> Figures {
+    let of = |hash: f64, sps: f64| format!("workloads = {{ hash = {hash:?}, sps = {sps:?} }}");
+    let [volatile, lbpp, hops] = ["volatile", "lbpp", "hops"].map(throughput);
+    let [first, second] = [of(volatile[0] - 0.3, volatile[1]), of(lbpp[0], lbpp[1] + 0.3)];
+    let third = format!("workloads = {{ sps = {:?} }}", hops[1] + 0.1);
+    let series = [("volatile", &first[..]), ("lbpp", &second), ("hops", &third)];
+    run_small(&format!("metric = 'throughput'\n{head}"), &series)
+}
+
+/// Two of the values are too far apart, as the file says.
+static TWO_FAR: LazyLock<Figures> = LazyLock::new(|| stated("workload_tolerance = 0.2\nfar = 2"));
+
+fn line<'a>(text: &'a str, start: &str, nth: usize) -> Vec<&'a str> {
+    let lines = text.lines().filter(|line| line.trim_start().starts_with(start));
+    lines.map(|line| line.split_whitespace().collect()).nth(nth).expect("a line of that series")
+}
+
+#[test]
+fn values_of_workloads_that_are_too_far_from_the_papers_are_named_and_marked() {
+    let far: Vec<&[String]> = TWO_FAR.records().iter().map(|record| &record.far[..]).collect();
+    assert_eq!(far, [&["hash".to_owned()][..], &["sps".to_owned()], &[]]);
+    let text = TWO_FAR.to_text();
+    let shown = |design: &str, marks: [&str; 2]| {
+        let [hash, sps] = throughput(design);
+        assert_eq!(
+            line(&text, design, 0)[5..],
+            [format!("{hash:.2}{}", marks[0]), format!("{sps:.2}{}", marks[1])],
+            "{text}"
+        );
+    };
+    shown("volatile", ["!", ""]);
+    shown("lbpp", ["", "!"]);
+    shown("hops", ["", ""]);
+    assert!(text.contains("3 of 5 single values (within 0.20; others: !)"), "{text}");
+}
+
+#[test]
+fn what_the_paper_states_of_single_workloads_stands_below_ours() {
+    let [volatile, lbpp, hops] = ["volatile", "lbpp", "hops"].map(throughput);
+    let text = TWO_FAR.to_text();
+    let two = |hash: f64, sps: f64| [format!("{hash:.2}"), format!("{sps:.2}")];
+    assert_eq!(line(&text, "paper's", 0)[1..], two(volatile[0] - 0.3, volatile[1]), "{text}");
+    assert_eq!(line(&text, "paper's", 1)[1..], two(lbpp[0], lbpp[1] + 0.3), "{text}");
+    let third = ["-".to_owned(), format!("{:.2}", hops[1] + 0.1)];
+    assert_eq!(line(&text, "paper's", 2)[1..], third, "hash is not stated: {text}");
+    let json = serde_json::to_value(&TWO_FAR.records()[2]).unwrap();
+    assert!(json["paper_workloads"]["hash"].is_null() && json.get("far").is_none(), "{json}");
+    assert!(json["paper_workloads"]["sps"].is_number(), "{json}");
+    let bare = THROUGHPUT.to_text();
+    assert!(!bare.lines().any(|line| line.starts_with("  paper's")), "{bare}");
+    assert!(!bare.contains("single values"), "{bare}");
+}
+
+#[test]
+fn a_figure_holds_with_exactly_as_many_far_values_as_its_file_says() {
+    let mut figures = stated("workload_tolerance = 0.2\nfar = 2");
+    assert!(figures.hold() && !figures.to_text().contains("file has"), "{}", figures.to_text());
+    for count in [0, 1, 3] {
+        let Figure::Designs(figure) = &mut figures.figures[0] else { panic!("of designs") };
+        figure.far = count;
+        assert!(!figures.hold(), "two are far, not {count}");
+        let said = format!("the figure's file has far = {count})");
+        assert!(figures.to_text().contains(&said), "{}", figures.to_text());
+    }
+    assert!(stated("workload_tolerance = 0.4").hold(), "none is far");
+    assert!(stated("").hold(), "nothing is promised of single values");
+}
+
+#[test]
+fn far_values_that_are_known_do_not_make_a_wrong_mean_right() {
+    let series = [("lbpp", "paper = 9.0\nworkloads = { sps = 9.0 }")];
+    let head = "metric = 'throughput'\nworkload_tolerance = 0.2\nfar = 1";
+    let figures = run_small(head, &series);
+    assert_eq!(figures.records()[0].far, ["sps"]);
+    assert!(!figures.hold());
+}
+
+#[test]
+fn one_figure_s_far_values_are_not_another_s() {
+    let series = [("lbpp", "workloads = { sps = 9.0 }")];
+    let head = |far: u32| format!("metric = 'throughput'\nworkload_tolerance = 0.2\nfar = {far}");
+    let both = |first: u32, second: u32| {
+        let mut figures = [small(&head(first), &series), small(&head(second), &series)];
+        let Figure::Designs(figure) = &mut figures[1] else { unreachable!("a figure of designs") };
+        figure.name = "other".into();
+        run(figures.into(), false).hold()
+    };
+    assert!(both(1, 1));
+    assert!(!both(1, 0) && !both(0, 1));
+}
+
+/// Of the figures that come with seawall: how many means hold, in a full run with seed 1.
+const MEANS_THAT_HOLD: [(&str, usize, usize); 6] = [
+    ("s2-fig11", 3, 3),
+    ("s2-fig12", 4, 4),
+    ("s2-flush", 1, 1),
+    ("s4-fig2", 1, 2),
+    ("w17-fig10", 2, 4),
+    ("as22-fig8", 1, 3),
+];
+
+#[test]
+fn the_figures_that_come_with_seawall_deviate_as_their_files_and_pages_say() {
+    let of_designs = |figure: &Figure| matches!(figure, Figure::Designs(_));
+    let figures: Vec<Figure> = Figure::known().into_iter().filter(of_designs).collect();
+    let names: Vec<&str> = figures.iter().map(Figure::name).collect();
+    assert_eq!(names, MEANS_THAT_HOLD.map(|(name, ..)| name));
+    if std::env::var_os("SEAWALL_FIGURES").is_none() {
+        return;
+    }
+    let figures = run(figures, false);
+    for (name, held, all) in MEANS_THAT_HOLD {
+        let records = || figures.records().iter().filter(|record| record.figure == name);
+        let stated = || records().filter(|record| record.paper.is_some());
+        let count = stated().filter(|record| record.holds).count();
+        assert_eq!((count, stated().count()), (held, all), "{name}");
+        let Figure::Designs(figure) = Figure::load(name).unwrap() else { panic!("{name}") };
+        assert_eq!(far(&records().collect::<Vec<_>>()), figure.far, "{name}: far values");
+    }
+}
