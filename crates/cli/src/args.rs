@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Reproduce(ReproduceArgs),
     /// Count how applications use persistent memory, beside what was published
     Whisper(WhisperArgs),
-    /// Hold the simulated machine to its closed formulas
+    /// Hold the simulated machine to its closed formulas, and to hardware where that was measured
     Validate(ValidateArgs),
     /// Time seawall itself
     #[command(subcommand)]
@@ -437,8 +437,26 @@ pub(crate) struct ReproduceArgs {
 pub(crate) enum BenchCommand {
     /// Simulated references per second of CPU time, and peak memory
     Sim(BenchArgs),
+    /// Requests to the model of Optane-like DIMMs per second of CPU time
+    Dimms(BenchDimmsArgs),
     /// Runs of recovery and crash states per second of CPU time
     Explore(BenchExploreArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchDimmsArgs {
+    /// Machine with such DIMMs, or the path of a .toml file
+    #[arg(long, short, default_value = "optane24", value_name = "NAME")]
+    pub(crate) machine: String,
+    /// Runs of each pattern, of which the median counts
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub(crate) runs: usize,
+    /// Requests of a run
+    #[arg(long, default_value_t = 2_000_000, value_name = "N")]
+    pub(crate) requests: u64,
+    /// Write a JSON record per pattern to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

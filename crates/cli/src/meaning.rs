@@ -2,12 +2,12 @@
 //! before anything runs or is written.
 
 use crate::args::{
-    BenchArgs, BenchCommand, BenchExploreArgs, Cli, Command, CompareArgs, CorpusArgs, ExploreArgs,
-    KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs, RunArgs, ShowCommand, SweepArgs,
-    ValidateArgs, What, WhisperArgs,
+    BenchArgs, BenchCommand, BenchDimmsArgs, BenchExploreArgs, Cli, Command, CompareArgs,
+    CorpusArgs, ExploreArgs, KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs,
+    RunArgs, ShowCommand, SweepArgs, ValidateArgs, What, WhisperArgs,
 };
 use anyhow::{Context, Result, ensure};
-use seawall_lab::bench::BenchOptions;
+use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreOptions};
 use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
 use seawall_lab::native::{Limit, NativeOptions};
@@ -49,6 +49,10 @@ pub(crate) enum Job {
     },
     Corpus {
         options: CorpusOptions,
+        json: Option<PathBuf>,
+    },
+    BenchDimms {
+        options: DimmBenchOptions,
         json: Option<PathBuf>,
     },
     BenchExplore {
@@ -112,6 +116,7 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
         Command::Whisper(args) => whisper(args),
         Command::Validate(args) => validate(args),
         Command::Bench(BenchCommand::Sim(args)) => bench(args),
+        Command::Bench(BenchCommand::Dimms(args)) => bench_dimms(args),
         Command::List { what } => Ok(Job::List(listing(what))),
         Command::Show(ShowCommand::Machine { name }) => Ok(Job::ShowMachine(name)),
         Command::Show(ShowCommand::Design { name }) => Ok(Job::ShowDesign(name)),
@@ -295,6 +300,13 @@ fn whisper(args: WhisperArgs) -> Result<Job> {
     let plan = WhisperPlan::new(&options)?;
     writable(&[&json])?;
     Ok(Job::Whisper { plan: Box::new(plan), is_strict: strict, json })
+}
+
+fn bench_dimms(args: BenchDimmsArgs) -> Result<Job> {
+    writable(&[&args.json])?;
+    let BenchDimmsArgs { machine, runs, requests, json } = args;
+    let options = DimmBenchOptions { machine, runs, requests, ..DimmBenchOptions::default() };
+    Ok(Job::BenchDimms { options, json })
 }
 
 fn bench(args: BenchArgs) -> Result<Job> {

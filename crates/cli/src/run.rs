@@ -2,7 +2,7 @@
 
 use crate::meaning::Job;
 use anyhow::Result;
-use seawall_lab::bench::Bench;
+use seawall_lab::bench::{Bench, DimmBench};
 use seawall_lab::explore::{Corpus, ExploreBench, explore};
 use seawall_lab::litmus::LitmusPlan;
 use seawall_lab::native::{NativeError, run_native};
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +89,12 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             print(&corpus.to_text())?;
             Ok(verdict(corpus.wrong() > 0, false))
         }
-        Job::BenchExplore { limit, json } => {
-            let stop = stop_on_ctrl_c()?;
-            let bench = ExploreBench::run(limit, &stop)?;
+        Job::BenchDimms { options, json } => {
+            let bench = DimmBench::run(&options)?;
             to(&json, |path| bench.write_json(path))?;
-            print(&bench.to_text())?;
-            Ok(verdict(false, bench.is_partial))
+            say(&bench.to_text())
         }
+        Job::BenchExplore { limit, json } => bench_explore(limit, &json),
         Job::Whisper { plan, is_strict, json } => whisper(*plan, is_strict, &json),
         Job::Validate { options, json, plots } => {
             let report = validate(&options)?;
@@ -110,6 +110,13 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
         Job::Pool { file, is_brief, json } => pool(&file, is_brief, &json),
         Job::Doctor => say(&Doctor::examine().to_string()),
     }
+}
+
+fn bench_explore(limit: Duration, json: &Option<PathBuf>) -> Result<Verdict> {
+    let bench = ExploreBench::run(limit, &*stop_on_ctrl_c()?)?;
+    to(json, |path| bench.write_json(path))?;
+    print(&bench.to_text())?;
+    Ok(verdict(false, bench.is_partial))
 }
 
 /// Writes a file if one was asked for.

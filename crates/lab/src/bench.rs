@@ -15,6 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod dimms;
+
+pub use dimms::{DimmBench, DimmBenchOptions, DimmSpeed, Pattern};
+
 /// The workload of the comparison with gem5, and the design that it runs under.
 const GEM5: (&str, &str) = ("ht", "clwb");
 

@@ -238,6 +238,7 @@ fn with_unit(table: &str, line: &str) -> String {
 
 fn unit(table: &str, key: &str) -> &'static str {
     match (table, key) {
+        ("memory.nvm.dimms", key) => unit_of_dimms(key),
         ("", "ghz") => "GHz, core clock",
         ("core", "count") => "cores, one hardware thread each",
         ("core", "width") => "instructions per cycle",
@@ -259,6 +260,24 @@ fn unit(table: &str, key: &str) -> &'static str {
         (_, "latency" | "port_cycles" | "router_latency" | "link_latency" | "read" | "write") => {
             "cycles"
         }
+        _ => "",
+    }
+}
+
+fn unit_of_dimms(key: &str) -> &'static str {
+    match key {
+        "count" => "DIMMs",
+        "channel_cycles" => "cycles of the channel per line",
+        "write_queue" => "lines per DIMM",
+        "combining_sets" => "sets per DIMM",
+        "combining_lines" => "lines per set",
+        "buffer_xplines" | "media_queue" => "XPLines per DIMM",
+        "translated_pages" => "pages of 4 KiB per DIMM",
+        "translated_ways" => "pages per set",
+        "fetch" | "translate" | "media_read" => "cycles",
+        "media_read_cycles" | "media_write_cycles" => "cycles of the media per XPLine",
+        "wear_block_kib" => "KiB",
+        "wear_writes" => "writes of an XPLine",
         _ => "",
     }
 }

@@ -6,6 +6,10 @@
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
+mod dimms;
+
+pub use dimms::DimmConfig;
+
 /// A whole simulated machine. Latencies are in core cycles.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -128,7 +132,8 @@ pub struct MemoryConfig {
     pub dram: Option<DeviceConfig>,
 }
 
-/// Access latencies of a memory device, in cycles from controller to device and back.
+/// Access latencies of a memory device, in cycles from controller to device and back. With
+/// [`dimms`](DeviceConfig::dimms) they are those of the way to a DIMM and back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
@@ -139,6 +144,9 @@ pub struct DeviceConfig {
     /// Cycles that a line which is written keeps the channel busy, if not
     /// [`line_cycles`](MemoryConfig::line_cycles).
     pub write_line_cycles: Option<u64>,
+    /// The device is Optane-like DIMMs; only the persistent one can be. Then `read` is the time of
+    /// a line that a DIMM has at hand, and `write` that from the write-pending queue into the DIMM.
+    pub dimms: Option<DimmConfig>,
 }
 
 /// A stream prefetcher for each core, at its requests to the last-level cache.
@@ -198,6 +206,7 @@ pub const MACHINES: &[(&str, &str)] = &[
     ("s1-i7", include_str!("../../../machines/s1-i7.toml")),
     ("hops17", include_str!("../../../machines/hops17.toml")),
     ("asap22", include_str!("../../../machines/asap22.toml")),
+    ("optane24", include_str!("../../../machines/optane24.toml")),
 ];
 
 impl MemoryConfig {
@@ -342,6 +351,9 @@ impl Machine {
             if let Some(cycles) = device.write_line_cycles {
                 within(&format!("memory.{key}.write_line_cycles"), cycles, 1, 100_000)?;
             }
+            if let Some(dimms) = device.dimms {
+                dimms.check(key, device.write)?;
+            }
         }
         Ok(())
     }
@@ -457,10 +469,7 @@ mod tests {
         let unknown = broken("rob = 192", "robb = 192");
         assert!(unknown.contains("robb") && unknown.contains("store_buffer"), "{unknown}");
         assert!(
-            Machine::load("micro16")
-                .unwrap_err()
-                .to_string()
-                .contains("micro15, desktop, s1-i7, hops17")
+            Machine::load("micro16").unwrap_err().to_string().contains("hops17, asap22, optane24")
         );
     }
 }

@@ -5,10 +5,14 @@
 //! queue has accepted it. The values are kept the other way round: what memory holds is the newest,
 //! and each write that is not durable yet remembers what it replaced. So the image at any cycle is
 //! that with those writes taken back, newest first, and a run that never crashes pays nothing.
+//!
+//! Persistent lines are in the banks of a controller, or in Optane-like DIMMs with a queue each
+//! ([`xpdimm`](crate::xpdimm)), of which every controller has some.
 
 use crate::calendar::Calendar;
 use crate::config::{DeviceConfig, Machine};
 use crate::values::{LineData, Values, Version};
+use crate::xpdimm::{DimmTraffic, XpDimms};
 use crate::{Cycle, LineId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -43,6 +47,8 @@ pub(crate) struct Memory {
     post: u64,
     nvm: DeviceConfig,
     dram: DeviceConfig,
+    /// Where the persistent lines are, if not in the controllers' banks.
+    dimms: Option<XpDimms>,
     pm_lines: LineId,
     adr: bool,
     pending: VecDeque<Pending>,
@@ -79,6 +85,7 @@ impl Memory {
             post: config.post,
             nvm: config.nvm,
             dram: config.dram.unwrap_or(config.nvm),
+            dimms: XpDimms::new(config),
             pm_lines,
             adr,
             pending: VecDeque::new(),
@@ -90,7 +97,17 @@ impl Memory {
     /// The controller that owns a line.
     #[inline]
     pub(crate) fn home(&self, line: LineId) -> usize {
-        spread(line) as usize & (self.controllers.len() - 1)
+        match &self.dimms {
+            Some(dimms) if line < self.pm_lines => {
+                dimms.home(line.into()) & (self.controllers.len() - 1)
+            }
+            _ => spread(line) as usize & (self.controllers.len() - 1),
+        }
+    }
+
+    /// What the DIMMs have done, if there are any.
+    pub(crate) fn dimm_traffic(&self) -> DimmTraffic {
+        self.dimms.as_ref().map_or_else(DimmTraffic::default, XpDimms::traffic)
     }
 
     fn place(&self, line: LineId) -> (usize, usize, DeviceConfig) {
@@ -106,6 +123,11 @@ impl Memory {
 
     /// Reads a line whose request reaches the controller at `at`; gives when the line leaves it.
     pub(crate) fn read(&mut self, line: LineId, at: Cycle) -> Cycle {
+        if let Some(dimms) = &mut self.dimms
+            && line < self.pm_lines
+        {
+            return dimms.read(line.into(), at);
+        }
         let (home, bank, device) = self.place(line);
         let controller = &mut self.controllers[home];
         let start = controller.banks[bank].book(at, device.read);
@@ -132,10 +154,35 @@ impl Memory {
     ) -> Written {
         let at = (number - self.dropped) as usize;
         let line = self.pending[at].line;
+        let written = match &mut self.dimms {
+            Some(_) if line < self.pm_lines => self.write_to_dimm(line, now),
+            _ => self.write_to_bank(line, now),
+        };
+        if line < self.pm_lines {
+            let controller = self.home(line);
+            let settled = &mut self.controllers[controller].settled;
+            *settled = (*settled).max(written.durable);
+        }
+        self.pending[at].durable_at = written.durable;
+        self.forget(now, values);
+        written
+    }
+
+    /// A write of a line that a DIMM has reaches its controller.
+    fn write_to_dimm(&mut self, line: LineId, now: Cycle) -> Written {
+        let order = self.controllers[self.home(line)].floor;
+        let floors = if self.adr { (order, 0) } else { (0, order) };
+        let dimms = self.dimms.as_mut().expect("the caller has looked");
+        let taken = dimms.write_behind(line.into(), now, floors);
+        let durable = if self.adr { taken.accepted } else { taken.in_dimm };
+        Written { accepted: taken.accepted, durable }
+    }
+
+    /// A write of a line in the banks of a controller reaches it.
+    fn write_to_bank(&mut self, line: LineId, now: Cycle) -> Written {
         let (home, bank, device) = self.place(line);
         let controller = &mut self.controllers[home];
-        let is_pm = line < self.pm_lines;
-        let order = if is_pm { controller.floor } else { 0 };
+        let order = if line < self.pm_lines { controller.floor } else { 0 };
         let accepted = controller.accept(now, self.queue_entries) + self.post;
         let accepted = if self.adr { accepted.max(order) } else { accepted };
         // Writes of one line never pass each other.
@@ -147,13 +194,7 @@ impl Memory {
         let done = start + device.write;
         controller.queue.push(done);
         *last = done;
-        let written = Written { accepted, durable: if self.adr { accepted } else { done } };
-        if is_pm {
-            controller.settled = controller.settled.max(written.durable);
-        }
-        self.pending[at].durable_at = written.durable;
-        self.forget(now, values);
-        written
+        Written { accepted, durable: if self.adr { accepted } else { done } }
     }
 
     /// When every persistent write that has arrived at that controller is durable.
@@ -163,11 +204,12 @@ impl Memory {
 
     /// A marker arrives in the queue of that controller at `now`: no persistent write behind it
     /// starts before `floor`. It takes an entry of the queue until then. Under ADR the queue
-    /// accepts writes in their order, and needs no entry to keep it.
+    /// accepts writes in their order, and needs no entry to keep it; nor does a DIMM's queue, which
+    /// hands its lines over in their order.
     pub(crate) fn mark(&mut self, controller: usize, now: Cycle, floor: Cycle) {
         let controller = &mut self.controllers[controller];
         controller.floor = controller.floor.max(floor);
-        if !self.adr {
+        if !self.adr && self.dimms.is_none() {
             controller.accept(now, self.queue_entries);
             controller.queue.push(floor.max(now));
         }

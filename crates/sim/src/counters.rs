@@ -97,6 +97,12 @@ counters! {
         refused_flushes,
         /// Dirty persistent lines that the shared cache dropped, as persist buffers write them.
         dropped_lines,
+        /// XPLines of 256 bytes read from the media of Optane-like DIMMs.
+        xplines_read,
+        /// XPLines of 256 bytes written to the media of Optane-like DIMMs.
+        xplines_written,
+        /// Blocks of Optane-like DIMMs that were moved to level the wear.
+        blocks_moved,
         /// Flits times links: the traffic of the mesh.
         flit_hops,
     }

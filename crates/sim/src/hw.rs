@@ -122,6 +122,18 @@ impl<M: Copy> Hw<M> {
         }
     }
 
+    /// What has been counted, with what the parts count for themselves.
+    pub(crate) fn all_counters(&self) -> Counters {
+        let dimms = self.memory.dimm_traffic();
+        Counters {
+            flit_hops: self.mesh.flit_hops,
+            xplines_read: dimms.media_reads,
+            xplines_written: dimms.media_writes,
+            blocks_moved: dimms.blocks_moved,
+            ..self.counters.clone()
+        }
+    }
+
     /// True for a line that survives a crash.
     #[inline]
     pub(crate) fn is_pm(&self, line: LineId) -> bool {

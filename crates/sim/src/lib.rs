@@ -45,10 +45,11 @@ mod recording;
 mod simulation;
 mod streamer;
 mod values;
+mod xpdimm;
 
 pub use config::{
-    CoreConfig, DeviceConfig, L1Config, LlcConfig, MACHINES, Machine, MachineError, MemoryConfig,
-    MeshConfig, PrefetchConfig,
+    CoreConfig, DeviceConfig, DimmConfig, L1Config, LlcConfig, MACHINES, Machine, MachineError,
+    MemoryConfig, MeshConfig, PrefetchConfig,
 };
 pub use counters::{Counters, Reason, Stalls};
 pub use designs::{Choice, DESIGNS, DesignEntry, Model, ParameterDoc};
@@ -56,6 +57,7 @@ pub use machine::Outcome;
 pub use memory::SimMemory;
 pub use recording::Recording;
 pub use simulation::{Access, Crash, Observer, Program, SimError, Simulation};
+pub use xpdimm::{DimmTraffic, Taken, XpDimms};
 
 /// A point in simulated time, in core cycles from the start.
 pub type Cycle = u64;

@@ -220,8 +220,7 @@ impl<D: Design> Machine<D> {
             stalls.add(Reason::Idle, cycles - core.clock);
             stalls
         });
-        let mut counters = self.hw.counters.clone();
-        counters.flit_hops = self.hw.mesh.flit_hops;
+        let counters = self.hw.all_counters();
         let mut pm = to_bytes(&self.hw.newest());
         pm.truncate(pm_bytes);
         Outcome { cycles, finished, stalls: stalls.collect(), counters, pm }

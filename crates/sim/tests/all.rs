@@ -10,6 +10,7 @@ mod hops;
 mod i7;
 mod latencies;
 mod limits;
+mod optane;
 #[path = "../../lab/src/validate/paths.rs"]
 mod paths;
 mod persistency;

@@ -1,4 +1,7 @@
 //! The curves: how each part behaves as it is asked for more, beside what the formulas say.
+//!
+//! Where persistent memory is DIMMs with a controller of their own, these curves end at the shared
+//! cache: what is behind it follows no formula, and is held to [`hardware`](super::hardware).
 
 use super::ValidatePoint;
 use super::paths::Paths;
@@ -35,6 +38,10 @@ pub(super) struct Curves<'a> {
 
 impl<'a> Curves<'a> {
     pub(super) fn measure(machine: &'a Machine, seed: u64) -> Result<Curves<'a>, SimError> {
+        let lines = match machine.memory.nvm.dimms {
+            Some(_) => [Vec::new(), Vec::new()],
+            None => [one_way(&Paths::new(machine), 16384, 16), spread_lines(machine)],
+        };
         Ok(Curves {
             machine,
             footprint: footprint(machine, seed)?,
@@ -43,9 +50,14 @@ impl<'a> Curves<'a> {
             fences: fences(machine)?,
             hops: hops(machine)?,
             sharers: sharers(machine)?,
-            one_bank: epochs(machine, &one_way(&Paths::new(machine), 16384, 16))?,
-            all_banks: epochs(machine, &spread_lines(machine))?,
+            one_bank: epochs(machine, &lines[0])?,
+            all_banks: epochs(machine, &lines[1])?,
         })
+    }
+
+    /// True if memory is banks, of which formulas are known.
+    fn has_banks(&self) -> bool {
+        self.machine.memory.nvm.dimms.is_none()
     }
 
     fn plateaus(&self) -> [f64; 3] {
@@ -75,13 +87,17 @@ impl<'a> Curves<'a> {
         let mut points = vec![
             plateau("l1", machine.l1.kib, "l1.latency", l1, 0.0),
             plateau("llc", llc_kib / 8, "mean path of a hit", llc, 2.0),
-            plateau("memory", 2 * llc_kib, "mean path of a load from NVM", memory, 3.0),
         ];
+        if self.has_banks() {
+            let formula = "mean path of a load from NVM";
+            points.push(plateau("memory", 2 * llc_kib, formula, memory, 3.0));
+        }
         let controllers = machine.memory.controllers;
-        for (curve, pace, what) in [
+        let bandwidths = [
             (&self.writes, Paths::new(machine).write_pace(controllers), "written"),
             (&self.reads, Paths::new(machine).read_pace(controllers), "read"),
-        ] {
+        ];
+        for (curve, pace, what) in bandwidths.into_iter().filter(|_| self.has_banks()) {
             let (cores, found) = *curve.last().unwrap_or(&(0.0, f64::NAN));
             let what = format!("cycles a line {what}, {cores} cores");
             let point = ValidatePoint::new("memory", "peak bandwidth", what);
@@ -111,14 +127,11 @@ impl<'a> Curves<'a> {
     }
 
     pub(super) fn charts(&self) -> Vec<Chart> {
-        vec![
-            self.footprint_chart(),
-            self.bandwidth_chart(),
-            self.fence_chart(),
-            self.hops_chart(),
-            self.sharers_chart(),
-            self.epoch_chart(),
-        ]
+        let mut charts = vec![self.footprint_chart()];
+        charts.extend(self.has_banks().then(|| self.bandwidth_chart()));
+        charts.extend([self.fence_chart(), self.hops_chart(), self.sharers_chart()]);
+        charts.extend(self.has_banks().then(|| self.epoch_chart()));
+        charts
     }
 
     fn footprint_chart(&self) -> Chart {
@@ -247,13 +260,17 @@ fn footprint(machine: &Machine, seed: u64) -> Result<Xy, SimError> {
     let mut wide = machine.clone();
     wide.core.width = 16;
     let scene = Scene { machine: wide, design: "volatile".into(), lines: 0, cold: true };
-    let most = 2 * (machine.llc.kib_per_bank * machine.llc.banks) as u64;
+    let llc = (machine.llc.kib_per_bank * machine.llc.banks) as u64;
+    let most = if machine.memory.nvm.dimms.is_none() { 2 * llc } else { llc / 8 };
     let powers = (2..).map(|power| 1u64 << power).take_while(|kib| *kib < most);
     let kib = powers.flat_map(|kib| [kib, kib * 3 / 2]).filter(|kib| *kib <= most).chain([most]);
     kib.map(|kib| Ok((kib as f64, scene.chase(kib * 16, seed)?))).collect()
 }
 
 fn bandwidth(machine: &Machine, work: Work) -> Result<Xy, SimError> {
+    if machine.memory.nvm.dimms.is_some() {
+        return Ok(Xy::new());
+    }
     let lines = memory_lines(machine, machine.memory.controllers);
     let cores = (0..).map(|power| 1usize << power).take_while(|cores| *cores < machine.core.count);
     let cores = cores.chain([machine.core.count]);

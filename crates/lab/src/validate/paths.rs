@@ -35,9 +35,14 @@ impl<'a> Paths<'a> {
         self.bank(line) % self.machine.core.count
     }
 
-    /// The memory controller of a line.
+    /// The memory controller of a line: spread by the hash, or that of its DIMM, which pages of
+    /// 4 KiB go round.
     pub(crate) fn controller(&self, line: u64) -> usize {
-        spread(line) % self.machine.memory.controllers
+        let controllers = self.machine.memory.controllers;
+        match self.machine.memory.nvm.dimms {
+            Some(dimms) => (line / 64) as usize % dimms.count % controllers,
+            None => spread(line) % controllers,
+        }
     }
 
     /// The bank behind that controller.

@@ -4,7 +4,7 @@ use super::ValidatePoint;
 use super::paths::Paths;
 use super::scenes::{Lines, Scene, Work, line_at};
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{DESIGNS, Machine, Program, SimError, SimMemory};
+use seawall_sim::{Cycle, DESIGNS, Machine, Program, SimError, SimMemory};
 
 type Points = Result<Vec<ValidatePoint>, SimError>;
 
@@ -27,7 +27,7 @@ pub(super) fn all(machine: &Machine) -> Points {
 
 /// The place of a part in the report.
 pub(super) fn order(part: &str) -> usize {
-    let parts = ["l1", "llc", "mesh", "coherence", "memory"];
+    let parts = ["l1", "llc", "mesh", "coherence", "memory", "dimms"];
     let design = || DESIGNS.iter().position(|design| part.split(':').next() == Some(design.name));
     let place = parts.iter().position(|name| *name == part);
     place.or_else(|| design().map(|at| parts.len() + at)).unwrap_or(usize::MAX)
@@ -86,8 +86,7 @@ fn loads(machine: &Machine) -> Points {
         let point = lone("llc", format!("load that hits {hops} hops away"));
         let found = scene.load(0, line_at(line))?;
         points.push(point.expect(formula, expected).found(found as f64, 0.0));
-        let read = machine.memory.nvm.read;
-        let formula = "as a hit + control message + memory.nvm.read + data message";
+        let (read, formula) = cold_read(machine);
         let expected = paths.memory_load(0, line, read) as f64;
         let point = lone("memory", format!("load of NVM, bank {hops} hops away"));
         let found = cold.load(0, line_at(line))?;
@@ -101,6 +100,19 @@ fn loads(machine: &Machine) -> Points {
         points.push(point.expect(formula, expected).found(found as f64, 0.0));
     }
     Ok(points)
+}
+
+/// What memory takes for a line of NVM that nobody has asked for, and the formula of such a load.
+fn cold_read(machine: &Machine) -> (Cycle, &'static str) {
+    let nvm = machine.memory.nvm;
+    match nvm.dimms {
+        None => (nvm.read, "as a hit + control message + memory.nvm.read + data message"),
+        Some(dimms) => (
+            nvm.read + dimms.translate + dimms.media_read + dimms.fetch,
+            "as a hit + control message + memory.nvm.read + translate, media_read, fetch of \
+             memory.nvm.dimms + data message",
+        ),
+    }
 }
 
 fn coherence(machine: &Machine) -> Points {
@@ -161,7 +173,9 @@ fn persists(machine: &Machine) -> Points {
                    control back";
     for design in ["lb", "lbpp"] {
         let scene = Scene { lines: 16384, ..Scene::lone(machine, design) };
-        for count in [1, 4, 16] {
+        // Several lines go to DIMMs whose channels are not the banks of the formula.
+        let counts = if machine.memory.nvm.dimms.is_none() { &[1, 4, 16][..] } else { &[1] };
+        for count in counts.iter().copied() {
             let lines = one_way(&paths, scene.lines, count);
             let point = lone(design, format!("drain of an epoch of {} lines", lines.len()));
             let expected = paths.epoch_flush(0, &lines, SEARCH_CYCLES) as f64;

@@ -462,7 +462,7 @@ impl<D: Design> Core for Machine<D> {
     }
 
     fn counters(&self) -> Counters {
-        Counters { flit_hops: self.hw.mesh.flit_hops, ..self.hw.counters.clone() }
+        self.hw.all_counters()
     }
 
     fn pm_bytes(&self) -> u64 {

@@ -1,0 +1,112 @@
+//! The machine `optane24` is held to what others measured of such servers: the sources stand in
+//! its file. Here are lone requests, and that its DIMMs keep what a crash must not take; the curves
+//! are in `seawall validate --machine optane24`.
+
+use crate::scenes::{Scene, line_at};
+use seawall_memory::{Addr, Memory};
+use seawall_sim::{Choice, Machine, Program, SimMemory, Simulation};
+
+fn machine() -> Machine {
+    Machine::load("optane24").unwrap()
+}
+
+/// The mean over cores and lines of every neighbourhood, in nanoseconds.
+fn mean(mut cycles: impl FnMut(usize, u64) -> u64) -> f64 {
+    let places =
+        (0..24).step_by(5).flat_map(|core| (1..1500).step_by(67).map(move |at| (core, at)));
+    let all: Vec<u64> = places.map(|(core, line)| cycles(core, line)).collect();
+    all.iter().sum::<u64>() as f64 / all.len() as f64 / machine().ghz
+}
+
+fn assert_close(found: f64, published: f64) {
+    let allowed = published * 0.02;
+    assert!((found - published).abs() <= allowed, "{found:.1} ns, {published:.1} were published");
+}
+
+#[test]
+fn loads_take_what_they_were_measured_to_take() {
+    let machine = machine();
+    let scene = Scene::lone(&machine, "volatile").cold();
+    let dram = mean(|core, line| scene.load(core, Addr::dram(line % 900 * 64)).unwrap());
+    assert_close(dram, 101.0);
+    let second = |distance: u64| {
+        let scene = scene.clone();
+        move |core: usize, line: u64| {
+            let program = move |memory: &SimMemory| {
+                memory.load::<u64>(line_at(line));
+                memory.drain();
+                memory.output(1);
+                memory.load::<u64>(line_at(line ^ distance));
+                memory.output(2);
+            };
+            scene.between(core, vec![(core, Box::new(program))]).unwrap()
+        }
+    };
+    assert_close(mean(second(1)), 178.0);
+    assert_close(mean(second(8)), 178.0 + 132.0);
+    assert_close(mean(|core, line| scene.load(core, line_at(line)).unwrap()), 377.0);
+}
+
+#[test]
+fn a_flush_takes_62_ns_and_a_non_temporal_store_90() {
+    let machine = machine();
+    let time = |core: usize, program: Program| {
+        let scene = Scene::lone(&machine, "clwb:adr=true").cold();
+        scene.between(core, vec![(core, program)]).unwrap()
+    };
+    let flush = mean(|core, line| {
+        let program = move |memory: &SimMemory| {
+            memory.store(line_at(line), 1u64);
+            memory.load::<u64>(line_at(line));
+            memory.work(16_000);
+            memory.output(1);
+            memory.persist(line_at(line), 8);
+            memory.output(2);
+        };
+        time(core, Box::new(program))
+    });
+    assert_close(flush, 62.0);
+    let stream = mean(|core, line| {
+        let program = move |memory: &SimMemory| {
+            memory.output(1);
+            memory.write_nt(line_at(line), &[1; 64]);
+            memory.drain();
+            memory.output(2);
+        };
+        time(core, Box::new(program))
+    });
+    assert_close(stream, 90.0);
+}
+
+fn written(cores: usize, step: u64) -> seawall_sim::Outcome {
+    let (machine, design) = (machine(), Choice::parse("clwb:adr=true").unwrap());
+    let lines = 1 << 16;
+    let program = move |core: usize| {
+        Box::new(move |memory: &SimMemory| {
+            let share = lines / cores as u64;
+            for number in 0..4096 / cores as u64 {
+                let line = core as u64 * share + number * step % share;
+                memory.write_nt(line_at(line), &[7; 64]);
+            }
+            memory.drain();
+        }) as Program
+    };
+    let simulation = Simulation::new(&machine, &design, vec![0; lines as usize * 64], vec![0; 64]);
+    simulation.cold().run((0..cores).map(program).collect()).unwrap()
+}
+
+#[test]
+fn lines_that_follow_each_other_are_combined_and_scattered_ones_are_not() {
+    let (whole, scattered) = (written(1, 1), written(1, 4 * 31));
+    assert_eq!(whole.counters.xplines_written, 1024);
+    assert!(scattered.counters.xplines_written >= 4096 - 6 * 64);
+    assert!(scattered.cycles > whole.cycles);
+    assert!(written(24, 1).counters.xplines_written > 1100, "many writers push each other out");
+}
+
+#[test]
+fn two_runs_are_the_same_to_the_cycle() {
+    let (one, other) = (written(8, 1), written(8, 1));
+    assert_eq!((one.cycles, one.counters), (other.cycles, other.counters));
+    assert_eq!(one.pm, other.pm);
+}
