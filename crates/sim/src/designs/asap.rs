@@ -19,7 +19,7 @@
 //! filter does both, and no early value is ever read from memory. [`flush`] has the cores' side,
 //! [`controllers`] the other.
 
-use super::buffers::{Buffers, Call, Front, Sizes, Source};
+use super::buffers::{Buffered, Buffers, Call, Front, Sizes, Source};
 use super::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
@@ -109,7 +109,7 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Asap {
 
 /// What a core has beside its buffer.
 #[derive(Default)]
-struct Own {
+pub(super) struct Own {
     /// Slots of entries that were refused and have not been sent again.
     refused: Vec<u8>,
     /// Controllers that have not answered to the commit of the oldest epoch.
@@ -188,14 +188,10 @@ impl Design for Asap {
     }
 
     fn order(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
-        if self.buffers.cores[who.core].timeline.is_open_empty() {
-            return Gate::Go;
-        }
-        if !self.close(hw, who.core, now) {
-            return self.buffers.cores[who.core].wait(who, Reason::EpochIds);
-        }
-        hw.counters.fences += 1;
-        Gate::Go
+        let is_empty = self.buffers.cores[who.core].timeline.is_open_empty();
+        let gate = self.end(hw, who, now);
+        hw.counters.fences += u64::from(gate == Gate::Go && !is_empty);
+        gate
     }
 
     fn drain(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
@@ -218,16 +214,10 @@ impl Design for Asap {
         if is_durable || self.buffers.cores[who.core].timeline.follows(source) {
             return Gate::Go;
         }
-        let is_open = source.epoch == self.buffers.cores[source.core].timeline.current();
-        if is_open && !self.is_flaw(Flaw::KeepsEpochsWhole) {
-            if !self.close(hw, source.core, now) {
-                return self.buffers.cores[source.core].wait(who, Reason::InterConflict);
-            }
-            hw.counters.epoch_splits += 1;
-        }
-        let is_empty = self.buffers.cores[who.core].timeline.is_open_empty();
-        if !is_empty && !self.close(hw, who.core, now) {
-            return self.buffers.cores[who.core].wait(who, Reason::EpochIds);
+        let splits = !self.is_flaw(Flaw::KeepsEpochsWhole);
+        let gate = self.part(hw, who, (source, splits), now);
+        if gate != Gate::Go {
+            return gate;
         }
         if self.buffers.cores[source.core].timeline.is_durable(source.epoch) {
             return Gate::Go;

@@ -6,7 +6,7 @@
 //! coherence; a fetch from memory waits while its line may be buffered, and asks for the end of the
 //! epochs that keep it waiting. What may leave a buffer when is each design's business.
 
-use super::Store;
+use super::{Design, Store};
 use crate::config::Machine;
 use crate::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Waiter};
@@ -44,6 +44,45 @@ pub(crate) enum Call {
     Periodic { core: u8 },
     /// A fetch waits for `core`'s epoch, which is to end and to leave.
     Wanted { core: u8, epoch: Epoch },
+}
+
+/// A design that has them: how its epochs end.
+pub(super) trait Buffered: Design {
+    type Own;
+
+    fn buffers(&mut self) -> &mut Buffers<Self::Own>;
+
+    /// Closes the open epoch of `core` and opens the next; false if that has to wait, until
+    /// [`Front::released`].
+    fn close(&mut self, hw: &mut Hw<Self::Message>, core: usize, now: Cycle) -> bool;
+
+    /// The epoch of `who`'s core ends, if there is anything in it.
+    fn end(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
+        if self.buffers().cores[who.core].timeline.is_open_empty() || self.close(hw, who.core, now)
+        {
+            return Gate::Go;
+        }
+        self.buffers().cores[who.core].wait(who, Reason::EpochIds)
+    }
+
+    /// What `who`'s core stores from here on is in an epoch that `source` is before, and that is
+    /// closed, if it `splits` open ones.
+    fn part(
+        &mut self,
+        hw: &mut Hw<Self::Message>,
+        who: Waiter,
+        (source, splits): (Source, bool),
+        now: Cycle,
+    ) -> Gate {
+        let is_open = source.epoch == self.buffers().cores[source.core].timeline.current();
+        if is_open && splits {
+            if !self.close(hw, source.core, now) {
+                return self.buffers().cores[source.core].wait(who, Reason::InterConflict);
+            }
+            hw.counters.epoch_splits += 1;
+        }
+        self.end(hw, who, now)
+    }
 }
 
 /// What a core has beside its L1, the design's own part included.

@@ -20,7 +20,7 @@
 //! end of that epoch. So it is on the wrap of a timestamp: the core drains its buffer, and the
 //! others forget what they know of it. What writes the buffer when is in [`engine`].
 
-use super::buffers::{Buffers, Call, Sizes, Source};
+use super::buffers::{Buffered, Buffers, Call, Sizes, Source};
 use super::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
@@ -101,7 +101,7 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Hops {
 
 /// What a core has beside its buffer.
 #[derive(Default)]
-struct Own {
+pub(super) struct Own {
     /// The timestamp has no number left: the buffer drains, and stores wait.
     is_wrapping: bool,
     /// A message about the global timestamps is on its way.
@@ -150,8 +150,23 @@ impl Hops {
         self.buffers.source(hw, request).filter(|source| source.epoch > self.global[source.core])
     }
 
-    /// Closes the open epoch of `core` and opens the next. False if the timestamp has no number
-    /// left: it waits until the buffer is empty.
+    fn joins(&self, core: usize, line: LineId) -> Option<usize> {
+        if self.is_flaw(Flaw::KeepsOneVersion) {
+            let mut entries = self.buffers.cores[core].buffer.entries.iter();
+            return entries.rposition(|entry| entry.line == line && !entry.is_sent);
+        }
+        self.buffers.joins(core, line)
+    }
+}
+
+impl Buffered for Hops {
+    type Own = Own;
+
+    fn buffers(&mut self) -> &mut Buffers<Own> {
+        &mut self.buffers
+    }
+
+    /// False if the timestamp has no number left: it waits until the buffer is empty.
     fn close(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) -> bool {
         let front = &mut self.buffers.cores[core];
         let is_last = (front.timeline.current() + 1).is_multiple_of(self.epochs);
@@ -167,14 +182,6 @@ impl Hops {
         }
         self.write(hw, core, now);
         !must_wrap || !self.buffers.cores[core].own.is_wrapping
-    }
-
-    fn joins(&self, core: usize, line: LineId) -> Option<usize> {
-        if self.is_flaw(Flaw::KeepsOneVersion) {
-            let mut entries = self.buffers.cores[core].buffer.entries.iter();
-            return entries.rposition(|entry| entry.line == line && !entry.is_sent);
-        }
-        self.buffers.joins(core, line)
     }
 }
 
@@ -210,14 +217,10 @@ impl Design for Hops {
     }
 
     fn order(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
-        if self.buffers.cores[who.core].timeline.is_open_empty() {
-            return Gate::Go;
-        }
-        if !self.close(hw, who.core, now) {
-            return self.buffers.cores[who.core].wait(who, Reason::EpochIds);
-        }
-        hw.counters.fences += 1;
-        Gate::Go
+        let is_empty = self.buffers.cores[who.core].timeline.is_open_empty();
+        let gate = self.end(hw, who, now);
+        hw.counters.fences += u64::from(gate == Gate::Go && !is_empty);
+        gate
     }
 
     fn drain(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
@@ -241,16 +244,10 @@ impl Design for Hops {
         if self.buffers.cores[who.core].timeline.follows(source) {
             return Gate::Go;
         }
-        let is_open = source.epoch == self.buffers.cores[source.core].timeline.current();
-        if is_open && !self.is_flaw(Flaw::KeepsEpochsWhole) {
-            if !self.close(hw, source.core, now) {
-                return self.buffers.cores[source.core].wait(who, Reason::InterConflict);
-            }
-            hw.counters.epoch_splits += 1;
-        }
-        let is_empty = self.buffers.cores[who.core].timeline.is_open_empty();
-        if !is_empty && !self.close(hw, who.core, now) {
-            return self.buffers.cores[who.core].wait(who, Reason::EpochIds);
+        let splits = !self.is_flaw(Flaw::KeepsEpochsWhole);
+        let gate = self.part(hw, who, (source, splits), now);
+        if gate != Gate::Go {
+            return gate;
         }
         self.buffers.cores[who.core].timeline.depend(source);
         hw.counters.conflicts_inter += 1;

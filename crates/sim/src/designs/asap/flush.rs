@@ -4,8 +4,8 @@
 //! and every few thousand cycles: an entry a cycle with its data, oldest first. A version of a line
 //! waits for the acknowledgement of one before it of the same epoch; it absorbs stores meanwhile.
 
-use super::super::buffers::Entry;
-use super::{Asap, Flaw, Message, safe};
+use super::super::buffers::{Buffered, Buffers, Entry};
+use super::{Asap, Flaw, Message, Own, safe};
 use crate::hw::{Event, Hw};
 use crate::{Cycle, Epoch};
 
@@ -88,22 +88,6 @@ impl Asap {
         }
     }
 
-    /// Closes the open epoch of `core` and opens the next. False if the epoch table is full: then
-    /// what is in it is flushed, and who asked waits for the oldest to commit.
-    pub(super) fn close(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) -> bool {
-        let before = self.buffers.cores[core].timeline.current() - 1;
-        if self.buffers.cores[core].timeline.in_flight() >= self.epochs {
-            self.demand(hw, core, before, now);
-        }
-        let timeline = &mut self.buffers.cores[core].timeline;
-        let has_room = timeline.in_flight() < self.epochs;
-        if has_room {
-            timeline.close();
-            self.advance(hw, core, now);
-        }
-        has_room
-    }
-
     /// What `core` wrote up to `epoch` is flushed as soon as it may be.
     pub(super) fn demand(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         self.buffers.cores[core].demand(epoch);
@@ -136,5 +120,29 @@ impl Asap {
             self.retire(hw, core, now);
             self.advance(hw, core, now);
         }
+    }
+}
+
+impl Buffered for Asap {
+    type Own = Own;
+
+    fn buffers(&mut self) -> &mut Buffers<Own> {
+        &mut self.buffers
+    }
+
+    /// False if the epoch table is full: then what is in it is flushed, and who asked waits for the
+    /// oldest to commit.
+    fn close(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) -> bool {
+        let before = self.buffers.cores[core].timeline.current() - 1;
+        if self.buffers.cores[core].timeline.in_flight() >= self.epochs {
+            self.demand(hw, core, before, now);
+        }
+        let timeline = &mut self.buffers.cores[core].timeline;
+        let has_room = timeline.in_flight() < self.epochs;
+        if has_room {
+            timeline.close();
+            self.advance(hw, core, now);
+        }
+        has_room
     }
 }

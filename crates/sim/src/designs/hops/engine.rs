@@ -5,6 +5,7 @@
 //! told to write, an entry a cycle, and acknowledge. An epoch that depends on another thread's asks
 //! for the global timestamps again and again until they say that it is durable.
 
+use super::super::buffers::Buffered;
 use super::{Flaw, Hops, Message};
 use crate::hw::{Event, Hw, Token};
 use crate::mesh::Tile;
