@@ -14,6 +14,7 @@ mod optane;
 #[path = "../../lab/src/validate/paths.rs"]
 mod paths;
 mod persistency;
+mod persists;
 mod programs;
 #[path = "../../lab/src/validate/scenes.rs"]
 mod scenes;

@@ -3,9 +3,10 @@
 //! Three of its numbers are what is left of a published time when the model's own way there and
 //! back is taken away, so a change of the model must not move the sum.
 
-use crate::scenes::{Scene, line_at};
+use crate::persists;
+use crate::scenes::Scene;
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Choice, DESIGNS, Machine, Outcome, Program, SimMemory, Simulation};
+use seawall_sim::{Choice, DESIGNS, Machine, Outcome, SimMemory, Simulation};
 
 /// Cycles of 51 ns, and of 42 cycles more: a load that misses everywhere (7-cpu.com).
 const MISS: f64 = 42.0 + 51.0 * 3.4;
@@ -44,32 +45,14 @@ fn loads_take_what_they_were_measured_to_take_on_an_i7_6700() {
 #[test]
 fn fences_wait_in_proportion_to_loads_as_they_were_measured_to_on_dram() {
     let machine = machine();
-    let time = |core: usize, program: Program| {
-        let scene = Scene::lone(&machine, "clwb:adr=true").cold();
-        scene.between(core, vec![(core, program)]).unwrap()
-    };
-    let flush = mean(|core, line| {
-        let program = move |memory: &SimMemory| {
-            memory.store(line_at(line), 1u64);
-            memory.load::<u64>(line_at(line));
-            memory.work(4000);
-            memory.output(1);
-            memory.persist(line_at(line), 8);
-            memory.output(2);
-        };
-        time(core, Box::new(program))
-    });
-    assert_close(flush, MISS * FLUSH_THERE / LOAD_THERE);
-    let stream = mean(|core, line| {
-        let program = move |memory: &SimMemory| {
-            memory.output(1);
-            memory.write_nt(line_at(line), &[1; 64]);
-            memory.drain();
-            memory.output(2);
-        };
-        time(core, Box::new(program))
-    });
-    assert_close(stream, MISS * STREAM_THERE / LOAD_THERE);
+    assert_close(
+        mean(|core, line| persists::flush(&machine, core, line, 4000)),
+        MISS * FLUSH_THERE / LOAD_THERE,
+    );
+    assert_close(
+        mean(|core, line| persists::stream(&machine, core, line)),
+        MISS * STREAM_THERE / LOAD_THERE,
+    );
 }
 
 fn run_under(machine: &Machine, design: &str, program: impl Fn(&SimMemory) + 'static) -> Outcome {

@@ -2,6 +2,7 @@
 //! its file. Here are lone requests, and that its DIMMs keep what a crash must not take; the curves
 //! are in `seawall validate --machine optane24`.
 
+use crate::persists;
 use crate::scenes::{Scene, line_at};
 use seawall_memory::{Addr, Memory};
 use seawall_sim::{Choice, Machine, Program, SimMemory, Simulation};
@@ -50,32 +51,8 @@ fn loads_take_what_they_were_measured_to_take() {
 #[test]
 fn a_flush_takes_62_ns_and_a_non_temporal_store_90() {
     let machine = machine();
-    let time = |core: usize, program: Program| {
-        let scene = Scene::lone(&machine, "clwb:adr=true").cold();
-        scene.between(core, vec![(core, program)]).unwrap()
-    };
-    let flush = mean(|core, line| {
-        let program = move |memory: &SimMemory| {
-            memory.store(line_at(line), 1u64);
-            memory.load::<u64>(line_at(line));
-            memory.work(16_000);
-            memory.output(1);
-            memory.persist(line_at(line), 8);
-            memory.output(2);
-        };
-        time(core, Box::new(program))
-    });
-    assert_close(flush, 62.0);
-    let stream = mean(|core, line| {
-        let program = move |memory: &SimMemory| {
-            memory.output(1);
-            memory.write_nt(line_at(line), &[1; 64]);
-            memory.drain();
-            memory.output(2);
-        };
-        time(core, Box::new(program))
-    });
-    assert_close(stream, 90.0);
+    assert_close(mean(|core, line| persists::flush(&machine, core, line, 16_000)), 62.0);
+    assert_close(mean(|core, line| persists::stream(&machine, core, line)), 90.0);
 }
 
 fn written(cores: usize, step: u64) -> seawall_sim::Outcome {

@@ -1,32 +1,20 @@
-//! Inserts into a crit-bit tree above an undo log: WHISPER's "ctree", the `map_insert` benchmark
-//! of NVML (ASPLOS'17, section 3.2): four clients, values of 128 bytes, inserts only. Of a key
-//! that is there, which few are, an insert writes the value anew.
+//! A crit-bit tree under the [`map_insert`](super::inserts) of NVML: WHISPER's "ctree".
 //!
 //! A node holds the number of the bit in which the keys of its two sides differ, and for each side
 //! a key and a slot: a node, or the key's value. So a new key takes a node and a value, and
 //! changes one slot. Each thread has a tree. Keys are spread over all 64 bits first.
 //!
 //! Amounts: 3.3 % of the accesses of the published run are to persistent memory, and it has 11
-//! epochs for a transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen
-//! for the former.
+//! epochs for a transaction (`experiments/whisper.toml`); `STEP_CALLS` and `CALLS` are chosen for
+//! the former.
 
 use super::blocks::{Blocks, Reached};
-use super::client::Client;
+use super::inserts::{Inserted, MapInsert, VALUE_WORDS};
 use super::share::{self, Share, spread};
-use super::undo::{Overhead, Undo, UndoTx};
-use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
+use super::undo::UndoTx;
+use crate::{Contents, Damage};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::Arena;
-
-/// Function calls of the transaction system for each of its steps, and of the rest.
-const STEP_CALLS: u64 = 6;
-const CALLS: u64 = 70;
-const REQUEST_BYTES: u64 = 64;
-const RESPONSE_BYTES: u64 = 32;
-
-const VALUE_WORDS: u64 = 16;
-const LOG_ENTRIES: u64 = 8;
-const LOG_ENTRY_LINES: u64 = 3;
 
 /// Words of a node: its bit, and the entries of its two sides.
 const BIT: u64 = 0;
@@ -40,18 +28,15 @@ const ENTRY_BYTES: u64 = 16;
 const IS_NODE: u64 = 1;
 
 /// The crit-bit tree benchmark.
-///
-/// After a crash, trees, values and the bitmaps of free blocks are as their threads' last commits
-/// left them: a thread's undo log puts back what a transaction under way had changed. Nothing but
-/// the front end is only in DRAM, so nothing is rebuilt.
+pub type CTree = MapInsert<CritBit>;
+
+/// A tree for each thread.
 #[derive(Clone, Copy, Debug)]
-pub struct CTree {
+pub struct CritBit {
     share: Share,
-    undo: Undo,
     roots: Addr,
     nodes: Blocks,
     values: Blocks,
-    client: Client,
 }
 
 /// Where a thread looks for free blocks.
@@ -62,7 +47,8 @@ pub struct Cursors {
 }
 
 /// Where a walk ended: the entry of a leaf.
-struct Found {
+#[derive(Debug)]
+pub struct Found {
     entry: Addr,
     key: u64,
     slot: u64,
@@ -72,20 +58,7 @@ fn side(node: Addr, side: u64) -> Addr {
     node.plus(SIDES + side * ENTRY_BYTES)
 }
 
-impl CTree {
-    fn place(share: Share) -> (CTree, Arena) {
-        let mut arena = Arena::new();
-        let tree = CTree {
-            share,
-            undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
-            roots: arena.pm(share.threads * LINE_BYTES),
-            nodes: Blocks::place(&mut arena, share.threads, share.each() + 1, 8 * NODE_WORDS),
-            values: Blocks::place(&mut arena, share.threads, share.each() + 1, 8 * VALUE_WORDS),
-            client: Client::place(&mut arena, share.threads),
-        };
-        (tree, arena)
-    }
-
+impl CritBit {
     fn root(&self, thread: u64) -> Addr {
         self.roots.plus(thread * LINE_BYTES)
     }
@@ -106,66 +79,6 @@ impl CTree {
             }
             return Found { entry, key: memory.load(entry.plus(KEY)), slot };
         }
-    }
-
-    /// The leaf of `key`, if there is one.
-    fn find<M: Memory>(&self, memory: &M, key: u64) -> Result<Found, Found> {
-        let found = self.walk(memory, key, None);
-        if found.slot != 0 && found.key == key { Ok(found) } else { Err(found) }
-    }
-
-    fn begin<'a, M: Memory>(
-        &'a self,
-        memory: &'a M,
-        key: u64,
-        (hash, flaw): (u64, Flaw),
-    ) -> UndoTx<'a, M> {
-        let overhead = Overhead { client: self.client, hash, calls: STEP_CALLS };
-        UndoTx::begin(memory, &self.undo, self.share.owner(key), overhead, flaw.of_epochs())
-    }
-
-    /// Inserts `key`, whose place is where the walk to `near` ended.
-    fn insert<M: Memory>(
-        &self,
-        mut tx: UndoTx<'_, M>,
-        cursors: &mut Cursors,
-        (key, tag): (u64, u64),
-        near: &Found,
-    ) {
-        let memory = tx.memory();
-        let full = "a value and a node for each key";
-        let value = self.values.take(&mut tx, &mut cursors.values).expect(full);
-        share::fill(memory, value, VALUE_WORDS, key, tag);
-        if near.slot == 0 {
-            tx.strand();
-            tx.add(near.entry, 2);
-            memory.store(near.entry.plus(KEY), key);
-            memory.store(near.entry.plus(SLOT), value);
-            return tx.commit();
-        }
-        let node = self.nodes.take(&mut tx, &mut cursors.nodes).expect(full);
-        let bit = u64::from((spread(near.key) ^ spread(key)).ilog2());
-        let place = self.walk(memory, key, Some(bit)).entry;
-        let number = spread(key) >> bit & 1;
-        let (own, old) = (side(node, number), side(node, 1 - number));
-        memory.store(node.plus(BIT), bit);
-        memory.store(own.plus(KEY), key);
-        memory.store(own.plus(SLOT), value);
-        for word in [KEY, SLOT] {
-            memory.store(old.plus(word), memory.load::<u64>(place.plus(word)));
-        }
-        tx.strand();
-        tx.add(place, 2);
-        memory.store(place.plus(KEY), 0u64);
-        memory.store(place.plus(SLOT), node.bits() | IS_NODE);
-        tx.commit();
-    }
-
-    fn update<M: Memory>(&self, mut tx: UndoTx<'_, M>, (key, tag): (u64, u64), found: &Found) {
-        let value = Addr::from_bits(found.slot);
-        tx.add(value, VALUE_WORDS);
-        share::fill(tx.memory(), value, VALUE_WORDS, key, tag);
-        tx.commit();
     }
 
     /// Checks the tree of `thread`, and adds what it holds.
@@ -204,67 +117,63 @@ impl CTree {
     }
 }
 
-impl Workload for CTree {
+impl Inserted for CritBit {
     const NAME: &'static str = "ctree";
     const ABOUT: &'static str = "inserts into crit-bit trees with an undo log (NVML)";
-    const ENTRIES: u64 = 8192;
-    const SEARCH_PERCENT: u32 = 0;
+    const STEP_CALLS: u64 = 6;
+    const CALLS: u64 = 70;
+    type Cursors = Cursors;
+    type Near = Found;
 
-    fn layout(setup: &Setup) -> Layout {
-        Layout::of(&CTree::place(Share::wide(setup)).1)
-    }
-
-    fn create<M: Memory>(memory: &M, setup: &Setup) -> CTree {
-        let (tree, arena) = CTree::place(Share::wide(setup));
-        let mut cursors = Vec::new();
-        cursors.resize_with(setup.threads, Cursors::default);
-        for (key, tag) in tree.share.initial(setup) {
-            let Err(near) = tree.find(memory, key) else { continue };
-            let cursors = &mut cursors[tree.share.owner(key) as usize];
-            let tx = tree.begin(memory, key, (key, Flaw::None));
-            tree.insert(tx, cursors, (key, tag), &near);
+    fn place(arena: &mut Arena, share: Share) -> CritBit {
+        CritBit {
+            share,
+            roots: arena.pm(share.threads * LINE_BYTES),
+            nodes: Blocks::place(arena, share.threads, share.each() + 1, 8 * NODE_WORDS),
+            values: Blocks::place(arena, share.threads, share.each() + 1, 8 * VALUE_WORDS),
         }
-        tree.share.seal(memory, CTree::NAME, setup, &arena);
-        tree
     }
 
-    fn open<M: Memory>(memory: &M, layout: Layout) -> Result<CTree, Damage> {
-        let (tree, arena) = CTree::place(Share::open(memory, CTree::NAME, layout)?);
-        layout.hold(&arena)?;
-        tree.undo.recover(memory, arena.pm_bytes())?;
-        tree.contents(memory)?;
-        Ok(tree)
+    fn find<M: Memory>(&self, memory: &M, key: u64) -> Result<Addr, Found> {
+        let found = self.walk(memory, key, None);
+        let is_it = found.slot != 0 && found.key == key;
+        if is_it { Ok(Addr::from_bits(found.slot)) } else { Err(found) }
     }
 
-    type Local<'m, M: Memory + 'm> = Cursors;
-
-    fn join<M: Memory>(&self, _: &M) -> Cursors {
-        Cursors::default()
-    }
-
-    fn step<M: Memory>(&self, memory: &M, cursors: &mut Cursors, worker: &mut Worker) {
-        let Some(key) = self.share.pick(worker) else { return };
-        let is_read = worker.below(100) < u64::from(worker.search_percent);
-        let hash = self.client.request(memory, key, REQUEST_BYTES);
-        self.client.calls(memory, hash, CALLS);
-        let change = worker.change();
-        let (tag, mut note) = (change.tag, change.note);
-        let begin = || self.begin(memory, key, (hash, worker.flaw));
-        match (is_read, self.find(memory, key)) {
-            (true, Ok(found)) => {
-                share::read(memory, Addr::from_bits(found.slot), VALUE_WORDS);
-            }
-            (true, Err(_)) => {}
-            (false, Err(near)) => {
-                note(key, tag);
-                self.insert(begin(), cursors, (key, tag), &near);
-            }
-            (false, Ok(found)) => {
-                note(key, tag);
-                self.update(begin(), (key, tag), &found);
-            }
+    fn insert<M: Memory>(
+        &self,
+        mut tx: UndoTx<'_, M>,
+        cursors: &mut Cursors,
+        (key, tag): (u64, u64),
+        near: Found,
+    ) {
+        let memory = tx.memory();
+        let full = "a value and a node for each key";
+        let value = self.values.take(&mut tx, &mut cursors.values).expect(full);
+        share::fill(memory, value, VALUE_WORDS, key, tag);
+        if near.slot == 0 {
+            tx.strand();
+            tx.add(near.entry, 2);
+            memory.store(near.entry.plus(KEY), key);
+            memory.store(near.entry.plus(SLOT), value);
+            return tx.commit();
         }
-        self.client.respond(memory, hash, RESPONSE_BYTES);
+        let node = self.nodes.take(&mut tx, &mut cursors.nodes).expect(full);
+        let bit = u64::from((spread(near.key) ^ spread(key)).ilog2());
+        let place = self.walk(memory, key, Some(bit)).entry;
+        let number = spread(key) >> bit & 1;
+        let (own, old) = (side(node, number), side(node, 1 - number));
+        memory.store(node.plus(BIT), bit);
+        memory.store(own.plus(KEY), key);
+        memory.store(own.plus(SLOT), value);
+        for word in [KEY, SLOT] {
+            memory.store(old.plus(word), memory.load::<u64>(place.plus(word)));
+        }
+        tx.strand();
+        tx.add(place, 2);
+        memory.store(place.plus(KEY), 0u64);
+        memory.store(place.plus(SLOT), node.bits() | IS_NODE);
+        tx.commit();
     }
 
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
@@ -282,6 +191,7 @@ impl Workload for CTree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Setup, Workload};
     use seawall_memory::Image;
 
     #[test]
@@ -291,7 +201,7 @@ mod tests {
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let tree = CTree::create(&image, &setup);
         assert_eq!(tree.contents(&image).unwrap().len(), 8);
-        let slot = image.load::<u64>(tree.root(0).plus(SLOT));
+        let slot = image.load::<u64>(tree.map.root(0).plus(SLOT));
         let node = Addr::from_bits(slot & !IS_NODE);
         let words: Vec<u64> = (0..2)
             .flat_map(|number| [KEY, SLOT].map(|word| side(node, number).plus(word)))

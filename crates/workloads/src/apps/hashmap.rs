@@ -1,65 +1,37 @@
-//! Inserts into a hash map above an undo log: WHISPER's "hashmap", the `map_insert` benchmark of
-//! NVML (ASPLOS'17, section 3.2): four clients, values of 128 bytes, inserts only. Of a key that
-//! is there, which few are, an insert writes the value anew.
+//! A hash map under the [`map_insert`](super::inserts) of NVML: WHISPER's "hashmap".
 //!
 //! An insert takes an entry, links it in front of its chain and counts it. Each thread has a map,
 //! whose line with the count and whose buckets nobody else writes.
 //!
 //! Amounts: 2.6 % of the accesses of the published run are to persistent memory, and it has 11
-//! epochs for a transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen
-//! for the former.
+//! epochs for a transaction (`experiments/whisper.toml`); `STEP_CALLS` and `CALLS` are chosen for
+//! the former.
 
 use super::blocks::{Blocks, Reached};
-use super::client::Client;
+use super::inserts::{Inserted, MapInsert, VALUE_WORDS};
 use super::share::{self, KEY, Share};
-use super::undo::{Overhead, Undo, UndoTx};
-use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
+use super::undo::UndoTx;
+use crate::{Contents, Damage};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::Arena;
 
-/// Function calls of the transaction system for each of its steps, and of the rest.
-const STEP_CALLS: u64 = 5;
-const CALLS: u64 = 45;
-const REQUEST_BYTES: u64 = 64;
-const RESPONSE_BYTES: u64 = 32;
-
 /// An entry is a value, and the next entry of its chain.
-const VALUE_WORDS: u64 = 16;
 const NEXT: u64 = 8 * VALUE_WORDS;
 const ENTRY_BYTES: u64 = NEXT + 8;
 
-const LOG_ENTRIES: u64 = 8;
-const LOG_ENTRY_LINES: u64 = 3;
-
 /// The hash map benchmark.
-///
-/// After a crash, chains, counts and the bitmaps of free blocks are as their threads' last commits
-/// left them: a thread's undo log puts back what a transaction under way had changed. Nothing but
-/// the front end is only in DRAM, so nothing is rebuilt.
+pub type HashMap = MapInsert<Chains>;
+
+/// Chains of entries, as many for each thread.
 #[derive(Clone, Copy, Debug)]
-pub struct HashMap {
+pub struct Chains {
     share: Share,
-    undo: Undo,
     counts: Addr,
     buckets: Addr,
     entries: Blocks,
-    client: Client,
 }
 
-impl HashMap {
-    fn place(share: Share) -> (HashMap, Arena) {
-        let mut arena = Arena::new();
-        let map = HashMap {
-            share,
-            undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
-            counts: arena.pm(share.threads * LINE_BYTES),
-            buckets: arena.pm(share.threads * bucket_bytes(share)),
-            entries: Blocks::place(&mut arena, share.threads, share.each() + 1, ENTRY_BYTES),
-            client: Client::place(&mut arena, share.threads),
-        };
-        (map, arena)
-    }
-
+impl Chains {
     fn count(&self, thread: u64) -> Addr {
         self.counts.plus(thread * LINE_BYTES)
     }
@@ -73,63 +45,12 @@ impl HashMap {
         share::place_of(key, buckets(self.share))
     }
 
-    /// The entry of `key`; if there is none, the head of the chain that it is not in.
-    fn find<M: Memory>(&self, memory: &M, key: u64) -> Result<Addr, Addr> {
-        let head = self.bucket(self.share.owner(key), self.number(key));
-        let mut link = head;
-        memory.work(8);
-        loop {
-            let entry = memory.load::<Addr>(link);
-            if entry.is_null() {
-                return Err(head);
-            }
-            if memory.load::<u64>(entry.plus(KEY)) == key {
-                return Ok(entry);
-            }
-            link = entry.plus(NEXT);
-        }
-    }
-
-    fn begin<'a, M: Memory>(
-        &'a self,
-        memory: &'a M,
-        key: u64,
-        (hash, flaw): (u64, Flaw),
-    ) -> UndoTx<'a, M> {
-        let overhead = Overhead { client: self.client, hash, calls: STEP_CALLS };
-        UndoTx::begin(memory, &self.undo, self.share.owner(key), overhead, flaw.of_epochs())
-    }
-
     /// Counts a key more of the transaction's thread.
     fn recount<M: Memory>(&self, tx: &mut UndoTx<'_, M>) {
         let (memory, count) = (tx.memory(), self.count(tx.thread()));
         tx.strand();
         tx.add(count, 1);
         memory.store(count, memory.load::<u64>(count) + 1);
-    }
-
-    fn insert<M: Memory>(
-        &self,
-        mut tx: UndoTx<'_, M>,
-        cursor: &mut u64,
-        (key, tag): (u64, u64),
-        head: Addr,
-    ) {
-        let memory = tx.memory();
-        let entry = self.entries.take(&mut tx, cursor).expect("an entry for each key");
-        share::fill(memory, entry, VALUE_WORDS, key, tag);
-        memory.store(entry.plus(NEXT), memory.load::<u64>(head));
-        tx.strand();
-        tx.add(head, 1);
-        memory.store(head, entry);
-        self.recount(&mut tx);
-        tx.commit();
-    }
-
-    fn update<M: Memory>(&self, mut tx: UndoTx<'_, M>, (key, tag): (u64, u64), entry: Addr) {
-        tx.add(entry, VALUE_WORDS);
-        share::fill(tx.memory(), entry, VALUE_WORDS, key, tag);
-        tx.commit();
     }
 
     /// Checks the map of `thread`, and adds what it holds.
@@ -174,66 +95,56 @@ const fn bucket_bytes(share: Share) -> u64 {
     (8 * buckets(share)).next_multiple_of(LINE_BYTES)
 }
 
-impl Workload for HashMap {
+impl Inserted for Chains {
     const NAME: &'static str = "hashmap";
     const ABOUT: &'static str = "inserts into hash maps with an undo log (NVML)";
-    const ENTRIES: u64 = 8192;
-    const SEARCH_PERCENT: u32 = 0;
+    const STEP_CALLS: u64 = 5;
+    const CALLS: u64 = 45;
+    type Cursors = u64;
+    /// The head of the chain that the key is not in.
+    type Near = Addr;
 
-    fn layout(setup: &Setup) -> Layout {
-        Layout::of(&HashMap::place(Share::wide(setup)).1)
-    }
-
-    fn create<M: Memory>(memory: &M, setup: &Setup) -> HashMap {
-        let (map, arena) = HashMap::place(Share::wide(setup));
-        let mut cursors = vec![0; setup.threads];
-        for (key, tag) in map.share.initial(setup) {
-            let Err(head) = map.find(memory, key) else { continue };
-            let cursor = &mut cursors[map.share.owner(key) as usize];
-            map.insert(map.begin(memory, key, (key, Flaw::None)), cursor, (key, tag), head);
+    fn place(arena: &mut Arena, share: Share) -> Chains {
+        Chains {
+            share,
+            counts: arena.pm(share.threads * LINE_BYTES),
+            buckets: arena.pm(share.threads * bucket_bytes(share)),
+            entries: Blocks::place(arena, share.threads, share.each() + 1, ENTRY_BYTES),
         }
-        map.share.seal(memory, HashMap::NAME, setup, &arena);
-        map
     }
 
-    fn open<M: Memory>(memory: &M, layout: Layout) -> Result<HashMap, Damage> {
-        let (map, arena) = HashMap::place(Share::open(memory, HashMap::NAME, layout)?);
-        layout.hold(&arena)?;
-        map.undo.recover(memory, arena.pm_bytes())?;
-        map.contents(memory)?;
-        Ok(map)
-    }
-
-    /// Where the thread looks for a free entry.
-    type Local<'m, M: Memory + 'm> = u64;
-
-    fn join<M: Memory>(&self, _: &M) -> u64 {
-        0
-    }
-
-    fn step<M: Memory>(&self, memory: &M, cursor: &mut u64, worker: &mut Worker) {
-        let Some(key) = self.share.pick(worker) else { return };
-        let is_read = worker.below(100) < u64::from(worker.search_percent);
-        let hash = self.client.request(memory, key, REQUEST_BYTES);
-        self.client.calls(memory, hash, CALLS);
-        let change = worker.change();
-        let (tag, mut note) = (change.tag, change.note);
-        let begin = || self.begin(memory, key, (hash, worker.flaw));
-        match (is_read, self.find(memory, key)) {
-            (true, Ok(entry)) => {
-                share::read(memory, entry, VALUE_WORDS);
+    fn find<M: Memory>(&self, memory: &M, key: u64) -> Result<Addr, Addr> {
+        let head = self.bucket(self.share.owner(key), self.number(key));
+        let mut link = head;
+        memory.work(8);
+        loop {
+            let entry = memory.load::<Addr>(link);
+            if entry.is_null() {
+                return Err(head);
             }
-            (true, Err(_)) => {}
-            (false, Err(head)) => {
-                note(key, tag);
-                self.insert(begin(), cursor, (key, tag), head);
+            if memory.load::<u64>(entry.plus(KEY)) == key {
+                return Ok(entry);
             }
-            (false, Ok(entry)) => {
-                note(key, tag);
-                self.update(begin(), (key, tag), entry);
-            }
+            link = entry.plus(NEXT);
         }
-        self.client.respond(memory, hash, RESPONSE_BYTES);
+    }
+
+    fn insert<M: Memory>(
+        &self,
+        mut tx: UndoTx<'_, M>,
+        cursor: &mut u64,
+        (key, tag): (u64, u64),
+        head: Addr,
+    ) {
+        let memory = tx.memory();
+        let entry = self.entries.take(&mut tx, cursor).expect("an entry for each key");
+        share::fill(memory, entry, VALUE_WORDS, key, tag);
+        memory.store(entry.plus(NEXT), memory.load::<u64>(head));
+        tx.strand();
+        tx.add(head, 1);
+        memory.store(head, entry);
+        self.recount(&mut tx);
+        tx.commit();
     }
 
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
@@ -249,6 +160,7 @@ impl Workload for HashMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Setup, Workload};
     use seawall_memory::Image;
 
     #[test]
@@ -258,15 +170,15 @@ mod tests {
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let map = HashMap::create(&image, &setup);
         let contents = map.contents(&image).unwrap();
-        let count = image.load::<u64>(map.count(1));
-        image.store(map.count(1), count + 1);
+        let count = image.load::<u64>(map.map.count(1));
+        image.store(map.map.count(1), count + 1);
         let wrong = map.contents(&image).unwrap_err();
         assert!(wrong.0.contains("map of thread 1 says"), "{wrong}");
         let key = contents.keys().copied().find(|key| key % 2 == 1).unwrap();
-        let bucket = map.bucket(1, map.number(key));
+        let bucket = map.map.bucket(1, map.map.number(key));
         let first = image.load::<Addr>(bucket);
         image.store(bucket, image.load::<u64>(first.plus(NEXT)));
-        image.store(map.count(1), count - 1);
+        image.store(map.map.count(1), count - 1);
         let lost = map.contents(&image).unwrap_err();
         assert!(lost.0.contains("nothing leads to it"), "{lost}");
     }

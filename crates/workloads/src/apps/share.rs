@@ -24,7 +24,7 @@ const PAYLOAD: u64 = 2;
 
 /// Keys and the threads that they belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub struct Share {
     /// How many threads there are.
     pub(super) threads: u64,
     /// Keys are the numbers below it.

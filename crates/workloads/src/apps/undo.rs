@@ -167,7 +167,7 @@ fn head<M: Memory>(memory: &M, entry: Addr) -> (Addr, u64) {
 
 /// A transaction on a lane, which has one at a time. Stores are its own business: it adds what it
 /// will change, and then changes it in place, in the same [`strand`](UndoTx::strand).
-pub(super) struct UndoTx<'a, M> {
+pub struct UndoTx<'a, M> {
     memory: &'a M,
     undo: &'a Undo,
     thread: u64,
