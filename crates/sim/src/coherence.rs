@@ -4,11 +4,16 @@
 //! the time it takes is the sum of its path, with every link, port, channel and bank booked. A
 //! line whose fill is under way stays with the core that asked until the cycle after it has come
 //! (others ask again then), so that the access it was fetched for is always done.
+//!
+//! A line that the core's second level has comes back from there, and only if it may not be written
+//! and is to be, its home is asked too. Where the shared cache is a directory alone, the data of a
+//! line come from a core that has it, and the last copy that leaves goes to memory.
 
-use crate::cache::{NO_CORE, NO_LINE, Place, Slot, State, Way};
+use crate::cache::{NO_CORE, NO_LINE, Place, Slot};
 use crate::counters::Reason;
 use crate::designs::Design;
 use crate::hw::{Gate, Hw, Request, Waiter};
+use crate::private::{State, Way};
 use crate::streamer::run_ahead;
 use crate::{Cycle, LineId};
 
@@ -39,11 +44,38 @@ pub(crate) fn acquire<D: Design>(
     writes: bool,
     now: Cycle,
 ) -> Result<Fill, Gate> {
+    if let Some(fill) = promote(design, hw, who, line, writes, now)? {
+        return Ok(fill);
+    }
     let fill = grant(design, hw, who, line, writes, now)?;
     if !hw.streamers.is_empty() {
         run_ahead(design, hw, who, line, now);
     }
     Ok(fill)
+}
+
+/// Moves `line` from the second level of who asks into the first, if it is there; gives it, if
+/// nobody else needs to be asked.
+fn promote<D: Design>(
+    design: &mut D,
+    hw: &mut Hw<D::Message>,
+    who: Waiter,
+    line: LineId,
+    writes: bool,
+    now: Cycle,
+) -> Result<Option<Fill>, Gate> {
+    let core = who.core;
+    let Some(far) = hw.private[core].find_far(line) else { return Ok(None) };
+    let room = make_room(design, hw, who, line, now)?;
+    hw.counters.l2_hits += 1;
+    let came = now + hw.private[core].latency(far);
+    let source = Reason::LoadL2;
+    let mut copy = hw.private[core].take(far);
+    (copy.ready, copy.source) = (came, source);
+    empty(hw, core, room, now);
+    hw.put(core, room.way, line, copy);
+    let fill = Fill { way: room.way, ready: came, source };
+    Ok((!writes || copy.state == State::Exclusive).then_some(fill))
 }
 
 fn grant<D: Design>(
@@ -57,7 +89,7 @@ fn grant<D: Design>(
     let slot = hw.llc.find(line);
     if let Some(slot) = slot {
         if let Some((owner, way)) = hw.owner(slot) {
-            let ready = hw.l1[owner].copy(way).ready;
+            let ready = hw.private[owner].copy(way).ready;
             if ready >= turn(hw, who, now) {
                 return Err(Gate::At(ready + 1, Reason::LoadRemote));
             }
@@ -66,23 +98,23 @@ fn grant<D: Design>(
     } else {
         pass(design.miss(hw, who, line, now))?;
     }
-    let present = hw.l1[who.core].find(line);
-    let way = match present {
-        Some(way) => way,
+    let present = hw.private[who.core].find_near(line);
+    let room = match present {
+        Some(way) => Room { way, far: None },
         None => make_room(design, hw, who, line, now)?,
     };
     if slot.is_some() {
         if present.is_none() {
-            spill(hw, who.core, way, now);
+            empty(hw, who.core, room, now);
         }
-        return Ok(fill_from_cache(hw, who.core, line, way, writes, now));
+        return Ok(fill_from_cache(hw, who.core, line, room.way, writes, now));
     }
     let (place, victim) = choose_victim(design, hw, who, line, now)?;
-    spill(hw, who.core, way, now);
+    empty(hw, who.core, room, now);
     if let Some(victim) = victim {
         evict(hw, victim, now);
     }
-    Ok(fill_from_memory(hw, who.core, line, way, place, now))
+    Ok(fill_from_memory(hw, who.core, line, room.way, place, now))
 }
 
 /// The cycle whose turn this is. A load may start later, when its address has come, but what it
@@ -95,70 +127,145 @@ fn pass(gate: Gate) -> Result<(), Gate> {
     if gate == Gate::Go { Ok(()) } else { Err(gate) }
 }
 
-/// A way of `core`'s L1 that `line` may go into; what is in it may be spilled now.
+/// A way of the first level, and where what is in it goes: a way of the second, if there is one.
+#[derive(Clone, Copy)]
+struct Room {
+    way: Way,
+    far: Option<Way>,
+}
+
+/// Room for `line` in the first level of who asks; what has to move for it may move now.
 fn make_room<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
     who: Waiter,
     line: LineId,
     now: Cycle,
-) -> Result<Way, Gate> {
-    let core = who.core;
-    let (way, victim) = hw.l1[core].victim(line);
+) -> Result<Room, Gate> {
+    let (way, victim) = hw.private[who.core].victim(line);
     if victim == NO_LINE {
-        return Ok(way);
+        return Ok(Room { way, far: None });
     }
-    let first = may_spill(design, hw, who, way, victim, now);
-    if first == Gate::Go {
-        return Ok(way);
+    let first = match may_move(design, hw, who, line, (way, victim), now) {
+        Ok(room) => return Ok(room),
+        Err(first) => first,
+    };
+    let others = hw.private[who.core].victims(line);
+    first_that_may(&others[1..], first, |victim| may_move(design, hw, who, line, victim, now))
+}
+
+/// May `victim` leave the first level, for `line`?
+fn may_move<D: Design>(
+    design: &mut D,
+    hw: &mut Hw<D::Message>,
+    who: Waiter,
+    line: LineId,
+    (way, victim): (Way, LineId),
+    now: Cycle,
+) -> Result<Room, Gate> {
+    let caches = &hw.private[who.core];
+    let Some((far, below)) = caches.far_victim(victim) else {
+        let way = may_spill(design, hw, who, (way, victim), now)?;
+        return Ok(Room { way, far: None });
+    };
+    pass(has_come(hw, who, way, now))?;
+    let is_exchange = |far: &Way| caches.is_place_of(*far, victim);
+    if let Some(far) = caches.find_far(line).filter(is_exchange) {
+        return Ok(Room { way, far: Some(far) });
     }
+    if below == NO_LINE {
+        return Ok(Room { way, far: Some(far) });
+    }
+    let room = |far| Room { way, far: Some(far) };
+    let first = match may_spill(design, hw, who, (far, below), now) {
+        Ok(far) => return Ok(room(far)),
+        Err(first) => first,
+    };
+    let others = hw.private[who.core].far_victims(victim).unwrap_or_default();
+    first_that_may(&others[1..], first, |victim| may_spill(design, hw, who, victim, now)).map(room)
+}
+
+/// What the first victim that `may` leave gives; else when to ask again, at the earliest, or that
+/// the design wakes who asks.
+fn first_that_may<T>(
+    victims: &[(Way, LineId)],
+    first: Gate,
+    mut may: impl FnMut((Way, LineId)) -> Result<T, Gate>,
+) -> Result<T, Gate> {
     let mut refused = first;
-    for (way, victim) in hw.l1[core].victims(line).skip(1) {
-        match (may_spill(design, hw, who, way, victim, now), refused) {
-            (Gate::Go, _) => return Ok(way),
-            (Gate::At(at, reason), Gate::At(before, _)) if at < before => {
+    for victim in victims {
+        match (may(*victim), refused) {
+            (Ok(room), _) => return Ok(room),
+            (Err(Gate::At(at, reason)), Gate::At(before, _)) if at < before => {
                 refused = Gate::At(at, reason);
             }
-            (gate @ Gate::Wait(_), Gate::At(..)) => refused = gate,
+            (Err(gate @ Gate::Wait(_)), Gate::At(..)) => refused = gate,
             _ => {}
         }
     }
     Err(refused)
 }
 
-/// May the copy in `way` leave the L1 of who asks?
+/// A copy whose fill is under way stays.
+fn has_come<M: Copy>(hw: &Hw<M>, who: Waiter, way: Way, now: Cycle) -> Gate {
+    let ready = hw.private[who.core].copy(way).ready;
+    if ready > turn(hw, who, now) { Gate::At(ready, Reason::LoadMemory) } else { Gate::Go }
+}
+
+/// May the copy of `line` in `way` leave the private caches of who asks?
 fn may_spill<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
     who: Waiter,
-    way: Way,
-    line: LineId,
+    (way, line): (Way, LineId),
     now: Cycle,
-) -> Gate {
-    let ready = hw.l1[who.core].copy(way).ready;
-    if ready > turn(hw, who, now) {
-        return Gate::At(ready, Reason::LoadMemory);
+) -> Result<Way, Gate> {
+    pass(has_come(hw, who, way, now))?;
+    pass(design.spill(hw, who, way, line, now))?;
+    if hw.is_last_copy(who.core, line) {
+        pass(design.evict(hw, who, line, now))?;
     }
-    design.spill(hw, who, way, line, now)
+    Ok(way)
 }
 
-/// Empties a way: dirty data goes to the shared cache, the directory forgets the copy.
+/// Empties a way of the first level.
+fn empty<M: Copy>(hw: &mut Hw<M>, core: usize, room: Room, now: Cycle) {
+    if hw.private[core].line(room.way) == NO_LINE {
+        return;
+    }
+    match room.far {
+        None => spill(hw, core, room.way, now),
+        Some(far) => {
+            spill(hw, core, far, now);
+            let line = hw.private[core].line(room.way);
+            let copy = hw.private[core].take(room.way);
+            hw.put(core, far, line, copy);
+        }
+    }
+}
+
+/// Takes a copy out of the private caches: dirty data goes to the shared cache, the directory
+/// forgets the copy.
 fn spill<M: Copy>(hw: &mut Hw<M>, core: usize, way: Way, now: Cycle) {
-    let line = hw.l1[core].line(way);
+    let line = hw.private[core].line(way);
     if line == NO_LINE {
         return;
     }
-    if hw.l1[core].copy(way).is_dirty() {
+    if hw.private[core].copy(way).is_dirty() {
         let tile = hw.home_tile(line);
         hw.mesh.data(core, tile, now);
         hw.clean(core, way, line);
     }
+    let is_last = hw.is_last_copy(core, line);
     let entry = hw.llc.entry_mut(line);
     entry.sharers &= !(1 << core);
     if usize::from(entry.owner) == core {
         entry.owner = NO_CORE;
     }
     hw.invalidate(core, line, way, now);
+    if is_last {
+        hw.leave(line, now);
+    }
 }
 
 /// A place in the shared cache that `line` may go into, and the line that has to leave it.
@@ -195,7 +302,7 @@ fn fill_from_memory<M: Copy>(
     hw.counters.l1_misses += 1;
     hw.counters.llc_misses += 1;
     let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
-    let asked = hw.mesh.control(core, home, now + hw.config.l1.latency);
+    let asked = hw.mesh.control(core, home, now + hw.private[core].miss_latency());
     let missed = hw.look_up(bank, asked);
     let controller = hw.memory_tile(line);
     let asked = hw.mesh.control(home, controller, missed);
@@ -205,7 +312,7 @@ fn fill_from_memory<M: Copy>(
     hw.llc.fill(place, line, at_bank);
     hw.own(core, way, line);
     let source = Reason::LoadMemory;
-    hw.l1[core].fill(way, line, State::Exclusive, (ready, source));
+    hw.private[core].fill(way, line, State::Exclusive, (ready, source));
     Fill { way, ready, source }
 }
 
@@ -221,7 +328,7 @@ fn fill_from_cache<M: Copy>(
     hw.counters.l1_misses += 1;
     hw.llc.touch(slot);
     let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
-    let asked = hw.mesh.control(core, home, now + hw.config.l1.latency);
+    let asked = hw.mesh.control(core, home, now + hw.private[core].miss_latency());
     let found = hw.look_up(bank, asked).max(hw.llc.entry(slot).ready);
     let answer = match hw.owner(slot) {
         Some(owner) => forward(hw, core, owner, slot, writes, found),
@@ -232,7 +339,7 @@ fn fill_from_cache<M: Copy>(
     } else {
         hw.llc.entry_mut(slot).sharers |= 1 << core;
     }
-    hw.l1[core].fill(way, line, answer.state, (answer.ready, answer.source));
+    hw.private[core].fill(way, line, answer.state, (answer.ready, answer.source));
     Fill { way, ready: answer.ready, source: answer.source }
 }
 
@@ -248,9 +355,9 @@ fn forward<M: Copy>(
     hw.counters.cache_to_cache += 1;
     let home = hw.home_tile(slot);
     let asked = hw.mesh.control(home, owner, found);
-    let sent = asked + hw.config.l1.latency;
+    let sent = asked + hw.private[owner].latency(way);
     let ready = hw.mesh.data(owner, core, sent);
-    if hw.l1[owner].copy(way).is_dirty() {
+    if hw.private[owner].copy(way).is_dirty() {
         hw.mesh.data(owner, home, sent);
         hw.clean(owner, way, slot);
     }
@@ -259,14 +366,19 @@ fn forward<M: Copy>(
         hw.llc.entry_mut(slot).sharers = 0;
         State::Exclusive
     } else {
-        hw.l1[owner].copy_mut(way).state = State::Shared;
+        hw.private[owner].copy_mut(way).state = State::Shared;
         State::Shared
     };
     hw.llc.entry_mut(slot).owner = NO_CORE;
     Answer { ready, source: Reason::LoadRemote, state }
 }
 
-/// The bank has the newest data; to write, other copies are invalidated and acknowledge.
+/// The core with the lowest number among `cores`.
+fn lowest(cores: u64) -> Option<usize> {
+    (cores != 0).then_some(cores.trailing_zeros() as usize)
+}
+
+/// The bank has the newest data, or cores that share it have; to write, other copies are invalidated and acknowledge.
 fn from_bank<M: Copy>(
     hw: &mut Hw<M>,
     core: usize,
@@ -277,19 +389,25 @@ fn from_bank<M: Copy>(
     let home = hw.home_tile(slot);
     let sharers = hw.llc.entry(slot).sharers;
     let has_copy = sharers >> core & 1 == 1;
-    let mut ready =
-        if has_copy { hw.mesh.control(home, core, found) } else { hw.mesh.data(home, core, found) };
-    let source = Reason::LoadLlc;
+    let (mut ready, source) = match lowest(sharers & !(1 << core)) {
+        _ if has_copy => (hw.mesh.control(home, core, found), Reason::LoadLlc),
+        Some(other) if hw.config.llc.directory_only => {
+            hw.counters.cache_to_cache += 1;
+            let asked = hw.mesh.control(home, other, found);
+            let sent = asked + hw.look_in(other, slot);
+            (hw.mesh.data(other, core, sent), Reason::LoadRemote)
+        }
+        _ => (hw.mesh.data(home, core, found), Reason::LoadLlc),
+    };
     if !writes {
         let state = if sharers == 0 { State::Exclusive } else { State::Shared };
         return Answer { ready, source, state };
     }
     let mut others = sharers & !(1 << core);
-    while others != 0 {
-        let other = others.trailing_zeros() as usize;
+    while let Some(other) = lowest(others) {
         others &= others - 1;
         let told = hw.mesh.control(home, other, found);
-        let way = hw.l1[other].find(slot).expect("directory is exact");
+        let way = hw.private[other].find(slot).expect("directory is exact");
         hw.invalidate(other, slot, way, told);
         ready = ready.max(hw.mesh.control(other, core, told + 1));
     }

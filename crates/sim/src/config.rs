@@ -25,6 +25,9 @@ pub struct Machine {
     pub core: CoreConfig,
     /// Private first-level data caches.
     pub l1: L1Config,
+    /// Private second-level caches, exclusive of the first; none: a core has one level.
+    #[serde(default)]
+    pub l2: Option<L2Config>,
     /// The shared, banked, inclusive last-level cache.
     pub llc: LlcConfig,
     /// The network on the chip.
@@ -80,7 +83,19 @@ pub struct L1Config {
     pub latency: u64,
 }
 
-/// The shared last-level cache.
+/// A private second-level cache, which has what left the first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct L2Config {
+    /// Capacity in KiB; sets must come out as a power of two.
+    pub kib: usize,
+    /// Associativity.
+    pub ways: usize,
+    /// Latency of a hit, from the miss in the first level.
+    pub latency: u64,
+}
+
+/// The shared last-level cache, whose tags are the directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LlcConfig {
@@ -94,6 +109,10 @@ pub struct LlcConfig {
     pub latency: u64,
     /// Cycles that an access keeps the bank's port busy.
     pub port_cycles: u64,
+    /// There are tags and no data: the machine has a directory, and no shared cache. The capacity
+    /// is that of the lines which the tags stand for.
+    #[serde(default)]
+    pub directory_only: bool,
 }
 
 /// A two-dimensional mesh with XY routing; one tile per core.
@@ -209,6 +228,20 @@ pub const MACHINES: &[(&str, &str)] = &[
     ("optane24", include_str!("../../../machines/optane24.toml")),
 ];
 
+impl L2Config {
+    /// Sets of the cache.
+    pub fn sets(&self) -> usize {
+        self.kib * 1024 / 64 / self.ways.max(1)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        within("l2.ways", self.ways as u64, 1, 64)?;
+        within("l2.kib", self.kib as u64, 1, 65536)?;
+        within("l2.latency", self.latency, 1, 1000)?;
+        power("l2.kib / l2.ways (sets)", self.sets())
+    }
+}
+
 impl MemoryConfig {
     /// Cycles that a line written to the persistent device keeps a channel busy.
     pub fn nvm_write_line_cycles(&self) -> u64 {
@@ -291,13 +324,6 @@ impl Machine {
     }
 
     fn check(&self) -> Result<(), String> {
-        let power = |key: &str, value: usize| {
-            if value.is_power_of_two() {
-                Ok(())
-            } else {
-                Err(format!("{key} = {value} must be a power of two"))
-            }
-        };
         if !(self.ghz > 0.0 && self.ghz <= 100.0) {
             return Err(format!("ghz = {} is out of range; give more than 0, up to 100", self.ghz));
         }
@@ -315,6 +341,9 @@ impl Machine {
         within("l1.kib", self.l1.kib as u64, 1, 4096)?;
         within("l1.latency", self.l1.latency, 1, 1000)?;
         power("l1.kib / l1.ways (sets)", self.l1_sets())?;
+        if let Some(l2) = self.l2 {
+            l2.check()?;
+        }
         within("llc.banks", self.llc.banks as u64, 1, 64)?;
         power("llc.banks", self.llc.banks)?;
         within("llc.ways", self.llc.ways as u64, 1, 64)?;
@@ -322,6 +351,13 @@ impl Machine {
         within("llc.latency", self.llc.latency, 1, 1000)?;
         within("llc.port_cycles", self.llc.port_cycles, 1, 1000)?;
         power("llc.kib_per_bank / llc.ways (sets)", self.llc_sets())?;
+        if self.llc.directory_only && self.prefetch.is_some() {
+            return Err(
+                "llc.directory_only = true leaves [prefetch] no cache to fetch into; give \
+                        one of them"
+                    .into(),
+            );
+        }
         within("mesh.rows", self.mesh.rows as u64, 1, self.core.count as u64)?;
         if !self.core.count.is_multiple_of(self.mesh.rows) {
             return Err(format!(
@@ -400,6 +436,13 @@ fn rows_of_a_square(tiles: usize) -> usize {
         .filter(|n| tiles.is_multiple_of(*n))
         .last()
         .unwrap_or(1)
+}
+
+fn power(key: &str, value: usize) -> Result<(), String> {
+    if value.is_power_of_two() {
+        return Ok(());
+    }
+    Err(format!("{key} = {value} must be a power of two"))
 }
 
 /// Refuses a value out of range, naming key, value and range.

@@ -35,6 +35,8 @@ counters! {
         locked,
         /// Compare-exchanges among them that found another value and stored nothing.
         locked_failed,
+        /// Lines that a core's second level gave to the first.
+        l2_hits,
         /// Lines that a core asked of the shared cache.
         l1_misses,
         /// Lines that the shared cache asked of memory.
@@ -119,6 +121,8 @@ impl Counters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reason {
+    /// A load that the core's second level answered.
+    LoadL2,
     /// A load that the shared cache answered.
     LoadLlc,
     /// A load that another core's cache answered, or that waited for one to finish.
@@ -159,7 +163,8 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order in which tables and stacked bars show them.
-    pub const ALL: [Reason; 18] = [
+    pub const ALL: [Reason; 19] = [
+        Reason::LoadL2,
         Reason::LoadLlc,
         Reason::LoadRemote,
         Reason::LoadMemory,
@@ -183,6 +188,7 @@ impl Reason {
     /// The name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
+            Reason::LoadL2 => "load_l2",
             Reason::LoadLlc => "load_llc",
             Reason::LoadRemote => "load_remote",
             Reason::LoadMemory => "load_memory",

@@ -7,11 +7,12 @@
 //! change what a program sees.
 
 use crate::Cycle;
-use crate::cache::{Slot, Way};
+use crate::cache::Slot;
 use crate::config::Machine;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::machine::{Outcome, Setup};
 use crate::mesh::Tile;
+use crate::private::Way;
 use crate::values::LineData;
 use crate::{LineId, SimError};
 
@@ -163,7 +164,8 @@ pub(crate) trait Design: Sized {
         true
     }
 
-    /// The copy of `line` in `way` of the asking core's L1 is to leave for the shared cache.
+    /// The copy of `line` in `way` of the asking core's private caches is to leave for the shared
+    /// cache. Where there is none, and it is the last copy, [`evict`](Design::evict) follows.
     fn spill(
         &mut self,
         hw: &mut Hw<Self::Message>,
@@ -209,7 +211,7 @@ pub(crate) trait Design: Sized {
     }
 }
 
-/// A store about to be done: the line, and the way of the storing core's L1 that has it.
+/// A store about to be done: the line, and the way of the storing core's first level that has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Store {
     pub(crate) line: LineId,

@@ -2,7 +2,7 @@
 //! happens next. Everything here is free of persistency; a [`Design`](crate::designs::Design)
 //! decides what may happen when, and moves lines with what it finds here.
 
-use crate::cache::{L1, Llc, NO_CORE, Slot, State, Way};
+use crate::cache::{Llc, NO_CORE, Slot};
 use crate::calendar::Calendar;
 use crate::combining::{Combining, Filling, Origin};
 use crate::config::Machine;
@@ -10,6 +10,7 @@ use crate::controller::Memory;
 use crate::core::{Core, Waits};
 use crate::counters::{Counters, Reason};
 use crate::mesh::{Mesh, Tile};
+use crate::private::{LineCopy, Private, State, Way};
 use crate::queue::Queue;
 use crate::streamer::Streamer;
 use crate::values::{LineData, Values, Version};
@@ -71,7 +72,7 @@ pub(crate) enum Event<M> {
 pub(crate) struct Hw<M> {
     pub(crate) config: Machine,
     pub(crate) cores: Vec<Core>,
-    pub(crate) l1: Vec<L1>,
+    pub(crate) private: Vec<Private>,
     pub(crate) combining: Vec<Combining>,
     /// A core's each, if the machine has them.
     pub(crate) streamers: Vec<Streamer>,
@@ -103,7 +104,7 @@ impl<M: Copy> Hw<M> {
         let address_limit = cells.len() as u64 * LINE_BYTES;
         Hw {
             cores: (0..tiles).map(|_| Core::new(machine, address_limit)).collect(),
-            l1: (0..tiles).map(|_| L1::new(machine)).collect(),
+            private: (0..tiles).map(|_| Private::new(machine)).collect(),
             streamers: Streamer::of_machine(machine),
             combining: vec![Combining::new(machine.core.write_combining); tiles],
             llc: Llc::new(machine, cells.len() as LineId),
@@ -357,17 +358,18 @@ impl<M: Copy> Hw<M> {
         self.send_write((line, replaced), home, found, (token, Origin(core as u8)));
     }
 
-    /// All L1 caches give up the line in `slot`, as its home asks them at `found`; gives when the
+    /// All cores give up the line in `slot`, as its home asks them at `found`; gives when the
     /// last answer is there. The asking core's own copy goes without being asked.
     fn give_up(&mut self, core: usize, slot: Slot, found: Cycle) -> Cycle {
         let home = self.home_tile(slot);
-        let dirty = self.owner(slot).filter(|(owner, way)| self.l1[*owner].copy(*way).is_dirty());
+        let dirty =
+            self.owner(slot).filter(|(owner, way)| self.private[*owner].copy(*way).is_dirty());
         let mut others = self.llc.entry(slot).sharers & !(1 << core);
         let mut answered = found;
         while others != 0 {
             let other = others.trailing_zeros() as usize;
             others &= others - 1;
-            let told = self.mesh.control(home, other, found) + self.config.l1.latency;
+            let told = self.mesh.control(home, other, found) + self.look_in(other, slot);
             let back = match dirty {
                 Some((owner, _)) if owner == other => self.mesh.data(other, home, told),
                 _ => self.mesh.control(other, home, told),
@@ -381,7 +383,7 @@ impl<M: Copy> Hw<M> {
     /// What memory holds of `line` is now in the shared cache, and in the copy of the core that
     /// wrote it.
     pub(crate) fn agree(&mut self, core: usize, way: Way, line: LineId) {
-        let copy = self.l1[core].copy_mut(way);
+        let copy = self.private[core].copy_mut(way);
         self.values.release(std::mem::replace(&mut copy.version, Version::NONE));
         let entry = self.llc.entry_mut(line);
         let written = std::mem::replace(&mut entry.memory, Version::NONE);
@@ -414,7 +416,7 @@ impl<M: Copy> Hw<M> {
 
     /// Takes `core`'s copy of `line` away at `at`; a program that waits for that wakes.
     pub(crate) fn invalidate(&mut self, core: usize, line: LineId, way: Way, at: Cycle) {
-        self.l1[core].invalidate(way);
+        self.private[core].invalidate(way);
         if self.cores[core].waits == Waits::Change(line) {
             self.wake(Waiter { core, is_program: true }, at);
         }
@@ -423,14 +425,14 @@ impl<M: Copy> Hw<M> {
     /// What `core`'s copy of `line` in `way` holds.
     #[inline]
     pub(crate) fn data(&self, core: usize, way: Way, line: LineId) -> &LineData {
-        let version = self.l1[core].copy(way).version;
+        let version = self.private[core].copy(way).version;
         if version.is_some() { self.values.version(version) } else { self.values.shared(line) }
     }
 
     /// What `core`'s copy of `line` in `way` holds, to be written: the copy becomes dirty.
     #[inline]
     pub(crate) fn dirty(&mut self, core: usize, way: Way, line: LineId) -> Version {
-        let copy = self.l1[core].copy_mut(way);
+        let copy = self.private[core].copy_mut(way);
         if !copy.is_dirty() {
             copy.version = self.values.differ(line);
         }
@@ -440,7 +442,7 @@ impl<M: Copy> Hw<M> {
     /// Moves the data of `core`'s dirty copy to the shared cache, which then has the tag; the copy
     /// stays, clean.
     pub(crate) fn clean(&mut self, core: usize, way: Way, slot: Slot) {
-        let copy = self.l1[core].copy_mut(way);
+        let copy = self.private[core].copy_mut(way);
         if !copy.is_dirty() {
             return;
         }
@@ -459,11 +461,11 @@ impl<M: Copy> Hw<M> {
 
     /// Lets the directory say that only `core` has the line in `slot`, in `way`, and may write it.
     pub(crate) fn own(&mut self, core: usize, way: Way, slot: Slot) {
-        let first = self.l1[core].first_way(slot);
+        let place = self.private[core].place(slot, way);
         let entry = self.llc.entry_mut(slot);
         entry.sharers = 1 << core;
         entry.owner = core as u8;
-        entry.owner_way = (way - first) as u8;
+        entry.owner_way = place;
     }
 
     /// The owner's copy of the line in `slot`, if one core may write it.
@@ -474,12 +476,34 @@ impl<M: Copy> Hw<M> {
             return None;
         }
         let owner = usize::from(entry.owner);
-        let way = self.l1[owner].first_way(slot) + usize::from(entry.owner_way);
-        debug_assert_eq!(self.l1[owner].line(way), slot, "the directory is exact");
+        let way = self.private[owner].at_place(slot, entry.owner_way);
+        debug_assert_eq!(self.private[owner].line(way), slot, "the directory is exact");
         Some((owner, way))
     }
 
-    /// Takes the copies of the line in `slot` away from all L1 caches; their data is not lost.
+    /// How long `core` looks for its copy of the line in `slot`.
+    pub(crate) fn look_in(&self, core: usize, slot: Slot) -> Cycle {
+        let caches = &self.private[core];
+        caches.find(slot).map_or(caches.miss_latency(), |way| caches.latency(way))
+    }
+
+    /// True if the line in `slot` leaves the machine with the copy of `core`: no other core has one,
+    /// and there is no shared cache.
+    pub(crate) fn is_last_copy(&self, core: usize, slot: Slot) -> bool {
+        self.config.llc.directory_only && self.llc.entry(slot).sharers == 1 << core
+    }
+
+    /// Puts `core`'s copy of `line`, which was taken from another way, into `way`, which is free.
+    pub(crate) fn put(&mut self, core: usize, way: Way, line: LineId, copy: LineCopy) {
+        self.private[core].put(way, line, copy);
+        let place = self.private[core].place(line, way);
+        let entry = self.llc.entry_mut(line);
+        if usize::from(entry.owner) == core {
+            entry.owner_way = place;
+        }
+    }
+
+    /// Takes the copies of the line in `slot` away from all cores; their data is not lost.
     pub(crate) fn recall(&mut self, slot: Slot, at: Cycle) {
         if let Some((owner, way)) = self.owner(slot) {
             self.clean(owner, way, slot);
@@ -490,14 +514,14 @@ impl<M: Copy> Hw<M> {
         while sharers != 0 {
             let core = sharers.trailing_zeros() as usize;
             sharers &= sharers - 1;
-            let way = self.l1[core].find(slot).expect("directory is exact");
+            let way = self.private[core].find(slot).expect("directory is exact");
             self.invalidate(core, slot, way, at);
         }
     }
 
     /// When the line in `slot` has come, if its fill is under way at `now`: until then it stays.
     pub(crate) fn still_coming(&self, slot: Slot, now: Cycle) -> Option<Cycle> {
-        let copy = self.owner(slot).map_or(0, |(owner, way)| self.l1[owner].copy(way).ready);
+        let copy = self.owner(slot).map_or(0, |(owner, way)| self.private[owner].copy(way).ready);
         let ready = copy.max(self.llc.entry(slot).ready);
         (ready >= now && ready > 0).then_some(ready)
     }
@@ -519,7 +543,7 @@ impl<M: Copy> Hw<M> {
     /// caches survive would keep.
     pub(crate) fn newest(&self) -> Vec<LineData> {
         let mut newest = self.values.all_shared()[..self.pm_lines as usize].to_vec();
-        let dirty = self.l1.iter().flat_map(L1::dirty);
+        let dirty = self.private.iter().flat_map(Private::dirty);
         for (line, version) in dirty.filter(|(line, _)| self.is_pm(*line)) {
             newest[line as usize] = *self.values.version(version);
         }
@@ -531,8 +555,8 @@ impl<M: Copy> Hw<M> {
     pub(crate) fn check_directory(&self) {
         for line in 0..self.values.lines() {
             let entry = self.llc.entry(line);
-            for core in 0..self.l1.len() {
-                let copy = self.l1[core].find(line).map(|way| self.l1[core].copy(way));
+            for core in 0..self.private.len() {
+                let copy = self.private[core].find(line).map(|way| self.private[core].copy(way));
                 let listed = self.llc.find(line).is_some() && entry.sharers >> core & 1 == 1;
                 assert_eq!(copy.is_some(), listed, "sharers of line {line}");
                 if let Some(copy) = copy {

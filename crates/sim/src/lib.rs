@@ -40,6 +40,7 @@ mod link;
 mod machine;
 mod memory;
 mod mesh;
+mod private;
 mod queue;
 mod recording;
 mod simulation;
@@ -48,8 +49,8 @@ mod values;
 mod xpdimm;
 
 pub use config::{
-    CoreConfig, DeviceConfig, DimmConfig, L1Config, LlcConfig, MACHINES, Machine, MachineError,
-    MemoryConfig, MeshConfig, PrefetchConfig,
+    CoreConfig, DeviceConfig, DimmConfig, L1Config, L2Config, LlcConfig, MACHINES, Machine,
+    MachineError, MemoryConfig, MeshConfig, PrefetchConfig,
 };
 pub use counters::{Counters, Reason, Stalls};
 pub use designs::{Choice, DESIGNS, DesignEntry, Model, ParameterDoc};

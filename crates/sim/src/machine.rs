@@ -4,12 +4,14 @@
 //! Its stores need none, as they only enter its own store buffer; that buffer drains in turns of
 //! its own. So the order of everything that one core can see of another is exact.
 
+use crate::cache::NO_LINE;
 use crate::combining::Origin;
 use crate::core::{Kind, Waits};
 use crate::counters::{Counters, Reason, Stalls};
 use crate::designs::Design;
 use crate::hw::{Event, Hw, Waiter};
 use crate::memory::{Core as _, SimMemory};
+use crate::private::State;
 use crate::queue::Turn;
 use crate::simulation::{Crash, Observer, Program, SimError};
 use crate::values::LineData;
@@ -21,6 +23,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trace::Trace;
+
+/// Lines of a page of 4 KiB.
+const PAGE_LINES: LineId = 64;
 
 mod front;
 mod stores;
@@ -89,7 +94,7 @@ pub(crate) fn run<D: Design + 'static>(
     let mut hw =
         Hw::new(&setup.machine, cells, (program_lines, pm_lines), (adr, D::DROPS_EVICTIONS));
     if setup.warm {
-        warm(&mut hw);
+        warm(&mut hw, setup.programs.len().max(1));
     }
     let programs = setup.programs.len();
     let trace = Trace::new(setup.observer.borrow().watches_accesses(), setup.machine.core.count);
@@ -269,11 +274,21 @@ impl<D: Design> Machine<D> {
     }
 }
 
-/// Lets the shared cache hold as much of memory as fits, persistent lines first.
-fn warm<M: Copy>(hw: &mut Hw<M>) {
+/// Lets the shared cache hold as much of memory as fits, persistent lines first. Without one, the
+/// cores that run `programs` hold it: the first page is with the first, the next with the second.
+fn warm<M: Copy>(hw: &mut Hw<M>, programs: usize) {
     for line in (0..hw.program_lines).chain(hw.pm_lines..hw.values.lines()) {
-        if let (place, None) = hw.llc.victim(line) {
+        let (place, None) = hw.llc.victim(line) else { continue };
+        if !hw.config.llc.directory_only {
             hw.llc.fill(place, line, 0);
+            continue;
+        }
+        let core = (line / PAGE_LINES) as usize % programs;
+        let (way, victim) = hw.private[core].last_victim(line);
+        if victim == NO_LINE {
+            hw.llc.fill(place, line, 0);
+            hw.own(core, way, line);
+            hw.private[core].fill(way, line, State::Exclusive, (0, Reason::LoadL2));
         }
     }
 }

@@ -131,7 +131,7 @@ fn fetch<D: Design>(design: &D, hw: &mut Hw<D::Message>, core: usize, line: Line
     }
     hw.counters.prefetched_lines += 1;
     let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
-    let asked = hw.mesh.control(core, home, now + hw.config.l1.latency);
+    let asked = hw.mesh.control(core, home, now + hw.private[core].miss_latency());
     let missed = hw.look_up(bank, asked);
     let controller = hw.memory_tile(line);
     let asked = hw.mesh.control(home, controller, missed);

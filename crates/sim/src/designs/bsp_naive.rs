@@ -8,7 +8,8 @@
 
 use super::params::parameters;
 use super::{Design, Model, Store};
-use crate::cache::{Slot, Way};
+use crate::cache::Slot;
+use crate::private::Way;
 use crate::config::Machine;
 use crate::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};

@@ -173,7 +173,7 @@ impl<Own> Buffers<Own> {
         let data = *hw.data(core, at.way, at.line);
         let front = &mut self.cores[core];
         let epoch = front.timeline.current();
-        hw.l1[core].copy_mut(at.way).epoch = epoch;
+        hw.private[core].copy_mut(at.way).epoch = epoch;
         if let Some(place) = joins {
             hw.counters.merged_stores += 1;
             front.buffer.entries[place].data = data;

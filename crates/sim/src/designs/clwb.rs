@@ -95,16 +95,16 @@ impl Design for Clwb {
         {
             return Gate::At(ready + 1, Reason::Fence);
         }
-        let asked = now + hw.config.l1.latency;
+        let asked = now + hw.look_in(who.core, slot);
         let at_bank = match hw.owner(slot) {
-            Some((owner, way)) if hw.l1[owner].copy(way).is_dirty() => {
+            Some((owner, way)) if hw.private[owner].copy(way).is_dirty() => {
                 hw.clean(owner, way, slot);
                 if owner == who.core {
                     hw.mesh.data(owner, home, asked)
                 } else {
                     let snooped = hw.mesh.control(who.core, home, asked);
                     let snooped = hw.mesh.control(home, owner, snooped);
-                    hw.mesh.data(owner, home, snooped + hw.config.l1.latency)
+                    hw.mesh.data(owner, home, snooped + hw.private[owner].latency(way))
                 }
             }
             _ => hw.mesh.control(who.core, home, asked),

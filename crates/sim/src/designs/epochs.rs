@@ -161,10 +161,10 @@ impl Epochs {
         (entry.epoch != 0 && self.is_live(version.core, version.epoch)).then_some(version)
     }
 
-    /// The version in the L1 that may write the line, if it is not durable.
-    fn live_in_l1(&self, hw: &Hw<Message>, slot: Slot) -> Option<Version> {
+    /// The version of the core that may write the line, if it is not durable.
+    fn live_in_core(&self, hw: &Hw<Message>, slot: Slot) -> Option<Version> {
         let (core, way) = hw.owner(slot)?;
-        let epoch = hw.l1[core].copy(way).epoch;
+        let epoch = hw.private[core].copy(way).epoch;
         (epoch != 0 && self.is_live(core, epoch)).then_some(Version { core, epoch })
     }
 
@@ -186,7 +186,7 @@ impl Epochs {
         let at = if core == who.core {
             now
         } else {
-            let asked = hw.mesh.control(who.core, home, now + hw.config.l1.latency);
+            let asked = hw.mesh.control(who.core, home, now + hw.private[who.core].miss_latency());
             hw.mesh.control(home, core, asked)
         };
         self.cores[core].waiters.push((epoch, who, home));
@@ -288,7 +288,7 @@ impl Epochs {
         if self.config.flaw == EpochFlaw::LosesVersions {
             return Gate::Go;
         }
-        let (Some(new), Some(old)) = (self.live_in_l1(hw, slot), self.live_in_bank(hw, slot))
+        let (Some(new), Some(old)) = (self.live_in_core(hw, slot), self.live_in_bank(hw, slot))
         else {
             return Gate::Go;
         };
@@ -313,7 +313,7 @@ impl Design for Epochs {
         }
         let core = who.core;
         let current = self.cores[core].current;
-        let own = hw.l1[core].copy(at.way).epoch;
+        let own = hw.private[core].copy(at.way).epoch;
         if own == current {
             return Gate::Go;
         }
@@ -336,7 +336,7 @@ impl Design for Epochs {
         if !hw.is_pm(at.line) {
             return;
         }
-        let copy = hw.l1[core].copy_mut(at.way);
+        let copy = hw.private[core].copy_mut(at.way);
         let epochs = &mut self.cores[core];
         if copy.epoch != epochs.current {
             copy.epoch = epochs.current;
@@ -365,7 +365,7 @@ impl Design for Epochs {
         if !hw.is_pm(request.line) {
             return Gate::Go;
         }
-        let newest = self.live_in_l1(hw, request.slot).or(self.live_in_bank(hw, request.slot));
+        let newest = self.live_in_core(hw, request.slot).or(self.live_in_bank(hw, request.slot));
         if let Some(version) = newest.filter(|version| version.core != request.who.core) {
             let gate = self.inter_conflict(hw, request, version);
             if gate != Gate::Go {
@@ -377,12 +377,12 @@ impl Design for Epochs {
 
     fn may_prefetch(&self, hw: &Hw<Message>, core: usize, line: LineId) -> bool {
         let Some(slot) = hw.llc.find(line).filter(|_| hw.is_pm(line)) else { return true };
-        let versions = [self.live_in_l1(hw, slot), self.live_in_bank(hw, slot)];
+        let versions = [self.live_in_core(hw, slot), self.live_in_bank(hw, slot)];
         versions.iter().flatten().all(|version| version.core == core)
     }
 
     fn may_displace(&self, hw: &Hw<Message>, slot: Slot) -> bool {
-        let lives = self.live_in_l1(hw, slot).or(self.live_in_bank(hw, slot)).is_some();
+        let lives = self.live_in_core(hw, slot).or(self.live_in_bank(hw, slot)).is_some();
         !hw.is_pm(slot) || !lives
     }
 
@@ -394,7 +394,7 @@ impl Design for Epochs {
         line: LineId,
         now: Cycle,
     ) -> Gate {
-        if !hw.is_pm(line) || !hw.l1[who.core].copy(way).is_dirty() {
+        if !hw.is_pm(line) || !hw.private[who.core].copy(way).is_dirty() {
             return Gate::Go;
         }
         let slot = line;
@@ -410,7 +410,7 @@ impl Design for Epochs {
         if gate != Gate::Go {
             return gate;
         }
-        let Some(version) = self.live_in_l1(hw, slot).or(self.live_in_bank(hw, slot)) else {
+        let Some(version) = self.live_in_core(hw, slot).or(self.live_in_bank(hw, slot)) else {
             return Gate::Go;
         };
         hw.counters.conflicts_replacement += 1;

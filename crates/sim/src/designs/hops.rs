@@ -268,7 +268,9 @@ impl Design for Hops {
 
     fn evict(&mut self, hw: &mut Hw<Message>, _: Waiter, slot: LineId, now: Cycle) -> Gate {
         if self.is_flaw(Flaw::WritesEvictions) && hw.is_pm(slot) {
-            hw.recall(slot, now);
+            if let Some((owner, way)) = hw.owner(slot) {
+                hw.clean(owner, way, slot);
+            }
             if hw.llc.entry(slot).dirty {
                 hw.write_back(slot, hw.home_tile(slot), now, Token::NONE);
             }

@@ -23,7 +23,8 @@
 
 use super::params::parameters;
 use super::{Design, Model, Store};
-use crate::cache::{Slot, Way};
+use crate::cache::Slot;
+use crate::private::Way;
 use crate::config::Machine;
 use crate::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
@@ -105,7 +106,7 @@ impl StrandWeaver {
     /// then.
     fn source(&self, hw: &Hw<Acknowledged>, slot: Slot) -> Option<(usize, Epoch)> {
         if let Some((core, way)) = hw.owner(slot) {
-            let epoch = hw.l1[core].copy(way).epoch;
+            let epoch = hw.private[core].copy(way).epoch;
             if epoch > 0 {
                 return Some((core, epoch));
             }
@@ -190,7 +191,7 @@ impl Design for StrandWeaver {
             hw.counters.buffered_stores += 1;
             own.push(at.line);
         }
-        hw.l1[core].copy_mut(at.way).epoch = own.last;
+        hw.private[core].copy_mut(at.way).epoch = own.last;
         self.move_on(hw, core, now);
     }
 
@@ -270,7 +271,7 @@ impl Design for StrandWeaver {
         line: LineId,
         _: Cycle,
     ) -> Gate {
-        let copy = hw.l1[who.core].copy(way);
+        let copy = hw.private[who.core].copy(way);
         if !hw.is_pm(line) || !copy.is_dirty() {
             return Gate::Go;
         }

@@ -1,13 +1,13 @@
 //! What the program of a core asks for, one attempt at a time.
 
 use super::Machine;
-use crate::cache::Way;
 use crate::coherence::{Fill, acquire};
 use crate::core::{Entry, Kind, Waits};
 use crate::counters::{Counters, Reason};
 use crate::designs::{Design, Store};
 use crate::hw::Gate;
 use crate::memory::{Core, Fence, Locked};
+use crate::private::Way;
 use crate::{Cycle, LineId};
 use seawall_memory::{Addr, LINE_BYTES, Width};
 
@@ -235,8 +235,8 @@ impl<D: Design> Machine<D> {
     fn find(&mut self, core: usize, at: Addr, line: LineId) -> Result<Found, Pause> {
         let start = self.hw.cores[core].start_of(at);
         let hit = start + self.hw.config.l1.latency;
-        if let Some(way) = self.hw.l1[core].touch(line) {
-            let copy = self.hw.l1[core].copy(way);
+        if let Some(way) = self.hw.private[core].touch(line) {
+            let copy = self.hw.private[core].copy(way);
             return Ok(Found::new(hit, way, copy.ready, copy.source));
         }
         let fill = self.fetch(core, line, start)?;

@@ -1,12 +1,12 @@
 //! The store buffer at work: its head takes effect in order, one line a cycle.
 
 use super::Machine;
-use crate::cache::{State, Way};
 use crate::coherence::acquire;
 use crate::core::{Entry, Kind, Waits};
 use crate::counters::Reason;
 use crate::designs::{Design, Store};
 use crate::hw::{Event, Gate, Waiter};
+use crate::private::{State, Way};
 use crate::{Cycle, LineId};
 
 impl<D: Design> Machine<D> {
@@ -108,10 +108,10 @@ impl<D: Design> Machine<D> {
         Gate::Go
     }
 
-    /// A way of `core`'s L1 in which it may write `line` now.
+    /// A way of `core`'s first level in which it may write `line` now.
     pub(super) fn own(&mut self, who: Waiter, line: LineId, now: Cycle) -> Result<Way, Gate> {
-        if let Some(way) = self.hw.l1[who.core].touch(line) {
-            let copy = self.hw.l1[who.core].copy(way);
+        if let Some(way) = self.hw.private[who.core].touch(line) {
+            let copy = self.hw.private[who.core].copy(way);
             if copy.state == State::Exclusive {
                 if copy.ready > now {
                     return Err(Gate::At(copy.ready, Reason::StoreMiss));
@@ -135,9 +135,9 @@ impl<D: Design> Machine<D> {
                 continue;
             }
             last = entry.line;
-            let l1 = &self.hw.l1[who.core];
-            let owned =
-                l1.find(entry.line).is_some_and(|way| l1.copy(way).state == State::Exclusive);
+            let caches = &self.hw.private[who.core];
+            let is_ours = |way| caches.copy(way).state == State::Exclusive;
+            let owned = caches.find_near(entry.line).is_some_and(is_ours);
             if !owned && self.design.may_prefetch(&self.hw, who.core, entry.line) {
                 // A refusal is no matter: the store will ask for itself.
                 let _ = acquire(&mut self.design, &mut self.hw, who, entry.line, true, now);

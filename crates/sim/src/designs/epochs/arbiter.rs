@@ -115,8 +115,8 @@ impl Epochs {
         for &line in &tagged {
             let Some(slot) = hw.llc.find(line) else { continue };
             let mut arrives = 0;
-            if let Some(way) = hw.l1[core].find(line) {
-                let copy = *hw.l1[core].copy(way);
+            if let Some(way) = hw.private[core].find(line) {
+                let copy = *hw.private[core].copy(way);
                 if copy.is_dirty() && copy.epoch == epoch {
                     hw.clean(core, way, slot);
                     arrives = hw.mesh.data(core, hw.home_tile(line), at);
@@ -278,7 +278,7 @@ impl Epochs {
             let Some(slot) = hw.llc.find(line) else { continue };
             let entry = hw.llc.entry(slot);
             let is_it = usize::from(entry.writer) == core && entry.epoch == epoch && !entry.dirty;
-            if is_it && entry.ready <= now && self.live_in_l1(hw, slot).is_none() {
+            if is_it && entry.ready <= now && self.live_in_core(hw, slot).is_none() {
                 hw.recall(slot, now);
                 hw.llc.invalidate(slot);
             }

@@ -219,10 +219,10 @@ impl StrandWeaver {
         let ignores_barriers = self.flaw == Flaw::PassesBarriers;
         let mut at = now;
         while let Some((line, slot)) = self.cores[core].issue(ignores_barriers) {
-            let way = hw.l1[core].find(line).expect("a line to be written stays");
+            let way = hw.private[core].find(line).expect("a line to be written stays");
             let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
             hw.clean(core, way, line);
-            let sent = hw.mesh.data(core, home, at + hw.config.l1.latency);
+            let sent = hw.mesh.data(core, home, at + hw.private[core].latency(way));
             let found = hw.look_up(bank, sent);
             hw.write_back(line, home, found, Token::of(core, slot.into()));
             at += 1;
