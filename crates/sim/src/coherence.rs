@@ -44,10 +44,11 @@ pub(crate) fn acquire<D: Design>(
     writes: bool,
     now: Cycle,
 ) -> Result<Fill, Gate> {
+    let looked = now + hw.look_in(who.core, line);
     if let Some(fill) = promote(design, hw, who, line, writes, now)? {
         return Ok(fill);
     }
-    let fill = grant(design, hw, who, line, writes, now)?;
+    let fill = grant(design, hw, who, line, writes, (now, looked))?;
     if !hw.streamers.is_empty() {
         run_ahead(design, hw, who, line, now);
     }
@@ -78,13 +79,14 @@ fn promote<D: Design>(
     Ok((!writes || copy.state == State::Exclusive).then_some(fill))
 }
 
+/// Asks the home of `line` for it, which who asks has looked for in vain until `looked`.
 fn grant<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
     who: Waiter,
     line: LineId,
     writes: bool,
-    now: Cycle,
+    (now, looked): (Cycle, Cycle),
 ) -> Result<Fill, Gate> {
     let slot = hw.llc.find(line);
     if let Some(slot) = slot {
@@ -107,14 +109,15 @@ fn grant<D: Design>(
         if present.is_none() {
             empty(hw, who.core, room, now);
         }
-        return Ok(fill_from_cache(hw, who.core, line, room.way, writes, now));
+        return Ok(fill_from_cache(hw, who.core, line, room.way, writes, looked));
     }
     let (place, victim) = choose_victim(design, hw, who, line, now)?;
     empty(hw, who.core, room, now);
-    if let Some(victim) = victim {
+    // It may have left just now, with its last copy.
+    if let Some(victim) = victim.filter(|victim| hw.llc.find(*victim).is_some()) {
         evict(hw, victim, now);
     }
-    Ok(fill_from_memory(hw, who.core, line, room.way, place, now))
+    Ok(fill_from_memory(hw, who.core, line, room.way, place, looked))
 }
 
 /// The cycle whose turn this is. A load may start later, when its address has come, but what it
@@ -297,12 +300,12 @@ fn fill_from_memory<M: Copy>(
     line: LineId,
     way: Way,
     place: Place,
-    now: Cycle,
+    looked: Cycle,
 ) -> Fill {
     hw.counters.l1_misses += 1;
     hw.counters.llc_misses += 1;
     let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
-    let asked = hw.mesh.control(core, home, now + hw.private[core].miss_latency());
+    let asked = hw.mesh.control(core, home, looked);
     let missed = hw.look_up(bank, asked);
     let controller = hw.memory_tile(line);
     let asked = hw.mesh.control(home, controller, missed);
@@ -322,13 +325,13 @@ fn fill_from_cache<M: Copy>(
     line: LineId,
     way: Way,
     writes: bool,
-    now: Cycle,
+    looked: Cycle,
 ) -> Fill {
     let slot = line;
     hw.counters.l1_misses += 1;
     hw.llc.touch(slot);
     let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
-    let asked = hw.mesh.control(core, home, now + hw.private[core].miss_latency());
+    let asked = hw.mesh.control(core, home, looked);
     let found = hw.look_up(bank, asked).max(hw.llc.entry(slot).ready);
     let answer = match hw.owner(slot) {
         Some(owner) => forward(hw, core, owner, slot, writes, found),

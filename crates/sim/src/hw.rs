@@ -550,12 +550,19 @@ impl<M: Copy> Hw<M> {
         newest
     }
 
-    /// Checks what must hold between any two turns: the directory is exact, and at most one copy
-    /// may be written. Costs a walk over all lines and caches.
+    /// Checks what must hold between any two turns: the directory is exact, a core has a line in one
+    /// level, at most one copy may be written, and without a shared cache a line that is here has
+    /// copies. Costs a walk over all lines and caches.
     pub(crate) fn check_directory(&self) {
         for line in 0..self.values.lines() {
             let entry = self.llc.entry(line);
+            if self.config.llc.directory_only && self.llc.find(line).is_some() {
+                assert_ne!(entry.sharers, 0, "line {line} is where no cache is");
+            }
             for core in 0..self.private.len() {
+                let caches = &self.private[core];
+                let twice = caches.find_near(line).is_some() && caches.find_far(line).is_some();
+                assert!(!twice, "line {line} in both levels of core {core}");
                 let copy = self.private[core].find(line).map(|way| self.private[core].copy(way));
                 let listed = self.llc.find(line).is_some() && entry.sharers >> core & 1 == 1;
                 assert_eq!(copy.is_some(), listed, "sharers of line {line}");

@@ -9,6 +9,7 @@ mod gem5_cases;
 mod hops;
 mod i7;
 mod latencies;
+mod levels;
 mod limits;
 mod optane;
 #[path = "../../lab/src/validate/paths.rs"]

@@ -14,7 +14,9 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Choice, Crash, Cycle, Machine, Model, Observer, Program, SimMemory, Simulation};
+use seawall_sim::{
+    Choice, Crash, Cycle, L2Config, Machine, Model, Observer, Program, SimMemory, Simulation,
+};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -280,6 +282,15 @@ pub(crate) fn tiny() -> Machine {
     Machine::parse("tiny", &text).unwrap()
 }
 
+/// As [`tiny`], with second levels as small as the first; without a shared cache, its directory has
+/// too few tags for all private caches.
+pub(crate) fn levels(directory_only: bool) -> Machine {
+    let mut machine = tiny();
+    machine.l2 = Some(L2Config { kib: 1, ways: 4, latency: 5 });
+    (machine.llc.directory_only, machine.llc.kib_per_bank) = (directory_only, 2);
+    machine
+}
+
 /// Runs one random program and judges its crashes; gives how many there were.
 fn run(design: &str, machine: &Machine, seed: u64) -> Result<usize, String> {
     run_as(None, design, machine, seed)
@@ -325,7 +336,8 @@ pub(crate) fn runs() -> u64 {
 
 #[test]
 fn no_design_leaves_an_image_that_its_model_forbids() {
-    for machine in [tiny(), Machine::load("desktop").unwrap()] {
+    let desktop = Machine::load("desktop").unwrap();
+    for machine in [tiny(), desktop, levels(false), levels(true)] {
         for design in seawall_sim::DESIGNS.iter().filter(|design| design.model != Model::None) {
             let crashes: usize = (0..runs())
                 .map(|seed| {

@@ -8,7 +8,7 @@ use super::paths::Paths;
 use super::points::{bandwidth_scene, memory_lines, one_way};
 use super::scenes::{Lines, Scene, Work, line_at};
 use crate::chart::{Axis, Chart, Series};
-use seawall_sim::{Machine, SimError};
+use seawall_sim::{Cycle, Machine, SimError};
 
 type Xy = Vec<(f64, f64)>;
 
@@ -36,6 +36,14 @@ pub(super) struct Curves<'a> {
     all_banks: Xy,
 }
 
+/// A level of the footprint curve.
+struct Plateau {
+    part: &'static str,
+    kib: usize,
+    cycles: f64,
+    formula: &'static str,
+}
+
 impl<'a> Curves<'a> {
     pub(super) fn measure(machine: &'a Machine, seed: u64) -> Result<Curves<'a>, SimError> {
         let lines = match machine.memory.nvm.dimms {
@@ -60,37 +68,47 @@ impl<'a> Curves<'a> {
         self.machine.memory.nvm.dimms.is_none()
     }
 
-    fn plateaus(&self) -> [f64; 3] {
-        let (paths, read) = (Paths::new(self.machine), self.machine.memory.nvm.read);
-        let lines = 1 << 16;
-        [
-            paths.l1_load() as f64,
-            Paths::mean(lines, |line| paths.llc_load(0, line)),
-            Paths::mean(lines, |line| paths.memory_load(0, line, read)),
-        ]
+    /// Of a chain of loads: the part that answers, as much memory as it answers all of, what a load
+    /// takes then, and in words.
+    fn plateaus(&self) -> Vec<Plateau> {
+        let (machine, paths) = (self.machine, Paths::new(self.machine));
+        let shared = machine.llc.kib_per_bank * machine.llc.banks;
+        let plateau = |part, kib, cycles, formula| Plateau { part, kib, cycles, formula };
+        let mean = |latency: &dyn Fn(u64) -> Cycle| Paths::mean(1 << 16, latency);
+        let mut all = vec![plateau("l1", machine.l1.kib, paths.l1_load() as f64, "l1.latency")];
+        if let Some(l2) = machine.l2 {
+            let formula = "l1.latency + l2.latency";
+            all.push(plateau("l2", l2.kib, paths.l2_load() as f64, formula));
+        }
+        if !machine.llc.directory_only {
+            let kib = if machine.l2.is_some() { shared / 2 } else { shared / 8 };
+            let llc = mean(&|line| paths.llc_load(0, line));
+            all.push(plateau("llc", kib, llc, "mean path of a hit"));
+        }
+        let read = machine.memory.nvm.read;
+        let memory = mean(&|line| paths.memory_load(0, line, read));
+        all.push(plateau("memory", 2 * shared, memory, "mean path of a load from NVM"));
+        all
     }
 
     /// What the curves must look like.
     pub(super) fn points(&self) -> Vec<ValidatePoint> {
         let machine = self.machine;
-        let [l1, llc, memory] = self.plateaus();
         let at = |kib: usize| {
             let found = self.footprint.iter().find(|(x, _)| *x >= kib as f64);
             found.map_or(f64::NAN, |(_, y)| *y)
         };
-        let llc_kib = machine.llc.kib_per_bank * machine.llc.banks;
-        let plateau = |part: &str, kib: usize, formula: &str, expected, tolerance| {
+        let mut points = Vec::new();
+        for Plateau { part, kib, cycles, formula } in self.plateaus() {
+            let tolerance = match part {
+                "memory" if !self.has_banks() => continue,
+                "memory" => 3.0,
+                "llc" => 2.0,
+                _ => 0.0,
+            };
             let what = format!("pointer chase through {kib} KiB, each load");
-            let point = ValidatePoint::new(part, "shape", what);
-            point.expect(formula, expected).found(at(kib), tolerance)
-        };
-        let mut points = vec![
-            plateau("l1", machine.l1.kib, "l1.latency", l1, 0.0),
-            plateau("llc", llc_kib / 8, "mean path of a hit", llc, 2.0),
-        ];
-        if self.has_banks() {
-            let formula = "mean path of a load from NVM";
-            points.push(plateau("memory", 2 * llc_kib, formula, memory, 3.0));
+            let point = ValidatePoint::new(part, "shape", what).expect(formula, cycles);
+            points.push(point.found(at(kib), tolerance));
         }
         let controllers = machine.memory.controllers;
         let bandwidths = [
@@ -129,13 +147,14 @@ impl<'a> Curves<'a> {
     pub(super) fn charts(&self) -> Vec<Chart> {
         let mut charts = vec![self.footprint_chart()];
         charts.extend(self.has_banks().then(|| self.bandwidth_chart()));
-        charts.extend([self.fence_chart(), self.hops_chart(), self.sharers_chart()]);
+        charts.push(self.fence_chart());
+        charts.extend((!self.hops.is_empty()).then(|| self.hops_chart()));
+        charts.push(self.sharers_chart());
         charts.extend(self.has_banks().then(|| self.epoch_chart()));
         charts
     }
 
     fn footprint_chart(&self) -> Chart {
-        let [l1, llc, memory] = self.plateaus();
         let across = |y| {
             vec![self.footprint[0], *self.footprint.last().unwrap_or(&(1.0, 0.0))]
                 .into_iter()
@@ -148,11 +167,18 @@ impl<'a> Curves<'a> {
             Axis::log("memory walked (KiB)"),
             Axis::linear("cycles a load"),
         );
-        chart
-            .with(Series::formula(&format!("L1 hit: {l1:.0}"), across(l1)))
-            .with(Series::formula(&format!("mean path, shared cache: {llc:.1}"), across(llc)))
-            .with(Series::formula(&format!("mean path, NVM: {memory:.1}"), across(memory)))
-            .with(Series::measured("measured", self.footprint.clone()))
+        let formulas = self.plateaus().into_iter().fold(chart, |chart, plateau| {
+            let name = match plateau.part {
+                "l1" => "L1 hit",
+                "l2" => "second level",
+                "llc" => "mean path, shared cache",
+                _ => "mean path, NVM",
+            };
+            let places = usize::from(plateau.cycles.fract() != 0.0);
+            let name = format!("{name}: {:.places$}", plateau.cycles);
+            chart.with(Series::formula(&name, across(plateau.cycles)))
+        });
+        formulas.with(Series::measured("measured", self.footprint.clone()))
     }
 
     fn bandwidth_chart(&self) -> Chart {
@@ -205,7 +231,7 @@ impl<'a> Curves<'a> {
     fn hops_chart(&self) -> Chart {
         let mesh = &self.machine.mesh;
         let far = self.hops.last().map_or(1.0, |(x, _)| *x);
-        let near = (self.machine.l1.latency + self.machine.llc.latency) as f64;
+        let near = (Paths::new(self.machine).l2_load() + self.machine.llc.latency) as f64;
         let flits = Paths::new(self.machine).flits() as f64;
         let hop = 2.0 * (mesh.router_latency + mesh.link_latency) as f64;
         let line = |x: f64| (x, near + flits - 1.0 + hop * x);
@@ -216,7 +242,7 @@ impl<'a> Curves<'a> {
             Axis::linear("cycles"),
         )
         .with(Series::formula(
-            &format!("l1 + llc + {hop:.0} a hop + {:.0} flits behind the head", flits - 1.0),
+            &format!("{near:.0} + {hop:.0} a hop + {:.0} flits behind the head", flits - 1.0),
             vec![line(1.0), line(far)],
         ))
         .with(Series::measured("measured (0 hops: no message)", self.hops.clone()))
@@ -313,6 +339,9 @@ fn hops(machine: &Machine) -> Result<Xy, SimError> {
     let paths = Paths::new(machine);
     let scene = Scene::lone(machine, "volatile");
     let mut found = Vec::new();
+    if machine.llc.directory_only {
+        return Ok(found);
+    }
     for hops in 0..machine.core.count as u64 {
         let at = |line: &u64| paths.hops(0, paths.home(*line)) == hops;
         if let Some(line) = (1..scene.lines).find(at) {

@@ -88,13 +88,16 @@ impl<'a> Paths<'a> {
         self.machine.l1.latency
     }
 
+    /// A load that hits in the second level; of a machine with one level, one that misses there.
+    /// Either way, as long until a request leaves for the home of its line.
+    pub(crate) fn l2_load(&self) -> Cycle {
+        self.l1_load() + self.machine.l2.map_or(0, |l2| l2.latency)
+    }
+
     /// A load by `core` that the shared cache answers.
     pub(crate) fn llc_load(&self, core: Tile, line: u64) -> Cycle {
         let home = self.home(line);
-        self.machine.l1.latency
-            + self.control(core, home)
-            + self.machine.llc.latency
-            + self.data(home, core)
+        self.l2_load() + self.control(core, home) + self.machine.llc.latency + self.data(home, core)
     }
 
     /// A load by `core` that memory answers after `read` cycles.
@@ -103,10 +106,10 @@ impl<'a> Paths<'a> {
         self.llc_load(core, line) + self.control(home, corner) + read + self.data(corner, home)
     }
 
-    /// A load by `core` of a line that `owner` may write.
+    /// A load by `core` of a line that `owner` may write, and has in its first level.
     pub(crate) fn transfer(&self, core: Tile, line: u64, owner: Tile) -> Cycle {
         let home = self.home(line);
-        self.machine.l1.latency
+        self.l2_load()
             + self.control(core, home)
             + self.machine.llc.latency
             + self.control(home, owner)

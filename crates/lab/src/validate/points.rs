@@ -27,7 +27,7 @@ pub(super) fn all(machine: &Machine) -> Points {
 
 /// The place of a part in the report.
 pub(super) fn order(part: &str) -> usize {
-    let parts = ["l1", "llc", "mesh", "coherence", "memory", "dimms"];
+    let parts = ["l1", "l2", "llc", "mesh", "coherence", "memory", "dimms"];
     let design = || DESIGNS.iter().position(|design| part.split(':').next() == Some(design.name));
     let place = parts.iter().position(|name| *name == part);
     place.or_else(|| design().map(|at| parts.len() + at)).unwrap_or(usize::MAX)
@@ -76,16 +76,24 @@ fn loads(machine: &Machine) -> Points {
     let found = scene.load_again(0, Addr::pm(64))?;
     let point = lone("l1", "load that hits".into());
     points.push(point.expect("l1.latency", paths.l1_load() as f64).found(found as f64, 0.0));
+    if machine.l2.is_some() {
+        let point = lone("l2", "load that hits".into());
+        let point = point.expect("l1.latency + l2.latency", paths.l2_load() as f64);
+        points.push(point.found(scene.load_far(0, 77)? as f64, 0.0));
+    }
     for hops in [0, 1, 2, 5, 8] {
         let Some(line) = (1..scene.lines).find(|line| paths.hops(0, paths.home(*line)) == hops)
         else {
             continue;
         };
-        let expected = paths.llc_load(0, line) as f64;
-        let formula = "l1.latency + control message + llc.latency + data message";
-        let point = lone("llc", format!("load that hits {hops} hops away"));
-        let found = scene.load(0, line_at(line))?;
-        points.push(point.expect(formula, expected).found(found as f64, 0.0));
+        if !machine.llc.directory_only {
+            let expected = paths.llc_load(0, line) as f64;
+            let formula =
+                format!("{} + control message + llc.latency + data message", near(machine));
+            let point = lone("llc", format!("load that hits {hops} hops away"));
+            let found = scene.load(0, line_at(line))?;
+            points.push(point.expect(&formula, expected).found(found as f64, 0.0));
+        }
         let (read, formula) = cold_read(machine);
         let expected = paths.memory_load(0, line, read) as f64;
         let point = lone("memory", format!("load of NVM, bank {hops} hops away"));
@@ -115,18 +123,25 @@ fn cold_read(machine: &Machine) -> (Cycle, &'static str) {
     }
 }
 
+/// What a request takes until it leaves for the home of its line.
+fn near(machine: &Machine) -> &'static str {
+    if machine.l2.is_some() { "l1.latency + l2.latency" } else { "l1.latency" }
+}
+
 fn coherence(machine: &Machine) -> Points {
     let paths = Paths::new(machine);
     let scene = Scene::lone(machine, "volatile");
     let mut points = Vec::new();
     let last = machine.core.count - 1;
     for (line, owner) in [(1, 1), (77, last)] {
-        let formula = "l1.latency + control to bank + llc.latency + control to owner + \
-                       l1.latency + data message";
+        let near = near(machine);
+        let formula = format!(
+            "{near} + control to bank + llc.latency + control to owner + l1.latency + data message"
+        );
         let point = lone("coherence", format!("load of a line that core {owner} has written"));
         let expected = paths.transfer(0, line, owner) as f64;
         let found = scene.transfer(0, line, owner)?;
-        points.push(point.expect(formula, expected).found(found as f64, 0.0));
+        points.push(point.expect(&formula, expected).found(found as f64, 0.0));
     }
     // From a bank beside the core, nothing meets the invalidation on its way.
     let beside = (1..scene.lines).find(|line| paths.home(*line) == 0).unwrap_or(1);
@@ -141,6 +156,9 @@ fn coherence(machine: &Machine) -> Points {
     let point = lone("coherence", "store to a line of its own".into());
     let found = scene.store(0, 77, true)?;
     points.push(point.expect("1 in the store buffer", 1.0).found(found as f64, 0.0));
+    if machine.llc.directory_only {
+        return Ok(points);
+    }
     let point = lone("coherence", "store to a line in the shared cache".into());
     let expected = (paths.llc_load(0, 77) + 1) as f64;
     let found = scene.store(0, 77, false)?;
@@ -216,6 +234,11 @@ pub(super) fn bandwidth_scene(machine: &Machine, design: &str) -> Scene {
 /// The shared cache's port and a link, each made the narrowest part of a machine.
 fn ports_and_links(machine: &Machine) -> Points {
     let peak = |part: &str, what: String| ValidatePoint::new(part, "peak bandwidth", what);
+    // A directory has no data: without the caches of other cores, they come from memory.
+    let scene_of = |machine: &Machine| Scene {
+        cold: machine.llc.directory_only,
+        ..bandwidth_scene(machine, "volatile")
+    };
     let mut points = Vec::new();
     let mut slow = machine.clone();
     slow.llc.port_cycles = 20;
@@ -224,19 +247,27 @@ fn ports_and_links(machine: &Machine) -> Points {
     let cores = machine.core.count;
     for cores in [2, cores] {
         let point = peak("llc", format!("cycles a line, one bank of a slow port, {cores} cores"));
-        let found = bandwidth_scene(&slow, "volatile").pace(cores, &lines, Work::Load)?;
+        let found = scene_of(&slow).pace(cores, &lines, Work::Load)?;
         points.push(point.expect("llc.port_cycles (20)", 20.0).found(found, 5.0));
     }
     let mut row = machine.clone();
     (row.core.count, row.mesh.rows, row.llc.banks) = (8, 1, 8);
     (row.memory.controllers, row.mesh.flit_bytes, row.llc.port_cycles) = (1, 8, 1);
+    if row.llc.directory_only {
+        // Memory answers, which must not be narrower than the link; it is asked over the same.
+        (row.memory.line_cycles, row.memory.nvm.read, row.core.mshrs) = (1, 16, 64);
+    }
     let paths = Paths::new(&row);
     let lines = Lines::balanced(MEMORY_LINES, 1, |line| (paths.home(line) == 7).then_some(0), 3000);
     for cores in [2, 7] {
         let point = peak("mesh", format!("cycles a line over one link, {cores} cores behind it"));
-        let found = bandwidth_scene(&row, "volatile").pace(cores, &lines, Work::Load)?;
-        let expected = paths.flits() as f64;
-        points.push(point.expect("flits of a line and its head", expected).found(found, 5.0));
+        let found = scene_of(&row).pace(cores, &lines, Work::Load)?;
+        let (expected, formula) = if row.llc.directory_only {
+            (paths.flits() + 1, "flits of a line and its head, and a request to memory")
+        } else {
+            (paths.flits(), "flits of a line and its head")
+        };
+        points.push(point.expect(formula, expected as f64).found(found, 5.0));
     }
     Ok(points)
 }

@@ -124,6 +124,22 @@ impl Scene {
         self.between(core, vec![(core, Box::new(program))])
     }
 
+    /// As [`load`](Scene::load), by a core that has loaded the line, and then as many of the same
+    /// set as the first level has ways.
+    pub(crate) fn load_far(&self, core: usize, line: u64) -> Result<Cycle, SimError> {
+        let (sets, ways) = (self.machine.l1_sets() as u64, self.machine.l1.ways as u64);
+        let program = move |memory: &SimMemory| {
+            for way in 0..=ways {
+                memory.load::<u64>(line_at(line + way * sets));
+                memory.drain();
+            }
+            memory.output(1);
+            memory.load::<u64>(line_at(line));
+            memory.output(2);
+        };
+        self.between(core, vec![(core, Box::new(program))])
+    }
+
     /// Cycles that a store to `line` keeps the head of the store buffer; with `again` by a core
     /// that has written the line before.
     pub(crate) fn store(&self, core: usize, line: u64, again: bool) -> Result<Cycle, SimError> {
