@@ -118,6 +118,31 @@ fn a_store_to_a_line_of_the_second_level_asks_nobody_unless_others_have_it() {
 }
 
 #[test]
+fn a_shared_line_of_the_second_level_is_asked_for_as_soon_as_it_is_found_there() {
+    for machine in machines() {
+        let (sets, ways) = (machine.l1_sets() as u64, machine.l1.ways as u64);
+        let scene = Scene::lone(&machine, "volatile").cold();
+        let paths = Paths::new(&machine);
+        let line = (1..512).find(|line| paths.home(*line) == 0).unwrap();
+        let writer: Program = Box::new(move |memory| {
+            memory.work(200_000);
+            for way in 0..=ways {
+                memory.load::<u64>(line_at(line + way * sets));
+                memory.drain();
+            }
+            memory.output(1);
+            memory.store(line_at(line), 1u64);
+            memory.output(2);
+        });
+        let reader: Program = Box::new(move |memory| {
+            memory.load::<u64>(line_at(line));
+        });
+        let found = scene.between(0, vec![(0, writer), (1, reader)]).unwrap();
+        assert_eq!(found, paths.upgrade(0, line, &[1]) + machine.l2.unwrap().latency + 1);
+    }
+}
+
+#[test]
 fn without_a_shared_cache_lines_come_from_a_core_that_has_them() {
     let program = |turn: u32| -> Program {
         Box::new(move |memory| {
