@@ -381,7 +381,8 @@ fn lowest(cores: u64) -> Option<usize> {
     (cores != 0).then_some(cores.trailing_zeros() as usize)
 }
 
-/// The bank has the newest data, or cores that share it have; to write, other copies are invalidated and acknowledge.
+/// The bank has the newest data, or cores that share the line have; to write, other copies are
+/// invalidated and acknowledge.
 fn from_bank<M: Copy>(
     hw: &mut Hw<M>,
     core: usize,

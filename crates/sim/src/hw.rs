@@ -487,8 +487,8 @@ impl<M: Copy> Hw<M> {
         caches.find(slot).map_or(caches.miss_latency(), |way| caches.latency(way))
     }
 
-    /// True if the line in `slot` leaves the machine with the copy of `core`: no other core has one,
-    /// and there is no shared cache.
+    /// True if the line in `slot` leaves the machine with the copy of `core`: no other core has
+    /// one, and there is no shared cache.
     pub(crate) fn is_last_copy(&self, core: usize, slot: Slot) -> bool {
         self.config.llc.directory_only && self.llc.entry(slot).sharers == 1 << core
     }
@@ -550,9 +550,9 @@ impl<M: Copy> Hw<M> {
         newest
     }
 
-    /// Checks what must hold between any two turns: the directory is exact, a core has a line in one
-    /// level, at most one copy may be written, and without a shared cache a line that is here has
-    /// copies. Costs a walk over all lines and caches.
+    /// Checks what must hold between any two turns: the directory is exact, a core has a line in
+    /// one level, at most one copy may be written, and without a shared cache a line that is here
+    /// has copies. Costs a walk over all lines and caches.
     pub(crate) fn check_directory(&self) {
         for line in 0..self.values.lines() {
             let entry = self.llc.entry(line);
