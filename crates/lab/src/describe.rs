@@ -203,8 +203,9 @@ pub fn show_machine(name: &str) -> Result<String, LabError> {
             .map_err(|source| MachineError::Read { path: name.into(), source })?,
     };
     let mut shown = format!(
-        "# {name}: {} sets in each L1, {} in each LLC bank, a mesh of {} x {}\n",
+        "# {name}: {} sets in each L1,{} {} in each LLC bank, a mesh of {} x {}\n",
         machine.l1_sets(),
+        machine.l2.map_or(String::new(), |l2| format!(" {} in each L2,", l2.sets())),
         machine.llc_sets(),
         machine.mesh.rows,
         machine.columns(),

@@ -145,47 +145,69 @@ fn make_room<D: Design>(
     line: LineId,
     now: Cycle,
 ) -> Result<Room, Gate> {
-    let (way, victim) = hw.private[who.core].victim(line);
-    if victim == NO_LINE {
+    let best = hw.private[who.core].victim(line);
+    if best.1 == NO_LINE {
+        return Ok(Room { way: best.0, far: None });
+    }
+    if hw.config.l2.is_none() {
+        let mut may = |hw: &mut _, victim| may_spill(design, hw, who, victim, now);
+        let way = match may(hw, best) {
+            Ok(way) => way,
+            Err(first) => {
+                let others = hw.private[who.core].victims(line);
+                first_that_may(&others[1..], first, |victim| may(hw, victim))?
+            }
+        };
         return Ok(Room { way, far: None });
     }
-    let first = match may_move(design, hw, who, line, (way, victim), now) {
-        Ok(room) => return Ok(room),
-        Err(first) => first,
+    let come = |victim: (Way, LineId)| pass(has_come(hw, who, victim.0, now)).map(|()| victim);
+    let (way, victim) = match come(best) {
+        Ok(best) => best,
+        Err(first) => first_that_may(&hw.private[who.core].victims(line)[1..], first, come)?,
     };
-    let others = hw.private[who.core].victims(line);
-    first_that_may(&others[1..], first, |victim| may_move(design, hw, who, line, victim, now))
+    let far = make_far_room(design, hw, who, line, victim, now)?;
+    Ok(Room { way, far: Some(far) })
 }
 
-/// May `victim` leave the first level, for `line`?
-fn may_move<D: Design>(
+/// A way of the second level that `victim` may go into, which leaves the first for `line`. For the
+/// sake of one victim, the design makes one line free at most: the oldest.
+fn make_far_room<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
     who: Waiter,
     line: LineId,
-    (way, victim): (Way, LineId),
+    victim: LineId,
     now: Cycle,
-) -> Result<Room, Gate> {
+) -> Result<Way, Gate> {
     let caches = &hw.private[who.core];
-    let Some((far, below)) = caches.far_victim(victim) else {
-        let way = may_spill(design, hw, who, (way, victim), now)?;
-        return Ok(Room { way, far: None });
-    };
-    pass(has_come(hw, who, way, now))?;
     let is_exchange = |far: &Way| caches.is_place_of(*far, victim);
     if let Some(far) = caches.find_far(line).filter(is_exchange) {
-        return Ok(Room { way, far: Some(far) });
+        return Ok(far);
     }
+    let (best, below) = caches.far_victim(victim);
     if below == NO_LINE {
-        return Ok(Room { way, far: Some(far) });
+        return Ok(best);
     }
-    let room = |far| Room { way, far: Some(far) };
-    let first = match may_spill(design, hw, who, (far, below), now) {
-        Ok(far) => return Ok(room(far)),
-        Err(first) => first,
-    };
-    let others = hw.private[who.core].far_victims(victim).unwrap_or_default();
-    first_that_may(&others[1..], first, |victim| may_spill(design, hw, who, victim, now)).map(room)
+    let asked = is_free(design, hw, who.core, below)
+        .then(|| may_spill(design, hw, who, (best, below), now));
+    if let Some(Ok(far)) = asked {
+        return Ok(far);
+    }
+    let victims = hw.private[who.core].far_victims(victim);
+    let others = victims.into_iter().filter(|(way, _)| asked.is_none() || *way != best);
+    let (mut others, held): (Vec<_>, Vec<_>) =
+        others.partition(|(_, line)| is_free(design, hw, who.core, *line));
+    others.extend(held.first());
+    let mut may = |victim| may_spill(design, hw, who, victim, now);
+    match asked {
+        Some(Err(first)) => first_that_may(&others, first, may),
+        _ => may(others[0]).or_else(|first| first_that_may(&others[1..], first, may)),
+    }
+}
+
+/// True if nothing has to be done before the machine may forget `line` with the copy of `core`.
+fn is_free<D: Design>(design: &D, hw: &Hw<D::Message>, core: usize, line: LineId) -> bool {
+    !hw.is_last_copy(core, line) || design.may_displace(hw, line)
 }
 
 /// What the first victim that `may` leave gives; else when to ask again, at the earliest, or that
@@ -254,12 +276,12 @@ fn spill<M: Copy>(hw: &mut Hw<M>, core: usize, way: Way, now: Cycle) {
     if line == NO_LINE {
         return;
     }
-    if hw.private[core].copy(way).is_dirty() {
+    let is_last = hw.is_last_copy(core, line);
+    if hw.private[core].copy(way).is_dirty() || is_last && hw.llc.entry(line).dirty {
         let tile = hw.home_tile(line);
         hw.mesh.data(core, tile, now);
         hw.clean(core, way, line);
     }
-    let is_last = hw.is_last_copy(core, line);
     let entry = hw.llc.entry_mut(line);
     entry.sharers &= !(1 << core);
     if usize::from(entry.owner) == core {
@@ -346,7 +368,8 @@ fn fill_from_cache<M: Copy>(
     Fill { way, ready: answer.ready, source: answer.source }
 }
 
-/// Another core may write the line: it sends the data, and its dirty data to the bank as well.
+/// Another core may write the line: it sends the data, and its dirty data to the bank as well, if
+/// that has room for data.
 fn forward<M: Copy>(
     hw: &mut Hw<M>,
     core: usize,
@@ -361,7 +384,9 @@ fn forward<M: Copy>(
     let sent = asked + hw.private[owner].latency(way);
     let ready = hw.mesh.data(owner, core, sent);
     if hw.private[owner].copy(way).is_dirty() {
-        hw.mesh.data(owner, home, sent);
+        if !hw.config.llc.directory_only {
+            hw.mesh.data(owner, home, sent);
+        }
         hw.clean(owner, way, slot);
     }
     let state = if writes {
@@ -398,7 +423,7 @@ fn from_bank<M: Copy>(
         Some(other) if hw.config.llc.directory_only => {
             hw.counters.cache_to_cache += 1;
             let asked = hw.mesh.control(home, other, found);
-            let sent = asked + hw.look_in(other, slot);
+            let sent = (asked + hw.look_in(other, slot)).max(hw.came(other, slot));
             (hw.mesh.data(other, core, sent), Reason::LoadRemote)
         }
         _ => (hw.mesh.data(home, core, found), Reason::LoadLlc),

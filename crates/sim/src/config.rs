@@ -28,7 +28,7 @@ pub struct Machine {
     /// Private second-level caches, exclusive of the first; none: a core has one level.
     #[serde(default)]
     pub l2: Option<L2Config>,
-    /// The shared, banked, inclusive last-level cache.
+    /// The shared, banked, inclusive last-level cache, or a directory alone.
     pub llc: LlcConfig,
     /// The network on the chip.
     pub mesh: MeshConfig,

@@ -335,7 +335,7 @@ impl<M: Copy> Hw<M> {
         self.counters.partial_lines += u64::from(!filling.is_full());
         let line = filling.line;
         let (bank, home) = (self.llc.bank(line), self.home_tile(line));
-        let left = now + self.config.l1.latency + self.config.core.combining_leave;
+        let left = now + self.look_in(core, line) + self.config.core.combining_leave;
         let sent = self.mesh.data(core, home, left);
         let mut found = self.look_up(bank, sent);
         let mut memory = Version::NONE;
@@ -479,6 +479,12 @@ impl<M: Copy> Hw<M> {
         let way = self.private[owner].at_place(slot, entry.owner_way);
         debug_assert_eq!(self.private[owner].line(way), slot, "the directory is exact");
         Some((owner, way))
+    }
+
+    /// When the copy that `core` has of the line in `slot` has come.
+    pub(crate) fn came(&self, core: usize, slot: Slot) -> Cycle {
+        let caches = &self.private[core];
+        caches.find(slot).map_or(0, |way| caches.copy(way).ready)
     }
 
     /// How long `core` looks for its copy of the line in `slot`.

@@ -276,6 +276,7 @@ impl<D: Design> Machine<D> {
 
 /// Lets the shared cache hold as much of memory as fits, persistent lines first. Without one, the
 /// cores that run `programs` hold it: the first page is with the first, the next with the second.
+/// Nobody owns a line, as nobody has written one.
 fn warm<M: Copy>(hw: &mut Hw<M>, programs: usize) {
     for line in (0..hw.program_lines).chain(hw.pm_lines..hw.values.lines()) {
         let (place, None) = hw.llc.victim(line) else { continue };
@@ -284,11 +285,11 @@ fn warm<M: Copy>(hw: &mut Hw<M>, programs: usize) {
             continue;
         }
         let core = (line / PAGE_LINES) as usize % programs;
-        let (way, victim) = hw.private[core].last_victim(line);
+        let (way, victim) = hw.private[core].far_victim(line);
         if victim == NO_LINE {
             hw.llc.fill(place, line, 0);
-            hw.own(core, way, line);
-            hw.private[core].fill(way, line, State::Exclusive, (0, Reason::LoadL2));
+            hw.llc.entry_mut(line).sharers = 1 << core;
+            hw.private[core].fill(way, line, State::Shared, (0, Reason::LoadL2));
         }
     }
 }

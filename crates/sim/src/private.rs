@@ -146,7 +146,11 @@ impl Private {
     /// From a request until it is known that no copy is here.
     #[inline]
     pub(crate) fn miss_latency(&self) -> Cycle {
-        self.second.as_ref().unwrap_or(&self.first).latency
+        self.last().latency
+    }
+
+    fn last(&self) -> &Level {
+        self.second.as_ref().unwrap_or(&self.first)
     }
 
     /// The number of `way` among the places that `line` could be in.
@@ -199,9 +203,9 @@ impl Private {
         self.in_order(self.first.set(line))
     }
 
-    /// As [`victims`](Private::victims), of the second level, if there is one.
-    pub(crate) fn far_victims(&self, line: LineId) -> Option<Vec<(Way, LineId)>> {
-        self.second.as_ref().map(|second| self.in_order(second.set(line)))
+    /// As [`victims`](Private::victims), of the last level.
+    pub(crate) fn far_victims(&self, line: LineId) -> Vec<(Way, LineId)> {
+        self.in_order(self.last().set(line))
     }
 
     fn in_order(&self, set: Range<Way>) -> Vec<(Way, LineId)> {
@@ -217,14 +221,9 @@ impl Private {
         self.best(self.first.set(line))
     }
 
-    /// As [`victim`](Private::victim), of the second level, if there is one.
-    pub(crate) fn far_victim(&self, line: LineId) -> Option<(Way, LineId)> {
-        self.second.as_ref().map(|second| self.best(second.set(line)))
-    }
-
     /// As [`victim`](Private::victim), of the last level.
-    pub(crate) fn last_victim(&self, line: LineId) -> (Way, LineId) {
-        self.far_victim(line).unwrap_or_else(|| self.victim(line))
+    pub(crate) fn far_victim(&self, line: LineId) -> (Way, LineId) {
+        self.best(self.last().set(line))
     }
 
     fn best(&self, set: Range<Way>) -> (Way, LineId) {
@@ -299,7 +298,7 @@ mod tests {
         assert_eq!(order, [same_set[1], same_set[2], same_set[3], same_set[0]]);
         l1.invalidate(l1.find(same_set[2]).unwrap());
         assert_eq!(l1.victim(same_set[4]).1, NO_LINE);
-        assert_eq!(l1.far_victim(0), None, "there is no second level");
+        assert_eq!(l1.far_victim(same_set[4]), l1.victim(same_set[4]), "there is one level");
     }
 
     #[test]
@@ -322,7 +321,7 @@ mod tests {
         let (near, _) = caches.victim(9);
         caches.fill(near, 9, State::Exclusive, (7, Reason::LoadMemory));
         caches.copy_mut(near).epoch = 3;
-        let (far, _) = caches.far_victim(9).unwrap();
+        let (far, _) = caches.far_victim(9);
         let copy = caches.take(near);
         caches.put(far, 9, copy);
         assert_eq!((caches.find_near(9), caches.find(9)), (None, Some(far)));

@@ -2,12 +2,12 @@
 //!
 //! After the one that Intel documents for the second-level cache of its Core processors since Sandy
 //! Bridge (optimisation manual, "Data Prefetch to L2 and Last Level Cache"): it watches what a core
-//! asks for beyond its first level, loads and stores alike, follows one ascending or descending
+//! asks for beyond its private levels, loads and stores alike, follows one ascending or descending
 //! stream in each of some pages of 4 KiB, issues two requests for each one that it sees, runs at
 //! most 20 lines ahead, and never leaves the page. So a log that is written through the caches
 //! from its one end to the other rarely waits for memory, though every line of it has to be read.
 //!
-//! Here it fills the shared cache, as there is no second level, and takes the place of a line only
+//! Here it fills the shared cache, and takes the place of a line only
 //! where the design lets that line go at once ([`Design::may_displace`]): nobody waits for a line
 //! that nobody has asked for. It costs what any fill does: ports, links, channel and banks. A
 //! machine without a `prefetch` table has none, which is so for all but `s1-i7`.

@@ -3,9 +3,10 @@
 use crate::hops::word;
 use crate::paths::Paths;
 use crate::persistency::{levels, tiny};
+use crate::programs::run_on;
 use crate::scenes::{Scene, line_at};
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Choice, L2Config, Machine, Outcome, Program, Reason, Simulation};
+use seawall_sim::{Choice, L2Config, Machine, Outcome, Program, Reason, SimMemory, Simulation};
 
 /// Lines that both private levels of the small machines hold together.
 const LINES: u64 = 32;
@@ -180,4 +181,54 @@ fn without_a_shared_cache_the_last_copy_that_leaves_goes_to_memory() {
     }
     let outcome = run(&levels(true), "hops", vec![overflow()]);
     assert_eq!(outcome.counters.dropped_lines, 7 * LINES, "persist buffers write them");
+}
+
+/// Each of four threads stores to pages of its own, each epoch once.
+fn own_pages(memory: &SimMemory) {
+    for line in 0..128 {
+        memory.store(line_at(128 * memory.thread() as u64 + line), 1u64);
+        memory.order();
+    }
+}
+
+#[test]
+fn a_line_that_starts_in_another_cores_cache_is_no_dependence() {
+    for design in ["hops", "asap", "lb-idt"] {
+        let counters = run_on("hops17", design, 4, own_pages).counters;
+        assert!(counters.cache_to_cache > 128, "{design}: lines start elsewhere");
+        assert_eq!((counters.dependences, counters.conflicts_inter), (0, 0), "{design}");
+    }
+}
+
+#[test]
+fn a_flush_of_a_line_that_others_have_read_takes_its_data_along() {
+    let machine = Machine::load("hops17").unwrap();
+    let paths = Paths::new(&machine);
+    for (adr, design) in [(false, "clwb"), (true, "clwb:adr=true")] {
+        for line in [5, 77] {
+            let writer: Program = Box::new(move |memory| {
+                memory.store(line_at(line), 1u64);
+                memory.work(200_000);
+                memory.output(1);
+                memory.flush(line_at(line), 8);
+                memory.drain();
+                memory.output(2);
+            });
+            let reader: Program = Box::new(move |memory| {
+                memory.work(100_000);
+                memory.load::<u64>(line_at(line));
+            });
+            let scene = Scene::lone(&machine, design);
+            let found = scene.between(0, vec![(0, writer), (1, reader)]).unwrap();
+            assert_eq!(found, paths.persist(0, line, adr), "{design}, line {line}");
+        }
+    }
+}
+
+#[test]
+fn one_line_at_a_time_is_made_free_for_what_leaves_the_first_level() {
+    let conflicts =
+        |machine: &Machine| run(machine, "lb", vec![overflow()]).counters.conflicts_replacement;
+    assert!(conflicts(&levels(true)) > 0);
+    assert!(conflicts(&levels(true)) < 2 * conflicts(&tiny()), "{}", conflicts(&levels(true)));
 }

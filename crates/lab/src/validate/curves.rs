@@ -76,7 +76,7 @@ impl<'a> Curves<'a> {
         let plateau = |part, kib, cycles, formula| Plateau { part, kib, cycles, formula };
         let mean = |latency: &dyn Fn(u64) -> Cycle| Paths::mean(1 << 16, latency);
         let mut all = vec![plateau("l1", machine.l1.kib, paths.l1_load() as f64, "l1.latency")];
-        if let Some(l2) = machine.l2 {
+        if let Some(l2) = machine.l2.filter(|l2| l2.kib > 2 * machine.l1.kib) {
             let formula = "l1.latency + l2.latency";
             all.push(plateau("l2", l2.kib, paths.l2_load() as f64, formula));
         }

@@ -144,6 +144,10 @@ impl Design for Naive {
         self.holder(line).is_none_or(|holder| holder == core)
     }
 
+    fn may_displace(&self, _: &Hw<Durable>, slot: Slot) -> bool {
+        self.holder(slot).is_none()
+    }
+
     fn spill(&mut self, _: &mut Hw<Durable>, _: Waiter, _: Way, _: LineId, _: Cycle) -> Gate {
         Gate::Go
     }

@@ -107,6 +107,9 @@ impl Design for Clwb {
                     hw.mesh.data(owner, home, snooped + hw.private[owner].latency(way))
                 }
             }
+            None if hw.config.llc.directory_only && hw.llc.entry(slot).dirty => {
+                send_shared(hw, who.core, slot, asked)
+            }
             _ => hw.mesh.control(who.core, home, asked),
         };
         let is_dirty = hw.llc.entry(slot).dirty;
@@ -183,4 +186,17 @@ impl Clwb {
             }
         }
     }
+}
+
+/// Cores share the line in `slot`, which one of them wrote: one sends it to its home, which has
+/// no room for data.
+fn send_shared(hw: &mut Hw<()>, core: usize, slot: LineId, asked: Cycle) -> Cycle {
+    let (home, sharers) = (hw.home_tile(slot), hw.llc.entry(slot).sharers);
+    if sharers >> core & 1 == 1 {
+        return hw.mesh.data(core, home, asked);
+    }
+    let other = sharers.trailing_zeros() as usize;
+    let snooped = hw.mesh.control(core, home, asked);
+    let snooped = hw.mesh.control(home, other, snooped);
+    hw.mesh.data(other, home, snooped + hw.look_in(other, slot))
 }

@@ -9,7 +9,7 @@
 //! epoch that depends on another thread's waits until the global timestamps, at the shared cache,
 //! say that it is durable. A dfence waits until the buffer is empty. Dependences are learnt from
 //! coherence: who takes a line from a core that had it exclusively depends on that core's current
-//! epoch, which is split if it is open; what the core wrote is remembered when its L1 has given the
+//! epoch, which is split if it is open; what the core wrote is remembered when it has given the
 //! line up.
 //!
 //! Dirty persistent lines are dropped when they leave the shared cache. A fetch from memory waits
@@ -72,7 +72,7 @@ enum Flaw {
     SendsAtOnce,
     /// An open epoch is not split when another thread depends on it.
     KeepsEpochsWhole,
-    /// What a core wrote is forgotten when its L1 gives the line up.
+    /// What a core wrote is forgotten when it gives the line up.
     ForgetsOwners,
     /// Memory is read while a newer version is buffered.
     IgnoresFilter,

@@ -1,6 +1,6 @@
-//! The flush of an epoch: one arbiter per core, beside its L1, and a handshake with all banks.
+//! The flush of an epoch: one arbiter per core, beside its caches, and a handshake with all banks.
 //!
-//! MICRO'15, section 4.1 and figure 8. (1) The L1 sends the epoch's dirty lines to their banks,
+//! MICRO'15, section 4.1 and figure 8. (1) The core sends the epoch's dirty lines to their banks,
 //! then FlushEpoch to every bank, which thereby has seen every line of the epoch (EpochCMP). (2)
 //! Each bank writes its lines of the epoch to memory. (3) When all their PersistAcks are back, or
 //! at once if it has none, it sends BankAck. (4) When all banks have, the epoch is durable:
@@ -103,11 +103,10 @@ impl Epochs {
         self.tell_banks(hw, core, flushed);
     }
 
-    /// Step 1, first half: the L1's dirty lines of the epoch go to their banks.
+    /// Step 1, first half: the core's dirty lines of the epoch go to their banks.
     fn flush_l1(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) -> Cycle {
         let tagged = self.cores[core].take_lines(epoch);
-        let sets = hw.config.l1_sets();
-        let groups = groups(tagged.iter().map(|line| *line as usize % sets));
+        let groups = groups_of_core(hw, core, &tagged);
         let mut at = now + groups * self.config.search_cycles;
         let arbiter = &mut self.arbiters[core];
         arbiter.lines.clear();
@@ -284,6 +283,14 @@ impl Epochs {
             }
         }
     }
+}
+
+/// How many groups of 64 sets `core` has to search for `lines`, in both of its levels.
+fn groups_of_core(hw: &Hw<Message>, core: usize, lines: &[LineId]) -> u64 {
+    let near = groups(lines.iter().map(|line| *line as usize % hw.config.l1_sets()));
+    let Some(l2) = hw.config.l2 else { return near };
+    let far = lines.iter().filter(|line| hw.private[core].find_far(**line).is_some());
+    near + groups(far.map(|line| *line as usize % l2.sets()))
 }
 
 /// How many groups of 64 sets the sets fall into: what the flush engine's bitmap marks.
