@@ -35,7 +35,7 @@ impl Host {
             folder: folder.parent().unwrap_or(folder).display().to_string(),
             file_system: file_system(folder),
             libpmemobj: pmdk::VERSION,
-            flush: format!("{} ({})", pool.flush().kind, pool.flush().why),
+            flush: format!("{} ({})", pool.instruction().kind, pool.instruction().why),
             durability: pool.durability().to_string(),
         };
         drop(pool);

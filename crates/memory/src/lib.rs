@@ -27,10 +27,12 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+mod handles;
 mod image;
 mod word;
 
 pub use addr::{Addr, LINE_BYTES, Line, lines_of};
+pub use handles::{FlushBy, Handles};
 pub use image::Image;
 pub use word::{Width, Word};
 

@@ -208,7 +208,7 @@ fn main() {
     let memory = pool.memory(0);
     (0..BYTES / 2).for_each(|i| memory.store(Addr::pm(8 * i), 0u64));
     let cpu = Cpu::detect();
-    let (kind, folder) = (pool.flush().kind, std::env::temp_dir());
+    let (kind, folder) = (pool.instruction().kind, std::env::temp_dir());
     println!("{}, flush {kind}, files in {}", Cpu::model_name(), folder.display());
     println!("{:36} {:>9} {:>9} {:>7}", "ours / bare", "ours, ns", "bare, ns", "ratio");
     plain_accesses(&memory);

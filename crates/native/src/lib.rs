@@ -20,7 +20,7 @@
 //! memory.persist(Addr::pm(64), 8);
 //! assert!(memory.grow(1 << 20));
 //! memory.store(Addr::pm((1 << 20) - 8), 9u64);
-//! println!("{} flushes, {}", pool.flush().kind, pool.durability());
+//! println!("{} flushes, {}", pool.instruction().kind, pool.durability());
 //! # Ok::<(), seawall_native::PoolError>(())
 //! ```
 

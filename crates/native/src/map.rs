@@ -49,6 +49,29 @@ impl Mapping {
         Ok(Mapping { base: base.cast(), bytes, sync: false })
     }
 
+    /// Makes anonymous memory longer, if it is not so long; it may be somewhere else then.
+    pub(crate) fn lengthen(&mut self, bytes: u64) -> io::Result<()> {
+        let bytes = bytes.max(self.bytes);
+        let len = usize::try_from(bytes.max(1)).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let before = self.bytes.max(1) as usize;
+        #[cfg(target_os = "linux")]
+        {
+            let flags = rustix::mm::MremapFlags::MAYMOVE;
+            // SAFETY: these are the base and length of a mapping of ours, and the only reference to
+            // it says that nobody has a handle on it that would have to follow.
+            let base = unsafe { rustix::mm::mremap(self.base.cast(), before, len, flags)? };
+            (self.base, self.bytes) = (base.cast(), bytes);
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let longer = Mapping::anonymous(len as u64)?;
+            // SAFETY: both are mapped for at least `before` bytes, and apart.
+            unsafe { std::ptr::copy_nonoverlapping(self.base, longer.base, before) };
+            *self = longer;
+        }
+        Ok(())
+    }
+
     pub(crate) fn base(&self) -> *mut u8 {
         self.base
     }

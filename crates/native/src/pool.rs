@@ -10,6 +10,7 @@ use crate::flush::{Flush, FlushKind};
 use crate::map::{self, Mapping};
 use crate::memory::NativeMemory;
 use crate::space::{LockedFile, Space};
+use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -181,8 +182,16 @@ impl Pool {
         self.space.grow(bytes)
     }
 
+    /// The pool with its flushes left to somebody: `Ribbon::auto()` of `seawall-runtime`.
+    ///
+    /// # Errors
+    /// As `how` says; the pool is closed then.
+    pub fn flush<F: FlushBy<Pool>>(self, how: F) -> Result<F::Pool, F::Error> {
+        how.flush_for(self)
+    }
+
     /// The flush instruction in use.
-    pub fn flush(&self) -> &Flush {
+    pub fn instruction(&self) -> &Flush {
         &self.flush
     }
 
@@ -202,6 +211,26 @@ impl Pool {
     }
 }
 
+impl Handles for Pool {
+    type Handle<'a> = NativeMemory<'a>;
+
+    fn handle(&self, thread: usize) -> NativeMemory<'_> {
+        self.memory(thread)
+    }
+
+    fn flushes_nothing(&self) -> Option<String> {
+        let is_so = self.flush.kind == FlushKind::None;
+        is_so.then(|| format!("domain {}: {}", self.domain, self.flush.why))
+    }
+
+    fn add_dram(&mut self, bytes: u64) -> io::Result<Addr> {
+        let begin = self.dram.bytes().next_multiple_of(LINE_BYTES);
+        let all = begin.checked_add(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.dram.lengthen(all)?;
+        Ok(Addr::dram(begin))
+    }
+}
+
 fn check_size(name: &str, bytes: u64) -> Result<(), PoolError> {
     if bytes >= POOL_BYTES_MIN {
         return Ok(());
@@ -217,7 +246,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::{Addr, Memory};
+    use seawall_memory::Memory;
 
     fn anything(_: &[u8], _: u64) -> Result<(), String> {
         Ok(())
@@ -237,6 +266,19 @@ mod tests {
         assert_eq!(pool.bytes(), 8192);
         assert_eq!(pool.memory(1).load::<u64>(Addr::pm(4096)), 7);
         assert_eq!(pool.memory(1).load::<u64>(Addr::dram(0)), 0, "DRAM does not survive");
+    }
+
+    #[test]
+    fn more_dram_is_zero_behind_what_there_was() {
+        let options = PoolOptions { dram_bytes: 100, ..PoolOptions::default() };
+        let mut pool = Pool::temporary(4096, &options).unwrap();
+        pool.memory(0).store(Addr::dram(8), 7u64);
+        assert!(pool.add_dram(1 << 62).is_err());
+        let begin = pool.add_dram(1 << 20).unwrap();
+        assert_eq!(begin, Addr::dram(128));
+        let memory = pool.memory(0);
+        assert_eq!((memory.load::<u64>(Addr::dram(8)), memory.load::<u64>(begin)), (7, 0));
+        memory.store(begin.plus((1 << 20) - 8), 9u64);
     }
 
     #[test]

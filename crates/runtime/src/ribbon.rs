@@ -51,11 +51,13 @@ mod early;
 mod flusher;
 mod judge;
 mod memory;
+mod pool;
 pub mod threads;
 
 pub use counts::RibbonCounts;
 pub use flusher::{Flusher, Step};
 pub use memory::RibbonMemory;
+pub use pool::{RibbonCounters, RibbonPool, RibbonPoolError};
 
 use crate::Arena;
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
@@ -293,10 +295,19 @@ impl Ribbon {
     /// # Errors
     /// When an option is out of its range; nothing is taken then.
     pub fn place(arena: &mut Arena, options: &RibbonOptions) -> Result<Ribbon, RibbonError> {
+        Ribbon::placed(options, |bytes| Ok(arena.dram(bytes)))
+    }
+
+    /// The same where `take` gives the DRAM, in one piece.
+    fn placed<E: From<RibbonError>>(
+        options: &RibbonOptions,
+        take: impl FnOnce(u64) -> Result<Addr, E>,
+    ) -> Result<Ribbon, E> {
         options.check()?;
         let lines = SHARED_LINES + options.threads * options.thread_lines() + options.flushers;
-        let base = arena.dram(lines * LINE_BYTES);
-        let owners = arena.dram(if options.early { options.owner_words * 8 } else { 0 });
+        let owner_words = if options.early { options.owner_words } else { 0 };
+        let base = take(lines * LINE_BYTES + owner_words * 8)?;
+        let owners = base.plus(lines * LINE_BYTES);
         Ok(Ribbon { base, owners, options: options.clone() })
     }
 
@@ -314,7 +325,7 @@ impl Ribbon {
     ///
     /// # Panics
     /// When the thread is none of those that the options allow for.
-    pub fn join<'m, M: Memory>(&self, memory: &'m M) -> RibbonMemory<'m, M> {
+    pub fn join<'m, M: Memory>(&self, memory: &'m M) -> RibbonMemory<'m, &'m M> {
         RibbonMemory::new(self.clone(), memory)
     }
 

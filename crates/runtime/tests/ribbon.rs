@@ -4,6 +4,7 @@ mod early;
 mod explored;
 mod fifo;
 mod heap;
+mod pool;
 mod real;
 mod scene;
 mod simulated;

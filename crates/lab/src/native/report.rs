@@ -86,8 +86,8 @@ impl Place {
         Place {
             file: file.cloned(),
             pool_bytes: pool.bytes(),
-            flush: pool.flush().kind.name(),
-            flush_why: pool.flush().why.clone(),
+            flush: pool.instruction().kind.name(),
+            flush_why: pool.instruction().why.clone(),
             domain: pool.domain().name(),
             durable: pool.is_durable(),
             durability: pool.durability().to_string(),

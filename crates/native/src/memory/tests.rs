@@ -225,7 +225,7 @@ fn a_fence_with_nothing_to_wait_for_is_not_counted() {
 #[test]
 fn a_locked_operation_is_a_fence_where_it_stores() {
     let pool = pool(Domain::Line);
-    if !LOCKED_IS_FENCE || pool.flush().kind == FlushKind::Clflush {
+    if !LOCKED_IS_FENCE || pool.instruction().kind == FlushKind::Clflush {
         return;
     }
     let memory = pool.memory(0);

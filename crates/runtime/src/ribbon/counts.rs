@@ -4,7 +4,9 @@
 //! nothing is locked for counting. Threads publish theirs at fences, and not at each, so a sum is a
 //! little behind until they leave.
 
-use super::{CLAIMED, COUNTS, EARLY_DONE, EARLY_PUSHED, Fifo, PUSHED, RATE, Ribbon, count_of};
+use super::{
+    CLAIMED, COUNTS, DONE, EARLY_DONE, EARLY_PUSHED, Fifo, PUSHED, RATE, Ribbon, count_of,
+};
 use seawall_memory::{Addr, Memory};
 
 /// What has happened since the Ribbon was placed; all threads together.
@@ -34,12 +36,20 @@ pub struct RibbonCounts {
     pub takeovers: u64,
     /// Trials that ended with the other way of flushing ([`Mode::Auto`](super::Mode::Auto)).
     pub switches: u64,
-    /// Requests in FIFOs now that nobody has taken on.
+    /// Requests in FIFOs now that are not done.
     pub depth: u64,
     /// Flushers that work now.
     pub active: u64,
     /// Lines flushed in 2^20 units of `Memory::now`, when last measured; 0 without a period.
     pub rate: u64,
+}
+
+impl RibbonCounts {
+    /// Lines that were flushed, by whomever, asked for or early. What an owner did in the place of
+    /// a flusher that did not come back is not among them.
+    pub fn lines(&self) -> u64 {
+        self.by_owners + self.by_flushers + self.inline + self.full + self.cleaned
+    }
 }
 
 /// The numbers of a thread that it keeps in its `COUNTS` line.
@@ -65,6 +75,11 @@ impl ThreadCounts {
     fn of(words: [u64; ThreadCounts::WORDS]) -> ThreadCounts {
         let [by_owner, inline, full, skipped, in_vain, switches, takeovers] = words;
         ThreadCounts { by_owner, inline, full, skipped, in_vain, switches, takeovers }
+    }
+
+    /// Of the present generation, the requests that the owner has executed: behind the others.
+    pub(super) fn own_word(fifo: Fifo) -> Addr {
+        ThreadCounts::place(fifo, ThreadCounts::WORDS)
     }
 
     fn place(fifo: Fifo, word: usize) -> Addr {
@@ -100,11 +115,13 @@ impl Ribbon {
         };
         for thread in 0..self.options.threads {
             let fifo = self.fifo(thread);
-            let claimed: u64 = memory.load(fifo.word(CLAIMED));
+            let own: u64 = memory.load(ThreadCounts::own_word(fifo));
+            let done: u64 = memory.load(fifo.word(DONE));
             let pushed: u64 = memory.load(fifo.word(PUSHED));
             let counts = ThreadCounts::read(memory, fifo);
             sum.pushed += pushed;
-            sum.depth += count_of(pushed.wrapping_sub(claimed));
+            let depth = count_of(pushed.wrapping_sub(done.wrapping_add(own)));
+            sum.depth += depth.min(self.options.fifo_lines);
             sum.by_owners += counts.by_owner;
             sum.inline += counts.inline;
             sum.full += counts.full;

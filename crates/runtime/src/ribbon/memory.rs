@@ -13,6 +13,7 @@ use super::{
 };
 use seawall_memory::{Addr, Line, Memory, lines_of};
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 
 mod seam;
 
@@ -34,9 +35,9 @@ struct Way {
 /// It promises exactly what [`Memory`] does: what was flushed is durable after the thread's next
 /// drain, ordered by its next order, and by a locked operation where the machine below orders it by
 /// one. Dropping it drains, unless the thread is panicking: a request that no fence followed was
-/// promised nothing.
-pub struct RibbonMemory<'m, M: Memory> {
-    memory: &'m M,
+/// promised nothing. `H` holds the handle below: a reference, or a box that owns it.
+pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
+    memory: H,
     ribbon: Ribbon,
     fifo: Fifo,
     waker: Option<&'m dyn Waker>,
@@ -70,15 +71,17 @@ pub struct RibbonMemory<'m, M: Memory> {
     counts_published: Cell<ThreadCounts>,
 }
 
-impl<'m, M: Memory> RibbonMemory<'m, M> {
-    pub(super) fn new(ribbon: Ribbon, memory: &'m M) -> RibbonMemory<'m, M> {
+impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
+    pub(super) fn new(ribbon: Ribbon, memory: H) -> RibbonMemory<'m, H> {
         let (thread, threads) = (memory.thread() as u64, ribbon.options.threads);
         assert!(thread < threads, "thread {thread} in a Ribbon for {threads}");
         let fifo = ribbon.fifo(thread);
-        let counts = ThreadCounts::read(memory, fifo);
+        let counts = ThreadCounts::read(&*memory, fifo);
         let pushed: u64 = memory.load(fifo.word(PUSHED));
         let (judge, conduct) = Judge::new(ribbon.options.mode);
-        let early = ribbon.options.early.then(|| RefCell::new(Early::new(memory, fifo)));
+        let early = ribbon.options.early.then(|| RefCell::new(Early::new(&*memory, fifo)));
+        let generation = generation_of(memory.load(fifo.word(CLAIMED)));
+        let rings = pushed + memory.load::<u64>(fifo.word(EARLY_PUSHED));
         let joined = RibbonMemory {
             memory,
             fifo,
@@ -87,14 +90,14 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
             published: Cell::new(pushed),
             base: Cell::new(pushed),
             own: Cell::new(0),
-            generation: Cell::new(generation_of(memory.load(fifo.word(CLAIMED)))),
+            generation: Cell::new(generation),
             is_plain: Cell::new(false),
             way: Cell::new(Way { decouples: false, ask_in: 0 }),
             lines: Cell::new(counts.inline),
             fenced: Cell::new(counts.inline),
             span: Cell::new(0),
             not_inline: Cell::new(0),
-            rings: Cell::new(pushed + memory.load::<u64>(fifo.word(EARLY_PUSHED))),
+            rings: Cell::new(rings),
             stored: Cell::new(NO_LINE),
             full_for: Cell::new(0),
             judge: RefCell::new(judge),
@@ -111,14 +114,14 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
     /// The handle, with something to call when flushers have been asked to get up
     /// ([`Flusher::lie_down`](super::Flusher::lie_down)).
     #[must_use]
-    pub fn with_waker(mut self, waker: &'m dyn Waker) -> RibbonMemory<'m, M> {
+    pub fn with_waker(mut self, waker: &'m dyn Waker) -> RibbonMemory<'m, H> {
         self.waker = Some(waker);
         self
     }
 
     /// The handle below.
-    pub fn inner(&self) -> &'m M {
-        self.memory
+    pub fn inner(&self) -> &H::Target {
+        &self.memory
     }
 
     /// True if flushes are left to the flushers at present.
@@ -185,7 +188,7 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
         if self.stored.get() == line {
             self.stored.set(NO_LINE);
         }
-        early.borrow_mut().skips(self.memory, &self.ribbon, self.fifo, line)
+        early.borrow_mut().skips(&*self.memory, &self.ribbon, self.fifo, line)
     }
 
     /// Shows the flushers what was pushed.
@@ -254,7 +257,7 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
             }
             if self.memory.compare_exchange(at, claimed, next).is_ok() {
                 (pushed - lines..pushed).for_each(|number| self.execute(number));
-                self.own.set(self.own.get() + lines);
+                self.set_own(self.own.get() + lines);
                 return self.count(|counts| counts.by_owner += lines);
             }
         }
@@ -308,15 +311,20 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
         self.generation.set(generation_of(word));
         self.memory.swap(self.fifo.word(CLAIMED), word);
         self.memory.swap(self.fifo.word(DONE), word);
-        self.own.set(0);
+        self.set_own(0);
+    }
+
+    fn set_own(&self, own: u64) {
+        self.own.set(own);
+        self.memory.store(ThreadCounts::own_word(self.fifo), own);
     }
 
     #[track_caller]
-    fn fence(&self, below: fn(&M)) {
+    fn fence(&self, below: fn(&H::Target)) {
         self.work_off();
-        below(self.memory);
+        below(&self.memory);
         if self.await_flushers() {
-            below(self.memory);
+            below(&self.memory);
         }
         if self.ribbon.options.period > 0 {
             self.publish_counts();
@@ -365,7 +373,7 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
         counts.inline = self.lines.get() - self.not_inline.get();
         counts.switches = self.judge.borrow().switches;
         counts.in_vain = self.early.as_ref().map_or(0, |early| early.borrow().in_vain);
-        counts.publish(self.counts_published.replace(counts), self.memory, self.fifo);
+        counts.publish(self.counts_published.replace(counts), &*self.memory, self.fifo);
     }
 
     /// Before a store to these bytes. Gives whether all of their lines are the thread's own, for
@@ -385,15 +393,15 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
             RibbonFlaw::HandsOnBeforeStore => {
                 let mut early = early.borrow_mut();
                 for line in lines_of(at, len) {
-                    early.stored(self.memory, &self.ribbon, self.fifo, line, false);
-                    early.hand_on(self.memory, self.fifo, line, 1);
+                    early.stored(&*self.memory, &self.ribbon, self.fifo, line, false);
+                    early.hand_on(&*self.memory, self.fifo, line, 1);
                 }
             }
             _ => {}
         }
         let mut all = true;
         for line in lines_of(at, len) {
-            all &= self.ribbon.own(self.memory, line);
+            all &= self.ribbon.own(&*self.memory, line);
         }
         all
     }
@@ -412,9 +420,9 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
         let mut shows = false;
         for line in lines_of(at, len) {
             if self.flaw() == RibbonFlaw::OwnsLate {
-                self.ribbon.own(self.memory, line);
+                self.ribbon.own(&*self.memory, line);
             }
-            shows |= early.stored(self.memory, &self.ribbon, self.fifo, line, is_own);
+            shows |= early.stored(&*self.memory, &self.ribbon, self.fifo, line, is_own);
             self.stored.set(line);
         }
         if shows {
@@ -423,7 +431,7 @@ impl<'m, M: Memory> RibbonMemory<'m, M> {
     }
 }
 
-impl<M: Memory> Drop for RibbonMemory<'_, M> {
+impl<H: Deref<Target: Memory + Sized>> Drop for RibbonMemory<'_, H> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;

@@ -3,7 +3,8 @@
 //! A flusher that has had nothing to do for a while sleeps, and an owner that has work wakes it: an
 //! idle Ribbon takes no processor. Threads end with the body that they are started for, however it
 //! ends. One that panics is counted, and its work is done by the owners, given that the options
-//! have a patience. A forked child has none of the threads: there, too, owners do their work.
+//! have a patience. A forked child has none of the threads: there, too, owners do their work, and
+//! nothing that a lost thread may have held is ever waited for (threads park; there is no lock).
 //!
 //! ```
 //! use seawall_memory::{Addr, Memory};
@@ -31,10 +32,10 @@
 use super::{Flusher, Ribbon, RibbonMemory, RibbonOptions, Step};
 use seawall_memory::Memory;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread::{Builder, Thread};
 use std::time::Duration;
 
 /// A flusher looks again after this, whether it was woken or not.
@@ -75,14 +76,13 @@ pub struct Crew {
     ribbon: Ribbon,
     ends: AtomicBool,
     lost: AtomicU64,
-    door: Mutex<()>,
-    woken: Condvar,
+    /// The flushers, once all have been started.
+    sleepers: OnceLock<Vec<Thread>>,
 }
 
 impl Waker for Crew {
     fn wake(&self) {
-        drop(self.door.lock().unwrap_or_else(PoisonError::into_inner));
-        self.woken.notify_all();
+        self.sleepers.get().into_iter().flatten().for_each(Thread::unpark);
     }
 }
 
@@ -91,8 +91,7 @@ struct Ending<'c>(&'c Crew);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.ends.store(true, Release);
-        self.0.wake();
+        self.0.end();
     }
 }
 
@@ -106,22 +105,15 @@ pub fn with_flushers<M: Memory, T>(
     handle: impl Fn(usize) -> M + Sync,
     body: impl FnOnce(&Crew) -> T,
 ) -> T {
-    let crew = Crew {
-        ribbon: ribbon.clone(),
-        ends: AtomicBool::new(false),
-        lost: AtomicU64::new(0),
-        door: Mutex::new(()),
-        woken: Condvar::new(),
-    };
+    let crew = Crew::new(ribbon);
     std::thread::scope(|scope| {
         let ending = Ending(&crew);
         let (crew, handle) = (&crew, &handle);
-        for index in 0..ribbon.options.flushers {
-            let thread = std::thread::Builder::new().name(format!("flusher {index}"));
-            if thread.spawn_scoped(scope, move || crew.run(index, handle)).is_err() {
-                crew.lost.fetch_add(1, Relaxed);
-            }
-        }
+        let start = |index, thread: Builder| {
+            let started = thread.spawn_scoped(scope, move || crew.run(index, handle)).ok()?;
+            Some(started.thread().clone())
+        };
+        crew.start(start);
         let result = body(crew);
         drop(ending);
         result
@@ -129,11 +121,39 @@ pub fn with_flushers<M: Memory, T>(
 }
 
 impl Crew {
+    pub(super) fn new(ribbon: &Ribbon) -> Crew {
+        Crew {
+            ribbon: ribbon.clone(),
+            ends: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+            sleepers: OnceLock::new(),
+        }
+    }
+
+    /// Starts all flushers; `start` gives none where the system has no thread.
+    pub(super) fn start(&self, mut start: impl FnMut(u64, Builder) -> Option<Thread>) {
+        let flushers = 0..self.ribbon.options.flushers;
+        let threads = flushers.filter_map(|index| {
+            let started = start(index, Builder::new().name(format!("flusher {index}")));
+            if started.is_none() {
+                self.lost.fetch_add(1, Relaxed);
+            }
+            started
+        });
+        let _ = self.sleepers.set(threads.collect());
+    }
+
+    /// Lets all flushers end.
+    pub(super) fn end(&self) {
+        self.ends.store(true, Release);
+        self.wake();
+    }
+
     /// As [`Ribbon::join`], with a handle that wakes the flushers.
     ///
     /// # Panics
     /// As there.
-    pub fn join<'m, M: Memory>(&'m self, memory: &'m M) -> RibbonMemory<'m, M> {
+    pub fn join<'m, M: Memory>(&'m self, memory: &'m M) -> RibbonMemory<'m, &'m M> {
         self.ribbon.join(memory).with_waker(self)
     }
 
@@ -142,7 +162,7 @@ impl Crew {
         self.lost.load(Acquire)
     }
 
-    fn run<M: Memory>(&self, index: u64, handle: &(impl Fn(usize) -> M + Sync)) {
+    pub(super) fn run<M: Memory>(&self, index: u64, handle: &(impl Fn(usize) -> M + Sync)) {
         let work = AssertUnwindSafe(|| {
             let memory = handle((self.ribbon.options.threads + index) as usize);
             self.work(self.ribbon.flusher(&memory, index));
@@ -174,9 +194,8 @@ impl Crew {
     }
 
     fn sleep(&self, rests: impl Fn() -> bool) {
-        let door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
         if rests() && !self.ends.load(Acquire) {
-            drop(self.woken.wait_timeout(door, NAP));
+            std::thread::park_timeout(NAP);
         }
     }
 }

@@ -238,3 +238,21 @@ fn a_flusher_lies_down_only_when_there_is_nothing_and_is_rung_for() {
     assert_eq!(flusher.bell(), after, "nobody rests: it is not rung again");
     memory.drain();
 }
+
+#[test]
+fn the_depth_is_what_is_pushed_and_not_done_by_anybody() {
+    let (image, ribbon, data) = place(&options(1, 1));
+    let memory = ribbon.join(&image);
+    let depth = || ribbon.counts(&image).depth;
+    memory.flush(data, 5 * 64);
+    assert_eq!(depth(), 5, "nobody has taken them on");
+    let below = Thread::new(&image, 1);
+    below.in_drain(|| assert_eq!(depth(), 5, "they are flushed, and not fenced"));
+    assert_eq!(ribbon.flusher(&below, 0).step(), Step::Flushed(5));
+    assert_eq!(depth(), 0);
+    memory.flush(data, 3 * 64);
+    assert_eq!(depth(), 3);
+    memory.drain();
+    assert_eq!(depth(), 0, "the owner has done them");
+    memory.leave();
+}

@@ -9,7 +9,7 @@ use seawall_runtime::Arena;
 use seawall_runtime::ribbon::{Mode, Ribbon, RibbonMemory, RibbonOptions};
 
 /// What an application thread runs; its data begins at the address, words for signals at the other.
-pub(super) type Program = fn(&RibbonMemory<'_, Traced<'_>>, Addr, Addr);
+pub(super) type Program = fn(&RibbonMemory<'_, &Traced<'_>>, Addr, Addr);
 
 /// Of the words that recovery reads, what is wrong with them, given the outputs of each thread.
 pub(super) type Judge = fn(&[u64], &[u64]) -> bool;

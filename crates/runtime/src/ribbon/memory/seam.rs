@@ -5,8 +5,9 @@
 
 use super::RibbonMemory;
 use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
+use std::ops::Deref;
 
-impl<M: Memory> Memory for RibbonMemory<'_, M> {
+impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
     #[inline]
     fn thread(&self) -> usize {
         self.memory.thread()
@@ -73,7 +74,7 @@ impl<M: Memory> Memory for RibbonMemory<'_, M> {
     #[track_caller]
     fn order(&self) {
         if !self.is_plain.get() {
-            return self.fence(M::order);
+            return self.fence(H::Target::order);
         }
         self.memory.order();
         self.has_fenced();
@@ -89,7 +90,7 @@ impl<M: Memory> Memory for RibbonMemory<'_, M> {
     #[track_caller]
     fn join_strands(&self) {
         if !self.is_plain.get() {
-            return self.fence(M::join_strands);
+            return self.fence(H::Target::join_strands);
         }
         self.memory.join_strands();
         self.has_fenced();
@@ -99,7 +100,7 @@ impl<M: Memory> Memory for RibbonMemory<'_, M> {
     #[track_caller]
     fn drain(&self) {
         if !self.is_plain.get() {
-            return self.fence(M::drain);
+            return self.fence(H::Target::drain);
         }
         self.memory.drain();
         self.has_fenced();
