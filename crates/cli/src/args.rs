@@ -285,12 +285,31 @@ pub(crate) struct RunArgs {
     /// What a drain must survive: line, page or none [default: what fits the file]
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) domain: Option<String>,
+    /// Leave flushes to other threads, where that pays, always, or never (and count)
+    #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "auto")]
+    pub(crate) ribbon: Option<RibbonChoice>,
+    /// Such threads [default: a processor fewer than there are, 1 to 24]
+    #[arg(long, requires = "ribbon", value_name = "N")]
+    pub(crate) flushers: Option<u64>,
     /// Recover and check this pool file instead of running
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "witness", "ops", "seconds"])]
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["file", "witness", "ops", "seconds", "ribbon"])]
     pub(crate) recover: Option<PathBuf>,
     /// Write what was done to this file, as one JSON record
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// Who flushes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum RibbonChoice {
+    /// Each thread finds out what is cheaper
+    Auto,
+    /// Flushers
+    Always,
+    /// Each thread for itself
+    Never,
 }
 
 #[derive(Debug, Args)]

@@ -4,13 +4,13 @@
 use crate::args::{
     BenchArgs, BenchCommand, BenchDimmsArgs, BenchExploreArgs, Cli, Command, CompareArgs,
     CorpusArgs, ExploreArgs, KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs,
-    RunArgs, ShowCommand, SweepArgs, ValidateArgs, What, WhisperArgs,
+    RibbonChoice, RunArgs, ShowCommand, SweepArgs, ValidateArgs, What, WhisperArgs,
 };
 use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreOptions};
 use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
-use seawall_lab::native::{Limit, NativeOptions};
+use seawall_lab::native::{Limit, NativeOptions, RibbonMode};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
     CompareOptions, Domain, Figure, FigureOptions, Flaw, KernelOptions, KernelPlan, Listing, Model,
@@ -224,6 +224,12 @@ fn run(args: RunArgs) -> Result<Job> {
         file: args.file,
         witness: args.witness,
         domain,
+        ribbon: args.ribbon.map(|choice| match choice {
+            RibbonChoice::Auto => RibbonMode::Auto,
+            RibbonChoice::Always => RibbonMode::Always,
+            RibbonChoice::Never => RibbonMode::Never,
+        }),
+        flushers: args.flushers,
         recover: args.recover,
         ..NativeOptions::default()
     };

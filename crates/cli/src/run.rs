@@ -5,7 +5,7 @@ use anyhow::Result;
 use seawall_lab::bench::{Bench, DimmBench};
 use seawall_lab::explore::{Corpus, ExploreBench, explore};
 use seawall_lab::litmus::LitmusPlan;
-use seawall_lab::native::{NativeError, run_native};
+use seawall_lab::native::{NativeError, watch_native};
 use seawall_lab::pool::examine;
 use seawall_lab::validate::validate;
 use seawall_lab::{
@@ -68,13 +68,15 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             print(&bench.to_text())?;
             Ok(verdict(false, bench.is_partial))
         }
-        Job::Run { workload, options, json } => match run_native(&workload, &options) {
-            Err(found @ NativeError::Broken { .. }) => {
-                print(&format!("BROKEN: {found}\n"))?;
-                Ok(Verdict::Found)
+        Job::Run { workload, options, json } => {
+            match watch_native(&workload, &options, &Progress::on_stderr()) {
+                Err(found @ NativeError::Broken { .. }) => {
+                    print(&format!("BROKEN: {found}\n"))?;
+                    Ok(Verdict::Found)
+                }
+                report => tell(report?, json.as_deref(), |_| false),
             }
-            report => tell(report?, json.as_deref(), |_| false),
-        },
+        }
         Job::Explore { workload, options, json, html } => {
             let stop = stop_on_ctrl_c()?;
             let report = explore(&workload, &options, &Progress::on_stderr(), &stop)?;

@@ -62,6 +62,10 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["run", "hsah"], &["hsah", "hash"]);
     refuses(&["explore", "hsah"], &["hsah", "hash"]);
     refuses(&["explore", "hash", "--model", "tso"], &["tso", "px86", "bep"]);
+    refuses(&["run", "hash", "--ribbon=maybe"], &["maybe", "auto", "always", "never"]);
+    refuses(&["run", "hash", "--flushers", "2"], &["--ribbon"]);
+    refuses(&["run", "hash", "--ribbon", "--recover", "a.pool"], &["--ribbon", "--recover"]);
+    refuses(&["run", "hash", "--ribbon=always", "--domain", "none"], &["domain none", "auto"]);
     refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);
     refuses(&["reproduce", "s2-fig99"], &["s2-fig99", "s2-fig11"]);
     refuses(&["reproduce", "s2-flush", "--jobs", "0"], &["--jobs is 0", "1 to 1024"]);
@@ -205,6 +209,22 @@ fn a_run_leaves_a_pool_that_recovers() {
     }
     let recovered = run(0, &["run", "hash", "--recover", path(&pool)]);
     assert!(recovered.contains("invariants hold"), "{recovered}");
+}
+
+#[test]
+fn a_run_with_a_ribbon_says_what_it_did_and_leaves_a_pool_that_recovers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pool, json) = (folder.path().join("hash.pool"), folder.path().join("run.json"));
+    let args = ["run", "hash", "--ops", "500", "--ribbon", "--file", path(&pool)];
+    let ran = run(0, &[&args[..], &["--flushers", "2", "--json", path(&json)]].concat());
+    assert!(ran.contains("ribbon      auto, "), "{ran}");
+    let record: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(
+        (&record["ribbon"]["mode"], &record["ribbon"]["flushers"]),
+        (&"auto".into(), &2.into())
+    );
+    assert!(record["ribbon"]["at_once"].as_u64() > Some(0), "{record}");
+    run(0, &["run", "hash", "--recover", path(&pool)]);
 }
 
 #[test]

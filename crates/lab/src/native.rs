@@ -5,19 +5,22 @@
 //! report, because on most machines it is less than persistent memory would survive.
 
 mod report;
+mod threads;
 
-pub use report::{NativeReport, Place, RecoveryReport, RunReport};
+pub use report::{NativeReport, Place, RecoveryReport, RibbonReport, RunReport};
+pub use seawall_runtime::ribbon::Mode as RibbonMode;
 
+use crate::Progress;
 use seawall_memory::{Image, Memory};
 use seawall_native::{Counters, Domain, Pool, PoolError, PoolOptions, Witness};
+use seawall_runtime::ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
 use seawall_workloads::{
-    Damage, Flaw, History, Layout, Setup, UnknownWorkload, Visitor, Worker, Workload, with_workload,
+    Damage, Flaw, Layout, Setup, UnknownWorkload, Visitor, Workload, with_workload,
 };
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use threads::{Host, run_threads, seconds_of};
 
 /// The most threads that a run may have.
 pub const THREADS_MAX: usize = 1024;
@@ -62,6 +65,10 @@ pub struct NativeOptions {
     pub witness: Option<PathBuf>,
     /// Durability domain; by default what `SEAWALL_DOMAIN` says, else what fits.
     pub domain: Option<Domain>,
+    /// Flushes left to other threads, where that pays, always, or never (and counted).
+    pub ribbon: Option<RibbonMode>,
+    /// Flushers of the Ribbon, 1 to 1024; by default as many as the processors suggest.
+    pub flushers: Option<u64>,
     /// Pool file to recover and check, instead of running anything.
     pub recover: Option<PathBuf>,
 }
@@ -78,6 +85,8 @@ impl Default for NativeOptions {
             file: None,
             witness: None,
             domain: None,
+            ribbon: None,
+            flushers: None,
             recover: None,
         }
     }
@@ -99,6 +108,18 @@ pub enum NativeError {
         value: String,
         /// What it may be.
         valid: String,
+    },
+    /// The Ribbon cannot be had.
+    #[error(transparent)]
+    Ribbon(#[from] RibbonPoolError),
+    /// Flushes are to be left to others where there are none.
+    #[error(
+        "no line is flushed here, so none can be left to flushers ({why}); run without a Ribbon, \
+         or with one in mode auto, which is off then, or with --domain line"
+    )]
+    NothingToFlush {
+        /// Why no line is flushed.
+        why: String,
     },
     /// The pool cannot be had.
     #[error(transparent)]
@@ -145,10 +166,25 @@ pub enum NativeError {
 /// # Panics
 /// When the system fails to write pages (domain `page`), as nothing can be promised after it.
 pub fn run_native(workload: &str, options: &NativeOptions) -> Result<NativeReport, NativeError> {
+    watch_native(workload, options, &Progress::hidden())
+}
+
+/// As [`run_native`], showing what a Ribbon does while the run lasts.
+///
+/// # Errors
+/// As there.
+///
+/// # Panics
+/// As there.
+pub fn watch_native(
+    workload: &str,
+    options: &NativeOptions,
+    progress: &Progress,
+) -> Result<NativeReport, NativeError> {
     check_options(options)?;
     match &options.recover {
         Some(path) => with_workload(workload, Recover { path, domain: options.domain })?,
-        None => with_workload(workload, Run { options })?,
+        None => with_workload(workload, Run { options, progress })?,
     }
 }
 
@@ -171,6 +207,20 @@ fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
     if let Some(percent) = options.search_percent.filter(|percent| *percent > 100) {
         return wrong("the per cent of searches", percent.to_string(), "0 to 100".into());
     }
+    if let Some(flushers) = options.flushers {
+        let value = flushers.to_string();
+        if !(1..=FLUSHERS_MAX).contains(&flushers) {
+            return wrong("the number of flushers", value, format!("1 to {FLUSHERS_MAX}"));
+        }
+        if options.ribbon.is_none() {
+            let valid = "left out, or given together with a Ribbon, whose flushers they are";
+            return wrong("the number of flushers", value, valid.into());
+        }
+    }
+    if options.recover.is_some() && options.ribbon.is_some() {
+        let valid = "left out: recovery flushes for itself".into();
+        return wrong("the Ribbon of a recovery", "given".into(), valid);
+    }
     if let Some(entries) = options.entries.filter(|n| !(1..=ENTRIES_MAX).contains(n)) {
         let valid = format!("1 to {ENTRIES_MAX}");
         return wrong("the number of entries", entries.to_string(), valid);
@@ -180,6 +230,7 @@ fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
 
 struct Run<'a> {
     options: &'a NativeOptions,
+    progress: &'a Progress,
 }
 
 impl Visitor for Run<'_> {
@@ -205,8 +256,9 @@ impl Visitor for Run<'_> {
             None => Pool::temporary(layout.pm_bytes, &pool_options)?,
         };
         let workload = W::create(&pool.memory(0), &setup);
+        let host = Host::new(pool, options)?;
         let contents = |when| {
-            let found = workload.contents(&pool.memory(0));
+            let found = workload.contents(&host.pool().memory(0));
             found.map_err(|damage| NativeError::Broken { workload: W::NAME, when, damage })
         };
         let entries_before = contents("after population")?.len() as u64;
@@ -215,8 +267,14 @@ impl Visitor for Run<'_> {
             Witness::create(path, options.threads).map_err(error)
         });
         let witness = witness.transpose()?;
-        let done = run_threads(&pool, &workload, &setup, witness.as_ref(), options.limit);
+        let (limit, progress) = (options.limit, self.progress);
+        let done = run_threads(&host, &workload, &setup, witness.as_ref(), limit, progress);
         let seconds = seconds_of(&done);
+        let ribbon = host.ribbon().map(|pool| RibbonReport::of(pool, seconds));
+        let by_flushers = ribbon.as_ref().map_or([0, 0], |ribbon| ribbon.flushed_for_threads());
+        let sum = |count: fn(&Counters) -> u64| {
+            done.iter().map(|done| count(&done.counters)).sum::<u64>()
+        };
         let entries_after = contents("after the run")?.len() as u64;
         let operations: Vec<u64> = done.iter().map(|thread| thread.operations).collect();
         Ok(NativeReport::Run(RunReport {
@@ -228,73 +286,12 @@ impl Visitor for Run<'_> {
             operations_per_second: operations.iter().sum::<u64>() as f64 / seconds,
             operations,
             seconds,
-            flushed_lines: done.iter().map(|thread| thread.counters.flushed_lines).sum(),
-            fences: done.iter().map(|thread| thread.counters.fences).sum(),
-            place: Place::of(&pool, options.file.as_ref()),
+            flushed_lines: sum(|counters| counters.flushed_lines) + by_flushers[0],
+            fences: sum(|counters| counters.fences) + by_flushers[1],
+            ribbon,
+            place: Place::of(host.pool(), options.file.as_ref()),
         }))
     }
-}
-
-/// What one thread did, and when.
-struct Done {
-    operations: u64,
-    counters: Counters,
-    started: Instant,
-    ended: Instant,
-}
-
-/// Wall-clock seconds from the first thread's first operation to the last one's last.
-fn seconds_of(done: &[Done]) -> f64 {
-    let started = done.iter().map(|thread| thread.started).min();
-    let ended = done.iter().map(|thread| thread.ended).max();
-    started.zip(ended).map_or(0.0, |(started, ended)| (ended - started).as_secs_f64())
-}
-
-/// Runs the threads until the limit.
-fn run_threads<W: Workload>(
-    pool: &Pool,
-    workload: &W,
-    setup: &Setup,
-    witness: Option<&Witness>,
-    limit: Limit,
-) -> Vec<Done> {
-    let stop = AtomicBool::new(false);
-    let start = Barrier::new(setup.threads + 1);
-    let operations_max = match limit {
-        Limit::Seconds(_) => u64::MAX,
-        Limit::Operations(count) => count,
-    };
-    let run = |thread| {
-        let memory = pool.memory(thread);
-        let memory = match witness {
-            Some(witness) => memory.with_witness(witness),
-            None => memory,
-        };
-        let mut worker = Worker::new(setup, thread, Arc::new(History::off()));
-        let mut local = workload.join(&memory);
-        start.wait();
-        let started = Instant::now();
-        while worker.number < operations_max && !stop.load(Ordering::Relaxed) {
-            workload.step(&memory, &mut local, &mut worker);
-            worker.number += 1;
-            memory.output(worker.number);
-        }
-        let (operations, counters) = (worker.number, memory.counters());
-        Done { operations, counters, started, ended: Instant::now() }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..setup.threads).map(|t| scope.spawn(move || run(t))).collect();
-        start.wait();
-        if let Limit::Seconds(seconds) = limit {
-            std::thread::sleep(Duration::from_secs_f64(seconds));
-            stop.store(true, Ordering::Relaxed);
-        }
-        let done = threads.into_iter().map(|thread| match thread.join() {
-            Ok(done) => done,
-            Err(cause) => std::panic::resume_unwind(cause),
-        });
-        done.collect()
-    })
 }
 
 struct Recover<'a> {
@@ -384,6 +381,40 @@ mod tests {
     }
 
     #[test]
+    fn with_a_ribbon_every_workload_runs_and_each_line_is_said_to_be_somebodys() {
+        for entry in seawall_workloads::WORKLOADS {
+            let ribbon = Some(RibbonMode::Always);
+            let options = NativeOptions { threads: 2, ribbon, flushers: Some(2), ..short(None) };
+            let report = run_native(entry.name, &options).unwrap();
+            let text = report.to_string();
+            assert!(text.contains("ribbon      always, 2 of 2 flushers"), "{text}");
+            let NativeReport::Run(run) = report else { panic!("{text}") };
+            let ribbon = run.ribbon.unwrap();
+            if ribbon.takeovers == 0 {
+                let each = ribbon.by_flushers + ribbon.at_fences + ribbon.at_once;
+                assert!(each > 0 && each <= run.flushed_lines, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_no_line_is_flushed_a_ribbon_is_off_or_refused() {
+        let by_page = |ribbon| NativeOptions {
+            domain: Some(Domain::Page),
+            ribbon: Some(ribbon),
+            limit: Limit::Operations(5),
+            ..short(None)
+        };
+        let report = run_native("hash", &by_page(RibbonMode::Auto)).unwrap().to_string();
+        assert!(
+            report.contains("ribbon      off: no line is flushed here (domain page"),
+            "{report}"
+        );
+        let error = run_native("hash", &by_page(RibbonMode::Always)).unwrap_err().to_string();
+        assert!(error.contains("--domain line"), "{error}");
+    }
+
+    #[test]
     fn a_run_ends_after_its_seconds() {
         let options = NativeOptions { limit: Limit::Seconds(0.05), ..short(None) };
         let NativeReport::Run(run) = run_native("queue", &options).unwrap() else { panic!() };
@@ -436,6 +467,12 @@ mod tests {
         refused(|o| o.limit = Limit::Seconds(f64::INFINITY), "at most");
         refused(|o| o.limit = Limit::Operations(0), "the number of operations is 0");
         refused(|o| o.search_percent = Some(101), "0 to 100");
+        refused(|o| o.flushers = Some(2), "given together with a Ribbon");
+        refused(|o| (o.ribbon, o.flushers) = (Some(RibbonMode::Auto), Some(0)), "1 to 1024");
+        refused(
+            |o| (o.recover, o.ribbon) = (Some("a".into()), Some(RibbonMode::Auto)),
+            "recovery flushes for itself",
+        );
         refused(|o| o.entries = Some(0), "the number of entries is 0");
         refused(|o| o.entries = Some(u64::MAX), "it must be 1 to");
         let unknown = run_native("heaps", &short(None)).unwrap_err().to_string();

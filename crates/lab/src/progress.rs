@@ -59,6 +59,24 @@ impl Progress {
         self.bar.inc(thousandths);
     }
 
+    /// True if notes are seen by somebody.
+    pub(crate) fn is_seen(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// Starts to show notes, each in the place of the last one.
+    pub(crate) fn start_notes(&self) {
+        if let Ok(style) = ProgressStyle::with_template("{elapsed} elapsed  {msg}") {
+            self.bar.set_style(style);
+        }
+        self.bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    }
+
+    /// Shows a note, on a terminal.
+    pub(crate) fn note(&self, text: String) {
+        self.bar.set_message(text);
+    }
+
     pub(crate) fn cell_done(&self, workload: &str, design: &str) {
         self.bar.set_message(format!("{workload} {design}"));
         self.bar.inc(1);

@@ -11,7 +11,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_lab::native::{Limit, NativeOptions, NativeReport, run_native};
+use seawall_lab::native::{Limit, NativeOptions, NativeReport, RibbonMode, run_native};
 use seawall_memory::Image;
 use seawall_workloads::history::{initial_tag, tag};
 use seawall_workloads::{
@@ -34,23 +34,26 @@ struct Plan {
     threads: usize,
     seed: u64,
     search_percent: u32,
+    /// Its flushes are left to other threads.
+    has_ribbon: bool,
     file: PathBuf,
 }
 
 impl Plan {
     fn to_text(&self) -> String {
-        let Plan { workload, threads, seed, search_percent, file } = self;
-        format!("{workload} {threads} {seed} {search_percent} {}", file.display())
+        let Plan { workload, threads, seed, search_percent, has_ribbon, file } = self;
+        format!("{workload} {threads} {seed} {search_percent} {has_ribbon} {}", file.display())
     }
 
     fn from_text(text: &str) -> Plan {
-        let parts: Vec<&str> = text.splitn(5, ' ').collect();
+        let parts: Vec<&str> = text.splitn(6, ' ').collect();
         Plan {
             workload: parts[0].to_string(),
             threads: parts[1].parse().unwrap(),
             seed: parts[2].parse().unwrap(),
             search_percent: parts[3].parse().unwrap(),
-            file: parts[4].into(),
+            has_ribbon: parts[4].parse().unwrap(),
+            file: parts[5].into(),
         }
     }
 
@@ -67,6 +70,8 @@ impl Plan {
             search_percent: Some(self.search_percent),
             file: Some(self.file.clone()),
             witness: Some(self.witness()),
+            ribbon: self.has_ribbon.then_some(RibbonMode::Always),
+            flushers: self.has_ribbon.then_some(2),
             ..NativeOptions::default()
         }
     }
@@ -172,6 +177,7 @@ fn for_many(threads: usize, mut each: impl FnMut(&Plan, u64)) {
                 threads,
                 seed,
                 search_percent: 10,
+                has_ribbon: false,
                 file: folder.path().join(format!("{workload}-{seed}.pool")),
             };
             each(&plan, rng.random_range(0..RUN_MICROS_MAX));
@@ -197,6 +203,17 @@ fn one_killed_thread_leaves_the_state_after_its_promises_or_one_operation_more()
         let states = replay(plan, promised, 2);
         assert!(states.contains(&found), "{}: not the state after {promised}", plan.to_text());
         assert_eq!(plan.recover().as_ref(), Ok(&found), "recovered twice, {}", plan.to_text());
+    });
+}
+
+#[test]
+fn a_thread_killed_with_its_flushers_leaves_no_less() {
+    for_many(1, |plan, micros| {
+        let plan = Plan { has_ribbon: true, ..plan.clone() };
+        let promised = plan.run_and_kill(1, micros)[0];
+        let found = plan.recover().unwrap_or_else(|error| panic!("{}: {error}", plan.to_text()));
+        let states = replay(&plan, promised, 2);
+        assert!(states.contains(&found), "{}: not the state after {promised}", plan.to_text());
     });
 }
 
@@ -249,6 +266,7 @@ fn lost_or_invented_operations_would_be_noticed() {
         threads: 1,
         seed: 7,
         search_percent: 0,
+        has_ribbon: false,
         file: folder.path().join("queue.pool"),
     };
     let promised = plan.run_and_kill(MISSING, 0)[0];

@@ -1,6 +1,7 @@
 //! What a native run or a recovery reports, for people and for programs.
 
 use seawall_native::Pool;
+use seawall_runtime::ribbon::{Mode, RibbonCounts, RibbonPool};
 use seawall_workloads::Contents;
 use serde::Serialize;
 use std::fmt;
@@ -55,13 +56,108 @@ pub struct RunReport {
     pub seconds: f64,
     /// All operations by those seconds.
     pub operations_per_second: f64,
-    /// Lines that were flushed, by all threads.
+    /// Lines that were flushed, by all threads, flushers included.
     pub flushed_lines: u64,
-    /// Fences, by all threads.
+    /// Fences, by all threads, flushers included.
     pub fences: u64,
+    /// What the Ribbon did, if there was one.
+    pub ribbon: Option<RibbonReport>,
     /// Where it ran.
     #[serde(flatten)]
     pub place: Place,
+}
+
+/// What a Ribbon did in a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RibbonReport {
+    /// "auto", "always" or "never".
+    pub mode: &'static str,
+    /// Why it was off, if it was.
+    pub off: Option<String>,
+    /// Flushers that were started.
+    pub flushers: u64,
+    /// Of those, as many as were at work at the end.
+    pub active: u64,
+    /// Flushers that panicked, or that the system had no thread for.
+    pub lost: u64,
+    /// Lines that were flushed, a second of the run.
+    pub lines_per_second: f64,
+    /// Lines that flushers executed.
+    pub by_flushers: u64,
+    /// Lines that no flusher had taken on when their owner's fence came, which executed them.
+    pub at_fences: u64,
+    /// Lines that threads flushed at once: it was cheaper, or the FIFO was full.
+    pub at_once: u64,
+    /// Lines that were known to be clean, and not flushed.
+    pub skipped: u64,
+    /// Lines that flushers cleaned before they were asked for.
+    pub cleaned: u64,
+    /// Fences of flushers.
+    pub flusher_fences: u64,
+    /// Times that an owner did the work of a flusher that did not come back.
+    pub takeovers: u64,
+    /// Times that a thread changed its way of flushing.
+    pub switches: u64,
+}
+
+impl RibbonReport {
+    /// Of a pool whose threads ran for so many seconds.
+    pub(super) fn of(pool: &RibbonPool<Pool>, seconds: f64) -> RibbonReport {
+        let (counters, options) = (pool.counters(), pool.options());
+        let RibbonCounts { by_flushers, by_owners, inline, full, cleaned, .. } = counters.counts;
+        RibbonReport {
+            mode: match options.mode {
+                Mode::Auto => "auto",
+                Mode::Always => "always",
+                Mode::Never => "never",
+            },
+            off: pool.off().map(str::to_owned),
+            flushers: options.flushers,
+            active: counters.flushers,
+            lost: counters.lost,
+            lines_per_second: counters.lines as f64 / seconds.max(f64::MIN_POSITIVE),
+            by_flushers,
+            at_fences: by_owners,
+            at_once: inline + full,
+            skipped: counters.skipped,
+            cleaned,
+            flusher_fences: counters.counts.flusher_fences,
+            takeovers: counters.counts.takeovers,
+            switches: counters.counts.switches,
+        }
+    }
+
+    /// The lines and the fences that the handles of the application threads have not counted.
+    pub(super) fn flushed_for_threads(&self) -> [u64; 2] {
+        [self.by_flushers + self.cleaned, self.flusher_fences]
+    }
+}
+
+impl fmt::Display for RibbonReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = &self.off {
+            return write!(f, "off: no line is flushed here ({why})");
+        }
+        let asked = self.by_flushers + self.at_fences + self.at_once + self.skipped;
+        let part = |lines: u64| 100.0 * lines as f64 / asked.max(1) as f64;
+        write!(
+            f,
+            "{}, {} of {} flushers, {:.2} M lines/s; lines by flushers {:.0} %, at fences {:.0} %, \
+             at once {:.0} %, skipped {:.0} %",
+            self.mode,
+            self.active,
+            self.flushers,
+            self.lines_per_second / 1e6,
+            part(self.by_flushers),
+            part(self.at_fences),
+            part(self.at_once),
+            part(self.skipped),
+        )?;
+        match (self.lost, self.takeovers) {
+            (0, 0) => Ok(()),
+            (lost, takeovers) => write!(f, "; {lost} flushers lost, {takeovers} takeovers"),
+        }
+    }
 }
 
 /// A recovery on this machine.
@@ -132,6 +228,9 @@ impl fmt::Display for RunReport {
             let by = |count: u64| count as f64 / total as f64;
             let (lines, fences) = (by(self.flushed_lines), by(self.fences));
             writeln!(f, "operation   {lines:.2} lines flushed, {fences:.2} fences")?;
+        }
+        if let Some(ribbon) = &self.ribbon {
+            writeln!(f, "ribbon      {ribbon}")?;
         }
         let (before, after) = (self.entries_before, self.entries_after);
         writeln!(f, "entries     {before} before, {after} after; the invariants hold")

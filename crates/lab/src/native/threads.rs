@@ -1,0 +1,197 @@
+//! The threads of a native run: plain handles, or handles with a Ribbon around them, and a look at
+//! its counters while they run.
+
+use super::{Limit, NativeError, NativeOptions, RibbonMode};
+use crate::Progress;
+use seawall_memory::Memory;
+use seawall_native::{Counters, Pool, Witness};
+use seawall_runtime::ribbon::{Ribbon, RibbonCounters, RibbonOptions, RibbonPool};
+use seawall_workloads::{History, Setup, Worker, Workload};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+/// From one look at the counters to the next.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The pool of a run.
+pub(super) enum Host {
+    Plain(Pool),
+    Ribbon(RibbonPool<Pool>),
+}
+
+impl Host {
+    /// The pool with the Ribbon that the options ask for.
+    pub(super) fn new(pool: Pool, options: &NativeOptions) -> Result<Host, NativeError> {
+        let Some(mode) = options.ribbon else { return Ok(Host::Plain(pool)) };
+        let auto = Ribbon::auto();
+        let flushers = options.flushers.unwrap_or(auto.flushers);
+        let threads = options.threads as u64;
+        let flushers_min = flushers.min(1);
+        let ribbon = pool.flush(RibbonOptions { mode, threads, flushers, flushers_min, ..auto })?;
+        match ribbon.off() {
+            Some(why) if mode == RibbonMode::Always => {
+                Err(NativeError::NothingToFlush { why: why.into() })
+            }
+            _ => Ok(Host::Ribbon(ribbon)),
+        }
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        match self {
+            Host::Plain(pool) => pool,
+            Host::Ribbon(pool) => pool.below(),
+        }
+    }
+
+    pub(super) fn ribbon(&self) -> Option<&RibbonPool<Pool>> {
+        match self {
+            Host::Plain(_) => None,
+            Host::Ribbon(pool) => Some(pool),
+        }
+    }
+}
+
+/// What one thread did, and when.
+pub(super) struct Done {
+    pub(super) operations: u64,
+    pub(super) counters: Counters,
+    started: Instant,
+    ended: Instant,
+}
+
+/// Wall-clock seconds from the first thread's first operation to the last one's last.
+pub(super) fn seconds_of(done: &[Done]) -> f64 {
+    let started = done.iter().map(|thread| thread.started).min();
+    let ended = done.iter().map(|thread| thread.ended).max();
+    started.zip(ended).map_or(0.0, |(started, ended)| (ended - started).as_secs_f64())
+}
+
+/// What each thread runs.
+struct Threads<'a, W> {
+    workload: &'a W,
+    setup: &'a Setup,
+    operations_max: u64,
+    stop: AtomicBool,
+    start: Barrier,
+}
+
+impl<W: Workload> Threads<'_, W> {
+    /// Operations until the limit, on the thread's handle; `counters` are read before it is left.
+    fn run<M: Memory>(&self, memory: &M, counters: impl FnOnce(&M) -> Counters) -> Done {
+        let mut worker = Worker::new(self.setup, memory.thread(), Arc::new(History::off()));
+        let mut local = self.workload.join(memory);
+        self.start.wait();
+        let started = Instant::now();
+        while worker.number < self.operations_max && !self.stop.load(Ordering::Relaxed) {
+            self.workload.step(memory, &mut local, &mut worker);
+            worker.number += 1;
+            memory.output(worker.number);
+        }
+        let (operations, counters) = (worker.number, counters(memory));
+        Done { operations, counters, started, ended: Instant::now() }
+    }
+
+    fn run_on(&self, host: &Host, thread: usize, witness: Option<&Witness>) -> Done {
+        let memory = host.pool().memory(thread);
+        let memory = match witness {
+            Some(witness) => memory.with_witness(witness),
+            None => memory,
+        };
+        match host {
+            Host::Plain(_) => self.run(&memory, |memory| memory.counters()),
+            Host::Ribbon(pool) => self.run(&pool.wrap(memory), |memory| memory.inner().counters()),
+        }
+    }
+}
+
+/// Runs the threads until the limit, and shows meanwhile what a Ribbon does.
+pub(super) fn run_threads<W: Workload>(
+    host: &Host,
+    workload: &W,
+    setup: &Setup,
+    witness: Option<&Witness>,
+    limit: Limit,
+    progress: &Progress,
+) -> Vec<Done> {
+    let (operations_max, seconds) = match limit {
+        Limit::Seconds(seconds) => (u64::MAX, Some(Duration::from_secs_f64(seconds))),
+        Limit::Operations(count) => (count, None),
+    };
+    let (stop, start) = (AtomicBool::new(false), Barrier::new(setup.threads + 1));
+    let threads = Threads { workload, setup, operations_max, stop, start };
+    std::thread::scope(|scope| {
+        let all = &threads;
+        let run = |thread| scope.spawn(move || all.run_on(host, thread, witness));
+        let running: Vec<_> = (0..setup.threads).map(run).collect();
+        all.start.wait();
+        let has_ended = || running.iter().all(|thread| thread.is_finished());
+        match host.ribbon().filter(|_| progress.is_seen()) {
+            Some(ribbon) => watch(ribbon, seconds, has_ended, progress),
+            None => seconds.into_iter().for_each(std::thread::sleep),
+        }
+        if seconds.is_some() {
+            all.stop.store(true, Ordering::Relaxed);
+        }
+        let done = running.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(cause) => std::panic::resume_unwind(cause),
+        });
+        done.collect()
+    })
+}
+
+/// Shows the counters until the time is over or the threads have ended.
+fn watch(
+    ribbon: &RibbonPool<Pool>,
+    seconds: Option<Duration>,
+    has_ended: impl Fn() -> bool,
+    progress: &Progress,
+) {
+    let began = Instant::now();
+    let left = || seconds.map_or(LOOK, |seconds| seconds.saturating_sub(began.elapsed()));
+    progress.start_notes();
+    let mut before = ribbon.counters();
+    while !left().is_zero() && !has_ended() {
+        std::thread::sleep(left().min(LOOK));
+        let now = ribbon.counters();
+        progress.note(describe(&now, &before));
+        before = now;
+    }
+    progress.end();
+}
+
+/// The counters in a line.
+pub(super) fn describe(now: &RibbonCounters, before: &RibbonCounters) -> String {
+    let rate = now.lines_per_second_since(before) / 1e6;
+    let waiting = match now.depth {
+        1 => "1 flush waits".to_owned(),
+        depth => format!("{depth} flushes wait"),
+    };
+    let flushers = match now.flushers {
+        1 => "1 flusher".to_owned(),
+        flushers => format!("{flushers} flushers"),
+    };
+    let skipped = now.skipped - before.skipped;
+    format!("ribbon: {waiting}, {flushers}, {rate:.2} M lines/s, {skipped} skipped")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_is_said_in_a_line() {
+        let before = RibbonCounters { lines: 500, skipped: 2, ..RibbonCounters::default() };
+        let now = RibbonCounters {
+            at: Duration::from_millis(500),
+            depth: 1,
+            flushers: 3,
+            lines: 1_500_500,
+            skipped: 9,
+            ..RibbonCounters::default()
+        };
+        let line = describe(&now, &before);
+        assert_eq!(line, "ribbon: 1 flush waits, 3 flushers, 3.00 M lines/s, 7 skipped");
+    }
+}
