@@ -32,9 +32,8 @@
 //! [`RibbonPool::off`] says why.
 //!
 //! The child of a fork has the pool and none of its flushers: what they had taken on its owners do
-//! after a while, and everything from then on (the paper asks for no less of a fence there). Parent
-//! and child must not store to the same lines, as without Ribbon; [`RibbonOptions::early`] counts
-//! lines as its own that the other process may store to, so not with that either.
+//! after a while, and everything from then on. Parent and child must not store to the same lines if
+//! [`RibbonOptions::early`] is set: neither sees the other's owner words.
 
 use super::threads::Crew;
 use super::{Mode, Ribbon, RibbonCounts, RibbonError, RibbonMemory, RibbonOptions, THREADS_MAX};
