@@ -118,6 +118,7 @@ fn main() {
         program("1024, with work", 1024, false, 200),
     ] {
         program.row("auto", Mode::Auto, false);
+        program.row("+ early", Mode::Auto, true);
         program.row("always", Mode::Always, false);
     }
     for program in [
@@ -125,6 +126,7 @@ fn main() {
         program("1024, flushed late, with work", 1024, true, 200),
     ] {
         program.row("auto", Mode::Auto, false);
+        program.row("+ early", Mode::Auto, true);
         program.row("early", Mode::Never, true);
     }
 }

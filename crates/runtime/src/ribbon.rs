@@ -42,6 +42,13 @@
 //! before the mark is visible, flush on its behalf, and skip ([`RibbonFlaw::OwnsLate`]). A store
 //! past the caches is no exception: the fence that follows waits for it, flushed or not.
 //!
+//! A thread may leave off skipping, where [`Mode::Auto`] finds that it does not pay, and begin
+//! again. Meanwhile rule 1 holds on, as the other threads' skips rest on it
+//! ([`RibbonFlaw::UnmarkedInPause`]). Rule 2 does not: its stores cancel nothing. So what it had
+//! handed on before is forgotten when it begins again ([`RibbonFlaw::RemembersPause`]), and of each
+//! line that it skips, all three have held since the line was handed on. What is handed on only now
+//! was stored before, in the pause or not, and that is all that rule 2 asks.
+//!
 //! All threads that store to the pool while lines are skipped must do it through the same Ribbon.
 
 pub mod estimate;
@@ -86,8 +93,8 @@ const SHARED: u64 = u64::MAX;
 /// Whether threads leave flushes to the flushers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Each thread measures what a line costs it with flushers and without, and does what is
-    /// cheaper. On a machine without time: always.
+    /// Each thread measures what a line costs it with flushers and without, and with lines cleaned
+    /// early and without if they may be, and does what is cheaper. On a machine without time: both.
     #[default]
     Auto,
     /// Always.
@@ -110,7 +117,9 @@ pub struct RibbonOptions {
     pub chunk: u64,
     /// Whether flushes are left to the flushers.
     pub mode: Mode,
-    /// Whether stored lines are cleaned early, so that their flush may be skipped.
+    /// Whether stored lines may be cleaned early, so that their flush is skipped. In mode auto each
+    /// thread measures whether that pays, apart from the flushers; in the others they are, always.
+    /// A look at the owner table for each line stored is the price that stays.
     pub early: bool,
     /// Words of the owner table that `early` needs: a power of two up to [`OWNER_WORDS_MAX`]. More
     /// words, fewer lines that share one by chance.
@@ -187,6 +196,11 @@ pub enum RibbonFlaw {
     SkipsUndone,
     /// A store to a line that is handed on does not cancel that.
     SkipsRewritten,
+    /// A thread that began to skip again takes lines for clean that it had handed on before it
+    /// left off.
+    RemembersPause,
+    /// A thread that skips nothing makes no line its own, or shared.
+    UnmarkedInPause,
 }
 
 /// Where a Ribbon's words are, and its options. Plain data: the state is in DRAM, zero at first,

@@ -10,7 +10,7 @@
 //! machine that counts instructions is told so of each look-up.
 
 use super::{EARLY_DONE, EARLY_LINES, EARLY_PUSHED, Fifo, Ribbon, RibbonFlaw, SHARED};
-use seawall_memory::{Line, Memory};
+use seawall_memory::{Addr, Line, Memory};
 
 /// Lines that a thread knows something of.
 const ENTRIES: u64 = 4096;
@@ -53,6 +53,8 @@ pub(super) struct Early {
     published: u64,
     /// Requests that are done, as last seen.
     done: u64,
+    /// The last request that is forgotten: it says nothing of its line any more.
+    forgotten: u64,
     pub(super) in_vain: u64,
 }
 
@@ -65,12 +67,24 @@ impl Early {
             pushed,
             published: pushed,
             done: memory.load(fifo.word(EARLY_DONE)),
+            forgotten: pushed,
             in_vain: 0,
         }
     }
 
+    /// What is known of the line, or of another one with the same low bits.
     fn entry(&mut self, line: Line) -> &mut Entry {
-        &mut self.entries[(line.0 % ENTRIES) as usize]
+        let forgotten = self.forgotten;
+        let entry = &mut self.entries[(line.0 % ENTRIES) as usize];
+        if entry.request <= forgotten {
+            (entry.request, entry.used) = (0, false);
+        }
+        entry
+    }
+
+    /// No line is known to be clean: stores to lines that were handed on so far may have gone by.
+    pub(super) fn forget(&mut self) {
+        (self.forgotten, self.open) = (self.pushed, None);
     }
 
     /// The thread has stored to the line, its own or not. True if flushers are shown something new.
@@ -181,6 +195,14 @@ impl Ribbon {
         let at = self.owner_word(line);
         let mine = memory.thread() as u64 + 1;
         let mut owner: u64 = memory.load(at);
+        if owner != mine && owner != SHARED {
+            owner = Ribbon::change_owner(memory, at, owner, mine);
+        }
+        owner == mine
+    }
+
+    #[cold]
+    fn change_owner<M: Memory>(memory: &M, at: Addr, mut owner: u64, mine: u64) -> u64 {
         while owner != mine && owner != SHARED {
             let next = if owner == 0 { mine } else { SHARED };
             owner = match memory.compare_exchange(at, owner, next) {
@@ -188,6 +210,6 @@ impl Ribbon {
                 Err(now) => now,
             };
         }
-        owner == mine
+        owner
     }
 }

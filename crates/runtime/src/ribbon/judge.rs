@@ -1,4 +1,5 @@
-//! Off when it does not pay: a thread's trials of flushing with flushers and without.
+//! Off when it does not pay: a thread's trials of flushing with flushers and without, and of having
+//! its lines cleaned early and not.
 //!
 //! What a way costs is the time from a fence to a fence some groups later, for each line flushed:
 //! the program's own work is in it, and so is what a flush or a fence makes the program wait for
@@ -9,6 +10,9 @@
 //! Then the clock is left alone: for more than a hundred times as many fences as the trial had, for
 //! more if the other way was costly, and for longer each time that the outcome is the same. So
 //! trials take below 1 % of the time of a long run.
+//!
+//! Where lines may be cleaned early, the two matters are tried in turn, each while the other stays
+//! as it is.
 //!
 //! A thread tries for itself; what happens when all change their way at once it sees in the next
 //! trial only.
@@ -33,16 +37,24 @@ const REST: f64 = 128.0;
 const REST_MAX: u64 = 1 << 24;
 const REPEATS_MAX: u32 = 4;
 
-/// One thread's decision.
+/// What there is to decide, as places in [`Judge::ways`].
+const DECOUPLES: usize = 0;
+const EARLY: usize = 1;
+
+/// One thread's decisions.
 #[derive(Clone, Debug)]
 pub(super) struct Judge {
-    /// The present way, outside of windows of the other one.
-    decouples: bool,
+    /// The present ways, outside of windows of the other one.
+    ways: [bool; 2],
+    /// What is tried now or next.
+    matter: usize,
+    /// Whether lines may be cleaned early at all.
+    may_clean: bool,
     /// Fences to the next trial.
     rest: u64,
     trial: Option<Trial>,
-    /// Trials in a row that changed nothing.
-    repeats: u32,
+    /// Trials in a row that changed nothing, of each matter.
+    repeats: [u32; 2],
     pub(super) switches: u64,
 }
 
@@ -59,6 +71,7 @@ struct Trial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Conduct {
     pub(super) decouples: bool,
+    pub(super) early: bool,
     /// Fences until the judge is asked again; never, if this is `u64::MAX`.
     pub(super) ask_in: u64,
 }
@@ -75,27 +88,37 @@ fn median(prices: &[f64]) -> f64 {
 }
 
 impl Judge {
-    pub(super) fn new(mode: Mode) -> (Judge, Conduct) {
-        let decouples = mode == Mode::Always;
-        let rest = if mode == Mode::Auto { FIRST } else { u64::MAX };
-        let judge = Judge { decouples, rest, trial: None, repeats: 0, switches: 0 };
+    /// `may_clean` is whether lines may be cleaned early.
+    pub(super) fn new(mode: Mode, may_clean: bool) -> (Judge, Conduct) {
+        let (ways, rest) = match mode {
+            Mode::Auto => ([false, false], FIRST),
+            Mode::Always => ([true, may_clean], u64::MAX),
+            Mode::Never => ([false, may_clean], u64::MAX),
+        };
+        let matter = if may_clean { EARLY } else { DECOUPLES };
+        let (trial, repeats, switches) = (None, [0, 0], 0);
+        let judge = Judge { ways, matter, may_clean, rest, trial, repeats, switches };
         let conduct = judge.conduct();
         (judge, conduct)
     }
 
     fn conduct(&self) -> Conduct {
-        let Some(trial) = &self.trial else {
-            return Conduct { decouples: self.decouples, ask_in: self.rest };
+        let mut ways = self.ways;
+        let ask_in = match &self.trial {
+            None => self.rest,
+            Some(trial) => {
+                ways[self.matter] ^= !is_own(trial.windows);
+                if trial.began.is_some() { WINDOW } else { RUN_IN }
+            }
         };
-        let ask_in = if trial.began.is_some() { WINDOW } else { RUN_IN };
-        Conduct { decouples: self.decouples == is_own(trial.windows), ask_in }
+        Conduct { decouples: ways[DECOUPLES], early: ways[EARLY], ask_in }
     }
 
     /// The fences that it wanted are over, the last of them at `now`, after so many `lines` in all.
     /// A clock at 0 is one that stands still.
     pub(super) fn ask(&mut self, now: u64, lines: u64) -> Conduct {
         if now == 0 {
-            (self.decouples, self.rest, self.trial) = (true, u64::MAX, None);
+            (self.ways, self.rest, self.trial) = ([true, self.may_clean], u64::MAX, None);
         } else if let Some(trial) = &mut self.trial {
             match trial.began.take() {
                 None => trial.began = Some((now, lines)),
@@ -132,17 +155,18 @@ impl Judge {
     fn trial_is_over(&mut self, own: f64, other: f64, pairs: usize, wins: bool) {
         self.trial = None;
         if wins {
-            self.decouples = !self.decouples;
+            self.ways[self.matter] ^= true;
             self.switches += 1;
-            self.repeats = 0;
+            self.repeats[self.matter] = 0;
         } else {
-            self.repeats = (self.repeats + 1).min(REPEATS_MAX);
+            self.repeats[self.matter] = (self.repeats[self.matter] + 1).min(REPEATS_MAX);
         }
         let best = own.min(other).max(f64::MIN_POSITIVE);
         let excess = ((own + other) / best - 2.0).max(0.0);
         let fences = pairs as f64 * (WINDOW + RUN_IN) as f64;
         let rest = REST * fences * (2.0 + excess);
-        self.rest = (rest as u64).min(REST_MAX) << self.repeats;
+        self.rest = (rest as u64).min(REST_MAX) << self.repeats[self.matter];
+        self.matter = if self.may_clean { 1 - self.matter } else { DECOUPLES };
     }
 }
 
@@ -153,7 +177,7 @@ mod tests {
     /// Runs so many fences at these prices of a line; gives the fences that were decoupled, all
     /// time, the time that the cheaper way would have taken, and the judge.
     fn run(inline: u64, decoupled: u64, fences: u64) -> (u64, u64, u64, Judge) {
-        let (mut judge, mut conduct) = Judge::new(Mode::Auto);
+        let (mut judge, mut conduct) = Judge::new(Mode::Auto, false);
         let (mut left, mut count, mut time) = (conduct.ask_in, 0, 0);
         for fence in 1..=fences {
             let price = if conduct.decouples { decoupled } else { inline };
@@ -172,9 +196,9 @@ mod tests {
     fn the_cheaper_way_is_gone_and_trials_cost_below_one_percent() {
         for (inline, decoupled) in [(157, 140), (157, 160), (157, 400), (157, 40_000), (157, 20)] {
             let (count, time, best, judge) = run(inline, decoupled, 4_000_000);
-            assert_eq!(judge.decouples, decoupled < inline, "{inline} {decoupled}");
+            assert_eq!(judge.ways[DECOUPLES], decoupled < inline, "{inline} {decoupled}");
             let share = count as f64 / 4e6;
-            assert!(if judge.decouples { share > 0.99 } else { share < 0.01 }, "{share}");
+            assert!(if judge.ways[DECOUPLES] { share > 0.99 } else { share < 0.01 }, "{share}");
             assert!((time as f64) < best as f64 * 1.01, "{inline} {decoupled}: {time} {best}");
         }
     }
@@ -182,12 +206,12 @@ mod tests {
     #[test]
     fn equal_ways_change_nothing() {
         let (_, _, _, judge) = run(100, 99, 1_000_000);
-        assert_eq!((judge.decouples, judge.switches), (false, 0));
+        assert_eq!((judge.ways[DECOUPLES], judge.switches), (false, 0));
     }
 
     #[test]
     fn a_few_interrupts_decide_nothing() {
-        let (mut judge, mut conduct) = Judge::new(Mode::Auto);
+        let (mut judge, mut conduct) = Judge::new(Mode::Auto, false);
         let (mut now, mut lines) = (1, 0);
         for ask in 0..10_000 {
             lines += conduct.ask_in.min(WINDOW);
@@ -213,12 +237,64 @@ mod tests {
 
     #[test]
     fn without_time_flushers_do_it_and_a_fixed_mode_asks_nothing() {
-        let (mut judge, conduct) = Judge::new(Mode::Auto);
-        assert_eq!(conduct, Conduct { decouples: false, ask_in: FIRST });
-        assert_eq!(judge.ask(0, 1), Conduct { decouples: true, ask_in: u64::MAX });
+        let (mut judge, conduct) = Judge::new(Mode::Auto, false);
+        assert_eq!(conduct, Conduct { decouples: false, early: false, ask_in: FIRST });
+        assert_eq!(judge.ask(0, 1), Conduct { decouples: true, early: false, ask_in: u64::MAX });
         for mode in [Mode::Always, Mode::Never] {
-            let conduct = Judge::new(mode).1;
+            let conduct = Judge::new(mode, false).1;
             assert_eq!((conduct.decouples, conduct.ask_in), (mode == Mode::Always, u64::MAX));
+        }
+    }
+
+    /// Runs fences that cost what `price` says of the two ways; gives the part of them that was
+    /// decoupled, the part with lines cleaned early, and by how much all cost more than the best.
+    fn run_both(price: impl Fn(bool, bool) -> u64, fences: u64) -> (f64, f64, f64) {
+        let (mut judge, mut conduct) = Judge::new(Mode::Auto, true);
+        let (mut left, mut counts, mut time) = (conduct.ask_in, [0, 0], 0);
+        for fence in 1..=fences {
+            counts[0] += u64::from(conduct.decouples);
+            counts[1] += u64::from(conduct.early);
+            time += price(conduct.decouples, conduct.early);
+            left -= 1;
+            if left == 0 {
+                conduct = judge.ask(time, fence);
+                left = conduct.ask_in;
+            }
+        }
+        let all = [(false, false), (false, true), (true, false), (true, true)];
+        let best = all.map(|(decouples, early)| price(decouples, early)).into_iter().min();
+        let part = |count: u64| count as f64 / fences as f64;
+        let excess = time as f64 / (best.unwrap_or(1) * fences) as f64 - 1.0;
+        (part(counts[0]), part(counts[1]), excess)
+    }
+
+    #[test]
+    fn cleaning_early_is_kept_where_it_pays_and_left_where_it_does_not() {
+        for gain in [-40_000, -300, -30, 0, 20, 60] {
+            let price = |decouples, early| {
+                let saved = if early { gain } else { 0 };
+                (200 + 40 * i64::from(decouples) - saved) as u64
+            };
+            let (decoupled, early, excess) = run_both(price, 4_000_000);
+            assert!(decoupled < 0.01 && excess < 0.02, "{gain}: {decoupled} {excess}");
+            assert!(if gain > 0 { early > 0.97 } else { early < 0.01 }, "{gain}: {early}");
+        }
+    }
+
+    #[test]
+    fn each_matter_is_decided_whatever_the_other_one_is() {
+        let price =
+            |decouples: bool, early: bool| 200 - 50 * u64::from(decouples) - 50 * u64::from(early);
+        let (decoupled, early, _) = run_both(price, 4_000_000);
+        assert!(decoupled > 0.9 && early > 0.9, "{decoupled} {early}");
+    }
+
+    #[test]
+    fn without_time_lines_are_cleaned_early_and_a_fixed_mode_does_as_it_is_told() {
+        let (mut judge, conduct) = Judge::new(Mode::Auto, true);
+        assert!(!conduct.early && judge.ask(0, 1).early);
+        for mode in [Mode::Always, Mode::Never] {
+            assert!(Judge::new(mode, true).1.early && !Judge::new(mode, false).1.early);
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
     /// Flushes go straight to the machine below, and nothing is in the FIFO: the way changes at
     /// fences only.
     is_plain: Cell<bool>,
+    /// Lines are handed on, and skipped.
+    cleans: Cell<bool>,
     way: Cell<Way>,
     /// Lines flushed so far, or skipped; the same at the last fence.
     lines: Cell<u64>,
@@ -78,7 +80,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
         let fifo = ribbon.fifo(thread);
         let counts = ThreadCounts::read(&*memory, fifo);
         let pushed: u64 = memory.load(fifo.word(PUSHED));
-        let (judge, conduct) = Judge::new(ribbon.options.mode);
+        let (judge, conduct) = Judge::new(ribbon.options.mode, ribbon.options.early);
         let early = ribbon.options.early.then(|| RefCell::new(Early::new(&*memory, fifo)));
         let generation = generation_of(memory.load(fifo.word(CLAIMED)));
         let rings = pushed + memory.load::<u64>(fifo.word(EARLY_PUSHED));
@@ -92,6 +94,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
             own: Cell::new(0),
             generation: Cell::new(generation),
             is_plain: Cell::new(false),
+            cleans: Cell::new(false),
             way: Cell::new(Way { decouples: false, ask_in: 0 }),
             lines: Cell::new(counts.inline),
             fenced: Cell::new(counts.inline),
@@ -129,16 +132,38 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
         self.way.get().decouples
     }
 
+    /// True if lines are cleaned early, and flushes skipped, at present.
+    pub fn is_early(&self) -> bool {
+        self.cleans.get()
+    }
+
+    /// Begins or ends, for this thread, to have lines cleaned early; nothing without
+    /// [`RibbonOptions::early`](super::RibbonOptions::early). In mode auto the thread may decide
+    /// otherwise later.
+    ///
+    /// While it is off, stores make lines the thread's own or shared as before (rule 1), since
+    /// other threads rely on that. They cancel nothing (rule 2), so what was handed on before is
+    /// forgotten when it is on again: a line is skipped only for what was handed on since then.
+    pub fn set_early(&self, on: bool) {
+        let Some(early) = &self.early else { return };
+        if !self.cleans.replace(on) && on && self.flaw() != RibbonFlaw::RemembersPause {
+            early.borrow_mut().forget();
+        }
+        self.stored.set(NO_LINE);
+        self.is_plain.set(!self.way.get().decouples && !on);
+    }
+
     /// Executes, or waits for, all requests of the thread, drains, and publishes its counts, as
     /// dropping the handle does.
     pub fn leave(self) {}
 
     fn behave(&self, conduct: Conduct) {
-        let Conduct { decouples, ask_in } = conduct;
+        let Conduct { decouples, early, ask_in } = conduct;
         let span = ask_in.min(PUBLISH);
         self.span.set(span);
         self.way.set(Way { decouples, ask_in: ask_in - span });
-        self.is_plain.set(!decouples && self.early.is_none());
+        self.is_plain.set(!decouples);
+        self.set_early(early);
     }
 
     fn flaw(&self) -> RibbonFlaw {
@@ -184,7 +209,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     }
 
     fn skips(&self, line: Line) -> bool {
-        let Some(early) = &self.early else { return false };
+        let Some(early) = self.early.as_ref().filter(|_| self.cleans.get()) else { return false };
         if self.stored.get() == line {
             self.stored.set(NO_LINE);
         }
@@ -380,10 +405,31 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     /// `after_store`; `None` if there is nothing to be done.
     #[inline]
     fn before_store(&self, at: Addr, len: u64) -> Option<bool> {
-        let early = self.early.as_ref()?;
+        self.before_early_store(self.early.as_ref()?, at, len)
+    }
+
+    /// Out of line: a Ribbon that skips nothing looks at one word for each store, and no more.
+    #[inline(never)]
+    fn before_early_store(&self, early: &RefCell<Early>, at: Addr, len: u64) -> Option<bool> {
         let stored = self.stored.get();
-        let is_known = lines_of(at, len).all(|line| line == stored);
-        (at.is_pm() && !is_known).then(|| self.own_lines(early, at, len))
+        if lines_of(at, len).all(|line| line == stored) || !at.is_pm() {
+            return None;
+        }
+        if self.cleans.get() {
+            return Some(self.own_lines(early, at, len));
+        }
+        self.mark(at, len);
+        None
+    }
+
+    /// Rule 1 alone, before a store in a pause.
+    fn mark(&self, at: Addr, len: u64) {
+        if self.flaw() != RibbonFlaw::UnmarkedInPause {
+            for line in lines_of(at, len) {
+                self.ribbon.own(&*self.memory, line);
+                self.stored.set(line);
+            }
+        }
     }
 
     #[cold]

@@ -23,6 +23,20 @@ const ALONE: Program = |memory, data, _| {
     }
 };
 
+/// Hands a line on, leaves off while it stores to it again, and begins again before the flush.
+const PAUSING: Program = |memory, data, _| {
+    for value in 1..=2u64 {
+        memory.store(data, 2 * value - 1);
+        memory.store(data.plus(64), value);
+        memory.set_early(false);
+        memory.store(data, 2 * value);
+        memory.set_early(true);
+        memory.flush(data, 128);
+        memory.drain();
+        memory.output(value);
+    }
+};
+
 /// Thread 0 stores to a line and hands it on; thread 1 stores to another word of it. When thread 0
 /// reads that, it makes it durable, and says that it is.
 const MEETING: Program = |memory, data, signals| {
@@ -44,19 +58,31 @@ const MEETING: Program = |memory, data, signals| {
     }
 };
 
+/// The same, with a thread 1 that skips nothing itself.
+const MEETING_A_PAUSE: Program = |memory, data, signals| {
+    memory.set_early(memory.thread() == 0);
+    MEETING(memory, data, signals);
+};
+
 /// Four words on two lines, the first two each thread's own on the first line, and so on.
 const SHARED_WORDS: [u64; 4] = [0, 8, 64, 72];
 
 /// At random: a thread counts a word of its own up, makes its lines durable, or reads a word of
-/// either thread, makes it durable, and then notes, durably, what it read.
+/// either thread, makes it durable, and then notes, durably, what it read. In half of the
+/// programs it also leaves off skipping for some of its stores.
 const AT_RANDOM: Program = |memory, data, _| {
     let thread = memory.thread() as u64;
     let seed = memory.load::<u64>(data.plus(64 * (LINES - 1)));
+    let choices = if seed % 4 < 2 { 6 } else { 4 };
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed * 2 + thread);
     for value in 1..=10u64 {
         let word = rng.random_range(0..4);
-        match rng.random_range(0..4) {
-            0 | 1 => memory.store(data.plus(SHARED_WORDS[word & 2] + 8 * thread), value),
+        match rng.random_range(0..choices) {
+            choice @ (0 | 1 | 4 | 5) => {
+                memory.set_early(choice < 4);
+                memory.store(data.plus(SHARED_WORDS[word & 2] + 8 * thread), value);
+                memory.set_early(true);
+            }
             2 => memory.flush(data, 128),
             _ => {
                 let found = data.plus(128 + 64 * thread + 8 * word as u64);
@@ -103,8 +129,8 @@ fn random_programs_find_durable_what_they_made_durable() {
 
 #[test]
 fn random_programs_find_wrong_skips() {
-    use RibbonFlaw::{SkipsRewritten, SkipsShared, SkipsUndone};
-    for flaw in [SkipsUndone, SkipsRewritten, SkipsShared] {
+    use RibbonFlaw::{RemembersPause, SkipsRewritten, SkipsShared, SkipsUndone};
+    for flaw in [SkipsUndone, SkipsRewritten, SkipsShared, RemembersPause] {
         let outcome = at_random(flaw, 400);
         assert!(outcome.is_err(), "{flaw:?} was not caught in {outcome:?} runs");
     }
@@ -132,14 +158,31 @@ fn alone(flaw: RibbonFlaw, model: Model) -> Result<usize, String> {
     .explore()
 }
 
-fn meeting(flaw: RibbonFlaw) -> Result<usize, String> {
+fn pausing(flaw: RibbonFlaw) -> Result<usize, String> {
+    let is_good =
+        |found: &[u64], outputs: &[u64]| found[0] >= 2 * outputs[0] && found[1] >= outputs[0];
+    let scene = Scene {
+        options: early(1, flaw),
+        model: Model::Px86,
+        program: PAUSING,
+        seed: 0,
+        words: &[0, 64],
+        is_good,
+        bound: 2,
+        limit: 600,
+        random: 400,
+    };
+    scene.explore()
+}
+
+fn meeting(flaw: RibbonFlaw, program: Program) -> Result<usize, String> {
     let is_good = |found: &[u64], _: &[u64]| found[0] >= found[1];
     let options = early(2, flaw);
     let (model, words) = (Model::Px86, &[8, 128]);
     Scene {
         options,
         model,
-        program: MEETING,
+        program,
         seed: 0,
         words,
         is_good,
@@ -160,8 +203,10 @@ fn what_is_skipped_is_durable() {
 
 #[test]
 fn another_threads_store_that_was_read_is_not_skipped() {
-    let runs = meeting(RibbonFlaw::None).unwrap_or_else(|bad| panic!("{bad}"));
-    assert!(runs > 1000, "{runs}");
+    for program in [MEETING, MEETING_A_PAUSE] {
+        let runs = meeting(RibbonFlaw::None, program).unwrap_or_else(|bad| panic!("{bad}"));
+        assert!(runs > 1000, "{runs}");
+    }
 }
 
 #[test]
@@ -176,9 +221,44 @@ fn skipping_what_is_not_known_to_be_clean_is_found() {
 #[test]
 fn a_mark_after_the_store_or_none_is_found_where_threads_meet() {
     for flaw in [RibbonFlaw::OwnsLate, RibbonFlaw::SkipsShared] {
-        let outcome = meeting(flaw);
+        let outcome = meeting(flaw, MEETING);
         assert!(outcome.is_err(), "{flaw:?} was not caught in {outcome:?} runs");
     }
+}
+
+#[test]
+fn what_was_handed_on_before_a_pause_is_not_skipped_after_it() {
+    let runs = pausing(RibbonFlaw::None).unwrap_or_else(|bad| panic!("{bad}"));
+    assert!(runs > 400, "{runs}");
+    let outcome = pausing(RibbonFlaw::RemembersPause);
+    assert!(outcome.is_err(), "not caught in {outcome:?} runs");
+}
+
+#[test]
+fn a_thread_that_skips_nothing_but_marks_nothing_either_is_found() {
+    let outcome = meeting(RibbonFlaw::UnmarkedInPause, MEETING_A_PAUSE);
+    assert!(outcome.is_err(), "not caught in {outcome:?} runs");
+}
+
+#[test]
+fn lines_are_skipped_again_after_a_pause_and_none_in_it() {
+    let (image, ribbon, data) = place(Mode::Never);
+    let memory = ribbon.join(&image);
+    let mut flusher = ribbon.flusher(&image, 0);
+    let mut skips = |is_early: bool| {
+        memory.set_early(is_early);
+        assert_eq!(memory.is_early(), is_early);
+        memory.store(data, 1u64);
+        memory.store(data.plus(64), 1u64);
+        memory.store(data.plus(128), 1u64);
+        flusher.step();
+        memory.persist(data, 64);
+        for _ in 0..64 {
+            memory.persist(data.plus(128), 8);
+        }
+        ribbon.counts(&image).skipped
+    };
+    assert_eq!((skips(true), skips(false), skips(true)), (1, 1, 2));
 }
 
 fn place(mode: Mode) -> (Image, Ribbon, Addr) {
