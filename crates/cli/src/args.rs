@@ -289,6 +289,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true,
           default_missing_value = "auto")]
     pub(crate) ribbon: Option<RibbonChoice>,
+    /// Let them clean lines before they are asked for, and skip the flush (where that pays)
+    #[arg(long, requires = "ribbon")]
+    pub(crate) early: bool,
     /// Such threads [default: a processor fewer than there are, 1 to 24]
     #[arg(long, requires = "ribbon", value_name = "N")]
     pub(crate) flushers: Option<u64>,

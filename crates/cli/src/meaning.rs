@@ -229,6 +229,7 @@ fn run(args: RunArgs) -> Result<Job> {
             RibbonChoice::Always => RibbonMode::Always,
             RibbonChoice::Never => RibbonMode::Never,
         }),
+        early: args.early,
         flushers: args.flushers,
         recover: args.recover,
         ..NativeOptions::default()

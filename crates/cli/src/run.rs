@@ -5,7 +5,7 @@ use anyhow::Result;
 use seawall_lab::bench::{Bench, DimmBench};
 use seawall_lab::explore::{Corpus, ExploreBench, explore};
 use seawall_lab::litmus::LitmusPlan;
-use seawall_lab::native::{NativeError, watch_native};
+use seawall_lab::native::{NativeError, NativeOptions, watch_native};
 use seawall_lab::pool::examine;
 use seawall_lab::validate::validate;
 use seawall_lab::{
@@ -68,15 +68,7 @@ pub(crate) fn run(job: Job) -> Result<Verdict> {
             print(&bench.to_text())?;
             Ok(verdict(false, bench.is_partial))
         }
-        Job::Run { workload, options, json } => {
-            match watch_native(&workload, &options, &Progress::on_stderr()) {
-                Err(found @ NativeError::Broken { .. }) => {
-                    print(&format!("BROKEN: {found}\n"))?;
-                    Ok(Verdict::Found)
-                }
-                report => tell(report?, json.as_deref(), |_| false),
-            }
-        }
+        Job::Run { workload, options, json } => native(&workload, &options, &json),
         Job::Explore { workload, options, json, html } => {
             let stop = stop_on_ctrl_c()?;
             let report = explore(&workload, &options, &Progress::on_stderr(), &stop)?;
@@ -170,6 +162,16 @@ fn verdict(found: bool, stopped: bool) -> Verdict {
         (true, _) => Verdict::Found,
         (false, true) => Verdict::Stopped,
         (false, false) => Verdict::Fine,
+    }
+}
+
+fn native(workload: &str, options: &NativeOptions, json: &Option<PathBuf>) -> Result<Verdict> {
+    match watch_native(workload, options, &Progress::on_stderr()) {
+        Err(found @ NativeError::Broken { .. }) => {
+            print(&format!("BROKEN: {found}\n"))?;
+            Ok(Verdict::Found)
+        }
+        report => tell(report?, json.as_deref(), |_| false),
     }
 }
 

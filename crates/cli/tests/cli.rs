@@ -64,6 +64,7 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["explore", "hash", "--model", "tso"], &["tso", "px86", "bep"]);
     refuses(&["run", "hash", "--ribbon=maybe"], &["maybe", "auto", "always", "never"]);
     refuses(&["run", "hash", "--flushers", "2"], &["--ribbon"]);
+    refuses(&["run", "hash", "--early"], &["--ribbon"]);
     refuses(&["run", "hash", "--ribbon", "--recover", "a.pool"], &["--ribbon", "--recover"]);
     refuses(&["run", "hash", "--ribbon=always", "--domain", "none"], &["domain none", "auto"]);
     refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);

@@ -67,6 +67,8 @@ pub struct NativeOptions {
     pub domain: Option<Domain>,
     /// Flushes left to other threads, where that pays, always, or never (and counted).
     pub ribbon: Option<RibbonMode>,
+    /// The Ribbon may clean lines early and skip their flushes: where that pays, in mode auto.
+    pub early: bool,
     /// Flushers of the Ribbon, 1 to 1024; by default as many as the processors suggest.
     pub flushers: Option<u64>,
     /// Pool file to recover and check, instead of running anything.
@@ -86,6 +88,7 @@ impl Default for NativeOptions {
             witness: None,
             domain: None,
             ribbon: None,
+            early: false,
             flushers: None,
             recover: None,
         }
@@ -216,6 +219,10 @@ fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
             let valid = "left out, or given together with a Ribbon, whose flushers they are";
             return wrong("the number of flushers", value, valid.into());
         }
+    }
+    if options.early && options.ribbon.is_none() {
+        let valid = "left out, or given together with a Ribbon".into();
+        return wrong("cleaning early", "given".into(), valid);
     }
     if options.recover.is_some() && options.ribbon.is_some() {
         let valid = "left out: recovery flushes for itself".into();
@@ -384,7 +391,9 @@ mod tests {
     fn with_a_ribbon_every_workload_runs_and_each_line_is_said_to_be_somebodys() {
         for entry in seawall_workloads::WORKLOADS {
             let ribbon = Some(RibbonMode::Always);
-            let options = NativeOptions { threads: 2, ribbon, flushers: Some(2), ..short(None) };
+            let early = entry.name == "hash";
+            let options =
+                NativeOptions { threads: 2, ribbon, early, flushers: Some(2), ..short(None) };
             let report = run_native(entry.name, &options).unwrap();
             let text = report.to_string();
             assert!(text.contains("ribbon      always, 2 of 2 flushers"), "{text}");
@@ -468,6 +477,7 @@ mod tests {
         refused(|o| o.limit = Limit::Operations(0), "the number of operations is 0");
         refused(|o| o.search_percent = Some(101), "0 to 100");
         refused(|o| o.flushers = Some(2), "given together with a Ribbon");
+        refused(|o| o.early = true, "cleaning early is given; it must be left out, or");
         refused(|o| (o.ribbon, o.flushers) = (Some(RibbonMode::Auto), Some(0)), "1 to 1024");
         refused(
             |o| (o.recover, o.ribbon) = (Some("a".into()), Some(RibbonMode::Auto)),

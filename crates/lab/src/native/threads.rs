@@ -24,11 +24,12 @@ impl Host {
     /// The pool with the Ribbon that the options ask for.
     pub(super) fn new(pool: Pool, options: &NativeOptions) -> Result<Host, NativeError> {
         let Some(mode) = options.ribbon else { return Ok(Host::Plain(pool)) };
-        let auto = Ribbon::auto();
+        let (auto, early) = (Ribbon::auto(), options.early);
         let flushers = options.flushers.unwrap_or(auto.flushers);
         let threads = options.threads as u64;
         let flushers_min = flushers.min(1);
-        let ribbon = pool.flush(RibbonOptions { mode, threads, flushers, flushers_min, ..auto })?;
+        let wanted = RibbonOptions { mode, threads, flushers, flushers_min, early, ..auto };
+        let ribbon = pool.flush(wanted)?;
         match ribbon.off() {
             Some(why) if mode == RibbonMode::Always => {
                 Err(NativeError::NothingToFlush { why: why.into() })
