@@ -21,7 +21,7 @@ pub trait Handles: Send + Sync {
     fn flushes_nothing(&self) -> Option<String>;
 
     /// Makes the DRAM beside the pool longer by `bytes`, which are zero, and gives where they
-    /// begin; what it holds stays. `bytes` are as few as one likes, and as many as there is room.
+    /// begin, at a line; what it holds stays. Pages that nobody touches cost nothing.
     ///
     /// # Errors
     /// When the system has no room for them: nothing has changed then.
