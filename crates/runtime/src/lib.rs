@@ -58,6 +58,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod dirtiness;
 pub mod epoch;
 mod heap;
 mod hold;
@@ -73,6 +74,7 @@ mod tx;
 pub mod typed;
 
 pub use arena::Arena;
+pub use dirtiness::{Dirtiness, DirtinessMemory, DirtyCounts};
 pub use heap::class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 pub use heap::session::{Pending, Session};
 pub use heap::walk::{HeapStats, Object};

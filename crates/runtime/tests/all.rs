@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod dirtiness;
 mod fences;
 mod fixtures;
 mod fuzz;
