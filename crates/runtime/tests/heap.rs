@@ -229,3 +229,19 @@ fn a_transaction_that_panicked_is_undone_before_the_thread_goes_on() {
     let found = [first, second, second.plus(8)].map(|at| again.load::<u64>(at));
     assert_eq!(found, [1, 1, 9]);
 }
+
+#[test]
+fn a_block_that_a_thread_freed_after_it_joined_again_is_handed_out_once() {
+    let (image, heap) = made(&options(1, 2));
+    let first = heap.join(&image).redo(|tx| tx.alloc(5000)).expect("room");
+    heap.join(&image).redo(|tx| tx.alloc(5000)).expect("room");
+    let mut session = heap.join(&image);
+    session.redo(|tx| tx.free(first)).expect("live");
+    assert!(session.redo(|tx| tx.alloc(70_000)).is_err(), "a chunk of the two is in use");
+    let mut blocks = Vec::new();
+    while let Ok(at) = session.redo(|tx| tx.alloc(5000)) {
+        assert!(!blocks.contains(&at), "{at} is handed out twice");
+        blocks.push(at);
+    }
+    assert_eq!(blocks.len(), 23);
+}

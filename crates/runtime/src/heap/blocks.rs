@@ -153,6 +153,7 @@ impl<M: Memory> Session<'_, M> {
             self.blocks.adopted[class.number()] = chunk + length;
             let owner = layout.owner(chunk);
             if entry == Ok(Chunk::Small(class)) && self.may_own(owner, chunk, class) {
+                self.forget(class, chunk, self.memory.load(owner));
                 self.memory.store(owner, self.thread + 1);
                 self.blocks.mine[class.number()].0.push(chunk);
                 if self.scan(class, chunk) {
@@ -161,6 +162,16 @@ impl<M: Memory> Session<'_, M> {
             }
         }
         false
+    }
+
+    /// Takes blocks of the chunk off the list: those that this session freed while the chunk was an
+    /// earlier one's of its thread.
+    fn forget(&mut self, class: Class, chunk: u64, owner: u64) {
+        if owner == self.thread + 1 {
+            let layout = self.heap.layout;
+            let is_other = |at: &u64| layout.chunk_of(Addr::pm(*at)) != Some(chunk);
+            self.blocks.free[class.number()].retain(is_other);
+        }
     }
 
     /// True if nobody owns the chunk, or an earlier session of this thread did.
