@@ -263,6 +263,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// # Errors
     /// What `inner` gives.
     pub fn nested<T, E>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        self.session.buffers.new.close();
         let mark = self.mark();
         self.session.buffers.depth += 1;
         let outcome = inner(self);

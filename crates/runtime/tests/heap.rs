@@ -245,3 +245,25 @@ fn a_block_that_a_thread_freed_after_it_joined_again_is_handed_out_once() {
     }
     assert_eq!(blocks.len(), 23);
 }
+
+#[test]
+fn a_nested_transaction_that_fails_leaves_the_word_behind_the_last_that_was_stored() {
+    for kind in [TxKind::Redo, TxKind::Undo] {
+        let (image, heap) = made(&options(1, 2));
+        let [first, second, third] = [0, 8, 24].map(|offset| heap.root().plus(offset));
+        let mut session = heap.join(&image);
+        session.redo(|tx| tx.store(second, 7u64)).expect("stored");
+        let outcome = session.transaction(kind, |tx| {
+            tx.store(first, 1u64)?;
+            let inner = tx.nested(|tx| {
+                tx.store(second, 2u64)?;
+                Err::<(), HeapError>(HeapError::Types)
+            });
+            assert_eq!(inner, Err(HeapError::Types));
+            tx.store(third, 3u64)
+        });
+        assert_eq!(outcome, Ok(()));
+        let found = [first, second, third].map(|at| image.load::<u64>(at));
+        assert_eq!(found, [1, 7, 3], "{kind:?}");
+    }
+}

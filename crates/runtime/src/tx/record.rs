@@ -116,7 +116,13 @@ impl Builder {
         self.words.len()
     }
 
-    /// Forgets the entries from that mark on.
+    /// Appends to none of the entries so far, so that they stay as they are when what comes is
+    /// [forgotten](Builder::truncate).
+    pub(crate) fn close(&mut self) {
+        self.open = None;
+    }
+
+    /// Forgets the entries from that mark on, at which the builder was [closed](Builder::close).
     pub(crate) fn truncate(&mut self, len: usize) {
         self.words.truncate(len);
         self.open = None;
