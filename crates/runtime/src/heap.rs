@@ -32,6 +32,7 @@ pub(crate) mod class;
 mod format;
 pub(crate) mod layout;
 pub(crate) mod session;
+pub(crate) mod shelf;
 pub(crate) mod walk;
 
 use crate::Stripes;
@@ -46,6 +47,8 @@ use session::Session;
 
 /// Root words of the pool's header: what kind of pool it is, and the numbers of its layout.
 const KIND: u64 = u64::from_le_bytes(*b"heap  v1");
+/// As that, for pools that may have shelves, which earlier programs do not know.
+const KIND_TOGETHER: u64 = u64::from_le_bytes(*b"heap  v2");
 
 /// A deliberate mistake, to prove that the checkers find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -79,6 +82,8 @@ pub enum HeapFlaw {
     UnloggedType,
     /// A new type gets its number without the lock.
     UnlockedType,
+    /// The states of an object that is placed with others are not all in the log.
+    UnloggedStates,
 }
 
 /// What a heap is made with.
@@ -97,6 +102,9 @@ pub struct HeapOptions {
     pub root_bytes: u64,
     /// What the root object looks like; [`Heap::open`] is told by [`Heap::root_shape`].
     pub root_shape: u64,
+    /// Objects may be placed on each other's lines ([`Tx::alloc_together`](crate::Tx)); such a pool
+    /// is refused by programs older than that. Without it such wishes are not fulfilled.
+    pub together: bool,
 }
 
 impl Default for HeapOptions {
@@ -108,6 +116,7 @@ impl Default for HeapOptions {
             log_bytes: 64 << 10,
             root_bytes: 64,
             root_shape: 0,
+            together: false,
         }
     }
 }
@@ -266,6 +275,8 @@ pub struct Heap {
     pub(crate) layout: Layout,
     pub(crate) flaw: HeapFlaw,
     pub(crate) uuid: u128,
+    /// Shelves may be made.
+    pub(crate) together: bool,
 }
 
 impl Heap {
@@ -291,7 +302,7 @@ impl Heap {
         memory.flush(layout.chunks, 8);
         let numbers = layout.numbers;
         let roots = [
-            KIND,
+            if options.together { KIND_TOGETHER } else { KIND },
             numbers.threads,
             numbers.log_bytes,
             numbers.chunks_max,
@@ -299,7 +310,7 @@ impl Heap {
             numbers.root_bytes,
         ];
         pool::create(memory, name, uuid, layout.pm_bytes(chunks), &roots);
-        let heap = Heap { layout, flaw: HeapFlaw::None, uuid };
+        let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together: options.together };
         heap.start(memory, 0);
         Ok(heap)
     }
@@ -347,11 +358,12 @@ impl Heap {
         }
         let [kind, threads, log_bytes, chunks_max, root_shape, root_bytes, ..] = header.roots;
         let numbers = Numbers { threads, log_bytes, chunks_max, root_shape, root_bytes };
-        if kind != KIND || !numbers.are_sound() {
+        if !Heap::is_described_by(&header) || !numbers.are_sound() {
             return Err(HeapError::Damaged { what: "its header describes no heap".into() });
         }
         let layout = Layout::of(numbers);
-        let heap = Heap { layout, flaw: HeapFlaw::None, uuid: header.uuid };
+        let (uuid, together) = (header.uuid, kind == KIND_TOGETHER);
+        let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together };
         if layout.pm_bytes(0) > bytes {
             let header = layout.pm_bytes(0);
             return Err(PoolError::Truncated { header, actual: bytes }.into());
@@ -365,7 +377,7 @@ impl Heap {
 
     /// True if the header is that of a heap, not of another kind of pool.
     pub fn is_described_by(header: &pool::Header) -> bool {
-        header.roots[0] == KIND
+        [KIND, KIND_TOGETHER].contains(&header.roots[0])
     }
 
     /// The heap with a deliberate mistake.

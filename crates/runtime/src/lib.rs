@@ -77,6 +77,7 @@ pub use arena::Arena;
 pub use dirtiness::{Dirtiness, DirtinessMemory, DirtyCounts};
 pub use heap::class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 pub use heap::session::{Pending, Session};
+pub use heap::shelf::{Placement, TOGETHER_BYTES_MAX};
 pub use heap::walk::{HeapStats, Object};
 pub use heap::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 pub use lock::{Baton, Batons, Guard, Locks};

@@ -16,4 +16,5 @@ mod script;
 mod strands;
 mod subjects;
 mod threads;
+mod together;
 mod typed;

@@ -123,6 +123,68 @@ fn no_crash_breaks_large_objects_and_the_reuse_of_their_place() {
     explore(&steps, TxKind::Redo, &Search::new(Model::Px86), HeapFlaw::None).unwrap();
 }
 
+/// A pool with shelves, and steps that use them in every way.
+fn sharing() -> (HeapOptions, Vec<Step>) {
+    let options = HeapOptions { together: true, ..options(1, 6) };
+    let steps = vec![
+        Step::Together(0, [24, 40]),
+        Step::Near(3, 30),
+        Step::Near(2, 200),
+        Step::Update,
+        Step::Aborted(Box::new(Step::Near(1, 48))),
+        Step::Free(1),
+        Step::Near(3, 48),
+        Step::Aborted(Box::new(Step::Together(2, [100, 70]))),
+        Step::Retire,
+        Step::Near(1, 100),
+        Step::Free(0),
+    ];
+    (options, steps)
+}
+
+#[test]
+fn no_crash_breaks_objects_that_share_lines_under_any_model() {
+    let (options, steps) = sharing();
+    for model in Model::all() {
+        for kind in [TxKind::Redo, TxKind::Undo] {
+            let (route, how) = (RouteChoice::Uncached, Search::new(model));
+            explore_by(route, &options, &steps, kind, &how, HeapFlaw::None)
+                .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
+        }
+    }
+}
+
+#[test]
+fn no_crash_at_all_breaks_a_few_objects_that_share_lines_under_px86() {
+    let together = || Step::Together(0, [24, 40]);
+    let (options, _) = sharing();
+    let how = Search { depth: 0, budget: 1_000_000, point_limit: 50_000, ..px86() };
+    for steps in [
+        vec![together(), Step::Free(0), Step::Near(0, 20)],
+        vec![together(), Step::Aborted(Box::new(Step::Near(3, 90))), Step::Near(3, 90)],
+        vec![together(), Step::Retire, together()],
+    ] {
+        for kind in [TxKind::Redo, TxKind::Undo] {
+            let route = RouteChoice::Uncached;
+            let reached = explore_by(route, &options, &steps, kind, &how, HeapFlaw::None);
+            assert_eq!(reached, Ok(Reached::Complete), "{steps:?} {kind:?}");
+        }
+    }
+}
+
+#[test]
+fn objects_whose_states_are_not_all_logged_are_caught_under_px86() {
+    let (options, steps) = sharing();
+    let (route, flaw) = (RouteChoice::Uncached, HeapFlaw::UnloggedStates);
+    let found = explore_by(route, &options, &steps, TxKind::Redo, &px86(), flaw);
+    let message = found.expect_err("nothing was found");
+    assert!(message.contains("no object of") || message.contains("state"), "{message}");
+}
+
+fn px86() -> Search {
+    Search::new(Model::Px86)
+}
+
 /// A pool of one chunk, and steps that need more of them: new size classes, and whole chunks.
 fn growing() -> (HeapOptions, Vec<Step>) {
     let options = HeapOptions { bytes_max: 8 << 16, ..options(1, 1) };

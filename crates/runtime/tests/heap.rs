@@ -17,6 +17,8 @@ fn step() -> impl Strategy<Value = Step> {
     let slot = 0u64..4;
     let simple = prop_oneof![
         4 => (slot.clone(), bytes.clone()).prop_map(|(slot, bytes)| Step::Alloc(slot, bytes)),
+        2 => (slot.clone(), 1u64..700, 1u64..200).prop_map(|(a, b, c)| Step::Together(a, [b, c])),
+        2 => (slot.clone(), bytes.clone()).prop_map(|(slot, bytes)| Step::Near(slot, bytes)),
         2 => slot.clone().prop_map(Step::Free),
         1 => Just(Step::Update),
         1 => slot.clone().prop_map(Step::Byte),
@@ -41,9 +43,9 @@ fn fits(error: &HeapError) -> bool {
 proptest! {
     #[test]
     fn every_script_leaves_what_it_should_and_so_does_opening_again(
-        steps in proptest::collection::vec((step(), kind()), 0..60),
+        steps in proptest::collection::vec((step(), kind()), 0..60), together: bool,
     ) {
-        let options = options(1, 16);
+        let options = HeapOptions { together, ..options(1, 16) };
         let (image, heap) = made(&options);
         let mut session = heap.join(&image);
         let (mut state, mut number) = (states(&[]).remove(0), 0);

@@ -11,6 +11,11 @@ pub(crate) const NAME: &str = "script";
 pub(crate) enum Step {
     /// Allocates an object of so many bytes in place of what the link had, and fills it.
     Alloc(u64, u64),
+    /// Allocates two objects of so many bytes together, in place of what the link and the next had.
+    Together(u64, [u64; 2]),
+    /// Allocates an object of so many bytes near that of the next link (or anywhere, if that has
+    /// none), in place of what the link had.
+    Near(u64, u64),
     /// Frees what the link has.
     Free(u64),
     /// Writes a new value to all objects that are linked.
@@ -80,6 +85,20 @@ impl Step {
         let heap = tx.heap();
         match self {
             Step::Alloc(slot, bytes) => replace(tx, *slot, *bytes, number),
+            Step::Together(slot, bytes) => {
+                let places = tx.alloc_together(*bytes)?;
+                let slots = [*slot, (slot + 1) % LINKS];
+                for ((slot, at), bytes) in slots.into_iter().zip(places).zip(*bytes) {
+                    put(tx, slot, at, bytes, number + slot)?;
+                }
+                Ok(())
+            }
+            Step::Near(slot, bytes) => {
+                let near: Addr = tx.load(link(&heap, (slot + 1) % LINKS));
+                let at =
+                    if near.is_null() { tx.alloc(*bytes)? } else { tx.alloc_near(near, *bytes)? };
+                put(tx, *slot, at, *bytes, number)
+            }
             Step::Free(slot) => {
                 let at: Addr = tx.load(link(&heap, *slot));
                 if !at.is_null() {
@@ -122,7 +141,14 @@ impl Step {
     /// What it makes of `state`.
     pub(crate) fn apply(&self, state: &mut State, number: u64) {
         match self {
-            Step::Alloc(slot, bytes) => state[*slot as usize] = content(*bytes, number),
+            Step::Alloc(slot, bytes) | Step::Near(slot, bytes) => {
+                state[*slot as usize] = content(*bytes, number);
+            }
+            Step::Together(slot, bytes) => {
+                for (slot, bytes) in [*slot, (slot + 1) % LINKS].into_iter().zip(*bytes) {
+                    state[slot as usize] = content(bytes, number + slot);
+                }
+            }
             Step::Free(slot) => state[*slot as usize].clear(),
             Step::Update => {
                 for object in state {
@@ -154,9 +180,20 @@ pub(crate) fn replace<M: Memory>(
     bytes: u64,
     number: u64,
 ) -> Result<(), HeapError> {
+    let at = tx.alloc(bytes)?;
+    put(tx, slot, at, bytes, number)
+}
+
+/// Fills a fresh object and puts it in place of what the link has.
+fn put<M: Memory>(
+    tx: &mut Tx<'_, '_, M>,
+    slot: u64,
+    at: Addr,
+    bytes: u64,
+    number: u64,
+) -> Result<(), HeapError> {
     let link = link(&tx.heap(), slot);
     let old: Addr = tx.load(link);
-    let at = tx.alloc(bytes)?;
     tx.fill(at, &content(bytes, number))?;
     tx.add(&[(link, 16)])?;
     tx.store(link, at)?;

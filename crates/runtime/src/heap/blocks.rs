@@ -14,6 +14,7 @@
 use super::chunks::{self, Chunk};
 use super::class::{CHUNK_BYTES, Class, STATE_BYTES};
 use super::layout::CHUNK_LOCK;
+use super::shelf::{GRANULE_BYTES, Placement, Shelves, needs_lines};
 use crate::tx::direct::DIRECT_BYTES;
 use crate::tx::log::Wait;
 use crate::tx::record::Builder;
@@ -42,6 +43,8 @@ pub(crate) enum Kind {
     Small(Class),
     /// So many whole chunks.
     Large(u64),
+    /// So many granules of a shelf.
+    Shelf(u64),
 }
 
 impl Block {
@@ -49,6 +52,7 @@ impl Block {
         match self.kind {
             Kind::Small(class) => class.bytes(),
             Kind::Large(chunks) => chunks * CHUNK_BYTES,
+            Kind::Shelf(granules) => granules * GRANULE_BYTES,
         }
     }
 
@@ -70,6 +74,7 @@ pub(crate) struct Blocks {
     mine: Vec<(Vec<u64>, usize)>,
     /// For each class, the chunk from which to look for ones that nobody owns.
     adopted: Vec<u64>,
+    pub(crate) shelves: Shelves,
 }
 
 impl Blocks {
@@ -78,6 +83,7 @@ impl Blocks {
             free: vec![Vec::new(); Class::COUNT],
             mine: vec![(Vec::new(), 0); Class::COUNT],
             adopted: vec![0; Class::COUNT],
+            shelves: Shelves::default(),
         }
     }
 }
@@ -204,23 +210,29 @@ impl<M: Memory> Session<'_, M> {
     }
 
     fn fresh_chunk(&mut self, class: Class) -> Result<(), HeapError> {
+        let chunk = self.fresh(Chunk::Small(class), STATE_BYTES)?;
+        self.blocks.mine[class.number()].0.push(chunk);
+        self.scan(class, chunk);
+        Ok(())
+    }
+
+    /// Takes a chunk for `content`, which starts with so many bytes of states, all zero.
+    pub(crate) fn fresh(&mut self, content: Chunk, states: u64) -> Result<u64, HeapError> {
         let chunk = self.with_chunk_lock(|session| {
             let (chunk, entry) = session.find_run(1)?;
             let layout = session.heap.layout;
             if entry != Chunk::Clean {
-                session.memory.write(layout.chunk(chunk), &[0; STATE_BYTES as usize]);
-                session.memory.flush(layout.chunk(chunk), STATE_BYTES);
+                session.memory.write(layout.chunk(chunk), &vec![0; states as usize]);
+                session.memory.flush(layout.chunk(chunk), states);
                 session.memory.order();
             }
             let rest = Chunk::Run(entry.length() - 1);
-            session.write_entries(&[(chunk, Chunk::Small(class)), (chunk + 1, rest)], false)?;
+            session.write_entries(&[(chunk, content), (chunk + 1, rest)], false)?;
             session.memory.store(layout.owner(chunk), session.thread + 1);
             Ok(chunk)
         })?;
         self.memory.will_write(self.heap.layout.chunk(chunk), CHUNK_BYTES);
-        self.blocks.mine[class.number()].0.push(chunk);
-        self.scan(class, chunk);
-        Ok(())
+        Ok(chunk)
     }
 
     /// Takes `length` chunks in a row.
@@ -254,7 +266,11 @@ impl<M: Memory> Session<'_, M> {
 
     /// Writes chunk entries, of which those of no length are left out, as one transaction; says
     /// that what the chunks held is void, if `is_void`.
-    fn write_entries(&mut self, entries: &[(u64, Chunk)], is_void: bool) -> Result<(), HeapError> {
+    pub(crate) fn write_entries(
+        &mut self,
+        entries: &[(u64, Chunk)],
+        is_void: bool,
+    ) -> Result<(), HeapError> {
         let mut builder = Builder::default();
         builder.clear();
         for (chunk, entry) in entries.iter().filter(|(_, entry)| entry.length() > 0) {
@@ -304,7 +320,7 @@ impl<M: Memory> Session<'_, M> {
     /// if there were any. The chunk lock is held.
     fn release_empty(&mut self) -> Result<bool, HeapError> {
         let layout = self.heap.layout;
-        let mut released = false;
+        let mut released = self.release_empty_shelves()?;
         for number in 0..Class::COUNT {
             let class = Class::new(number as u64).expect("a class");
             while self.adopt_locked(class, usize::MAX) {}
@@ -389,7 +405,8 @@ impl<M: Memory> Session<'_, M> {
                 Kind::Small(class) if self.memory.load::<u64>(owner) == self.thread + 1 => {
                     self.blocks.free[class.number()].push(block.at.offset());
                 }
-                Kind::Small(_) => {
+                Kind::Shelf(count) if self.give_back_granules(block, count) => {}
+                Kind::Small(_) | Kind::Shelf(_) => {
                     self.memory.fetch_add(self.heap.layout.freed(block.chunk), 1);
                 }
             }
@@ -398,10 +415,10 @@ impl<M: Memory> Session<'_, M> {
 
     /// Owns no chunk any more: others may take them.
     pub(crate) fn disown(&mut self) {
-        for (mine, _) in std::mem::replace(&mut self.blocks, Blocks::new()).mine {
-            for chunk in mine {
-                self.memory.store(self.heap.layout.owner(chunk), 0u64);
-            }
+        let Blocks { mine, shelves, .. } = std::mem::replace(&mut self.blocks, Blocks::new());
+        let blocks = mine.into_iter().flat_map(|(chunks, _)| chunks);
+        for chunk in blocks.chain(shelves.chunks()) {
+            self.memory.store(self.heap.layout.owner(chunk), 0u64);
         }
     }
 }
@@ -431,17 +448,24 @@ impl<M: Memory> Tx<'_, '_, M> {
         lines: bool,
         tag: u8,
     ) -> Result<Addr, HeapError> {
+        let lines = lines || self.session.placement == Placement::Lines && needs_lines(bytes);
         let block = match Class::of(bytes.max(1), lines) {
             Some(class) => self.session.take_small(class)?,
             None => self.session.take_large(bytes.div_ceil(CHUNK_BYTES))?,
         };
+        Ok(self.note(block, tag))
+    }
+
+    /// Notes that an object of that type is in the block that was taken.
+    pub(crate) fn note(&mut self, block: Block, tag: u8) -> Addr {
         self.session.buffers.taken.push(block);
         let start = self.session.heap.layout.chunk(block.chunk);
         match block.kind {
             Kind::Small(class) => self.put_state(state_at(start, class, block.at), tag),
             Kind::Large(length) => self.put_entry(block.chunk, Chunk::Large(length, tag)),
+            Kind::Shelf(count) => self.put_granules(&block, count, tag),
         }
-        Ok(block.at)
+        block.at
     }
 
     /// Frees the object at `at`, when the transaction commits. Nothing may point to it then.
@@ -460,6 +484,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         match block.kind {
             Kind::Small(class) => self.put_state(state_at(start, class, block.at), 0),
             Kind::Large(length) => self.put_entry(block.chunk, Chunk::Run(length)),
+            Kind::Shelf(count) => self.put_granules(&block, count, 0),
         }
         if block.bytes() >= DIRECT_BYTES && self.session.heap.flaw != HeapFlaw::NoFreed {
             self.session.buffers.new.push_freed(block.at, block.bytes());
@@ -501,6 +526,7 @@ impl<M: Memory> Tx<'_, '_, M> {
             Chunk::Large(length, tag) if at == start => {
                 Ok((Block { at, chunk, kind: Kind::Large(length) }, tag))
             }
+            Chunk::Shelf => self.object_of_shelf(at, chunk),
             _ => Err(none),
         }
     }

@@ -16,7 +16,7 @@ pub(crate) const UNTYPED: u8 = 127;
 /// What starts at a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
-    /// Nothing, in one chunk that was never used, or whose states are all zero.
+    /// Nothing, in one chunk that was never used: all its bytes are zero.
     Clean,
     /// Nothing, in so many chunks, whose bytes may be anything.
     Run(u64),
@@ -24,13 +24,15 @@ pub(crate) enum Chunk {
     Small(Class),
     /// One object of so many chunks, and its type.
     Large(u64, u8),
+    /// Objects that are placed together.
+    Shelf,
 }
 
 impl Chunk {
     /// Chunks to the next entry.
     pub(crate) fn length(self) -> u64 {
         match self {
-            Chunk::Clean | Chunk::Small(_) => 1,
+            Chunk::Clean | Chunk::Small(_) | Chunk::Shelf => 1,
             Chunk::Run(length) | Chunk::Large(length, _) => length,
         }
     }
@@ -46,6 +48,7 @@ impl Chunk {
             Chunk::Run(length) => (1, 0, length),
             Chunk::Small(class) => (2, 0, class.number() as u64),
             Chunk::Large(length, tag) => (3, tag, length),
+            Chunk::Shelf => (4, 0, 0),
         };
         checked::encode(at, kind | u64::from(tag) << 3 | number << 10)
     }
@@ -62,6 +65,7 @@ impl Chunk {
             1 if number > 0 => Ok(Chunk::Run(number)),
             2 => Class::new(number).map(Chunk::Small).ok_or_else(damaged),
             3 if number > 0 && tag > 0 => Ok(Chunk::Large(number, tag)),
+            4 if value == 4 => Ok(Chunk::Shelf),
             _ => Err(damaged()),
         }
     }
@@ -124,12 +128,13 @@ mod tests {
     proptest! {
         #[test]
         fn entries_come_back_and_flips_are_damage(
-            kind in 0u8..4, number in 1u64..1 << 20, tag in 1u8..128, bit in 0u32..64,
+            kind in 0u8..5, number in 1u64..1 << 20, tag in 1u8..128, bit in 0u32..64,
         ) {
             let at = Addr::pm(4096);
             let class = Class::new(number % Class::COUNT as u64).expect("a class");
             let (run, large) = (Chunk::Run(number), Chunk::Large(number, tag));
-            let entry = [Chunk::Clean, run, Chunk::Small(class), large][kind as usize];
+            let entries = [Chunk::Clean, run, Chunk::Small(class), large, Chunk::Shelf];
+            let entry = entries[kind as usize];
             let bits = entry.encode(at);
             prop_assert_eq!(Chunk::decode(at, bits), Ok(entry));
             prop_assert!(Chunk::decode(at, bits ^ 1 << bit).is_err());

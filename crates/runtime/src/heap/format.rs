@@ -6,6 +6,7 @@ use super::class::{BLOCK_BYTES_MAX, CHUNK_BYTES, SIZES, STATE_BYTES};
 use super::layout::{
     CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, ROOT_BYTES_MAX, TEXT_BYTES, THREADS_MAX, TYPES_MAX,
 };
+use super::shelf::{GRANULE_BYTES, GRANULES, MORE, SHELF_STATE_BYTES};
 use crate::pool::{HEADER_BYTES, VERSION};
 use crate::tx::direct::DIRECT_BYTES;
 use crate::tx::record::{COUNT_MAX, HEADER_WORDS};
@@ -19,6 +20,10 @@ fn the_description_of_the_format_has_the_numbers_of_the_code() {
         ("bytes of the header", HEADER_BYTES),
         ("bytes of a chunk", CHUNK_BYTES),
         ("bytes of states at the start of a chunk", STATE_BYTES),
+        ("bytes of states at the start of a shelf", SHELF_STATE_BYTES),
+        ("bytes of a granule", GRANULE_BYTES),
+        ("granules of a shelf", GRANULES),
+        ("type number of a granule that belongs to the object before it", MORE.into()),
         ("size classes", SIZES.len() as u64),
         ("largest block", BLOCK_BYTES_MAX),
         ("types", TYPES_MAX),

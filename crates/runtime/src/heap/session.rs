@@ -4,6 +4,7 @@ use super::Heap;
 use super::blocks::Blocks;
 use super::chunks::Chunk;
 use super::layout::Layout;
+use super::shelf::Placement;
 use crate::hold::Holds;
 use crate::pool;
 use crate::tx::log::{Log, LogCounts, Wait};
@@ -26,6 +27,7 @@ pub struct Session<'m, M: Memory> {
     pub(crate) log: Log,
     pub(crate) undo: Undo,
     pub(crate) blocks: Blocks,
+    pub(crate) placement: Placement,
     pub(crate) buffers: Buffers,
     pub(crate) holds: Holds,
     /// End of the chunks that were there when last looked.
@@ -56,6 +58,7 @@ impl<'m, M: Memory> Session<'m, M> {
             log,
             undo: Undo::new(memory, &heap, thread),
             blocks: Blocks::new(),
+            placement: Placement::Packed,
             buffers: Buffers::default(),
             holds: Holds::default(),
             data_end: Cell::new(0),

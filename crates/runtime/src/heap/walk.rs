@@ -4,8 +4,9 @@ use super::Heap;
 use super::blocks::{Block, Kind, state_at};
 use super::chunks::{self, Chunk};
 use super::class::{CHUNK_BYTES, Class, STATE_BYTES};
+use super::shelf::{GRANULE_BYTES, GRANULES, MORE, SHELF_STATE_BYTES};
 use crate::HeapError;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, lines_of};
 
 /// A live object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct HeapStats {
     pub live: u64,
     /// Bytes of the 4 KiB pages that hold a part of a live object.
     pub pages: u64,
+    /// Objects whose blocks touch more lines than blocks of their length must.
+    pub straddling: u64,
 }
 
 impl HeapStats {
@@ -71,6 +74,8 @@ impl Heap {
         stats.footprint = self.walk(memory, |block, _| {
             stats.objects += 1;
             stats.live += block.bytes();
+            let lines = lines_of(block.at, block.bytes()).count() as u64;
+            stats.straddling += u64::from(lines > block.bytes().div_ceil(LINE_BYTES));
             let first = (block.at.offset() / PAGE * PAGE).max(page_end);
             page_end = block.end().offset().next_multiple_of(PAGE);
             stats.pages += page_end - first;
@@ -99,6 +104,10 @@ impl Heap {
                     used += length * CHUNK_BYTES;
                     each(Block { at, chunk, kind: Kind::Large(length) }, tag);
                 }
+                Chunk::Shelf => {
+                    used += CHUNK_BYTES;
+                    self.walk_shelf(memory, chunk, &mut each)?;
+                }
             }
             chunk += entry.length();
         }
@@ -124,6 +133,39 @@ impl Heap {
                 debug_assert_eq!(state_at(start, class, at), start.plus(block));
                 each(Block { at, chunk, kind: Kind::Small(class) }, tag);
             }
+        }
+        Ok(())
+    }
+
+    fn walk_shelf<M: Memory>(
+        &self,
+        memory: &M,
+        chunk: u64,
+        each: &mut impl FnMut(Block, u8),
+    ) -> Result<(), HeapError> {
+        let start = self.layout.chunk(chunk);
+        let mut states = [0; GRANULES as usize];
+        memory.read(start, &mut states);
+        let mut open: Option<(Block, u8)> = None;
+        for (granule, state) in (0..).zip(states) {
+            let at = start.plus(SHELF_STATE_BYTES + GRANULE_BYTES * granule);
+            let tag = chunks::tag(state).filter(|_| chunks::is_state(state));
+            if tag.is_none() && state != 0 {
+                return Err(chunks::no_state(at, state));
+            }
+            match (&mut open, tag) {
+                (Some((Block { kind: Kind::Shelf(count), .. }, _)), Some(MORE)) => *count += 1,
+                (None, Some(MORE)) => return Err(chunks::no_state(at, state)),
+                (_, tag) => {
+                    let next = tag.map(|tag| (Block { at, chunk, kind: Kind::Shelf(1) }, tag));
+                    if let Some((block, tag)) = std::mem::replace(&mut open, next) {
+                        each(block, tag);
+                    }
+                }
+            }
+        }
+        if let Some((block, tag)) = open {
+            each(block, tag);
         }
         Ok(())
     }

@@ -123,7 +123,7 @@ pub(crate) enum Wait {
 
 impl Log {
     pub(crate) fn new<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Log {
-        let Heap { layout, flaw, uuid } = *heap;
+        let Heap { layout, flaw, uuid, .. } = *heap;
         let done = memory.load(layout.done(thread));
         let places = Places::of(&layout, uuid, thread);
         // What an earlier session of this thread left.

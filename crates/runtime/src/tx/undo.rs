@@ -37,7 +37,7 @@ pub(crate) struct Undo {
 
 impl Undo {
     pub(crate) fn new<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Undo {
-        let Heap { layout, flaw, uuid } = *heap;
+        let Heap { layout, flaw, uuid, .. } = *heap;
         Undo {
             at: layout.undo(thread),
             keys: Keys::of(uuid, layout.undo(thread)),
