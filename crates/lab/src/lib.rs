@@ -15,6 +15,7 @@ pub mod bench;
 mod cell;
 mod characterise;
 mod chart;
+mod coalescing;
 mod compare;
 mod crash;
 mod cuts;
@@ -40,6 +41,7 @@ pub mod validate;
 mod whisper;
 
 pub use cell::{Cell, Point, run_cell};
+pub use coalescing::{Coalescing, CoalescingOptions, CoalescingRow};
 pub use compare::Comparison;
 pub use crash::Broken;
 pub use cuts::{Cuts, crash_kernel};

@@ -1,4 +1,4 @@
-//! How much of each flushed line was changed: the dirtiness of Ribbon (PACT'20, "flush coalescing").
+//! How much of each flushed line was changed: the dirtiness of Ribbon (PACT'20, flush coalescing).
 //!
 //! A flush moves a whole line, whatever part of it the program stored. The mean of that part over
 //! all flushed lines says what placing objects better can gain, at most. [`Dirtiness`] keeps a bit
@@ -26,9 +26,10 @@
 //! the program's.
 //!
 //! The bits lie in host memory, an eighth of what was stored to, in pieces that come into being as
-//! lines are first stored to. They are changed by atomic operations and nothing is held across a
-//! call of the machine below, so that fibers may stop anywhere; on a simulated machine the counts
-//! are the same every time.
+//! lines are first stored to. Nothing is held across a call of the machine below, so that fibers may
+//! stop anywhere; on a simulated machine the counts are the same every time. On a real one bits are
+//! loaded and stored, not changed by locked instructions, which would wait for all flushes under
+//! way: of threads that store to one line, or flush it, at the same moment, one may be overlooked.
 
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of};
 use std::marker::PhantomData;
@@ -127,6 +128,9 @@ type Piece = Box<[AtomicU64]>;
 /// A copy counts with the one it was copied from.
 #[derive(Clone, Debug)]
 pub struct Dirtiness {
+    /// The lines that are counted.
+    first: u64,
+    end: u64,
     pieces: Arc<[OnceLock<Piece>]>,
     tallies: Arc<Mutex<Vec<Arc<Tally>>>>,
 }
@@ -135,8 +139,19 @@ impl Dirtiness {
     /// Counts for a pool of up to `pm_bytes` bytes, which is clean. What is stored or flushed
     /// beyond is not counted.
     pub fn new(pm_bytes: u64) -> Dirtiness {
-        let pieces = pm_bytes.div_ceil(PIECE_LINES * LINE_BYTES);
+        Dirtiness::within(Addr::NULL, pm_bytes)
+    }
+
+    /// Counts for those lines of a clean pool that hold any of `bytes` bytes from `from` on, as
+    /// those of an area; of what is stored or flushed elsewhere only straddling flushes and what
+    /// goes past the caches.
+    pub fn within(from: Addr, bytes: u64) -> Dirtiness {
+        let first = from.line().0;
+        let end = first + lines_of(from, bytes).count() as u64;
+        let pieces = (end - first).div_ceil(PIECE_LINES);
         Dirtiness {
+            first,
+            end,
             pieces: (0..pieces).map(|_| OnceLock::new()).collect(),
             tallies: Arc::default(),
         }
@@ -171,38 +186,48 @@ impl Dirtiness {
         self.known(line).map_or(0, |mask| mask.load(Ordering::Relaxed))
     }
 
-    /// The mask of a line, if anything was ever stored near it.
     #[inline]
-    fn known(&self, line: Line) -> Option<&AtomicU64> {
-        let piece = self.pieces.get((line.0 / PIECE_LINES) as usize)?.get()?;
-        piece.get((line.0 % PIECE_LINES) as usize)
+    fn counts_line(&self, line: Line) -> bool {
+        (self.first..self.end).contains(&line.0)
     }
 
+    /// The mask of a line, if it is counted and anything was ever stored near it.
+    #[inline]
+    fn known(&self, line: Line) -> Option<&AtomicU64> {
+        let place = line.0.wrapping_sub(self.first);
+        let piece = self.pieces.get((place / PIECE_LINES) as usize)?.get()?;
+        piece.get((place % PIECE_LINES) as usize)
+    }
+
+    /// The mask of a line, if it is counted.
     #[inline]
     fn mask(&self, line: Line) -> Option<&AtomicU64> {
-        let piece = self.pieces.get((line.0 / PIECE_LINES) as usize)?;
+        let place = line.0.wrapping_sub(self.first);
+        let piece = self.pieces.get((place / PIECE_LINES) as usize)?;
         let piece = piece.get_or_init(|| (0..PIECE_LINES).map(|_| AtomicU64::new(0)).collect());
-        piece.get((line.0 % PIECE_LINES) as usize)
+        piece.get((place % PIECE_LINES) as usize)
     }
 
     #[inline]
     fn set(&self, line: Line, bytes: u64) {
-        if let Some(mask) = self.mask(line)
-            && mask.load(Ordering::Relaxed) & bytes != bytes
+        if self.counts_line(line)
+            && let Some(mask) = self.mask(line)
+            && let known = mask.load(Ordering::Relaxed)
+            && known & bytes != bytes
         {
-            mask.fetch_or(bytes, Ordering::Relaxed);
+            mask.store(known | bytes, Ordering::Relaxed);
         }
     }
 
     /// Cleans the bytes; gives those of them that were dirty.
     #[inline]
     fn clear(&self, line: Line, bytes: u64) -> u64 {
-        match self.known(line) {
-            Some(mask) if mask.load(Ordering::Relaxed) & bytes != 0 => {
-                mask.fetch_and(!bytes, Ordering::Relaxed) & bytes
-            }
-            _ => 0,
+        let Some(mask) = self.known(line) else { return 0 };
+        let known = mask.load(Ordering::Relaxed);
+        if known & bytes != 0 {
+            mask.store(known & !bytes, Ordering::Relaxed);
         }
+        known & bytes
     }
 }
 
@@ -250,7 +275,7 @@ impl<M: Memory> DirtinessMemory<'_, M> {
         for line in lines_of(at, len) {
             lines += 1;
             match self.dirtiness.clear(line, u64::MAX).count_ones() {
-                0 => add(&self.tally.clean, 1),
+                0 => add(&self.tally.clean, u64::from(self.dirtiness.counts_line(line))),
                 bytes => {
                     add(&self.tally.bytes, bytes.into());
                     let part = (bytes as usize - 1) * PARTS / LINE_BYTES as usize;

@@ -418,6 +418,12 @@ impl Heap {
         self.layout.root
     }
 
+    /// Where the chunks start, in which its objects lie with their states; they reach to the end
+    /// of the pool.
+    pub const fn data(&self) -> Addr {
+        self.layout.data
+    }
+
     /// Bytes of the root object.
     pub const fn root_bytes(&self) -> u64 {
         self.layout.numbers.root_bytes

@@ -255,3 +255,35 @@ fn any_flipped_bit_of_a_state_of_a_shelf_is_noticed() {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn no_states_of_a_shelf_make_a_program_panic(
+        states in proptest::collection::vec(0u8..128, 256), at in 0usize..8,
+        steps in proptest::collection::vec((0u64..4200, 1u64..1200), 1..40),
+    ) {
+        let options = sharing(1, 2);
+        let (image, heap) = made(&options);
+        let mut session = heap.join(&image);
+        let [first] = session.redo(|tx| tx.alloc_together([64])).expect("room");
+        session.retire();
+        let shelf = (first.offset() / (1 << 16) * (1 << 16)) as usize;
+        let mut pm = image.into_pm();
+        for (number, state) in states.into_iter().enumerate() {
+            // Mostly of an even number of bits, as sound ones.
+            let odd = state.count_ones() as u8 & 1 ^ u8::from(number % 251 == 250);
+            pm[shelf + 480 * at + number % 480] = state | odd << 7;
+        }
+        let bytes = pm.len() as u64;
+        let image = Image::from_pm(pm, options.dram_bytes());
+        let (heap, _) = Heap::open(&image, NAME, bytes).expect("opening looks at no states");
+        let _ = heap.stats(&image);
+        let mut session = heap.join(&image);
+        for (granule, length) in steps {
+            let at = Addr::pm(shelf as u64 + 4096 + 16 * granule);
+            let _ = session.redo(|tx| tx.alloc_near(at, length));
+            let _ = session.redo(|tx| tx.alloc_together([length, 24]));
+            let _ = session.undo(|tx| tx.free(at));
+        }
+    }
+}

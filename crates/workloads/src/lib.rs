@@ -38,6 +38,7 @@ mod kernel;
 pub mod kernels;
 mod keyed;
 pub mod logging;
+pub mod objects;
 mod workload;
 
 pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};

@@ -221,7 +221,8 @@ impl<M: Memory> Session<'_, M> {
         let chunk = self.with_chunk_lock(|session| {
             let (chunk, entry) = session.find_run(1)?;
             let layout = session.heap.layout;
-            if entry != Chunk::Clean {
+            let is_shelf = content == Chunk::Shelf;
+            if entry != Chunk::Clean || is_shelf && !session.has_zeros(chunk, states) {
                 session.memory.write(layout.chunk(chunk), &vec![0; states as usize]);
                 session.memory.flush(layout.chunk(chunk), states);
                 session.memory.order();
@@ -233,6 +234,13 @@ impl<M: Memory> Session<'_, M> {
         })?;
         self.memory.will_write(self.heap.layout.chunk(chunk), CHUNK_BYTES);
         Ok(chunk)
+    }
+
+    /// True if that many bytes at the start of the chunk are zero.
+    fn has_zeros(&self, chunk: u64, states: u64) -> bool {
+        let mut bytes = vec![0; states as usize];
+        self.memory.read(self.heap.layout.chunk(chunk), &mut bytes);
+        bytes.iter().all(|byte| *byte == 0)
     }
 
     /// Takes `length` chunks in a row.

@@ -16,7 +16,7 @@ pub(crate) const UNTYPED: u8 = 127;
 /// What starts at a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
-    /// Nothing, in one chunk that was never used: all its bytes are zero.
+    /// Nothing, in one chunk that was never used, or whose states are all zero.
     Clean,
     /// Nothing, in so many chunks, whose bytes may be anything.
     Run(u64),

@@ -22,7 +22,7 @@ pub(crate) use map::{GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES};
 use super::blocks::{Block, Kind};
 use super::chunks::{self, Chunk};
 use crate::{HeapError, HeapFlaw, Session, Tx};
-use map::{FreeMap, fits, granules, together};
+use map::{FreeMap, granules, together};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
 
@@ -391,7 +391,6 @@ impl<M: Memory> Tx<'_, '_, M> {
     pub(crate) fn put_granules(&mut self, block: &Block, count: u64, tag: u8) {
         let start = self.session.heap.layout.chunk(block.chunk);
         let first = granule_of(start, block.at).expect("a block starts at a granule");
-        debug_assert!(fits(first, count) && first + count <= GRANULES);
         let rest = if tag == 0 { 0 } else { chunks::state(MORE) };
         let end = first + count;
         let mut granule = first;
