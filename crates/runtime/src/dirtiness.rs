@@ -1,4 +1,4 @@
-//! How much of each flushed line was changed: the dirtiness of Ribbon (PACT'20, flush coalescing).
+//! How much of each flushed line was changed: dirtiness, as in Ribbon (PACT'20, flush coalescing).
 //!
 //! A flush moves a whole line, whatever part of it the program stored. The mean of that part over
 //! all flushed lines says what placing objects better can gain, at most. [`Dirtiness`] keeps a bit
@@ -26,10 +26,11 @@
 //! the program's.
 //!
 //! The bits lie in host memory, an eighth of what was stored to, in pieces that come into being as
-//! lines are first stored to. Nothing is held across a call of the machine below, so that fibers may
-//! stop anywhere; on a simulated machine the counts are the same every time. On a real one bits are
-//! loaded and stored, not changed by locked instructions, which would wait for all flushes under
-//! way: of threads that store to one line, or flush it, at the same moment, one may be overlooked.
+//! lines are first stored to. Nothing is held across a call of the machine below, so that fibers
+//! may stop anywhere; on a simulated machine the counts are the same every time. On a real one bits
+//! are loaded and stored, not changed by locked instructions, which would wait for all flushes
+//! under way: of threads that store to one line, or flush it, at the same moment, one may be
+//! overlooked.
 
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of};
 use std::marker::PhantomData;
