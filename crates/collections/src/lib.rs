@@ -10,6 +10,10 @@
 //! |---|---|---|
 //! | [`struct@Hash`], [`Forest`], [`Graph`], [`Array`] | a redo-logged transaction | 3 |
 //! | [`Queue`] | one 8-byte store of the head or tail | 2 to add, 1 to remove |
+//! | [`LevelHash`] | one 8-byte store of a bucket's tokens | 2 to insert, 1 to delete |
+//! | [`FastFair`] | one 8-byte store of a pointer, in lines that persist in order | 1 a line |
+//!
+//! The last two are published structures without logs (entries of 16 bytes), to compare with.
 //!
 //! Three structures live in a [`Heap`](seawall_runtime::Heap) instead, grow as they must, and are
 //! for many threads: [`Map`] from numbers to numbers, [`KvMap`] from byte strings to byte strings,
@@ -28,9 +32,11 @@ mod btree;
 mod change;
 mod damage;
 pub mod entry;
+mod fastfair;
 mod graph;
 mod hash;
 mod kv;
+mod level;
 mod map;
 mod queue;
 mod rbtree;
@@ -41,9 +47,11 @@ pub use array::{Array, ArrayShape};
 pub use btree::{BTree, BTreeError, BTreeFlaw, Checked, Tree};
 pub use change::{Change, Full};
 pub use damage::Damage;
+pub use fastfair::{FastFair, FastFairShape};
 pub use graph::{Edge, Graph, GraphShape};
 pub use hash::{Hash, HashShape};
 pub use kv::{KV_BYTES_MAX, KvMap};
+pub use level::{LevelHash, LevelShape};
 pub use map::Map;
 pub use queue::{Queue, QueueShape};
 pub use rbtree::{Forest, ForestShape};

@@ -1,0 +1,190 @@
+//! Search and range scan without locks (FAST'18, section 4): in the direction in which records are
+//! not moving, and anew if that has changed meanwhile.
+
+use super::{DEAD, FastFair, LEFTMOST, LEVEL, LOW, SIBLING, key, left_of, pointer, word};
+use seawall_memory::{Addr, Memory};
+
+/// What a node says about a key.
+enum Look {
+    /// The child to go to, or the tag.
+    At(u64),
+    /// It belongs to a node further to the right.
+    Right(Addr),
+    /// It is not there.
+    Absent,
+    /// The node is not what a pointer to it has promised.
+    Lost,
+}
+
+impl FastFair {
+    /// The pointer of a record, if it counts and has a key that is `fit`. The key is read first and
+    /// last: a shift stores a pointer before its key.
+    fn record<M: Memory>(
+        memory: &M,
+        node: Addr,
+        index: u64,
+        fit: impl Fn(u64) -> bool,
+    ) -> Option<(u64, u64)> {
+        let found = memory.load::<u64>(key(node, index));
+        if !fit(found) {
+            return None;
+        }
+        let to = memory.load::<u64>(pointer(node, index));
+        let counts = to != 0
+            && to != memory.load::<u64>(left_of(node, index))
+            && found == memory.load::<u64>(key(node, index));
+        counts.then_some((found, to))
+    }
+
+    /// The records of a node in the direction of `switch`, each at least once.
+    fn records<M: Memory>(
+        &self,
+        memory: &M,
+        (node, switch): (Addr, u64),
+        fit: impl Fn(u64) -> bool + Copy,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let slots = self.shape.slots;
+        let is_left = switch % 2 == 1;
+        let end = if is_left { self.count(memory, node) } else { slots };
+        let places = (0..end).map(move |place| if is_left { end - 1 - place } else { place });
+        places
+            .take_while(move |index| is_left || memory.load::<u64>(pointer(node, *index)) != 0)
+            .filter_map(move |index| FastFair::record(memory, node, index, fit))
+    }
+
+    /// Looks for a key in a node of `level`.
+    fn look<M: Memory>(&self, memory: &M, node: Addr, level: u64, wanted: u64) -> Look {
+        loop {
+            let switch = self.switch(memory, node);
+            let is_it = switch & DEAD == 0
+                && word(memory, node, LEVEL) == level
+                && word(memory, node, LOW) <= wanted;
+            if !is_it {
+                return Look::Lost;
+            }
+            memory.work(8);
+            let found = if level == 0 {
+                let mut found = self.records(memory, (node, switch), move |key| key == wanted);
+                found.next().map(|(_, tag)| tag)
+            } else {
+                Some(self.child(memory, node, switch, wanted))
+            };
+            let beyond = FastFair::beyond(memory, node, wanted);
+            if self.switch(memory, node) == switch {
+                return match (beyond, found) {
+                    (Some(sibling), _) => Look::Right(sibling),
+                    (None, Some(to)) => Look::At(to),
+                    (None, None) => Look::Absent,
+                };
+            }
+        }
+    }
+
+    /// The child of an inner node that leads to a key.
+    fn child<M: Memory>(&self, memory: &M, node: Addr, switch: u64, wanted: u64) -> u64 {
+        let leftmost = word(memory, node, LEFTMOST);
+        let mut children = self.records(memory, (node, switch), move |key| key <= wanted);
+        let child = if switch % 2 == 1 { children.next() } else { children.last() };
+        child.map_or(leftmost, |(_, child)| child)
+    }
+
+    /// A node of `level` that a key belongs to, or one to the left of it; none if the tree is not
+    /// as high.
+    pub(super) fn descend<M: Memory>(&self, memory: &M, level: u64, wanted: u64) -> Option<Addr> {
+        'root: loop {
+            let mut node = memory.load::<Addr>(self.root);
+            let mut at = word(memory, node, LEVEL);
+            if at < level {
+                return None;
+            }
+            while at > level {
+                match self.look(memory, node, at, wanted) {
+                    Look::At(child) => (node, at) = (Addr::from_bits(child), at - 1),
+                    Look::Right(sibling) => node = sibling,
+                    Look::Absent | Look::Lost => continue 'root,
+                }
+            }
+            return Some(node);
+        }
+    }
+
+    /// The tag of a key; `None` if it is not there. Takes no lock, and may find what is not durable
+    /// yet: a crash can take it away again.
+    #[track_caller]
+    pub fn search<M: Memory>(&self, memory: &M, wanted: u64) -> Option<u64> {
+        let mut node = self.descend(memory, 0, wanted)?;
+        loop {
+            match self.look(memory, node, 0, wanted) {
+                Look::At(tag) => return Some(tag),
+                Look::Absent => return None,
+                Look::Right(sibling) => node = sibling,
+                Look::Lost => node = self.descend(memory, 0, wanted)?,
+            }
+        }
+    }
+
+    /// Shows `each` the tags of up to `most` keys from `from` on, in the order of the keys; gives
+    /// how many there were. What other threads change meanwhile may be shown or not; each leaf is
+    /// as it was at one moment but for inserts.
+    #[track_caller]
+    pub fn scan<M: Memory>(
+        &self,
+        memory: &M,
+        from: u64,
+        most: u64,
+        mut each: impl FnMut(u64, u64),
+    ) -> u64 {
+        let (mut from, mut shown) = (from, 0);
+        let mut node = self.descend(memory, 0, from);
+        while let Some(leaf) = node {
+            let Some((records, sibling)) = self.leaf(memory, leaf, from) else {
+                node = self.descend(memory, 0, from);
+                continue;
+            };
+            for (found, tag) in records {
+                if found < from {
+                    continue;
+                }
+                if shown == most {
+                    return shown;
+                }
+                each(found, tag);
+                shown += 1;
+                let Some(next) = found.checked_add(1) else { return shown };
+                from = next;
+            }
+            let Some((next, low)) = sibling else { return shown };
+            (node, from) = (Some(next), from.max(low));
+        }
+        shown
+    }
+
+    /// The records of a leaf that are its own, in order, and its sibling with that one's least
+    /// key; none if the leaf is not where `from` belongs, or one to the left of that.
+    #[expect(clippy::type_complexity, reason = "named nowhere else")]
+    fn leaf<M: Memory>(
+        &self,
+        memory: &M,
+        leaf: Addr,
+        from: u64,
+    ) -> Option<(Vec<(u64, u64)>, Option<(Addr, u64)>)> {
+        loop {
+            let switch = self.switch(memory, leaf);
+            let is_one = switch & DEAD == 0
+                && word(memory, leaf, LEVEL) == 0
+                && word(memory, leaf, LOW) <= from;
+            if !is_one {
+                return None;
+            }
+            let mut records: Vec<_> = self.records(memory, (leaf, switch), |_| true).collect();
+            let sibling = memory.load::<Addr>(leaf.plus(SIBLING));
+            let sibling = (!sibling.is_null()).then(|| (sibling, word(memory, sibling, LOW)));
+            if self.switch(memory, leaf) == switch {
+                records.sort_unstable();
+                records.dedup_by_key(|record| record.0);
+                records.retain(|(key, _)| sibling.is_none_or(|(_, low)| *key < low));
+                return Some((records, sibling));
+            }
+        }
+    }
+}
