@@ -174,6 +174,43 @@ impl Hash {
         Ok(())
     }
 
+    /// Puts another entry in the place of that of `key`; false, and nothing changed, if there is
+    /// none.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room.
+    #[track_caller]
+    pub fn update<M: Memory, F: FnMut(u64, u64)>(
+        &self,
+        memory: &M,
+        key: u64,
+        mut change: Change<F>,
+    ) -> Result<bool, Full> {
+        let held = self.hold(memory, key);
+        let found = Hash::find(memory, held.head, key);
+        let fresh = if found.is_some() { self.slots.take(memory) } else { None };
+        if let (Some((link, old)), Some(at)) = (found, fresh) {
+            (change.note)(key, change.tag);
+            memory.store(at.plus(NEXT), memory.load::<Addr>(old.plus(NEXT)));
+            memory.store(at.plus(KEY), key);
+            memory.store(at.plus(TAG), change.tag);
+            entry::fill(memory, at, PAYLOAD, key, change.tag);
+            let mut tx = Tx::begin(memory, &self.logs, change.flaw);
+            tx.fresh(at, ENTRY_WORDS);
+            tx.store(link, at.bits());
+            tx.commit(&[held.baton]);
+        }
+        self.locks.release(memory, held.guard);
+        match (found, fresh) {
+            (None, _) => Ok(false),
+            (Some(_), None) => Err(Full),
+            (Some((_, old)), Some(_)) => {
+                self.slots.give(memory, old);
+                Ok(true)
+            }
+        }
+    }
+
     /// Deletes the entry of `key`; false, and nothing changed, if there is none.
     #[track_caller]
     pub fn delete<M: Memory, F: FnMut(u64, u64)>(
@@ -275,7 +312,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_does_what_a_map_does(
-            steps in proptest::collection::vec((0u8..3, 0u64..24), 0..150),
+            steps in proptest::collection::vec((0u8..4, 0u64..24), 0..150),
         ) {
             let (image, hash, bytes) = place();
             let mut model = BTreeMap::new();
@@ -287,6 +324,11 @@ mod tests {
                         let inserted = hash.insert(&image, key, Change::of(tag));
                         prop_assert_eq!(inserted, Ok(!model.contains_key(&key)));
                         model.entry(key).or_insert(tag);
+                    }
+                    2 => {
+                        let updated = hash.update(&image, key, Change::of(tag));
+                        prop_assert_eq!(updated, Ok(model.contains_key(&key)));
+                        model.entry(key).and_modify(|old| *old = tag);
                     }
                     _ => {
                         let deleted = hash.delete(&image, key, Change::of(tag));

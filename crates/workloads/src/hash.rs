@@ -2,7 +2,8 @@
 //! the entries, so that the population stays where it is.
 
 use crate::history::{Contents, initial_tag};
-use crate::workload::{Action, initial_keys};
+use crate::requests::{Accepts, Op};
+use crate::workload::initial_keys;
 use crate::{Damage, Layout, Setup, Worker, Workload};
 use seawall_collections::{Change, HashShape};
 use seawall_memory::Memory;
@@ -28,6 +29,7 @@ impl Workload for Hash {
     const ABOUT: &'static str = "insert, delete and search in a hash table with striped locks";
     const ENTRIES: u64 = 4096;
     const SEARCH_PERCENT: u32 = 33;
+    const ACCEPTS: Accepts = Accepts::Keys;
 
     fn layout(setup: &Setup) -> Layout {
         let mut arena = Arena::new();
@@ -67,18 +69,27 @@ impl Workload for Hash {
     fn join<M: Memory>(&self, _: &M) {}
 
     fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
-        let (action, key) = (worker.action(), worker.below(self.keys));
+        let (op, key) = worker.request(self.keys);
         memory.work(20);
-        match action {
-            Action::Search => {
-                self.table.search(memory, key);
-            }
-            Action::Insert => {
+        if matches!(op, Op::Read | Op::ReadModifyWrite) {
+            self.table.search(memory, key);
+        }
+        match op {
+            Op::Insert => {
                 let _ = self.table.insert(memory, key, worker.change());
             }
-            Action::Delete => {
+            Op::Delete => {
                 self.table.delete(memory, key, worker.change());
             }
+            Op::Update | Op::ReadModifyWrite => {
+                let _ = self.table.update(memory, key, worker.change());
+            }
+            Op::Put => {
+                if self.table.insert(memory, key, worker.change()) == Ok(false) {
+                    let _ = self.table.update(memory, key, worker.change());
+                }
+            }
+            Op::Read | Op::Scan(_) => {}
         }
     }
 

@@ -6,7 +6,8 @@
 //! in their order; the structures themselves need no such lock.
 
 use crate::history::{Contents, initial_tag, tag};
-use crate::workload::{Action, initial_keys};
+use crate::requests::{Accepts, Op};
+use crate::workload::initial_keys;
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapOptions, Locks, Session};
@@ -152,6 +153,7 @@ impl<S: Structure> Workload for Keyed<S> {
     const ENTRIES: u64 = 4096;
     const SEARCH_PERCENT: u32 = 33;
     const IN_HEAP: bool = true;
+    const ACCEPTS: Accepts = if S::REPLACES { Accepts::Keys } else { Accepts::Own };
 
     fn layout(setup: &Setup) -> Layout {
         let options = options::<S>(setup);
@@ -204,21 +206,29 @@ impl<S: Structure> Workload for Keyed<S> {
 
     fn step<M: Memory>(&self, memory: &M, local: &mut Joined<'_, M, S>, worker: &mut Worker) {
         let Joined { session, structure } = local;
-        let (action, key) = (worker.action(), worker.below(self.keys));
+        let (op, key) = worker.request(self.keys);
         let sound = "a structure that was made or opened, with room for its keys";
         memory.work(20);
-        if action == Action::Search {
+        if matches!(op, Op::Read | Op::ReadModifyWrite) {
             structure.get(session, key).expect(sound);
+        }
+        if op == Op::Read {
             return;
         }
         let guard = self.stripes.acquire(memory, key % STRIPES, 0);
         let there = structure.get(session, key).expect(sound).is_some();
         let effect = |tag| worker.history.effect(worker.thread, worker.number, key, tag);
-        if action == Action::Insert && (S::REPLACES || !there) {
+        let is_put = match op {
+            Op::Insert => S::REPLACES || !there,
+            Op::Put => true,
+            Op::Update | Op::ReadModifyWrite => there,
+            Op::Read | Op::Delete | Op::Scan(_) => false,
+        };
+        if is_put {
             let tag = tag(worker.thread, worker.number);
             effect(tag);
             structure.insert(session, key, tag).expect(sound);
-        } else if action == Action::Delete && there {
+        } else if op == Op::Delete && there {
             effect(0);
             structure.remove(session, key).expect(sound);
         }

@@ -34,17 +34,20 @@
 mod apps;
 mod flaw;
 pub mod history;
+mod index;
 mod kernel;
 pub mod kernels;
 mod keyed;
 pub mod logging;
 pub mod objects;
+mod requests;
 mod workload;
 
 pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use history::{Contents, Explainer, History, Violation};
 pub use kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};
 pub use kernels::{KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_kernel};
+pub use requests::{Accepts, KeyChoice, MIXES, RequestMix, UnfitMix, UnknownMix};
 pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
 
 /// A workload in the table.
@@ -62,10 +65,16 @@ pub struct Entry {
     pub default: bool,
     /// Whether it lives in a heap, and can make the mistakes of one.
     pub in_heap: bool,
+    /// Whether it runs when none is named on a machine that asks for all workloads. Not the indexes
+    /// of Ribbon's evaluation: those machines repeat the runs of other papers, whose results are
+    /// held, and natively nothing runs without a name.
+    pub in_all: bool,
+    /// Which requests of a mix it can answer.
+    pub accepts: Accepts,
 }
 
 impl Entry {
-    const fn of<W: Workload>(default: bool) -> Entry {
+    const fn of<W: Workload>(default: bool, in_all: bool) -> Entry {
         Entry {
             name: W::NAME,
             about: W::ABOUT,
@@ -73,6 +82,8 @@ impl Entry {
             search_percent: W::SEARCH_PERCENT,
             default,
             in_heap: W::IN_HEAP,
+            in_all,
+            accepts: W::ACCEPTS,
         }
     }
 }
@@ -100,14 +111,19 @@ fn names() -> String {
 macro_rules! workloads {
     (
         files { $($module:ident :: $Type:ident, default: $default:literal;)* }
+        indexes { $($index:ident :: $Index:ident;)* }
         apps { $($App:ident;)* }
     ) => {
         $(mod $module; pub use $module::$Type;)*
+        $(mod $index; pub use $index::$Index;)*
         $(pub use apps::$App;)*
 
         /// Every workload, in the order in which tables show them.
-        pub const WORKLOADS: &[Entry] =
-            &[$(Entry::of::<$Type>($default),)* $(Entry::of::<$App>(false),)*];
+        pub const WORKLOADS: &[Entry] = &[
+            $(Entry::of::<$Type>($default, true),)*
+            $(Entry::of::<$Index>(false, false),)*
+            $(Entry::of::<$App>(false, true),)*
+        ];
 
         /// Lets `visitor` visit the workload called `name`.
         ///
@@ -119,6 +135,7 @@ macro_rules! workloads {
         ) -> Result<V::Output, UnknownWorkload> {
             match name {
                 $($Type::NAME => Ok(visitor.visit::<$Type>()),)*
+                $($Index::NAME => Ok(visitor.visit::<$Index>()),)*
                 $($App::NAME => Ok(visitor.visit::<$App>()),)*
                 _ => Err(UnknownWorkload { name: name.to_owned() }),
             }
@@ -138,6 +155,10 @@ workloads! {
         map::Map, default: false;
         kv::Kv, default: false;
         heap::Scripts, default: false;
+    }
+    indexes {
+        level::Level;
+        fastfair::FastFair;
     }
     apps {
         Echo;

@@ -2,6 +2,7 @@
 
 use crate::Flaw;
 use crate::history::{Contents, History, tag};
+use crate::requests::{Accepts, Op, RequestMix, Requests};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_collections::Change;
@@ -22,6 +23,8 @@ pub struct Setup {
     pub entries: u64,
     /// Share of operations that only search, in per cent (0 to 100).
     pub search_percent: u32,
+    /// Requests to make instead of the workload's own operations, if it can.
+    pub mix: Option<RequestMix>,
     /// A deliberate mistake, to prove that the checkers find it.
     pub flaw: Flaw,
 }
@@ -125,6 +128,11 @@ pub struct Worker {
     pub flaw: Flaw,
     /// Share of operations that only search, in per cent.
     pub search_percent: u32,
+    /// Threads of the run.
+    threads: usize,
+    mix: Option<RequestMix>,
+    /// The requests of the mix, once it is known how many keys they are about.
+    requests: Option<Requests>,
 }
 
 /// What the next operation does.
@@ -133,6 +141,16 @@ pub(crate) enum Action {
     Search,
     Insert,
     Delete,
+}
+
+impl From<Action> for Op {
+    fn from(action: Action) -> Op {
+        match action {
+            Action::Search => Op::Read,
+            Action::Insert => Op::Insert,
+            Action::Delete => Op::Delete,
+        }
+    }
 }
 
 impl Worker {
@@ -145,6 +163,9 @@ impl Worker {
             history,
             flaw: setup.flaw,
             search_percent: setup.search_percent,
+            threads: setup.threads,
+            mix: setup.mix,
+            requests: None,
         }
     }
 
@@ -159,6 +180,24 @@ impl Worker {
             return Action::Search;
         }
         if self.below(2) == 0 { Action::Insert } else { Action::Delete }
+    }
+
+    /// The next request about the numbers below `keys`, which all threads share: of the mix, or an
+    /// operation as [`action`](Worker::action) says with a key that is as likely as any other.
+    pub(crate) fn request(&mut self, keys: u64) -> (Op, u64) {
+        let place = (self.thread as u64, self.threads as u64);
+        match self.request_of_mix(keys, place) {
+            Some(request) => request,
+            None => (self.action().into(), self.below(keys)),
+        }
+    }
+
+    /// The next request of the mix, if there is one, about the numbers below `keys`, which so many
+    /// threads share; `place` is this thread's among them, and how many they are.
+    pub(crate) fn request_of_mix(&mut self, keys: u64, place: (u64, u64)) -> Option<(Op, u64)> {
+        let mix = self.mix?;
+        let requests = self.requests.get_or_insert_with(|| Requests::new(mix, keys, place));
+        Some(requests.next(&mut self.rng))
     }
 
     /// What the operation about to run tells the structure that it changes.
@@ -177,8 +216,17 @@ pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64
 }
 
-/// The numbers below `2 * entries` that are keys at the start: `entries` of them, shuffled.
+/// The numbers below `2 * entries` that are keys at the start: `entries` of them, shuffled; or
+/// those that the mix starts with.
 pub(crate) fn initial_keys(setup: &Setup) -> Vec<u64> {
+    initial_keys_in(setup, 1)
+}
+
+/// The same, where the threads have parts of the keys, modulo how many parts there are.
+pub(crate) fn initial_keys_in(setup: &Setup, parts: u64) -> Vec<u64> {
+    if let Some(mix) = setup.mix {
+        return mix.initial_keys(setup, parts);
+    }
     let mut rng = stream(setup.seed, 0);
     let mut keys: Vec<u64> = (0..2 * setup.entries).collect();
     for place in (1..keys.len()).rev() {
@@ -215,6 +263,7 @@ impl Setup {
             seed: 1,
             entries: W::ENTRIES,
             search_percent: W::SEARCH_PERCENT,
+            mix: None,
             flaw: Flaw::None,
         }
     }
@@ -234,6 +283,8 @@ pub trait Workload: Clone + Send + Sync + 'static {
     const SEARCH_PERCENT: u32;
     /// Whether it lives in a heap, and can make the mistakes of one.
     const IN_HEAP: bool = false;
+    /// Which requests of a mix it can answer.
+    const ACCEPTS: Accepts = Accepts::Own;
 
     /// Memory needed for `setup`.
     fn layout(setup: &Setup) -> Layout;

@@ -62,7 +62,7 @@ impl Visitor for Crash {
 
     fn visit<W: Workload>(self) -> Result<(), String> {
         let Crash { model, flaw, seed, threads, one_of } = self;
-        let setup = Setup { threads, seed, entries: 8, search_percent: 10, flaw };
+        let setup = Setup { threads, seed, entries: 8, search_percent: 10, mix: None, flaw };
         let layout = W::layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&image, &setup);

@@ -82,7 +82,8 @@ fn a_pool_whose_creation_was_cut_short_is_none() {
 
 #[test]
 fn a_setup_out_of_range_is_refused_by_name() {
-    let setup = Setup { threads: 0, seed: 1, entries: 9, search_percent: 5, flaw: Flaw::None };
+    let setup =
+        Setup { threads: 0, seed: 1, entries: 9, search_percent: 5, mix: None, flaw: Flaw::None };
     assert_eq!(setup.check().unwrap_err().to_string(), "threads is 0; it must be 1 to 1024");
     let setup = Setup { threads: 1, search_percent: 101, ..setup };
     assert!(setup.check().unwrap_err().to_string().contains("search_percent"));

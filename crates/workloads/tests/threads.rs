@@ -15,8 +15,14 @@ impl Visitor for Run {
     type Output = ();
 
     fn visit<W: Workload>(self) {
-        let setup =
-            Setup { threads: THREADS, seed: 3, entries: 12, search_percent: 20, flaw: Flaw::None };
+        let setup = Setup {
+            threads: THREADS,
+            seed: 3,
+            entries: 12,
+            search_percent: 20,
+            mix: None,
+            flaw: Flaw::None,
+        };
         let layout = W::layout(&setup);
         let memory = Shared::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&memory, &setup);

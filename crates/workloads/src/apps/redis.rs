@@ -17,7 +17,7 @@ use super::blocks::{Blocks, Reached};
 use super::client::Client;
 use super::share::{self, KEY, Share, spread};
 use super::undo::{Overhead, Undo, UndoTx};
-use crate::workload::Action;
+use crate::requests::{Accepts, Op};
 use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::Arena;
@@ -317,6 +317,7 @@ impl Workload for Redis {
     const ABOUT: &'static str = "get and set in caches that forget, with an undo log (redis, NVML)";
     const ENTRIES: u64 = 8192;
     const SEARCH_PERCENT: u32 = 50;
+    const ACCEPTS: Accepts = Accepts::Keys;
 
     fn layout(setup: &Setup) -> Layout {
         Layout::of(&Redis::place(Share::of(setup)).1)
@@ -362,20 +363,25 @@ impl Workload for Redis {
     fn step<M: Memory>(&self, memory: &M, server: &mut Server, worker: &mut Worker) {
         let thread = worker.thread as u64;
         let Some(count) = Some(self.share.count(thread)).filter(|count| *count > 0) else { return };
-        // The product of two uniform numbers: half of what is asked for is the first sixth.
-        let rank = worker.below(count) * worker.below(count) / count;
+        let (op, rank) = match worker.request_of_mix(count, (0, 1)) {
+            Some(request) => request,
+            None => {
+                // The product of two uniform numbers: half of what is asked for is the first sixth.
+                let rank = worker.below(count) * worker.below(count) / count;
+                (worker.action().into(), rank)
+            }
+        };
         let key = rank * self.share.threads + thread;
-        let action = worker.action();
         let hash = self.client.request(memory, key, REQUEST_BYTES);
         self.client.calls(memory, hash, CALLS);
         let found = self.find(memory, key);
         let mut change = worker.change();
-        match (action, found) {
-            (Action::Search, Ok(found)) => {
-                share::read(memory, found.entry, VALUE_WORDS);
-                self.touch(memory, server, key);
-            }
-            (Action::Search, Err(_)) => {}
+        if let (Op::Read | Op::ReadModifyWrite, Ok(found)) = (op, &found) {
+            share::read(memory, found.entry, VALUE_WORDS);
+            self.touch(memory, server, key);
+        }
+        match (op, found) {
+            (Op::Read, _) | (Op::Update | Op::ReadModifyWrite, Err(_)) => {}
             (_, Ok(found)) => {
                 (change.note)(key, change.tag);
                 let mut tx = self.begin(memory, key, (hash, worker.flaw));

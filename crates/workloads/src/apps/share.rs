@@ -6,7 +6,7 @@
 //! construction: key k belongs to thread k modulo the number of threads.
 
 use crate::history::initial_tag;
-use crate::workload::initial_keys;
+use crate::workload::initial_keys_in;
 use crate::{Damage, Layout, Setup, Worker};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Arena, pool};
@@ -84,7 +84,9 @@ impl Share {
 
     /// The keys at the start, with their tags.
     pub(super) fn initial(self, setup: &Setup) -> impl Iterator<Item = (u64, u64)> {
-        (0..).zip(initial_keys(setup)).map(|(number, key)| (key, initial_tag(number)))
+        (0..)
+            .zip(initial_keys_in(setup, self.threads))
+            .map(|(number, key)| (key, initial_tag(number)))
     }
 }
 
