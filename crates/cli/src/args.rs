@@ -149,6 +149,9 @@ pub(crate) struct CompareArgs {
     /// Per cent of operations that only search [default: the workload's]
     #[arg(long, value_name = "PERCENT")]
     pub(crate) search: Option<u32>,
+    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
+    #[arg(long, value_name = "MIX", conflicts_with = "search")]
+    pub(crate) mix: Option<String>,
     /// Design that the others are relative to [default: lb, or the first one]
     #[arg(long, value_name = "DESIGN")]
     pub(crate) baseline: Option<String>,
@@ -276,6 +279,9 @@ pub(crate) struct RunArgs {
     /// Per cent of operations that only search [default: the workload's]
     #[arg(long, value_name = "PERCENT")]
     pub(crate) search: Option<u32>,
+    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
+    #[arg(long, value_name = "MIX", conflicts_with = "search")]
+    pub(crate) mix: Option<String>,
     /// Pool file to create; it stays after the run [default: a temporary one]
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -297,7 +303,7 @@ pub(crate) struct RunArgs {
     pub(crate) flushers: Option<u64>,
     /// Recover and check this pool file instead of running
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["file", "witness", "ops", "seconds", "ribbon"])]
+          conflicts_with_all = ["file", "witness", "ops", "seconds", "mix", "ribbon"])]
     pub(crate) recover: Option<PathBuf>,
     /// Write what was done to this file, as one JSON record
     #[arg(long, value_name = "FILE")]
@@ -536,6 +542,7 @@ pub(crate) enum What {
     Machines,
     Figures,
     Models,
+    Mixes,
     Corpus,
 }
 

@@ -14,7 +14,7 @@ use seawall_lab::native::{Limit, NativeOptions, RibbonMode};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
     CompareOptions, Domain, Figure, FigureOptions, Flaw, KernelOptions, KernelPlan, Listing, Model,
-    Plan, SweepPlan, WhisperOptions, WhisperPlan, check_writable,
+    Plan, RequestMix, SweepPlan, WhisperOptions, WhisperPlan, check_writable,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -155,6 +155,10 @@ fn flaw(name: Option<String>) -> Result<Flaw> {
     Ok(name.map(|name| name.parse()).transpose()?.unwrap_or_default())
 }
 
+fn mix(text: Option<String>) -> Result<Option<RequestMix>> {
+    Ok(text.map(|text| text.parse()).transpose()?)
+}
+
 fn listing(what: What) -> Listing {
     match what {
         What::Designs => Listing::Designs,
@@ -163,6 +167,7 @@ fn listing(what: What) -> Listing {
         What::Machines => Listing::Machines,
         What::Figures => Listing::Figures,
         What::Models => Listing::Models,
+        What::Mixes => Listing::Mixes,
         What::Corpus => Listing::Corpus,
     }
 }
@@ -178,6 +183,7 @@ fn compare(args: CompareArgs) -> Result<Job> {
         operations: args.ops,
         entries: args.entries,
         search_percent: args.search,
+        mix: mix(args.mix)?,
         baseline: args.baseline,
         jobs: args.jobs,
         flaw: flaw(args.flaw)?,
@@ -221,6 +227,7 @@ fn run(args: RunArgs) -> Result<Job> {
         seed: args.seed,
         entries: args.entries,
         search_percent: args.search,
+        mix: mix(args.mix)?,
         file: args.file,
         witness: args.witness,
         domain,

@@ -14,7 +14,9 @@ use seawall_memory::{Image, Memory};
 use seawall_sim::{
     Choice, Counters, Cycle, Machine, Model, Observer, Outcome, Program, Reason, Simulation, Stalls,
 };
-use seawall_workloads::{Flaw, History, Layout, Setup, Visitor, Worker, Workload, with_workload};
+use seawall_workloads::{
+    Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload, with_workload,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,6 +45,8 @@ pub struct Point {
     pub entries: Option<u64>,
     /// Per cent of operations that only search; by default the workload's.
     pub search_percent: Option<u32>,
+    /// Requests to make instead of the workload's own operations.
+    pub mix: Option<RequestMix>,
     /// Crashes to inject; none under a design that promises nothing.
     pub crashes: u64,
     /// A deliberate mistake of the structure.
@@ -133,6 +137,9 @@ impl Cell {
         if let Some(percent) = self.point.search_percent {
             command += &format!(" --search {percent}");
         }
+        if let Some(mix) = self.point.mix {
+            command += &format!(" --mix {mix}");
+        }
         if let Some(name) = self.point.flaw.name() {
             command += &format!(" --flaw {name}");
         }
@@ -175,11 +182,13 @@ impl Visitor for Fit<'_> {
 /// # Errors
 /// Numbers that the workload cannot run with.
 pub(crate) fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabError> {
+    point.mix.map_or(Ok(()), |mix| mix.check_for::<W>())?;
     let setup = Setup {
         threads: point.threads,
         seed: point.seed,
         entries: point.entries.unwrap_or(W::ENTRIES),
         search_percent: point.search_percent.unwrap_or(W::SEARCH_PERCENT),
+        mix: point.mix,
         flaw: point.flaw,
     };
     setup.check()?;
@@ -227,7 +236,7 @@ impl Visitor for Run<'_> {
         let mut point = self.point.clone();
         let (setup, layout) = fit::<W>(&point)?;
         point.entries = Some(setup.entries);
-        point.search_percent = Some(setup.search_percent);
+        point.search_percent = setup.mix.is_none().then_some(setup.search_percent);
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&start, &setup);
         let before = workload.contents(&start);

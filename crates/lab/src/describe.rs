@@ -6,7 +6,7 @@ use crate::table::{plain_table, text_of};
 use seawall_corpus::CASES;
 use seawall_explore::Model;
 use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
-use seawall_workloads::{KERNELS, WORKLOADS};
+use seawall_workloads::{Accepts, KERNELS, MIXES, WORKLOADS};
 use std::fmt::Write;
 
 /// Columns of what is shown.
@@ -29,6 +29,8 @@ pub enum Listing {
     Corpus,
     /// Persistency models.
     Models,
+    /// Mixes of requests.
+    Mixes,
 }
 
 impl Listing {
@@ -45,6 +47,7 @@ impl Listing {
             Listing::Figures => figures(),
             Listing::Corpus => corpus(),
             Listing::Models => models(),
+            Listing::Mixes => mixes(),
         })
     }
 }
@@ -67,9 +70,10 @@ fn workloads() -> Result<String, LabError> {
     let running_all = running_all.join(" and ");
     let mut table = plain_table(&["workload", "entries", "searches", "what it does"], 1..3);
     for workload in WORKLOADS {
-        let about = match workload.default {
-            true => workload.about.to_owned(),
-            false => format!("{} (when named, or on {running_all})", workload.about),
+        let about = match (workload.default, workload.in_all) {
+            (true, _) => workload.about.to_owned(),
+            (false, true) => format!("{} (when named, or on {running_all})", workload.about),
+            (false, false) => format!("{} (when named)", workload.about),
         };
         let searches = format!("{} %", workload.search_percent);
         let entries = workload.entries.to_string();
@@ -124,6 +128,21 @@ fn models() -> String {
         table.add_row(vec![model.name(), model.about()]);
     }
     text_of(&table)
+}
+
+fn mixes() -> String {
+    let headers = ["mix", "reads", "updates", "inserts", "scans", "rmw", "what it stands for"];
+    let mut table = plain_table(&headers, 1..6);
+    for mix in MIXES {
+        let shares = [mix.reads, mix.updates, mix.inserts, mix.scans, mix.read_modify_writes];
+        let shares = shares.map(|share| format!("{share} %"));
+        let row = [mix.name.to_owned()].into_iter().chain(shares);
+        table.add_row(row.chain([mix.about.to_owned()]).collect::<Vec<_>>());
+    }
+    let able = WORKLOADS.iter().filter(|entry| entry.accepts != Accepts::Own);
+    let able: Vec<&str> = able.map(|entry| entry.name).collect();
+    let last = format!("run {} with one: `seawall run level --mix ycsb-a`", able.join(", "));
+    text_of(&table) + &last + "\n"
 }
 
 /// A design: what it is, what it promises, and each parameter with its value and its meaning.

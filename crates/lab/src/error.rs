@@ -1,7 +1,7 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
 use seawall_sim::{MachineError, SimError};
-use seawall_workloads::{BadSetup, Damage, UnfitFlaw, UnknownKernel, UnknownWorkload};
+use seawall_workloads::{BadSetup, Damage, UnfitFlaw, UnfitMix, UnknownKernel, UnknownWorkload};
 use std::io;
 
 /// Why an experiment came to nothing.
@@ -29,6 +29,9 @@ pub enum LabError {
     /// A mistake that the workload cannot make.
     #[error(transparent)]
     Flaw(#[from] UnfitFlaw),
+    /// Requests that the workload cannot answer.
+    #[error(transparent)]
+    Mix(#[from] UnfitMix),
     /// An option is out of range.
     #[error("{option} is {value}; it must be {valid}")]
     Option {

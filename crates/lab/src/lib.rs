@@ -67,4 +67,4 @@ pub use whisper::{
 
 pub use seawall_explore::Model;
 pub use seawall_native::{Doctor, Domain, DomainError};
-pub use seawall_workloads::{Flaw, UnknownFlaw};
+pub use seawall_workloads::{Flaw, RequestMix, UnknownFlaw, UnknownMix};

@@ -15,7 +15,8 @@ use seawall_memory::{Image, Memory};
 use seawall_native::{Counters, Domain, Pool, PoolError, PoolOptions, Witness};
 use seawall_runtime::ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
 use seawall_workloads::{
-    Damage, Flaw, Layout, Setup, UnknownWorkload, Visitor, Workload, with_workload,
+    Damage, Flaw, Layout, RequestMix, Setup, UnfitMix, UnknownWorkload, Visitor, Workload,
+    with_workload,
 };
 use std::io;
 use std::path::PathBuf;
@@ -56,6 +57,8 @@ pub struct NativeOptions {
     pub entries: Option<u64>,
     /// Per cent of operations that only search; by default the workload's.
     pub search_percent: Option<u32>,
+    /// Requests to make instead of the workload's own operations.
+    pub mix: Option<RequestMix>,
     /// A deliberate mistake.
     pub flaw: Flaw,
     /// Pool file to create; without one, a temporary file that ends with the process.
@@ -83,6 +86,7 @@ impl Default for NativeOptions {
             seed: 1,
             entries: None,
             search_percent: None,
+            mix: None,
             flaw: Flaw::None,
             file: None,
             witness: None,
@@ -102,6 +106,9 @@ pub enum NativeError {
     /// No such workload.
     #[error(transparent)]
     Workload(#[from] UnknownWorkload),
+    /// The workload cannot run the mix.
+    #[error(transparent)]
+    Mix(#[from] UnfitMix),
     /// An option is out of range.
     #[error("{option} is {value}; it must be {valid}")]
     Option {
@@ -245,11 +252,13 @@ impl Visitor for Run<'_> {
 
     fn visit<W: Workload>(self) -> Self::Output {
         let options = self.options;
+        options.mix.map_or(Ok(()), |mix| mix.check_for::<W>())?;
         let setup = Setup {
             threads: options.threads,
             seed: options.seed,
             entries: options.entries.unwrap_or(W::ENTRIES),
             search_percent: options.search_percent.unwrap_or(W::SEARCH_PERCENT),
+            mix: options.mix,
             flaw: options.flaw,
         };
         let layout = W::layout(&setup);
@@ -286,6 +295,7 @@ impl Visitor for Run<'_> {
         let operations: Vec<u64> = done.iter().map(|thread| thread.operations).collect();
         Ok(NativeReport::Run(RunReport {
             workload: W::NAME,
+            mix: options.mix.map(|mix| mix.to_string()),
             threads: options.threads,
             seed: options.seed,
             entries_before,
@@ -348,6 +358,7 @@ impl Visitor for Recover<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use seawall_workloads::Accepts;
     use std::path::Path;
 
     fn short(file: Option<&Path>) -> NativeOptions {
@@ -444,6 +455,33 @@ mod tests {
             };
             assert_eq!(recovery.entries, run.entries_after, "{}", entry.name);
             assert!(text.contains("invariants hold") && text.contains(entry.name), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mix_runs_on_threads_of_this_machine_and_what_it_left_is_recovered() {
+        let folder = tempfile::tempdir().unwrap();
+        for (at, mix) in seawall_workloads::MIXES.iter().enumerate() {
+            for entry in seawall_workloads::WORKLOADS {
+                let path = folder.path().join(format!("{}-{at}", entry.name));
+                let limit = Limit::Operations(300);
+                let options =
+                    NativeOptions { mix: Some(*mix), threads: 3, limit, ..short(Some(&path)) };
+                let accepts = match entry.accepts {
+                    Accepts::Ranges => true,
+                    Accepts::Keys => mix.scans == 0,
+                    Accepts::Own => false,
+                };
+                let run = run_native(entry.name, &options);
+                assert_eq!(run.is_ok(), accepts, "{mix} of {}", entry.name);
+                let Ok(NativeReport::Run(run)) = run else { continue };
+                let recovered = recover(entry.name, &path).unwrap();
+                let NativeReport::Recovery(recovery) = recovered else { panic!("a run") };
+                assert_eq!(recovery.entries, run.entries_after, "{}", entry.name);
+                let inserted = run.entries_after > run.entries_before;
+                assert_eq!(inserted, mix.inserts > 0, "{mix} of {}", entry.name);
+                assert!(run.to_string().contains(&format!("{mix}, seed")), "{run}");
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::LabError;
 use crate::cell::{Point, check_point};
 use seawall_sim::{Choice, DESIGNS, Machine, SimError};
-use seawall_workloads::{Flaw, UnknownWorkload, WORKLOADS};
+use seawall_workloads::{Flaw, RequestMix, UnknownWorkload, WORKLOADS};
 
 /// Measured operations of each thread, unless told otherwise.
 pub const OPERATIONS: u64 = 1000;
@@ -46,6 +46,8 @@ pub struct CompareOptions {
     pub entries: Option<u64>,
     /// Per cent of operations that only search; none: the workload's.
     pub search_percent: Option<u32>,
+    /// Requests to make instead of the workloads' own operations; none: those.
+    pub mix: Option<RequestMix>,
     /// The design that others are relative to; none: [`BASELINE`], or the first design.
     pub baseline: Option<String>,
     /// Host threads; none: one per core of the host.
@@ -66,6 +68,7 @@ impl Default for CompareOptions {
             operations: OPERATIONS,
             entries: None,
             search_percent: None,
+            mix: None,
             baseline: None,
             jobs: None,
             flaw: Flaw::None,
@@ -121,6 +124,7 @@ impl Plan {
                     warmup: options.operations / WARMUP_DIVISOR,
                     entries: options.entries,
                     search_percent: options.search_percent,
+                    mix: options.mix,
                     crashes: options.crashes,
                     flaw: options.flaw,
                     checked: true,
@@ -180,11 +184,12 @@ pub(crate) fn designs(texts: &[String]) -> Result<Vec<Choice>, LabError> {
     Ok(texts.iter().map(|text| Choice::parse(text)).collect::<Result<_, _>>()?)
 }
 
-/// The workloads that `names` name; if there are none, those of the table, or the usual ones.
+/// The workloads that `names` name; if there are none, those of machines that ask for
+/// all, or the usual ones.
 fn workloads(names: &[String], all: bool) -> Result<Vec<String>, LabError> {
     once("workload", names)?;
     if names.is_empty() {
-        let default = WORKLOADS.iter().filter(|entry| all || entry.default);
+        let default = WORKLOADS.iter().filter(|entry| entry.default || all && entry.in_all);
         return Ok(default.map(|entry| entry.name.to_owned()).collect());
     }
     let known = |name: &&String| WORKLOADS.iter().any(|entry| entry.name == **name);

@@ -51,6 +51,9 @@ pub struct Record {
     pub entries: Option<u64>,
     /// Per cent of operations that only search.
     pub search_percent: Option<u32>,
+    /// The mix of requests, if it is not the workload's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<String>,
     /// The deliberate mistake, if any.
     pub flaw: Option<&'static str>,
     /// Cycles until the last thread finished.
@@ -106,6 +109,7 @@ impl Comparison {
             warmup: point.warmup,
             entries: point.entries,
             search_percent: point.search_percent,
+            mix: point.mix.map(|mix| mix.to_string()),
             flaw: point.flaw.name(),
             cycles: cell.cycles,
             counters: counters.map(|(name, _, count)| (name.to_owned(), json!(count))).collect(),

@@ -52,6 +52,53 @@ fn every_structure_survives_every_crash_under_every_design() {
     assert!(text.lines().all(|line| line.len() <= 100), "{text}");
 }
 
+/// The indexes of Ribbon's evaluation with so few entries that they grow, split and join.
+fn indexes(designs: &[&str]) -> CompareOptions {
+    let options = small(&["level", "fastfair"], designs);
+    CompareOptions { entries: Some(24), search_percent: Some(0), crashes: 60, ..options }
+}
+
+#[test]
+fn indexes_without_a_log_survive_every_crash_under_every_design() {
+    let comparison = run(&indexes(&[]));
+    assert_eq!(comparison.broken(), 0, "{}", comparison.to_text());
+    assert!(comparison.to_text().contains("none broke"));
+}
+
+#[test]
+fn indexes_without_their_order_or_flush_are_caught() {
+    for (flaw, designs) in [(Flaw::NoOrder, &["clwb", "hops"][..]), (Flaw::NoFlush, &["clwb"][..])]
+    {
+        let options = CompareOptions { flaw, crashes: 300, ..indexes(designs) };
+        let comparison = run(&options);
+        for cell in &comparison.cells {
+            assert!(!cell.broken.is_empty(), "{flaw}: {}", comparison.to_text());
+        }
+    }
+}
+
+#[test]
+fn mixes_survive_crashes_and_the_command_names_them() {
+    for (workload, mix) in
+        [("level", "ycsb-a"), ("fastfair", "ycsb-e"), ("hash", "ycsb-f"), ("redis", "ycsb-load")]
+    {
+        let mix = Some(mix.parse().unwrap());
+        let designs = strings(&["clwb", "hops"]);
+        let options =
+            CompareOptions { mix, designs, search_percent: None, ..small(&[workload], &[]) };
+        let comparison = run(&options);
+        assert_eq!(comparison.broken(), 0, "{}", comparison.to_text());
+        let record = &comparison.records()[0];
+        let name = record.mix.clone().unwrap();
+        assert!(record.command.contains(&format!("--mix {name}")), "{}", record.command);
+        assert!(!record.command.contains("--search"), "{}", record.command);
+    }
+    let refused =
+        CompareOptions { mix: Some("ycsb-e".parse().unwrap()), ..small(&["level"], &["clwb"]) };
+    let refused = Plan::new(&refused).unwrap_err().to_string();
+    assert!(refused.contains("level cannot run the mix ycsb-e: it scans"), "{refused}");
+}
+
 #[test]
 fn a_structure_without_its_order_is_caught_and_the_command_repeats_it() {
     let mut options = small(&["hash"], &["lbpp"]);

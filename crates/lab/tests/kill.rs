@@ -129,6 +129,7 @@ impl Visitor for Replay<'_> {
             seed: self.plan.seed,
             entries: ENTRIES,
             search_percent: self.plan.search_percent,
+            mix: None,
             flaw: Flaw::None,
         };
         let layout = W::layout(&setup);

@@ -2,6 +2,7 @@
 
 mod applications;
 mod crash;
+mod indexes;
 mod kernels;
 mod machines;
 mod media;

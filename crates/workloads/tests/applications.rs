@@ -19,7 +19,7 @@ fn crash(
     flaw: Flaw,
     (seed, threads): (u64, usize),
 ) -> Result<(), String> {
-    let run = Crash { model, flaw, seed, threads, one_of };
+    let run = Crash { model, flaw, seed, threads, one_of, ..Crash::default() };
     with_workload(name, run).expect("a workload of the table")
 }
 
@@ -63,7 +63,7 @@ fn a_log_that_is_not_flushed_is_caught_where_flushes_matter() {
 }
 
 /// Opens pools in which some words are wild.
-struct Wild;
+pub(crate) struct Wild;
 
 impl Visitor for Wild {
     type Output = u64;

@@ -7,8 +7,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::{Image, Memory};
 use seawall_workloads::{
-    Contents, Explainer, Flaw, History, Layout, Setup, Visitor, WORKLOADS, Worker, Workload,
-    with_workload,
+    Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Visitor, WORKLOADS, Worker,
+    Workload, with_workload,
 };
 use std::sync::Arc;
 
@@ -55,14 +55,34 @@ pub(crate) struct Crash {
     pub(crate) threads: usize,
     /// Crashes at one of so many stores and fences.
     pub(crate) one_of: u64,
+    /// Entries at the start.
+    pub(crate) entries: u64,
+    /// Operations of all threads; none: what is enough for the workload.
+    pub(crate) operations: Option<u64>,
+    pub(crate) mix: Option<RequestMix>,
+}
+
+impl Default for Crash {
+    fn default() -> Crash {
+        Crash {
+            model: Model::Px86,
+            flaw: Flaw::None,
+            seed: 1,
+            threads: 1,
+            one_of: 1,
+            entries: 8,
+            operations: None,
+            mix: None,
+        }
+    }
 }
 
 impl Visitor for Crash {
     type Output = Result<(), String>;
 
     fn visit<W: Workload>(self) -> Result<(), String> {
-        let Crash { model, flaw, seed, threads, one_of } = self;
-        let setup = Setup { threads, seed, entries: 8, search_percent: 10, mix: None, flaw };
+        let Crash { model, flaw, seed, threads, one_of, entries, mix, .. } = self;
+        let setup = Setup { threads, seed, entries, search_percent: 10, mix, flaw };
         let layout = W::layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&image, &setup);
@@ -79,12 +99,12 @@ impl Visitor for Crash {
         };
         let mut locals: Vec<_> = (0..threads).map(join).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let operations = match W::NAME {
+        let usual = match W::NAME {
             "echo" => BATCHES,
             name if APPS.contains(&name) => APP_OPERATIONS,
             _ => OPERATIONS,
         };
-        for _ in 0..operations {
+        for _ in 0..self.operations.unwrap_or(usual) {
             let thread = (rng.next_u64() % threads as u64) as usize;
             let worker = &mut workers[thread];
             recorder.turn(thread);
@@ -161,7 +181,7 @@ impl Checked {
 
 fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> {
     let threads = 1;
-    let run = Crash { model, flaw, seed, threads, one_of: 1 };
+    let run = Crash { model, flaw, seed, threads, ..Crash::default() };
     with_workload(name, run).expect("a workload of the table")
 }
 
@@ -190,7 +210,7 @@ fn every_crash_leaves_a_prefix_of_the_run_that_has_all_completed_operations() {
 fn what_threads_do_to_the_same_entries_persists_in_their_order() {
     for name in logged() {
         for (seed, model) in (1..=3).flat_map(|seed| [(seed, Model::Bep), (seed, Model::Px86)]) {
-            let run = Crash { model, flaw: Flaw::None, seed, threads: 3, one_of: 1 };
+            let run = Crash { model, seed, threads: 3, ..Crash::default() };
             let found = with_workload(name, run).expect("a workload of the table");
             assert_eq!(found, Ok(()), "{name} under {model:?} with seed {seed}");
         }

@@ -5,7 +5,8 @@
 //! then ordered. `Bep`, buffered epoch persistency (MICRO'15, sections 2.1 and 3): any set of
 //! epochs that holds with an epoch its predecessors, and parts of those whose predecessors it
 //! holds; an epoch follows the epoch before it in its thread, and the epoch of another thread that
-//! last wrote a line that it reads or writes; one that a drain ended is always held.
+//! last wrote a line that it reads or writes; one that a drain ended is always held. `BepLines`: the
+//! same, but the stores of a line arrive in their order, as where whole lines move.
 
 use crate::machines::{Event, Moment};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -18,6 +19,7 @@ pub(crate) enum Model {
     Epochs,
     Px86,
     Bep,
+    BepLines,
 }
 
 /// Stores of a thread between two orders.
@@ -65,14 +67,18 @@ impl Media {
 
     /// Whether a crash loses no operation that had ended.
     pub(crate) fn keeps_completed(&self) -> bool {
-        self.model != Model::Bep
+        !self.is_bep()
+    }
+
+    fn is_bep(&self) -> bool {
+        matches!(self.model, Model::Bep | Model::BepLines)
     }
 
     pub(crate) fn see(&mut self, moment: &Moment) {
         match self.model {
             Model::Epochs => self.see_epochs(moment.event),
             Model::Px86 => self.see_px86(moment.event, moment.thread),
-            Model::Bep => self.see_bep(moment.event, moment.thread),
+            Model::Bep | Model::BepLines => self.see_bep(moment.event, moment.thread),
         }
     }
 
@@ -165,7 +171,7 @@ impl Media {
                 put(&mut image, *at, *value);
             }
         }
-        if self.model == Model::Bep {
+        if self.is_bep() {
             self.add_epochs(&mut image, rng);
         }
         image
@@ -188,7 +194,8 @@ impl Media {
             let ready = epoch.follows.iter().all(|before| whole[*before]);
             let mut last = BTreeMap::new();
             for (at, value) in epoch.stores.iter().filter(|_| ready) {
-                let stopped: &mut bool = last.entry(*at).or_default();
+                let unit = if self.model == Model::BepLines { at / LINE_BYTES } else { *at };
+                let stopped: &mut bool = last.entry(unit).or_default();
                 *stopped |= !whole[index] && rng.next_u64().is_multiple_of(2);
                 if !*stopped {
                     put(image, *at, *value);

@@ -6,10 +6,10 @@
 
 use super::{
     CHECK, FIRST, Homes, KEY, LOG_CHECK, LOG_SLOT, LOG_TAG, LevelHash, Place, SLOT_AT, SLOT_BYTES,
-    SLOTS, TAG, check_of, flip, persist, taken,
+    TAG, check_of, flip, persist, taken,
 };
 use crate::Damage;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, Memory};
 use std::collections::BTreeMap;
 
 impl LevelHash {

@@ -42,6 +42,40 @@ fn what_lives_in_a_heap_survives_every_image_that_is_tried() {
     }
 }
 
+/// The indexes of Ribbon's evaluation, small enough to grow, split and join in a few operations.
+fn index(name: &str) -> ExploreOptions {
+    let entries = if name == "level" { 9 } else { 7 };
+    ExploreOptions { entries, ..small() }
+}
+
+#[test]
+fn indexes_without_a_log_survive_every_image_that_is_tried_under_every_model() {
+    for name in ["level", "fastfair"] {
+        for (threads, ops, schedules) in [(1, 8, 1), (2, 3, 12)] {
+            let models = Model::all().collect();
+            let options =
+                ExploreOptions { threads, ops, schedules, models, depth: 1, ..index(name) };
+            let report = explore(name, &options);
+            assert!(!report.found(), "{report}");
+            let ends = |m: &ModelReport| m.outcome.reached >= Reached::Ends;
+            assert!(report.models.iter().all(ends), "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_order_or_flush_is_found_in_indexes_without_a_log() {
+    for name in ["level", "fastfair"] {
+        let ordered = ExploreOptions { flaw: Flaw::NoOrder, ops: 12, ..index(name) };
+        let report = explore(name, &ordered);
+        assert!(report.models.iter().all(|model| model.outcome.finding.is_some()), "{report}");
+        let flushed = ExploreOptions { flaw: Flaw::NoFlush, ..ordered };
+        let report = explore(name, &flushed);
+        let found: Vec<bool> = report.models.iter().map(|m| m.outcome.finding.is_some()).collect();
+        assert_eq!(found, [true, false], "{report}");
+    }
+}
+
 #[test]
 fn each_mistake_of_a_heap_is_found_by_scripts_of_what_heaps_can_do() {
     let alone = ExploreOptions { models: vec![Model::Px86], depth: 0, ..small() };

@@ -42,6 +42,9 @@ pub struct Place {
 pub struct RunReport {
     /// The workload.
     pub workload: &'static str,
+    /// The mix of requests; none for the workload's own operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<String>,
     /// OS threads.
     pub threads: usize,
     /// The seed.
@@ -215,7 +218,8 @@ impl fmt::Display for NativeReport {
 impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total: u64 = self.operations.iter().sum();
-        writeln!(f, "workload    {}, seed {}", self.workload, self.seed)?;
+        let mix = self.mix.as_ref().map_or(String::new(), |mix| format!(", {mix}"));
+        writeln!(f, "workload    {}{mix}, seed {}", self.workload, self.seed)?;
         write!(f, "{}", self.place)?;
         writeln!(
             f,
