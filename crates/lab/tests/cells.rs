@@ -67,9 +67,10 @@ fn indexes_without_a_log_survive_every_crash_under_every_design() {
 
 #[test]
 fn indexes_without_their_order_or_flush_are_caught() {
-    for (flaw, designs) in [(Flaw::NoOrder, &["clwb", "hops"][..]), (Flaw::NoFlush, &["clwb"][..])]
-    {
-        let options = CompareOptions { flaw, crashes: 300, ..indexes(designs) };
+    let cases = [(Flaw::NoFlush, "clwb"), (Flaw::NoOrder, "clwb"), (Flaw::NoOrder, "lbpp")];
+    for (flaw, design) in cases {
+        let (crashes, operations) = (1500, 300);
+        let options = CompareOptions { flaw, crashes, operations, ..indexes(&[design]) };
         let comparison = run(&options);
         for cell in &comparison.cells {
             assert!(!cell.broken.is_empty(), "{flaw}: {}", comparison.to_text());
