@@ -1,5 +1,6 @@
 //! The structures that live in a heap: without crashes, with them, and with several threads.
 
+mod indexes;
 mod map_crash;
 mod map_threads;
 mod maps;
