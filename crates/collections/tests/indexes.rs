@@ -6,7 +6,9 @@ use seawall_explore::{Preemptions, Schedule, Traced, record};
 use seawall_memory::{Image, Memory};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::Arena;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 const KEYS: u64 = 600;
 
@@ -191,4 +193,104 @@ fn a_reader_finds_what_stays_wherever_a_writer_interrupts_it() {
             Subject::insert(table, memory, key, tag_of(key, 1));
         }
     });
+}
+
+/// What a thread does with the tree.
+type Part = fn(&FastFair, &Traced<'_>);
+
+/// Every run of two threads on a tree of these keys with at most so many interruptions; `between`
+/// is done first. What they leave must hold together, with all of `kept` in it.
+fn every_run(keys: &[u64], between: fn(&FastFair, &Image), parts: [Part; 2], kept: &[u64]) {
+    let mut arena = Arena::new();
+    let tree = <FastFair as Subject>::place(2, 64, &mut arena);
+    let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
+    Subject::recover(&tree, &image);
+    for key in keys {
+        assert!(Subject::insert(&tree, &image, *key, tag_of(*key, 0)));
+    }
+    between(&tree, &image);
+    let preemptions = Preemptions { bound: 2, limit: 3000, every_store: true };
+    let base = Schedule { threads: 2, ..Schedule::default() };
+    let runs = preemptions.all(&base, |schedule| {
+        let (ended, kept) = (Rc::new(Cell::new(0)), kept.to_vec());
+        record(image.clone(), schedule, move |memory| {
+            parts[memory.thread()](&tree, memory);
+            ended.set(ended.get() + 1);
+            if ended.get() == 2 {
+                let contents = Subject::contents(&tree, memory);
+                assert!(kept.iter().all(|key| contents.contains_key(key)), "{contents:?}");
+            }
+        })
+    });
+    assert!(runs.expect("no run goes wrong").runs.len() > 20);
+}
+
+fn add(tree: &FastFair, memory: &Traced<'_>, key: u64) {
+    assert!(Subject::insert(tree, memory, key, tag_of(key, 1)));
+}
+
+fn find(tree: &FastFair, memory: &Traced<'_>, key: u64) {
+    let found = Subject::search(tree, memory, key);
+    assert_eq!(found.map(|tag| tag as u32 as u64), Some(key));
+}
+
+#[test]
+fn a_reader_meets_a_shift_to_the_left_from_the_right_and_one_to_the_right_from_the_left() {
+    // The node was shifted to the left last, and is so again.
+    every_run(
+        &[1, 2, 3, 4, 5],
+        |tree, image| assert!(Subject::delete(tree, image, 5)),
+        [
+            |tree, memory| assert!(Subject::delete(tree, memory, 1)),
+            |tree, memory| find(tree, memory, 4),
+        ],
+        &[2, 3, 4],
+    );
+    // A key is read, and the record has moved on before its tag is.
+    every_run(
+        &[2, 4, 5],
+        |_, _| {},
+        [|tree, memory| add(tree, memory, 1), |tree, memory| find(tree, memory, 4)],
+        &[1, 2, 4, 5],
+    );
+}
+
+#[test]
+fn a_writer_on_its_way_to_a_node_that_splits_or_joins_another_goes_on_to_the_right_one() {
+    every_run(
+        &[1, 2, 3, 4, 5, 6, 7],
+        |_, _| {},
+        [|tree, memory| add(tree, memory, 0), |tree, memory| add(tree, memory, 20)],
+        &[0, 1, 2, 3, 4, 5, 6, 7, 20],
+    );
+    every_run(
+        &[1, 2, 3, 4, 5, 6, 7, 8],
+        |tree, image| {
+            for key in [1, 2, 8, 7, 5] {
+                assert!(Subject::delete(tree, image, key));
+            }
+        },
+        [
+            |tree, memory| assert!(Subject::delete(tree, memory, 6)),
+            |tree, memory| add(tree, memory, 20),
+        ],
+        &[3, 4, 20],
+    );
+}
+
+#[test]
+fn a_reader_finds_what_a_join_moves() {
+    every_run(
+        &[1, 2, 3, 4, 5, 6, 7, 8],
+        |tree, image| {
+            for key in [1, 2, 8, 7, 5] {
+                assert!(Subject::delete(tree, image, key));
+            }
+        },
+        [
+            |tree, memory| assert!(Subject::delete(tree, memory, 6)),
+            |tree, memory| find(tree, memory, 4),
+        ],
+        &[3, 4],
+    );
 }

@@ -6,7 +6,7 @@ use crate::table::{plain_table, text_of};
 use seawall_corpus::CASES;
 use seawall_explore::Model;
 use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
-use seawall_workloads::{Accepts, KERNELS, MIXES, WORKLOADS};
+use seawall_workloads::{Accepts, CHECKPOINTED, KERNELS, MIXES, WORKLOADS};
 use std::fmt::Write;
 
 /// Columns of what is shown.
@@ -84,7 +84,7 @@ fn workloads() -> Result<String, LabError> {
 
 fn kernels() -> String {
     let mut table = plain_table(&["kernel", "quick", "full", "of", "what it does"], 1..3);
-    for kernel in KERNELS {
+    for kernel in KERNELS.iter().chain(CHECKPOINTED) {
         let sizes = [kernel.quick, kernel.size].map(|size| size.to_string());
         let [quick, full] = sizes;
         let (name, unit, about) = (kernel.name.into(), kernel.unit.into(), kernel.about.into());

@@ -12,7 +12,9 @@ use crate::progress::Progress;
 use crate::spent::Spent;
 use crate::{CRASHES, LabError, MACHINE};
 use seawall_sim::{Choice, Machine, SimError};
-use seawall_workloads::{KERNELS, Kernel, KernelEntry, KernelVisitor, UnknownKernel, with_kernel};
+use seawall_workloads::{
+    CHECKPOINTED, KERNELS, Kernel, KernelEntry, KernelVisitor, UnknownKernel, with_kernel,
+};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -161,7 +163,7 @@ impl Piece for KernelPoint {
 
 /// The entry of the kernel called `name`.
 pub(crate) fn entry(name: &str) -> Result<&'static KernelEntry, LabError> {
-    let found = KERNELS.iter().find(|entry| entry.name == name);
+    let found = KERNELS.iter().chain(CHECKPOINTED).find(|entry| entry.name == name);
     found.ok_or_else(|| UnknownKernel { name: name.into() }.into())
 }
 

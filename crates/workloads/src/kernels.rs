@@ -18,10 +18,10 @@
 //! radix.check(&memory).unwrap();
 //! ```
 
-use crate::Kernel;
+use crate::{Checkpointed, Kernel};
 
 mod forest;
-mod sync;
+pub(crate) mod sync;
 
 /// A kernel in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,20 @@ pub struct KernelEntry {
     pub sizes: std::ops::RangeInclusive<u64>,
 }
 
+impl KernelEntry {
+    const fn of<K: Kernel>() -> KernelEntry {
+        KernelEntry {
+            name: K::NAME,
+            about: K::ABOUT,
+            unit: K::UNIT,
+            size: K::SIZE,
+            quick: K::QUICK,
+            small: K::SMALL,
+            sizes: K::SIZES,
+        }
+    }
+}
+
 /// Something to do with a kernel whose type is known.
 pub trait KernelVisitor {
     /// What it gives.
@@ -59,23 +73,24 @@ pub struct UnknownKernel {
 }
 
 fn names() -> String {
-    KERNELS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+    let all = KERNELS.iter().chain(CHECKPOINTED);
+    all.map(|entry| entry.name).collect::<Vec<_>>().join(", ")
 }
 
 macro_rules! kernels {
-    ($($module:ident :: $Type:ident;)*) => {
+    (
+        plain { $($module:ident :: $Type:ident;)* }
+        checkpointed { $($Phased:ident;)* }
+    ) => {
         $(mod $module; pub use $module::$Type;)*
 
         /// Every kernel, in the order in which tables show them.
-        pub const KERNELS: &[KernelEntry] = &[$(KernelEntry {
-            name: $Type::NAME,
-            about: $Type::ABOUT,
-            unit: $Type::UNIT,
-            size: $Type::SIZE,
-            quick: $Type::QUICK,
-            small: $Type::SMALL,
-            sizes: $Type::SIZES,
-        }),*];
+        pub const KERNELS: &[KernelEntry] = &[$(KernelEntry::of::<$Type>()),*];
+
+        /// Kernels with checkpoints, which run when they are named. They flush and drain, which the
+        /// others never do.
+        pub const CHECKPOINTED: &[KernelEntry] =
+            &[$(KernelEntry::of::<Checkpointed<$Phased>>()),*];
 
         /// Lets `visitor` visit the kernel called `name`.
         ///
@@ -87,6 +102,9 @@ macro_rules! kernels {
         ) -> Result<V::Output, UnknownKernel> {
             match name {
                 $($Type::NAME => Ok(visitor.visit::<$Type>()),)*
+                $(<Checkpointed<$Phased>>::NAME => {
+                    Ok(visitor.visit::<Checkpointed<$Phased>>())
+                })*
                 _ => Err(UnknownKernel { name: name.to_owned() }),
             }
         }
@@ -94,6 +112,7 @@ macro_rules! kernels {
 }
 
 kernels! {
+    plain {
     ssca2::Ssca2;
     vacation::Vacation;
     intruder::Intruder;
@@ -104,6 +123,12 @@ kernels! {
     lu::Lu;
     radix::Radix;
     ocean::Ocean;
+    }
+    checkpointed {
+        Lu;
+        Radix;
+        Ocean;
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +146,7 @@ mod tests {
 
     #[test]
     fn every_kernel_of_the_table_is_visited_by_its_name() {
-        for entry in KERNELS {
+        for entry in KERNELS.iter().chain(CHECKPOINTED) {
             assert_eq!(with_kernel(entry.name, Name), Ok(entry.name));
             assert!(entry.sizes.contains(&entry.size), "{}", entry.name);
             assert!(entry.small < entry.quick && entry.quick < entry.size, "{}", entry.name);

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod apps;
+mod checkpoint;
 mod flaw;
 pub mod history;
 mod index;
@@ -43,10 +44,11 @@ pub mod objects;
 mod requests;
 mod workload;
 
+pub use checkpoint::{Checkpointed, Phased};
 pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use history::{Contents, Explainer, History, Violation};
 pub use kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};
-pub use kernels::{KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_kernel};
+pub use kernels::{CHECKPOINTED, KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_kernel};
 pub use requests::{Accepts, KeyChoice, MIXES, RequestMix, UnfitMix, UnknownMix};
 pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
 

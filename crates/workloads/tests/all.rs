@@ -1,6 +1,7 @@
 //! What the workloads promise, on machines small enough to be obviously right.
 
 mod applications;
+mod checkpoints;
 mod crash;
 mod indexes;
 mod kernels;

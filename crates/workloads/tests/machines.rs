@@ -48,6 +48,15 @@ impl Recorder {
         self.events.borrow_mut().push(Moment { event, thread, len });
     }
 
+    /// The word that holds `at` was stored to.
+    fn record_word(&self, at: Addr) {
+        if at.is_pm() {
+            let word = Addr::from_bits(at.bits() & !7);
+            let value = self.image.load_bits(word, Width::B8);
+            self.record(Event::Store { at: word.offset(), value });
+        }
+    }
+
     /// From now on `thread` runs.
     pub(crate) fn turn(&self, thread: usize) {
         self.thread.set(thread);
@@ -65,22 +74,23 @@ impl Memory for Recorder {
         self.image.load_bits(at, width)
     }
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        assert_eq!(width, Width::B8, "the structures store whole words");
         self.image.store_bits(at, width, value);
-        if at.is_pm() {
-            self.record(Event::Store { at: at.offset(), value });
-        }
+        self.record_word(at);
     }
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-        assert!(!at.is_pm(), "locks live in DRAM");
-        self.image.compare_exchange(at, current, new)
+        let before = self.image.compare_exchange(at, current, new);
+        self.record_word(at);
+        before
     }
     fn swap(&self, at: Addr, new: u64) -> u64 {
-        assert!(!at.is_pm(), "locks live in DRAM");
-        self.image.swap(at, new)
+        let before = self.image.swap(at, new);
+        self.record_word(at);
+        before
     }
     fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-        self.image.fetch_add(at, by)
+        let before = self.image.fetch_add(at, by);
+        self.record_word(at);
+        before
     }
     fn flush(&self, at: Addr, len: u64) {
         for line in lines_of(at, len) {

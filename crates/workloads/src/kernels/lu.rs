@@ -6,7 +6,7 @@
 //! plain, unblocked elimination, so the check compares bits.
 
 use super::sync::Team;
-use crate::{Counts, Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Phased, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -185,26 +185,7 @@ impl Kernel for Lu {
 
     fn run<M: Memory>(&self, memory: &M) {
         for k in 0..self.blocks {
-            if self.is_mine(memory, k, k) {
-                self.diagonal(memory, k);
-            }
-            self.team.meet(memory);
-            for other in k + 1..self.blocks {
-                if self.is_mine(memory, k, other) {
-                    self.in_row(memory, k, other);
-                }
-                if self.is_mine(memory, other, k) {
-                    self.in_column(memory, k, other);
-                }
-            }
-            self.team.meet(memory);
-            for row in k + 1..self.blocks {
-                for column in k + 1..self.blocks {
-                    if self.is_mine(memory, row, column) {
-                        self.inside(memory, k, (row, column));
-                    }
-                }
-            }
+            self.phase(memory, k);
         }
         self.team.meet(memory);
     }
@@ -234,5 +215,37 @@ impl Kernel for Lu {
 
     fn results(&self) -> Vec<Words> {
         vec![self.matrix]
+    }
+}
+
+impl Phased for Lu {
+    const CHECKPOINTED: &'static str = "lu-checkpoint";
+    const ABOUT_CHECKPOINTED: &'static str = "lu with a checkpoint after each diagonal block";
+
+    fn phases(&self) -> u64 {
+        self.blocks
+    }
+
+    fn phase<M: Memory>(&self, memory: &M, k: u64) {
+        if self.is_mine(memory, k, k) {
+            self.diagonal(memory, k);
+        }
+        self.team.meet(memory);
+        for other in k + 1..self.blocks {
+            if self.is_mine(memory, k, other) {
+                self.in_row(memory, k, other);
+            }
+            if self.is_mine(memory, other, k) {
+                self.in_column(memory, k, other);
+            }
+        }
+        self.team.meet(memory);
+        for row in k + 1..self.blocks {
+            for column in k + 1..self.blocks {
+                if self.is_mine(memory, row, column) {
+                    self.inside(memory, k, (row, column));
+                }
+            }
+        }
     }
 }

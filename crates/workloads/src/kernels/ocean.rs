@@ -7,7 +7,7 @@
 //! that do not change in the same phase, so the check compares bits.
 
 use super::sync::Team;
-use crate::{Counts, Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Phased, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
@@ -198,22 +198,8 @@ impl Kernel for Ocean {
     }
 
     fn run<M: Memory>(&self, memory: &M) {
-        let rows = self.team.share(memory, self.size);
-        let mine = || rows.clone().flat_map(|row| self.row(row + 1));
-        for step in 0..STEPS {
-            for index in mine() {
-                self.diffuse(memory, index);
-            }
-            self.team.meet(memory);
-            for number in step * SWEEPS..(step + 1) * SWEEPS {
-                if self.sweep(memory, &rows, number) < TOLERANCE {
-                    break;
-                }
-            }
-            for index in mine() {
-                self.advance(memory, index);
-            }
-            self.team.meet(memory);
+        for step in 0..self.phases() {
+            self.phase(memory, step);
         }
     }
 
@@ -227,5 +213,32 @@ impl Kernel for Ocean {
 
     fn results(&self) -> Vec<Words> {
         vec![self.vorticity, self.stream, self.errors]
+    }
+}
+
+impl Phased for Ocean {
+    const CHECKPOINTED: &'static str = "ocean-checkpoint";
+    const ABOUT_CHECKPOINTED: &'static str = "ocean with a checkpoint after each step";
+
+    fn phases(&self) -> u64 {
+        STEPS
+    }
+
+    fn phase<M: Memory>(&self, memory: &M, step: u64) {
+        let rows = self.team.share(memory, self.size);
+        let mine = || rows.clone().flat_map(|row| self.row(row + 1));
+        for index in mine() {
+            self.diffuse(memory, index);
+        }
+        self.team.meet(memory);
+        for number in step * SWEEPS..(step + 1) * SWEEPS {
+            if self.sweep(memory, &rows, number) < TOLERANCE {
+                break;
+            }
+        }
+        for index in mine() {
+            self.advance(memory, index);
+        }
+        self.team.meet(memory);
     }
 }

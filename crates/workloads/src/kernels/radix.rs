@@ -7,7 +7,7 @@
 //! equal keys change places.
 
 use super::sync::Team;
-use crate::{Counts, Damage, Input, Kernel, Mix, Words};
+use crate::{Counts, Damage, Input, Kernel, Mix, Phased, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
@@ -129,16 +129,8 @@ impl Kernel for Radix {
     }
 
     fn run<M: Memory>(&self, memory: &M) {
-        let own = memory.thread() as u64 * DIGITS;
-        let (counts, ranks) =
-            (self.counts.part(own..own + DIGITS), self.ranks.part(own..own + DIGITS));
-        for pass in 0..PASSES {
-            self.count_digits(memory, pass, counts);
-            self.team.meet(memory);
-            self.add_up(memory);
-            self.team.meet(memory);
-            self.permute(memory, pass, ranks);
-            self.team.meet(memory);
+        for pass in 0..self.phases() {
+            self.phase(memory, pass);
         }
     }
 
@@ -151,5 +143,27 @@ impl Kernel for Radix {
 
     fn results(&self) -> Vec<Words> {
         vec![self.keys[0]]
+    }
+}
+
+impl Phased for Radix {
+    const CHECKPOINTED: &'static str = "radix-checkpoint";
+    const ABOUT_CHECKPOINTED: &'static str = "radix with a checkpoint after each pass";
+
+    fn phases(&self) -> u64 {
+        u64::from(PASSES)
+    }
+
+    fn phase<M: Memory>(&self, memory: &M, pass: u64) {
+        let pass = pass as u32;
+        let own = memory.thread() as u64 * DIGITS;
+        let (counts, ranks) =
+            (self.counts.part(own..own + DIGITS), self.ranks.part(own..own + DIGITS));
+        self.count_digits(memory, pass, counts);
+        self.team.meet(memory);
+        self.add_up(memory);
+        self.team.meet(memory);
+        self.permute(memory, pass, ranks);
+        self.team.meet(memory);
     }
 }

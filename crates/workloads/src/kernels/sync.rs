@@ -30,8 +30,8 @@ pub(super) fn unlock<M: Memory>(memory: &M, at: Addr) {
 
 /// The threads of a run, with the barrier at which they meet and the locks that all of them take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Team {
-    pub(super) input: Input,
+pub(crate) struct Team {
+    pub(crate) input: Input,
     arrived: Addr,
     sense: Addr,
     locks: Locks,
@@ -39,25 +39,31 @@ pub(super) struct Team {
 
 impl Team {
     /// Places the barrier and `locks` locks, of which a thread holds one at a time.
-    pub(super) fn place(input: &Input, arena: &mut Arena, locks: u64) -> Team {
+    pub(crate) fn place(input: &Input, arena: &mut Arena, locks: u64) -> Team {
         let (arrived, sense) = (arena.pm(LINE_BYTES), arena.pm(LINE_BYTES));
         let locks = Locks::place_in_pool(arena, locks, input.threads as u64, 1);
         Team { input: *input, arrived, sense, locks }
     }
 
+    /// Makes the barrier as it is when nobody waits at it, after a crash.
+    pub(crate) fn reset<M: Memory>(&self, memory: &M) {
+        memory.store(self.arrived, 0u64);
+        memory.store(self.sense, 0u64);
+    }
+
     /// Part of `count` things that this thread does.
-    pub(super) fn share<M: Memory>(&self, memory: &M, count: u64) -> Range<u64> {
+    pub(crate) fn share<M: Memory>(&self, memory: &M, count: u64) -> Range<u64> {
         self.input.share(memory.thread(), count)
     }
 
     /// How many threads there are.
-    pub(super) const fn threads(&self) -> u64 {
+    pub(crate) const fn threads(&self) -> u64 {
         self.input.threads as u64
     }
 
     /// Waits until all threads have come.
     #[track_caller]
-    pub(super) fn meet<M: Memory>(&self, memory: &M) {
+    pub(crate) fn meet<M: Memory>(&self, memory: &M) {
         let sense = memory.load::<u64>(self.sense);
         if memory.fetch_add(self.arrived, 1) + 1 == self.threads() {
             memory.store(self.arrived, 0u64);
@@ -69,7 +75,7 @@ impl Team {
 
     /// Does `what` under lock `index`.
     #[track_caller]
-    pub(super) fn alone<M: Memory, T>(
+    pub(crate) fn alone<M: Memory, T>(
         &self,
         memory: &M,
         index: u64,
