@@ -212,8 +212,8 @@ impl FastFair {
         memory.store(self.words(node).plus(SWITCH), switch | DEAD);
     }
 
-    /// Takes a node that nobody can reach, and fills its head. It is [disturbed](Self::disturb) when
-    /// all of it is there: a reader on its way to what it was may meet it before.
+    /// Takes a node that nobody can reach, and fills its head. It is [disturbed](Self::disturb)
+    /// when all of it is there: a reader on its way to what it was may meet it before.
     fn fresh<M: Memory>(&self, memory: &M, head: Head) -> Result<Addr, Full> {
         let node = self.nodes.take(memory).ok_or(Full)?;
         let words = [

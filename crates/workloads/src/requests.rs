@@ -190,7 +190,7 @@ impl FromStr for RequestMix {
 
 /// The key of a record: a permutation of the numbers below `keys`, which is not 0.
 fn scatter(record: u64, keys: u64) -> u64 {
-    let golden = (keys as u128 * 0x9e37_79b9_7f4a_7c15 >> 64) as u64;
+    let golden = ((u128::from(keys) * 0x9e37_79b9_7f4a_7c15) >> 64) as u64;
     let prime_to = |step: &u64| {
         let (mut high, mut low) = (keys, *step);
         while low != 0 {

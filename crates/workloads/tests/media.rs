@@ -5,8 +5,8 @@
 //! then ordered. `Bep`, buffered epoch persistency (MICRO'15, sections 2.1 and 3): any set of
 //! epochs that holds with an epoch its predecessors, and parts of those whose predecessors it
 //! holds; an epoch follows the epoch before it in its thread, and the epoch of another thread that
-//! last wrote a line that it reads or writes; one that a drain ended is always held. `BepLines`: the
-//! same, but the stores of a line arrive in their order, as where whole lines move.
+//! last wrote a line that it reads or writes; one that a drain ended is always held. `BepLines`:
+//! the same, but the stores of a line arrive in their order, as where whole lines move.
 
 use crate::machines::{Event, Moment};
 use rand_xoshiro::Xoshiro256PlusPlus;

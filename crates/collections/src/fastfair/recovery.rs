@@ -218,7 +218,8 @@ mod tests {
                     5 => {
                         let mut found = Vec::new();
                         let count = tree.scan(&image, key, 7, |key, tag| found.push((key, tag)));
-                        let wanted: Vec<_> = model.range(key..).take(7).map(|(k, t)| (*k, *t)).collect();
+                        let wanted = model.range(key..).take(7).map(|(key, tag)| (*key, *tag));
+                        let wanted: Vec<(u64, u64)> = wanted.collect();
                         prop_assert_eq!(&found, &wanted);
                         prop_assert_eq!(count, wanted.len() as u64);
                     }

@@ -1,7 +1,7 @@
 //! Numbers that follow Zipf's law with exponent 0.99, YCSB's constant, with no table and for any
 //! count, which may grow.
 //!
-//! Hörmann and Derflinger, "Rejection-Inversion to Generate Variates from Monotone Discrete
+//! Hoermann and Derflinger, "Rejection-Inversion to Generate Variates from Monotone Discrete
 //! Distributions" (ACM TOMACS 1996): draw from the continuous law, round, and reject what the
 //! discrete one has less of. With this exponent the integral's inverse is a power of 100 and the
 //! integral a root of the same degree, so it takes the four basic operations of arithmetic only,
