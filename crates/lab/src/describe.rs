@@ -87,7 +87,9 @@ fn kernels() -> String {
     for kernel in KERNELS.iter().chain(CHECKPOINTED) {
         let sizes = [kernel.quick, kernel.size].map(|size| size.to_string());
         let [quick, full] = sizes;
-        let (name, unit, about) = (kernel.name.into(), kernel.unit.into(), kernel.about.into());
+        let named = if CHECKPOINTED.contains(kernel) { " (when named)" } else { "" };
+        let about = format!("{}{named}", kernel.about);
+        let (name, unit) = (kernel.name.into(), kernel.unit.into());
         table.add_row(vec![name, quick, full, unit, about]);
     }
     text_of(&table)
