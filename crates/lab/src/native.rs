@@ -293,7 +293,7 @@ impl Visitor for Run<'_> {
         };
         let entries_after = contents("after the run")?.len() as u64;
         let operations: Vec<u64> = done.iter().map(|thread| thread.operations).collect();
-        Ok(NativeReport::Run(RunReport {
+        let report = RunReport {
             workload: W::NAME,
             mix: options.mix.map(|mix| mix.to_string()),
             threads: options.threads,
@@ -307,7 +307,8 @@ impl Visitor for Run<'_> {
             fences: sum(|counters| counters.fences) + by_flushers[1],
             ribbon,
             place: Place::of(host.pool(), options.file.as_ref()),
-        }))
+        };
+        Ok(NativeReport::Run(Box::new(report)))
     }
 }
 

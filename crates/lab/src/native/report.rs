@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum NativeReport {
     /// It ran operations.
-    Run(RunReport),
+    Run(Box<RunReport>),
     /// It recovered a pool file.
     Recovery(RecoveryReport),
 }

@@ -12,7 +12,8 @@
 //! - A store to a line whose write stands in another strand, or before a barrier, waits until that
 //!   write is issued; one of the same strand and epoch joins it.
 //! - A request of another core for a line waits until the strand buffers have written everything up
-//!   to the tail at the last store to it; so does a victim of the core's caches that is still to be written.
+//!   to the tail at the last store to it; so does a victim of the core's caches that is still to be
+//!   written.
 //!
 //! Two things differ from the paper. There the program asks for each write (CLWB); here the
 //! hardware starts one for each store, so that programs for it need no flushes, and a store is in a
