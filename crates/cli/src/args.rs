@@ -433,7 +433,8 @@ An outcome has one digit for each name in `memory:` (words after the crash, regi
 
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
-    /// Figures, or paths of .toml files [default: all]
+    /// Figures, first parts of their names (s0: s0-4 and s0-24), or paths of .toml files
+    /// [default: all]
     pub(crate) figures: Vec<String>,
     /// List the figures instead
     #[arg(long)]

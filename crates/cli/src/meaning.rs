@@ -299,8 +299,9 @@ fn reproduce(args: ReproduceArgs) -> Result<Job> {
     let figures: Vec<Figure> = if args.figures.is_empty() {
         Figure::known()
     } else {
-        let figures: Result<_, _> = args.figures.iter().map(|name| Figure::load(name)).collect();
-        figures.context("see `seawall reproduce --list`")?
+        let named = args.figures.iter().map(|name| Figure::load_all(name));
+        let groups: Result<Vec<Vec<Figure>>, _> = named.collect();
+        groups.context("see `seawall reproduce --list`")?.concat()
     };
     writable(&[&args.json])?;
     let ReproduceArgs { quick, full, seed, jobs, json, plots, strict, .. } = args;

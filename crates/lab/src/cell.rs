@@ -9,8 +9,10 @@ use crate::LabError;
 use crate::crash::{Broken, Checked, CrashPlan, Watcher};
 use crate::jobs::Piece;
 use crate::spent::Spent;
+use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
 use seawall_memory::{Image, Memory};
+use seawall_runtime::ribbon::{RibbonCounts, RibbonOptions};
 use seawall_sim::{
     Choice, Counters, Cycle, Machine, Model, Observer, Outcome, Program, Reason, Simulation, Stalls,
 };
@@ -22,6 +24,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+pub(crate) mod ribbon;
 
 /// The most memory that a simulated program may have: the host keeps a few copies of it.
 pub(crate) const BYTES_MAX: u64 = 4 << 30;
@@ -47,6 +51,9 @@ pub struct Point {
     pub search_percent: Option<u32>,
     /// Requests to make instead of the workload's own operations.
     pub mix: Option<RequestMix>,
+    /// Leave the threads' flushes to flushers, each on a core of its own; `threads` there is not
+    /// read. Only under designs for which programs flush.
+    pub ribbon: Option<RibbonOptions>,
     /// Crashes to inject; none under a design that promises nothing.
     pub crashes: u64,
     /// A deliberate mistake of the structure.
@@ -72,12 +79,14 @@ pub struct Cell {
     pub point: Point,
     /// Operations per cycle of all threads together.
     pub throughput: f64,
-    /// The cycle at which the last thread finished.
+    /// The cycle at which the last thread finished, flushers included.
     pub cycles: Cycle,
     /// Stalled cycles of all threads by reason, idle time at the end included.
     pub stalls: Stalls,
     /// What was counted, warm-up included.
     pub counters: Counters,
+    /// What the Ribbon did, if the point has one.
+    pub ribbon: Option<RibbonCounts>,
     /// Crashes that were injected and checked.
     pub crashes: u64,
     /// Those that broke the structure.
@@ -123,7 +132,7 @@ impl Cell {
         self.point.design.model() != Model::None
     }
 
-    /// The command that runs this cell again.
+    /// The command that runs this cell again, without a Ribbon: only figures have those.
     pub fn command(&self, machine: &str) -> String {
         let Point { workload, design, threads, seed, operations, crashes, .. } = &self.point;
         let mut command = format!(
@@ -150,8 +159,8 @@ impl Cell {
 /// Runs `point` on `machine`; stops soon after `stop` becomes true.
 ///
 /// # Errors
-/// An unknown workload, numbers that it cannot run with, more threads than cores, a deadlock, or
-/// the request to stop.
+/// An unknown workload, numbers that it cannot run with, more threads and flushers than cores, a
+/// Ribbon that has nothing to do, a deadlock, or the request to stop.
 pub fn run_cell(
     machine: &Machine,
     point: &Point,
@@ -210,23 +219,29 @@ struct Run<'a> {
     stop: &'a Arc<AtomicBool>,
 }
 
+/// What a thread does: the operations of `worker`.
+fn operate<W: Workload, M: Memory>(workload: &W, memory: &M, worker: &mut Worker, operations: u64) {
+    let mut local = workload.join(memory);
+    while worker.number < operations {
+        workload.step(memory, &mut local, worker);
+        worker.number += 1;
+        memory.output(worker.number);
+    }
+}
+
 fn program<W: Workload>(
     workload: &W,
-    setup: &Setup,
-    thread: usize,
-    history: &Arc<History>,
+    mut worker: Worker,
     operations: u64,
+    crew: Option<&Crew>,
 ) -> Program {
     let workload = workload.clone();
-    let mut worker = Worker::new(setup, thread, history.clone());
-    Box::new(move |memory| {
-        let mut local = workload.join(memory);
-        while worker.number < operations {
-            workload.step(memory, &mut local, &mut worker);
-            worker.number += 1;
-            memory.output(worker.number);
-        }
-    })
+    match crew.cloned() {
+        None => Box::new(move |memory| operate(&workload, memory, &mut worker, operations)),
+        Some(crew) => Box::new(move |memory| {
+            crew.run(memory, |memory| operate(&workload, memory, &mut worker, operations));
+        }),
+    }
 }
 
 impl Visitor for Run<'_> {
@@ -234,6 +249,7 @@ impl Visitor for Run<'_> {
 
     fn visit<W: Workload>(self) -> Self::Output {
         let mut point = self.point.clone();
+        ribbon::check(self.machine, &point)?;
         let (setup, layout) = fit::<W>(&point)?;
         point.entries = Some(setup.entries);
         point.search_percent = setup.mix.is_none().then_some(setup.search_percent);
@@ -241,7 +257,8 @@ impl Visitor for Run<'_> {
         let workload = W::create(&start, &setup);
         let before = workload.contents(&start);
         let before = before.map_err(|damage| LabError::Damage { workload: W::NAME, damage })?;
-        let (pm, dram) = start.into_parts();
+        let (pm, mut dram) = start.into_parts();
+        let crew = Crew::place(&point, &mut dram)?;
 
         let model = point.design.model();
         let operations = point.warmup + point.operations;
@@ -256,9 +273,10 @@ impl Visitor for Run<'_> {
         };
         let run = Checked { layout, before, history: history.clone(), flaw: setup.flaw };
         let watcher = Rc::new(RefCell::new(Watcher::<W>::new(run, &plan)));
-        let programs = (0..point.threads)
-            .map(|thread| program(&workload, &setup, thread, &history, operations))
-            .collect();
+        let worker = |thread| Worker::new(&setup, thread, history.clone());
+        let program = |thread| program(&workload, worker(thread), operations, crew.as_ref());
+        let threads = (0..point.threads).map(program);
+        let programs = threads.chain(crew.iter().flat_map(Crew::flushers)).collect();
         let host = cpu_time();
         let observer: Rc<RefCell<dyn Observer>> = watcher.clone();
         let outcome = Simulation::new(self.machine, &point.design, pm, dram)
@@ -271,6 +289,7 @@ impl Visitor for Run<'_> {
         if checked {
             watcher.check_end(outcome.cycles, outcome.pm);
         }
+        cell.ribbon = crew.map(|crew| crew.counts());
         cell.broken = std::mem::take(&mut watcher.broken);
         cell.host = cpu_time().saturating_sub(host);
         Ok(cell)
@@ -282,8 +301,9 @@ fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &Outcome) -> Cell {
     let times = watcher.last.iter().zip(&watcher.warm).map(time);
     let throughput = times.map(|cycles| point.operations as f64 / cycles).sum();
     let mut stalls = Stalls::default();
+    let threads = &outcome.stalls[..point.threads];
     for reason in Reason::ALL {
-        stalls.add(reason, outcome.stalls.iter().map(|stalls| stalls.get(reason)).sum());
+        stalls.add(reason, threads.iter().map(|stalls| stalls.get(reason)).sum());
     }
     Cell {
         point,
@@ -291,6 +311,7 @@ fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &Outcome) -> Cell {
         cycles: outcome.cycles,
         stalls,
         counters: outcome.counters.clone(),
+        ribbon: None,
         crashes: watcher.crashes,
         broken: Vec::new(),
         host: Duration::ZERO,

@@ -1,5 +1,6 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
+use seawall_runtime::ribbon::RibbonError;
 use seawall_sim::{MachineError, SimError};
 use seawall_workloads::{BadSetup, Damage, UnfitFlaw, UnfitMix, UnknownKernel, UnknownWorkload};
 use std::io;
@@ -32,6 +33,31 @@ pub enum LabError {
     /// Requests that the workload cannot answer.
     #[error(transparent)]
     Mix(#[from] UnfitMix),
+    /// An option of a Ribbon is out of range.
+    #[error(transparent)]
+    Ribbon(#[from] RibbonError),
+    /// A Ribbon under a design for which programs flush nothing.
+    #[error(
+        "programs for {design} flush no lines, so a Ribbon has nothing to do; take clwb, or leave \
+         the Ribbon out"
+    )]
+    NothingToFlush {
+        /// The design with its parameters.
+        design: String,
+    },
+    /// There are not enough cores for threads and flushers.
+    #[error(
+        "{threads} threads and {flushers} flushers are more than the {cores} cores of the machine; \
+         take fewer, or set its core.count"
+    )]
+    Flushers {
+        /// Application threads.
+        threads: u64,
+        /// Flushers of the Ribbon.
+        flushers: u64,
+        /// The machine's cores.
+        cores: u64,
+    },
     /// An option is out of range.
     #[error("{option} is {value}; it must be {valid}")]
     Option {
@@ -59,7 +85,10 @@ pub enum LabError {
         designs: String,
     },
     /// No such figure.
-    #[error("no figure '{name}'; known: {known}; or give the path of a .toml file")]
+    #[error(
+        "no figure '{name}'; known: {known}; or give what the names of several begin with, as s2, or \
+             the path of a .toml file"
+    )]
     UnknownFigure {
         /// What was asked for.
         name: String,

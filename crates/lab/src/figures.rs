@@ -18,12 +18,14 @@ mod designs;
 mod kernels;
 mod logging;
 
-pub use designs::{DesignFigure, FigureRecord, Metric, Series};
+pub use designs::{DesignFigure, FigureRecord, FlushMode, Flushed, Metric, Series, SeriesRibbon};
 pub use kernels::{Conflicts, KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
 pub use logging::{Column, LOSS_MAX, LoggingFigure, LoggingRecord, Quantity, Stated};
 
 /// The figures that come with seawall: name and text.
 const FIGURES: &[(&str, &str)] = &[
+    ("s0-4", include_str!("../../../experiments/s0-4.toml")),
+    ("s0-24", include_str!("../../../experiments/s0-24.toml")),
     ("s1-slide8", include_str!("../../../experiments/s1-slide8.toml")),
     ("s1-slide14", include_str!("../../../experiments/s1-slide14.toml")),
     ("s1-slide18", include_str!("../../../experiments/s1-slide18.toml")),
@@ -83,6 +85,21 @@ impl Figure {
     pub fn known() -> Vec<Figure> {
         let figures = FIGURES.iter().map(|(name, text)| Figure::parse(name, text));
         figures.map(|figure| figure.expect("checked by a test")).collect()
+    }
+
+    /// The figure of that name or in that `.toml` file, or if there is none, those of that group:
+    /// of `s0` those whose names begin with `s0-`.
+    ///
+    /// # Errors
+    /// As [`load`](Figure::load).
+    pub fn load_all(name: &str) -> Result<Vec<Figure>, LabError> {
+        let is_of_group =
+            |known: &str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
+        let group: Vec<_> = FIGURES.iter().filter(|(known, _)| is_of_group(known)).collect();
+        if group.is_empty() {
+            return Ok(vec![Figure::load(name)?]);
+        }
+        group.into_iter().map(|(name, text)| Figure::parse(name, text)).collect()
     }
 
     /// The figure of that name, or the one in that `.toml` file.

@@ -48,9 +48,9 @@ pub use cuts::{Cuts, crash_kernel};
 pub use describe::{Listing, show_design, show_machine};
 pub use error::LabError;
 pub use figures::{
-    Column, Conflicts, DesignFigure, Figure, FigureOptions, FigureRecord, Figures, KernelFigure,
-    KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure, LoggingRecord, Metric, Quantity,
-    RunRecord, Series, Stated,
+    Column, Conflicts, DesignFigure, Figure, FigureOptions, FigureRecord, Figures, FlushMode,
+    Flushed, KernelFigure, KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure,
+    LoggingRecord, Metric, Quantity, RunRecord, Series, SeriesRibbon, Stated,
 };
 pub use kernel::{Extent, KernelPoint, KernelRun, run_kernel};
 pub use kernels::{

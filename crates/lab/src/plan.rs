@@ -97,7 +97,11 @@ impl Plan {
     /// # Errors
     /// Whatever is unknown, out of range, named twice, or does not fit together.
     pub fn new(options: &CompareOptions) -> Result<Plan, LabError> {
-        let machine = Machine::load(&options.machine)?;
+        Plan::on(Machine::load(&options.machine)?, options)
+    }
+
+    /// The same on a machine that is there, and that `options` name for messages and records.
+    pub(crate) fn on(machine: Machine, options: &CompareOptions) -> Result<Plan, LabError> {
         let cores = machine.core.count;
         let threads = options.threads.unwrap_or(cores);
         in_range("--threads", threads as u64, 1, u64::MAX)?;
@@ -125,6 +129,7 @@ impl Plan {
                     entries: options.entries,
                     search_percent: options.search_percent,
                     mix: options.mix,
+                    ribbon: None,
                     crashes: options.crashes,
                     flaw: options.flaw,
                     checked: true,

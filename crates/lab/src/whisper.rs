@@ -228,6 +228,7 @@ impl WhisperPlan {
                 warmup: options.operations.div_ceil(WARMUP_DIVISOR),
                 entries: None,
                 search_percent: None,
+                ribbon: None,
                 mix: None,
                 crashes: 0,
                 flaw: Flaw::None,

@@ -6,6 +6,7 @@ use crate::cell::{Cell, Point};
 use crate::compare::run_points;
 use crate::plan::{self, CompareOptions, Plan};
 use crate::progress::Progress;
+use seawall_runtime::ribbon::RibbonOptions;
 use seawall_sim::Machine;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -13,7 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod ribbon;
 mod text;
+
+pub use ribbon::{FlushMode, Flushed, SeriesRibbon};
 
 /// A quick look runs this part of the operations.
 const QUICK_DIVISOR: u64 = 5;
@@ -31,6 +35,9 @@ pub struct DesignFigure {
     pub source: String,
     /// The machine.
     pub machine: String,
+    /// What is set otherwise on it, as in `"core.count" = 32`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, toml::Value>,
     /// Threads; none: one per core.
     pub threads: Option<usize>,
     /// Measured operations of each thread; none: as many as `compare` runs.
@@ -77,6 +84,8 @@ pub struct Series {
     pub name: String,
     /// Our design.
     pub design: String,
+    /// Leaves the threads' flushes to flushers.
+    pub ribbon: Option<SeriesRibbon>,
     /// The paper's mean; none if it has no such bar.
     pub paper: Option<f64>,
     /// The paper's value for single workloads, by the names of ours.
@@ -103,6 +112,9 @@ pub struct FigureRecord {
     pub holds: bool,
     /// What we measure for each workload.
     pub workloads: Map<String, Value>,
+    /// Who flushed the lines of each workload, where the series has a Ribbon.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub flushed: BTreeMap<String, Flushed>,
     /// What the paper states for single workloads.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub paper_workloads: Map<String, Value>,
@@ -170,17 +182,32 @@ impl DesignFigure {
         }
         let operations = self.operations.unwrap_or(plan::OPERATIONS);
         let divisor = if options.is_quick { QUICK_DIVISOR } else { 1 };
-        Plan::new(&CompareOptions {
+        let settings: Vec<_> = self.settings.clone().into_iter().collect();
+        let machine = Machine::load(&self.machine)?.with(&self.machine_name(), &settings)?;
+        let options = CompareOptions {
             workloads: self.workloads.clone(),
             designs,
-            machine: self.machine.clone(),
+            machine: self.machine_name(),
             threads: self.threads,
             seed: options.seed,
             crashes: 0,
             operations: (operations / divisor).max(1),
             jobs: options.jobs,
             ..CompareOptions::default()
-        })
+        };
+        let mut plan = Plan::on(machine, &options)?;
+        for series in &self.series {
+            if let Some(ribbon) = &series.ribbon {
+                ribbon.add_to(&mut plan, &series.design)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The machine and what is set on it.
+    fn machine_name(&self) -> String {
+        let settings = self.settings.iter().map(|(key, value)| format!(", {key} = {value}"));
+        self.machine.clone() + &settings.collect::<String>()
     }
 }
 
@@ -199,7 +226,8 @@ fn far(records: &[&FigureRecord]) -> usize {
 
 fn is_same(left: &Point, right: &Point) -> bool {
     let key = |point: &Point| (point.workload.clone(), point.design.text.clone(), point.threads);
-    key(left) == key(right) && left.operations == right.operations
+    let rest = |point: &Point| (point.operations, point.ribbon.clone());
+    key(left) == key(right) && rest(left) == rest(right)
 }
 
 /// Runs `figures`; gives a record for each series, and whether everything was measured.
@@ -255,17 +283,20 @@ fn record(
     cells: &[Cell],
     options: &FigureOptions,
 ) -> Option<FigureRecord> {
-    let cell = |workload: &str, design: &str| {
-        let wanted = |point: &&Point| point.workload == workload && point.design.text == design;
+    let ribbon = series.ribbon.as_ref().map(SeriesRibbon::options);
+    let cell = |workload: &str, design: &str, ribbon: &Option<RibbonOptions>| {
+        let wanted = |point: &&Point| {
+            point.workload == workload && point.design.text == design && point.ribbon == *ribbon
+        };
         let wanted = plan.points.iter().find(wanted)?;
         cells.iter().find(|cell| is_same(&cell.point, wanted))
     };
-    let mut workloads = Map::new();
+    let (mut workloads, mut flushed) = (Map::new(), BTreeMap::new());
     let (mut values, mut far) = (Vec::new(), Vec::new());
     for workload in plan.workloads() {
-        let ours = cell(workload, &series.design)?;
+        let ours = cell(workload, &series.design, &ribbon)?;
         let faster = match &figure.baseline {
-            Some(baseline) => ours.throughput / cell(workload, baseline)?.throughput,
+            Some(baseline) => ours.throughput / cell(workload, baseline, &None)?.throughput,
             None => 0.0,
         };
         let measured = match figure.metric {
@@ -274,6 +305,7 @@ fn record(
             Metric::ConflictingEpochs => ours.conflicting_epochs().unwrap_or(0.0),
         };
         workloads.insert(workload.to_owned(), json!(measured));
+        flushed.extend(Flushed::of(ours).map(|flushed| (workload.to_owned(), flushed)));
         values.push(measured);
         let apart = series.workloads.get(workload).map(|paper| (measured - paper).abs());
         if apart.zip(figure.workload_tolerance).is_some_and(|(apart, most)| apart > most) {
@@ -290,10 +322,11 @@ fn record(
         tolerance: figure.tolerance,
         holds: series.paper.is_none_or(|paper| (measured - paper).abs() <= figure.tolerance),
         workloads,
+        flushed,
         paper_workloads: series.workloads.iter().map(|(k, v)| (k.clone(), json!(v))).collect(),
         far,
         design: series.design.clone(),
-        machine: figure.machine.clone(),
+        machine: plan.machine_name.clone(),
         seed: options.seed,
         operations: plan.points[0].operations,
         quick: options.is_quick,

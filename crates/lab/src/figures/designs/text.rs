@@ -1,9 +1,13 @@
 //! What `seawall reproduce` prints for people.
 
-use super::{DesignFigure, FigureRecord, Metric, far};
+use super::{DesignFigure, FigureRecord, Flushed, Metric, far};
 use crate::table::{plain_table, text_of};
 use serde_json::Value;
 use std::fmt::Write;
+
+fn percent(value: f64) -> String {
+    format!("{value:.0} %")
+}
 
 impl DesignFigure {
     /// A table: the paper, ours, the difference, whether it holds, and what each workload has.
@@ -32,6 +36,17 @@ impl DesignFigure {
             });
             row.extend(workloads);
             table.add_row(row);
+            if !record.flushed.is_empty() {
+                let share = |of: fn(&Flushed) -> f64, name: &str| {
+                    let rest = std::iter::repeat_n(String::new(), 4);
+                    let shares = record.workloads.keys().map(|name| record.flushed.get(name));
+                    let shares =
+                        shares.map(|all| all.map_or(String::new(), |all| percent(of(all))));
+                    std::iter::once(name.to_owned()).chain(rest).chain(shares).collect::<Vec<_>>()
+                };
+                table.add_row(share(|all| all.by_flushers, "  by flushers"));
+                table.add_row(share(|all| all.skipped, "  skipped"));
+            }
             if !record.paper_workloads.is_empty() {
                 let stated = record.workloads.keys().map(|name| record.paper_workloads.get(name));
                 let stated = stated.map(|value| value.and_then(Value::as_f64));
@@ -115,6 +130,7 @@ mod tests {
             tolerance: 0.06,
             holds: (measured - paper).abs() <= 0.06,
             workloads: Map::from_iter([("hash".to_owned(), json!(measured))]),
+            flushed: Default::default(),
             paper_workloads: Map::new(),
             far: Vec::new(),
             design: "lb".into(),

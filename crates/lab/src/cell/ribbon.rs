@@ -1,0 +1,86 @@
+//! A Ribbon in a cell (PACT'20): threads that leave their flushes to flushers on further cores.
+//!
+//! Its words lie in DRAM behind those of the workload, so the workload's memory is what it is
+//! without. Crashes are injected and checked as without: outputs are those of the threads, and
+//! recovery knows nothing of a Ribbon. The last thread that is done ends the flushers.
+
+use super::{BYTES_MAX, Point};
+use crate::LabError;
+use seawall_memory::{Addr, Memory};
+use seawall_runtime::Arena;
+use seawall_runtime::ribbon::{Ribbon, RibbonCounts, RibbonMemory, RibbonOptions};
+use seawall_sim::{Machine, Model, Program};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A Ribbon that is placed, and how many threads have left it.
+#[derive(Clone)]
+pub(super) struct Crew {
+    ribbon: Ribbon,
+    left: Addr,
+    threads: u64,
+    /// Set when the last thread leaves.
+    counts: Rc<Cell<RibbonCounts>>,
+}
+
+/// Refuses a Ribbon that the design of `point` has no use for, or `machine` no cores.
+pub(crate) fn check(machine: &Machine, point: &Point) -> Result<(), LabError> {
+    let Some(options) = &point.ribbon else { return Ok(()) };
+    if point.design.model() != Model::Px86 {
+        return Err(LabError::NothingToFlush { design: point.design.text.clone() });
+    }
+    let (threads, cores) = (point.threads as u64, machine.core.count as u64);
+    if options.flushers > cores.saturating_sub(threads) {
+        return Err(LabError::Flushers { threads, flushers: options.flushers, cores });
+    }
+    Ok(())
+}
+
+impl Crew {
+    /// Takes DRAM for the Ribbon of `point`, if it has one, behind what `dram` holds.
+    pub(super) fn place(point: &Point, dram: &mut Vec<u8>) -> Result<Option<Crew>, LabError> {
+        let Some(options) = &point.ribbon else { return Ok(None) };
+        let threads = point.threads as u64;
+        let mut arena = Arena::new();
+        arena.dram(dram.len() as u64);
+        let options = RibbonOptions { threads, ..options.clone() };
+        let ribbon = Ribbon::place(&mut arena, &options)?;
+        let left = arena.dram(8);
+        if arena.dram_bytes() > BYTES_MAX {
+            return Err(LabError::Option {
+                option: "owner_words",
+                value: options.owner_words.to_string(),
+                valid: format!("fewer: the Ribbon would take more than {BYTES_MAX} bytes"),
+            });
+        }
+        dram.resize(arena.dram_bytes() as usize, 0);
+        Ok(Some(Crew { ribbon, left, threads, counts: Rc::default() }))
+    }
+
+    /// Runs `work` with the handle of a thread in the Ribbon.
+    pub(super) fn run<'m, M: Memory>(
+        &self,
+        memory: &'m M,
+        work: impl FnOnce(&RibbonMemory<'m, &'m M>),
+    ) {
+        let joined = self.ribbon.join(memory);
+        work(&joined);
+        joined.leave();
+        if memory.fetch_add(self.left, 1) + 1 == self.threads {
+            self.counts.set(self.ribbon.counts(memory));
+            self.ribbon.close(memory);
+        }
+    }
+
+    /// The programs of its flushers.
+    pub(super) fn flushers(&self) -> impl Iterator<Item = Program> {
+        (0..self.ribbon.options().flushers).map(|index| -> Program {
+            let ribbon = self.ribbon.clone();
+            Box::new(move |memory| ribbon.serve(memory, index))
+        })
+    }
+
+    pub(super) fn counts(&self) -> RibbonCounts {
+        self.counts.get()
+    }
+}
