@@ -69,7 +69,7 @@ fn a_ribbon_that_is_broken_is_caught() {
     let flaws = [RibbonFlaw::DoneBeforeFence, RibbonFlaw::WaitsForClaims, RibbonFlaw::SkipsUndone];
     for flaw in flaws {
         let mut point = point_under("fastfair", "clwb");
-        (point.operations, point.crashes) = (400, 800);
+        (point.operations, point.crashes) = (200, 300);
         point.ribbon.as_mut().unwrap().flaw = flaw;
         assert!(!run(&point).unwrap().broken.is_empty(), "{flaw:?}");
     }
@@ -78,7 +78,7 @@ fn a_ribbon_that_is_broken_is_caught() {
 #[test]
 fn a_structure_that_does_not_flush_is_caught_with_flushers_too() {
     let mut point = point("fastfair");
-    (point.operations, point.crashes, point.flaw) = (400, 800, Flaw::NoFlush);
+    (point.operations, point.crashes, point.flaw) = (200, 300, Flaw::NoFlush);
     assert!(!run(&point).unwrap().broken.is_empty());
 }
 
