@@ -86,8 +86,8 @@ pub enum LabError {
     },
     /// No such figure.
     #[error(
-        "no figure '{name}'; known: {known}; or give what the names of several begin with, as s2, or \
-             the path of a .toml file"
+        "no figure '{name}'; known: {known}; or give what the names of several begin with, as s2, \
+         or the path of a .toml file"
     )]
     UnknownFigure {
         /// What was asked for.
