@@ -188,8 +188,8 @@ impl FastFair {
         memory.load(self.words(node).plus(SWITCH))
     }
 
-    /// Lets readers of a node know that it changes in another way than by a shift in `direction`
-    /// (1: to the left), of which it says nothing if that was the last one.
+    /// Says that records of a node are about to move in `direction` (1: to the left); readers begin
+    /// anew if they moved the other way last.
     fn shifts<M: Memory>(&self, memory: &M, node: Addr, direction: u64) {
         let switch = self.switch(memory, node);
         if switch % 2 != direction {

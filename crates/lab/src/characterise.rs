@@ -6,7 +6,7 @@
 //! other wrote within a window of time. A **transaction** is one operation of the workload that has
 //! an epoch.
 
-use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of, pass};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -165,9 +165,7 @@ impl<'a, M: Memory> Watched<'a, M> {
 }
 
 impl<M: Memory> Memory for Watched<'_, M> {
-    fn thread(&self) -> usize {
-        self.memory.thread()
-    }
+    pass!(memory: thread, flush, strand, work, now, grow, output);
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         let bits = self.memory.load_bits(at, width);
@@ -214,17 +212,9 @@ impl<M: Memory> Memory for Watched<'_, M> {
         was
     }
 
-    fn flush(&self, at: Addr, len: u64) {
-        self.memory.flush(at, len);
-    }
-
     fn order(&self) {
         self.memory.order();
         self.watch.borrow_mut().fence(self.memory.thread());
-    }
-
-    fn strand(&self) {
-        self.memory.strand();
     }
 
     fn join_strands(&self) {
@@ -237,26 +227,10 @@ impl<M: Memory> Memory for Watched<'_, M> {
         self.watch.borrow_mut().fence(self.memory.thread());
     }
 
-    fn work(&self, instructions: u32) {
-        self.memory.work(instructions);
-    }
-
-    fn now(&self) -> u64 {
-        self.memory.now()
-    }
-
-    fn grow(&self, bytes: u64) -> bool {
-        self.memory.grow(bytes)
-    }
-
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let seen = self.memory.spin_while(at, value);
         self.loaded(at, 1);
         seen
-    }
-
-    fn output(&self, number: u64) {
-        self.memory.output(number);
     }
 }
 
@@ -274,23 +248,10 @@ mod tests {
     }
 
     impl Memory for Clocked {
+        pass!(image: load_bits, store_bits, compare_exchange, swap, fetch_add, spin_while);
+
         fn thread(&self) -> usize {
             self.thread.get()
-        }
-        fn load_bits(&self, at: Addr, width: Width) -> u64 {
-            self.image.load_bits(at, width)
-        }
-        fn store_bits(&self, at: Addr, width: Width, value: u64) {
-            self.image.store_bits(at, width, value);
-        }
-        fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-            self.image.compare_exchange(at, current, new)
-        }
-        fn swap(&self, at: Addr, new: u64) -> u64 {
-            self.image.swap(at, new)
-        }
-        fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-            self.image.fetch_add(at, by)
         }
         fn flush(&self, _: Addr, _: u64) {}
         fn order(&self) {}
@@ -301,9 +262,6 @@ mod tests {
         }
         fn grow(&self, _: u64) -> bool {
             false
-        }
-        fn spin_while(&self, at: Addr, value: u64) -> u64 {
-            self.image.spin_while(at, value)
         }
         fn output(&self, _: u64) {}
     }

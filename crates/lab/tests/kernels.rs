@@ -2,7 +2,7 @@
 //! every design, wrong where their locks or barriers do nothing, and sharing what they should.
 
 use seawall_lab::{Extent, KernelPoint, KernelRun, run_kernel};
-use seawall_memory::{Addr, Image, Memory, Width};
+use seawall_memory::{Addr, Image, Memory, Width, pass};
 use seawall_native::{Pool, PoolOptions};
 use seawall_sim::{Choice, Machine, Outcome, Program, SimError, SimMemory, Simulation};
 use seawall_workloads::{
@@ -151,9 +151,8 @@ impl Bent<'_, '_> {
 }
 
 impl Memory for Bent<'_, '_> {
-    fn thread(&self) -> usize {
-        self.memory.thread()
-    }
+    pass!(memory: thread, work, grow);
+
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.note_load(at);
         self.memory.load_bits(at, width)
@@ -182,12 +181,6 @@ impl Memory for Bent<'_, '_> {
     fn flush(&self, _: Addr, _: u64) {}
     fn order(&self) {}
     fn drain(&self) {}
-    fn work(&self, instructions: u32) {
-        self.memory.work(instructions);
-    }
-    fn grow(&self, bytes: u64) -> bool {
-        self.memory.grow(bytes)
-    }
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         if self.flaw == Flaw::OpenBarriers {
             return !value;

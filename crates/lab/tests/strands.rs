@@ -5,7 +5,7 @@
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_lab::explore::{ExploreOptions, explore};
 use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress};
-use seawall_memory::{Addr, Image, Memory, Width};
+use seawall_memory::{Image, Memory, pass};
 use seawall_runtime::Arena;
 use seawall_runtime::strands::{StrandFlaw, StrandLogs, StrandTx};
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};
@@ -59,27 +59,9 @@ struct Mistaken<'a, M> {
 }
 
 impl<M: Memory> Memory for Mistaken<'_, M> {
-    fn thread(&self) -> usize {
-        self.memory.thread()
-    }
-    fn load_bits(&self, at: Addr, width: Width) -> u64 {
-        self.memory.load_bits(at, width)
-    }
-    fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        self.memory.store_bits(at, width, value);
-    }
-    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-        self.memory.compare_exchange(at, current, new)
-    }
-    fn swap(&self, at: Addr, new: u64) -> u64 {
-        self.memory.swap(at, new)
-    }
-    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-        self.memory.fetch_add(at, by)
-    }
-    fn flush(&self, at: Addr, len: u64) {
-        self.memory.flush(at, len);
-    }
+    pass!(memory: thread, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, drain);
+    pass!(memory: work, grow, spin_while, output);
+
     fn order(&self) {
         self.memory.order();
         if self.mistake == Mistake::SplitsPairs {
@@ -96,21 +78,6 @@ impl<M: Memory> Memory for Mistaken<'_, M> {
             Mistake::NoJoin => self.memory.order(),
             _ => self.memory.join_strands(),
         }
-    }
-    fn drain(&self) {
-        self.memory.drain();
-    }
-    fn work(&self, instructions: u32) {
-        self.memory.work(instructions);
-    }
-    fn grow(&self, bytes: u64) -> bool {
-        self.memory.grow(bytes)
-    }
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.memory.spin_while(at, value)
-    }
-    fn output(&self, number: u64) {
-        self.memory.output(number);
     }
 }
 

@@ -29,6 +29,7 @@
 mod addr;
 mod handles;
 mod image;
+mod pass;
 mod word;
 
 pub use addr::{Addr, LINE_BYTES, Line, lines_of};

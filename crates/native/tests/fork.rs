@@ -6,7 +6,7 @@
 //! at the fork is certain to be lost in the child; in the second one forks come at any moment.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use seawall_memory::{Addr, FlushBy, Handles, Memory, Width};
+use seawall_memory::{Addr, FlushBy, Handles, Memory, pass};
 use seawall_native::{Domain, NativeMemory, Pool, PoolOptions};
 use seawall_runtime::ribbon::{Mode, Ribbon, RibbonOptions, RibbonPool};
 use std::io;
@@ -79,30 +79,9 @@ impl Handles for Held {
 }
 
 impl Memory for HeldMemory<'_> {
-    fn thread(&self) -> usize {
-        self.memory.thread()
-    }
-    fn load_bits(&self, at: Addr, width: Width) -> u64 {
-        self.memory.load_bits(at, width)
-    }
-    fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        self.memory.store_bits(at, width, value);
-    }
-    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-        self.memory.compare_exchange(at, current, new)
-    }
-    fn swap(&self, at: Addr, new: u64) -> u64 {
-        self.memory.swap(at, new)
-    }
-    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-        self.memory.fetch_add(at, by)
-    }
-    fn flush(&self, at: Addr, len: u64) {
-        self.memory.flush(at, len);
-    }
-    fn order(&self) {
-        self.memory.order();
-    }
+    pass!(memory: thread, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
+    pass!(memory: grow, spin_while, output);
+
     fn drain(&self) {
         while let Some(by) = self.by
             && by.holds.load(Acquire)
@@ -113,15 +92,6 @@ impl Memory for HeldMemory<'_> {
         self.memory.drain();
     }
     fn work(&self, _: u32) {}
-    fn grow(&self, bytes: u64) -> bool {
-        self.memory.grow(bytes)
-    }
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.memory.spin_while(at, value)
-    }
-    fn output(&self, number: u64) {
-        self.memory.output(number);
-    }
 }
 
 fn options(flushers: u64) -> RibbonOptions {

@@ -32,7 +32,7 @@
 //! under way: of threads that store to one line, or flush it, at the same moment, one may be
 //! overlooked.
 
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of, pass};
 use std::marker::PhantomData;
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -303,16 +303,8 @@ impl<M: Memory> DirtinessMemory<'_, M> {
 }
 
 impl<M: Memory> Memory for DirtinessMemory<'_, M> {
-    #[inline]
-    fn thread(&self) -> usize {
-        self.memory.thread()
-    }
-
-    #[inline]
-    #[track_caller]
-    fn load_bits(&self, at: Addr, width: Width) -> u64 {
-        self.memory.load_bits(at, width)
-    }
+    pass!(memory: thread, load_bits, order, strand, join_strands, drain, work, now, grow);
+    pass!(memory: will_write, spin_while, output, load_line, read, forward);
 
     #[inline]
     #[track_caller]
@@ -358,73 +350,6 @@ impl<M: Memory> Memory for DirtinessMemory<'_, M> {
 
     #[inline]
     #[track_caller]
-    fn order(&self) {
-        self.memory.order();
-    }
-
-    #[inline]
-    fn strand(&self) {
-        self.memory.strand();
-    }
-
-    #[inline]
-    #[track_caller]
-    fn join_strands(&self) {
-        self.memory.join_strands();
-    }
-
-    #[inline]
-    #[track_caller]
-    fn drain(&self) {
-        self.memory.drain();
-    }
-
-    #[inline]
-    fn work(&self, instructions: u32) {
-        self.memory.work(instructions);
-    }
-
-    #[inline]
-    fn now(&self) -> u64 {
-        self.memory.now()
-    }
-
-    fn grow(&self, bytes: u64) -> bool {
-        self.memory.grow(bytes)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn will_write(&self, at: Addr, len: u64) {
-        self.memory.will_write(at, len);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.memory.spin_while(at, value)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn output(&self, number: u64) {
-        self.memory.output(number);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
-        self.memory.load_line(at)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn read(&self, at: Addr, into: &mut [u8]) {
-        self.memory.read(at, into);
-    }
-
-    #[inline]
-    #[track_caller]
     fn write(&self, at: Addr, from: &[u8]) {
         self.memory.write(at, from);
         self.stored(at, from.len() as u64);
@@ -448,10 +373,5 @@ impl<M: Memory> Memory for DirtinessMemory<'_, M> {
     fn relocate(&self, to: Addr, from: Addr, len: u64) {
         self.memory.relocate(to, from, len);
         self.written_directly(to, len);
-    }
-
-    #[inline]
-    fn forward(&self, at: Addr) -> Addr {
-        self.memory.forward(at)
     }
 }

@@ -1,7 +1,7 @@
 //! Two test machines: one that records loads, stores, flushes and orders of threads that take turns
 //! operation by operation, and one that several OS threads share.
 
-use seawall_memory::{Addr, Image, Memory, Width, lines_of};
+use seawall_memory::{Addr, Image, Memory, Width, lines_of, pass};
 use seawall_workloads::History;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -64,6 +64,8 @@ impl Recorder {
 }
 
 impl Memory for Recorder {
+    pass!(image: grow, spin_while);
+
     fn thread(&self) -> usize {
         self.thread.get()
     }
@@ -106,12 +108,6 @@ impl Memory for Recorder {
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {
         self.record(Event::Done);
-    }
-    fn grow(&self, bytes: u64) -> bool {
-        self.image.grow(bytes)
-    }
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.image.spin_while(at, value)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The FIFO step by step: full, left behind, taken over, shared by several flushers.
 
 use super::scene::options;
-use seawall_memory::{Addr, Image, Line, Memory, Width, lines_of};
+use seawall_memory::{Addr, Image, Line, Memory, lines_of, pass};
 use seawall_runtime::Arena;
 use seawall_runtime::ribbon::{BATCH_LINES, Ribbon, RibbonOptions, Step};
 use std::cell::{Cell, RefCell};
@@ -38,23 +38,10 @@ impl<'a> Thread<'a> {
 }
 
 impl Memory for Thread<'_> {
+    pass!(image: load_bits, store_bits, compare_exchange, swap, fetch_add, grow, spin_while);
+
     fn thread(&self) -> usize {
         self.thread
-    }
-    fn load_bits(&self, at: Addr, width: Width) -> u64 {
-        self.image.load_bits(at, width)
-    }
-    fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        self.image.store_bits(at, width, value);
-    }
-    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-        self.image.compare_exchange(at, current, new)
-    }
-    fn swap(&self, at: Addr, new: u64) -> u64 {
-        self.image.swap(at, new)
-    }
-    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-        self.image.fetch_add(at, by)
     }
     fn flush(&self, at: Addr, len: u64) {
         self.flushed.borrow_mut().extend(lines_of(at, len));
@@ -69,12 +56,6 @@ impl Memory for Thread<'_> {
         self.order();
     }
     fn work(&self, _: u32) {}
-    fn grow(&self, bytes: u64) -> bool {
-        self.image.grow(bytes)
-    }
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.image.spin_while(at, value)
-    }
     fn output(&self, _: u64) {}
 }
 

@@ -170,7 +170,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::{Image, Width};
+    use seawall_memory::{Image, Width, pass};
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
@@ -182,6 +182,8 @@ mod tests {
     }
 
     impl Memory for Noting {
+        pass!(image: compare_exchange, swap, fetch_add, spin_while);
+
         fn thread(&self) -> usize {
             self.thread
         }
@@ -193,15 +195,6 @@ mod tests {
             self.accesses.borrow_mut().push(at);
             self.image.store_bits(at, width, value);
         }
-        fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-            self.image.compare_exchange(at, current, new)
-        }
-        fn swap(&self, at: Addr, new: u64) -> u64 {
-            self.image.swap(at, new)
-        }
-        fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-            self.image.fetch_add(at, by)
-        }
         fn flush(&self, _: Addr, _: u64) {}
         fn order(&self) {}
         fn drain(&self) {}
@@ -209,9 +202,6 @@ mod tests {
         fn output(&self, _: u64) {}
         fn grow(&self, _: u64) -> bool {
             false
-        }
-        fn spin_while(&self, at: Addr, value: u64) -> u64 {
-            self.image.spin_while(at, value)
         }
     }
 

@@ -14,7 +14,7 @@
 //! write. Heap loads are the kernel's own; of the others only the instructions are counted.
 
 use crate::{Input, Layout};
-use seawall_memory::{Addr, LINE_BYTES, Memory, Width};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Width, pass};
 use std::cell::Cell;
 
 /// What was counted of a part of a program: x86-64, compiled with -O2, one thread.
@@ -191,9 +191,8 @@ impl<M: Memory> Mixed<'_, M> {
 }
 
 impl<M: Memory> Memory for Mixed<'_, M> {
-    fn thread(&self) -> usize {
-        self.memory.thread()
-    }
+    pass!(memory: thread, flush, order, strand, join_strands, drain, now, grow, spin_while);
+    pass!(memory: output);
 
     #[inline]
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
@@ -231,46 +230,10 @@ impl<M: Memory> Memory for Mixed<'_, M> {
         was
     }
 
-    fn flush(&self, at: Addr, len: u64) {
-        self.memory.flush(at, len);
-    }
-
-    fn order(&self) {
-        self.memory.order();
-    }
-
-    fn strand(&self) {
-        self.memory.strand();
-    }
-
-    fn join_strands(&self) {
-        self.memory.join_strands();
-    }
-
-    fn drain(&self) {
-        self.memory.drain();
-    }
-
     /// The kernel's own estimate is a part of what the mix says, not more.
     fn work(&self, instructions: u32) {
         self.done(instructions);
         self.memory.work(instructions);
-    }
-
-    fn now(&self) -> u64 {
-        self.memory.now()
-    }
-
-    fn grow(&self, bytes: u64) -> bool {
-        self.memory.grow(bytes)
-    }
-
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.memory.spin_while(at, value)
-    }
-
-    fn output(&self, number: u64) {
-        self.memory.output(number);
     }
 }
 

@@ -4,20 +4,12 @@
 //! a locked operation waits for the FIFO as a fence does, as it is one on x86.
 
 use super::RibbonMemory;
-use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
+use seawall_memory::{Addr, Memory, Width, lines_of, pass};
 use std::ops::Deref;
 
 impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
-    #[inline]
-    fn thread(&self) -> usize {
-        self.memory.thread()
-    }
-
-    #[inline]
-    #[track_caller]
-    fn load_bits(&self, at: Addr, width: Width) -> u64 {
-        self.memory.load_bits(at, width)
-    }
+    pass!(memory: thread, load_bits, strand, work, now, grow, will_write, spin_while, output);
+    pass!(memory: load_line, read, forward);
 
     #[inline]
     #[track_caller]
@@ -82,12 +74,6 @@ impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
 
     #[inline]
     #[track_caller]
-    fn strand(&self) {
-        self.memory.strand();
-    }
-
-    #[inline]
-    #[track_caller]
     fn join_strands(&self) {
         if !self.is_plain.get() {
             return self.fence(H::Target::join_strands);
@@ -104,50 +90,6 @@ impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
         }
         self.memory.drain();
         self.has_fenced();
-    }
-
-    #[inline]
-    fn work(&self, instructions: u32) {
-        self.memory.work(instructions);
-    }
-
-    #[inline]
-    fn now(&self) -> u64 {
-        self.memory.now()
-    }
-
-    fn grow(&self, bytes: u64) -> bool {
-        self.memory.grow(bytes)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn will_write(&self, at: Addr, len: u64) {
-        self.memory.will_write(at, len);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.memory.spin_while(at, value)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn output(&self, number: u64) {
-        self.memory.output(number);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
-        self.memory.load_line(at)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn read(&self, at: Addr, into: &mut [u8]) {
-        self.memory.read(at, into);
     }
 
     #[inline]
@@ -173,10 +115,5 @@ impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
         let is_own = self.before_store(to, len);
         self.memory.relocate(to, from, len);
         self.after_store(to, len, is_own);
-    }
-
-    #[inline]
-    fn forward(&self, at: Addr) -> Addr {
-        self.memory.forward(at)
     }
 }

@@ -1,0 +1,107 @@
+//! What a handle around another leaves to it: each method's call is written here, once.
+
+/// Inside an `impl Memory` of a type around another memory: the methods that go straight to the one
+/// below, which is in a field. Methods of the trait that are not named keep their default.
+///
+/// ```
+/// use seawall_memory::{Addr, Image, Memory, Width, pass};
+/// use std::cell::Cell;
+///
+/// /// Counts flushes.
+/// struct Counting<'a> {
+///     memory: &'a Image,
+///     flushes: Cell<u64>,
+/// }
+///
+/// impl Memory for Counting<'_> {
+///     pass!(memory: thread, load_bits, store_bits, compare_exchange, swap, fetch_add);
+///     pass!(memory: order, drain, work, grow, spin_while, output);
+///
+///     fn flush(&self, at: Addr, len: u64) {
+///         self.flushes.set(self.flushes.get() + 1);
+///         self.memory.flush(at, len);
+///     }
+/// }
+///
+/// let image = Image::new(64, 0);
+/// let memory = Counting { memory: &image, flushes: Cell::new(0) };
+/// memory.store(Addr::pm(8), 7u64);
+/// memory.persist(Addr::pm(8), 8);
+/// assert_eq!((image.load::<u64>(Addr::pm(8)), memory.flushes.get()), (7, 1));
+/// ```
+#[macro_export]
+macro_rules! pass {
+    ($below:ident: $($method:ident),+ $(,)?) => {
+        $($crate::pass!(@ $below $method);)+
+    };
+    (@ $below:ident thread) => {
+        $crate::pass!(# $below thread() -> usize);
+    };
+    (@ $below:ident load_bits) => {
+        $crate::pass!(# $below load_bits(at: $crate::Addr, width: $crate::Width) -> u64);
+    };
+    (@ $below:ident store_bits) => {
+        $crate::pass!(# $below store_bits(at: $crate::Addr, width: $crate::Width, value: u64)
+            -> ());
+    };
+    (@ $below:ident compare_exchange) => {
+        $crate::pass!(# $below compare_exchange(at: $crate::Addr, current: u64, new: u64)
+            -> ::core::result::Result<u64, u64>);
+    };
+    (@ $below:ident swap) => {
+        $crate::pass!(# $below swap(at: $crate::Addr, new: u64) -> u64);
+    };
+    (@ $below:ident fetch_add) => {
+        $crate::pass!(# $below fetch_add(at: $crate::Addr, by: u64) -> u64);
+    };
+    (@ $below:ident flush) => {
+        $crate::pass!(# $below flush(at: $crate::Addr, len: u64) -> ());
+    };
+    (@ $below:ident order) => {
+        $crate::pass!(# $below order() -> ());
+    };
+    (@ $below:ident strand) => {
+        $crate::pass!(# $below strand() -> ());
+    };
+    (@ $below:ident join_strands) => {
+        $crate::pass!(# $below join_strands() -> ());
+    };
+    (@ $below:ident drain) => {
+        $crate::pass!(# $below drain() -> ());
+    };
+    (@ $below:ident work) => {
+        $crate::pass!(# $below work(instructions: u32) -> ());
+    };
+    (@ $below:ident now) => {
+        $crate::pass!(# $below now() -> u64);
+    };
+    (@ $below:ident grow) => {
+        $crate::pass!(# $below grow(bytes: u64) -> bool);
+    };
+    (@ $below:ident will_write) => {
+        $crate::pass!(# $below will_write(at: $crate::Addr, len: u64) -> ());
+    };
+    (@ $below:ident spin_while) => {
+        $crate::pass!(# $below spin_while(at: $crate::Addr, value: u64) -> u64);
+    };
+    (@ $below:ident output) => {
+        $crate::pass!(# $below output(number: u64) -> ());
+    };
+    (@ $below:ident load_line) => {
+        $crate::pass!(# $below load_line(at: $crate::Addr)
+            -> [u64; $crate::LINE_BYTES as usize / 8]);
+    };
+    (@ $below:ident read) => {
+        $crate::pass!(# $below read(at: $crate::Addr, into: &mut [u8]) -> ());
+    };
+    (@ $below:ident forward) => {
+        $crate::pass!(# $below forward(at: $crate::Addr) -> $crate::Addr);
+    };
+    (# $below:ident $method:ident($($name:ident: $type:ty),*) -> $gives:ty) => {
+        #[inline]
+        #[track_caller]
+        fn $method(&self, $($name: $type),*) -> $gives {
+            self.$below.$method($($name),*)
+        }
+    };
+}
