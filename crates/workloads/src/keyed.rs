@@ -26,6 +26,8 @@ pub trait Structure: Sized + 'static {
     const ABOUT: &'static str;
     /// Bytes of half a log.
     const LOG_BYTES: u64;
+    /// Bytes of the heap that an entry takes, with what its place may waste.
+    const ENTRY_BYTES: u64 = 256;
     /// Chunks of each thread, beyond those that the entries take.
     const CHUNKS_A_THREAD: u64;
     /// Bytes of DRAM that all its threads share.
@@ -114,7 +116,9 @@ pub struct Joined<'m, M: Memory, S> {
 }
 
 fn options<S: Structure>(setup: &Setup) -> HeapOptions {
-    let chunks = setup.entries.div_ceil(256) + S::CHUNKS_A_THREAD * setup.threads as u64 + 8;
+    let chunks = (setup.entries * S::ENTRY_BYTES).div_ceil(CHUNK_BYTES)
+        + S::CHUNKS_A_THREAD * setup.threads as u64
+        + 8;
     HeapOptions {
         bytes: chunks * CHUNK_BYTES,
         bytes_max: chunks * CHUNK_BYTES,

@@ -156,6 +156,7 @@ workloads! {
         btree::BTree, default: false;
         map::Map, default: false;
         kv::Kv, default: false;
+        records::Records, default: false;
         heap::Scripts, default: false;
     }
     indexes {
