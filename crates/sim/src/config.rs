@@ -57,6 +57,10 @@ pub struct CoreConfig {
     pub store_buffer: usize,
     /// Lines that a core may have outstanding.
     pub mshrs: usize,
+    /// Lines that a core's flushes and non-temporal stores may have on their way to durability
+    /// before its next flush waits, 1 to 512; none: as many as `mshrs`.
+    #[serde(default)]
+    pub flushes: Option<usize>,
     /// Lines of the write-combining buffer, through which non-temporal stores go; 0: there is none,
     /// and they are stores with a flush.
     #[serde(default = "write_combining_lines")]
@@ -64,6 +68,13 @@ pub struct CoreConfig {
     /// Cycles that a line needs to leave the write-combining buffer, before it is on its way.
     #[serde(default)]
     pub combining_leave: u64,
+}
+
+impl CoreConfig {
+    /// Lines that a core's flushes may have on their way.
+    pub fn flushes(&self) -> usize {
+        self.flushes.unwrap_or(self.mshrs)
+    }
 }
 
 /// What a machine file that says nothing has: the upper end of MEMSYS'17, slide 11.
@@ -335,6 +346,7 @@ impl Machine {
         within("core.rob", self.core.rob, 1, 4096)?;
         within("core.store_buffer", self.core.store_buffer as u64, 1, 255)?;
         within("core.mshrs", self.core.mshrs as u64, 1, 512)?;
+        within("core.flushes", self.core.flushes() as u64, 1, 512)?;
         within("core.write_combining", self.core.write_combining as u64, 0, 64)?;
         within("core.combining_leave", self.core.combining_leave, 0, 100_000)?;
         within("l1.ways", self.l1.ways as u64, 1, 64)?;

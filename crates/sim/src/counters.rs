@@ -141,6 +141,8 @@ pub enum Reason {
     Lock,
     /// A fence or barrier waiting for durability.
     Fence,
+    /// A flush waiting until an earlier one of its core is done.
+    FlushesFull,
     /// A store waiting until the store before it is durable (strict persistency).
     WriteThrough,
     /// A store waiting for an older epoch of its own thread.
@@ -163,7 +165,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order in which tables and stacked bars show them.
-    pub const ALL: [Reason; 19] = [
+    pub const ALL: [Reason; 20] = [
         Reason::LoadL2,
         Reason::LoadLlc,
         Reason::LoadRemote,
@@ -174,6 +176,7 @@ impl Reason {
         Reason::Locked,
         Reason::Lock,
         Reason::Fence,
+        Reason::FlushesFull,
         Reason::WriteThrough,
         Reason::IntraConflict,
         Reason::InterConflict,
@@ -198,6 +201,7 @@ impl Reason {
             Reason::Locked => "locked",
             Reason::Lock => "lock",
             Reason::Fence => "fence",
+            Reason::FlushesFull => "flushes_full",
             Reason::WriteThrough => "write_through",
             Reason::IntraConflict => "intra_conflict",
             Reason::InterConflict => "inter_conflict",
@@ -220,6 +224,7 @@ impl Reason {
         matches!(
             self,
             Reason::Fence
+                | Reason::FlushesFull
                 | Reason::WriteThrough
                 | Reason::IntraConflict
                 | Reason::InterConflict

@@ -55,6 +55,25 @@ fn a_flush_takes_62_ns_and_a_non_temporal_store_90() {
     assert_close(mean(|core, line| persists::stream(&machine, core, line)), 90.0);
 }
 
+#[test]
+fn sixteen_flushes_under_a_fence_take_a_quarter_of_one_each_and_more_no_less() {
+    let machine = machine();
+    let scene = Scene::lone(&machine, "clwb:adr=true");
+    let each = |lines: u64| {
+        let cycles = mean(|core, first| {
+            let lines: Vec<u64> = (first..first + lines).collect();
+            scene.persist(core, &lines).unwrap()
+        });
+        cycles / lines as f64
+    };
+    // MOD (ASPLOS'20): 75 % less, and nothing gained beyond.
+    let (one, sixteen, more) = (each(1), each(16), each(48));
+    let found = [sixteen / one, more / one];
+    println!("16 under a fence {:.3} of one alone, 48 {:.3}", found[0], found[1]);
+    assert!((0.85 * 0.25..1.15 * 0.25).contains(&found[0]), "{found:.3?} of one alone");
+    assert!(found[1] > 0.8 * found[0], "{found:.3?} of one alone");
+}
+
 fn written(cores: usize, step: u64) -> seawall_sim::Outcome {
     let (machine, design) = (machine(), Choice::parse("clwb:adr=true").unwrap());
     let lines = 1 << 16;

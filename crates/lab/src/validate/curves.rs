@@ -134,10 +134,12 @@ impl<'a> Curves<'a> {
             "coherence",
         ));
         points.push(falls(&self.hops, "a load over hops to its bank", "mesh"));
-        // Beyond a line for each memory bank, writes wait for the bank and not for the fence.
-        let banks = (machine.memory.controllers * machine.memory.banks) as f64;
+        // Beyond a line for each memory bank, writes wait for the bank and not for the fence;
+        // beyond what a core may have under way, flushes wait for each other.
+        let banks = machine.memory.controllers * machine.memory.banks;
+        let most = banks.min(machine.core.flushes()) as f64;
         for (design, curve) in FENCES.iter().zip(&self.fences) {
-            let each = curve.iter().filter(|(x, _)| *x <= banks).map(|(x, y)| (-x, y / x));
+            let each = curve.iter().filter(|(x, _)| *x <= most).map(|(x, y)| (-x, y / x));
             let each: Xy = each.rev().collect();
             points.push(falls(&each, "cycles a line over fewer lines a fence", design));
         }
@@ -302,7 +304,12 @@ fn bandwidth(machine: &Machine, work: Work) -> Result<Xy, SimError> {
     let cores = cores.chain([machine.core.count]);
     let scene = match work {
         Work::Load => bandwidth_scene(machine, "volatile").cold(),
-        Work::Persist => bandwidth_scene(machine, "clwb"),
+        Work::Persist => {
+            let mut scene = bandwidth_scene(machine, "clwb");
+            // Memory is to be the narrowest.
+            scene.machine.core.flushes = Some(512);
+            scene
+        }
     };
     cores.map(|cores| Ok((cores as f64, scene.pace(cores, &lines, work)?))).collect()
 }

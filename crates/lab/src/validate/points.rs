@@ -181,6 +181,13 @@ fn persists(machine: &Machine) -> Points {
         let expected = paths.persist(0, line, adr) as f64;
         let found = Scene::lone(machine, design).persist(0, &[line])?;
         points.push(point.expect(formula, expected).found(found as f64, 0.0));
+        let mut one_by_one = Scene::lone(machine, design);
+        one_by_one.machine.core.flushes = Some(1);
+        let lines = [line, line + 1, line + 2, line + 3];
+        let expected = lines.iter().map(|line| paths.persist(0, *line, adr)).sum::<u64>() as f64;
+        let point = lone(design, "four flushes and a fence, one under way at most".into());
+        let found = one_by_one.persist(0, &lines)? as f64;
+        points.push(point.expect("the sum of their paths", expected).found(found, 0.0));
     }
     let point = lone("strict", "store to a line of its own".into());
     let expected = (paths.persist(0, line, false) + 1) as f64;

@@ -5,7 +5,9 @@
 //! holds up later stores but not later loads (as measured on x86 processors). A locked operation
 //! waits in the same way. Non-temporal stores leave their write-combining buffer by then, and are
 //! waited for like flushes. A line that is clean because another flush of it is under way is not
-//! durable yet: its flush waits for that write. With `adr` a line is durable when the controller's
+//! durable yet: its flush waits for that write. A core has only so many lines on their way
+//! (`core.flushes`): the next flush waits in the store buffer, and holds up the stores behind it.
+//! With `adr` a line is durable when the controller's
 //! queue has accepted it, without when it is in the cells (the world of MICRO'15).
 
 use super::params::parameters;
@@ -42,27 +44,52 @@ enum Flaw {
     ForgetsOthersFlushes,
     /// A fence does not wait for non-temporal stores on their way to memory.
     ForgetsStreams,
+    /// A core has any number of flushes under way.
+    Unlimited,
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Clwb {
     let Params { flaw, invalidating, .. } = *params;
-    Clwb { flaw, invalidating, cores: vec![Flushes::default(); machine.core.count] }
+    let limit = if flaw == Flaw::Unlimited { usize::MAX } else { machine.core.flushes() };
+    Clwb { flaw, invalidating, limit, cores: vec![Flushes::default(); machine.core.count] }
 }
 
 /// The flushes and combined lines of one core that no fence has waited for yet.
 #[derive(Clone, Default)]
 struct Flushes {
     /// Not at their controller yet.
-    on_the_way: u32,
-    /// When the last acknowledgement of the others is back.
-    done: Cycle,
-    waits: Option<Waiter>,
+    on_the_way: usize,
+    /// When the acknowledgements of others are back, the latest of them last.
+    returning: Vec<Cycle>,
+    /// A fence that waits for all of them, or a flush that waits for one.
+    waits: Option<(Waiter, Awaited)>,
+}
+
+/// What wakes who waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    One,
+    All,
+}
+
+impl Flushes {
+    fn acknowledged(&mut self, back: Cycle) {
+        let at = self.returning.partition_point(|other| *other <= back);
+        self.returning.insert(at, back);
+    }
+
+    /// What is back by `now` is not under way.
+    fn forget(&mut self, now: Cycle) {
+        let back = self.returning.partition_point(|back| *back <= now);
+        self.returning.drain(..back);
+    }
 }
 
 /// Flushes in flight, per core.
 pub(crate) struct Clwb {
     flaw: Flaw,
     invalidating: bool,
+    limit: usize,
     cores: Vec<Flushes>,
 }
 
@@ -70,12 +97,26 @@ impl Clwb {
     fn fence(&mut self, who: Waiter, now: Cycle) -> Gate {
         let flushes = &mut self.cores[who.core];
         if flushes.on_the_way > 0 && self.flaw != Flaw::FencesEarly {
-            flushes.waits = Some(who);
-            Gate::Wait(Reason::Fence)
-        } else if flushes.done > now {
-            Gate::At(flushes.done, Reason::Fence)
-        } else {
-            Gate::Go
+            flushes.waits = Some((who, Awaited::All));
+            return Gate::Wait(Reason::Fence);
+        }
+        flushes.forget(now);
+        flushes.returning.last().map_or(Gate::Go, |back| Gate::At(*back, Reason::Fence))
+    }
+
+    /// Whether the core may begin another flush.
+    fn room(&mut self, who: Waiter, now: Cycle) -> Gate {
+        let flushes = &mut self.cores[who.core];
+        flushes.forget(now);
+        if flushes.on_the_way + flushes.returning.len() < self.limit {
+            return Gate::Go;
+        }
+        match flushes.returning.first() {
+            Some(back) => Gate::At(*back, Reason::FlushesFull),
+            None => {
+                flushes.waits = Some((who, Awaited::One));
+                Gate::Wait(Reason::FlushesFull)
+            }
         }
     }
 }
@@ -86,6 +127,10 @@ impl Design for Clwb {
     const COMBINES: bool = true;
 
     fn flush(&mut self, hw: &mut Hw<()>, who: Waiter, line: LineId, now: Cycle) -> Gate {
+        let room = self.room(who, now);
+        if room != Gate::Go {
+            return room;
+        }
         let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
         let Some(slot) = hw.llc.find(line) else {
             return self.follow(hw, who, line, home, now);
@@ -154,12 +199,16 @@ impl Design for Clwb {
         let back = hw.mesh.control(home, core, acknowledged);
         let flushes = &mut self.cores[core];
         flushes.on_the_way -= 1;
-        flushes.done = flushes.done.max(back);
-        if flushes.on_the_way == 0
-            && let Some(who) = flushes.waits.take()
-        {
-            hw.wake(who, flushes.done);
+        flushes.acknowledged(back);
+        match flushes.waits {
+            Some((who, Awaited::One)) => hw.wake(who, back),
+            Some((who, Awaited::All)) if flushes.on_the_way == 0 => {
+                let last = flushes.returning.last().copied();
+                hw.wake(who, last.unwrap_or(back));
+            }
+            _ => return,
         }
+        flushes.waits = None;
     }
 }
 
@@ -180,8 +229,7 @@ impl Clwb {
             Some(Cycle::MAX) => Gate::At(now + 8, Reason::Fence),
             Some(durable) => {
                 let back = hw.mesh.control(home, who.core, durable);
-                let flushes = &mut self.cores[who.core];
-                flushes.done = flushes.done.max(back);
+                self.cores[who.core].acknowledged(back);
                 Gate::Go
             }
         }
