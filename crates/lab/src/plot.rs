@@ -86,6 +86,11 @@ const PARTS: &[Part] = &[
     Part { name: "lock", colour: RGBColor(200, 200, 200), share: |s| s.share(Reason::Lock) },
     Part { name: "fence", colour: RGBColor(240, 228, 66), share: |s| s.share(Reason::Fence) },
     Part {
+        name: "flushes under way",
+        colour: RGBColor(170, 150, 20),
+        share: |s| s.share(Reason::FlushesFull),
+    },
+    Part {
         name: "write-through",
         colour: RGBColor(102, 102, 51),
         share: |s| s.share(Reason::WriteThrough),
