@@ -14,11 +14,13 @@
 //! only if there is no free slot does it log the old entry.
 //!
 //! Against the publication: the levels lie one behind the other in an area that has room for all of
-//! them, so that the whole state of growing is one word, and nothing is allocated. A slot is a key,
-//! a tag and a word that follows from both. Locks are stripes of buckets, in DRAM; who searches
-//! takes none. Who changes a key has read the tokens of all its buckets, and an update that logged
-//! counts the bucket's version up when it retires its log: so what threads do to a key persists in
-//! its order also where hardware orders them only by lines that both touch.
+//! them, so that the whole state of growing is one word, and nothing is allocated. Growing copies
+//! the entries and leaves the originals in the old bottom level, which is not used again: one that
+//! finds no room ends growing, and the table is what it was. A slot is a key, a tag and a word that
+//! follows from both. Locks are stripes of buckets, in DRAM; who searches takes none. Who changes a
+//! key has read the tokens of all its buckets, and an update that logged counts the version of the
+//! bucket up when it retires its log: so what threads do to a key persists in its order also where
+//! hardware orders them only by lines that both touch.
 //!
 //! | place | content |
 //! |---|---|
@@ -229,6 +231,20 @@ impl LevelHash {
         Stripe::at(self.stripes.plus(index * LINE_BYTES))
     }
 
+    /// The place and key of each entry of these levels.
+    fn entries<M: Memory, const N: usize>(
+        &self,
+        memory: &M,
+        levels: [u64; N],
+    ) -> impl Iterator<Item = (Place, u64)> {
+        let buckets = levels
+            .into_iter()
+            .flat_map(move |level| (0..1 << level).map(move |index| self.bucket(level, index)));
+        let places = buckets
+            .flat_map(|bucket| taken(memory.load(bucket)).map(move |slot| Place { bucket, slot }));
+        places.map(|place| (place, memory.load(place.at().plus(KEY))))
+    }
+
     /// The number of the top level, and whether the table grows.
     fn state<M: Memory>(&self, memory: &M) -> (u64, bool) {
         let state = memory.load::<u64>(self.state);
@@ -283,7 +299,8 @@ impl LevelHash {
     /// Inserts a key; false, and nothing changed, if it is there.
     ///
     /// # Errors
-    /// [`Full`] when there is no room; only with more keys than the shape says.
+    /// [`Full`] when there is no room; only with more keys than the shape says, or with far more
+    /// collisions than hashes have. What the table holds has not changed then.
     #[track_caller]
     pub fn insert<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -377,39 +394,59 @@ impl LevelHash {
     fn grow<M: Memory>(&self, memory: &M, top: u64, flaw: Flaw) -> Result<(), Full> {
         let all: Vec<Held> =
             (0..=self.stripe_mask).map(|index| self.stripe(index).acquire(memory)).collect();
-        let mut outcome = Ok(());
-        if self.state(memory).0 == top {
-            outcome = if top == self.shape.last() { Err(Full) } else { Ok(()) };
-            if outcome.is_ok() {
+        let outcome = match self.state(memory).0 == top {
+            true if top == self.shape.last() => Err(Full),
+            true => {
                 persist(memory, self.state, 2 * (top + 1 - FIRST) + 1);
-                outcome = self.rehash(memory, top + 1, flaw);
+                self.end_growing(memory, top + 1, flaw)
             }
-        }
+            false => Ok(()),
+        };
         for held in all {
             held.release(memory);
         }
         outcome
     }
 
-    /// Moves the entries of the level below the bottom one, and ends growing. Nobody else works.
+    /// Ends growing to `top`: with the entries of the level below the bottom one in the other two,
+    /// or, if one of them finds no room, as if it had not begun. Nobody else works.
+    fn end_growing<M: Memory>(&self, memory: &M, top: u64, flaw: Flaw) -> Result<(), Full> {
+        let outcome = self.rehash(memory, top, flaw);
+        let top = match outcome {
+            Ok(()) => top,
+            Err(Full) => {
+                self.clear_top(memory, top);
+                top - 1
+            }
+        };
+        persist(memory, self.state, 2 * (top - FIRST));
+        outcome
+    }
+
+    /// Copies the entries of the level below the bottom one, which stays as it is.
     fn rehash<M: Memory>(&self, memory: &M, top: u64, flaw: Flaw) -> Result<(), Full> {
-        for index in 0..1 << (top - 2) {
-            let bucket = self.bucket(top - 2, index);
-            for slot in taken(memory.load(bucket)) {
-                let at = Place { bucket, slot }.at();
-                let [key, tag] = [KEY, TAG].map(|offset| memory.load::<u64>(at.plus(offset)));
-                let homes = self.homes(key, top);
-                if LevelHash::find(memory, &homes, key).is_none() {
-                    let Room::At(place) = self.room(memory, top, &homes, None) else {
-                        return Err(Full);
-                    };
-                    put(memory, place, (key, tag), flaw);
-                }
-                flip(memory, bucket, 1 << slot);
+        for (from, key) in self.entries(memory, [top - 2]) {
+            let homes = self.homes(key, top);
+            if LevelHash::find(memory, &homes, key).is_none() {
+                let Room::At(place) = self.room(memory, top, &homes, None) else {
+                    return Err(Full);
+                };
+                put(memory, place, (key, memory.load(from.at().plus(TAG))), flaw);
             }
         }
-        persist(memory, self.state, 2 * (top - FIRST));
         Ok(())
+    }
+
+    /// Takes all entries out of the top level, which have their originals below the bottom one, and
+    /// those out of the bottom level that have.
+    fn clear_top<M: Memory>(&self, memory: &M, top: u64) {
+        for bucket in (0..1 << top).map(|index| self.bucket(top, index)) {
+            let tokens = memory.load::<u64>(bucket) & TOKENS;
+            if tokens != 0 {
+                flip(memory, bucket, tokens);
+            }
+        }
+        self.drop_copies(memory, top - 1);
     }
 
     /// Gives a key another tag; false, and nothing changed, if it is not there.

@@ -1,15 +1,16 @@
 //! What a crash may leave of a Level hash table, mended; and the check of what is there.
 //!
 //! A crash leaves a log of an update that was under way, a table that grows (section 3.4: entries
-//! of the old bottom level that are not there yet are inserted), and an entry twice that was moved.
-//! Each step leaves what a crash of recovery may leave.
+//! of the old bottom level that are not there yet are inserted; without room for them growing is
+//! undone), and an entry twice that was moved. Each step leaves what a crash of recovery may leave.
 
 use super::{
-    CHECK, FIRST, Homes, KEY, LOG_CHECK, LOG_SLOT, LOG_TAG, LevelHash, Place, SLOT_AT, SLOT_BYTES,
-    TAG, check_of, flip, persist, taken,
+    CHECK, FIRST, LOG_CHECK, LOG_SLOT, LOG_TAG, LevelHash, SLOT_AT, SLOT_BYTES, TAG, check_of,
+    flip, persist,
 };
 use crate::Damage;
 use seawall_memory::{Addr, Memory};
+use seawall_runtime::epoch::Flaw;
 use std::collections::BTreeMap;
 
 impl LevelHash {
@@ -23,16 +24,21 @@ impl LevelHash {
             self.undo(memory, thread)?;
         }
         if grows {
-            let no_room = |_| Damage::Broken("a table that grows has no room".to_owned());
-            self.rehash(memory, top, super::Flaw::None).map_err(no_room)?;
+            // Without room the table is what it was before it grew.
+            let _ = self.end_growing(memory, top, Flaw::None);
         }
-        self.each_entry(memory, top, |place, homes, key| {
-            if let Some(first) = LevelHash::find(memory, homes, key).filter(|first| *first != place)
-            {
+        self.drop_copies(memory, self.state(memory).0);
+        Ok(())
+    }
+
+    /// Leaves one entry of each key; of those in both levels the one in the lower.
+    pub(super) fn drop_copies<M: Memory>(&self, memory: &M, top: u64) {
+        for (place, key) in self.entries(memory, [top, top - 1]) {
+            let first = LevelHash::find(memory, &self.homes(key, top), key);
+            if let Some(first) = first.filter(|first| *first != place) {
                 flip(memory, first.bucket, 1 << first.slot);
             }
-            Ok(())
-        })
+        }
     }
 
     fn sound_state<M: Memory>(&self, memory: &M) -> Result<(u64, bool), Damage> {
@@ -70,25 +76,6 @@ impl LevelHash {
         is_one.then(|| Addr::from_bits(bits))
     }
 
-    /// Shows the place of each entry, where it may be, and its key.
-    fn each_entry<M: Memory>(
-        &self,
-        memory: &M,
-        top: u64,
-        mut each: impl FnMut(Place, &Homes, u64) -> Result<(), Damage>,
-    ) -> Result<(), Damage> {
-        for level in [top, top - 1] {
-            for bucket in (0..1 << level).map(|index| self.bucket(level, index)) {
-                for slot in taken(memory.load(bucket)) {
-                    let place = Place { bucket, slot };
-                    let key = memory.load::<u64>(place.at().plus(KEY));
-                    each(place, &self.homes(key, top), key)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Checks every invariant and gives the tag of each key. No operation may be in flight.
     ///
     /// # Errors
@@ -100,37 +87,42 @@ impl LevelHash {
             return Err(Damage::Broken("an update or growing was not finished".to_owned()));
         }
         let mut contents = BTreeMap::new();
-        self.each_entry(memory, top, |place, homes, key| {
+        for (place, key) in self.entries(memory, [top, top - 1]) {
             let at = place.at();
             let [tag, check] = [TAG, CHECK].map(|offset| memory.load::<u64>(at.plus(offset)));
             if check != check_of(key, tag) {
                 return Err(Damage::Torn { at, key, tag, word: CHECK / 8 });
             }
-            if !homes.buckets.contains(&place.bucket) {
+            if !self.homes(key, top).buckets.contains(&place.bucket) {
                 let bucket = place.bucket;
                 return Err(Damage::Broken(format!("key {key} is in the foreign bucket {bucket}")));
             }
-            match contents.insert(key, tag) {
-                None => Ok(()),
-                Some(_) => Err(Damage::Broken(format!("key {key} is there twice"))),
+            if contents.insert(key, tag).is_some() {
+                return Err(Damage::Broken(format!("key {key} is there twice")));
             }
-        })?;
+        }
         Ok(contents)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LevelShape, vacant};
+    use super::super::{KEY, LevelShape, Place, vacant};
     use super::*;
-    use crate::Change;
+    use crate::{Change, Full};
     use proptest::prelude::*;
+    use seawall_explore::{CrashImage, CrashPoint, Model, Preemptions, Reached, Schedule, Search};
+    use seawall_explore::{check, record, search};
     use seawall_memory::Image;
     use seawall_runtime::Arena;
 
     fn place(capacity: u64) -> (Image, LevelHash) {
+        placed(1, capacity)
+    }
+
+    fn placed(threads: u64, capacity: u64) -> (Image, LevelHash) {
         let mut arena = Arena::new();
-        let shape = LevelShape { threads: 1, capacity }.check().expect("a good shape");
+        let shape = LevelShape { threads, capacity }.check().expect("a good shape");
         let table = LevelHash::place(shape, &mut arena);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
         table.recover(&image).expect("an empty pool");
@@ -242,5 +234,116 @@ mod tests {
         let fitted = inserted.filter(|outcome| *outcome == Ok(true)).count();
         assert!((4..=24).contains(&fitted), "{fitted}");
         assert_eq!(table.contents(&image).expect("whole").len(), fitted);
+    }
+
+    /// What is too crowded to grow.
+    struct Crowded {
+        image: Image,
+        table: LevelHash,
+        contents: BTreeMap<u64, u64>,
+        /// A key for which the table would have to grow, when another entry finds no room.
+        refused: u64,
+    }
+
+    /// A table far below its capacity, filled with keys that collide.
+    fn crowded(threads: u64) -> Crowded {
+        let (mut image, table) = placed(threads, 1 << 9);
+        let collides = |key: &u64| {
+            let [first, second] = [0, 1].map(|hash| LevelHash::index(*key, hash, 5));
+            [1, 8].contains(&first) && [23, 29].contains(&second)
+        };
+        let mut contents = BTreeMap::new();
+        for key in (0..).filter(collides) {
+            let before = image.clone();
+            if table.insert(&image, key, Change::of(key + 1)) == Err(Full) {
+                image = before;
+                assert!(table.state(&image).0 < table.shape.last());
+                return Crowded { image, table, contents, refused: key };
+            }
+            contents.insert(key, key + 1);
+        }
+        unreachable!("a bucket has an end")
+    }
+
+    #[test]
+    fn an_insert_that_cannot_grow_is_refused_and_the_table_is_as_it_was() {
+        let Crowded { image, table, mut contents, refused } = crowded(1);
+        let state = table.state(&image);
+        for _ in 0..2 {
+            assert_eq!(table.insert(&image, refused, Change::of(7)), Err(Full));
+            assert_eq!(table.state(&image), state);
+            assert_eq!(table.contents(&image), Ok(contents.clone()));
+        }
+        for key in contents.keys().copied().step_by(2).collect::<Vec<u64>>() {
+            assert!(table.delete(&image, key, Change::of(0)));
+            contents.remove(&key);
+        }
+        for key in (0..400).chain([refused]) {
+            let is_new = contents.insert(key, 9).is_none();
+            assert_eq!(table.insert(&image, key, Change::of(9)), Ok(is_new));
+            assert!(is_new || table.update(&image, key, Change::of(9)));
+        }
+        assert!(table.state(&image).0 > state.0 + 1);
+        assert_eq!(table.contents(&image), Ok(contents));
+    }
+
+    #[test]
+    fn no_crash_while_a_table_cannot_grow_loses_anything() {
+        let Crowded { image, table, contents, refused } = crowded(1);
+        let top = table.state(&image).0;
+        let near = Place { bucket: table.homes(refused, top).buckets[0], slot: 0 };
+        let gone = image.load::<u64>(near.at().plus(KEY));
+        let trace = record(image, &Schedule::default(), move |memory| {
+            assert_eq!(table.insert(memory, refused, Change::of(7)), Err(Full));
+            memory.output(0);
+            assert!(table.delete(memory, gone, Change::of(0)));
+            memory.output(1);
+            assert_eq!(table.insert(memory, refused, Change::of(7)), Ok(true));
+            memory.output(2);
+        });
+        let trace = trace.expect("it ends");
+        let mut without = contents.clone();
+        without.remove(&gone);
+        let mut exchanged = without.clone();
+        exchanged.insert(refused, 7);
+        let states = [contents.clone(), contents, without, exchanged];
+        let recover = |image: &CrashImage<'_>| {
+            let contents = table.recover(image).and_then(|()| table.contents(image));
+            contents.map_err(|damage| damage.to_string())
+        };
+        let judge = |found: &BTreeMap<u64, u64>, point: &CrashPoint| {
+            let (least, most) = (point.promised[0] as usize, point.outputs[0] as usize + 1);
+            match states[least..=most.min(3)].contains(found) {
+                true => Ok(()),
+                false => Err(format!("after {least} operations: {found:?}")),
+            }
+        };
+        for model in Model::all() {
+            let how = Search { depth: 1, ..Search::new(model) };
+            let outcome = search(&trace, &how, &check(recover, judge));
+            let found = outcome.finding.map(|finding| finding.to_string());
+            assert_eq!((found, outcome.reached), (None, Reached::Complete), "{model}");
+        }
+    }
+
+    #[test]
+    fn who_reads_while_a_table_cannot_grow_finds_what_is_there() {
+        let Crowded { image, table, contents, refused } = crowded(2);
+        let preemptions = Preemptions { bound: 1, limit: 1000, every_store: true };
+        let base = Schedule { threads: 2, ..Schedule::default() };
+        let runs = preemptions.all(&base, |schedule| {
+            let contents = contents.clone();
+            record(image.clone(), schedule, move |memory| {
+                if memory.thread() == 0 {
+                    assert_eq!(table.insert(memory, refused, Change::of(7)), Err(Full));
+                    return;
+                }
+                for (key, tag) in &contents {
+                    assert_eq!(table.search(memory, *key), Some(*tag));
+                }
+                assert_eq!(table.search(memory, refused), None);
+            })
+        });
+        assert!(runs.expect("no reader misses a key").complete);
     }
 }
