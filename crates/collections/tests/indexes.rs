@@ -10,6 +10,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+mod visits;
+
 const KEYS: u64 = 600;
 
 /// What the tests ask of both.
