@@ -200,9 +200,14 @@ fn a_reader_finds_what_stays_wherever_a_writer_interrupts_it() {
 /// What a thread does with the tree.
 type Part<S> = fn(&S, &Traced<'_>);
 
-/// Every run of two threads on an index of these keys with a few interruptions; `between` is done
-/// first. What they leave must hold together, with all of `kept` in it.
-fn every_run<S: Subject>(keys: &[u64], between: fn(&S, &Image), parts: [Part<S>; 2], kept: &[u64]) {
+/// Every run of two threads on an index of these keys with at most so many interruptions;
+/// `between` is done first. What they leave must hold together, with all of `kept` in it.
+fn every_run<S: Subject>(
+    interruptions: usize,
+    (keys, between): (&[u64], fn(&S, &Image)),
+    parts: [Part<S>; 2],
+    kept: &[u64],
+) {
     let mut arena = Arena::new();
     let tree = S::place(2, 64, &mut arena);
     let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
@@ -211,7 +216,7 @@ fn every_run<S: Subject>(keys: &[u64], between: fn(&S, &Image), parts: [Part<S>;
         assert!(tree.insert(&image, *key, tag_of(*key, 0)));
     }
     between(&tree, &image);
-    let preemptions = Preemptions { bound: 2, limit: 1500, every_store: true };
+    let preemptions = Preemptions { bound: interruptions, limit: 1500, every_store: true };
     let base = Schedule { threads: 2, ..Schedule::default() };
     let runs = preemptions.all(&base, |schedule| {
         let (ended, kept) = (Rc::new(Cell::new(0)), kept.to_vec());
@@ -231,8 +236,8 @@ fn add<S: Subject>(index: &S, memory: &Traced<'_>, key: u64) {
     assert!(index.insert(memory, key, tag_of(key, 1)));
 }
 
-fn find(tree: &FastFair, memory: &Traced<'_>, key: u64) {
-    let found = Subject::search(tree, memory, key);
+fn find<S: Subject>(index: &S, memory: &Traced<'_>, key: u64) {
+    let found = index.search(memory, key);
     assert_eq!(found.map(|tag| tag as u32 as u64), Some(key));
 }
 
@@ -240,8 +245,8 @@ fn find(tree: &FastFair, memory: &Traced<'_>, key: u64) {
 fn a_reader_meets_a_shift_to_the_left_from_the_right_and_one_to_the_right_from_the_left() {
     // The node was shifted to the left last, and is so again.
     every_run::<FastFair>(
-        &[1, 2, 3, 4, 5],
-        |tree, image| assert!(Subject::delete(tree, image, 5)),
+        2,
+        (&[1, 2, 3, 4, 5], |tree, image| assert!(Subject::delete(tree, image, 5))),
         [
             |tree, memory| assert!(Subject::delete(tree, memory, 1)),
             |tree, memory| find(tree, memory, 4),
@@ -250,51 +255,42 @@ fn a_reader_meets_a_shift_to_the_left_from_the_right_and_one_to_the_right_from_t
     );
     // A key is read, and the record has moved on before its tag is.
     every_run::<FastFair>(
-        &[2, 4, 5],
-        |_, _| {},
+        2,
+        (&[2, 4, 5], |_, _| {}),
         [|tree, memory| add(tree, memory, 1), |tree, memory| find(tree, memory, 4)],
         &[1, 2, 4, 5],
+    );
+}
+
+/// Every run of a thread whose delete joins two leaves, and another.
+fn while_leaves_join(other: Part<FastFair>, kept: &[u64]) {
+    let between = |tree: &FastFair, image: &Image| {
+        for key in [1, 2, 8, 7, 5] {
+            assert!(Subject::delete(tree, image, key));
+        }
+    };
+    every_run::<FastFair>(
+        2,
+        (&[1, 2, 3, 4, 5, 6, 7, 8], between),
+        [|tree, memory| assert!(Subject::delete(tree, memory, 6)), other],
+        kept,
     );
 }
 
 #[test]
 fn a_writer_on_its_way_to_a_node_that_splits_or_joins_another_goes_on_to_the_right_one() {
     every_run::<FastFair>(
-        &[1, 2, 3, 4, 5, 6, 7],
-        |_, _| {},
+        2,
+        (&[1, 2, 3, 4, 5, 6, 7], |_, _| {}),
         [|tree, memory| add(tree, memory, 0), |tree, memory| add(tree, memory, 20)],
         &[0, 1, 2, 3, 4, 5, 6, 7, 20],
     );
-    every_run::<FastFair>(
-        &[1, 2, 3, 4, 5, 6, 7, 8],
-        |tree, image| {
-            for key in [1, 2, 8, 7, 5] {
-                assert!(Subject::delete(tree, image, key));
-            }
-        },
-        [
-            |tree, memory| assert!(Subject::delete(tree, memory, 6)),
-            |tree, memory| add(tree, memory, 20),
-        ],
-        &[3, 4, 20],
-    );
+    while_leaves_join(|tree, memory| add(tree, memory, 20), &[3, 4, 20]);
 }
 
 #[test]
 fn a_reader_finds_what_a_join_moves() {
-    every_run::<FastFair>(
-        &[1, 2, 3, 4, 5, 6, 7, 8],
-        |tree, image| {
-            for key in [1, 2, 8, 7, 5] {
-                assert!(Subject::delete(tree, image, key));
-            }
-        },
-        [
-            |tree, memory| assert!(Subject::delete(tree, memory, 6)),
-            |tree, memory| find(tree, memory, 4),
-        ],
-        &[3, 4],
-    );
+    while_leaves_join(|tree, memory| find(tree, memory, 4), &[3, 4]);
 }
 
 #[test]
@@ -303,8 +299,8 @@ fn a_move_to_a_bucket_where_another_thread_inserts_loses_nothing() {
     let keys: Vec<u64> = (0..38).collect();
     let more = [38, 39, 40, 41, 50, 51, 52, 53];
     every_run::<LevelHash>(
-        &keys,
-        |_, _| {},
+        2,
+        (&keys, |_, _| {}),
         [
             |table, memory| (38..42).for_each(|key| add(table, memory, key)),
             |table, memory| {
@@ -312,5 +308,24 @@ fn a_move_to_a_bucket_where_another_thread_inserts_loses_nothing() {
             },
         ],
         &[&keys[..], &more].concat(),
+    );
+}
+
+#[test]
+fn a_reader_of_a_slot_that_another_key_gets_does_not_take_its_tag() {
+    // Two levels of four and two buckets, where updates use what the one before has left.
+    let keys: Vec<u64> = (0..18).collect();
+    every_run::<LevelHash>(
+        1,
+        (&keys, |_, _| {}),
+        [
+            |table, memory| (0..18).for_each(|key| find(table, memory, key)),
+            |table, memory| {
+                for key in 0..18 {
+                    assert!(Subject::update(table, memory, key, tag_of(key, 1)));
+                }
+            },
+        ],
+        &keys,
     );
 }

@@ -250,7 +250,7 @@ mod tests {
         let (mut image, table) = placed(threads, 1 << 9);
         let collides = |key: &u64| {
             let [first, second] = [0, 1].map(|hash| LevelHash::index(*key, hash, 5));
-            [1, 8].contains(&first) && [23, 29].contains(&second)
+            [2, 8, 9].contains(&first) && [18, 31].contains(&second)
         };
         let mut contents = BTreeMap::new();
         for key in (0..).filter(collides) {
@@ -265,26 +265,41 @@ mod tests {
         unreachable!("a bucket has an end")
     }
 
+    /// Makes room, changes what is left, and fills the table until it has grown.
+    fn goes_on<M: Memory>(
+        memory: &M,
+        table: &LevelHash,
+        mut contents: BTreeMap<u64, u64>,
+    ) -> Result<(), String> {
+        let top = table.state(memory).0;
+        for key in contents.keys().copied().step_by(2).collect::<Vec<u64>>() {
+            table.delete(memory, key, Change::of(0));
+            contents.remove(&key);
+        }
+        for (key, tag) in &mut contents {
+            *tag = 9;
+            table.update(memory, *key, Change::of(*tag));
+        }
+        for key in (1 << 20..).take_while(|_| table.state(memory).0 == top) {
+            table.insert(memory, key, Change::of(9)).map_err(|full| full.to_string())?;
+            contents.insert(key, 9);
+        }
+        match table.contents(memory) {
+            Ok(found) if found == contents => Ok(()),
+            found => Err(format!("a table that goes on has {found:?}")),
+        }
+    }
+
     #[test]
     fn an_insert_that_cannot_grow_is_refused_and_the_table_is_as_it_was() {
-        let Crowded { image, table, mut contents, refused } = crowded(1);
+        let Crowded { image, table, contents, refused } = crowded(1);
         let state = table.state(&image);
         for _ in 0..2 {
             assert_eq!(table.insert(&image, refused, Change::of(7)), Err(Full));
             assert_eq!(table.state(&image), state);
             assert_eq!(table.contents(&image), Ok(contents.clone()));
         }
-        for key in contents.keys().copied().step_by(2).collect::<Vec<u64>>() {
-            assert!(table.delete(&image, key, Change::of(0)));
-            contents.remove(&key);
-        }
-        for key in (0..400).chain([refused]) {
-            let is_new = contents.insert(key, 9).is_none();
-            assert_eq!(table.insert(&image, key, Change::of(9)), Ok(is_new));
-            assert!(is_new || table.update(&image, key, Change::of(9)));
-        }
-        assert!(table.state(&image).0 > state.0 + 1);
-        assert_eq!(table.contents(&image), Ok(contents));
+        assert_eq!(goes_on(&image, &table, contents), Ok(()));
     }
 
     #[test]
@@ -311,6 +326,10 @@ mod tests {
             let contents = table.recover(image).and_then(|()| table.contents(image));
             contents.map_err(|damage| damage.to_string())
         };
+        let recover_and_go_on = |image: &CrashImage<'_>| {
+            let contents = recover(image)?;
+            goes_on(image, &table, contents.clone()).map(|()| contents)
+        };
         let judge = |found: &BTreeMap<u64, u64>, point: &CrashPoint| {
             let (least, most) = (point.promised[0] as usize, point.outputs[0] as usize + 1);
             match states[least..=most.min(3)].contains(found) {
@@ -320,9 +339,14 @@ mod tests {
         };
         for model in Model::all() {
             let how = Search { depth: 1, ..Search::new(model) };
-            let outcome = search(&trace, &how, &check(recover, judge));
-            let found = outcome.finding.map(|finding| finding.to_string());
-            assert_eq!((found, outcome.reached), (None, Reached::Complete), "{model}");
+            let once = Search { depth: 0, ..how.clone() };
+            for outcome in [
+                search(&trace, &how, &check(recover, judge)),
+                search(&trace, &once, &check(recover_and_go_on, judge)),
+            ] {
+                let found = outcome.finding.map(|finding| finding.to_string());
+                assert_eq!((found, outcome.reached), (None, Reached::Complete), "{model}");
+            }
         }
     }
 
