@@ -285,12 +285,12 @@ impl LevelHash {
         loop {
             let (top, _) = self.state(memory);
             let homes = self.homes(key, top);
-            let stripes = homes.stripes.map(|index| self.stripe(index));
-            let versions = stripes.map(|stripe| stripe.version(memory));
+            // Who changes, moves or adds an entry holds both of its stripes: one tells of it.
+            let stripe = self.stripe(homes.stripes[0]);
+            let version = stripe.version(memory);
             let found = LevelHash::find(memory, &homes, key);
             let tag = found.map(|place| memory.load(place.at().plus(TAG)));
-            let is_still = |at: usize| stripes[at].is_still(memory, versions[at]);
-            if is_still(0) && is_still(1) && self.state(memory).0 == top {
+            if stripe.is_still(memory, version) && self.state(memory).0 == top {
                 return tag;
             }
         }

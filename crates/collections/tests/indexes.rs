@@ -329,3 +329,23 @@ fn a_reader_of_a_slot_that_another_key_gets_does_not_take_its_tag() {
         &keys,
     );
 }
+
+#[test]
+fn who_changes_a_key_while_the_table_grows_changes_it_where_it_is_then() {
+    // Twelve slots, all taken; the last keys are below.
+    let keys: Vec<u64> = (0..12).collect();
+    every_run::<LevelHash>(
+        1,
+        (&keys, |_, _| {}),
+        [
+            |table, memory| {
+                for key in (0..12).rev() {
+                    assert!(Subject::delete(table, memory, key));
+                    assert_eq!(Subject::search(table, memory, key), None);
+                }
+            },
+            |table, memory| add(table, memory, 12),
+        ],
+        &[12],
+    );
+}

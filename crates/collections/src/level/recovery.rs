@@ -115,6 +115,8 @@ mod tests {
     use seawall_explore::{check, record, search};
     use seawall_memory::Image;
     use seawall_runtime::Arena;
+    use std::cell::Cell;
+    use std::rc::Rc;
 
     fn place(capacity: u64) -> (Image, LevelHash) {
         placed(1, capacity)
@@ -201,6 +203,59 @@ mod tests {
             key += 1;
         }
         assert_eq!(table.contents(&image).map(|contents| contents.len() as u64), Ok(key));
+    }
+
+    /// The place of a key after an insert that makes no new level.
+    fn after_insert(image: &Image, table: &LevelHash, new: u64, key: u64) -> Option<Place> {
+        let (after, top) = (image.clone(), table.state(image).0);
+        table.insert(&after, new, Change::of(new + 1)).expect("room");
+        let found = || LevelHash::find(&after, &table.homes(key, top), key);
+        (table.state(&after).0 == top).then(found).flatten()
+    }
+
+    /// A table, a key whose insert moves an entry, and one whose insert without that move takes the
+    /// slot where the entry goes. No stripe is the same.
+    fn two_for_a_slot() -> (Image, LevelHash, [u64; 2]) {
+        let (image, table) = placed(2, 1 << 10);
+        for key in 0.. {
+            let homes = |key| table.homes(key, table.state(&image).0);
+            let moved = (0..key).find_map(|other| {
+                let before = LevelHash::find(&image, &homes(other), other);
+                after_insert(&image, &table, key, other).filter(|place| Some(*place) != before)
+            });
+            let is_rival = |to: Place, rival: u64| {
+                let shares = homes(rival).stripes.iter().any(|it| homes(key).stripes.contains(it));
+                let is_home = homes(rival).buckets.contains(&to.bucket);
+                is_home && !shares && after_insert(&image, &table, rival, rival) == Some(to)
+            };
+            let rival = moved.and_then(|to| (key + 1..key + 4000).find(|it| is_rival(to, *it)));
+            if let Some(rival) = rival {
+                return (image, table, [key, rival]);
+            }
+            table.insert(&image, key, Change::of(key + 1)).expect("room");
+        }
+        unreachable!("a table has full buckets before it grows")
+    }
+
+    #[test]
+    fn a_move_waits_for_who_inserts_where_the_entry_goes() {
+        let (image, table, [key, rival]) = two_for_a_slot();
+        let mut wanted = table.contents(&image).expect("whole");
+        wanted.extend([(key, 9), (rival, 9)]);
+        let preemptions = Preemptions { bound: 2, limit: 400, every_store: true };
+        let base = Schedule { threads: 2, ..Schedule::default() };
+        let runs = preemptions.all(&base, |schedule| {
+            let (ended, wanted) = (Rc::new(Cell::new(0)), wanted.clone());
+            record(image.clone(), schedule, move |memory| {
+                let mine = [rival, key][memory.thread()];
+                assert_eq!(table.insert(memory, mine, Change::of(9)), Ok(true));
+                ended.set(ended.get() + 1);
+                if ended.get() == 2 {
+                    assert_eq!(table.contents(memory), Ok(wanted.clone()));
+                }
+            })
+        });
+        assert!(runs.expect("no insert is lost").runs.len() > 20);
     }
 
     #[test]
