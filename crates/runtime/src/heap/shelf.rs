@@ -44,6 +44,25 @@ pub enum Placement {
     Lines,
 }
 
+/// An object that is to be allocated: its length, whether it must start at a line, its type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) bytes: u64,
+    pub(crate) lines: bool,
+    pub(crate) tag: u8,
+}
+
+impl Wanted {
+    fn untyped(bytes: u64) -> Wanted {
+        Wanted { bytes, lines: false, tag: chunks::UNTYPED }
+    }
+
+    /// Shelves have no place for the others.
+    fn may_share(&self) -> bool {
+        !self.lines && self.tag != MORE
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Shelf {
     chunk: u64,
@@ -298,12 +317,23 @@ impl<M: Memory> Tx<'_, '_, M> {
         &mut self,
         bytes: [u64; N],
     ) -> Result<[Addr; N], HeapError> {
-        let plan = together(bytes).filter(|(_, all)| self.session.heap.together && *all > 0);
+        self.alloc_wanted_together(bytes.map(Wanted::untyped))
+    }
+
+    /// As [`alloc_together`](Tx::alloc_together), for objects of types. If one must start at a
+    /// line, each is allocated by itself.
+    pub(crate) fn alloc_wanted_together<const N: usize>(
+        &mut self,
+        wanted: [Wanted; N],
+    ) -> Result<[Addr; N], HeapError> {
+        let is_shared = self.session.heap.together && wanted.iter().all(Wanted::may_share);
+        let plan = together(wanted.map(|object| object.bytes));
+        let plan = plan.filter(|(_, all)| is_shared && *all > 0);
         let Some((firsts, all)) = plan else {
             return self.nested(|tx| {
                 let mut places = [Addr::NULL; N];
-                for (place, bytes) in places.iter_mut().zip(bytes) {
-                    *place = tx.alloc_unsplit(bytes, chunks::UNTYPED)?;
+                for (place, object) in places.iter_mut().zip(wanted) {
+                    *place = tx.alloc_unsplit(object)?;
                 }
                 Ok(places)
             });
@@ -311,12 +341,13 @@ impl<M: Memory> Tx<'_, '_, M> {
         let run = self.session.take_run(all)?;
         let mut end = 0;
         let places = std::array::from_fn(|number| {
-            let (first, count) = (firsts[number], granules(bytes[number]));
+            let Wanted { bytes, tag, .. } = wanted[number];
+            let (first, count) = (firsts[number], granules(bytes));
             // What lies unused between two of them is nobody's.
             self.give_gap(&run, end, first - end);
             end = first + count;
             let at = run.at.plus(GRANULE_BYTES * first);
-            self.note(Block { at, kind: Kind::Shelf(count), ..run }, chunks::UNTYPED)
+            self.note(Block { at, kind: Kind::Shelf(count), ..run }, tag)
         });
         Ok(places)
     }
@@ -335,29 +366,28 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// # Errors
     /// As [`alloc`](Tx::alloc), and [`HeapError::NoObject`] when no object starts at `near`.
     pub fn alloc_near(&mut self, near: Addr, bytes: u64) -> Result<Addr, HeapError> {
-        self.alloc_near_tagged(near, bytes, chunks::UNTYPED)
+        self.alloc_wanted_near(near, Wanted::untyped(bytes))
     }
 
-    /// As [`alloc_near`](Tx::alloc_near), for the type of that number.
-    pub(crate) fn alloc_near_tagged(
+    /// As [`alloc_near`](Tx::alloc_near), for an object of a type.
+    pub(crate) fn alloc_wanted_near(
         &mut self,
         near: Addr,
-        bytes: u64,
-        tag: u8,
+        wanted: Wanted,
     ) -> Result<Addr, HeapError> {
         let (near, _) = self.object(near)?;
-        if bytes <= TOGETHER_BYTES_MAX
-            && tag != MORE
-            && let Some(block) = self.session.take_near(&near, granules(bytes))
+        if wanted.bytes <= TOGETHER_BYTES_MAX
+            && wanted.may_share()
+            && let Some(block) = self.session.take_near(&near, granules(wanted.bytes))
         {
-            return Ok(self.note(block, tag));
+            return Ok(self.note(block, wanted.tag));
         }
-        self.alloc_unsplit(bytes, tag)
+        self.alloc_unsplit(wanted)
     }
 
     /// A block of its own that touches no more lines than it must.
-    fn alloc_unsplit(&mut self, bytes: u64, tag: u8) -> Result<Addr, HeapError> {
-        self.alloc_tagged(bytes, needs_lines(bytes), tag)
+    fn alloc_unsplit(&mut self, Wanted { bytes, lines, tag }: Wanted) -> Result<Addr, HeapError> {
+        self.alloc_tagged(bytes, lines || needs_lines(bytes), tag)
     }
 
     /// The object of a shelf that starts at `at`, and its type.

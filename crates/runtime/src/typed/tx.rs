@@ -4,6 +4,7 @@ use super::access;
 use super::ptr::Brand;
 use super::types::Types;
 use super::{Persist, Ptr};
+use crate::heap::shelf::Wanted;
 use crate::{HeapError, TxKind};
 use seawall_memory::Memory;
 use std::marker::PhantomData;
@@ -79,10 +80,97 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// another size there.
     #[inline]
     pub fn alloc<T: Persist<'p>>(&mut self, value: T) -> Result<Ptr<'p, T>, HeapError> {
-        let number = self.types.number::<T, M>(self.tx.session)?;
-        let at = self.tx.alloc_tagged(T::SIZE, T::ALIGN > 8, number)?;
+        let Wanted { bytes, lines, tag } = self.wanted::<T>()?;
+        let at = self.tx.alloc_tagged(bytes, lines, tag)?;
         access::fill(&mut self.tx, at, value)?;
         Ok(Ptr::new(at))
+    }
+
+    /// Allocates two objects and fills them, back to back on as few lines as they take: what
+    /// changes together is flushed together then. More of them come beside these with
+    /// [`alloc_near`](Tx::alloc_near).
+    ///
+    /// A wish, not a promise: in a heap that was made without
+    /// [`HeapOptions::together`](crate::HeapOptions::together), for objects of more than
+    /// [`TOGETHER_BYTES_MAX`](crate::TOGETHER_BYTES_MAX) bytes in all, and where one must start at
+    /// a line, each is allocated by itself.
+    ///
+    /// # Errors
+    /// As [`alloc`](Tx::alloc); then none was allocated.
+    pub fn alloc_together<A: Persist<'p>, B: Persist<'p>>(
+        &mut self,
+        first: A,
+        second: B,
+    ) -> Result<(Ptr<'p, A>, Ptr<'p, B>), HeapError> {
+        let wanted = [self.wanted::<A>()?, self.wanted::<B>()?];
+        let [at, behind] = self.tx.alloc_wanted_together(wanted)?;
+        access::fill(&mut self.tx, at, first)?;
+        access::fill(&mut self.tx, behind, second)?;
+        Ok((Ptr::new(at), Ptr::new(behind)))
+    }
+
+    /// Allocates an object and fills it with `value`, on the lines of the object at `near`, or
+    /// right behind it. It is an object of its own, freed by itself. There is room near objects
+    /// that were allocated in this way or [together](Tx::alloc_together), if this thread, or none
+    /// that is at work, allocated them; else it is as [`alloc`](Tx::alloc).
+    ///
+    /// A value that is replaced stays on the line of the entry that points to it:
+    ///
+    /// ```
+    /// use seawall_memory::Image;
+    /// use seawall_runtime::typed::{self, Bytes, Persist, Ptr};
+    /// use seawall_runtime::{HeapError, HeapOptions};
+    ///
+    /// #[derive(Clone, Copy, Persist)]
+    /// struct Root<'p> {
+    ///     entry: Option<Ptr<'p, Entry<'p>>>,
+    /// }
+    ///
+    /// #[derive(Clone, Copy, Persist)]
+    /// struct Entry<'p> {
+    ///     value: Option<Ptr<'p, Bytes<16>>>,
+    ///     changes: u64,
+    /// }
+    ///
+    /// let options = HeapOptions { together: true, ..typed::options::<Root>() };
+    /// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
+    /// typed::create::<Root, _, _>(&memory, "near", 7, &options, |pool| {
+    ///     let mut session = pool.join(&memory);
+    ///     let (entry, old) = session.redo(|tx| {
+    ///         let new = Entry { value: None, changes: 0 };
+    ///         let (entry, value) = tx.alloc_together(new, Bytes(*b"the first value."))?;
+    ///         tx.set(entry.at(Entry::VALUE), Some(value))?;
+    ///         tx.set(pool.root().at(Root::ENTRY), Some(entry))?;
+    ///         Ok::<_, HeapError>((entry, value))
+    ///     })?;
+    ///     let value = session.redo(|tx| {
+    ///         let value = tx.alloc_near(entry, Bytes(*b"another value..."))?;
+    ///         tx.set(entry, Entry { value: Some(value), changes: 1 })?;
+    ///         tx.free(old)?;
+    ///         Ok::<_, HeapError>(value)
+    ///     })?;
+    ///     assert_eq!(value.addr().line(), entry.addr().line());
+    ///     Ok::<_, HeapError>(())
+    /// })?;
+    /// # Ok::<(), HeapError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`alloc`](Tx::alloc), and [`HeapError::NoObject`] when no object starts at `near`.
+    pub fn alloc_near<T: Persist<'p>, N: Persist<'p>>(
+        &mut self,
+        near: Ptr<'p, N>,
+        value: T,
+    ) -> Result<Ptr<'p, T>, HeapError> {
+        let wanted = self.wanted::<T>()?;
+        let at = self.tx.alloc_wanted_near(near.addr(), wanted)?;
+        access::fill(&mut self.tx, at, value)?;
+        Ok(Ptr::new(at))
+    }
+
+    fn wanted<T: Persist<'p>>(&mut self) -> Result<Wanted, HeapError> {
+        let tag = self.types.number::<T, M>(self.tx.session)?;
+        Ok(Wanted { bytes: T::SIZE, lines: T::ALIGN > 8, tag })
     }
 
     /// Frees the object that `ptr` leads to, when the transaction commits. Nothing may point to it

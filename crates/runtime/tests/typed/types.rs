@@ -287,3 +287,52 @@ fn untyped_objects_are_of_no_type() {
         Ok(())
     });
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Persist)]
+#[persist(lines)]
+struct Apart {
+    value: u64,
+}
+
+#[test]
+fn what_lies_together_keeps_its_types_and_lives() {
+    let sharing = |together| HeapOptions { together, ..super::options::<Root<'static>>(4) };
+    for together in [true, false] {
+        let options = sharing(together);
+        let image = Image::new(options.pm_bytes(), options.dram_bytes());
+        typed::create::<Root<'_>, _, HeapError>(&image, NAME, 7, &options, |pool| {
+            let mut session = pool.join(&image);
+            session.redo(|tx| {
+                let node = Node { value: 7, below: None };
+                let (node, number) = tx.alloc_together(node, 5u64)?;
+                let near = tx.alloc_near(node, account(1))?;
+                let apart = tx.alloc_near(node, Apart { value: 3 })?;
+                let shares = |line| line == node.addr().line();
+                let lines = [number.addr().line(), near.addr().line(), apart.addr().line()];
+                assert!(!together || lines.map(shares) == [true, true, false]);
+                assert!(apart.addr().offset().is_multiple_of(64));
+                let (apart, _) = tx.alloc_together(Apart { value: 4 }, 6u64)?;
+                assert!(apart.addr().offset().is_multiple_of(64));
+                tx.free(number)
+            })
+        })
+        .expect("room for all");
+        let image = Image::from_pm(image.into_pm(), options.dram_bytes());
+        let bytes = options.pm_bytes();
+        typed::open::<Root<'_>, _, HeapError>(&image, NAME, bytes, |pool| {
+            let mut session = pool.join(&image);
+            let (mut accounts, mut numbers, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
+            session.for_each::<Account>(|_, account| accounts.push(account))?;
+            session.for_each::<u64>(|_, number| numbers.push(number))?;
+            session.for_each::<Node<'_>>(|at, node| nodes.push((at, node.value)))?;
+            assert_eq!((accounts, numbers), (vec![account(1)], vec![6]));
+            assert_eq!(nodes.iter().map(|(_, value)| *value).collect::<Vec<_>>(), [7]);
+            let (node, _) = nodes[0];
+            session.redo(|tx| tx.free(node))?;
+            let freed = session.redo(|tx| tx.alloc_near(node, 1u64).map(drop));
+            assert!(matches!(freed, Err(HeapError::NoObject { .. })), "{freed:?}");
+            Ok(())
+        })
+        .expect("a whole heap");
+    }
+}
