@@ -131,7 +131,7 @@ pub(crate) struct CompareArgs {
     /// Machine, or the path of a .toml file
     #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
     pub(crate) machine: String,
-    /// Threads [default: one per core of the machine]
+    /// Threads [default: one per core of the machine that no flusher has]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
     /// Seed of the operations and of the crash points
@@ -152,6 +152,17 @@ pub(crate) struct CompareArgs {
     /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
     #[arg(long, value_name = "MIX", conflicts_with = "search")]
     pub(crate) mix: Option<String>,
+    /// Run designs with flushes (clwb) once more, with flushes left to other threads, where that
+    /// pays, always, or never (and count)
+    #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "auto")]
+    pub(crate) ribbon: Option<RibbonChoice>,
+    /// Let them clean lines before they are asked for, and skip the flush (where that pays)
+    #[arg(long, requires = "ribbon")]
+    pub(crate) early: bool,
+    /// Such threads, each on a core of its own [default: 4]
+    #[arg(long, requires = "ribbon", value_name = "N")]
+    pub(crate) flushers: Option<u64>,
     /// Design that the others are relative to [default: lb, or the first one]
     #[arg(long, value_name = "DESIGN")]
     pub(crate) baseline: Option<String>,

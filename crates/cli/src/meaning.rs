@@ -10,11 +10,12 @@ use anyhow::{Context, Result, ensure};
 use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreOptions};
 use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
-use seawall_lab::native::{Limit, NativeOptions, RibbonMode};
+use seawall_lab::native::{Limit, NativeOptions};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
-    CompareOptions, Domain, Figure, FigureOptions, Flaw, KernelOptions, KernelPlan, Listing, Model,
-    Plan, RequestMix, SweepPlan, WhisperOptions, WhisperPlan, check_writable,
+    CellRibbon, CompareOptions, Domain, FLUSHERS, Figure, FigureOptions, Flaw, FlushMode,
+    KernelOptions, KernelPlan, Listing, Model, Plan, RequestMix, SweepPlan, WhisperOptions,
+    WhisperPlan, check_writable,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -172,7 +173,17 @@ fn listing(what: What) -> Listing {
     }
 }
 
+fn flush_mode(choice: RibbonChoice) -> FlushMode {
+    match choice {
+        RibbonChoice::Auto => FlushMode::Auto,
+        RibbonChoice::Always => FlushMode::Always,
+        RibbonChoice::Never => FlushMode::Never,
+    }
+}
+
 fn compare(args: CompareArgs) -> Result<Job> {
+    let flushers = args.flushers.unwrap_or(FLUSHERS);
+    let ribbon = |choice| CellRibbon { flushers, mode: flush_mode(choice), early: args.early };
     let plan = Plan::new(&CompareOptions {
         workloads: args.workloads,
         designs: args.designs,
@@ -184,6 +195,7 @@ fn compare(args: CompareArgs) -> Result<Job> {
         entries: args.entries,
         search_percent: args.search,
         mix: mix(args.mix)?,
+        ribbon: args.ribbon.map(ribbon),
         baseline: args.baseline,
         jobs: args.jobs,
         flaw: flaw(args.flaw)?,
@@ -231,11 +243,7 @@ fn run(args: RunArgs) -> Result<Job> {
         file: args.file,
         witness: args.witness,
         domain,
-        ribbon: args.ribbon.map(|choice| match choice {
-            RibbonChoice::Auto => RibbonMode::Auto,
-            RibbonChoice::Always => RibbonMode::Always,
-            RibbonChoice::Never => RibbonMode::Never,
-        }),
+        ribbon: args.ribbon.map(|choice| flush_mode(choice).into()),
         early: args.early,
         flushers: args.flushers,
         recover: args.recover,

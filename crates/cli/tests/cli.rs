@@ -177,6 +177,33 @@ fn a_plot_is_drawn_and_a_file_that_cannot_be_written_is_said_before_the_run() {
 
 #[cfg(target_os = "linux")]
 #[test]
+#[test]
+fn with_a_ribbon_designs_that_flush_have_a_second_row_that_is_crashed_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, plot] = ["json", "svg"].map(|name| folder.path().join(name));
+    let sizes = ["compare", "--machine", "desktop", "--ops", "40", "--entries", "64"];
+    let what = ["--workloads", "hash", "--designs", "lb,clwb", "--threads", "2"];
+    let ribbon = ["--ribbon=always", "--flushers", "1", "--early"];
+    let files = ["--json", path(&json), "--plot", path(&plot)];
+    let shown = run(0, &[&sizes[..], &what, &ribbon, &files].concat());
+    for words in ["clwb+ribbon", "60 crashes injected", "lines flushed by flushers", "there: lb"] {
+        assert!(shown.contains(words), "{words} in\n{shown}");
+    }
+    assert!(fs::read_to_string(&plot).unwrap().contains("clwb+ribbon"));
+    let records: Vec<serde_json::Value> = text(&fs::read(&json).unwrap())
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let designs: Vec<_> = records.iter().map(|record| &record["design"]).collect();
+    assert_eq!(designs, ["lb", "clwb", "clwb+ribbon"]);
+    assert!(records[1]["ribbon"].is_null());
+    let [_, _, with] = &records[..] else { panic!("three") };
+    assert_eq!((&with["ribbon"]["mode"], &with["crashes"]), (&"always".into(), &20.into()));
+    assert!(with["flushed"]["by_flushers"].as_f64().unwrap() > 0.0, "{with}");
+    let command = with["command"].as_str().unwrap().strip_prefix("seawall ").unwrap();
+    assert!(run(0, &command.split(' ').collect::<Vec<_>>()).contains("clwb+ribbon"));
+}
+
 fn a_full_disk_is_an_error_that_names_the_file() {
     refuses(&small(&["--json", "/dev/full"]), &["/dev/full", "room"]);
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -25,10 +25,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) mod ribbon;
+mod ribbon;
+
+pub(crate) use ribbon::check as check_ribbon;
+pub use ribbon::{CellRibbon, FlushMode, Flushed};
 
 /// The most memory that a simulated program may have: the host keeps a few copies of it.
 pub(crate) const BYTES_MAX: u64 = 4 << 30;
+
+/// What is behind the name of a design where threads have a Ribbon.
+const RIBBON_LABEL: &str = "+ribbon";
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
@@ -63,12 +69,20 @@ pub struct Point {
 }
 
 impl Piece for Point {
+impl Point {
+    /// The design with its parameters, and a Ribbon if there is one, as in `clwb+ribbon`.
+    pub fn label(&self) -> String {
+        let ribbon = if self.ribbon.is_some() { RIBBON_LABEL } else { "" };
+        format!("{}{ribbon}", self.design.text)
+    }
+}
+
     fn program(&self) -> &str {
         &self.workload
     }
 
-    fn design(&self) -> &str {
-        &self.design.text
+    fn design(&self) -> String {
+        self.label()
     }
 }
 
@@ -132,7 +146,7 @@ impl Cell {
         self.point.design.model() != Model::None
     }
 
-    /// The command that runs this cell again, without a Ribbon: only figures have those.
+    /// The command that runs this cell again; with a Ribbon, beside the one without.
     pub fn command(&self, machine: &str) -> String {
         let Point { workload, design, threads, seed, operations, crashes, .. } = &self.point;
         let mut command = format!(
@@ -150,6 +164,9 @@ impl Cell {
             command += &format!(" --mix {mix}");
         }
         if let Some(name) = self.point.flaw.name() {
+        if let Some(ribbon) = &self.point.ribbon {
+            command += &ribbon::command(ribbon);
+        }
             command += &format!(" --flaw {name}");
         }
         command

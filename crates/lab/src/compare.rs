@@ -38,10 +38,10 @@ impl Comparison {
         Ok(Comparison { plan, cells, is_partial })
     }
 
-    /// The cell of a workload under a design, if it was run.
+    /// The cell of a workload under a design, named as the plan names it, if it was run.
     pub fn cell(&self, workload: &str, design: &str) -> Option<&Cell> {
         let mut cells = self.cells.iter();
-        cells.find(|cell| cell.point.workload == workload && cell.point.design.text == design)
+        cells.find(|cell| cell.point.workload == workload && cell.point.label() == design)
     }
 
     /// Throughput of `cell` over that of the baseline with the same workload, if that was run.

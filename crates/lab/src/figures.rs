@@ -18,7 +18,7 @@ mod designs;
 mod kernels;
 mod logging;
 
-pub use designs::{DesignFigure, FigureRecord, FlushMode, Flushed, Metric, Series, SeriesRibbon};
+pub use designs::{DesignFigure, FigureRecord, Metric, Series};
 pub use kernels::{Conflicts, KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
 pub use logging::{Column, LOSS_MAX, LoggingFigure, LoggingRecord, Quantity, Stated};
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A piece of work: what it runs, and under which design.
 pub(crate) trait Piece: Sync {
     fn program(&self) -> &str;
-    fn design(&self) -> &str;
+    fn design(&self) -> String;
 }
 
 /// Does `run` with each of `pieces` on `jobs` host threads. What a request to stop cut short, or
@@ -33,7 +33,7 @@ pub(crate) fn run_all<P: Piece, T: Send>(
             return Ok(None);
         }
         let done = run(piece);
-        progress.cell_done(piece.program(), piece.design());
+        progress.cell_done(piece.program(), &piece.design());
         match done {
             Err(LabError::Sim(SimError::Stopped)) => Ok(None),
             other => other.map(Some),

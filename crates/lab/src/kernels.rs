@@ -156,8 +156,8 @@ impl Piece for KernelPoint {
         &self.kernel
     }
 
-    fn design(&self) -> &str {
-        &self.design.text
+    fn design(&self) -> String {
+        self.design.text.clone()
     }
 }
 

@@ -40,7 +40,7 @@ mod table;
 pub mod validate;
 mod whisper;
 
-pub use cell::{Cell, Point, run_cell};
+pub use cell::{Cell, CellRibbon, FlushMode, Flushed, Point, run_cell};
 pub use coalescing::{Coalescing, CoalescingOptions, CoalescingRow};
 pub use compare::Comparison;
 pub use crash::Broken;
@@ -48,16 +48,16 @@ pub use cuts::{Cuts, crash_kernel};
 pub use describe::{Listing, show_design, show_machine};
 pub use error::LabError;
 pub use figures::{
-    Column, Conflicts, DesignFigure, Figure, FigureOptions, FigureRecord, Figures, FlushMode,
-    Flushed, KernelFigure, KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure,
-    LoggingRecord, Metric, Quantity, RunRecord, Series, SeriesRibbon, Stated,
+    Column, Conflicts, DesignFigure, Figure, FigureOptions, FigureRecord, Figures,
+    KernelFigure, KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure,
+    LoggingRecord, Metric, Quantity, RunRecord, Series, Stated,
 };
 pub use kernel::{Extent, KernelPoint, KernelRun, run_kernel};
 pub use kernels::{
     KERNEL_BASELINE, KernelCell, KernelOptions, KernelPlan, KernelRecord, KernelSize, Kernels,
 };
 pub use output::{check_writable, write_file};
-pub use plan::{BASELINE, CRASHES, CompareOptions, MACHINE, OPERATIONS, Plan};
+pub use plan::{BASELINE, CRASHES, CompareOptions, FLUSHERS, MACHINE, OPERATIONS, Plan};
 pub use progress::Progress;
 pub use record::Record;
 pub use sweep::{Sweep, SweepError, SweepPlan};

@@ -2,8 +2,9 @@
 //! can get wrong is found, before anything runs.
 
 use crate::LabError;
-use crate::cell::{Point, check_point};
-use seawall_sim::{Choice, DESIGNS, Machine, SimError};
+use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
+use seawall_runtime::ribbon::RibbonOptions;
+use seawall_sim::{Choice, DESIGNS, Machine, Model, SimError};
 use seawall_workloads::{Flaw, RequestMix, UnknownWorkload, WORKLOADS};
 
 /// Measured operations of each thread, unless told otherwise.
@@ -14,6 +15,9 @@ pub const CRASHES: u64 = 20;
 
 /// The baseline, if it is among the designs and no other is named.
 pub const BASELINE: &str = "lb";
+
+/// Flushers of a Ribbon, unless told otherwise.
+pub const FLUSHERS: u64 = 4;
 
 /// The machine, unless told otherwise.
 pub const MACHINE: &str = "micro15";
@@ -34,7 +38,7 @@ pub struct CompareOptions {
     pub designs: Vec<String>,
     /// Name of a machine, or the path of a `.toml` file.
     pub machine: String,
-    /// Threads; none: one per core of the machine.
+    /// Threads; none: one per core of the machine that no flusher has.
     pub threads: Option<usize>,
     /// Seed of operations and crash points.
     pub seed: u64,
@@ -48,6 +52,9 @@ pub struct CompareOptions {
     pub search_percent: Option<u32>,
     /// Requests to make instead of the workloads' own operations; none: those.
     pub mix: Option<RequestMix>,
+    /// A Ribbon, with which each design that has programs flush lines is run too; such rows are
+    /// named as in `clwb+ribbon`.
+    pub ribbon: Option<CellRibbon>,
     /// The design that others are relative to; none: [`BASELINE`], or the first design.
     pub baseline: Option<String>,
     /// Host threads; none: one per core of the host.
@@ -69,6 +76,7 @@ impl Default for CompareOptions {
             entries: None,
             search_percent: None,
             mix: None,
+            ribbon: None,
             baseline: None,
             jobs: None,
             flaw: Flaw::None,
@@ -87,6 +95,8 @@ pub struct Plan {
     pub baseline: String,
     /// Workload by workload, each under every design.
     pub points: Vec<Point>,
+    /// The Ribbon that some of the points have.
+    pub ribbon: Option<CellRibbon>,
     /// Host threads; none: one per core of the host.
     pub jobs: Option<usize>,
 }
@@ -103,7 +113,8 @@ impl Plan {
     /// The same on a machine that is there, and that `options` name for messages and records.
     pub(crate) fn on(machine: Machine, options: &CompareOptions) -> Result<Plan, LabError> {
         let cores = machine.core.count;
-        let threads = options.threads.unwrap_or(cores);
+        let flushers = options.ribbon.as_ref().map_or(0, |ribbon| ribbon.flushers as usize);
+        let threads = options.threads.unwrap_or(cores.saturating_sub(flushers).max(1));
         in_range("--threads", threads as u64, 1, u64::MAX)?;
         if threads > cores {
             return Err(SimError::TooManyPrograms { programs: threads, cores }.into());
@@ -114,11 +125,10 @@ impl Plan {
             in_range("--search", percent.into(), 0, 100)?;
         }
         check_jobs(options.jobs)?;
-        let designs = designs(&options.designs)?;
-        let baseline = baseline(options.baseline.as_deref(), &designs)?;
+        let columns = columns(designs(&options.designs)?, options.ribbon.as_ref())?;
         let mut points = Vec::new();
         for workload in workloads(&options.workloads, machine.all_workloads)? {
-            for design in &designs {
+            for (design, ribbon) in &columns {
                 points.push(Point {
                     workload: workload.clone(),
                     design: design.clone(),
@@ -129,16 +139,26 @@ impl Plan {
                     entries: options.entries,
                     search_percent: options.search_percent,
                     mix: options.mix,
-                    ribbon: None,
+                    ribbon: ribbon.clone(),
                     crashes: options.crashes,
                     flaw: options.flaw,
                     checked: true,
                 });
             }
         }
-        points.iter().step_by(designs.len()).try_for_each(check_point)?;
-        let machine_name = options.machine.clone();
-        Ok(Plan { machine_name, machine, baseline, points, jobs: options.jobs })
+        points.iter().step_by(columns.len()).try_for_each(check_point)?;
+        points.iter().take(columns.len()).try_for_each(|point| check_ribbon(&machine, point))?;
+        let (machine_name, ribbon) = (options.machine.clone(), options.ribbon.clone());
+        let mut plan = Plan {
+            machine_name,
+            machine,
+            baseline: String::new(),
+            points,
+            ribbon,
+            jobs: options.jobs,
+        };
+        plan.baseline = baseline(options.baseline.as_deref(), &plan.designs())?;
+        Ok(plan)
     }
 
     /// The workloads, in order, each once.
@@ -148,12 +168,12 @@ impl Plan {
         names
     }
 
-    /// The designs, in order, each once.
-    pub fn designs(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for point in &self.points {
-            if !names.contains(&&*point.design.text) {
-                names.push(&point.design.text);
+    /// The designs, in order, each once, and each with a Ribbon where it has one.
+    pub fn designs(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.points.iter().map(Point::label) {
+            if !names.contains(&name) {
+                names.push(name);
             }
         }
         names
@@ -189,6 +209,24 @@ pub(crate) fn designs(texts: &[String]) -> Result<Vec<Choice>, LabError> {
     Ok(texts.iter().map(|text| Choice::parse(text)).collect::<Result<_, _>>()?)
 }
 
+/// Each design, and again with `ribbon` where programs flush lines.
+fn columns(
+    designs: Vec<Choice>,
+    ribbon: Option<&CellRibbon>,
+) -> Result<Vec<(Choice, Option<RibbonOptions>)>, LabError> {
+    let flushes = |design: &Choice| design.model() == Model::Px86;
+    if ribbon.is_some() && !designs.iter().any(flushes) {
+        let names: Vec<&str> = designs.iter().map(|design| &*design.text).collect();
+        return Err(LabError::NothingToFlush { design: names.join(", ") });
+    }
+    let both = |design: Choice| {
+        let ribbon = ribbon.filter(|_| flushes(&design)).map(CellRibbon::options);
+        let with = ribbon.map(|ribbon| (design.clone(), Some(ribbon)));
+        std::iter::once((design, None)).chain(with)
+    };
+    Ok(designs.into_iter().flat_map(both).collect())
+}
+
 /// The workloads that `names` name; if there are none, those of machines that ask for
 /// all, or the usual ones.
 fn workloads(names: &[String], all: bool) -> Result<Vec<String>, LabError> {
@@ -212,22 +250,22 @@ pub(crate) fn once(what: &'static str, names: &[String]) -> Result<(), LabError>
     }
 }
 
-fn baseline(asked: Option<&str>, designs: &[Choice]) -> Result<String, LabError> {
-    let has = |name: &str| designs.iter().any(|design| design.text == name);
+fn baseline(asked: Option<&str>, designs: &[String]) -> Result<String, LabError> {
+    let has = |name: &str| designs.iter().any(|design| design == name);
     match asked {
         Some(name) if has(name) => Ok(name.to_owned()),
         Some(name) => {
-            let designs: Vec<&str> = designs.iter().map(|design| &*design.text).collect();
             Err(LabError::Baseline { name: name.to_owned(), designs: designs.join(", ") })
         }
         None if has(BASELINE) => Ok(BASELINE.to_owned()),
-        None => Ok(designs[0].text.clone()),
+        None => Ok(designs[0].clone()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cell::FlushMode;
 
     fn strings(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| name.to_string()).collect()
@@ -259,6 +297,24 @@ mod tests {
             options.baseline = Some("lb".into());
         });
         assert!(message.contains("lb") && message.contains("epoch"), "{message}");
+    }
+
+    #[test]
+    fn with_a_ribbon_designs_for_which_programs_flush_are_there_twice() {
+        let ribbon = |flushers| Some(CellRibbon { flushers, mode: FlushMode::Auto, early: false });
+        let options = CompareOptions {
+            designs: strings(&["lb", "clwb"]),
+            ribbon: ribbon(6),
+            baseline: Some("clwb+ribbon".into()),
+            ..CompareOptions::default()
+        };
+        let plan = Plan::new(&options).unwrap();
+        assert_eq!(plan.designs(), ["lb", "clwb", "clwb+ribbon"]);
+        assert!(plan.points.iter().all(|point| point.threads == 32 - 6));
+        let message = error(|o| (o.designs, o.ribbon) = (strings(&["lb", "hops"]), ribbon(1)));
+        assert!(message.contains("lb, hops flush no lines"), "{message}");
+        assert!(error(|o| (o.threads, o.ribbon) = (Some(30), ribbon(4))).contains("core.count"));
+        assert!(error(|o| o.ribbon = ribbon(u64::MAX)).contains("1 threads and"));
     }
 
     #[test]

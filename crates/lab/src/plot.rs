@@ -129,7 +129,8 @@ impl Comparison {
     /// # Errors
     /// When it cannot be drawn, or the file cannot be written.
     pub fn write_plot(&self, path: &Path) -> Result<(), LabError> {
-        let designs = self.plan.designs();
+        let names = self.plan.designs();
+        let designs: Vec<&str> = names.iter().map(String::as_str).collect();
         let group = |workload: &'_ str| {
             let cells = || designs.iter().map(|design| self.cell(workload, design));
             (

@@ -3,7 +3,7 @@
 //! A record holds no time of day and nothing of the host, so the same run gives the same bytes.
 
 use crate::LabError;
-use crate::cell::Cell;
+use crate::cell::{Cell, CellRibbon, Flushed};
 use crate::compare::Comparison;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct Record {
     /// The workload.
     pub workload: String,
-    /// The design with its parameters, as it was asked for.
+    /// The design with its parameters, as it was asked for; with a Ribbon as in `clwb+ribbon`.
     pub design: String,
     /// The machine, as it was asked for.
     pub machine: String,
@@ -54,6 +54,12 @@ pub struct Record {
     /// The mix of requests, if it is not the workload's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<String>,
+    /// The Ribbon around the threads, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ribbon: Option<CellRibbon>,
+    /// Who flushed the lines that the threads asked for, if there is a Ribbon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flushed: Option<Flushed>,
     /// The deliberate mistake, if any.
     pub flaw: Option<&'static str>,
     /// Cycles until the last thread finished.
@@ -91,7 +97,7 @@ impl Comparison {
         let failure = |broken: &crate::Broken| json!({"cycle": broken.cycle, "what": broken.what});
         Record {
             workload: point.workload.clone(),
-            design: point.design.text.clone(),
+            design: point.label(),
             machine: self.plan.machine_name.clone(),
             threads: point.threads,
             throughput: cell.throughput,
@@ -110,6 +116,8 @@ impl Comparison {
             entries: point.entries,
             search_percent: point.search_percent,
             mix: point.mix.map(|mix| mix.to_string()),
+            ribbon: self.plan.ribbon.clone().filter(|_| point.ribbon.is_some()),
+            flushed: Flushed::of(cell),
             flaw: point.flaw.name(),
             cycles: cell.cycles,
             counters: counters.map(|(name, _, count)| (name.to_owned(), json!(count))).collect(),

@@ -121,8 +121,8 @@ impl Piece for SweepPoint {
         self.baseline.as_ref().map_or("baselines", |_| &self.point.kernel)
     }
 
-    fn design(&self) -> &str {
-        &self.point.design.text
+    fn design(&self) -> String {
+        self.point.design.text.clone()
     }
 }
 

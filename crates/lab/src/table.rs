@@ -3,10 +3,12 @@
 //! Shares of time are of the time until each thread finishes, so a row's `busy`, `memory`, `lock`
 //! and `persist` add up to 100. The last words name the persistency reasons behind `persist`.
 
-use crate::cell::Cell;
+use crate::cell::{Cell, CellRibbon, Flushed, Point};
 use crate::compare::Comparison;
 use crate::spent::Groups;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use seawall_runtime::ribbon::Mode;
+use seawall_sim::Model;
 use std::fmt::Write;
 
 /// How many broken crashes of a cell are told in full.
@@ -50,6 +52,7 @@ impl Comparison {
         text += &text_of(&self.table());
         text += "\nconfl.: epochs that were flushed because of a conflict, in %\n\
                  busy, mem., lock, persist: where the threads' time went, in %\n";
+        text += &self.ribbon_summary();
         text += &self.crash_summary();
         if self.is_partial {
             let (done, all) = (self.cells.len(), self.plan.points.len());
@@ -68,7 +71,7 @@ impl Comparison {
         for workload in self.plan.workloads() {
             let mut name = workload;
             for design in self.plan.designs() {
-                if let Some(cell) = self.cell(workload, design) {
+                if let Some(cell) = self.cell(workload, &design) {
                     table.add_row(self.row(name, cell));
                     name = "";
                 }
@@ -77,8 +80,8 @@ impl Comparison {
         }
         let mut name = "geo. mean";
         for design in self.plan.designs() {
-            let mean = self.mean_relative(design).map_or("-".into(), |mean| format!("{mean:.2}"));
-            table.add_row(vec![name.to_owned(), design.to_owned(), mean]);
+            let mean = self.mean_relative(&design).map_or("-".into(), |mean| format!("{mean:.2}"));
+            table.add_row(vec![name.to_owned(), design, mean]);
             name = "";
         }
         table
@@ -90,7 +93,7 @@ impl Comparison {
         let operations_per_us = cell.throughput * self.plan.machine.ghz * 1000.0;
         vec![
             workload.to_owned(),
-            cell.point.design.text.clone(),
+            cell.point.label(),
             self.relative(cell).map_or("-".into(), |ratio| format!("{ratio:.2}")),
             format!("{operations_per_us:.1}"),
             cell.conflicting_epochs().map_or("-".into(), |percent| format!("{percent:.0}")),
@@ -101,6 +104,46 @@ impl Comparison {
             cell.spent().mostly(),
             crashes(cell),
         ]
+    }
+
+    /// What the Ribbon is, who flushed, and which designs have none.
+    fn ribbon_summary(&self) -> String {
+        let Some(CellRibbon { flushers, mode, early }) = &self.plan.ribbon else {
+            return String::new();
+        };
+        let where_they_run = match flushers {
+            1 => "1 flusher on a core of its own".to_owned(),
+            count => format!("{count} flushers on cores of their own"),
+        };
+        let early = if *early { ", lines cleaned early" } else { "" };
+        let mode = Mode::from(*mode).name();
+        let mut text = format!("ribbon: {mode}, {where_they_run}{early}\n");
+        for cell in &self.cells {
+            if let Some(Flushed { by_flushers, skipped, cleaned }) = Flushed::of(cell) {
+                let (workload, design) = (&cell.point.workload, cell.point.label());
+                let _ = writeln!(
+                    text,
+                    "  {workload} under {design}: {by_flushers:.0} % of the lines flushed by \
+                     flushers, {skipped:.0} % skipped, {cleaned:.0} % cleaned early"
+                );
+            }
+        }
+        let flushes = |point: &Point| point.design.model() == Model::Px86;
+        let points = self
+            .plan
+            .points
+            .iter()
+            .take_while(|point| point.workload == self.plan.points[0].workload);
+        let without: Vec<String> =
+            points.filter(|point| !flushes(point)).map(Point::label).collect();
+        if !without.is_empty() {
+            let _ = writeln!(
+                text,
+                "  without, as programs flush no lines there: {}",
+                without.join(", ")
+            );
+        }
+        text
     }
 
     fn crash_summary(&self) -> String {
@@ -131,7 +174,7 @@ impl Comparison {
     fn broken_text(&self) -> String {
         let mut text = String::new();
         for cell in self.cells.iter().filter(|cell| !cell.broken.is_empty()) {
-            let (workload, design) = (&cell.point.workload, &cell.point.design.text);
+            let (workload, design) = (&cell.point.workload, cell.point.label());
             for broken in cell.broken.iter().take(BROKEN_SHOWN) {
                 let (cycle, what) = (broken.cycle, &broken.what);
                 let _ = writeln!(text, "\nBROKEN {workload} under {design}, cycle {cycle}: {what}");

@@ -103,6 +103,17 @@ pub enum Mode {
     Never,
 }
 
+impl Mode {
+    /// Its name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::Always => "always",
+            Mode::Never => "never",
+        }
+    }
+}
+
 /// How a [`Ribbon`] is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RibbonOptions {

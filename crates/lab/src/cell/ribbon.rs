@@ -8,10 +8,94 @@ use super::{BYTES_MAX, Point};
 use crate::LabError;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
-use seawall_runtime::ribbon::{Ribbon, RibbonCounts, RibbonMemory, RibbonOptions};
+use seawall_runtime::ribbon::{Mode, Ribbon, RibbonCounts, RibbonMemory, RibbonOptions};
 use seawall_sim::{Machine, Model, Program};
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::rc::Rc;
+
+/// Where threads measure what pays: cycles from one estimate of the number of flushers to the next,
+/// and of each of its samples. Simulated runs are short, so this is far below the paper's second.
+const PERIOD: u64 = 1_000_000;
+const WINDOW: u64 = 50_000;
+
+/// A Ribbon around the threads of simulated cells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellRibbon {
+    /// Flushers, each on a core of its own.
+    pub flushers: u64,
+    /// Whether threads leave flushes to them.
+    pub mode: FlushMode,
+    /// Whether lines may be cleaned early, so that their flush is skipped.
+    #[serde(default)]
+    pub early: bool,
+}
+
+/// Whether threads leave flushes to flushers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlushMode {
+    /// Where a thread measures that it pays. How many flushers work is estimated, too.
+    Auto,
+    /// Always.
+    Always,
+    /// Never: flushers only clean lines early.
+    Never,
+}
+
+impl From<FlushMode> for Mode {
+    fn from(mode: FlushMode) -> Mode {
+        match mode {
+            FlushMode::Auto => Mode::Auto,
+            FlushMode::Always => Mode::Always,
+            FlushMode::Never => Mode::Never,
+        }
+    }
+}
+
+impl CellRibbon {
+    /// The same for the threads of a [`Point`].
+    pub fn options(&self) -> RibbonOptions {
+        let CellRibbon { flushers, mode, early } = *self;
+        let (period, window) = if mode == FlushMode::Auto { (PERIOD, WINDOW) } else { (0, 0) };
+        let mode = mode.into();
+        RibbonOptions { flushers, mode, early, period, window, ..RibbonOptions::default() }
+    }
+}
+
+/// The options of `seawall compare` that give such a Ribbon, each after a space.
+pub(super) fn command(options: &RibbonOptions) -> String {
+    let mut text = format!(" --ribbon={} --flushers {}", options.mode.name(), options.flushers);
+    if options.early {
+        text += " --early";
+    }
+    text
+}
+
+/// Who flushed the lines that the threads of a cell asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Flushed {
+    /// Per cent that flushers executed.
+    pub by_flushers: f64,
+    /// Per cent that were known to be clean, and not flushed.
+    pub skipped: f64,
+    /// Lines that flushers cleaned early, in per cent of those asked for.
+    pub cleaned: f64,
+}
+
+impl Flushed {
+    pub(crate) fn of(cell: &super::Cell) -> Option<Flushed> {
+        let counts = cell.ribbon?;
+        let asked = counts.pushed + counts.inline + counts.full + counts.skipped;
+        let share = |count: u64| 100.0 * count as f64 / asked.max(1) as f64;
+        Some(Flushed {
+            by_flushers: share(counts.by_flushers),
+            skipped: share(counts.skipped),
+            cleaned: share(counts.cleaned),
+        })
+    }
+}
 
 /// A Ribbon that is placed, and how many threads have left it.
 #[derive(Clone)]

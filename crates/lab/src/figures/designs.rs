@@ -2,7 +2,7 @@
 
 use super::FigureOptions;
 use crate::LabError;
-use crate::cell::{Cell, Point};
+use crate::cell::{Cell, CellRibbon, Flushed, Point, check_ribbon};
 use crate::compare::run_points;
 use crate::plan::{self, CompareOptions, Plan};
 use crate::progress::Progress;
@@ -14,10 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-mod ribbon;
 mod text;
-
-pub use ribbon::{FlushMode, Flushed, SeriesRibbon};
 
 /// A quick look runs this part of the operations.
 const QUICK_DIVISOR: u64 = 5;
@@ -85,7 +82,7 @@ pub struct Series {
     /// Our design.
     pub design: String,
     /// Leaves the threads' flushes to flushers.
-    pub ribbon: Option<SeriesRibbon>,
+    pub ribbon: Option<CellRibbon>,
     /// The paper's mean; none if it has no such bar.
     pub paper: Option<f64>,
     /// The paper's value for single workloads, by the names of ours.
@@ -198,7 +195,7 @@ impl DesignFigure {
         let mut plan = Plan::on(machine, &options)?;
         for series in &self.series {
             if let Some(ribbon) = &series.ribbon {
-                ribbon.add_to(&mut plan, &series.design)?;
+                add_ribbon(&mut plan, ribbon, &series.design)?;
             }
         }
         Ok(plan)
@@ -243,6 +240,20 @@ pub(super) fn run(
     let mut shared = share(&plans);
     for machine in &mut shared {
         let Shared { machine, points, cells, .. } = machine;
+/// Adds to `plan`, for each workload, a point like that under `design`, with a Ribbon.
+fn add_ribbon(plan: &mut Plan, ribbon: &CellRibbon, design: &str) -> Result<(), LabError> {
+    let is_like = |point: &&Point| point.ribbon.is_none() && point.design.text == design;
+    let plain: Vec<Point> = plan.points.iter().filter(is_like).cloned().collect();
+    for point in plain {
+        let point = Point { ribbon: Some(ribbon.options()), ..point };
+        check_ribbon(&plan.machine, &point)?;
+        if !plan.points.iter().any(|other| is_same(other, &point)) {
+            plan.points.push(point);
+        }
+    }
+    Ok(())
+}
+
         *cells = run_points(machine, points, options.jobs, progress, stop)?;
     }
     let wanted: usize = shared.iter().map(|machine| machine.points.len()).sum();
@@ -283,7 +294,7 @@ fn record(
     cells: &[Cell],
     options: &FigureOptions,
 ) -> Option<FigureRecord> {
-    let ribbon = series.ribbon.as_ref().map(SeriesRibbon::options);
+    let ribbon = series.ribbon.as_ref().map(CellRibbon::options);
     let cell = |workload: &str, design: &str, ribbon: &Option<RibbonOptions>| {
         let wanted = |point: &&Point| {
             point.workload == workload && point.design.text == design && point.ribbon == *ribbon

@@ -1,7 +1,7 @@
 //! What a native run or a recovery reports, for people and for programs.
 
 use seawall_native::Pool;
-use seawall_runtime::ribbon::{Mode, RibbonCounts, RibbonPool};
+use seawall_runtime::ribbon::{RibbonCounts, RibbonPool};
 use seawall_workloads::Contents;
 use serde::Serialize;
 use std::fmt;
@@ -109,11 +109,7 @@ impl RibbonReport {
         let (counters, options) = (pool.counters(), pool.options());
         let RibbonCounts { by_flushers, by_owners, inline, full, cleaned, .. } = counters.counts;
         RibbonReport {
-            mode: match options.mode {
-                Mode::Auto => "auto",
-                Mode::Always => "always",
-                Mode::Never => "never",
-            },
+            mode: options.mode.name(),
             off: pool.off().map(str::to_owned),
             flushers: options.flushers,
             active: counters.flushers,

@@ -1,6 +1,7 @@
 //! What `seawall reproduce` prints for people.
 
-use super::{DesignFigure, FigureRecord, Flushed, Metric, far};
+use super::{DesignFigure, FigureRecord, Metric, far};
+use crate::cell::Flushed;
 use crate::table::{plain_table, text_of};
 use serde_json::Value;
 use std::fmt::Write;
