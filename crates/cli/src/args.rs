@@ -354,6 +354,9 @@ pub(crate) struct ExploreArgs {
     /// Schedules of the threads to try at most
     #[arg(long, value_name = "N")]
     pub(crate) schedules: Option<u64>,
+    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
+    #[arg(long, value_name = "MIX", conflicts_with_all = ["search", "replay"])]
+    pub(crate) mix: Option<String>,
     /// Interruptions of a thread in one schedule at most, where not at random
     #[arg(long, value_name = "N")]
     pub(crate) preemptions: Option<u64>,

@@ -273,6 +273,7 @@ fn explore(args: ExploreArgs) -> Result<Job> {
         entries: args.entries.unwrap_or(default.entries),
         search_percent: args.search.unwrap_or(default.search_percent),
         schedules: args.schedules.unwrap_or(default.schedules),
+        mix: mix(args.mix)?,
         preemptions: args.preemptions.unwrap_or(default.preemptions),
         seed: args.seed.unwrap_or(default.seed),
         flaw: if args.broken { Flaw::NoOrder } else { flaw(args.flaw)? },

@@ -68,6 +68,17 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["run", "hash", "--ribbon", "--recover", "a.pool"], &["--ribbon", "--recover"]);
     refuses(&["run", "hash", "--ribbon=always", "--domain", "none"], &["domain none", "auto"]);
     refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);
+    refuses(&["compare", "--designs", "lb,hops", "--ribbon"], &["lb, hops flush no lines"]);
+    refuses(&["compare", "--designs", "clwb", "--early"], &["--ribbon"]);
+    refuses(
+        &["compare", "--designs", "clwb", "--threads", "30", "--ribbon", "--flushers", "3"],
+        &["30 threads and 3 flushers", "core.count"],
+    );
+    refuses(
+        &["explore", "redis", "--mix", "ycsb-e"],
+        &["redis does not have its keys", "fastfair"],
+    );
+    refuses(&["explore", "hash", "--mix", "ycsb-x"], &["ycsb-x", "ycsb-load"]);
     refuses(&["reproduce", "s2-fig99"], &["s2-fig99", "s2-fig11"]);
     refuses(&["reproduce", "s2-flush", "--jobs", "0"], &["--jobs is 0", "1 to 1024"]);
     refuses(&["show", "machine", "micro16"], &["micro15"]);

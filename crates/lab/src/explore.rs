@@ -12,7 +12,8 @@ use seawall_explore::{
     waste,
 };
 use seawall_workloads::{
-    Damage, Flaw, UnfitFlaw, UnknownWorkload, Visitor, Workload, with_workload,
+    Damage, Flaw, RequestMix, UnfitFlaw, UnfitMix, UnknownWorkload, Visitor, Workload,
+    with_workload,
 };
 use std::fmt;
 use std::path::PathBuf;
@@ -58,6 +59,8 @@ pub struct ExploreOptions {
     pub entries: u64,
     /// Per cent of operations that only search: they leave no images.
     pub search_percent: u32,
+    /// Requests to make instead of the workload's own operations.
+    pub mix: Option<RequestMix>,
     /// Schedules of the threads to try at most; one thread has only one.
     pub schedules: u64,
     /// Interruptions of a thread in one schedule at most, where not at random.
@@ -90,6 +93,7 @@ impl Default for ExploreOptions {
             ops: 12,
             entries: 8,
             search_percent: 0,
+            mix: None,
             schedules: 32,
             preemptions: 2,
             seed: 1,
@@ -181,6 +185,12 @@ pub enum ExploreError {
     /// A mistake that the workload cannot make.
     #[error(transparent)]
     Flaw(#[from] UnfitFlaw),
+    /// Requests that the workload cannot answer.
+    #[error(transparent)]
+    Mix(#[from] UnfitMix),
+    /// Requests of a mix are a workload's.
+    #[error("--mix is for workloads; `{0}` makes the requests that it was written with")]
+    NoMix(String),
     /// No model was named.
     #[error("no persistency model to explore under: name at least one of {0}")]
     NoModel(String),
@@ -230,6 +240,7 @@ pub fn explore(
     }
     let fixed = replay.as_ref().map_or(options.fixed, |replay| replay.key == "fixed");
     match CaseTarget::named(name, fixed, ops) {
+        Some(_) if options.mix.is_some() => Err(ExploreError::NoMix(name.into())),
         Some(target) => explore.target(&target, replay),
         None => with_workload(name, OfWorkload { explore, replay })?,
     }
@@ -273,6 +284,7 @@ impl Visitor for OfWorkload<'_> {
         };
         key.check()?;
         key.flaw.check_for::<W>()?;
+        key.mix.map_or(Ok(()), |mix| mix.check_for::<W>())?;
         self.explore.target(&WorkloadTarget::<W>::new(key), self.replay)
     }
 }
@@ -292,6 +304,7 @@ impl ExploreOptions {
             ops: self.ops,
             entries: self.entries,
             search_percent: self.search_percent,
+            mix: self.mix,
             flaw: self.flaw,
         }
     }

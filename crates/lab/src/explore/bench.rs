@@ -6,7 +6,7 @@
 //! given.
 
 use super::case::CaseTarget;
-use super::target::{RunKey, Target, WorkloadTarget};
+use super::target::{Target, WorkloadTarget};
 use super::{ExploreError, ExploreOptions};
 use crate::cell::cpu_time;
 use crate::table::{plain_table, text_of};
@@ -210,10 +210,8 @@ impl Visitor for Timed<'_> {
     type Output = Result<ExploreSpeed, ExploreError>;
 
     fn visit<W: Workload>(self) -> Self::Output {
-        let ExploreOptions { seed, threads, ops, entries, search_percent, flaw, .. } =
-            ExploreOptions::default();
-        let key = RunKey { seed, threads, ops, entries, search_percent, flaw };
-        time(&WorkloadTarget::<W>::new(key), ops, self.model, self.stop)
+        let key = ExploreOptions::default().key();
+        time(&WorkloadTarget::<W>::new(key), key.ops, self.model, self.stop)
     }
 }
 

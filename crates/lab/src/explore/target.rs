@@ -4,7 +4,9 @@ use super::ExploreError;
 use seawall_explore::{Check, CrashImage, CrashPoint, Schedule, Trace, record};
 use seawall_memory::{Image, Memory};
 use seawall_workloads::history::Effect;
-use seawall_workloads::{Contents, Explainer, Flaw, History, Layout, Setup, Worker, Workload};
+use seawall_workloads::{
+    Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Worker, Workload,
+};
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -51,14 +53,16 @@ pub(super) struct RunKey {
     pub(super) ops: u64,
     pub(super) entries: u64,
     pub(super) search_percent: u32,
+    /// Instead of the share of searches, where there is one.
+    pub(super) mix: Option<RequestMix>,
     pub(super) flaw: Flaw,
 }
 
 impl fmt::Display for RunKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RunKey { seed, threads, ops, entries, search_percent, flaw } = self;
-        let letter = flaw.letter();
-        write!(f, "{seed}-{threads}-{ops}-{entries}-{search_percent}-{letter}")
+        let RunKey { seed, threads, ops, entries, search_percent, mix, flaw } = self;
+        let requests = mix.map_or(search_percent.to_string(), |mix| mix.to_string());
+        write!(f, "{seed}-{threads}-{ops}-{entries}-{requests}-{}", flaw.letter())
     }
 }
 
@@ -66,15 +70,24 @@ impl FromStr for RunKey {
     type Err = ();
 
     fn from_str(text: &str) -> Result<RunKey, ()> {
-        let parts: Vec<&str> = text.split('-').collect();
-        let [numbers @ .., letter] = &parts[..] else { return Err(()) };
-        let numbers: Result<Vec<u64>, _> = numbers.iter().map(|part| part.parse()).collect();
-        let numbers: [u64; 5] = numbers.map_err(|_| ())?.try_into().map_err(|_| ())?;
-        let [seed, threads, ops, entries, search_percent] = numbers;
-        let threads = usize::try_from(threads).map_err(|_| ())?;
-        let search_percent = u32::try_from(search_percent).map_err(|_| ())?;
-        let flaw = Flaw::of_letter(letter).ok_or(())?;
-        Ok(RunKey { seed, threads, ops, entries, search_percent, flaw })
+        let parts: Vec<&str> = text.splitn(5, '-').collect();
+        let [seed, threads, ops, entries, rest] = parts[..] else { return Err(()) };
+        // Names of mixes have hyphens.
+        let (requests, letter) = rest.rsplit_once('-').ok_or(())?;
+        let number = |text: &str| text.parse::<u64>().map_err(|_| ());
+        let (search_percent, mix) = match requests.parse::<u32>() {
+            Ok(percent) => (percent, None),
+            Err(_) => (0, Some(requests.parse().map_err(|_| ())?)),
+        };
+        Ok(RunKey {
+            seed: number(seed)?,
+            threads: threads.parse().map_err(|_| ())?,
+            ops: number(ops)?,
+            entries: number(entries)?,
+            search_percent,
+            mix,
+            flaw: Flaw::of_letter(letter).ok_or(())?,
+        })
     }
 }
 
@@ -98,13 +111,14 @@ impl<W: Workload> Target for WorkloadTarget<W> {
     }
 
     fn in_words(&self) -> String {
-        let RunKey { seed, threads, ops, entries, flaw, .. } = self.key;
+        let RunKey { seed, threads, ops, entries, mix, flaw, .. } = self.key;
         let plural = if threads == 1 { "" } else { "s" };
         let broken = flaw
             .name()
             .map_or(String::new(), |flaw| format!(", deliberately broken by --flaw {flaw}"));
+        let mix = mix.map_or(String::new(), |mix| format!(" of {mix}"));
         format!(
-            "{}: {threads} thread{plural} x {ops} operations on {entries} entries, seed \
+            "{}: {threads} thread{plural} x {ops} operations{mix} on {entries} entries, seed \
              {seed}{broken}",
             W::NAME
         )
@@ -119,9 +133,9 @@ impl<W: Workload> Target for WorkloadTarget<W> {
     }
 
     fn record(&self, schedule: &Schedule) -> Result<Recorded<WorkloadCheck<W>>, ExploreError> {
-        let RunKey { seed, threads, ops, entries, search_percent, flaw } = self.key;
+        let RunKey { seed, threads, ops, entries, search_percent, mix, flaw } = self.key;
         let damaged = |damage| ExploreError::Damage { workload: W::NAME, damage };
-        let setup = Setup { threads, seed, entries, search_percent, mix: None, flaw };
+        let setup = Setup { threads, seed, entries, search_percent, mix, flaw };
         let layout = W::layout(&setup);
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&start, &setup);

@@ -143,6 +143,29 @@ fn the_printed_command_replays_the_same_image() {
 }
 
 #[test]
+fn requests_of_a_mix_are_explored_and_a_finding_among_them_is_replayed() {
+    let mix = |name: &str| Some(name.parse().unwrap());
+    let options = ExploreOptions { mix: mix("ycsb-a:uniform"), threads: 2, ops: 4, ..small() };
+    assert!(!explore("hash", &options).found());
+    let report = explore("hash", &ExploreOptions { flaw: Flaw::NoOrder, ..options.clone() });
+    assert!(report.program.contains("4 operations of ycsb-a:uniform"), "{}", report.program);
+    let finding = report.models.into_iter().find(|model| model.outcome.finding.is_some());
+    let model = finding.expect("updates that are not ordered");
+    let command = model.replay_command.expect("found");
+    let replay = command.strip_prefix("seawall explore hash --replay ").map(str::to_owned);
+    let again = explore("hash", &ExploreOptions { replay, ..ExploreOptions::default() });
+    assert_eq!(again.models[0].outcome.finding, model.outcome.finding);
+    let refused = |name: &str, mix| {
+        let options = ExploreOptions { mix, ..ExploreOptions::default() };
+        let stop = Arc::default();
+        super::explore(name, &options, &Progress::hidden(), &stop).unwrap_err().to_string()
+    };
+    assert!(refused("hash", mix("ycsb-e")).contains("it scans, and hash"));
+    assert!(refused("queue", mix("ycsb-a")).contains("operations of its own only"));
+    assert!(refused("fast-fair", mix("ycsb-a")).contains("--mix is for workloads"));
+}
+
+#[test]
 fn our_own_structures_flush_and_fence_nothing_in_vain() {
     for entry in WORKLOADS.iter().filter(|entry| entry.default) {
         for (threads, schedules) in [(1, 1), (2, 1)] {
