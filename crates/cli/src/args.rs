@@ -312,9 +312,12 @@ pub(crate) struct RunArgs {
     /// Such threads [default: a processor fewer than there are, 1 to 24]
     #[arg(long, requires = "ribbon", value_name = "N")]
     pub(crate) flushers: Option<u64>,
+    /// Count how much of each flushed line was dirty (which takes time)
+    #[arg(long, conflicts_with = "ribbon")]
+    pub(crate) dirtiness: bool,
     /// Recover and check this pool file instead of running
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["file", "witness", "ops", "seconds", "mix", "ribbon"])]
+          conflicts_with_all = ["file", "witness", "ops", "seconds", "mix", "ribbon", "dirtiness"])]
     pub(crate) recover: Option<PathBuf>,
     /// Write what was done to this file, as one JSON record
     #[arg(long, value_name = "FILE")]
@@ -351,12 +354,12 @@ pub(crate) struct ExploreArgs {
     /// Per cent of operations that only search
     #[arg(long, value_name = "PERCENT")]
     pub(crate) search: Option<u32>,
-    /// Schedules of the threads to try at most
-    #[arg(long, value_name = "N")]
-    pub(crate) schedules: Option<u64>,
     /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
     #[arg(long, value_name = "MIX", conflicts_with_all = ["search", "replay"])]
     pub(crate) mix: Option<String>,
+    /// Schedules of the threads to try at most
+    #[arg(long, value_name = "N")]
+    pub(crate) schedules: Option<u64>,
     /// Interruptions of a thread in one schedule at most, where not at random
     #[arg(long, value_name = "N")]
     pub(crate) preemptions: Option<u64>,

@@ -246,6 +246,7 @@ fn run(args: RunArgs) -> Result<Job> {
         ribbon: args.ribbon.map(|choice| flush_mode(choice).into()),
         early: args.early,
         flushers: args.flushers,
+        dirtiness: args.dirtiness,
         recover: args.recover,
         ..NativeOptions::default()
     };
@@ -272,8 +273,8 @@ fn explore(args: ExploreArgs) -> Result<Job> {
         ops: args.ops.unwrap_or(default.ops),
         entries: args.entries.unwrap_or(default.entries),
         search_percent: args.search.unwrap_or(default.search_percent),
-        schedules: args.schedules.unwrap_or(default.schedules),
         mix: mix(args.mix)?,
+        schedules: args.schedules.unwrap_or(default.schedules),
         preemptions: args.preemptions.unwrap_or(default.preemptions),
         seed: args.seed.unwrap_or(default.seed),
         flaw: if args.broken { Flaw::NoOrder } else { flaw(args.flaw)? },

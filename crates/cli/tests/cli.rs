@@ -65,9 +65,9 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["run", "hash", "--ribbon=maybe"], &["maybe", "auto", "always", "never"]);
     refuses(&["run", "hash", "--flushers", "2"], &["--ribbon"]);
     refuses(&["run", "hash", "--early"], &["--ribbon"]);
+    refuses(&["run", "hash", "--dirtiness", "--ribbon"], &["--dirtiness", "--ribbon"]);
     refuses(&["run", "hash", "--ribbon", "--recover", "a.pool"], &["--ribbon", "--recover"]);
     refuses(&["run", "hash", "--ribbon=always", "--domain", "none"], &["domain none", "auto"]);
-    refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);
     refuses(&["compare", "--designs", "lb,hops", "--ribbon"], &["lb, hops flush no lines"]);
     refuses(&["compare", "--designs", "clwb", "--early"], &["--ribbon"]);
     refuses(
@@ -79,6 +79,7 @@ fn what_is_unknown_is_answered_with_what_is_known() {
         &["redis does not have its keys", "fastfair"],
     );
     refuses(&["explore", "hash", "--mix", "ycsb-x"], &["ycsb-x", "ycsb-load"]);
+    refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);
     refuses(&["reproduce", "s2-fig99"], &["s2-fig99", "s2-fig11"]);
     refuses(&["reproduce", "s2-flush", "--jobs", "0"], &["--jobs is 0", "1 to 1024"]);
     refuses(&["show", "machine", "micro16"], &["micro15"]);
@@ -177,18 +178,6 @@ fn a_broken_structure_is_found_with_the_command_that_repeats_it() {
 }
 
 #[test]
-fn a_plot_is_drawn_and_a_file_that_cannot_be_written_is_said_before_the_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("plot.svg");
-    run(0, &small(&["--plot", path(&file)]));
-    assert!(fs::read_to_string(&file).unwrap().contains("</svg>"));
-    refuses(&small(&["--json", "/no/such/folder/x"]), &["/no/such/folder/x", "writable"]);
-    refuses(&small(&["--plot", path(folder.path())]), &[path(folder.path())]);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-#[test]
 fn with_a_ribbon_designs_that_flush_have_a_second_row_that_is_crashed_too() {
     let folder = tempfile::tempdir().unwrap();
     let [json, plot] = ["json", "svg"].map(|name| folder.path().join(name));
@@ -215,6 +204,18 @@ fn with_a_ribbon_designs_that_flush_have_a_second_row_that_is_crashed_too() {
     assert!(run(0, &command.split(' ').collect::<Vec<_>>()).contains("clwb+ribbon"));
 }
 
+#[test]
+fn a_plot_is_drawn_and_a_file_that_cannot_be_written_is_said_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plot.svg");
+    run(0, &small(&["--plot", path(&file)]));
+    assert!(fs::read_to_string(&file).unwrap().contains("</svg>"));
+    refuses(&small(&["--json", "/no/such/folder/x"]), &["/no/such/folder/x", "writable"]);
+    refuses(&small(&["--plot", path(folder.path())]), &[path(folder.path())]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_full_disk_is_an_error_that_names_the_file() {
     refuses(&small(&["--json", "/dev/full"]), &["/dev/full", "room"]);
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -12,7 +12,6 @@
 
 use crate::LabError;
 use crate::plan::in_range;
-use crate::table::{plain_table, text_of};
 use seawall_memory::{Addr, Image, LINE_BYTES, Memory};
 use seawall_runtime::{Dirtiness, DirtyCounts, HeapError, HeapStats, RouteChoice};
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};
@@ -20,6 +19,8 @@ use seawall_workloads::Damage;
 use seawall_workloads::objects::{Change, Objects, Placing, draw, key_of, numbers, options};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 const DESIGN: &str = "clwb";
 const PHASES: [Change; 3] = [Change::Insert, Change::Replace, Change::Count];
@@ -81,18 +82,22 @@ pub struct Coalescing {
 }
 
 impl Coalescing {
-    /// Runs the dictionaries once for each placing; the same numbers every time.
+    /// Runs the dictionaries once for each placing, the same numbers every time; stops soon after
+    /// `stop` becomes true.
     ///
     /// # Errors
     /// An option out of range, or a machine that cannot be used; a run that ends in a dictionary
-    /// that is not whole.
-    pub fn run(options: &CoalescingOptions) -> Result<Coalescing, LabError> {
+    /// that is not whole; the request to stop.
+    pub fn run(
+        options: &CoalescingOptions,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Coalescing, LabError> {
         in_range("keys", options.keys, 1, 1 << 20)?;
         let machine = Machine::load(&options.machine)?;
         in_range("threads", options.threads as u64, 1, machine.core.count as u64)?;
         let (mut rows, mut spaces) = (Vec::new(), Vec::new());
         for placing in Placing::ALL {
-            let (of_placing, space) = run_placing(&machine, options, placing)?;
+            let (of_placing, space) = run_placing(&machine, options, placing, stop)?;
             rows.extend(of_placing);
             spaces.push(space);
         }
@@ -110,65 +115,22 @@ impl Coalescing {
         self.rows.iter().find(|row| row.change == change && row.placing == placing)
     }
 
-    /// The table.
-    pub fn to_text(&self) -> String {
-        let CoalescingOptions { machine, keys, threads, seed, retires_each } = &self.options;
-        let when = if *retires_each { "after each operation" } else { "when full" };
-        let head = [
-            "operation",
-            "placed",
-            "lines/op",
-            "dirty %",
-            "<= 8 B %",
-            "log l./op",
-            "cycles/op",
-            "gain %",
-        ];
-        let mut table = plain_table(&head, 2..head.len());
-        for row in &self.rows {
-            table.add_row(self.cells(row));
-        }
-        let mut text = format!(
-            "{machine} under {DESIGN}, threads: {threads}, {keys} keys each, seed {seed}; logs \
-             retired {when}\n\n{}\nlines: dirty lines of objects and states that were flushed; \
-             <= 8 B: those with up to 8 dirty bytes;\nlog l.: lines of log records; gain: in \
-             operations per cycle, over packed\n",
-            text_of(&table)
-        );
-        for (placing, space) in Placing::ALL.iter().zip(&self.spaces) {
-            let straddling = 100.0 * space.straddling as f64 / space.objects.max(1) as f64;
-            let each = space.live as f64 / (*keys * *threads as u64) as f64;
-            text += &format!(
-                "{placing}: {straddling:.1} % of objects straddle, {each:.0} B a key live, {:.1} \
-                 MB in use\n",
-                space.footprint as f64 / f64::from(1 << 20)
-            );
-        }
-        text
-    }
-
-    fn cells(&self, row: &CoalescingRow) -> Vec<String> {
-        let keys = self.options.keys as f64;
-        let each = |count: u64| count as f64 / (keys * self.options.threads as f64);
+    /// How many more operations a cycle had than with packed objects, in per cent.
+    pub fn gain(&self, row: &CoalescingRow) -> f64 {
         let packed = self.row(row.change, Placing::Packed).map_or(row.cycles, |row| row.cycles);
-        let gain = 100.0 * (packed as f64 / row.cycles.max(1) as f64 - 1.0);
-        let small = 100.0 * row.counts.eighths[0] as f64 / row.counts.lines.max(1) as f64;
-        let change = match row.change {
+        100.0 * (packed as f64 / row.cycles.max(1) as f64 - 1.0)
+    }
+}
+
+impl CoalescingRow {
+    /// The kind of operation, in a word.
+    pub fn operation(&self) -> &'static str {
+        match self.change {
             Change::Insert => "insert",
             Change::Replace => "replace",
             Change::Count => "count",
             Change::Remove => "remove",
-        };
-        vec![
-            change.into(),
-            row.placing.to_string(),
-            format!("{:.2}", each(row.counts.lines)),
-            format!("{:.1}", 100.0 * row.counts.dirtiness()),
-            format!("{small:.1}"),
-            format!("{:.2}", each(row.log_lines)),
-            format!("{:.0}", row.cycles as f64 / keys),
-            if row.placing == Placing::Packed { String::new() } else { format!("{gain:+.1}") },
-        ]
+        }
     }
 }
 
@@ -177,6 +139,7 @@ fn run_placing(
     machine: &Machine,
     run: &CoalescingOptions,
     placing: Placing,
+    stop: &Arc<AtomicBool>,
 ) -> Result<(Vec<CoalescingRow>, HeapStats), LabError> {
     let broken = |damage: Damage| LabError::Damage { workload: "objects", damage };
     let threads = run.threads as u64;
@@ -201,7 +164,8 @@ fn run_placing(
     let programs = (0..threads).map(program).collect();
     let (pm, dram) = image.into_parts();
     let design = Choice::parse(DESIGN)?;
-    let outcome = Simulation::new(machine, &design, pm, dram).run(programs)?;
+    let simulation = Simulation::new(machine, &design, pm, dram).stopped_by(stop.clone());
+    let outcome = simulation.run(programs)?;
     let rows = rows.replace(Ok(Vec::new())).map_err(|error| broken(error.into()))?;
     let bytes = outcome.pm.len() as u64;
     let after = Image::from_pm(outcome.pm, heap.dram_bytes());

@@ -1,5 +1,6 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
+use crate::native::NativeError;
 use seawall_runtime::ribbon::RibbonError;
 use seawall_sim::{MachineError, SimError};
 use seawall_workloads::{BadSetup, Damage, UnfitFlaw, UnfitMix, UnknownKernel, UnknownWorkload};
@@ -58,6 +59,9 @@ pub enum LabError {
         /// The machine's cores.
         cores: u64,
     },
+    /// A run on this host's memory, of a figure.
+    #[error(transparent)]
+    Native(Box<NativeError>),
     /// An option is out of range.
     #[error("{option} is {value}; it must be {valid}")]
     Option {
@@ -138,6 +142,12 @@ pub enum LabError {
         /// What went wrong.
         why: String,
     },
+}
+
+impl From<NativeError> for LabError {
+    fn from(error: NativeError) -> LabError {
+        LabError::Native(Box::new(error))
+    }
 }
 
 impl LabError {

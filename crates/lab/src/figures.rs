@@ -1,10 +1,11 @@
 //! The figures of the papers: their numbers beside ours.
 //!
 //! A figure is data (`experiments/*.toml`): what the paper states, and what of ours stands beside
-//! it. There are three kinds, each with a runner of its own: bars that compare persistency designs
-//! ([`DesignFigure`]), times of programs that hardware cuts into epochs ([`KernelFigure`]), and
-//! sweeps that compare ways of logging ([`LoggingFigure`]). Points that several figures of a kind
-//! share are run once.
+//! it. There are five kinds, each with a runner of its own: bars that compare persistency designs
+//! ([`DesignFigure`]), times of programs that hardware cuts into epochs ([`KernelFigure`]), sweeps
+//! that compare ways of logging ([`LoggingFigure`]), how much of flushed lines was dirty
+//! ([`DirtinessFigure`]), and what placing objects together gains ([`CoalescingFigure`]). Points
+//! that several figures of a kind share are run once.
 
 use crate::LabError;
 use crate::plan;
@@ -14,11 +15,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod coalescing;
 mod designs;
+mod dirtiness;
 mod kernels;
 mod logging;
 
+pub use coalescing::{CoalescingFigure, CoalescingRecord, CoalescingRun};
 pub use designs::{DesignFigure, FigureRecord, Metric, Series};
+pub use dirtiness::{DirtinessFigure, DirtinessProgram, DirtinessRecord};
 pub use kernels::{Conflicts, KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
 pub use logging::{Column, LOSS_MAX, LoggingFigure, LoggingRecord, Quantity, Stated};
 
@@ -26,6 +31,8 @@ pub use logging::{Column, LOSS_MAX, LoggingFigure, LoggingRecord, Quantity, Stat
 const FIGURES: &[(&str, &str)] = &[
     ("s0-4", include_str!("../../../experiments/s0-4.toml")),
     ("s0-24", include_str!("../../../experiments/s0-24.toml")),
+    ("s0-dirtiness", include_str!("../../../experiments/s0-dirtiness.toml")),
+    ("s0-coalescing", include_str!("../../../experiments/s0-coalescing.toml")),
     ("s1-slide8", include_str!("../../../experiments/s1-slide8.toml")),
     ("s1-slide14", include_str!("../../../experiments/s1-slide14.toml")),
     ("s1-slide18", include_str!("../../../experiments/s1-slide18.toml")),
@@ -48,6 +55,10 @@ pub enum Figure {
     Kernels(KernelFigure),
     /// A sweep that compares ways of logging.
     Logging(LoggingFigure),
+    /// How much of flushed lines was dirty.
+    Dirtiness(DirtinessFigure),
+    /// What placing objects together gains.
+    Coalescing(CoalescingFigure),
 }
 
 /// How to run figures.
@@ -77,6 +88,8 @@ pub struct Figures {
     records: Vec<FigureRecord>,
     measured: Measured,
     kernels: kernels::Measured,
+    dirtiness: Vec<DirtinessRecord>,
+    coalescing: Vec<CoalescingRecord>,
     is_partial: bool,
 }
 
@@ -135,10 +148,12 @@ impl Figure {
             None => figure!(Designs, DesignFigure),
             Some("kernels") => figure!(Kernels, KernelFigure),
             Some("logging") => figure!(Logging, LoggingFigure),
-            Some(other) => {
-                let what = format!("kind = \"{other}\"; give \"kernels\", \"logging\", or no kind");
-                Err(wrong(what))
-            }
+            Some("dirtiness") => figure!(Dirtiness, DirtinessFigure),
+            Some("coalescing") => figure!(Coalescing, CoalescingFigure),
+            Some(other) => Err(wrong(format!(
+                "kind = \"{other}\"; give \"kernels\", \"logging\", \"dirtiness\", \
+                 \"coalescing\", or no kind"
+            ))),
         }
     }
 
@@ -148,6 +163,8 @@ impl Figure {
             Figure::Designs(figure) => &figure.name,
             Figure::Kernels(figure) => &figure.name,
             Figure::Logging(figure) => &figure.name,
+            Figure::Dirtiness(figure) => &figure.name,
+            Figure::Coalescing(figure) => &figure.name,
         }
     }
 
@@ -157,6 +174,8 @@ impl Figure {
             Figure::Designs(figure) => (&figure.title, &figure.source),
             Figure::Kernels(figure) => (&figure.title, &figure.source),
             Figure::Logging(figure) => (&figure.title, &figure.source),
+            Figure::Dirtiness(figure) => (&figure.title, &figure.source),
+            Figure::Coalescing(figure) => (&figure.title, &figure.source),
         }
     }
 }
@@ -176,11 +195,14 @@ impl Figures {
         plan::once("figure", &names)?;
         plan::check_jobs(options.jobs)?;
         let (mut designs, mut programs, mut logging) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut dirty, mut coalescing) = (Vec::new(), Vec::new());
         for figure in &figures {
             match figure {
                 Figure::Designs(figure) => designs.push(figure),
                 Figure::Kernels(figure) => programs.push(figure),
                 Figure::Logging(figure) => logging.push(figure),
+                Figure::Dirtiness(figure) => dirty.push(figure),
+                Figure::Coalescing(figure) => coalescing.push(figure),
             }
         }
         let (records, is_whole) = match designs.is_empty() {
@@ -195,8 +217,21 @@ impl Figures {
             true => Measured::default(),
             false => Measured::run(&logging, options, progress, stop)?,
         };
+        let (dirtiness, all_dirty) = dirtiness::run(&dirty, options, progress, stop)?;
+        let (coalescing, all_placed) = coalescing::run(&coalescing, options, progress, stop)?;
+        let is_whole = is_whole && all_dirty && all_placed;
         let is_partial = !is_whole || kernels.is_partial || measured.is_partial;
-        Ok(Figures { figures, options: options.clone(), records, measured, kernels, is_partial })
+        let options = options.clone();
+        Ok(Figures {
+            figures,
+            options,
+            records,
+            measured,
+            kernels,
+            dirtiness,
+            coalescing,
+            is_partial,
+        })
     }
 
     /// A record for each series of the figures of designs, in the order of the figures.
@@ -214,6 +249,24 @@ impl Figures {
         self.views().flat_map(|view| view.records()).collect()
     }
 
+    /// A record for each program of the figures of dirtiness, in the order of the figures.
+    pub fn dirtiness_records(&self) -> &[DirtinessRecord] {
+        &self.dirtiness
+    }
+
+    /// A record for each row of the figures of coalescing, in the order of the figures.
+    pub fn coalescing_records(&self) -> &[CoalescingRecord] {
+        &self.coalescing
+    }
+
+    fn dirtiness_of(&self, figure: &DirtinessFigure) -> Vec<&DirtinessRecord> {
+        self.dirtiness.iter().filter(|record| record.figure == figure.name).collect()
+    }
+
+    fn coalescing_of(&self, figure: &CoalescingFigure) -> Vec<&CoalescingRecord> {
+        self.coalescing.iter().filter(|record| record.figure == figure.name).collect()
+    }
+
     fn of(&self, figure: &DesignFigure) -> Vec<&FigureRecord> {
         self.records.iter().filter(|record| record.figure == figure.name).collect()
     }
@@ -225,7 +278,7 @@ impl Figures {
     fn views(&self) -> impl Iterator<Item = View<'_>> {
         self.figures.iter().filter_map(|figure| match figure {
             Figure::Logging(figure) => Some(self.view(figure)),
-            Figure::Designs(_) | Figure::Kernels(_) => None,
+            _ => None,
         })
     }
 
@@ -234,6 +287,8 @@ impl Figures {
     pub fn hold(&self) -> bool {
         let bars = self.figures.iter().all(|figure| match figure {
             Figure::Designs(figure) => figure.holds(&self.of(figure)),
+            Figure::Dirtiness(figure) => figure.holds(&self.dirtiness_of(figure)),
+            Figure::Coalescing(figure) => figure.holds(&self.coalescing_of(figure)),
             Figure::Kernels(_) | Figure::Logging(_) => true,
         });
         let kernels = self.kernels.records.iter().all(|record| {
@@ -255,6 +310,8 @@ impl Figures {
                 Figure::Designs(figure) => figure.to_text(&self.of(figure)),
                 Figure::Kernels(figure) => figure.to_text(&self.kernels.of(figure)),
                 Figure::Logging(figure) => self.view(figure).to_text(),
+                Figure::Dirtiness(figure) => figure.to_text(&self.dirtiness_of(figure)),
+                Figure::Coalescing(figure) => figure.to_text(&self.coalescing_of(figure)),
             };
         }
         if self.is_partial {
@@ -277,6 +334,12 @@ impl Figures {
             lines.push(serde_json::to_value(record).map_err(value)?);
         }
         for record in self.logging_records() {
+            lines.push(serde_json::to_value(record).map_err(value)?);
+        }
+        for record in &self.dirtiness {
+            lines.push(serde_json::to_value(record).map_err(value)?);
+        }
+        for record in &self.coalescing {
             lines.push(serde_json::to_value(record).map_err(value)?);
         }
         crate::record::write_lines(path, &lines)

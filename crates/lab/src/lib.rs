@@ -48,8 +48,9 @@ pub use cuts::{Cuts, crash_kernel};
 pub use describe::{Listing, show_design, show_machine};
 pub use error::LabError;
 pub use figures::{
-    Column, Conflicts, DesignFigure, Figure, FigureOptions, FigureRecord, Figures,
-    KernelFigure, KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure,
+    CoalescingFigure, CoalescingRecord, CoalescingRun, Column, Conflicts, DesignFigure,
+    DirtinessFigure, DirtinessProgram, DirtinessRecord, Figure, FigureOptions, FigureRecord,
+    Figures, KernelFigure, KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure,
     LoggingRecord, Metric, Quantity, RunRecord, Series, Stated,
 };
 pub use kernel::{Extent, KernelPoint, KernelRun, run_kernel};

@@ -77,6 +77,61 @@ fn a_small_logging_figure_is_run_told_drawn_and_the_same_again() {
 }
 
 #[test]
+fn a_small_figure_of_dirtiness_is_counted_told_and_the_same_again() {
+    let text = FIGURES.iter().find(|(name, _)| *name == "s0-dirtiness").unwrap().1;
+    let text = text.replace("20000", "500");
+    let run = || {
+        let figure = Figure::parse("small", &text).unwrap();
+        let options = FigureOptions::default();
+        Figures::run(vec![figure], &options, &Progress::hidden(), &Arc::default()).unwrap()
+    };
+    let figures = run();
+    let records = figures.dirtiness_records();
+    assert_eq!(records, run().dirtiness_records());
+    assert_eq!(records.len(), 7);
+    for record in records {
+        let flushes = record.mix.as_deref() != Some("ycsb-c");
+        assert_eq!(record.counts.lines > 0, flushes, "{record:?}");
+        assert_eq!(record.operations, 500);
+    }
+    let text = figures.to_text();
+    assert!(text.contains("redis, ycsb-load") && text.contains("the paper's is 47.0 %"), "{text}");
+    let refused = |from: &str, to: &str| {
+        let text = FIGURES.iter().find(|(name, _)| *name == "s0-dirtiness").unwrap().1;
+        Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
+    };
+    assert!(refused("ycsb-f", "ycsb-e").contains("redis cannot run the mix ycsb-e"));
+    assert!(refused("ycsb-load", "ycsb-x").contains("unknown mix `ycsb-x`"));
+    assert!(refused("ycsb-load", "ycsb-a").contains("redis is there twice"));
+    assert!(refused("tpcc", "tpcx").contains("`tpcx`"));
+}
+
+#[test]
+fn a_small_figure_of_coalescing_is_run_and_told() {
+    let text = FIGURES.iter().find(|(name, _)| *name == "s0-coalescing").unwrap().1;
+    let text = text.replace("8000", "300").replace("2000", "100").replace("400", "20");
+    let figure = Figure::parse("small", &text).unwrap();
+    let options = FigureOptions::default();
+    let run = Figures::run(vec![figure], &options, &Progress::hidden(), &Arc::default());
+    let figures = run.unwrap();
+    let records = figures.coalescing_records();
+    assert_eq!(records.len(), 5 * 3 * 3, "runs, operations, placings");
+    let each = |placed: &str| {
+        let is = |record: &&CoalescingRecord| {
+            record.run == "1 thread, each operation" && record.placed == placed
+        };
+        let of = |record: &CoalescingRecord| (record.lines, record.dirtiness, record.gain);
+        of(records.iter().filter(is).find(|record| record.operation == "insert").unwrap())
+    };
+    let (packed, together) = (each("packed"), each("together"));
+    assert!(together.0 < packed.0 && together.1 > packed.1, "{packed:?} {together:?}");
+    assert_eq!(packed.2, 0.0);
+    let text = figures.to_text();
+    assert!(text.contains("the paper's are 13.8 and 33.3 %"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+}
+
+#[test]
 fn a_small_figure_of_kernels_is_run_told_and_the_same_again() {
     let text = FIGURES.iter().find(|(name, _)| *name == "s2-fig14").unwrap().1;
     let named = "named = [\"ssca2\", \"vacation\", \"intruder\", \"canneal\", \"dedup\"]";

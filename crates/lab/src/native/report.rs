@@ -1,6 +1,7 @@
 //! What a native run or a recovery reports, for people and for programs.
 
 use seawall_native::Pool;
+use seawall_runtime::DirtyCounts;
 use seawall_runtime::ribbon::{RibbonCounts, RibbonPool};
 use seawall_workloads::Contents;
 use serde::Serialize;
@@ -65,6 +66,9 @@ pub struct RunReport {
     pub fences: u64,
     /// What the Ribbon did, if there was one.
     pub ribbon: Option<RibbonReport>,
+    /// How much of the flushed lines was dirty, if that was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirtiness: Option<DirtinessReport>,
     /// Where it ran.
     #[serde(flatten)]
     pub place: Place,
@@ -159,6 +163,46 @@ impl fmt::Display for RibbonReport {
     }
 }
 
+/// How much of the lines that a run flushed was dirty.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DirtinessReport {
+    /// The mean dirty part of a flushed dirty line, in per cent; 0 if none was flushed.
+    pub percent: f64,
+    /// Dirty lines that were flushed.
+    pub lines: u64,
+    /// Bytes that were dirty in them.
+    pub bytes: u64,
+    /// Those lines by how many bytes were dirty: 1 to 8, 9 to 16, up to 57 to 64.
+    pub eighths: [u64; 8],
+    /// Lines that were flushed clean.
+    pub clean: u64,
+    /// Flushes that touched a line more than their length needs.
+    pub straddling: u64,
+    /// Lines written past the caches, which need no flush.
+    pub direct_lines: u64,
+}
+
+impl DirtinessReport {
+    pub(super) fn of(counts: &DirtyCounts) -> DirtinessReport {
+        let DirtyCounts { lines, bytes, eighths, clean, straddling, direct_lines, .. } = *counts;
+        let percent = 100.0 * counts.dirtiness();
+        DirtinessReport { percent, lines, bytes, eighths, clean, straddling, direct_lines }
+    }
+}
+
+impl fmt::Display for DirtinessReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DirtinessReport { percent, lines, clean, straddling, direct_lines, .. } = self;
+        let few = 100.0 * self.eighths[0] as f64 / (*lines).max(1) as f64;
+        write!(
+            f,
+            "{percent:.1} % of {lines} dirty lines that were flushed ({few:.0} % of them with up \
+             to 8 bytes); {clean} clean ones, {straddling} straddling flushes, {direct_lines} \
+             lines past the caches"
+        )
+    }
+}
+
 /// A recovery on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecoveryReport {
@@ -231,6 +275,9 @@ impl fmt::Display for RunReport {
         }
         if let Some(ribbon) = &self.ribbon {
             writeln!(f, "ribbon      {ribbon}")?;
+        }
+        if let Some(dirtiness) = &self.dirtiness {
+            writeln!(f, "dirtiness   {dirtiness}")?;
         }
         let (before, after) = (self.entries_before, self.entries_after);
         writeln!(f, "entries     {before} before, {after} after; the invariants hold")

@@ -5,6 +5,7 @@ use super::{Limit, NativeError, NativeOptions, RibbonMode};
 use crate::Progress;
 use seawall_memory::Memory;
 use seawall_native::{Counters, Pool, Witness};
+use seawall_runtime::Dirtiness;
 use seawall_runtime::ribbon::{Ribbon, RibbonCounters, RibbonOptions, RibbonPool};
 use seawall_workloads::{History, Setup, Worker, Workload};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +72,7 @@ pub(super) fn seconds_of(done: &[Done]) -> f64 {
 /// What each thread runs.
 struct Threads<'a, W> {
     workload: &'a W,
+    dirtiness: Option<&'a Dirtiness>,
     setup: &'a Setup,
     operations_max: u64,
     stop: AtomicBool,
@@ -99,9 +101,14 @@ impl<W: Workload> Threads<'_, W> {
             Some(witness) => memory.with_witness(witness),
             None => memory,
         };
-        match host {
-            Host::Plain(_) => self.run(&memory, |memory| memory.counters()),
-            Host::Ribbon(pool) => self.run(&pool.wrap(memory), |memory| memory.inner().counters()),
+        match (host, self.dirtiness) {
+            (Host::Ribbon(pool), _) => {
+                self.run(&pool.wrap(memory), |memory| memory.inner().counters())
+            }
+            (Host::Plain(_), None) => self.run(&memory, |memory| memory.counters()),
+            (Host::Plain(_), Some(dirtiness)) => {
+                self.run(&dirtiness.join(&memory), |memory| memory.below().counters())
+            }
         }
     }
 }
@@ -109,7 +116,7 @@ impl<W: Workload> Threads<'_, W> {
 /// Runs the threads until the limit, and shows meanwhile what a Ribbon does.
 pub(super) fn run_threads<W: Workload>(
     host: &Host,
-    workload: &W,
+    (workload, dirtiness): (&W, Option<&Dirtiness>),
     setup: &Setup,
     witness: Option<&Witness>,
     limit: Limit,
@@ -120,7 +127,7 @@ pub(super) fn run_threads<W: Workload>(
         Limit::Operations(count) => (count, None),
     };
     let (stop, start) = (AtomicBool::new(false), Barrier::new(setup.threads + 1));
-    let threads = Threads { workload, setup, operations_max, stop, start };
+    let threads = Threads { workload, dirtiness, setup, operations_max, stop, start };
     std::thread::scope(|scope| {
         let all = &threads;
         let run = |thread| scope.spawn(move || all.run_on(host, thread, witness));

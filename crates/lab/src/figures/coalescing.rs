@@ -1,0 +1,233 @@
+//! Figures of flush coalescing: what placing objects on each other's lines gains, run by run.
+
+use super::FigureOptions;
+use crate::LabError;
+use crate::coalescing::{Coalescing, CoalescingOptions, CoalescingRow};
+use crate::jobs::{Piece, run_all};
+use crate::plan;
+use crate::progress::Progress;
+use crate::table::{plain_table, text_of};
+use seawall_workloads::objects::Placing;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A quick look has this part of the keys.
+const QUICK_DIVISOR: u64 = 5;
+
+/// A figure of flush coalescing.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoalescingFigure {
+    /// Name on the command line.
+    #[serde(skip)]
+    pub name: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    /// What it shows.
+    pub title: String,
+    /// Where the paper says so.
+    pub source: String,
+    /// The machine.
+    pub machine: String,
+    /// The paper's mean gain, in per cent.
+    pub paper: f64,
+    /// The paper's highest gain, in per cent.
+    pub paper_max: f64,
+    /// How far from the paper's mean ours may be.
+    pub tolerance: f64,
+    /// What runs.
+    #[serde(rename = "run")]
+    pub runs: Vec<CoalescingRun>,
+}
+
+/// A dictionary that is filled and changed, with its objects placed in every way.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoalescingRun {
+    /// What the figure calls it.
+    pub name: String,
+    /// Threads, each with a dictionary of its own.
+    pub threads: usize,
+    /// Keys of each thread.
+    pub keys: u64,
+    /// Data is flushed after each operation, not only when the log is full.
+    #[serde(default)]
+    pub retires_each: bool,
+}
+
+/// One kind of operation with objects placed in one way, as `--json` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CoalescingRecord {
+    /// The figure.
+    pub figure: String,
+    /// The run.
+    pub run: String,
+    /// "insert", "replace" or "count".
+    pub operation: &'static str,
+    /// "packed", "lines" or "together".
+    pub placed: String,
+    /// Operations per cycle over those of packed objects; the gain in per cent.
+    pub gain: f64,
+    /// Dirty lines of objects and their states that were flushed, an operation.
+    pub lines: f64,
+    /// Lines of log records, an operation.
+    pub log_lines: f64,
+    /// How much of a flushed dirty line of objects or states was dirty, in per cent.
+    pub dirtiness: f64,
+    /// Cycles from the first operation of any thread to the last one's end.
+    pub cycles: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Keys of each thread.
+    pub keys: u64,
+    /// Data was flushed after each operation.
+    pub retires_each: bool,
+    /// The machine.
+    pub machine: String,
+    /// The seed.
+    pub seed: u64,
+    /// True if it was a quick look with fewer keys.
+    pub quick: bool,
+}
+
+/// A run of a figure, to be done.
+struct Job<'a> {
+    figure: &'a CoalescingFigure,
+    run: &'a CoalescingRun,
+    options: CoalescingOptions,
+}
+
+impl Piece for Job<'_> {
+    fn program(&self) -> &str {
+        &self.figure.name
+    }
+
+    fn design(&self) -> String {
+        self.run.name.clone()
+    }
+}
+
+impl CoalescingFigure {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.runs.is_empty() {
+            return Err("it has no [[run]]; give at least one".into());
+        }
+        let names: Vec<String> = self.runs.iter().map(|run| run.name.clone()).collect();
+        plan::once("run", &names).map_err(|error| error.to_string())
+    }
+
+    fn jobs(&self, options: &FigureOptions) -> Vec<Job<'_>> {
+        let divisor = if options.is_quick { QUICK_DIVISOR } else { 1 };
+        let mut jobs = Vec::new();
+        for run in &self.runs {
+            let CoalescingRun { threads, keys, retires_each, .. } = *run;
+            let options = CoalescingOptions {
+                machine: self.machine.clone(),
+                keys: keys.div_ceil(divisor),
+                threads,
+                seed: options.seed,
+                retires_each,
+            };
+            jobs.push(Job { figure: self, run, options });
+        }
+        jobs
+    }
+
+    /// Our mean gain of objects that lie together, and the highest.
+    fn gains(records: &[&CoalescingRecord]) -> (f64, f64) {
+        let together = Placing::Together.to_string();
+        let gains = records.iter().filter(|record| record.placed == together);
+        let gains: Vec<f64> = gains.map(|record| record.gain).collect();
+        let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        (gains.iter().sum::<f64>() / gains.len().max(1) as f64, most)
+    }
+
+    /// True if all was measured, and the mean is the paper's within the tolerance.
+    pub(super) fn holds(&self, records: &[&CoalescingRecord]) -> bool {
+        let (mean, _) = CoalescingFigure::gains(records);
+        let is_whole = self.runs.iter().all(|run| records.iter().any(|it| it.run == run.name));
+        is_whole && (mean - self.paper).abs() <= self.tolerance
+    }
+
+    /// A row for each run and operation with each placing, and the means beside the paper's.
+    pub(super) fn to_text(&self, records: &[&CoalescingRecord]) -> String {
+        let CoalescingFigure { name, title, source, machine, paper, paper_max, .. } = self;
+        let mut text = format!("{name}: {title}\n  paper: {source}\n");
+        let Some(first) = records.first() else {
+            return text + "  nothing was measured\n\n";
+        };
+        let quick = if first.quick { " (quick)" } else { "" };
+        let _ = writeln!(text, "  ours:  {machine}, seed {}{quick}\n", first.seed);
+        let head = ["run", "operation", "placed", "gain %", "lines/op", "log l./op", "dirty %"];
+        let mut table = plain_table(&head, 3..head.len());
+        let (mut run, mut operation) = ("", "");
+        for record in records {
+            let shown = |is_new: bool, name: &str| if is_new { name.into() } else { String::new() };
+            let is_new = record.run != run;
+            let gain = format!("{:+.1}", record.gain);
+            table.add_row(vec![
+                shown(is_new, &record.run),
+                shown(is_new || record.operation != operation, record.operation),
+                record.placed.clone(),
+                shown(record.placed != Placing::Packed.to_string(), &gain),
+                format!("{:.2}", record.lines),
+                format!("{:.2}", record.log_lines),
+                format!("{:.1}", record.dirtiness),
+            ]);
+            (run, operation) = (&record.run, record.operation);
+        }
+        text += &text_of(&table);
+        let (mean, most) = CoalescingFigure::gains(records);
+        let held = if self.holds(records) { "it holds" } else { "it does NOT hold" };
+        let _ = writeln!(
+            text,
+            "\n  gain of together: mean {mean:+.1} %, at most {most:+.1} %; the paper's are \
+             {paper:.1} and {paper_max:.1} %; {held} (the mean within {:.1})\n",
+            self.tolerance
+        );
+        text
+    }
+}
+
+/// Runs `figures`; gives a record for each row, and whether all were run.
+pub(super) fn run(
+    figures: &[&CoalescingFigure],
+    options: &FigureOptions,
+    progress: &Progress,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Vec<CoalescingRecord>, bool), LabError> {
+    let jobs: Vec<Job<'_>> = figures.iter().flat_map(|figure| figure.jobs(options)).collect();
+    let measure = |job: &Job<'_>| {
+        let coalescing = Coalescing::run(&job.options, stop)?;
+        let rows = coalescing.rows.iter();
+        let records = rows.map(|row| record(job, row, coalescing.gain(row), options.is_quick));
+        Ok(records.collect::<Vec<_>>())
+    };
+    let done = run_all(&jobs, options.jobs, progress, stop, measure)?;
+    let is_whole = done.iter().all(Option::is_some);
+    Ok((done.into_iter().flatten().flatten().collect(), is_whole))
+}
+
+fn record(job: &Job<'_>, row: &CoalescingRow, gain: f64, quick: bool) -> CoalescingRecord {
+    let CoalescingOptions { machine, keys, threads, seed, retires_each } = job.options.clone();
+    let operations = (keys * threads as u64) as f64;
+    CoalescingRecord {
+        figure: job.figure.name.clone(),
+        run: job.run.name.clone(),
+        operation: row.operation(),
+        placed: row.placing.to_string(),
+        gain,
+        lines: row.counts.lines as f64 / operations,
+        log_lines: row.log_lines as f64 / operations,
+        dirtiness: 100.0 * row.counts.dirtiness(),
+        cycles: row.cycles,
+        threads,
+        keys,
+        retires_each,
+        machine,
+        seed,
+        quick,
+    }
+}
