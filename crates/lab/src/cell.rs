@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+mod checkpointed;
 mod ribbon;
 
 pub(crate) use ribbon::check as check_ribbon;
@@ -39,7 +40,8 @@ const RIBBON_LABEL: &str = "+ribbon";
 /// What to run, and how.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// The workload's name.
+    /// The workload's name; or that of a kernel with checkpoints, whose size the entries are, and
+    /// which runs once, to its end.
     pub workload: String,
     /// The design with its parameters.
     pub design: Choice,
@@ -68,7 +70,6 @@ pub struct Point {
     pub checked: bool,
 }
 
-impl Piece for Point {
 impl Point {
     /// The design with its parameters, and a Ribbon if there is one, as in `clwb+ribbon`.
     pub fn label(&self) -> String {
@@ -77,6 +78,7 @@ impl Point {
     }
 }
 
+impl Piece for Point {
     fn program(&self) -> &str {
         &self.workload
     }
@@ -163,10 +165,10 @@ impl Cell {
         if let Some(mix) = self.point.mix {
             command += &format!(" --mix {mix}");
         }
-        if let Some(name) = self.point.flaw.name() {
         if let Some(ribbon) = &self.point.ribbon {
             command += &ribbon::command(ribbon);
         }
+        if let Some(name) = self.point.flaw.name() {
             command += &format!(" --flaw {name}");
         }
         command
@@ -183,12 +185,19 @@ pub fn run_cell(
     point: &Point,
     stop: &Arc<AtomicBool>,
 ) -> Result<Cell, LabError> {
-    with_workload(&point.workload, Run { machine, point, stop })?
+    check_ribbon(machine, point)?;
+    match checkpointed::run(machine, point, stop) {
+        Some(cell) => cell,
+        None => with_workload(&point.workload, Run { machine, point, stop })?,
+    }
 }
 
 /// Refuses numbers that the workload of `point` cannot run with.
 pub(crate) fn check_point(point: &Point) -> Result<(), LabError> {
-    with_workload(&point.workload, Fit { point })?
+    match checkpointed::check(point) {
+        Some(checked) => checked,
+        None => with_workload(&point.workload, Fit { point })?,
+    }
 }
 
 struct Fit<'a> {
@@ -266,7 +275,6 @@ impl Visitor for Run<'_> {
 
     fn visit<W: Workload>(self) -> Self::Output {
         let mut point = self.point.clone();
-        ribbon::check(self.machine, &point)?;
         let (setup, layout) = fit::<W>(&point)?;
         point.entries = Some(setup.entries);
         point.search_percent = setup.mix.is_none().then_some(setup.search_percent);
@@ -317,11 +325,7 @@ fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &Outcome) -> Cell {
     let time = |(last, warm): (&Cycle, &Cycle)| (last - warm).max(1) as f64;
     let times = watcher.last.iter().zip(&watcher.warm).map(time);
     let throughput = times.map(|cycles| point.operations as f64 / cycles).sum();
-    let mut stalls = Stalls::default();
-    let threads = &outcome.stalls[..point.threads];
-    for reason in Reason::ALL {
-        stalls.add(reason, threads.iter().map(|stalls| stalls.get(reason)).sum());
-    }
+    let stalls = stalls_of(&outcome.stalls[..point.threads]);
     Cell {
         point,
         throughput,
@@ -333,6 +337,15 @@ fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &Outcome) -> Cell {
         broken: Vec::new(),
         host: Duration::ZERO,
     }
+}
+
+/// The stalls of several threads together.
+fn stalls_of(threads: &[Stalls]) -> Stalls {
+    let mut all = Stalls::default();
+    for reason in Reason::ALL {
+        all.add(reason, threads.iter().map(|stalls| stalls.get(reason)).sum());
+    }
+    all
 }
 
 /// CPU time that this host thread has used.

@@ -102,6 +102,19 @@ macro_rules! kernels {
         ) -> Result<V::Output, UnknownKernel> {
             match name {
                 $($Type::NAME => Ok(visitor.visit::<$Type>()),)*
+                _ => with_checkpointed(name, visitor),
+            }
+        }
+
+        /// The same among those with checkpoints.
+        ///
+        /// # Errors
+        /// When there is none; the message lists all kernels.
+        pub fn with_checkpointed<V: KernelVisitor>(
+            name: &str,
+            visitor: V,
+        ) -> Result<V::Output, UnknownKernel> {
+            match name {
                 $(<Checkpointed<$Phased>>::NAME => {
                     Ok(visitor.visit::<Checkpointed<$Phased>>())
                 })*

@@ -48,7 +48,10 @@ pub use checkpoint::{Checkpointed, Phased};
 pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use history::{Contents, Explainer, History, Violation};
 pub use kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};
-pub use kernels::{CHECKPOINTED, KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_kernel};
+pub use kernels::{
+    CHECKPOINTED, KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_checkpointed,
+    with_kernel,
+};
 pub use requests::{Accepts, KeyChoice, MIXES, RequestMix, UnfitMix, UnknownMix};
 pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
 

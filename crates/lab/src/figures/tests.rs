@@ -77,6 +77,34 @@ fn a_small_logging_figure_is_run_told_drawn_and_the_same_again() {
 }
 
 #[test]
+fn kernels_with_checkpoints_are_in_a_figure_of_designs_with_a_ribbon_too() {
+    let text = "title = 't'\nsource = 's'\nmachine = 'desktop'\nthreads = 2\noperations = 200\n\
+        metric = 'throughput'\nbaseline = 'clwb'\ntolerance = 9.0\nworkloads = ['queue']\n\
+        kernels = { lu-checkpoint = 40, radix-checkpoint = 600 }\n\
+        [[series]]\nname = 'r'\ndesign = 'clwb'\nribbon = { flushers = 1, mode = 'always' }\n\
+        [[series]]\nname = 'v'\ndesign = 'volatile'\n";
+    for is_quick in [true, false] {
+        let figure = Figure::parse("small", text).unwrap();
+        let options = FigureOptions { is_quick, ..FigureOptions::default() };
+        let run = Figures::run(vec![figure], &options, &Progress::hidden(), &Arc::default());
+        let figures = run.unwrap();
+        let [with, volatile] = figures.records() else { panic!("two series") };
+        let mut names: Vec<&str> = with.workloads.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["lu-checkpoint", "queue", "radix-checkpoint"]);
+        for kernel in ["lu-checkpoint", "radix-checkpoint"] {
+            assert!(with.flushed[kernel].by_flushers > 0.0, "{:?}", with.flushed);
+            let gain = volatile.workloads[kernel].as_f64().unwrap();
+            assert!(gain > 1.0, "{kernel} without flushes: {gain}");
+        }
+    }
+    let unknown = Figure::parse("small", &text.replace("lu-checkpoint", "lu")).unwrap();
+    let options = FigureOptions::default();
+    let refused = Figures::run(vec![unknown], &options, &Progress::hidden(), &Arc::default());
+    assert!(refused.unwrap_err().to_string().contains("no kernel with checkpoints 'lu': lu-c"));
+}
+
+#[test]
 fn a_small_figure_of_dirtiness_is_counted_told_and_the_same_again() {
     let text = FIGURES.iter().find(|(name, _)| *name == "s0-dirtiness").unwrap().1;
     let text = text.replace("20000", "500");

@@ -1,0 +1,110 @@
+//! A parallel kernel with checkpoints as a cell: in the place of PARSEC's programs in PACT'20.
+//!
+//! All threads run the kernel once, from its input to its end; that is one operation. Its result is
+//! checked against the plain computation. Crashes, and going on from the last checkpoint, are the
+//! business of `crates/lab/tests/checkpoints.rs`.
+
+use super::ribbon::Crew;
+use super::{BYTES_MAX, Cell, Point, cpu_time, stalls_of};
+use crate::LabError;
+use crate::crash::Broken;
+use seawall_memory::{Image, Memory};
+use seawall_sim::{Machine, Program, SimMemory, Simulation};
+use seawall_workloads::{Input, Kernel, KernelVisitor, with_checkpointed};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Runs `point`, if it is one of a kernel with checkpoints.
+pub(super) fn run(
+    machine: &Machine,
+    point: &Point,
+    stop: &Arc<AtomicBool>,
+) -> Option<Result<Cell, LabError>> {
+    with_checkpointed(&point.workload, Run { machine, point, stop }).ok()
+}
+
+/// Refuses numbers that the kernel of `point` cannot run with, if it is one with checkpoints.
+pub(super) fn check(point: &Point) -> Option<Result<(), LabError>> {
+    with_checkpointed(&point.workload, Fit { point }).ok()
+}
+
+struct Fit<'a> {
+    point: &'a Point,
+}
+
+impl KernelVisitor for Fit<'_> {
+    type Output = Result<(), LabError>;
+
+    fn visit<K: Kernel>(self) -> Self::Output {
+        input::<K>(self.point).map(drop)
+    }
+}
+
+fn input<K: Kernel>(point: &Point) -> Result<Input, LabError> {
+    let size = point.entries.unwrap_or(K::QUICK);
+    let input = Input { threads: point.threads, size, seed: point.seed };
+    input.check::<K>()?;
+    let layout = K::layout(&input);
+    if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
+        return Err(LabError::Option {
+            option: "size",
+            value: size.to_string(),
+            valid: format!("less: {} would take more than {BYTES_MAX} bytes", K::NAME),
+        });
+    }
+    Ok(input)
+}
+
+struct Run<'a> {
+    machine: &'a Machine,
+    point: &'a Point,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl KernelVisitor for Run<'_> {
+    type Output = Result<Cell, LabError>;
+
+    fn visit<K: Kernel>(self) -> Self::Output {
+        let mut point = self.point.clone();
+        let input = input::<K>(&point)?;
+        (point.entries, point.operations, point.warmup) = (Some(input.size), 1, 0);
+        let layout = K::layout(&input);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let kernel = K::create(&image, &input);
+        let (pm, mut dram) = image.into_parts();
+        let crew = Crew::place(&point, &mut dram)?;
+        let ended = Rc::new(std::cell::Cell::new(0));
+        let program = |_| -> Program {
+            let (kernel, crew, ended) = (kernel.clone(), crew.clone(), ended.clone());
+            Box::new(move |memory: &SimMemory| {
+                match &crew {
+                    None => kernel.run(memory),
+                    Some(crew) => crew.run(memory, |memory| kernel.run(memory)),
+                }
+                ended.set(memory.now().max(ended.get()));
+            })
+        };
+        let threads = (0..point.threads).map(program);
+        let programs = threads.chain(crew.iter().flat_map(Crew::flushers)).collect();
+        let host = cpu_time();
+        let outcome = Simulation::new(self.machine, &point.design, pm, dram)
+            .stopped_by(self.stop.clone())
+            .run(programs)?;
+        let host = cpu_time().saturating_sub(host);
+        let result = kernel.check(&Image::from_pm(outcome.pm, layout.dram_bytes));
+        let broken =
+            |damage| Broken { cycle: outcome.cycles, what: format!("at the end: {damage}") };
+        Ok(Cell {
+            throughput: 1.0 / ended.get().max(1) as f64,
+            cycles: outcome.cycles,
+            stalls: stalls_of(&outcome.stalls[..point.threads]),
+            counters: outcome.counters,
+            ribbon: crew.map(|crew| crew.counts()),
+            crashes: 0,
+            broken: result.err().map(broken).into_iter().collect(),
+            host,
+            point,
+        })
+    }
+}
