@@ -184,7 +184,7 @@ impl CoalescingFigure {
         let _ = writeln!(
             text,
             "\n  gain of together: mean {mean:+.1} %, at most {most:+.1} %; the paper's are \
-             {paper:.1} and {paper_max:.1} %; {held} (the mean within {:.1})\n",
+             {paper:.1} and {paper_max:.1} %\n  {held} (the mean within {:.1})\n",
             self.tolerance
         );
         text

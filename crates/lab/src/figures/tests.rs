@@ -137,7 +137,7 @@ fn a_small_figure_of_dirtiness_is_counted_told_and_the_same_again() {
 #[test]
 fn a_small_figure_of_coalescing_is_run_and_told() {
     let text = FIGURES.iter().find(|(name, _)| *name == "s0-coalescing").unwrap().1;
-    let text = text.replace("8000", "300").replace("2000", "100").replace("400", "20");
+    let text = text.replace("8000", "300").replace("2000", "100").replace("1600", "20");
     let figure = Figure::parse("small", &text).unwrap();
     let options = FigureOptions::default();
     let run = Figures::run(vec![figure], &options, &Progress::hidden(), &Arc::default());
