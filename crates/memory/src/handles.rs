@@ -5,7 +5,7 @@
 //! own does: flushers take handles, and words in DRAM that the program has not laid out.
 
 use crate::{Addr, Memory};
-use std::io;
+use std::{fmt, io};
 
 /// Gives each thread its handle on one and the same memory: a mapped pool.
 pub trait Handles: Send + Sync {
@@ -26,6 +26,57 @@ pub trait Handles: Send + Sync {
     /// # Errors
     /// When the system has no room for them: nothing has changed then.
     fn add_dram(&mut self, bytes: u64) -> io::Result<Addr>;
+
+    /// Begins to watch for stores to persistent memory, of all threads of this process.
+    ///
+    /// # Errors
+    /// Why this machine does not tell by that source, for people to read.
+    fn recent_stores(&self, source: StoreSource) -> Result<Box<dyn RecentStores + '_>, String> {
+        Err(format!("this memory has no {source}"))
+    }
+}
+
+/// What may tell which bytes of a mapped pool were stored to, without asking those who store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum StoreSource {
+    /// The processor's counters note the address of every so manieth store (Intel PEBS, AMD IBS).
+    Samples,
+    /// The system write-protects pages, and notes those that were stored to.
+    Pages,
+    /// The system marks pages that were stored to, of the whole process.
+    SoftDirty,
+}
+
+impl StoreSource {
+    /// All of them, the most precise first.
+    pub const ALL: [StoreSource; 3] =
+        [StoreSource::Samples, StoreSource::Pages, StoreSource::SoftDirty];
+
+    /// The name used on the command line and in every output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StoreSource::Samples => "samples",
+            StoreSource::Pages => "pages",
+            StoreSource::SoftDirty => "soft-dirty",
+        }
+    }
+}
+
+impl fmt::Display for StoreSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Persistent bytes that were stored to of late. A hint: what it shows need not have changed, and
+/// a store that it does not show may have been made.
+pub trait RecentStores {
+    /// Shows where the stores since the last call were, or since the watch began: first byte and
+    /// number of bytes, at least one and all of them there, of one line or of whole pages.
+    ///
+    /// # Errors
+    /// When the system does not tell any more.
+    fn find(&mut self, found: &mut dyn FnMut(Addr, u64)) -> io::Result<()>;
 }
 
 /// Who executes the flushes of a pool's threads: what a pool's option `flush` takes.

@@ -33,7 +33,7 @@ mod pass;
 mod word;
 
 pub use addr::{Addr, LINE_BYTES, Line, lines_of};
-pub use handles::{FlushBy, Handles};
+pub use handles::{FlushBy, Handles, RecentStores, StoreSource};
 pub use image::Image;
 pub use word::{Width, Word};
 

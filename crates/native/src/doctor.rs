@@ -4,6 +4,8 @@ use crate::cpu::Cpu;
 use crate::domain::{Domain, Durability, Medium, caches_persist_here};
 use crate::flush::{Flush, FlushKind};
 use crate::map::{self, Mapping};
+use crate::pool::{POOL_BYTES_MIN, Pool, PoolOptions};
+use seawall_memory::{Handles, StoreSource};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,9 @@ pub struct Doctor {
     pub caches_persist: bool,
     /// Whether the kernel counts cycles and instructions for programs.
     pub counters: bool,
+    /// By which sources the machine tells of recent stores, or why not; none where no pool can be
+    /// made in the folder for temporary files.
+    pub stores: Vec<(StoreSource, Result<(), String>)>,
     /// What files in a folder are good for: the one for temporary files, and the current one.
     pub folders: Vec<Folder>,
 }
@@ -65,6 +70,7 @@ impl Doctor {
             page_bytes: map::page_bytes(),
             caches_persist,
             counters: has_counters(Path::new("/sys/bus/event_source/devices")),
+            stores: sources(),
             folders,
         }
     }
@@ -115,6 +121,10 @@ impl Doctor {
             ("hardware counters", counters.to_string()),
         ];
         let facts = facts.into_iter().map(|(name, text)| (name.to_string(), text));
+        let stores = self.stores.iter().map(|(source, why)| {
+            let text = why.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_string());
+            (format!("stores by {source}"), text)
+        });
         let folders = self.folders.iter().map(|folder| {
             let text = match &folder.durability {
                 Ok(durability) => durability.to_string(),
@@ -122,8 +132,17 @@ impl Doctor {
             };
             (format!("files in {}", folder.path.display()), text)
         });
-        facts.chain(folders).collect()
+        facts.chain(stores).chain(folders).collect()
     }
+}
+
+/// Each source with what a small pool answers that asks for it.
+fn sources() -> Vec<(StoreSource, Result<(), String>)> {
+    let pool = Pool::temporary(POOL_BYTES_MIN, &PoolOptions::default());
+    let ask = |pool: &Pool| {
+        StoreSource::ALL.map(|source| (source, pool.recent_stores(source).map(|_| ()))).into()
+    };
+    pool.as_ref().map_or_else(|_| Vec::new(), ask)
 }
 
 /// Where the bytes of a file in `folder` are; else why there can be none.
@@ -159,14 +178,15 @@ fn has_counters(devices: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Pool, PoolOptions};
 
     #[test]
     fn the_display_has_every_fact_on_a_line_of_its_own() {
         let doctor = Doctor::examine();
         let text = doctor.to_string();
         assert_eq!(text.lines().count(), doctor.lines().len());
-        for name in ["cpu", "flush", "drain means", "hardware counters", "files in"] {
+        for name in
+            ["cpu", "flush", "drain means", "hardware counters", "stores by pages", "files in"]
+        {
             assert!(text.lines().any(|line| line.starts_with(name)), "{name} in\n{text}");
         }
     }

@@ -34,6 +34,8 @@ mod map;
 mod memory;
 mod pool;
 mod space;
+#[cfg(target_os = "linux")]
+mod stores;
 mod witness;
 
 pub use cpu::Cpu;

@@ -11,6 +11,8 @@ use crate::map::{self, Mapping};
 use crate::memory::NativeMemory;
 use crate::space::{LockedFile, Space};
 use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES};
+#[cfg(target_os = "linux")]
+use seawall_memory::{RecentStores, StoreSource};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -228,6 +230,11 @@ impl Handles for Pool {
         let all = begin.checked_add(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
         self.dram.lengthen(all)?;
         Ok(Addr::dram(begin))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn recent_stores(&self, source: StoreSource) -> Result<Box<dyn RecentStores + '_>, String> {
+        crate::stores::watch(source, self.space.window())
     }
 }
 

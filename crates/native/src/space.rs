@@ -8,6 +8,8 @@
 
 use crate::error::{PoolError, explain};
 use crate::map::{self, Mapping};
+#[cfg(target_os = "linux")]
+use crate::stores::Window;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -75,6 +77,12 @@ impl Space {
 
     pub(crate) fn file(&self) -> &File {
         self.file.file()
+    }
+
+    /// What of it may be watched for stores.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn window(&self) -> Window<'_> {
+        Window::new(&self.mapping, &self.bytes)
     }
 
     /// Bytes that are there.
