@@ -8,7 +8,7 @@
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use seawall_memory::{Addr, FlushBy, Handles, Memory, pass};
 use seawall_native::{Domain, NativeMemory, Pool, PoolOptions};
-use seawall_runtime::ribbon::{Mode, Ribbon, RibbonOptions, RibbonPool};
+use seawall_runtime::ribbon::{Mode, Ribbon, RibbonOptions, RibbonPool, Source};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -198,6 +198,30 @@ fn forks_at_any_moment_end_well_on_both_sides() {
         }
         assert_eq!(wait_for(id), 0, "round {round}");
         assert!(holds(&memory, 0, 1000 + round) && holds(&memory, 1 << 18, 50));
+        assert!(holds(&memory, CHILD_BEGINS, 50), "what the child stored is in the file");
+    }
+}
+
+#[test]
+fn a_child_has_no_cleaner_and_the_parents_goes_on() {
+    for round in 1..=10u64 {
+        let pool = temporary().flush(options(0).early(Source::Auto)).unwrap();
+        let has_cleaner = pool.counters().cleaner.is_some();
+        let cleaned = |pool: &RibbonPool<Pool>| pool.counters().cleaner.map_or(0, |c| c.cleaned);
+        write(&pool.memory(0), 0, round);
+        let mut pool = Some(pool);
+        let id = forked(|| child(pool.take().expect("the child's copy"), |_| true));
+        let Some(pool) = pool else { unreachable!("only the child takes it") };
+        assert_eq!(wait_for(id), 0, "round {round}");
+        let (memory, before, began) = (pool.memory(1), cleaned(&pool), Instant::now());
+        for value in 1.. {
+            write(&memory, 1 << 18, value);
+            if !has_cleaner || cleaned(&pool) > before {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "the parent's cleaner does nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert!(holds(&memory, CHILD_BEGINS, 50), "what the child stored is in the file");
     }
 }

@@ -50,21 +50,30 @@
 //! was stored before, in the pause or not, and that is all that rule 2 asks.
 //!
 //! All threads that store to the pool while lines are skipped must do it through the same Ribbon.
+//!
+//! The paper samples stores by hardware counters instead. A pool of the host may do so too, or look
+//! at which pages were stored to ([`Source`]); a cleaner flushes those lines then, and no flush
+//! is skipped.
 
 pub mod estimate;
 
+mod backoff;
+mod cleaner;
 mod counts;
 mod early;
 mod flusher;
 mod judge;
 mod memory;
 mod pool;
+mod source;
 pub mod threads;
 
+pub use cleaner::CleanerCounters;
 pub use counts::RibbonCounts;
 pub use flusher::{Flusher, Step};
 pub use memory::RibbonMemory;
 pub use pool::{RibbonCounters, RibbonPool, RibbonPoolError};
+pub use source::{EarlyRibbon, Source, Taken};
 
 use crate::Arena;
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
@@ -128,7 +137,8 @@ pub struct RibbonOptions {
     pub chunk: u64,
     /// Whether flushes are left to the flushers.
     pub mode: Mode,
-    /// Whether stored lines may be cleaned early, so that their flush is skipped. In mode auto each
+    /// Whether lines that the handles see stored may be cleaned early, so that their flush is
+    /// skipped; by other sources: [`early`](RibbonOptions::early()). In mode auto each
     /// thread measures whether that pays, apart from the flushers; in the others they are, always.
     /// A look at the owner table for each line stored is the price that stays.
     pub early: bool,

@@ -1,5 +1,6 @@
 //! Ribbon: what it promises on every machine, and that its mistakes are found.
 
+mod cleaner;
 mod early;
 mod explored;
 mod fifo;

@@ -45,6 +45,11 @@ pub struct RibbonCounts {
 }
 
 impl RibbonCounts {
+    /// Lines whose flush the program asked for, skipped or not.
+    pub fn asked(&self) -> u64 {
+        self.pushed + self.inline + self.full + self.skipped
+    }
+
     /// Lines that were flushed, by whomever, asked for or early. What an owner did in the place of
     /// a flusher that did not come back is not among them.
     pub fn lines(&self) -> u64 {

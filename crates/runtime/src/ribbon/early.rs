@@ -9,13 +9,12 @@
 //! same low bits; a newer line drives an older one out, which costs a flush and nothing else. A
 //! machine that counts instructions is told so of each look-up.
 
+use super::backoff::Backoff;
 use super::{EARLY_DONE, EARLY_LINES, EARLY_PUSHED, Fifo, Ribbon, RibbonFlaw, SHARED};
 use seawall_memory::{Addr, Line, Memory};
 
 /// Lines that a thread knows something of.
 const ENTRIES: u64 = 4096;
-/// A line is left out at most 2 to the power of this times.
-const VAIN_MAX: u8 = 10;
 /// Instructions of a look-up.
 const LOOK_UP: u32 = 6;
 
@@ -26,19 +25,16 @@ struct Entry {
     request: u64,
     /// Its flush was skipped since.
     used: bool,
-    vain: u8,
-    /// Times that it is still left out.
-    left_out: u16,
+    backoff: Backoff,
 }
 
 impl Entry {
-    const fn new(line: Line) -> Entry {
-        Entry { line, request: 0, used: false, vain: 0, left_out: 0 }
+    fn new(line: Line) -> Entry {
+        Entry { line, request: 0, used: false, backoff: Backoff::default() }
     }
 
     fn was_in_vain(&mut self) {
-        self.vain = (self.vain + 1).min(VAIN_MAX);
-        self.left_out = 1 << self.vain;
+        self.backoff.was_in_vain();
         self.request = 0;
     }
 }
@@ -134,8 +130,7 @@ impl Early {
         if entry.line != line || entry.request > 0 || is_full {
             return false;
         }
-        if entry.left_out > 0 {
-            entry.left_out -= 1;
+        if entry.backoff.leaves_out() {
             return false;
         }
         (entry.request, entry.used) = (request, false);
@@ -179,7 +174,7 @@ impl Early {
         let is_own = owner == memory.thread() as u64 + 1 || flaw == RibbonFlaw::SkipsShared;
         let entry = self.entry(line);
         entry.used = true;
-        entry.vain = entry.vain.saturating_sub(1);
+        entry.backoff.has_paid();
         if !is_own {
             entry.request = 0;
         }

@@ -16,6 +16,8 @@
 //! Where lines may be cleaned early, the two matters are tried in turn, each while the other stays
 //! as it is.
 //!
+//! The cleaner of a pool, which no thread waits for, tries whether to look for recent stores.
+//!
 //! A thread tries for itself; what happens when all change their way at once it sees in the next
 //! trial only.
 
@@ -47,6 +49,9 @@ const REPEATS_MAX: u32 = 4;
 const DECOUPLES: usize = 0;
 const EARLY: usize = 1;
 
+const OF_THREADS: [&[usize]; 2] = [&[DECOUPLES], &[EARLY, DECOUPLES]];
+const OF_CLEANER: &[usize] = &[EARLY];
+
 /// One thread's decisions.
 #[derive(Clone, Debug)]
 pub(super) struct Judge {
@@ -54,8 +59,8 @@ pub(super) struct Judge {
     ways: [bool; 2],
     /// What is tried now or next.
     matter: usize,
-    /// Whether lines may be cleaned early at all.
-    may_clean: bool,
+    /// All that is tried, in turn.
+    matters: &'static [usize],
     /// Fences to the next trial.
     rest: u64,
     trial: Option<Trial>,
@@ -106,16 +111,29 @@ fn median(prices: &[f64]) -> f64 {
 impl Judge {
     /// `may_clean` is whether lines may be cleaned early.
     pub(super) fn new(mode: Mode, may_clean: bool) -> (Judge, Conduct) {
-        let (ways, rest) = match mode {
-            Mode::Auto => ([false, false], FIRST),
-            Mode::Always => ([true, may_clean], u64::MAX),
-            Mode::Never => ([false, may_clean], u64::MAX),
-        };
-        let matter = if may_clean { EARLY } else { DECOUPLES };
+        Judge::of(mode, OF_THREADS[usize::from(may_clean)])
+    }
+
+    /// For the cleaner of a pool, whose fences are its looks: whether the program flushes its lines
+    /// in less time while the cleaner looks. It always looks unless the mode is auto.
+    pub(super) fn of_cleaner(mode: Mode) -> (Judge, Conduct) {
+        Judge::of(mode, OF_CLEANER)
+    }
+
+    fn of(mode: Mode, matters: &'static [usize]) -> (Judge, Conduct) {
         let (trial, repeats, switches) = (None, [0, 0], 0);
-        let judge = Judge { ways, matter, may_clean, rest, trial, repeats, switches };
+        let (ways, matter, rest) = ([false, false], matters[0], FIRST);
+        let mut judge = Judge { ways, matter, matters, rest, trial, repeats, switches };
+        if mode != Mode::Auto {
+            judge.ways = [mode == Mode::Always, judge.may_clean()];
+            judge.rest = u64::MAX;
+        }
         let conduct = judge.conduct();
         (judge, conduct)
+    }
+
+    fn may_clean(&self) -> bool {
+        self.matters.contains(&EARLY)
     }
 
     fn conduct(&self) -> Conduct {
@@ -134,7 +152,7 @@ impl Judge {
     /// A clock at 0 is one that stands still.
     pub(super) fn ask(&mut self, now: u64, lines: u64) -> Conduct {
         if now == 0 {
-            (self.ways, self.rest, self.trial) = ([true, self.may_clean], u64::MAX, None);
+            (self.ways, self.rest, self.trial) = ([true, self.may_clean()], u64::MAX, None);
         } else if let Some(trial) = &mut self.trial {
             match trial.began.take() {
                 None => trial.began = Some((now, lines)),
@@ -187,7 +205,8 @@ impl Judge {
         let excess = ((own + other) / best - 2.0).max(0.0);
         let rest = REST * fences as f64 * (1.0 + excess / 2.0);
         self.rest = (rest as u64).min(REST_MAX) << self.repeats[self.matter];
-        self.matter = if self.may_clean { 1 - self.matter } else { DECOUPLES };
+        let others = self.matters.iter().filter(|matter| **matter != self.matter);
+        self.matter = others.last().copied().unwrap_or(self.matter);
     }
 }
 
@@ -333,6 +352,25 @@ mod tests {
             |decouples: bool, early: bool| 200 - 50 * u64::from(decouples) - 50 * u64::from(early);
         let (decoupled, early, _) = run_both(price, 4_000_000);
         assert!(decoupled > 0.9 && early > 0.9, "{decoupled} {early}");
+    }
+
+    #[test]
+    fn a_cleaner_tries_its_own_matter_again_and_again_and_no_other() {
+        for pays in [true, false] {
+            let (mut judge, mut conduct) = Judge::of_cleaner(Mode::Auto);
+            let (mut now, mut looks) = (0, 0);
+            for _ in 0..1000 {
+                looks += conduct.ask_in;
+                now += conduct.ask_in * if conduct.early == pays { 80 } else { 100 };
+                conduct = judge.ask(now, looks);
+                assert!(!conduct.decouples);
+            }
+            assert_eq!((judge.ways[EARLY], judge.switches), (pays, u64::from(pays)));
+        }
+        for mode in [Mode::Always, Mode::Never] {
+            let conduct = Judge::of_cleaner(mode).1;
+            assert_eq!((conduct.early, conduct.ask_in), (true, u64::MAX));
+        }
     }
 
     #[test]

@@ -29,15 +29,23 @@
 //!
 //! Where no line is flushed in the first place (caches that persist, `msync` by page) there is
 //! nothing to leave to anybody: no flusher starts, handles do what those below do, and
-//! [`RibbonPool::off`] says why.
+//! [`RibbonPool::off`] says why. Nothing is cleaned early then.
+//!
+//! `Ribbon::auto().early(Source::Auto)` has lines cleaned before their flush is asked for. Unless
+//! the source is the hook, a thread more does that, the cleaner.
 //!
 //! The child of a fork has the pool and none of its flushers: what they had taken on its owners do
 //! after a while, and everything from then on. Parent and child must not store to the same lines if
 //! [`RibbonOptions::early`] is set: neither sees the other's owner words.
 
+use super::cleaner::CleanerThread;
+use super::source::{EarlyRibbon, Source, Taken};
 use super::threads::Crew;
-use super::{Mode, Ribbon, RibbonCounts, RibbonError, RibbonMemory, RibbonOptions, THREADS_MAX};
-use seawall_memory::{FlushBy, Handles};
+use super::{
+    CleanerCounters, Mode, Ribbon, RibbonCounts, RibbonError, RibbonMemory, RibbonOptions,
+    THREADS_MAX,
+};
+use seawall_memory::{FlushBy, Handles, StoreSource};
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -66,6 +74,16 @@ pub enum RibbonPoolError {
         /// What the system said.
         source: io::Error,
     },
+    /// The machine does not tell of stores in the way that was asked for.
+    #[error("lines cannot be cleaned early by {asked}: {why}; here there are: {there}")]
+    Source {
+        /// The way.
+        asked: StoreSource,
+        /// Why it does not.
+        why: String,
+        /// The names of those that it has.
+        there: String,
+    },
 }
 
 /// A pool whose threads leave flushes to flushers: made by the option `flush` of a pool.
@@ -76,6 +94,8 @@ pub struct RibbonPool<P: Handles + 'static> {
     ribbon: Ribbon,
     crew: Arc<Crew>,
     flushers: Vec<JoinHandle<()>>,
+    cleaner: Option<CleanerThread>,
+    early: Option<Taken>,
     off: Option<String>,
     started: Instant,
     process: u32,
@@ -99,6 +119,8 @@ pub struct RibbonCounters {
     pub skipped: u64,
     /// All that is counted.
     pub counts: RibbonCounts,
+    /// What the cleaner has done, if there is one.
+    pub cleaner: Option<CleanerCounters>,
 }
 
 impl RibbonCounters {
@@ -131,13 +153,30 @@ impl<P: Handles + 'static> FlushBy<P> for RibbonOptions {
     type Error = RibbonPoolError;
 
     fn flush_for(self, pool: P) -> Result<RibbonPool<P>, RibbonPoolError> {
-        RibbonPool::new(pool, self)
+        RibbonPool::new(pool, self, None)
+    }
+}
+
+impl<P: Handles + 'static> FlushBy<P> for EarlyRibbon {
+    type Pool = RibbonPool<P>;
+    type Error = RibbonPoolError;
+
+    fn flush_for(self, pool: P) -> Result<RibbonPool<P>, RibbonPoolError> {
+        RibbonPool::new(pool, self.options, Some(self.source))
     }
 }
 
 impl<P: Handles + 'static> RibbonPool<P> {
-    fn new(mut pool: P, mut options: RibbonOptions) -> Result<RibbonPool<P>, RibbonPoolError> {
+    fn new(
+        mut pool: P,
+        mut options: RibbonOptions,
+        source: Option<Source>,
+    ) -> Result<RibbonPool<P>, RibbonPoolError> {
         let off = pool.flushes_nothing();
+        let source = source.filter(|_| off.is_none());
+        let early = source.map(|source| Taken::of(source, &pool)).transpose()?;
+        let taken = early.as_ref().map(|early| early.source);
+        options.early |= taken == Some(Source::Hook);
         if off.is_some() {
             (options.mode, options.flushers, options.flushers_min) = (Mode::Never, 0, 0);
             options.early = false;
@@ -158,7 +197,16 @@ impl<P: Handles + 'static> RibbonPool<P> {
             Some(thread)
         });
         let (started, process) = (Instant::now(), std::process::id());
-        Ok(RibbonPool { below, ribbon, crew, flushers, off, started, process })
+        let cleaner = None;
+        let mut pool =
+            RibbonPool { below, ribbon, crew, flushers, cleaner, early, off, started, process };
+        if let Some(Source::Machine(asked)) = taken {
+            let cleaner = CleanerThread::start(&pool.below, &pool.ribbon, asked);
+            let fail =
+                |why| RibbonPoolError::Source { asked, why, there: Source::Hook.to_string() };
+            pool.cleaner = Some(cleaner.map_err(fail)?);
+        }
+        Ok(pool)
     }
 
     /// The handle of hardware thread `thread`; take one in each thread, and one at a time.
@@ -193,19 +241,27 @@ impl<P: Handles + 'static> RibbonPool<P> {
         self.off.as_deref()
     }
 
+    /// Where early cleaning learns of stores, if lines are cleaned early by a
+    /// [`Source`] that was asked for.
+    pub fn early(&self) -> Option<&Taken> {
+        self.early.as_ref()
+    }
+
     /// What has been done, and what is going on; any thread may ask at any time.
     pub fn counters(&self) -> RibbonCounters {
         let counts = self.ribbon.counts(&self.below.handle(0));
         let lost = self.crew.lost();
+        let cleaner = self.cleaner.as_ref().map(CleanerThread::counters);
         let flushers = if self.is_forked() { 0 } else { counts.active.saturating_sub(lost) };
         RibbonCounters {
             at: self.started.elapsed(),
             depth: counts.depth,
             flushers,
             lost,
-            lines: counts.lines(),
+            lines: counts.lines() + cleaner.as_ref().map_or(0, |cleaner| cleaner.cleaned),
             skipped: counts.skipped,
             counts,
+            cleaner,
         }
     }
 
@@ -217,11 +273,12 @@ impl<P: Handles + 'static> RibbonPool<P> {
 
 impl<P: Handles + 'static> Drop for RibbonPool<P> {
     fn drop(&mut self) {
-        let flushers = std::mem::take(&mut self.flushers);
+        let (flushers, cleaner) = (std::mem::take(&mut self.flushers), self.cleaner.take());
         if self.is_forked() {
-            return std::mem::forget(flushers);
+            return std::mem::forget((flushers, cleaner));
         }
         self.crew.end();
+        cleaner.into_iter().for_each(CleanerThread::end);
         for flusher in flushers {
             let _ = flusher.join();
         }
