@@ -1,8 +1,9 @@
 //! First stage: what was typed. Nothing here knows what a name means; unknown options end here.
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use seawall_lab::Flaw;
+use seawall_lab::native::EarlySource;
 use std::path::PathBuf;
 
 /// Persistent-memory programs, written once: run them, time them on simulated persistency
@@ -306,9 +307,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true,
           default_missing_value = "auto")]
     pub(crate) ribbon: Option<RibbonChoice>,
-    /// Let them clean lines before they are asked for, and skip the flush (where that pays)
-    #[arg(long, requires = "ribbon")]
-    pub(crate) early: bool,
+    /// Clean lines before their flush is asked for, where that pays, told of stores by the first of
+    /// the others (auto), sampled addresses, marked pages, or handles, which then skip the flush
+    #[arg(long, value_parser = early_source(), value_name = "SOURCE", requires = "ribbon",
+          num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    pub(crate) early: Option<EarlySource>,
     /// Such threads [default: a processor fewer than there are, 1 to 24]
     #[arg(long, requires = "ribbon", value_name = "N")]
     pub(crate) flushers: Option<u64>,
@@ -333,6 +336,13 @@ pub(crate) enum RibbonChoice {
     Always,
     /// Each thread for itself
     Never,
+}
+
+fn early_source() -> impl TypedValueParser<Value = EarlySource> {
+    let all = EarlySource::ALL;
+    PossibleValuesParser::new(all.map(EarlySource::name)).try_map(move |name| {
+        all.into_iter().find(|source| source.name() == name).ok_or("no such source")
+    })
 }
 
 #[derive(Debug, Args)]

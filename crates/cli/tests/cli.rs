@@ -66,6 +66,8 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["run", "hash", "--flushers", "2"], &["--ribbon"]);
     refuses(&["run", "hash", "--early"], &["--ribbon"]);
     refuses(&["run", "hash", "--dirtiness", "--ribbon"], &["--dirtiness", "--ribbon"]);
+    let wish = ["run", "hash", "--ribbon", "--early=late"];
+    refuses(&wish, &["late", "auto", "samples", "pages", "soft-dirty", "hook"]);
     refuses(&["run", "hash", "--ribbon", "--recover", "a.pool"], &["--ribbon", "--recover"]);
     refuses(&["run", "hash", "--ribbon=always", "--domain", "none"], &["domain none", "auto"]);
     refuses(&["compare", "--designs", "lb,hops", "--ribbon"], &["lb, hops flush no lines"]);

@@ -8,7 +8,7 @@ mod report;
 mod threads;
 
 pub use report::{DirtinessReport, NativeReport, Place, RecoveryReport, RibbonReport, RunReport};
-pub use seawall_runtime::ribbon::Mode as RibbonMode;
+pub use seawall_runtime::ribbon::{Mode as RibbonMode, Source as EarlySource};
 
 use crate::Progress;
 use seawall_memory::{Image, Memory};
@@ -71,8 +71,9 @@ pub struct NativeOptions {
     pub domain: Option<Domain>,
     /// Flushes left to other threads, where that pays, always, or never (and counted).
     pub ribbon: Option<RibbonMode>,
-    /// The Ribbon may clean lines early and skip their flushes: where that pays, in mode auto.
-    pub early: bool,
+    /// The Ribbon may clean lines before their flush is asked for, told of them by this: where that
+    /// pays, in mode auto.
+    pub early: Option<EarlySource>,
     /// Flushers of the Ribbon, 1 to 1024; by default as many as the processors suggest.
     pub flushers: Option<u64>,
     /// Count how much of each flushed line was dirty; not with a Ribbon, which has no part in that.
@@ -96,7 +97,7 @@ impl Default for NativeOptions {
             witness: None,
             domain: None,
             ribbon: None,
-            early: false,
+            early: None,
             flushers: None,
             dirtiness: false,
             recover: None,
@@ -253,7 +254,7 @@ fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
             return wrong("the number of flushers", value, valid.into());
         }
     }
-    if options.early && options.ribbon.is_none() {
+    if options.early.is_some() && options.ribbon.is_none() {
         let valid = "left out, or given together with a Ribbon".into();
         return wrong("cleaning early", "given".into(), valid);
     }

@@ -2,7 +2,7 @@
 
 use seawall_native::Pool;
 use seawall_runtime::DirtyCounts;
-use seawall_runtime::ribbon::{RibbonCounts, RibbonPool};
+use seawall_runtime::ribbon::{CleanerCounters, Mode, RibbonCounts, RibbonPool, Taken};
 use seawall_workloads::Contents;
 use serde::Serialize;
 use std::fmt;
@@ -105,6 +105,47 @@ pub struct RibbonReport {
     pub takeovers: u64,
     /// Times that a thread changed its way of flushing.
     pub switches: u64,
+    /// How lines were cleaned early, if they were to be.
+    pub early: Option<EarlyReport>,
+}
+
+/// How lines were cleaned before their flush was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct EarlyReport {
+    /// What told of the stores: "samples", "pages", "soft-dirty" or "hook".
+    pub source: &'static str,
+    /// The sources before it, by name, and why they were not taken.
+    pub refused: Vec<(&'static str, String)>,
+    /// What the cleaner did; none with the hook, whose lines flushers clean.
+    pub cleaner: Option<CleanerReport>,
+}
+
+/// What the cleaner of a pool did.
+#[derive(Clone, Debug, Serialize)]
+pub struct CleanerReport {
+    /// Times that it asked for recent stores.
+    pub looks: u64,
+    /// Lines that were found, once for each look that found them.
+    pub found: u64,
+    /// Of those, lines that it flushed.
+    pub cleaned: u64,
+    /// Of those found, lines that it had flushed at the look before.
+    pub in_vain: u64,
+    /// Fences.
+    pub fences: u64,
+    /// Why it stopped, if it did.
+    pub stopped: Option<String>,
+}
+
+impl EarlyReport {
+    fn of(taken: &Taken, cleaner: Option<CleanerCounters>) -> EarlyReport {
+        let refused = taken.refused.iter().map(|(source, why)| (source.name(), why.clone()));
+        let cleaner = cleaner.map(|counters| {
+            let CleanerCounters { looks, found, cleaned, in_vain, fences, stopped, .. } = counters;
+            CleanerReport { looks, found, cleaned, in_vain, fences, stopped }
+        });
+        EarlyReport { source: taken.source.name(), refused: refused.collect(), cleaner }
+    }
 }
 
 impl RibbonReport {
@@ -127,12 +168,15 @@ impl RibbonReport {
             flusher_fences: counters.counts.flusher_fences,
             takeovers: counters.counts.takeovers,
             switches: counters.counts.switches,
+            early: pool.early().map(|taken| EarlyReport::of(taken, counters.cleaner)),
         }
     }
 
     /// The lines and the fences that the handles of the application threads have not counted.
     pub(super) fn flushed_for_threads(&self) -> [u64; 2] {
-        [self.by_flushers + self.cleaned, self.flusher_fences]
+        let cleaner = self.early.as_ref().and_then(|early| early.cleaner.as_ref());
+        let [cleaned, fences] = cleaner.map_or([0, 0], |cleaner| [cleaner.cleaned, cleaner.fences]);
+        [self.by_flushers + self.cleaned + cleaned, self.flusher_fences + fences]
     }
 }
 
@@ -200,6 +244,22 @@ impl fmt::Display for DirtinessReport {
              to 8 bytes); {clean} clean ones, {straddling} straddling flushes, {direct_lines} \
              lines past the caches"
         )
+    }
+}
+
+impl fmt::Display for EarlyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "by {}", self.source)?;
+        if let Some(CleanerReport { looks, found, cleaned, in_vain, .. }) = self.cleaner {
+            write!(
+                f,
+                ": {found} lines found, {cleaned} cleaned, {in_vain} in vain, {looks} looks"
+            )?;
+        }
+        if let Some(why) = self.cleaner.as_ref().and_then(|cleaner| cleaner.stopped.as_ref()) {
+            write!(f, "; stopped: {why}")?;
+        }
+        self.refused.iter().try_for_each(|(source, why)| write!(f, "; not by {source}: {why}"))
     }
 }
 
@@ -275,6 +335,9 @@ impl fmt::Display for RunReport {
         }
         if let Some(ribbon) = &self.ribbon {
             writeln!(f, "ribbon      {ribbon}")?;
+            if let Some(early) = &ribbon.early {
+                writeln!(f, "early       {early}")?;
+            }
         }
         if let Some(dirtiness) = &self.dirtiness {
             writeln!(f, "dirtiness   {dirtiness}")?;

@@ -45,7 +45,7 @@ fn a_run_finishes_its_operations_and_says_where_it_ran() {
 fn with_a_ribbon_every_workload_runs_and_each_line_is_said_to_be_somebodys() {
     for entry in seawall_workloads::WORKLOADS {
         let ribbon = Some(RibbonMode::Always);
-        let early = entry.name == "hash";
+        let early = (entry.name == "hash").then_some(EarlySource::Hook);
         let options = NativeOptions { threads: 2, ribbon, early, flushers: Some(2), ..short(None) };
         let report = run_native(entry.name, &options).unwrap();
         let text = report.to_string();
@@ -176,7 +176,10 @@ fn options_out_of_range_are_named_with_what_they_may_be() {
     refused(|o| o.limit = Limit::Operations(0), "the number of operations is 0");
     refused(|o| o.search_percent = Some(101), "0 to 100");
     refused(|o| o.flushers = Some(2), "given together with a Ribbon");
-    refused(|o| o.early = true, "cleaning early is given; it must be left out, or");
+    refused(
+        |o| o.early = Some(EarlySource::Hook),
+        "cleaning early is given; it must be left out, or",
+    );
     refused(|o| (o.ribbon, o.flushers) = (Some(RibbonMode::Auto), Some(0)), "1 to 1024");
     refused(
         |o| (o.recover, o.ribbon) = (Some("a".into()), Some(RibbonMode::Auto)),

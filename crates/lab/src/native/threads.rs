@@ -25,12 +25,15 @@ impl Host {
     /// The pool with the Ribbon that the options ask for.
     pub(super) fn new(pool: Pool, options: &NativeOptions) -> Result<Host, NativeError> {
         let Some(mode) = options.ribbon else { return Ok(Host::Plain(pool)) };
-        let (auto, early) = (Ribbon::auto(), options.early);
+        let auto = Ribbon::auto();
         let flushers = options.flushers.unwrap_or(auto.flushers);
         let threads = options.threads as u64;
         let flushers_min = flushers.min(1);
-        let wanted = RibbonOptions { mode, threads, flushers, flushers_min, early, ..auto };
-        let ribbon = pool.flush(wanted)?;
+        let wanted = RibbonOptions { mode, threads, flushers, flushers_min, ..auto };
+        let ribbon = match options.early {
+            Some(source) => pool.flush(wanted.early(source))?,
+            None => pool.flush(wanted)?,
+        };
         match ribbon.off() {
             Some(why) if mode == RibbonMode::Always => {
                 Err(NativeError::NothingToFlush { why: why.into() })
@@ -181,12 +184,17 @@ pub(super) fn describe(now: &RibbonCounters, before: &RibbonCounters) -> String 
         flushers => format!("{flushers} flushers"),
     };
     let skipped = now.skipped - before.skipped;
-    format!("ribbon: {waiting}, {flushers}, {rate:.2} M lines/s, {skipped} skipped")
+    let cleaner = now.cleaner.as_ref().map_or_else(String::new, |cleaner| {
+        let before = before.cleaner.as_ref().map_or(0, |before| before.cleaned);
+        format!(", {} cleaned early", cleaner.cleaned - before)
+    });
+    format!("ribbon: {waiting}, {flushers}, {rate:.2} M lines/s, {skipped} skipped{cleaner}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::{EarlySource, NativeReport, run_native};
 
     #[test]
     fn what_goes_on_is_said_in_a_line() {
@@ -201,5 +209,38 @@ mod tests {
         };
         let line = describe(&now, &before);
         assert_eq!(line, "ribbon: 1 flush waits, 3 flushers, 3.00 M lines/s, 7 skipped");
+    }
+
+    #[test]
+    fn a_run_says_what_told_of_its_stores_and_refuses_what_does_not_here() {
+        let with = |early| NativeOptions {
+            ribbon: Some(RibbonMode::Never),
+            early: Some(early),
+            limit: Limit::Operations(20_000),
+            ..NativeOptions::default()
+        };
+        let report = run_native("kv", &with(EarlySource::Auto)).unwrap();
+        let (text, json) = (report.to_string(), serde_json::to_value(&report).unwrap());
+        let early = &json["ribbon"]["early"];
+        let taken = early["source"].as_str().expect("a name");
+        assert!(text.contains(&format!("early       by {taken}")), "{text}");
+        let refused = early["refused"].as_array().expect("a list").len();
+        assert_eq!(EarlySource::ALL[1 + refused].name(), taken, "the first one that there is");
+        assert_eq!(text.matches("; not by ").count(), refused, "{text}");
+        for source in EarlySource::ALL {
+            match run_native("hash", &with(source)) {
+                Ok(NativeReport::Run(run)) => {
+                    let ribbon = run.ribbon.expect("a Ribbon");
+                    let early = ribbon.early.expect("a source");
+                    assert!(early.source == "hook" || ribbon.skipped == 0, "{early}");
+                    assert!(early.cleaner.is_none_or(|cleaner| cleaner.stopped.is_none()));
+                }
+                Ok(_) => panic!("no recovery"),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(text.contains(source.name()) && text.contains("hook"), "{text}");
+                }
+            }
+        }
     }
 }
