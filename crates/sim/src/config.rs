@@ -75,6 +75,21 @@ impl CoreConfig {
     pub fn flushes(&self) -> usize {
         self.flushes.unwrap_or(self.mshrs)
     }
+
+    fn check(&self) -> Result<(), String> {
+        within("core.count", self.count as u64, 1, 64)?;
+        within("core.width", self.width.into(), 1, 16)?;
+        if let Some(parallelism) = self.parallelism {
+            within("core.parallelism", parallelism.into(), 50, 16_000)?;
+        }
+        within("core.rob", self.rob, 1, 4096)?;
+        within("core.store_buffer", self.store_buffer as u64, 1, 255)?;
+        within("core.mshrs", self.mshrs as u64, 1, 512)?;
+        within("core.flushes", self.flushes() as u64, 1, 512)?;
+        within("core.write_combining", self.write_combining as u64, 0, 64)?;
+        within("core.combining_leave", self.combining_leave, 0, 100_000)?;
+        Ok(())
+    }
 }
 
 /// What a machine file that says nothing has: the upper end of MEMSYS'17, slide 11.
@@ -338,17 +353,7 @@ impl Machine {
         if !(self.ghz > 0.0 && self.ghz <= 100.0) {
             return Err(format!("ghz = {} is out of range; give more than 0, up to 100", self.ghz));
         }
-        within("core.count", self.core.count as u64, 1, 64)?;
-        within("core.width", self.core.width.into(), 1, 16)?;
-        if let Some(parallelism) = self.core.parallelism {
-            within("core.parallelism", parallelism.into(), 50, 16_000)?;
-        }
-        within("core.rob", self.core.rob, 1, 4096)?;
-        within("core.store_buffer", self.core.store_buffer as u64, 1, 255)?;
-        within("core.mshrs", self.core.mshrs as u64, 1, 512)?;
-        within("core.flushes", self.core.flushes() as u64, 1, 512)?;
-        within("core.write_combining", self.core.write_combining as u64, 0, 64)?;
-        within("core.combining_leave", self.core.combining_leave, 0, 100_000)?;
+        self.core.check()?;
         within("l1.ways", self.l1.ways as u64, 1, 64)?;
         within("l1.kib", self.l1.kib as u64, 1, 4096)?;
         within("l1.latency", self.l1.latency, 1, 1000)?;
@@ -408,8 +413,12 @@ impl Machine {
 }
 
 /// Numbers that a machine need not have.
-const OPTIONAL: [&str; 3] =
-    ["core.parallelism", "memory.nvm.write_line_cycles", "memory.dram.write_line_cycles"];
+const OPTIONAL: [&str; 4] = [
+    "core.parallelism",
+    "core.flushes",
+    "memory.nvm.write_line_cycles",
+    "memory.dram.write_line_cycles",
+];
 
 /// Replaces the value at `path`, which must be there or be one that need not be.
 fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use seawall_native::Pool;
 use seawall_runtime::DirtyCounts;
-use seawall_runtime::ribbon::{CleanerCounters, Mode, RibbonCounts, RibbonPool, Taken};
+use seawall_runtime::ribbon::{CleanerCounters, RibbonCounts, RibbonPool, Taken};
 use seawall_workloads::Contents;
 use serde::Serialize;
 use std::fmt;

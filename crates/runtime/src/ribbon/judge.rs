@@ -205,8 +205,8 @@ impl Judge {
         let excess = ((own + other) / best - 2.0).max(0.0);
         let rest = REST * fences as f64 * (1.0 + excess / 2.0);
         self.rest = (rest as u64).min(REST_MAX) << self.repeats[self.matter];
-        let others = self.matters.iter().filter(|matter| **matter != self.matter);
-        self.matter = others.last().copied().unwrap_or(self.matter);
+        let mut others = self.matters.iter().filter(|matter| **matter != self.matter);
+        self.matter = *others.next().unwrap_or(&self.matter);
     }
 }
 
