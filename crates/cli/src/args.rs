@@ -158,7 +158,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true,
           default_missing_value = "auto")]
     pub(crate) ribbon: Option<RibbonChoice>,
-    /// Let them clean lines before they are asked for, and skip the flush (where that pays)
+    /// Let them clean lines that the programs' handles stored to before they are asked for, and
+    /// skip the flush (where that pays)
     #[arg(long, requires = "ribbon")]
     pub(crate) early: bool,
     /// Such threads, each on a core of its own [default: 4]

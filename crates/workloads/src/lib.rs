@@ -70,9 +70,9 @@ pub struct Entry {
     pub default: bool,
     /// Whether it lives in a heap, and can make the mistakes of one.
     pub in_heap: bool,
-    /// Whether it runs when none is named on a machine that asks for all workloads. Not the indexes
-    /// of Ribbon's evaluation: those machines repeat the runs of other papers, whose results are
-    /// held, and natively nothing runs without a name.
+    /// Whether it runs when none is named on a machine that asks for all workloads. Not what is
+    /// there for Ribbon's evaluation: those machines repeat the runs of other papers, whose results
+    /// are held, and natively nothing runs without a name.
     pub in_all: bool,
     /// Which requests of a mix it can answer.
     pub accepts: Accepts,
@@ -116,7 +116,7 @@ fn names() -> String {
 macro_rules! workloads {
     (
         files { $($module:ident :: $Type:ident, default: $default:literal;)* }
-        indexes { $($index:ident :: $Index:ident;)* }
+        evaluation { $($index:ident :: $Index:ident;)* }
         apps { $($App:ident;)* }
     ) => {
         $(mod $module; pub use $module::$Type;)*
@@ -159,12 +159,12 @@ workloads! {
         btree::BTree, default: false;
         map::Map, default: false;
         kv::Kv, default: false;
-        records::Records, default: false;
         heap::Scripts, default: false;
     }
-    indexes {
+    evaluation {
         level::Level;
         fastfair::FastFair;
+        records::Records;
     }
     apps {
         Echo;

@@ -87,8 +87,7 @@ pub struct Flushed {
 impl Flushed {
     pub(crate) fn of(cell: &super::Cell) -> Option<Flushed> {
         let counts = cell.ribbon?;
-        let asked = counts.pushed + counts.inline + counts.full + counts.skipped;
-        let share = |count: u64| 100.0 * count as f64 / asked.max(1) as f64;
+        let share = |count: u64| 100.0 * count as f64 / counts.asked().max(1) as f64;
         Some(Flushed {
             by_flushers: share(counts.by_flushers),
             skipped: share(counts.skipped),

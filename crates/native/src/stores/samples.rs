@@ -2,8 +2,8 @@
 //!
 //! Without a privilege the kernel samples the threads of one's own process, each in a ring of its
 //! own. So the threads are listed at each look, and new ones are sampled from then on. The thread
-//! that looks is left out. A thread that cannot be sampled (a limit on locked memory, say) is left
-//! out as well, as long as there is another one.
+//! that looks is left out, and so is a thread that cannot be sampled (a limit on locked memory,
+//! say): nothing is found of its stores.
 
 use super::Window;
 use super::event::Event;

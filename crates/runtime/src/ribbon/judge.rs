@@ -11,7 +11,8 @@
 //! trial is made again with windows four times as long, and again.
 //! Then the clock is left alone: for more than a hundred times as many fences as the trial had, for
 //! more if the other way was costly, and for longer each time that the outcome is the same. So
-//! trials take below 1 % of the time of a long run.
+//! trials take below 1 % of the time of a long run; those of a cleaner, whose looks last longer
+//! than the pauses that are counted between them, may take more.
 //!
 //! Where lines may be cleaned early, the two matters are tried in turn, each while the other stays
 //! as it is.
@@ -156,9 +157,10 @@ impl Judge {
         } else if let Some(trial) = &mut self.trial {
             match trial.began.take() {
                 None => trial.began = Some((now, lines)),
+                // A window without a line says nothing: it begins anew.
+                Some((_, before)) if lines <= before => {}
                 Some((began, before)) => {
-                    let lines = lines.saturating_sub(before).max(1) as f64;
-                    let price = now.saturating_sub(began) as f64 / lines;
+                    let price = now.saturating_sub(began) as f64 / (lines - before) as f64;
                     trial.prices[usize::from(!is_own(trial.windows))].push(price);
                     trial.windows += 1;
                     trial.fences += trial.window + RUN_IN;

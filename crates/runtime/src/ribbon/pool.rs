@@ -251,8 +251,9 @@ impl<P: Handles + 'static> RibbonPool<P> {
     pub fn counters(&self) -> RibbonCounters {
         let counts = self.ribbon.counts(&self.below.handle(0));
         let lost = self.crew.lost();
-        let cleaner = self.cleaner.as_ref().map(CleanerThread::counters);
-        let flushers = if self.is_forked() { 0 } else { counts.active.saturating_sub(lost) };
+        let is_forked = self.is_forked();
+        let cleaner = self.cleaner.as_ref().filter(|_| !is_forked).map(CleanerThread::counters);
+        let flushers = if is_forked { 0 } else { counts.active.saturating_sub(lost) };
         RibbonCounters {
             at: self.started.elapsed(),
             depth: counts.depth,

@@ -7,7 +7,8 @@ use std::fmt;
 /// Where early cleaning learns which lines were stored to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// The first of [`StoreSource::ALL`] that the machine has, else the hook.
+    /// The first of [`StoreSource::ALL`] that the machine has, else the hook. Soft-dirty marks are
+    /// taken off all pages of the process, which other users of them in it would notice.
     Auto,
     /// The machine, by that source and no other. Its lines are flushed ahead; the program's own
     /// flush of them still runs, and may be cheaper.

@@ -1,14 +1,14 @@
 //! x86 as it is: `clwb` starts the write-back of a line, `sfence` waits for the acknowledgements.
 //!
-//! A flush leaves the store buffer at once and fetches the newest data wherever it is dirty; a
-//! fence stays at the head of the store buffer until every flush of its core is durable, which
-//! holds up later stores but not later loads (as measured on x86 processors). A locked operation
-//! waits in the same way. Non-temporal stores leave their write-combining buffer by then, and are
-//! waited for like flushes. A line that is clean because another flush of it is under way is not
-//! durable yet: its flush waits for that write. A core has only so many lines on their way
-//! (`core.flushes`): the next flush waits in the store buffer, and holds up the stores behind it.
-//! With `adr` a line is durable when the controller's
-//! queue has accepted it, without when it is in the cells (the world of MICRO'15).
+//! A flush leaves the store buffer without waiting for its data, which it fetches wherever they
+//! are dirty. A core has only so many lines on their way (`core.flushes`): with those under way the
+//! next flush, clean or not, waits in the store buffer and holds up the stores behind it. A fence
+//! stays at the head of the store buffer until every flush of its core is durable, which holds up
+//! later stores but not later loads (as measured on x86 processors). A locked operation waits in
+//! the same way. Non-temporal stores leave their write-combining buffer by then, and are waited for
+//! like flushes. A line that is clean because another flush of it is under way is not durable yet:
+//! its flush waits for that write. With `adr` a line is durable when the controller's queue has
+//! accepted it, without when it is in the cells (the world of MICRO'15).
 
 use super::params::parameters;
 use super::{Design, Model};

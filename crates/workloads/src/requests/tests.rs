@@ -124,7 +124,7 @@ fn a_mix_is_refused_in_words_where_it_cannot_run() {
         c.check_for::<Queue>().unwrap_err().to_string(),
         c.check_for::<BTree>().unwrap_err().to_string(),
     ] {
-        assert!(message.contains("hash, map, kv, level, fastfair, redis"), "{message}");
+        assert!(message.contains("hash, map, kv, level, fastfair, records, redis"), "{message}");
     }
 }
 
