@@ -267,6 +267,7 @@ fn unit(table: &str, key: &str) -> &'static str {
         ("core", "rob" | "store_buffer") => "entries",
         ("core", "parallelism") => "instructions issued in 1000 cycles, at most",
         ("core", "mshrs") => "lines outstanding per core",
+        ("core", "flushes") => "flushed lines on their way per core",
         ("core", "write_combining") | ("prefetch", "ahead") => "lines",
         ("prefetch", "streams") => "pages of 4 KiB",
         ("prefetch", "per_request") => "lines for a request",

@@ -93,7 +93,7 @@ fn is_memory(reason: Reason) -> bool {
 /// A name that has room in a column.
 pub(crate) fn short(reason: Reason) -> &'static str {
     match reason {
-        Reason::FlushesFull => "flushes",
+        Reason::FlushesFull => "flush",
         Reason::WriteThrough => "write",
         Reason::IntraConflict => "intra",
         Reason::InterConflict => "inter",
