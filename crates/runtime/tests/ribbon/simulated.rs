@@ -101,7 +101,7 @@ fn a_checkpoint_is_faster_when_lines_are_cleaned_while_it_computes() {
 
 #[test]
 fn flushers_that_do_not_pay_are_left_alone() {
-    let checkpoint = Checkpoint { threads: 4, lines: 16, rounds: 6_000, work: 100 };
+    let checkpoint = Checkpoint { threads: 4, lines: 16, rounds: 12_000, work: 100 };
     let always = checkpoint.with(Mode::Always, 4, false);
     let auto = checkpoint.with(Mode::Auto, 4, false);
     let never = checkpoint.with(Mode::Never, 0, false);
