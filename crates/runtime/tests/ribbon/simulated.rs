@@ -101,14 +101,14 @@ fn a_checkpoint_is_faster_when_lines_are_cleaned_while_it_computes() {
 
 #[test]
 fn flushers_that_do_not_pay_are_left_alone() {
-    let checkpoint = Checkpoint { threads: 4, lines: 16, rounds: 12_000, work: 100 };
+    let checkpoint = Checkpoint { threads: 4, lines: 16, rounds: 6_000, work: 100 };
     let always = checkpoint.with(Mode::Always, 4, false);
     let auto = checkpoint.with(Mode::Auto, 4, false);
     let never = checkpoint.with(Mode::Never, 0, false);
     assert!(always.cycles > never.cycles, "else this shows nothing");
     assert!(auto.counts.pushed > 0 && auto.counts.switches == 0, "{:?}", auto.counts);
     assert!(auto.counts.pushed < auto.counts.inline / 10, "{:?}", auto.counts);
-    assert!(auto.cycles * 100 < never.cycles * 102, "{} {}", auto.cycles, never.cycles);
+    assert!(auto.cycles * 100 < never.cycles * 103, "{} {}", auto.cycles, never.cycles);
 }
 
 #[test]
