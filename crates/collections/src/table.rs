@@ -410,12 +410,12 @@ impl Table {
         let within = Within(tx);
         let found = segment.find(&within, hash, |word| is_it(&within, word));
         let Some((slot, old)) = found else { return Ok(None) };
-        let blank = match self.flaw {
-            MapFlaw::NoTombstone => segment::vacant(hash),
-            _ => segment::blank(&within, slot, hash),
-        };
+        let (mut blank, empties) = segment.blank(&within, slot, hash);
+        if self.flaw == MapFlaw::NoTombstone {
+            blank = segment::vacant(hash);
+        }
         tx.store(slot, blank)?;
-        if segment.depth > 1 && segment.seems_sparse(&Within(tx), slot, hash) {
+        if empties && segment.depth > 1 && segment.seems_sparse(&Within(tx), slot, hash) {
             self.merge(tx, segment, hash)?;
         }
         Ok(Some(old))

@@ -2,6 +2,9 @@
 
 use crate::subject::{Contents, NAME, Subject, TINY, heap_options, made, reopened, whole};
 use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_collections::{KvMap, Map, MapError, MapFlaw, MapOptions};
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::{Heap, HeapError};
@@ -106,6 +109,28 @@ fn survives<S: Subject>(flips: &[(u64, u64)]) {
     }
     if let Ok(map) = S::open(&mut session, heap.root()) {
         let _ = map.check(&image, &heap);
+    }
+}
+
+#[test]
+fn a_map_that_was_emptied_in_any_order_is_small() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+    for segment_lines in [4, 9, 27, 70, 248] {
+        for keys in (40..1_200).step_by(13) {
+            let options = MapOptions { segment_lines, depth: 1 };
+            let (image, heap, map) = made::<Map>(&heap_options(1, 60), &options);
+            let mut session = heap.join(&image);
+            let mut keys: Vec<u64> = (0..keys).collect();
+            for key in &keys {
+                assert_eq!(map.insert(&mut session, *key, 0), Ok(None));
+            }
+            keys.shuffle(&mut random);
+            for key in &keys {
+                assert_eq!(map.remove(&mut session, *key), Ok(Some(0)));
+            }
+            let objects = map.check(&image, &heap).expect("whole").objects;
+            assert_eq!(objects, 4, "{segment_lines} {}", keys.len());
+        }
     }
 }
 

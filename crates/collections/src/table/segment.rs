@@ -25,7 +25,8 @@ pub(super) const SEGMENT_LINES_MIN: u64 = PROBED;
 /// The most lines: those of the largest block of a heap.
 pub(super) const SEGMENT_LINES_MAX: u64 = 992;
 
-/// A removal from one line in so many asks whether the segment has become sparse.
+/// A removal from one line in so many asks whether the segment has become sparse; from the others,
+/// whether it is empty.
 const ASKED: u64 = 16;
 /// Lines that are looked at to guess how full a segment is.
 const SAMPLED: u64 = 8;
@@ -62,14 +63,6 @@ pub(super) fn vacant(like: u64) -> u64 {
 fn slots_where(words: &[u64; 8], is_such: impl Fn(u64) -> bool) -> u32 {
     let slots = words.iter().step_by(2).zip(0..);
     slots.fold(0, |mask, (hash, slot)| mask | u32::from(is_such(*hash)) << slot)
-}
-
-/// What to store in place of `hash`, which is at `slot`, to vacate it.
-pub(super) fn blank<R: Reads>(from: &R, slot: Addr, hash: u64) -> u64 {
-    let vacant = vacant(hash);
-    let line = slot.line().start();
-    let mut slots = (0..SLOTS).map(|slot| line.plus(slot * SLOT_BYTES));
-    if slots.any(|slot| from.word(slot) == vacant) { vacant } else { vacant ^ 1 }
 }
 
 /// Spreads the bits of a word; every word comes from exactly one other (the end of MurmurHash3).
@@ -225,14 +218,30 @@ impl Segment {
         words.iter().step_by(2).filter(|hash| self.has(**hash, like)).count() as u64
     }
 
-    /// True if few entries seem to be left around the slot: none in its line and the next, and not
-    /// many in some others.
+    /// What to store in place of `hash`, which is at `slot`, to vacate it; and whether the line
+    /// holds no entry then.
+    #[inline]
+    pub(super) fn blank<R: Reads>(self, from: &R, slot: Addr, hash: u64) -> (u64, bool) {
+        let vacant = vacant(hash);
+        let words = from.line(slot.line().start());
+        let never_used = slots_where(&words, |found| found == vacant) != 0;
+        let entries = slots_where(&words, |found| self.has(found, hash));
+        (if never_used { vacant } else { vacant ^ 1 }, entries.is_power_of_two())
+    }
+
+    /// True if few entries seem to be left around the slot, whose line has none: none in the next
+    /// line, and not many in some others. Most lines ask for none in those, so that few removals
+    /// look far; but the one that empties the segment always finds it sparse.
     pub(super) fn seems_sparse<R: Reads>(self, from: &R, slot: Addr, like: u64) -> bool {
         let line = (slot.bits() - self.at.bits()) / LINE_BYTES;
-        line.is_multiple_of(ASKED.min(self.lines / SAMPLED).max(1))
-            && self.count_in(from, line, like) == 0
-            && self.count_in(from, (line + 1) % self.lines, like) == 0
-            && self.sample(from, like) * SPARSE <= self.whole_sample()
+        if self.count_in(from, (line + 1) % self.lines, like) > 0 {
+            return false;
+        }
+        let asks = line.is_multiple_of(ASKED.min(self.lines / SAMPLED).max(1));
+        let most = if asks { self.whole_sample() / SPARSE } else { 0 };
+        let mut counts = self.sampled().map(|line| self.count_in(from, line, like));
+        let within = |sum: u64, count| (sum + count <= most).then_some(sum + count);
+        counts.try_fold(0, within).is_some()
     }
 
     /// How many entries a sample of a full segment has.
@@ -242,8 +251,12 @@ impl Segment {
 
     /// How many entries there are in some lines.
     pub(super) fn sample<R: Reads>(self, from: &R, like: u64) -> u64 {
+        self.sampled().map(|line| self.count_in(from, line, like)).sum()
+    }
+
+    fn sampled(self) -> impl Iterator<Item = u64> {
         let count = SAMPLED.min(self.lines);
-        (0..count).map(|at| self.count_in(from, at * self.lines / count, like)).sum()
+        (0..count).map(move |at| at * self.lines / count)
     }
 
     /// The bytes of a segment of these entries, which are few enough for it to be worth while and
