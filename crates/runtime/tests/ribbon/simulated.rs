@@ -20,6 +20,8 @@ struct Checkpoint {
     rounds: u64,
     /// Instructions for each line.
     work: u32,
+    /// Instructions before each thread's begin, times its number.
+    skew: u32,
 }
 
 struct Run {
@@ -31,6 +33,7 @@ struct Run {
 impl Checkpoint {
     fn program(self, memory: &impl Memory, data: Addr) {
         let own = data.plus(memory.thread() as u64 * self.lines * 64);
+        memory.work(self.skew * memory.thread() as u32);
         for round in 1..=self.rounds {
             for line in 0..self.lines {
                 let at = own.plus(64 * line);
@@ -89,7 +92,7 @@ impl Checkpoint {
 
 #[test]
 fn a_checkpoint_is_faster_when_lines_are_cleaned_while_it_computes() {
-    let checkpoint = Checkpoint { threads: 4, lines: 256, rounds: 20, work: 400 };
+    let checkpoint = Checkpoint { threads: 4, lines: 256, rounds: 20, work: 400, skew: 0 };
     let (plain, early) =
         (checkpoint.with(Mode::Never, 0, false), checkpoint.with(Mode::Never, 1, true));
     assert_eq!(plain.pm, early.pm);
@@ -99,21 +102,31 @@ fn a_checkpoint_is_faster_when_lines_are_cleaned_while_it_computes() {
     assert!(early.counts.skipped > all / 2, "{:?}", early.counts);
 }
 
+/// Threads that begin together run in step, and a few cycles between them decide whether their
+/// flushes meet: 2 % for the whole run, with a Ribbon and without. So each ratio is the median of
+/// runs whose threads begin one after the other.
 #[test]
 fn flushers_that_do_not_pay_are_left_alone() {
-    let checkpoint = Checkpoint { threads: 4, lines: 16, rounds: 6_000, work: 100 };
-    let always = checkpoint.with(Mode::Always, 4, false);
-    let auto = checkpoint.with(Mode::Auto, 4, false);
-    let never = checkpoint.with(Mode::Never, 0, false);
+    let checkpoint = |skew| Checkpoint { threads: 4, lines: 16, rounds: 6_000, work: 100, skew };
+    let mut ratios = [0, 333, 700, 1_000, 5_000].map(|skew| {
+        let (auto, never) = (
+            checkpoint(skew).with(Mode::Auto, 4, false),
+            checkpoint(skew).with(Mode::Never, 0, false),
+        );
+        assert!(auto.counts.pushed > 0 && auto.counts.switches == 0, "{:?}", auto.counts);
+        assert!(auto.counts.pushed < auto.counts.inline / 10, "{:?}", auto.counts);
+        auto.cycles as f64 / never.cycles as f64
+    });
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[2] < 1.02, "{ratios:?}");
+    let always = checkpoint(0).with(Mode::Always, 4, false);
+    let never = checkpoint(0).with(Mode::Never, 0, false);
     assert!(always.cycles > never.cycles, "else this shows nothing");
-    assert!(auto.counts.pushed > 0 && auto.counts.switches == 0, "{:?}", auto.counts);
-    assert!(auto.counts.pushed < auto.counts.inline / 10, "{:?}", auto.counts);
-    assert!(auto.cycles * 100 < never.cycles * 103, "{} {}", auto.cycles, never.cycles);
 }
 
 #[test]
 fn runs_with_flushers_repeat_exactly_and_leave_the_same_memory() {
-    let checkpoint = Checkpoint { threads: 2, lines: 64, rounds: 100, work: 20 };
+    let checkpoint = Checkpoint { threads: 2, lines: 64, rounds: 100, work: 20, skew: 0 };
     let (first, again) =
         (checkpoint.with(Mode::Always, 3, true), checkpoint.with(Mode::Always, 3, true));
     assert_eq!((first.cycles, first.counts), (again.cycles, again.counts));
@@ -123,7 +136,7 @@ fn runs_with_flushers_repeat_exactly_and_leave_the_same_memory() {
 
 #[test]
 fn the_number_of_flushers_is_estimated_again_and_again_and_exactly_so() {
-    let checkpoint = Checkpoint { threads: 4, lines: 64, rounds: 200, work: 100 };
+    let checkpoint = Checkpoint { threads: 4, lines: 64, rounds: 200, work: 100, skew: 0 };
     let options = RibbonOptions {
         fifo_lines: 1024,
         chunk: 8,
@@ -141,7 +154,7 @@ fn the_number_of_flushers_is_estimated_again_and_again_and_exactly_so() {
 
 #[test]
 fn a_run_that_is_given_up_ends_though_requests_are_pending() {
-    let checkpoint = Checkpoint { threads: 2, lines: 64, rounds: 1_000, work: 20 };
+    let checkpoint = Checkpoint { threads: 2, lines: 64, rounds: 1_000, work: 20, skew: 0 };
     let outcome = checkpoint.run(&options(2, 2), 50_000);
     assert!(
         matches!(outcome, Err(SimError::TooLong { .. })),
