@@ -49,6 +49,10 @@
 //! line that it skips, all three have held since the line was handed on. What is handed on only now
 //! was stored before, in the pause or not, and that is all that rule 2 asks.
 //!
+//! While no thread skips, none marks anything either, and a store costs what it costs without a
+//! Ribbon. When one begins, nothing is handed on before all threads are known to mark (`phases`);
+//! from then on it is as if the table began ([`RibbonFlaw::NoGrace`]).
+//!
 //! All threads that store to the pool while lines are skipped must do it through the same Ribbon.
 //!
 //! The paper samples stores by hardware counters instead. A pool of the host may do so too, or look
@@ -64,6 +68,7 @@ mod early;
 mod flusher;
 mod judge;
 mod memory;
+mod phases;
 mod pool;
 mod source;
 pub mod threads;
@@ -140,7 +145,7 @@ pub struct RibbonOptions {
     /// Whether lines that the handles see stored may be cleaned early, so that their flush is
     /// skipped; by other sources: [`early`](RibbonOptions::early()). In mode auto each
     /// thread measures whether that pays, apart from the flushers; in the others they are, always.
-    /// A look at the owner table for each line stored is the price that stays.
+    /// The price is a look at the owner table for each line stored, by all threads while one does.
     pub early: bool,
     /// Words of the owner table that `early` needs: a power of two up to [`OWNER_WORDS_MAX`]. More
     /// words, fewer lines that share one by chance.
@@ -220,8 +225,10 @@ pub enum RibbonFlaw {
     /// A thread that began to skip again takes lines for clean that it had handed on before it
     /// left off.
     RemembersPause,
-    /// A thread that skips nothing makes no line its own, or shared.
+    /// A thread that skips nothing makes no line its own, or shared, though others skip.
     UnmarkedInPause,
+    /// Lines are handed on before all threads are known to mark what they store to.
+    NoGrace,
 }
 
 /// Where a Ribbon's words are, and its options. Plain data: the state is in DRAM, zero at first,
@@ -239,7 +246,8 @@ const BELLS: [u64; 2] = [0, 1];
 const RESTING: u64 = 2;
 const CONTROL: u64 = 3;
 const RATE: u64 = 4;
-const SHARED_LINES: u64 = 5;
+const PHASE: u64 = 5;
+const SHARED_LINES: u64 = 6;
 
 /// In `CONTROL`: how many flushers are to rest, and whether all are to end.
 const STOPPED: u64 = 1 << 63;
@@ -251,7 +259,8 @@ const DONE: u64 = 2;
 const COUNTS: u64 = 3;
 const EARLY_PUSHED: u64 = 4;
 const EARLY_DONE: u64 = 5;
-const RING: u64 = 6;
+const SEEN: u64 = 6;
+const RING: u64 = 7;
 
 /// A thread's words, as addresses.
 #[derive(Clone, Copy, Debug)]

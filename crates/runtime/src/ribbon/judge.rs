@@ -29,6 +29,8 @@ const WINDOW: u64 = 16;
 const WINDOW_MAX: u64 = 256;
 const LONGER: u64 = 4;
 const RUN_IN: u64 = 2;
+/// Times that the run-in is made again, as the way that is tried has no effect yet.
+const WAITS: u32 = 32;
 /// Windows of each way in a trial.
 const PAIRS: usize = 7;
 /// Of these, those that the other way has to win, and with fewer than how many it has lost; and the
@@ -80,12 +82,15 @@ struct Trial {
     windows: usize,
     /// When the present one began, and the lines flushed by then; none in the run-in.
     began: Option<(u64, u64)>,
+    /// Times that its run-in was made again.
+    waited: u32,
     prices: [Vec<f64>; 2],
 }
 
 impl Trial {
     fn new(window: u64, fences: u64) -> Trial {
-        Trial { window, fences, windows: 0, began: None, prices: [Vec::new(), Vec::new()] }
+        let prices = [Vec::new(), Vec::new()];
+        Trial { window, fences, windows: 0, began: None, waited: 0, prices }
     }
 }
 
@@ -156,7 +161,7 @@ impl Judge {
             (self.ways, self.rest, self.trial) = ([true, self.may_clean()], u64::MAX, None);
         } else if let Some(trial) = &mut self.trial {
             match trial.began.take() {
-                None => trial.began = Some((now, lines)),
+                None => (trial.began, trial.waited) = (Some((now, lines)), 0),
                 // A window without a line says nothing: it begins anew.
                 Some((_, before)) if lines <= before => {}
                 Some((began, before)) => {
@@ -171,6 +176,17 @@ impl Judge {
             self.trial = Some(Trial::new(WINDOW, 0));
         }
         self.conduct()
+    }
+
+    /// The way that is tried has no effect yet. If its window has not begun, and it has not been so
+    /// too often, the run-in is to be made again; else the judge is to be asked.
+    pub(super) fn wait(&mut self) -> Option<Conduct> {
+        let trial = self.trial.as_mut()?;
+        if trial.began.is_some() || trial.waited == WAITS {
+            return None;
+        }
+        trial.waited += 1;
+        Some(self.conduct())
     }
 
     fn window_is_over(&mut self) {

@@ -6,6 +6,7 @@
 use super::counts::ThreadCounts;
 use super::early::Early;
 use super::judge::{Conduct, Judge};
+use super::phases::Phases;
 use super::threads::Waker;
 use super::{
     BATCH_LINES, BELLS, CLAIMED, DONE, EARLY_PUSHED, Fifo, PUSHED, Ribbon, RibbonFlaw, count_of,
@@ -51,8 +52,11 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
     /// Flushes go straight to the machine below, and nothing is in the FIFO: the way changes at
     /// fences only.
     is_plain: Cell<bool>,
-    /// Lines are handed on, and skipped.
+    /// Lines are to be handed on, and skipped; they are once all threads mark their lines.
     cleans: Cell<bool>,
+    hands_on: Cell<bool>,
+    /// Lines that are stored to are made the thread's own, or shared.
+    marks: Cell<bool>,
     way: Cell<Way>,
     /// Lines flushed so far, or skipped; the same at the last fence.
     lines: Cell<u64>,
@@ -69,6 +73,7 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
     full_for: Cell<u64>,
     judge: RefCell<Judge>,
     early: Option<RefCell<Early>>,
+    phases: Option<RefCell<Phases>>,
     counts: Cell<ThreadCounts>,
     counts_published: Cell<ThreadCounts>,
 }
@@ -82,6 +87,8 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
         let pushed: u64 = memory.load(fifo.word(PUSHED));
         let (judge, conduct) = Judge::new(ribbon.options.mode, ribbon.options.early);
         let early = ribbon.options.early.then(|| RefCell::new(Early::new(&*memory, fifo)));
+        let join = || RefCell::new(Phases::join(&*memory, &ribbon, fifo));
+        let phases = early.is_some().then(join);
         let generation = generation_of(memory.load(fifo.word(CLAIMED)));
         let rings = pushed + memory.load::<u64>(fifo.word(EARLY_PUSHED));
         let joined = RibbonMemory {
@@ -95,6 +102,8 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
             generation: Cell::new(generation),
             is_plain: Cell::new(false),
             cleans: Cell::new(false),
+            hands_on: Cell::new(false),
+            marks: Cell::new(false),
             way: Cell::new(Way { decouples: false, ask_in: 0 }),
             lines: Cell::new(counts.inline),
             fenced: Cell::new(counts.inline),
@@ -105,6 +114,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
             full_for: Cell::new(0),
             judge: RefCell::new(judge),
             early,
+            phases,
             counts: Cell::new(counts),
             counts_published: Cell::new(counts),
             ribbon,
@@ -141,16 +151,40 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     /// [`RibbonOptions::early`](super::RibbonOptions::early). In mode auto the thread may decide
     /// otherwise later.
     ///
-    /// While it is off, stores make lines the thread's own or shared as before (rule 1), since
+    /// While it is off, stores make lines the thread's own or shared as before (rule 1), as long as
     /// other threads rely on that. They cancel nothing (rule 2), so what was handed on before is
     /// forgotten when it is on again: a line is skipped only for what was handed on since then.
+    /// Nothing is, before each other thread of the Ribbon has fenced.
     pub fn set_early(&self, on: bool) {
-        let Some(early) = &self.early else { return };
-        if !self.cleans.replace(on) && on && self.flaw() != RibbonFlaw::RemembersPause {
-            early.borrow_mut().forget();
+        let (Some(early), Some(phases)) = (&self.early, &self.phases) else { return };
+        let was_on = self.cleans.replace(on);
+        if on && !was_on {
+            if self.flaw() != RibbonFlaw::RemembersPause {
+                early.borrow_mut().forget();
+            }
+            phases.borrow_mut().begin(&*self.memory, &self.ribbon);
+        } else if was_on && !on {
+            phases.borrow_mut().end(&*self.memory);
         }
-        self.stored.set(NO_LINE);
+        self.follow(&phases.borrow());
         self.is_plain.set(!self.way.get().decouples && !on);
+    }
+
+    /// Does as the phase asks.
+    fn follow(&self, phases: &Phases) {
+        self.hands_on.set(self.cleans.get() && phases.is_ready());
+        self.marks.set(phases.marks());
+        self.stored.set(NO_LINE);
+    }
+
+    /// At a fence: a phase may have begun, or all may have seen it.
+    fn look_at_phase(&self, phases: &RefCell<Phases>) {
+        let mut phases = phases.borrow_mut();
+        let before = (phases.marks(), phases.is_ready());
+        phases.look(&*self.memory, &self.ribbon);
+        if (phases.marks(), phases.is_ready()) != before {
+            self.follow(&phases);
+        }
     }
 
     /// Executes, or waits for, all requests of the thread, drains, and publishes its counts, as
@@ -209,7 +243,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     }
 
     fn skips(&self, line: Line) -> bool {
-        let Some(early) = self.early.as_ref().filter(|_| self.cleans.get()) else { return false };
+        let Some(early) = self.early.as_ref().filter(|_| self.hands_on.get()) else { return false };
         if self.stored.get() == line {
             self.stored.set(NO_LINE);
         }
@@ -369,6 +403,9 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     /// Counts a fence that had something to do.
     #[inline]
     fn has_fenced(&self) {
+        if let Some(phases) = &self.phases {
+            self.look_at_phase(phases);
+        }
         let lines = self.lines.get();
         if lines != self.fenced.get() {
             let span = self.span.get() - 1;
@@ -389,7 +426,12 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
             self.span.set(span);
             return self.way.set(Way { ask_in: way.ask_in - span, ..way });
         }
-        let conduct = self.judge.borrow_mut().ask(self.memory.now(), self.lines.get());
+        let mut judge = self.judge.borrow_mut();
+        let is_late = self.cleans.get() && !self.hands_on.get();
+        let waits = if is_late { judge.wait() } else { None };
+        let ask = || judge.ask(self.memory.now(), self.lines.get());
+        let conduct = waits.unwrap_or_else(ask);
+        drop(judge);
         self.behave(conduct);
     }
 
@@ -405,26 +447,26 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     /// `after_store`; `None` if there is nothing to be done.
     #[inline]
     fn before_store(&self, at: Addr, len: u64) -> Option<bool> {
-        self.before_early_store(self.early.as_ref()?, at, len)
+        if self.marks.get() { self.before_marked_store(at, len) } else { None }
     }
 
-    /// Out of line: a Ribbon that skips nothing looks at one word for each store, and no more.
+    /// Out of line: while no thread skips, a Ribbon looks at one flag for each store, and no more.
     #[inline(never)]
-    fn before_early_store(&self, early: &RefCell<Early>, at: Addr, len: u64) -> Option<bool> {
+    fn before_marked_store(&self, at: Addr, len: u64) -> Option<bool> {
         let stored = self.stored.get();
         if lines_of(at, len).all(|line| line == stored) || !at.is_pm() {
             return None;
         }
-        if self.cleans.get() {
-            return Some(self.own_lines(early, at, len));
+        if self.hands_on.get() {
+            return Some(self.own_lines(self.early.as_ref()?, at, len));
         }
         self.mark(at, len);
         None
     }
 
-    /// Rule 1 alone, before a store in a pause.
+    /// Rule 1 alone, before a store of a thread that hands nothing on.
     fn mark(&self, at: Addr, len: u64) {
-        if self.flaw() != RibbonFlaw::UnmarkedInPause {
+        if self.flaw() != RibbonFlaw::UnmarkedInPause || self.cleans.get() {
             for line in lines_of(at, len) {
                 self.ribbon.own(&*self.memory, line);
                 self.stored.set(line);
@@ -485,5 +527,8 @@ impl<H: Deref<Target: Memory + Sized>> Drop for RibbonMemory<'_, H> {
         self.settle();
         self.memory.drain();
         self.publish_counts();
+        if let Some(phases) = &self.phases {
+            phases.borrow_mut().leave(&*self.memory);
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Lines that are cleaned before their flush, and flushes that are skipped.
 
+use super::fifo::Thread;
 use super::scene::{LINES, Program, Scene, options};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_explore::Model;
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::Arena;
-use seawall_runtime::ribbon::{Mode, Ribbon, RibbonFlaw, RibbonOptions, Step};
+use seawall_runtime::ribbon::{Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions, Step};
 
 /// The words of a line on which threads tell each other how far they are.
 const HANDED_ON: u64 = 0;
@@ -61,6 +62,19 @@ const MEETING: Program = |memory, data, signals| {
 /// The same, with a thread 1 that skips nothing itself.
 const MEETING_A_PAUSE: Program = |memory, data, signals| {
     memory.set_early(memory.thread() == 0);
+    MEETING(memory, data, signals);
+};
+
+/// The same, with a thread 0 that begins to skip when no thread does: thread 1 has not looked
+/// since, and marks nothing.
+const MEETING_AT_A_BEGIN: Program = |memory, data, signals| {
+    memory.set_early(false);
+    if memory.thread() == 0 {
+        memory.spin_while(signals.plus(16), 0);
+        memory.set_early(true);
+    } else {
+        memory.store(signals.plus(16), 1u64);
+    }
     MEETING(memory, data, signals);
 };
 
@@ -203,7 +217,7 @@ fn what_is_skipped_is_durable() {
 
 #[test]
 fn another_threads_store_that_was_read_is_not_skipped() {
-    for program in [MEETING, MEETING_A_PAUSE] {
+    for program in [MEETING, MEETING_A_PAUSE, MEETING_AT_A_BEGIN] {
         let runs = meeting(RibbonFlaw::None, program).unwrap_or_else(|bad| panic!("{bad}"));
         assert!(runs > 1000, "{runs}");
     }
@@ -238,6 +252,86 @@ fn what_was_handed_on_before_a_pause_is_not_skipped_after_it() {
 fn a_thread_that_skips_nothing_but_marks_nothing_either_is_found() {
     let outcome = meeting(RibbonFlaw::UnmarkedInPause, MEETING_A_PAUSE);
     assert!(outcome.is_err(), "not caught in {outcome:?} runs");
+}
+
+#[test]
+fn handing_on_before_all_threads_mark_their_lines_is_found() {
+    let outcome = meeting(RibbonFlaw::NoGrace, MEETING_AT_A_BEGIN);
+    assert!(outcome.is_err(), "not caught in {outcome:?} runs");
+}
+
+/// How many of these flushes of a thread, each of a line that was stored to and cleaned, were
+/// skipped, while another thread does `meanwhile` before the second.
+fn skips_beside(meanwhile: impl FnOnce(RibbonMemory<'_, &Thread<'_>>)) -> [u64; 3] {
+    let mut arena = Arena::new();
+    let options = RibbonOptions { mode: Mode::Never, early: true, ..options(2, 1) };
+    let ribbon = Ribbon::place(&mut arena, &options).expect("good options");
+    let data = arena.pm(64 * 64);
+    let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
+    let (one, two) = (Thread::new(&image, 0), Thread::new(&image, 1));
+    let (one, two) = (ribbon.join(&one), ribbon.join(&two));
+    let mut flusher = ribbon.flusher(&image, 0);
+    one.set_early(false);
+    two.set_early(false);
+    // Neither skips: the other one has seen that, too.
+    one.drain();
+    two.drain();
+    one.set_early(true);
+    let mut meanwhile = Some(|| meanwhile(two));
+    std::array::from_fn(|time| {
+        if let Some(meanwhile) = meanwhile.take_if(|_| time == 1) {
+            meanwhile();
+            one.drain();
+        }
+        one.store(data.plus(128 * time as u64), 1u64);
+        one.store(data.plus(128 * time as u64 + 64), 1u64);
+        flusher.step();
+        one.persist(data.plus(128 * time as u64), 64);
+        for _ in 0..64 {
+            one.persist(data.plus(64 * 63), 8);
+        }
+        ribbon.counts(&image).skipped
+    })
+}
+
+#[test]
+fn nothing_is_skipped_before_each_other_thread_has_fenced_or_left() {
+    use std::mem::forget;
+    assert_eq!(skips_beside(|other| forget(other)), [0, 0, 0], "one that was lost");
+    assert_eq!(skips_beside(|other| (other.drain(), forget(other)).0), [0, 1, 2]);
+    assert_eq!(skips_beside(|other| (other.order(), forget(other)).0), [0, 1, 2]);
+    assert_eq!(skips_beside(|other| other.leave()), [0, 1, 2]);
+}
+
+#[test]
+fn the_place_of_a_thread_that_was_lost_while_it_skipped_can_be_taken() {
+    let (image, ribbon, data) = place(Mode::Never);
+    std::mem::forget(ribbon.join(&image));
+    let memory = ribbon.join(&image);
+    memory.set_early(false);
+    memory.store(data, 1u64);
+    assert_eq!(marked(&image, &ribbon), 0, "nobody skips");
+}
+
+/// Words of the owner table that name somebody: they are the last that [`place`] takes.
+fn marked(image: &Image, ribbon: &Ribbon) -> usize {
+    let mut arena = Arena::new();
+    Ribbon::place(&mut arena, ribbon.options()).expect("good options");
+    let words = (1..=ribbon.options().owner_words)
+        .map(|word| image.load::<u64>(Addr::dram(arena.dram_bytes() - 8 * word)));
+    words.filter(|word| *word != 0).count()
+}
+
+#[test]
+fn stores_mark_nothing_while_no_thread_skips() {
+    let (image, ribbon, data) = place(Mode::Never);
+    let memory = ribbon.join(&image);
+    let marks_with = |is_early: bool| {
+        memory.set_early(is_early);
+        (0..8u64).for_each(|line| memory.store(data.plus(64 * line), line));
+        marked(&image, &ribbon)
+    };
+    assert_eq!((marks_with(false), marks_with(true)), (0, 8));
 }
 
 #[test]
@@ -313,7 +407,7 @@ fn a_table_of_one_word_loses_skips_and_no_flush() {
     memory.store(data, 1u64);
     memory.store(data.plus(64), 1u64);
     assert_eq!(flusher.step(), Step::Flushed(1));
-    let other = super::fifo::Thread::new(&image, 1);
+    let other = Thread::new(&image, 1);
     ribbon.join(&other).store(data.plus(128), 1u64);
     memory.persist(data, 128);
     memory.leave();
