@@ -4,7 +4,7 @@
 use crate::LabError;
 use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
 use seawall_runtime::ribbon::RibbonOptions;
-use seawall_sim::{Choice, DESIGNS, Machine, Model, SimError};
+use seawall_sim::{Choice, DESIGNS, Machine, SimError};
 use seawall_workloads::{Flaw, RequestMix, UnknownWorkload, WORKLOADS};
 
 /// Measured operations of each thread, unless told otherwise.
@@ -214,13 +214,12 @@ fn columns(
     designs: Vec<Choice>,
     ribbon: Option<&CellRibbon>,
 ) -> Result<Vec<(Choice, Option<RibbonOptions>)>, LabError> {
-    let flushes = |design: &Choice| design.model() == Model::Px86;
-    if ribbon.is_some() && !designs.iter().any(flushes) {
+    if ribbon.is_some() && !designs.iter().any(Choice::needs_flushes) {
         let names: Vec<&str> = designs.iter().map(|design| &*design.text).collect();
         return Err(LabError::NothingToFlush { design: names.join(", ") });
     }
     let both = |design: Choice| {
-        let ribbon = ribbon.filter(|_| flushes(&design)).map(CellRibbon::options);
+        let ribbon = ribbon.filter(|_| design.needs_flushes()).map(CellRibbon::options);
         let with = ribbon.map(|ribbon| (design.clone(), Some(ribbon)));
         std::iter::once((design, None)).chain(with)
     };

@@ -8,7 +8,6 @@ use crate::compare::Comparison;
 use crate::spent::Groups;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use seawall_runtime::ribbon::Mode;
-use seawall_sim::Model;
 use std::fmt::Write;
 
 /// How many broken crashes of a cell are told in full.
@@ -128,14 +127,13 @@ impl Comparison {
                 );
             }
         }
-        let flushes = |point: &Point| point.design.model() == Model::Px86;
         let points = self
             .plan
             .points
             .iter()
             .take_while(|point| point.workload == self.plan.points[0].workload);
         let without: Vec<String> =
-            points.filter(|point| !flushes(point)).map(Point::label).collect();
+            points.filter(|point| !point.design.needs_flushes()).map(Point::label).collect();
         if !without.is_empty() {
             let _ = writeln!(
                 text,

@@ -335,6 +335,11 @@ impl Choice {
         if self.log() == Some(false) { Model::None } else { self.entry.model }
     }
 
+    /// True if what is to persist must be flushed by the program, as on x86.
+    pub fn needs_flushes(&self) -> bool {
+        self.model() == Model::Px86
+    }
+
     /// True if crashes of programs that say nothing about persistency can be judged: memory and the
     /// saved states of the processors are to be a consistent cut.
     pub fn promises_cuts(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::LabError;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
 use seawall_runtime::ribbon::{Mode, Ribbon, RibbonCounts, RibbonMemory, RibbonOptions};
-use seawall_sim::{Machine, Model, Program};
+use seawall_sim::{Machine, Program};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -109,7 +109,7 @@ pub(super) struct Crew {
 /// Refuses a Ribbon that the design of `point` has no use for, or `machine` no cores.
 pub(crate) fn check(machine: &Machine, point: &Point) -> Result<(), LabError> {
     let Some(options) = &point.ribbon else { return Ok(()) };
-    if point.design.model() != Model::Px86 {
+    if !point.design.needs_flushes() {
         return Err(LabError::NothingToFlush { design: point.design.text.clone() });
     }
     let (threads, cores) = (point.threads as u64, machine.core.count as u64);
