@@ -2,8 +2,8 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use seawall_lab::Flaw;
 use seawall_lab::native::EarlySource;
+use seawall_lab::{EarlyStores, Flaw};
 use std::path::PathBuf;
 
 /// Persistent-memory programs, written once: run them, time them on simulated persistency
@@ -158,10 +158,12 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true,
           default_missing_value = "auto")]
     pub(crate) ribbon: Option<RibbonChoice>,
-    /// Let them clean lines that the programs' handles stored to before they are asked for, and
-    /// skip the flush (where that pays)
-    #[arg(long, requires = "ribbon")]
-    pub(crate) early: bool,
+    /// Let them clean lines before they are asked for (where that pays): all that programs store
+    /// to, and skip the flush (hook), or of one store in 256 on the mean, or N, as sampled by
+    /// hardware counters, and skip none (samples, samples:N)
+    #[arg(long, requires = "ribbon", value_name = "STORES", num_args = 0..=1,
+          require_equals = true, default_missing_value = "hook")]
+    pub(crate) early: Option<EarlyStores>,
     /// Such threads, each on a core of its own [default: 4]
     #[arg(long, requires = "ribbon", value_name = "N")]
     pub(crate) flushers: Option<u64>,
@@ -461,7 +463,7 @@ An outcome has one digit for each name in `memory:` (words after the crash, regi
 
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
-    /// Figures, first parts of their names (s0: s0-4 and s0-24), or paths of .toml files
+    /// Figures, first parts of their names (s0: all that begin with s0-), or paths of .toml files
     /// [default: all]
     pub(crate) figures: Vec<String>,
     /// List the figures instead

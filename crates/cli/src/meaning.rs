@@ -183,7 +183,8 @@ fn flush_mode(choice: RibbonChoice) -> FlushMode {
 
 fn compare(args: CompareArgs) -> Result<Job> {
     let flushers = args.flushers.unwrap_or(FLUSHERS);
-    let ribbon = |choice| CellRibbon { flushers, mode: flush_mode(choice), early: args.early };
+    let early = args.early.unwrap_or_default();
+    let ribbon = |choice| CellRibbon { flushers, mode: flush_mode(choice), early };
     let plan = Plan::new(&CompareOptions {
         workloads: args.workloads,
         designs: args.designs,

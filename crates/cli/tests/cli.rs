@@ -72,6 +72,7 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["run", "hash", "--ribbon=always", "--domain", "none"], &["domain none", "auto"]);
     refuses(&["compare", "--designs", "lb,hops", "--ribbon"], &["lb, hops flush no lines"]);
     refuses(&["compare", "--designs", "clwb", "--early"], &["--ribbon"]);
+    refuses(&["compare", "--ribbon", "--early=pages"], &["'pages'", "hook, samples"]);
     refuses(
         &["compare", "--designs", "clwb", "--threads", "30", "--ribbon", "--flushers", "3"],
         &["30 threads and 3 flushers", "core.count"],

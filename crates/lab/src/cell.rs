@@ -30,6 +30,7 @@ mod ribbon;
 
 pub(crate) use ribbon::check as check_ribbon;
 pub use ribbon::{CellRibbon, FlushMode, Flushed};
+pub use seawall_runtime::ribbon::EarlyStores;
 
 /// The most memory that a simulated program may have: the host keeps a few copies of it.
 pub(crate) const BYTES_MAX: u64 = 4 << 30;

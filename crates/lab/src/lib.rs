@@ -40,7 +40,7 @@ mod table;
 pub mod validate;
 mod whisper;
 
-pub use cell::{Cell, CellRibbon, FlushMode, Flushed, Point, run_cell};
+pub use cell::{Cell, CellRibbon, EarlyStores, FlushMode, Flushed, Point, run_cell};
 pub use coalescing::{Coalescing, CoalescingOptions, CoalescingRow};
 pub use compare::Comparison;
 pub use crash::Broken;

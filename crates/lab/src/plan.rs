@@ -265,6 +265,7 @@ fn baseline(asked: Option<&str>, designs: &[String]) -> Result<String, LabError>
 mod tests {
     use super::*;
     use crate::cell::FlushMode;
+    use seawall_runtime::ribbon::EarlyStores;
 
     fn strings(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| name.to_string()).collect()
@@ -300,7 +301,9 @@ mod tests {
 
     #[test]
     fn with_a_ribbon_designs_for_which_programs_flush_are_there_twice() {
-        let ribbon = |flushers| Some(CellRibbon { flushers, mode: FlushMode::Auto, early: false });
+        let ribbon = |flushers| {
+            Some(CellRibbon { flushers, mode: FlushMode::Auto, early: EarlyStores::None })
+        };
         let options = CompareOptions {
             designs: strings(&["lb", "clwb"]),
             ribbon: ribbon(6),

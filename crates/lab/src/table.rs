@@ -7,7 +7,7 @@ use crate::cell::{Cell, CellRibbon, Flushed, Point};
 use crate::compare::Comparison;
 use crate::spent::Groups;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
-use seawall_runtime::ribbon::Mode;
+use seawall_runtime::ribbon::{EarlyStores, Mode};
 use std::fmt::Write;
 
 /// How many broken crashes of a cell are told in full.
@@ -114,7 +114,10 @@ impl Comparison {
             1 => "1 flusher on a core of its own".to_owned(),
             count => format!("{count} flushers on cores of their own"),
         };
-        let early = if *early { ", lines cleaned early" } else { "" };
+        let early = match early {
+            EarlyStores::None => String::new(),
+            early => format!(", lines cleaned early by {early}"),
+        };
         let mode = Mode::from(*mode).name();
         let mut text = format!("ribbon: {mode}, {where_they_run}{early}\n");
         for cell in &self.cells {

@@ -5,7 +5,7 @@ use seawall_lab::{
     Cell, CompareOptions, Figure, FigureOptions, Figures, Flaw, LabError, Plan, Point, Progress,
     run_cell,
 };
-use seawall_runtime::ribbon::{Mode, RibbonFlaw, RibbonOptions};
+use seawall_runtime::ribbon::{EarlyStores, Mode, RibbonFlaw, RibbonOptions, SAMPLE_EVERY};
 use seawall_sim::{Machine, Reason};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn point_under(workload: &str, design: &str) -> Point {
         ..CompareOptions::default()
     });
     let [point] = &plan.unwrap().points[..] else { panic!("one point") };
-    let early = true;
+    let early = EarlyStores::Hook;
     let ribbon = RibbonOptions { flushers: 2, mode: Mode::Always, early, ..Default::default() };
     Point { ribbon: Some(ribbon), ..point.clone() }
 }
@@ -61,6 +61,21 @@ fn cells_with_flushers_repeat_exactly_and_survive_their_crashes() {
             stalled < first.core_cycles(),
             "{workload}: stalls of flushers are not the threads'"
         );
+    }
+}
+
+#[test]
+fn cells_whose_stores_are_sampled_flush_all_lines_and_their_command_says_so() {
+    for (every, name) in [(4, "samples:4"), (SAMPLE_EVERY, "samples")] {
+        let mut point = point("redis");
+        point.ribbon.as_mut().unwrap().early = EarlyStores::Samples { every };
+        let (first, again) = (run(&point).unwrap(), run(&point).unwrap());
+        assert_eq!((first.cycles, first.ribbon), (again.cycles, again.ribbon));
+        assert_eq!((first.crashes, &first.broken[..]), (100, &[][..]));
+        let counts = first.ribbon.unwrap();
+        assert!(counts.cleaned > 0 && counts.skipped == 0, "{counts:?}");
+        let command = first.command("desktop");
+        assert!(command.contains(&format!(" --early={name} ")), "{command}");
     }
 }
 
@@ -99,7 +114,7 @@ fn ribbons_without_cores_or_flushes_are_refused() {
 fn a_small_figure_with_ribbons_is_run_told_and_the_same_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.toml");
-    let ribbon = "ribbon = { flushers = 3, mode = 'always', early = true }";
+    let ribbon = "ribbon = { flushers = 3, mode = 'always', early = 'hook' }";
     let text = format!(
         "title = 't'\nsource = 's'\nmachine = 'desktop'\nsettings = {{ 'core.count' = 6 }}\n\
          threads = 3\noperations = 60\nmetric = 'throughput'\nbaseline = 'clwb'\n\
@@ -128,6 +143,8 @@ fn a_small_figure_with_ribbons_is_run_told_and_the_same_again() {
     assert!(few.contains("3 threads and 3 flushers"), "{few}");
     let wrong = load(&text.replace("'always'", "'sometimes'")).unwrap_err().to_string();
     assert!(wrong.contains("sometimes") && wrong.contains("always"), "{wrong}");
+    let wrong = load(&text.replace("'hook'", "'samples:0'")).unwrap_err().to_string();
+    assert!(wrong.contains("'samples:0'") && wrong.contains("hook, samples, "), "{wrong}");
     let key = run(&text.replace("core.count", "core.counts")).unwrap_err().to_string();
     assert!(key.contains("counts"), "{key}");
 }

@@ -11,7 +11,7 @@ use seawall_memory::{Addr, Memory};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::Arena;
 use seawall_runtime::ribbon::threads::with_flushers;
-use seawall_runtime::ribbon::{Mode, Ribbon, RibbonOptions};
+use seawall_runtime::ribbon::{EarlyStores, Mode, Ribbon, RibbonOptions};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ impl Program {
         start.elapsed().as_secs_f64() * 1e9 / (groups * self.group) as f64
     }
 
-    fn row(self, kind: &str, mode: Mode, early: bool) {
+    fn row(self, kind: &str, mode: Mode, early: EarlyStores) {
         let options = RibbonOptions { mode, early, ..RibbonOptions::for_processors(1, 1) };
         let mut arena = Arena::new();
         let ribbon = Ribbon::place(&mut arena, &options).expect("good options");
@@ -117,16 +117,16 @@ fn main() {
         program("1024", 1024, false, 0),
         program("1024, with work", 1024, false, 200),
     ] {
-        program.row("auto", Mode::Auto, false);
-        program.row("+ early", Mode::Auto, true);
-        program.row("always", Mode::Always, false);
+        program.row("auto", Mode::Auto, EarlyStores::None);
+        program.row("+ early", Mode::Auto, EarlyStores::Hook);
+        program.row("always", Mode::Always, EarlyStores::None);
     }
     for program in [
         program("64, flushed late, with work", 64, true, 200),
         program("1024, flushed late, with work", 1024, true, 200),
     ] {
-        program.row("auto", Mode::Auto, false);
-        program.row("+ early", Mode::Auto, true);
-        program.row("early", Mode::Never, true);
+        program.row("auto", Mode::Auto, EarlyStores::None);
+        program.row("+ early", Mode::Auto, EarlyStores::Hook);
+        program.row("early", Mode::Never, EarlyStores::Hook);
     }
 }

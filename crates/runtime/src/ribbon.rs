@@ -21,10 +21,10 @@
 //! *generation*, the upper 16 bits of `claimed` and `done`. Who still works for an old one finds
 //! its compare-and-exchange refused: it can neither claim nor count.
 //!
-//! **Skipped flushes** (option `early`). A thread hands lines that it has stored to, and left, to
-//! the flushers of its own accord. When its program asks for the flush, nothing needs to be done if
-//! the line is clean by then. When is that known? Each line has an *owner word* in a table in DRAM
-//! (lines that hash alike share one), and three rules hold:
+//! **Skipped flushes** (option `early`: [`EarlyStores::Hook`]). A thread hands lines that it has
+//! stored to, and left, to the flushers of its own accord. When its program asks for the flush,
+//! nothing needs to be done if the line is clean by then. When is that known? Each line has an
+//! *owner word* in a table in DRAM (lines that hash alike share one), and three rules hold:
 //!
 //! 1. Before its first store to a line a thread makes itself the owner. If another one is, it makes
 //!    the word *shared* instead. Shared words stay so, and so the owner has made every store to its
@@ -55,9 +55,10 @@
 //!
 //! All threads that store to the pool while lines are skipped must do it through the same Ribbon.
 //!
-//! The paper samples stores by hardware counters instead. A pool of the host may do so too, or look
-//! at which pages were stored to ([`Source`]); a cleaner flushes those lines then, and no flush
-//! is skipped.
+//! **The paper samples stores** by hardware counters instead, and skips no flush: a clean line's is
+//! cheaper. [`EarlyStores::Samples`] does that over any `Memory`, at the price of such samples
+//! (`ribbon/sampler.rs`). A pool of the host may use real counters, or look at which pages were
+//! stored to ([`Source`]); a cleaner flushes those lines then.
 
 pub mod estimate;
 
@@ -70,6 +71,7 @@ mod judge;
 mod memory;
 mod phases;
 mod pool;
+mod sampler;
 mod source;
 pub mod threads;
 
@@ -78,7 +80,9 @@ pub use counts::RibbonCounts;
 pub use flusher::{Flusher, Step};
 pub use memory::RibbonMemory;
 pub use pool::{RibbonCounters, RibbonPool, RibbonPoolError};
-pub use source::{EarlyRibbon, Source, Taken};
+pub use source::{
+    EarlyRibbon, EarlyStores, SAMPLE_EVERY, SAMPLE_EVERY_MAX, Source, Taken, UnknownEarlyStores,
+};
 
 use crate::Arena;
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
@@ -142,13 +146,12 @@ pub struct RibbonOptions {
     pub chunk: u64,
     /// Whether flushes are left to the flushers.
     pub mode: Mode,
-    /// Whether lines that the handles see stored may be cleaned early, so that their flush is
-    /// skipped; by other sources: [`early`](RibbonOptions::early()). In mode auto each
-    /// thread measures whether that pays, apart from the flushers; in the others they are, always.
-    /// The price is a look at the owner table for each line stored, by all threads while one does.
-    pub early: bool,
-    /// Words of the owner table that `early` needs: a power of two up to [`OWNER_WORDS_MAX`]. More
-    /// words, fewer lines that share one by chance.
+    /// Which of the stores that the handles see have their lines cleaned early, if any; for what a
+    /// pool's machine sees: [`early`](RibbonOptions::early()). In mode auto each thread measures
+    /// whether that pays, apart from the flushers; in the others lines are, always.
+    pub early: EarlyStores,
+    /// Words of the owner table that [`EarlyStores::Hook`] needs: a power of two up to
+    /// [`OWNER_WORDS_MAX`]. More words, fewer lines that share one by chance.
     pub owner_words: u64,
     /// Looks at a FIFO that flushers have not finished until an owner takes over. `None`: waits as
     /// long as it takes, in the way that suits the machine; right where no flusher can get lost.
@@ -174,7 +177,7 @@ impl Default for RibbonOptions {
             fifo_lines: 1024,
             chunk: 8,
             mode: Mode::Auto,
-            early: false,
+            early: EarlyStores::None,
             owner_words: 1 << 16,
             patience: None,
             polls: 64,
@@ -319,13 +322,22 @@ impl RibbonOptions {
         within("flushers_min", self.flushers_min, 0, self.flushers.max(1))?;
         within("chunk", self.chunk, 1, BATCH_LINES)?;
         power("fifo_lines", self.fifo_lines, BATCH_LINES, FIFO_LINES_MAX)?;
-        if self.early {
-            power("owner_words", self.owner_words, 1, OWNER_WORDS_MAX)?;
+        match self.early {
+            EarlyStores::None => {}
+            EarlyStores::Hook => power("owner_words", self.owner_words, 1, OWNER_WORDS_MAX)?,
+            EarlyStores::Samples { every } => {
+                within("every", every.into(), 1, SAMPLE_EVERY_MAX.into())?;
+            }
         }
         if self.period > 0 && (self.window == 0 || self.window.saturating_mul(4) > self.period) {
             return fail("window", self.window, format!("1 to {}", self.period / 4));
         }
         Ok(())
+    }
+
+    /// Whether flusher 0 has lines to clean early.
+    fn cleans(&self) -> bool {
+        self.early != EarlyStores::None
     }
 
     fn thread_lines(&self) -> u64 {
@@ -349,7 +361,8 @@ impl Ribbon {
     ) -> Result<Ribbon, E> {
         options.check()?;
         let lines = SHARED_LINES + options.threads * options.thread_lines() + options.flushers;
-        let owner_words = if options.early { options.owner_words } else { 0 };
+        let has_owners = options.early == EarlyStores::Hook;
+        let owner_words = if has_owners { options.owner_words } else { 0 };
         let base = take(lines * LINE_BYTES + owner_words * 8)?;
         let owners = base.plus(lines * LINE_BYTES);
         Ok(Ribbon { base, owners, options: options.clone() })
@@ -462,8 +475,11 @@ mod tests {
         assert!(refused(|options| options.threads = 0).contains("1 to 1024"));
         assert!(refused(|options| options.flushers_min = 2).contains("flushers_min: 2"));
         assert!(refused(|options| options.period = 100).contains("window: 0"));
-        let table = refused(|options| (options.early, options.owner_words) = (true, 3));
+        let hook = EarlyStores::Hook;
+        let table = refused(|options| (options.early, options.owner_words) = (hook, 3));
         assert!(table.contains("owner_words: 3"), "{table}");
+        let period = refused(|options| options.early = EarlyStores::Samples { every: 0 });
+        assert!(period.contains("every: 0") && period.contains("1 to 1048576"), "{period}");
     }
 
     #[test]
@@ -472,7 +488,7 @@ mod tests {
             threads: 3,
             flushers: 2,
             fifo_lines: 16,
-            early: true,
+            early: EarlyStores::Hook,
             owner_words: 8,
             ..RibbonOptions::default()
         };

@@ -7,5 +7,6 @@ mod fifo;
 mod heap;
 mod pool;
 mod real;
+mod sampled;
 mod scene;
 mod simulated;

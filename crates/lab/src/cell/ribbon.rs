@@ -8,10 +8,13 @@ use super::{BYTES_MAX, Point};
 use crate::LabError;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
-use seawall_runtime::ribbon::{Mode, Ribbon, RibbonCounts, RibbonMemory, RibbonOptions};
+use seawall_runtime::ribbon::{
+    EarlyStores, Mode, Ribbon, RibbonCounts, RibbonMemory, RibbonOptions,
+};
 use seawall_sim::{Machine, Program};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cell::Cell;
+use std::fmt::Write;
 use std::rc::Rc;
 
 /// Where threads measure what pays: cycles from one estimate of the number of flushers to the next,
@@ -27,9 +30,18 @@ pub struct CellRibbon {
     pub flushers: u64,
     /// Whether threads leave flushes to them.
     pub mode: FlushMode,
-    /// Whether lines may be cleaned early, so that their flush is skipped.
-    #[serde(default)]
-    pub early: bool,
+    /// Which stores have their lines cleaned early: `none`, `hook`, `samples`, or `samples:16` with
+    /// a mean period other than [`SAMPLE_EVERY`](seawall_runtime::ribbon::SAMPLE_EVERY).
+    #[serde(default, serialize_with = "early_text", deserialize_with = "early")]
+    pub early: EarlyStores,
+}
+
+fn early_text<S: Serializer>(early: &EarlyStores, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(early)
+}
+
+fn early<'de, D: Deserializer<'de>>(text: D) -> Result<EarlyStores, D::Error> {
+    String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
 }
 
 /// Whether threads leave flushes to flushers.
@@ -67,8 +79,8 @@ impl CellRibbon {
 /// The options of `seawall compare` that give such a Ribbon, each after a space.
 pub(super) fn command(options: &RibbonOptions) -> String {
     let mut text = format!(" --ribbon={} --flushers {}", options.mode.name(), options.flushers);
-    if options.early {
-        text += " --early";
+    if options.early != EarlyStores::None {
+        let _ = write!(text, " --early={}", options.early);
     }
     text
 }

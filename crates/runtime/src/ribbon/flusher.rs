@@ -134,7 +134,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
     }
 
     fn cleans(&self) -> bool {
-        self.index == 0 && self.ribbon.options.early
+        self.index == 0 && self.ribbon.options.cleans()
     }
 
     fn wait_for_control(&self) {

@@ -4,9 +4,7 @@
 //! and a fence go straight to the machine below, for one look at a flag and a few counters.
 
 use super::counts::ThreadCounts;
-use super::early::Early;
 use super::judge::{Conduct, Judge};
-use super::phases::Phases;
 use super::threads::Waker;
 use super::{
     BATCH_LINES, BELLS, CLAIMED, DONE, EARLY_PUSHED, Fifo, PUSHED, Ribbon, RibbonFlaw, count_of,
@@ -17,6 +15,9 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
 mod seam;
+mod stores;
+
+use stores::Seen;
 
 /// Fences with lines from one publishing of the counts to the next.
 const PUBLISH: u64 = 64;
@@ -52,11 +53,11 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
     /// Flushes go straight to the machine below, and nothing is in the FIFO: the way changes at
     /// fences only.
     is_plain: Cell<bool>,
-    /// Lines are to be handed on, and skipped; they are once all threads mark their lines.
+    /// Lines are to be handed on; by the hook also skipped, once all threads mark theirs.
     cleans: Cell<bool>,
     hands_on: Cell<bool>,
-    /// Lines that are stored to are made the thread's own, or shared.
-    marks: Cell<bool>,
+    /// Something is to be done at a store: it is to be marked, or counted.
+    watches: Cell<bool>,
     way: Cell<Way>,
     /// Lines flushed so far, or skipped; the same at the last fence.
     lines: Cell<u64>,
@@ -72,8 +73,7 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
     /// Lines since the FIFO was found full.
     full_for: Cell<u64>,
     judge: RefCell<Judge>,
-    early: Option<RefCell<Early>>,
-    phases: Option<RefCell<Phases>>,
+    early: Option<Seen>,
     counts: Cell<ThreadCounts>,
     counts_published: Cell<ThreadCounts>,
 }
@@ -85,10 +85,8 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
         let fifo = ribbon.fifo(thread);
         let counts = ThreadCounts::read(&*memory, fifo);
         let pushed: u64 = memory.load(fifo.word(PUSHED));
-        let (judge, conduct) = Judge::new(ribbon.options.mode, ribbon.options.early);
-        let early = ribbon.options.early.then(|| RefCell::new(Early::new(&*memory, fifo)));
-        let join = || RefCell::new(Phases::join(&*memory, &ribbon, fifo));
-        let phases = early.is_some().then(join);
+        let (judge, conduct) = Judge::new(ribbon.options.mode, ribbon.options.cleans());
+        let early = Seen::new(&ribbon, &*memory, fifo);
         let generation = generation_of(memory.load(fifo.word(CLAIMED)));
         let rings = pushed + memory.load::<u64>(fifo.word(EARLY_PUSHED));
         let joined = RibbonMemory {
@@ -103,7 +101,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
             is_plain: Cell::new(false),
             cleans: Cell::new(false),
             hands_on: Cell::new(false),
-            marks: Cell::new(false),
+            watches: Cell::new(false),
             way: Cell::new(Way { decouples: false, ask_in: 0 }),
             lines: Cell::new(counts.inline),
             fenced: Cell::new(counts.inline),
@@ -114,7 +112,6 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
             full_for: Cell::new(0),
             judge: RefCell::new(judge),
             early,
-            phases,
             counts: Cell::new(counts),
             counts_published: Cell::new(counts),
             ribbon,
@@ -140,51 +137,6 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     /// True if flushes are left to the flushers at present.
     pub fn decouples(&self) -> bool {
         self.way.get().decouples
-    }
-
-    /// True if lines are cleaned early, and flushes skipped, at present.
-    pub fn is_early(&self) -> bool {
-        self.cleans.get()
-    }
-
-    /// Begins or ends, for this thread, to have lines cleaned early; nothing without
-    /// [`RibbonOptions::early`](super::RibbonOptions::early). In mode auto the thread may decide
-    /// otherwise later.
-    ///
-    /// While it is off, stores make lines the thread's own or shared as before (rule 1), as long as
-    /// other threads rely on that. They cancel nothing (rule 2), so what was handed on before is
-    /// forgotten when it is on again: a line is skipped only for what was handed on since then.
-    /// Nothing is, before each other thread of the Ribbon has fenced.
-    pub fn set_early(&self, on: bool) {
-        let (Some(early), Some(phases)) = (&self.early, &self.phases) else { return };
-        let was_on = self.cleans.replace(on);
-        if on && !was_on {
-            if self.flaw() != RibbonFlaw::RemembersPause {
-                early.borrow_mut().forget();
-            }
-            phases.borrow_mut().begin(&*self.memory, &self.ribbon);
-        } else if was_on && !on {
-            phases.borrow_mut().end(&*self.memory);
-        }
-        self.follow(&phases.borrow());
-        self.is_plain.set(!self.way.get().decouples && !on);
-    }
-
-    /// Does as the phase asks.
-    fn follow(&self, phases: &Phases) {
-        self.hands_on.set(self.cleans.get() && phases.is_ready());
-        self.marks.set(phases.marks());
-        self.stored.set(NO_LINE);
-    }
-
-    /// At a fence: a phase may have begun, or all may have seen it.
-    fn look_at_phase(&self, phases: &RefCell<Phases>) {
-        let mut phases = phases.borrow_mut();
-        let before = (phases.marks(), phases.is_ready());
-        phases.look(&*self.memory, &self.ribbon);
-        if (phases.marks(), phases.is_ready()) != before {
-            self.follow(&phases);
-        }
     }
 
     /// Executes, or waits for, all requests of the thread, drains, and publishes its counts, as
@@ -240,14 +192,6 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
         }
         self.lines.set(self.lines.get() + lines);
         self.not_inline.set(self.not_inline.get() + lines - inline);
-    }
-
-    fn skips(&self, line: Line) -> bool {
-        let Some(early) = self.early.as_ref().filter(|_| self.hands_on.get()) else { return false };
-        if self.stored.get() == line {
-            self.stored.set(NO_LINE);
-        }
-        early.borrow_mut().skips(&*self.memory, &self.ribbon, self.fifo, line)
     }
 
     /// Shows the flushers what was pushed.
@@ -403,7 +347,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     /// Counts a fence that had something to do.
     #[inline]
     fn has_fenced(&self) {
-        if let Some(phases) = &self.phases {
+        if let Some(Seen::Hooked(_, phases)) = &self.early {
             self.look_at_phase(phases);
         }
         let lines = self.lines.get();
@@ -439,83 +383,8 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
         let mut counts = self.counts.get();
         counts.inline = self.lines.get() - self.not_inline.get();
         counts.switches = self.judge.borrow().switches;
-        counts.in_vain = self.early.as_ref().map_or(0, |early| early.borrow().in_vain);
+        counts.in_vain = self.early.as_ref().map_or(0, Seen::in_vain);
         counts.publish(self.counts_published.replace(counts), &*self.memory, self.fifo);
-    }
-
-    /// Before a store to these bytes. Gives whether all of their lines are the thread's own, for
-    /// `after_store`; `None` if there is nothing to be done.
-    #[inline]
-    fn before_store(&self, at: Addr, len: u64) -> Option<bool> {
-        if self.marks.get() { self.before_marked_store(at, len) } else { None }
-    }
-
-    /// Out of line: while no thread skips, a Ribbon looks at one flag for each store, and no more.
-    #[inline(never)]
-    fn before_marked_store(&self, at: Addr, len: u64) -> Option<bool> {
-        let stored = self.stored.get();
-        if lines_of(at, len).all(|line| line == stored) || !at.is_pm() {
-            return None;
-        }
-        if self.hands_on.get() {
-            return Some(self.own_lines(self.early.as_ref()?, at, len));
-        }
-        self.mark(at, len);
-        None
-    }
-
-    /// Rule 1 alone, before a store of a thread that hands nothing on.
-    fn mark(&self, at: Addr, len: u64) {
-        if self.flaw() != RibbonFlaw::UnmarkedInPause || self.cleans.get() {
-            for line in lines_of(at, len) {
-                self.ribbon.own(&*self.memory, line);
-                self.stored.set(line);
-            }
-        }
-    }
-
-    #[cold]
-    fn own_lines(&self, early: &RefCell<Early>, at: Addr, len: u64) -> bool {
-        match self.flaw() {
-            RibbonFlaw::OwnsLate => return true,
-            RibbonFlaw::HandsOnBeforeStore => {
-                let mut early = early.borrow_mut();
-                for line in lines_of(at, len) {
-                    early.stored(&*self.memory, &self.ribbon, self.fifo, line, false);
-                    early.hand_on(&*self.memory, self.fifo, line, 1);
-                }
-            }
-            _ => {}
-        }
-        let mut all = true;
-        for line in lines_of(at, len) {
-            all &= self.ribbon.own(&*self.memory, line);
-        }
-        all
-    }
-
-    /// After it.
-    #[inline]
-    fn after_store(&self, at: Addr, len: u64, is_own: Option<bool>) {
-        if let (Some(early), Some(is_own)) = (&self.early, is_own) {
-            self.note_store(early, at, len, is_own);
-        }
-    }
-
-    #[cold]
-    fn note_store(&self, early: &RefCell<Early>, at: Addr, len: u64, is_own: bool) {
-        let mut early = early.borrow_mut();
-        let mut shows = false;
-        for line in lines_of(at, len) {
-            if self.flaw() == RibbonFlaw::OwnsLate {
-                self.ribbon.own(&*self.memory, line);
-            }
-            shows |= early.stored(&*self.memory, &self.ribbon, self.fifo, line, is_own);
-            self.stored.set(line);
-        }
-        if shows {
-            self.ring(&BELLS[..1]);
-        }
     }
 }
 
@@ -527,7 +396,7 @@ impl<H: Deref<Target: Memory + Sized>> Drop for RibbonMemory<'_, H> {
         self.settle();
         self.memory.drain();
         self.publish_counts();
-        if let Some(phases) = &self.phases {
+        if let Some(Seen::Hooked(_, phases)) = &self.early {
             phases.borrow_mut().leave(&*self.memory);
         }
     }

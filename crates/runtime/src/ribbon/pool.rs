@@ -42,8 +42,8 @@ use super::cleaner::CleanerThread;
 use super::source::{EarlyRibbon, Source, Taken};
 use super::threads::Crew;
 use super::{
-    CleanerCounters, Mode, Ribbon, RibbonCounts, RibbonError, RibbonMemory, RibbonOptions,
-    THREADS_MAX,
+    CleanerCounters, EarlyStores, Mode, Ribbon, RibbonCounts, RibbonError, RibbonMemory,
+    RibbonOptions, THREADS_MAX,
 };
 use seawall_memory::{FlushBy, Handles, StoreSource};
 use std::io;
@@ -176,10 +176,12 @@ impl<P: Handles + 'static> RibbonPool<P> {
         let source = source.filter(|_| off.is_none());
         let early = source.map(|source| Taken::of(source, &pool)).transpose()?;
         let taken = early.as_ref().map(|early| early.source);
-        options.early |= taken == Some(Source::Hook);
+        if taken == Some(Source::Hook) {
+            options.early = EarlyStores::Hook;
+        }
         if off.is_some() {
             (options.mode, options.flushers, options.flushers_min) = (Mode::Never, 0, 0);
-            options.early = false;
+            options.early = EarlyStores::None;
         }
         let ribbon = Ribbon::placed(&options, |bytes| {
             let error = |source| RibbonPoolError::Dram { bytes, source };

@@ -1,10 +1,77 @@
-//! Where early cleaning learns which lines were stored to: chosen with the pool's other options.
+//! Where early cleaning learns which lines were stored to: by what passes the handles, over any
+//! [`Memory`](seawall_memory::Memory) ([`EarlyStores`]), or by what a pool's machine says
+//! ([`Source`]). The paper (PACT'20) samples stores by hardware counters; both have that.
 
 use super::{RibbonOptions, RibbonPoolError};
 use seawall_memory::{Handles, StoreSource};
 use std::fmt;
+use std::str::FromStr;
 
-/// Where early cleaning learns which lines were stored to.
+/// From a sampled store to the next, unless told otherwise: the paper does not say. Chosen once, as
+/// the least power of four at which sampling slowed no program that we tried by more than a tenth.
+pub const SAMPLE_EVERY: u32 = 256;
+/// The longest such period.
+pub const SAMPLE_EVERY_MAX: u32 = 1 << 20;
+
+/// Which stores early cleaning sees, of those that pass the threads' handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum EarlyStores {
+    /// None: nothing is cleaned early.
+    #[default]
+    None,
+    /// All. A flush of a line that is known to be clean is left out. The price is a look at the
+    /// owner table for each line stored, by all threads while one of them does it.
+    Hook,
+    /// Samples, as the paper takes them by hardware counters. No flush is left out; that of a line
+    /// which was cleaned may be cheaper. Costs the thread what a record of such a counter does on
+    /// processors, by [`Memory::work`](seawall_memory::Memory::work), and nothing while it is off.
+    Samples {
+        /// Of how many stores to persistent memory one is sampled, on the mean: 1 to
+        /// [`SAMPLE_EVERY_MAX`].
+        every: u32,
+    },
+}
+
+/// `none`, `hook`, `samples`, or `samples:16` with a period other than [`SAMPLE_EVERY`].
+impl fmt::Display for EarlyStores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EarlyStores::None => f.write_str("none"),
+            EarlyStores::Hook => f.write_str("hook"),
+            EarlyStores::Samples { every: SAMPLE_EVERY } => f.write_str("samples"),
+            EarlyStores::Samples { every } => write!(f, "samples:{every}"),
+        }
+    }
+}
+
+/// A text that names no [`EarlyStores`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' names no stores for early cleaning; valid: none, hook, samples, samples:1 to \
+         samples:{SAMPLE_EVERY_MAX}"
+)]
+pub struct UnknownEarlyStores(String);
+
+impl FromStr for EarlyStores {
+    type Err = UnknownEarlyStores;
+
+    fn from_str(text: &str) -> Result<EarlyStores, UnknownEarlyStores> {
+        let period = |digits: &str| digits.parse().ok().filter(|every| is_period(*every));
+        match (text, text.strip_prefix("samples:").and_then(period)) {
+            ("none", _) => Ok(EarlyStores::None),
+            ("hook", _) => Ok(EarlyStores::Hook),
+            ("samples", _) => Ok(EarlyStores::Samples { every: SAMPLE_EVERY }),
+            (_, Some(every)) => Ok(EarlyStores::Samples { every }),
+            _ => Err(UnknownEarlyStores(text.to_owned())),
+        }
+    }
+}
+
+fn is_period(every: u32) -> bool {
+    (1..=SAMPLE_EVERY_MAX).contains(&every)
+}
+
+/// Where early cleaning of a pool learns which lines were stored to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The first of [`StoreSource::ALL`] that the machine has, else the hook. Soft-dirty marks are
@@ -53,8 +120,8 @@ pub struct EarlyRibbon {
 
 impl RibbonOptions {
     /// With lines cleaned before their flush is asked for, if `source` says that they were stored
-    /// to; where that pays, in mode auto. For pools: a simulated machine has the hook only, by the
-    /// field `early`.
+    /// to; where that pays, in mode auto. For pools: what simulated machines have is in the field
+    /// `early`.
     #[must_use]
     pub fn early(self, source: Source) -> EarlyRibbon {
         EarlyRibbon { options: self, source }

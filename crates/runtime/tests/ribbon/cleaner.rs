@@ -3,7 +3,7 @@
 use seawall_memory::{Addr, FlushBy, Handles, Memory, RecentStores, StoreSource};
 use seawall_native::{Domain, NativeMemory, Pool, PoolOptions};
 use seawall_runtime::ribbon::{
-    CleanerCounters, Mode, Ribbon, RibbonOptions, RibbonPool, RibbonPoolError, Source,
+    CleanerCounters, EarlyStores, Mode, Ribbon, RibbonOptions, RibbonPool, RibbonPoolError, Source,
 };
 use std::io;
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ fn auto_takes_the_first_source_that_there_is_and_says_why_none_before_it() {
     }
     let has_cleaner = pool.counters().cleaner.is_some();
     assert_eq!(has_cleaner, taken.source != Source::Hook);
-    assert_eq!(pool.options().early, taken.source == Source::Hook);
+    assert_eq!(pool.options().early == EarlyStores::Hook, taken.source == Source::Hook);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn where_no_line_is_flushed_nothing_is_cleaned_and_no_source_refused() {
         let pool = Pool::temporary(1 << 20, &options).unwrap();
         let pool = pool.flush(inline().early(source)).unwrap();
         assert!(pool.off().is_some() && pool.early().is_none());
-        assert_eq!((pool.counters().cleaner, pool.options().early), (None, false));
+        assert_eq!((pool.counters().cleaner, pool.options().early), (None, EarlyStores::None));
     }
 }
 

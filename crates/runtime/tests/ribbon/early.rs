@@ -7,7 +7,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_explore::Model;
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::Arena;
-use seawall_runtime::ribbon::{Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions, Step};
+use seawall_runtime::ribbon::{
+    EarlyStores, Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions, Step,
+};
 
 /// The words of a line on which threads tell each other how far they are.
 const HANDED_ON: u64 = 0;
@@ -151,7 +153,7 @@ fn random_programs_find_wrong_skips() {
 }
 
 fn early(threads: u64, flaw: RibbonFlaw) -> RibbonOptions {
-    RibbonOptions { early: true, flaw, ..options(threads, 1) }
+    RibbonOptions { early: EarlyStores::Hook, flaw, ..options(threads, 1) }
 }
 
 fn alone(flaw: RibbonFlaw, model: Model) -> Result<usize, String> {
@@ -264,7 +266,7 @@ fn handing_on_before_all_threads_mark_their_lines_is_found() {
 /// skipped, while another thread does `meanwhile` before the second.
 fn skips_beside(meanwhile: impl FnOnce(RibbonMemory<'_, &Thread<'_>>)) -> [u64; 3] {
     let mut arena = Arena::new();
-    let options = RibbonOptions { mode: Mode::Never, early: true, ..options(2, 1) };
+    let options = RibbonOptions { mode: Mode::Never, early: EarlyStores::Hook, ..options(2, 1) };
     let ribbon = Ribbon::place(&mut arena, &options).expect("good options");
     let data = arena.pm(64 * 64);
     let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
@@ -357,7 +359,7 @@ fn lines_are_skipped_again_after_a_pause_and_none_in_it() {
 
 fn place(mode: Mode) -> (Image, Ribbon, Addr) {
     let mut arena = Arena::new();
-    let options = RibbonOptions { mode, early: true, ..options(1, 1) };
+    let options = RibbonOptions { mode, early: EarlyStores::Hook, ..options(1, 1) };
     let ribbon = Ribbon::place(&mut arena, &options).expect("good options");
     let data = arena.pm(64 * 64);
     (Image::new(arena.pm_bytes(), arena.dram_bytes()), ribbon, data)
@@ -398,7 +400,12 @@ fn lines_that_are_rewritten_all_the_time_are_handed_on_ever_more_rarely() {
 #[test]
 fn a_table_of_one_word_loses_skips_and_no_flush() {
     let mut arena = Arena::new();
-    let options = RibbonOptions { mode: Mode::Never, early: true, owner_words: 1, ..options(2, 1) };
+    let options = RibbonOptions {
+        mode: Mode::Never,
+        early: EarlyStores::Hook,
+        owner_words: 1,
+        ..options(2, 1)
+    };
     let ribbon = Ribbon::place(&mut arena, &options).expect("good options");
     let data = arena.pm(64 * 4);
     let image = Image::new(arena.pm_bytes(), arena.dram_bytes());

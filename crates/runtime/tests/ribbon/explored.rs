@@ -6,7 +6,7 @@ use seawall_memory::Memory;
 use seawall_runtime::ribbon::{RibbonFlaw, RibbonOptions};
 
 /// Each thread has two lines; the second follows the first by an order, and is drained.
-const ORDERED: Program = |memory, data, _| {
+pub(super) const ORDERED: Program = |memory, data, _| {
     let first = data.plus(128 * memory.thread() as u64);
     let second = first.plus(64);
     for value in 1..=2u64 {
@@ -36,7 +36,7 @@ fn follows(found: &[u64], outputs: &[u64]) -> bool {
     pairs.into_iter().all(|(pair, done)| pair[0] >= pair[1] && pair[1] >= *done)
 }
 
-fn scene(options: RibbonOptions, model: Model, program: Program) -> Scene {
+pub(super) fn scene(options: RibbonOptions, model: Model, program: Program) -> Scene {
     let words: &[u64] = if options.threads == 2 { &[0, 64, 128, 192] } else { &[0, 64] };
     Scene {
         options,

@@ -1,6 +1,6 @@
 //! A heap with a Ribbon under it: transactions stay whole, whoever flushes.
 
-use super::scene::options;
+use super::scene::{EVERY_SOURCE, options};
 use seawall_explore::{
     CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
     record, search,
@@ -80,9 +80,9 @@ fn explore(kind: TxKind, options: &RibbonOptions) -> Result<usize, String> {
 }
 
 #[test]
-fn transactions_survive_whole_with_flushers_and_with_skipped_flushes() {
+fn transactions_survive_whole_with_flushers_and_with_lines_cleaned_early() {
     for kind in [TxKind::Redo, TxKind::Undo] {
-        for early in [false, true] {
+        for early in EVERY_SOURCE {
             let options = RibbonOptions { early, ..options(1, 1) };
             let outcome = explore(kind, &options);
             assert!(outcome.is_ok(), "{kind:?} {early} {outcome:?}");

@@ -2,7 +2,7 @@
 
 use seawall_memory::{Addr, Memory};
 use seawall_native::{Domain, Pool, PoolOptions};
-use seawall_runtime::ribbon::{Mode, Ribbon, RibbonOptions, RibbonPool};
+use seawall_runtime::ribbon::{EarlyStores, Mode, Ribbon, RibbonOptions, RibbonPool};
 use seawall_runtime::{Heap, HeapError, HeapOptions};
 
 const LINES: u64 = 64;
@@ -79,7 +79,7 @@ fn where_no_line_is_flushed_there_are_no_flushers_and_the_pool_says_why() {
     for (domain, why) in [(Domain::Page, "msync"), (Domain::None, "caches persist")] {
         let options = PoolOptions { domain: Some(domain), ..PoolOptions::default() };
         let pool = Pool::temporary(1 << 20, &options).unwrap();
-        let wish = RibbonOptions { early: true, ..always(2) };
+        let wish = RibbonOptions { early: EarlyStores::Hook, ..always(2) };
         let pool = pool.flush(wish).unwrap();
         let off = pool.off().expect("it is off").to_owned();
         assert!(off.contains(domain.name()) && off.contains(why), "{off}");
@@ -126,7 +126,7 @@ fn a_heap_keeps_the_dram_that_it_had_and_its_transactions_commit_on_such_handles
     let places = PoolOptions { domain, dram_bytes, ..PoolOptions::default() };
     let pool = Pool::temporary(options.pm_bytes(), &places).unwrap();
     let heap = Heap::create(&pool.memory(0), "with-ribbon", 7, &options).unwrap();
-    let pool = pool.flush(RibbonOptions { early: true, ..always(1) }).unwrap();
+    let pool = pool.flush(RibbonOptions { early: EarlyStores::Hook, ..always(1) }).unwrap();
     let memory = pool.memory(0);
     let mut session = heap.join(&memory);
     for value in 1..=500u64 {

@@ -1,5 +1,6 @@
 //! On this machine, with flushers that are threads.
 
+use super::scene::EVERY_SOURCE;
 use seawall_memory::{Addr, Memory};
 use seawall_native::{NativeMemory, Pool, PoolOptions};
 use seawall_runtime::Arena;
@@ -55,7 +56,7 @@ fn run(options: &RibbonOptions, rounds: u64) -> (RibbonCounts, u64) {
 #[test]
 fn every_line_is_executed_by_somebody() {
     for (threads, flushers) in [(1, 0), (1, 1), (2, 1), (2, 3)] {
-        for early in [false, true] {
+        for early in EVERY_SOURCE {
             let options = RibbonOptions {
                 mode: Mode::Always,
                 early,

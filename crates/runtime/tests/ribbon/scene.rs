@@ -6,13 +6,17 @@ use seawall_explore::{
 };
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::Arena;
-use seawall_runtime::ribbon::{Mode, Ribbon, RibbonMemory, RibbonOptions};
+use seawall_runtime::ribbon::{EarlyStores, Mode, Ribbon, RibbonMemory, RibbonOptions};
 
 /// What an application thread runs; its data begins at the address, words for signals at the other.
 pub(super) type Program = fn(&RibbonMemory<'_, &Traced<'_>>, Addr, Addr);
 
 /// Of the words that recovery reads, what is wrong with them, given the outputs of each thread.
 pub(super) type Judge = fn(&[u64], &[u64]) -> bool;
+
+/// Each way to learn of stores.
+pub(super) const EVERY_SOURCE: [EarlyStores; 3] =
+    [EarlyStores::None, EarlyStores::Hook, EarlyStores::Samples { every: 2 }];
 
 /// Lines of data.
 pub(super) const LINES: u64 = 8;

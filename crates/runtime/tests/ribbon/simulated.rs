@@ -7,7 +7,9 @@
 use super::scene::options;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
-use seawall_runtime::ribbon::{Mode, Ribbon, RibbonCounts, RibbonOptions};
+use seawall_runtime::ribbon::{
+    EarlyStores, Mode, Ribbon, RibbonCounts, RibbonMemory, RibbonOptions,
+};
 use seawall_sim::{Choice, Machine, Program, SimError, SimMemory, Simulation};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,10 +26,46 @@ struct Checkpoint {
     skew: u32,
 }
 
-struct Run {
-    cycles: u64,
-    counts: RibbonCounts,
-    pm: Vec<u8>,
+pub(super) struct Run {
+    pub(super) cycles: u64,
+    pub(super) counts: RibbonCounts,
+    pub(super) pm: Vec<u8>,
+}
+
+/// Runs a program on the threads of a Ribbon on a machine under clwb. Its data is as long as said.
+pub(super) fn simulate(
+    machine: &Machine,
+    options: &RibbonOptions,
+    bytes: u64,
+    cycles_max: u64,
+    program: impl Fn(&RibbonMemory<'_, &SimMemory<'_>>, Addr) + Copy + 'static,
+) -> Result<Run, SimError> {
+    let design = Choice::parse("clwb").expect("it is there");
+    let mut arena = Arena::new();
+    let ribbon = Ribbon::place(&mut arena, options).expect("good options");
+    let (data, left, threads) = (arena.pm(bytes), arena.dram(8), options.threads);
+    let (pm, dram) = (arena.pm_bytes() as usize, arena.dram_bytes() as usize);
+    let counts = Rc::new(Cell::new(RibbonCounts::default()));
+    let thread = |thread: u64| -> Program {
+        let (ribbon, counts) = (ribbon.clone(), counts.clone());
+        Box::new(move |memory: &SimMemory<'_>| {
+            if thread >= threads {
+                return ribbon.serve(memory, thread - threads);
+            }
+            let joined = ribbon.join(memory);
+            program(&joined, data);
+            joined.leave();
+            if memory.fetch_add(left, 1) + 1 == threads {
+                counts.set(ribbon.counts(memory));
+                ribbon.close(memory);
+            }
+        })
+    };
+    let programs = (0..threads + options.flushers).map(thread).collect();
+    let simulation = Simulation::new(machine, &design, vec![0; pm], vec![0; dram]);
+    let outcome = simulation.at_most(cycles_max).run(programs)?;
+    let cycles = outcome.finished[..threads as usize].iter().copied().max().expect("threads");
+    Ok(Run { cycles, counts: counts.get(), pm: outcome.pm })
 }
 
 impl Checkpoint {
@@ -47,36 +85,13 @@ impl Checkpoint {
 
     fn run(self, options: &RibbonOptions, cycles_max: u64) -> Result<Run, SimError> {
         let machine = Machine::load("micro15").expect("it is there");
-        let design = Choice::parse("clwb").expect("it is there");
-        let mut arena = Arena::new();
-        let ribbon = Ribbon::place(&mut arena, options).expect("good options");
-        let (data, left) = (arena.pm(self.threads * self.lines * 64), arena.dram(8));
-        let (pm, dram) = (arena.pm_bytes() as usize, arena.dram_bytes() as usize);
-        let counts = Rc::new(Cell::new(RibbonCounts::default()));
-        let program = |thread: u64| -> Program {
-            let (ribbon, counts) = (ribbon.clone(), counts.clone());
-            Box::new(move |memory: &SimMemory<'_>| {
-                if thread >= self.threads {
-                    return ribbon.serve(memory, thread - self.threads);
-                }
-                let joined = ribbon.join(memory);
-                self.program(&joined, data);
-                joined.leave();
-                if memory.fetch_add(left, 1) + 1 == self.threads {
-                    counts.set(ribbon.counts(memory));
-                    ribbon.close(memory);
-                }
-            })
-        };
-        let programs = (0..self.threads + options.flushers).map(program).collect();
-        let simulation = Simulation::new(&machine, &design, vec![0; pm], vec![0; dram]);
-        let outcome = simulation.at_most(cycles_max).run(programs)?;
-        let threads = &outcome.finished[..self.threads as usize];
-        let cycles = threads.iter().copied().max().expect("threads");
-        Ok(Run { cycles, counts: counts.get(), pm: outcome.pm })
+        let bytes = self.threads * self.lines * 64;
+        simulate(&machine, options, bytes, cycles_max, move |memory, data| {
+            self.program(memory, data);
+        })
     }
 
-    fn with(self, mode: Mode, flushers: u64, early: bool) -> Run {
+    fn with(self, mode: Mode, flushers: u64, early: EarlyStores) -> Run {
         let options = RibbonOptions {
             fifo_lines: 1024,
             chunk: 8,
@@ -93,8 +108,10 @@ impl Checkpoint {
 #[test]
 fn a_checkpoint_is_faster_when_lines_are_cleaned_while_it_computes() {
     let checkpoint = Checkpoint { threads: 4, lines: 256, rounds: 20, work: 400, skew: 0 };
-    let (plain, early) =
-        (checkpoint.with(Mode::Never, 0, false), checkpoint.with(Mode::Never, 1, true));
+    let (plain, early) = (
+        checkpoint.with(Mode::Never, 0, EarlyStores::None),
+        checkpoint.with(Mode::Never, 1, EarlyStores::Hook),
+    );
     assert_eq!(plain.pm, early.pm);
     assert!(early.cycles < plain.cycles, "{} against {}", early.cycles, plain.cycles);
     let all = checkpoint.threads * checkpoint.lines * checkpoint.rounds;
@@ -108,29 +125,51 @@ fn a_checkpoint_is_faster_when_lines_are_cleaned_while_it_computes() {
 #[test]
 fn flushers_that_do_not_pay_are_left_alone() {
     let checkpoint = |skew| Checkpoint { threads: 4, lines: 16, rounds: 6_000, work: 100, skew };
-    for early in [false, true] {
+    for early in [EarlyStores::None, EarlyStores::Hook] {
         let mut ratios = [0, 333, 700, 1_000, 5_000].map(|skew| {
             let auto = checkpoint(skew).with(Mode::Auto, 4, early);
-            let never = checkpoint(skew).with(Mode::Never, 0, false);
-            assert!(early || auto.counts.pushed > 0 && auto.counts.switches == 0);
-            assert!(auto.counts.pushed < auto.counts.inline / 10, "{:?}", auto.counts);
+            let never = checkpoint(skew).with(Mode::Never, 0, EarlyStores::None);
+            let counts = auto.counts;
+            let tried = if early == EarlyStores::None { counts.pushed } else { counts.handed_on };
+            assert!(tried > 0 && tried < counts.inline / 10, "{counts:?}");
+            assert_eq!(counts.switches, 0, "{counts:?}");
             auto.cycles as f64 / never.cycles as f64
         });
         ratios.sort_by(f64::total_cmp);
         assert!(ratios[2] < 1.02, "{early}: {ratios:?}");
     }
-    let always = checkpoint(0).with(Mode::Always, 4, false);
-    let never = checkpoint(0).with(Mode::Never, 0, false);
+    let always = checkpoint(0).with(Mode::Always, 4, EarlyStores::None);
+    let never = checkpoint(0).with(Mode::Never, 0, EarlyStores::None);
     assert!(always.cycles > never.cycles, "else this shows nothing");
+}
+
+/// As the one before: a record costs far more than what a clean line saves.
+#[test]
+fn samples_that_do_not_pay_are_left_alone() {
+    let checkpoint = |skew| Checkpoint { threads: 4, lines: 16, rounds: 6_000, work: 100, skew };
+    let samples = EarlyStores::Samples { every: 64 };
+    let mut ratios = [0, 333, 700, 1_000, 5_000].map(|skew| {
+        let auto = checkpoint(skew).with(Mode::Auto, 1, samples);
+        let never = checkpoint(skew).with(Mode::Never, 0, EarlyStores::None);
+        assert!(auto.counts.handed_on > 0 && auto.counts.switches == 0, "{:?}", auto.counts);
+        auto.cycles as f64 / never.cycles as f64
+    });
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[2] < 1.02, "{ratios:?}");
+    let always = checkpoint(0).with(Mode::Never, 1, samples);
+    let never = checkpoint(0).with(Mode::Never, 0, EarlyStores::None);
+    assert!(always.cycles > never.cycles * 11 / 10, "else this shows nothing");
 }
 
 #[test]
 fn runs_with_flushers_repeat_exactly_and_leave_the_same_memory() {
     let checkpoint = Checkpoint { threads: 2, lines: 64, rounds: 100, work: 20, skew: 0 };
-    let (first, again) =
-        (checkpoint.with(Mode::Always, 3, true), checkpoint.with(Mode::Always, 3, true));
+    let (first, again) = (
+        checkpoint.with(Mode::Always, 3, EarlyStores::Hook),
+        checkpoint.with(Mode::Always, 3, EarlyStores::Hook),
+    );
     assert_eq!((first.cycles, first.counts), (again.cycles, again.counts));
-    assert_eq!(first.pm, checkpoint.with(Mode::Never, 0, false).pm);
+    assert_eq!(first.pm, checkpoint.with(Mode::Never, 0, EarlyStores::None).pm);
     assert!(first.counts.pushed > 0 && first.counts.cleaned > 0, "{:?}", first.counts);
 }
 
