@@ -75,7 +75,7 @@ fn cells_whose_stores_are_sampled_flush_all_lines_and_their_command_says_so() {
         let counts = first.ribbon.unwrap();
         assert!(counts.cleaned > 0 && counts.skipped == 0, "{counts:?}");
         let command = first.command("desktop");
-        assert!(command.contains(&format!(" --early={name} ")), "{command}");
+        assert!(command.ends_with(&format!(" --early={name}")), "{command}");
     }
 }
 
