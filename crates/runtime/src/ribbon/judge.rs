@@ -6,9 +6,9 @@
 //! afterwards, which a clock around them does not see. A trial is a few such windows, the thread's
 //! own way and the other one in turn (own, other, other, own, ...), so that a slow drift of the
 //! machine meets both. The other way wins if it does in nearly all pairs, and clearly in the
-//! median, so that an interrupt decides nothing; it loses early if it is far worse from the begin.
-//! Operations that differ make short windows differ: where each way wins some of the pairs, the
-//! trial is made again with windows four times as long, and again.
+//! median, so that an interrupt decides nothing; it loses early if it wins none of the first pairs.
+//! Operations that differ make short windows differ: as soon as each way has won some of the pairs,
+//! the trial is made again with windows four times as long, and again.
 //! Then the clock is left alone: for more than a hundred times as many fences as the trial had, for
 //! more if the other way was costly, and for longer each time that the outcome is the same. So
 //! trials take below 1 % of the time of a long run; those of a cleaner, whose looks last longer
@@ -38,7 +38,9 @@ const PAIRS: usize = 7;
 const PAIRS_WON: usize = 6;
 const PAIRS_OPEN: usize = 3;
 const WINS: f64 = 0.97;
-/// After so many of each the trial ends if the other way has always cost this often as much.
+/// After so many of each the trial ends if the other way has won none.
+const PAIRS_LOST: usize = 3;
+/// After so many of each, if it has always cost this often as much.
 const PAIRS_CLEAR: usize = 2;
 const CLEAR: f64 = 1.25;
 /// Fences before the first trial: short programs have none.
@@ -198,14 +200,17 @@ impl Judge {
         let [own, other] = &trial.prices;
         let is_clear = own.iter().zip(other).all(|(own, other)| *other > CLEAR * own);
         let won = own.iter().zip(other).filter(|(own, other)| other < own).count();
+        let lost = pairs - won;
+        let (window, fences) = (trial.window, trial.fences);
         let (own, other) = (median(own), median(other));
-        if pairs == PAIRS || is_clear {
-            let (window, fences) = (trial.window, trial.fences);
-            let wins = won >= PAIRS_WON && other < WINS * own;
-            if pairs == PAIRS && won >= PAIRS_OPEN && !wins && window < WINDOW_MAX {
-                self.trial = Some(Trial::new(window * LONGER, fences));
-            } else {
-                self.trial_is_over(own, other, fences, wins);
+        if is_clear || lost > PAIRS - PAIRS_OPEN || (won == 0 && pairs == PAIRS_LOST) {
+            self.trial_is_over(own, other, fences, false);
+        } else if pairs == PAIRS && won >= PAIRS_WON && other < WINS * own {
+            self.trial_is_over(own, other, fences, true);
+        } else if pairs == PAIRS || (won >= PAIRS_OPEN && lost > PAIRS - PAIRS_WON) {
+            match window < WINDOW_MAX {
+                true => self.trial = Some(Trial::new(window * LONGER, fences)),
+                false => self.trial_is_over(own, other, fences, false),
             }
         }
     }
@@ -260,6 +265,14 @@ mod tests {
             let share = count as f64 / 4e6;
             assert!(if judge.ways[DECOUPLES] { share > 0.99 } else { share < 0.01 }, "{share}");
             assert!((time as f64) < best as f64 * 1.01, "{inline} {decoupled}: {time} {best}");
+        }
+    }
+
+    #[test]
+    fn a_trial_ends_when_the_other_way_has_won_none_of_three_pairs_or_costs_far_more_in_two() {
+        for (inline, decoupled, pairs) in [(157, 160, 3), (157, 190, 3), (157, 200, 2)] {
+            let (count, ..) = run(inline, decoupled, 5_000);
+            assert_eq!(count, pairs * (WINDOW + RUN_IN), "{inline} {decoupled}");
         }
     }
 
