@@ -78,8 +78,8 @@ fn what_is_unknown_is_answered_with_what_is_known() {
         &["30 threads and 3 flushers", "core.count"],
     );
     refuses(
-        &["explore", "redis", "--mix", "ycsb-e"],
-        &["redis does not have its keys", "fastfair"],
+        &["explore", "hash", "--mix", "ycsb-e"],
+        &["hash does not have its keys", "fastfair, redis"],
     );
     refuses(&["explore", "hash", "--mix", "ycsb-x"], &["ycsb-x", "ycsb-load"]);
     refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);

@@ -116,7 +116,7 @@ fn a_small_figure_of_dirtiness_is_counted_told_and_the_same_again() {
     let figures = run();
     let records = figures.dirtiness_records();
     assert_eq!(records, run().dirtiness_records());
-    assert_eq!(records.len(), 7);
+    assert_eq!(records.len(), 8);
     for record in records {
         let flushes = record.mix.as_deref() != Some("ycsb-c");
         assert_eq!(record.counts.lines > 0, flushes, "{record:?}");
@@ -128,7 +128,9 @@ fn a_small_figure_of_dirtiness_is_counted_told_and_the_same_again() {
         let text = FIGURES.iter().find(|(name, _)| *name == "s0-dirtiness").unwrap().1;
         Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
     };
-    assert!(refused("ycsb-f", "ycsb-e").contains("redis cannot run the mix ycsb-e"));
+    let scans = "\"redis\", mix = \"ycsb-e\"";
+    let by_hash = refused(scans, &scans.replace("redis", "hash"));
+    assert!(by_hash.contains("hash cannot run the mix ycsb-e"), "{by_hash}");
     assert!(refused("ycsb-load", "ycsb-x").contains("unknown mix `ycsb-x`"));
     assert!(refused("ycsb-load", "ycsb-a").contains("redis is there twice"));
     assert!(refused("tpcc", "tpcx").contains("`tpcx`"));
