@@ -28,27 +28,33 @@ pub(crate) struct Space {
 /// A file that this process has for itself.
 ///
 /// The lock is given up by name: closing the file is not enough while a child that another thread
-/// is about to start still has a copy of it.
-pub(crate) struct LockedFile(File);
+/// is about to start still has a copy of it. The child of a fork only closes its copy: the lock is
+/// one for both, and the parent's.
+pub(crate) struct LockedFile {
+    file: File,
+    process: u32,
+}
 
 impl LockedFile {
     pub(crate) fn lock(file: File, name: &str) -> Result<LockedFile, PoolError> {
         match file.try_lock() {
-            Ok(()) => Ok(LockedFile(file)),
+            Ok(()) => Ok(LockedFile { file, process: std::process::id() }),
             Err(TryLockError::WouldBlock) => Err(PoolError::InUse { path: name.to_string() }),
             Err(TryLockError::Error(source)) => Err(explain(name, "lock it", 0, source)),
         }
     }
 
     pub(crate) fn file(&self) -> &File {
-        &self.0
+        &self.file
     }
 }
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // If this fails, closing the file does it.
-        let _ = self.0.unlock();
+        if self.process == std::process::id() {
+            // If this fails, closing the file does it.
+            let _ = self.file.unlock();
+        }
     }
 }
 

@@ -3,11 +3,12 @@
 //!
 //! Here and not beside the flushers, because a fork is `unsafe` and the runtime has none of that.
 //! The flusher of the first test is held in the middle of its fence, so that what it had taken on
-//! at the fork is certain to be lost in the child; in the second one forks come at any moment.
+//! at the fork is certain to be lost in the child; in the second one forks come at any moment. And a
+//! pool without flushers is the parent's, whatever the child does with its copy.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use seawall_memory::{Addr, FlushBy, Handles, Memory, pass};
-use seawall_native::{Domain, NativeMemory, Pool, PoolOptions};
+use seawall_native::{Domain, NativeMemory, Pool, PoolError, PoolOptions};
 use seawall_runtime::ribbon::{Mode, Ribbon, RibbonOptions, RibbonPool, Source};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -224,4 +225,21 @@ fn a_child_has_no_cleaner_and_the_parents_goes_on() {
         }
         assert!(holds(&memory, CHILD_BEGINS, 50), "what the child stored is in the file");
     }
+}
+
+#[test]
+fn a_child_that_drops_its_copy_leaves_the_pool_locked_for_the_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let options = PoolOptions::default();
+    let mut pool = Some(Pool::create(&path, 1 << 20, &options).unwrap());
+    let id = forked(|| {
+        drop(pool.take());
+        0
+    });
+    assert_eq!(wait_for(id), 0);
+    let open = || Pool::open(&path, &options, |_, _| Ok(()));
+    assert!(matches!(open(), Err(PoolError::InUse { .. })));
+    drop(pool);
+    assert!(open().is_ok());
 }
