@@ -3,7 +3,7 @@
 //!
 //! Here and not beside the flushers, because a fork is `unsafe` and the runtime has none of that.
 //! The flusher of the first test is held in the middle of its fence, so that what it had taken on
-//! at the fork is certain to be lost in the child; in the second one forks come at any moment. And a
+//! at the fork is certain to be lost in the child; in the second one forks come at any moment. A
 //! pool without flushers is the parent's, whatever the child does with its copy.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
