@@ -21,6 +21,7 @@ use std::os::fd::OwnedFd;
 
 const API: u32 = opcode::read_write::<raw::uffdio_api>(0xaa, 0x3f);
 const REGISTER: u32 = opcode::read_write::<raw::uffdio_register>(0xaa, 0);
+const UNREGISTER: u32 = opcode::read::<raw::uffdio_range>(0xaa, 1);
 const SCAN: u32 = opcode::read_write::<raw::pm_scan_arg>(b'f', 16);
 
 /// Runs of pages that the kernel gives at a time.
@@ -31,8 +32,29 @@ pub(super) struct Pages<'a> {
     window: Window<'a>,
     pagemap: File,
     runs: Box<[raw::page_region; RUNS]>,
-    /// The protection lasts as long as this is open.
-    _faults: OwnedFd,
+    /// The protection lasts as long as this.
+    _protection: Protection,
+}
+
+/// The pool's pages, registered with the kernel.
+///
+/// They are given up by name: closing the descriptor is not enough while a forked child has a copy
+/// of it, and nobody could register them again. The child of a fork only closes its copy: the
+/// registered pages are the parent's.
+struct Protection {
+    faults: OwnedFd,
+    range: raw::uffdio_range,
+    process: u32,
+}
+
+impl Drop for Protection {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // SAFETY: this is the argument of that call; afterwards faults in the range, a mapping
+            // of ours, are resolved as those of any other. If it fails, closing does it.
+            let _ = unsafe { ioctl(&self.faults, Updater::<UNREGISTER, _>::new(&mut self.range)) };
+        }
+    }
 }
 
 impl<'a> Pages<'a> {
@@ -41,10 +63,11 @@ impl<'a> Pages<'a> {
         let faults = open().map_err(fail("userfaultfd"))?;
         enable(&faults)
             .map_err(fail("userfaultfd protects no pages in the background (Linux 6.7 does)"))?;
-        register(&faults, window).map_err(fail("userfaultfd cannot protect the pool's pages"))?;
+        let protection = register(faults, window)
+            .map_err(fail("userfaultfd cannot protect the pool's pages"))?;
         let pagemap = File::open("/proc/self/pagemap").map_err(fail("/proc/self/pagemap"))?;
         let runs = Box::new([NO_RUN; RUNS]);
-        let mut pages = Pages { window, pagemap, runs, _faults: faults };
+        let mut pages = Pages { window, pagemap, runs, _protection: protection };
         pages.find(&mut |_, _| ()).map_err(fail("PAGEMAP_SCAN (Linux 6.7 has it)"))?;
         Ok(pages)
     }
@@ -115,7 +138,7 @@ fn enable(faults: &OwnedFd) -> io::Result<()> {
 }
 
 /// All addresses that the pool may grow into: those that have no pages cost nothing.
-fn register(faults: &OwnedFd, window: Window<'_>) -> io::Result<()> {
+fn register(faults: OwnedFd, window: Window<'_>) -> io::Result<Protection> {
     let len = window.mapping.bytes().next_multiple_of(crate::map::page_bytes());
     // SAFETY: the range is a mapping of ours. Kernels without huge pages refuse: none is used then.
     let _ = unsafe { madvise(window.mapping.base().cast(), len as usize, Advice::LinuxNoHugepage) };
@@ -124,8 +147,8 @@ fn register(faults: &OwnedFd, window: Window<'_>) -> io::Result<()> {
     let mut wanted = raw::uffdio_register { range, mode, ioctls: 0 };
     // SAFETY: this is the argument of that call, and the range is a mapping of ours; faults in it
     // go on being resolved by the kernel, as `enable` has asked.
-    unsafe { ioctl(faults, Updater::<REGISTER, _>::new(&mut wanted))? };
-    Ok(())
+    unsafe { ioctl(&faults, Updater::<REGISTER, _>::new(&mut wanted))? };
+    Ok(Protection { faults, range, process: std::process::id() })
 }
 
 #[cfg(test)]
@@ -192,6 +215,18 @@ mod tests {
                 assert_eq!(look(pages), [0; 0], "it was only read");
             }
         });
+    }
+
+    #[test]
+    fn pages_can_be_asked_for_again_though_a_child_has_a_copy_of_the_descriptor() {
+        for (mapping, bytes) in &mappings() {
+            let Ok(pages) = Pages::new(Window::new(mapping, bytes)) else { continue };
+            let _copy = pages._protection.faults.try_clone().unwrap();
+            drop(pages);
+            let mut again = Pages::new(Window::new(mapping, bytes)).expect("given up");
+            store(mapping, 3);
+            assert_eq!(look(&mut again), [3]);
+        }
     }
 
     #[test]
