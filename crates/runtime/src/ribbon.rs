@@ -71,6 +71,7 @@ mod judge;
 mod memory;
 mod phases;
 mod pool;
+mod ring;
 mod sampler;
 mod source;
 pub mod threads;

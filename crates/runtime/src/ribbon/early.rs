@@ -10,7 +10,8 @@
 //! machine that counts instructions is told so of each look-up.
 
 use super::backoff::Backoff;
-use super::{EARLY_DONE, EARLY_LINES, EARLY_PUSHED, Fifo, Ribbon, RibbonFlaw, SHARED};
+use super::ring::EarlyRing;
+use super::{Fifo, Ribbon, RibbonFlaw, SHARED};
 use seawall_memory::{Addr, Line, Memory};
 
 /// Lines that a thread knows something of.
@@ -44,11 +45,7 @@ pub(super) struct Early {
     entries: Box<[Entry]>,
     /// The line that was stored to last, if it is the thread's own and not handed on yet.
     open: Option<Line>,
-    /// Requests so far, and those that flushers are shown.
-    pushed: u64,
-    published: u64,
-    /// Requests that are done, as last seen.
-    done: u64,
+    ring: EarlyRing,
     /// The last request that is forgotten: it says nothing of its line any more.
     forgotten: u64,
     pub(super) in_vain: u64,
@@ -56,14 +53,12 @@ pub(super) struct Early {
 
 impl Early {
     pub(super) fn new<M: Memory>(memory: &M, fifo: Fifo) -> Early {
-        let pushed = memory.load(fifo.word(EARLY_PUSHED));
+        let ring = EarlyRing::new(memory, fifo);
         Early {
             entries: vec![Entry::new(Line(u64::MAX)); ENTRIES as usize].into_boxed_slice(),
             open: None,
-            pushed,
-            published: pushed,
-            done: memory.load(fifo.word(EARLY_DONE)),
-            forgotten: pushed,
+            forgotten: ring.last(),
+            ring,
             in_vain: 0,
         }
     }
@@ -80,7 +75,7 @@ impl Early {
 
     /// No line is known to be clean: stores to lines that were handed on so far may have gone by.
     pub(super) fn forget(&mut self) {
-        (self.forgotten, self.open) = (self.pushed, None);
+        (self.forgotten, self.open) = (self.ring.last(), None);
     }
 
     /// The thread has stored to the line, its own or not. True if flushers are shown something new.
@@ -88,7 +83,6 @@ impl Early {
         &mut self,
         memory: &M,
         ribbon: &Ribbon,
-        fifo: Fifo,
         line: Line,
         is_own: bool,
     ) -> bool {
@@ -110,48 +104,25 @@ impl Early {
         }
         let left = std::mem::replace(&mut self.open, is_own.then_some(line));
         left.filter(|left| *left != line)
-            .is_some_and(|left| self.hand_on(memory, fifo, left, ribbon.options.chunk))
+            .is_some_and(|left| self.hand_on(memory, left, ribbon.options.chunk))
     }
 
     /// Asks for the line to be cleaned, unless that was in vain of late. True if flushers are shown
     /// something new.
-    pub(super) fn hand_on<M: Memory>(
-        &mut self,
-        memory: &M,
-        fifo: Fifo,
-        line: Line,
-        chunk: u64,
-    ) -> bool {
-        if self.pushed - self.done >= EARLY_LINES {
-            self.done = memory.load(fifo.word(EARLY_DONE));
-        }
-        let (is_full, request) = (self.pushed - self.done >= EARLY_LINES, self.pushed + 1);
+    pub(super) fn hand_on<M: Memory>(&mut self, memory: &M, line: Line, chunk: u64) -> bool {
+        let is_full = self.ring.is_full(memory);
         let entry = self.entry(line);
-        if entry.line != line || entry.request > 0 || is_full {
+        if entry.line != line || entry.request > 0 || is_full || entry.backoff.leaves_out() {
             return false;
         }
-        if entry.backoff.leaves_out() {
-            return false;
-        }
+        let request = self.ring.push(memory, line);
+        let entry = self.entry(line);
         (entry.request, entry.used) = (request, false);
-        memory.store(fifo.early_slot(self.pushed), line.start().bits());
-        self.pushed = request;
-        let publishes = request - self.published >= chunk;
-        if publishes {
-            memory.store(fifo.word(EARLY_PUSHED), request);
-            self.published = request;
-        }
-        publishes
+        self.ring.show(memory, chunk)
     }
 
     /// The program asks for a flush of the line: true if none is needed.
-    pub(super) fn skips<M: Memory>(
-        &mut self,
-        memory: &M,
-        ribbon: &Ribbon,
-        fifo: Fifo,
-        line: Line,
-    ) -> bool {
+    pub(super) fn skips<M: Memory>(&mut self, memory: &M, ribbon: &Ribbon, line: Line) -> bool {
         memory.work(LOOK_UP);
         if self.open == Some(line) {
             self.open = None;
@@ -160,11 +131,8 @@ impl Early {
             entry if entry.line == line && entry.request > 0 => entry.request,
             _ => return false,
         };
-        if request > self.done {
-            self.done = memory.load(fifo.word(EARLY_DONE));
-        }
         let flaw = ribbon.options.flaw;
-        let is_clean = request <= self.done || flaw == RibbonFlaw::SkipsUndone;
+        let is_clean = self.ring.has_done(memory, request) || flaw == RibbonFlaw::SkipsUndone;
         if !is_clean {
             self.entry(line).was_in_vain();
             self.in_vain += 1;

@@ -277,6 +277,27 @@ mod tests {
     }
 
     #[test]
+    fn a_window_waits_for_the_way_that_it_tries_but_not_for_ever_and_nothing_else_does() {
+        let mut judge = Judge::new(Mode::Auto, true).0;
+        assert!(judge.wait().is_none(), "no trial");
+        judge.ask(1, 1);
+        for is_early in [false, true] {
+            assert_eq!(
+                judge.conduct(),
+                Conduct { decouples: false, early: is_early, ask_in: RUN_IN }
+            );
+            for _ in 0..WAITS {
+                assert_eq!(judge.wait(), Some(judge.conduct()));
+            }
+            assert!(judge.wait().is_none());
+            let began = judge.ask(2, 2);
+            assert_eq!((began.early, began.ask_in), (is_early, WINDOW));
+            assert!(judge.wait().is_none(), "the window has begun");
+            judge.ask(3, 3);
+        }
+    }
+
+    #[test]
     fn equal_ways_change_nothing() {
         let (_, _, _, judge) = run(100, 99, 1_000_000);
         assert_eq!((judge.ways[DECOUPLES], judge.switches), (false, 0));

@@ -20,8 +20,9 @@
 //! in vain, and is left out the next 2, 4, 8, ... times. Records of a line that the flusher has not
 //! been shown yet are one.
 
+use super::Fifo;
 use super::backoff::Backoff;
-use super::{EARLY_DONE, EARLY_LINES, EARLY_PUSHED, Fifo};
+use super::ring::EarlyRing;
 use seawall_memory::{Addr, Line, Memory};
 
 /// Instructions that a sample takes the time of: 250 ns at 2.2 GHz and four a cycle, 275 at 2.0.
@@ -45,7 +46,7 @@ struct Entry {
     backoff: Backoff,
 }
 
-/// A thread's counter, and its end of the ring.
+/// A thread's counter, and what is known of the lines that it has shown.
 #[derive(Debug)]
 pub(super) struct Sampler {
     every: u64,
@@ -53,17 +54,12 @@ pub(super) struct Sampler {
     left: u64,
     random: u64,
     entries: Box<[Entry]>,
-    /// Requests so far, and those that the flusher is shown.
-    pushed: u64,
-    published: u64,
-    /// Requests that are done, as last seen.
-    done: u64,
+    ring: EarlyRing,
     pub(super) in_vain: u64,
 }
 
 impl Sampler {
     pub(super) fn new<M: Memory>(memory: &M, fifo: Fifo, every: u32) -> Sampler {
-        let pushed = memory.load(fifo.word(EARLY_PUSHED));
         let (line, backoff) = (Line(u64::MAX), Backoff::default());
         let entry = Entry { line, request: 0, fence: 0, backoff };
         let mut sampler = Sampler {
@@ -71,9 +67,7 @@ impl Sampler {
             left: 0,
             random: memory.thread() as u64,
             entries: vec![entry; ENTRIES as usize].into_boxed_slice(),
-            pushed,
-            published: pushed,
-            done: memory.load(fifo.word(EARLY_DONE)),
+            ring: EarlyRing::new(memory, fifo),
             in_vain: 0,
         };
         sampler.left = sampler.period();
@@ -94,7 +88,6 @@ impl Sampler {
     pub(super) fn stored<M: Memory>(
         &mut self,
         memory: &M,
-        fifo: Fifo,
         (at, len): (Addr, u64),
         fences: u64,
         chunk: u64,
@@ -105,27 +98,19 @@ impl Sampler {
             self.left = self.period();
             memory.work(RECORD_WORK);
             let line = at.plus((counted - 1) * STORE_BYTES).line();
-            self.sampled(memory, fifo, line, fences);
+            self.sampled(memory, line, fences);
         }
         self.left -= stores - counted;
-        let publishes = self.pushed - self.published >= chunk;
-        if publishes {
-            memory.store(fifo.word(EARLY_PUSHED), self.pushed);
-            self.published = self.pushed;
-        }
-        publishes
+        self.ring.show(memory, chunk)
     }
 
-    fn sampled<M: Memory>(&mut self, memory: &M, fifo: Fifo, line: Line, fences: u64) {
-        if self.pushed - self.done >= EARLY_LINES {
-            self.done = memory.load(fifo.word(EARLY_DONE));
-        }
-        let is_full = self.pushed - self.done >= EARLY_LINES;
+    fn sampled<M: Memory>(&mut self, memory: &M, line: Line, fences: u64) {
+        let is_full = self.ring.is_full(memory);
         let entry = &mut self.entries[(line.0 % ENTRIES) as usize];
         if entry.line != line {
             *entry = Entry { line, request: 0, fence: fences, backoff: Backoff::default() };
         }
-        if entry.request > self.published {
+        if !self.ring.has_shown(entry.request) {
             return;
         }
         if entry.request > 0 {
@@ -141,9 +126,7 @@ impl Sampler {
         if entry.backoff.leaves_out() || is_full {
             return;
         }
-        memory.store(fifo.early_slot(self.pushed), line.start().bits());
-        self.pushed += 1;
-        (entry.request, entry.fence) = (self.pushed, fences);
+        (entry.request, entry.fence) = (self.ring.push(memory, line), fences);
     }
 }
 

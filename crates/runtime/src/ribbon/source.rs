@@ -8,7 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// From a sampled store to the next, unless told otherwise: the paper does not say. Chosen once, as
-/// the least power of four at which sampling slowed no program that we tried by more than a tenth.
+/// the least power of four at which sampling slowed none of four programs by more than a tenth
+/// (`validation/DEVIATIONS.md`); others it slows more.
 pub const SAMPLE_EVERY: u32 = 256;
 /// The longest such period.
 pub const SAMPLE_EVERY_MAX: u32 = 1 << 20;

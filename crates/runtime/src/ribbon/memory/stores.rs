@@ -105,7 +105,7 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
         if self.stored.get() == line {
             self.stored.set(NO_LINE);
         }
-        early.borrow_mut().skips(&*self.memory, &self.ribbon, self.fifo, line)
+        early.borrow_mut().skips(&*self.memory, &self.ribbon, line)
     }
 
     /// Before a store to these bytes. Gives whether all of their lines are the thread's own, for
@@ -147,8 +147,8 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
             RibbonFlaw::HandsOnBeforeStore => {
                 let mut early = early.borrow_mut();
                 for line in lines_of(at, len) {
-                    early.stored(&*self.memory, &self.ribbon, self.fifo, line, false);
-                    early.hand_on(&*self.memory, self.fifo, line, 1);
+                    early.stored(&*self.memory, &self.ribbon, line, false);
+                    early.hand_on(&*self.memory, line, 1);
                 }
             }
             _ => {}
@@ -174,7 +174,7 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
     fn sample_store(&self, sampler: &RefCell<Sampler>, at: Addr, len: u64) {
         let (fences, chunk) = (self.fenced.get(), self.ribbon.options.chunk);
         let mut sampler = sampler.borrow_mut();
-        if sampler.stored(&*self.memory, self.fifo, (at, len), fences, chunk) {
+        if sampler.stored(&*self.memory, (at, len), fences, chunk) {
             self.ring(&BELLS[..1]);
         }
     }
@@ -187,7 +187,7 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
             if self.flaw() == RibbonFlaw::OwnsLate {
                 self.ribbon.own(&*self.memory, line);
             }
-            shows |= early.stored(&*self.memory, &self.ribbon, self.fifo, line, is_own);
+            shows |= early.stored(&*self.memory, &self.ribbon, line, is_own);
             self.stored.set(line);
         }
         if shows {
