@@ -233,6 +233,8 @@ pub enum RibbonFlaw {
     UnmarkedInPause,
     /// Lines are handed on before all threads are known to mark what they store to.
     NoGrace,
+    /// A thread that joins does not look again whether a phase has begun meanwhile.
+    JoinsBlindly,
 }
 
 /// Where a Ribbon's words are, and its options. Plain data: the state is in DRAM, zero at first,

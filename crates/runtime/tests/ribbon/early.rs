@@ -192,8 +192,12 @@ fn pausing(flaw: RibbonFlaw) -> Result<usize, String> {
 }
 
 fn meeting(flaw: RibbonFlaw, program: Program) -> Result<usize, String> {
+    meeting_in(Mode::Always, flaw, program)
+}
+
+fn meeting_in(mode: Mode, flaw: RibbonFlaw, program: Program) -> Result<usize, String> {
     let is_good = |found: &[u64], _: &[u64]| found[0] >= found[1];
-    let options = early(2, flaw);
+    let options = RibbonOptions { mode, ..early(2, flaw) };
     let (model, words) = (Model::Px86, &[8, 128]);
     Scene {
         options,
@@ -259,6 +263,17 @@ fn a_thread_that_skips_nothing_but_marks_nothing_either_is_found() {
 #[test]
 fn handing_on_before_all_threads_mark_their_lines_is_found() {
     let outcome = meeting(RibbonFlaw::NoGrace, MEETING_AT_A_BEGIN);
+    assert!(outcome.is_err(), "not caught in {outcome:?} runs");
+}
+
+/// In mode auto no thread skips when it joins: thread 1 learns of the phase of thread 0 only
+/// if it looks.
+#[test]
+fn joining_without_a_look_at_who_skips_meanwhile_is_found() {
+    let at_a_join = |flaw| meeting_in(Mode::Auto, flaw, MEETING_A_PAUSE);
+    let runs = at_a_join(RibbonFlaw::None).unwrap_or_else(|bad| panic!("{bad}"));
+    assert!(runs > 1000, "{runs}");
+    let outcome = at_a_join(RibbonFlaw::JoinsBlindly);
     assert!(outcome.is_err(), "not caught in {outcome:?} runs");
 }
 
