@@ -131,7 +131,8 @@ pub enum NativeError {
     /// Flushes are to be left to others where there are none.
     #[error(
         "no line is flushed here, so none can be left to flushers ({why}); run without a Ribbon, \
-         or with one in mode auto, which is off then, or with --domain line"
+         or with one in mode auto, which is off then, or with --domain line and without \
+         SEAWALL_FLUSH"
     )]
     NothingToFlush {
         /// Why no line is flushed.
@@ -140,6 +141,19 @@ pub enum NativeError {
     /// The pool cannot be had.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// The system has no more threads.
+    #[error(
+        "the system started {started} of {wanted} threads: {source}; ask for fewer, or raise the \
+         limits on processes and memory"
+    )]
+    Threads {
+        /// How many it started.
+        started: usize,
+        /// How many there should be.
+        wanted: usize,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The witness file cannot be created.
     #[error("{path}: cannot create the witness file: {source}")]
     Witness {
@@ -298,6 +312,7 @@ impl Visitor for Run<'_> {
             dram_bytes: layout.dram_bytes,
             ..PoolOptions::default()
         };
+        Host::check(&pool_options, options)?;
         let pool = match &options.file {
             Some(path) => Pool::create(path, layout.pm_bytes, &pool_options)?,
             None => Pool::temporary(layout.pm_bytes, &pool_options)?,
@@ -317,7 +332,7 @@ impl Visitor for Run<'_> {
         let (limit, progress) = (options.limit, self.progress);
         let dirtiness = options.dirtiness.then(|| Dirtiness::new(layout.pm_bytes));
         let counted = (&workload, dirtiness.as_ref());
-        let done = run_threads(&host, counted, &setup, witness.as_ref(), limit, progress);
+        let done = run_threads(&host, counted, &setup, witness.as_ref(), limit, progress)?;
         let seconds = seconds_of(&done);
         let ribbon = host.ribbon().map(|pool| RibbonReport::of(pool, seconds));
         let by_flushers = ribbon.as_ref().map_or([0, 0], |ribbon| ribbon.flushed_for_threads());

@@ -77,6 +77,10 @@ pub trait RecentStores {
     /// # Errors
     /// When the system does not tell any more.
     fn find(&mut self, found: &mut dyn FnMut(Addr, u64)) -> io::Result<()>;
+
+    /// Says that [`find`](RecentStores::find) will not be called for a while: what watching costs
+    /// the program may end until then. What is stored meanwhile need not be found.
+    fn rest(&mut self) {}
 }
 
 /// Who executes the flushes of a pool's threads: what a pool's option `flush` takes.

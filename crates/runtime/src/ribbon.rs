@@ -38,9 +38,13 @@
 //! stored before the table began. Another thread's later store comes after it made the word shared
 //! (rule 1: a locked operation, before the store); if this thread had seen that store, or anything
 //! after it, it would see the shared word in rule 3. What it has not seen, its flush need not
-//! cover. Marks that are left *after* the store do not give this: a thread may read another's data
-//! before the mark is visible, flush on its behalf, and skip ([`RibbonFlaw::OwnsLate`]). A store
-//! past the caches is no exception: the fence that follows waits for it, flushed or not.
+//! cover, if the look at the word is no earlier than the flush would be. A load overtakes older
+//! stores that wait in the store buffer, fence or not, and a flush behind a fence does not
+//! (litmus tests D42 to D44). So a locked operation stands between each fence and the first look
+//! behind it ([`RibbonFlaw::LooksEarly`]). Marks that are left *after* the store do not give
+//! this: a thread may read another's data before the mark is visible, flush on its behalf, and
+//! skip ([`RibbonFlaw::OwnsLate`]). A store past the caches is no exception: the fence that
+//! follows waits for it, flushed or not.
 //!
 //! A thread may leave off skipping, where [`Mode::Auto`] finds that it does not pay, and begin
 //! again. Meanwhile rule 1 holds on, as the other threads' skips rest on it
@@ -142,8 +146,9 @@ pub struct RibbonOptions {
     pub flushers: u64,
     /// Lines that a FIFO holds: a power of two, [`BATCH_LINES`] to [`FIFO_LINES_MAX`].
     pub fifo_lines: u64,
-    /// Requests that are shown to flushers together, or at the next fence if there are fewer: 1 to
-    /// [`BATCH_LINES`]. Each time costs the thread a line that flushers are looking at.
+    /// Requests that are shown to flushers together: 1 to [`BATCH_LINES`]. Each time costs the
+    /// thread a line that flushers are looking at. Fewer flushes that were asked for are shown at
+    /// the next fence; fewer lines to be cleaned early wait.
     pub chunk: u64,
     /// Whether flushes are left to the flushers.
     pub mode: Mode,
@@ -235,6 +240,8 @@ pub enum RibbonFlaw {
     NoGrace,
     /// A thread that joins does not look again whether a phase has begun meanwhile.
     JoinsBlindly,
+    /// No locked operation stands between a fence and the looks at owner words behind it.
+    LooksEarly,
 }
 
 /// Where a Ribbon's words are, and its options. Plain data: the state is in DRAM, zero at first,
@@ -281,6 +288,12 @@ impl Fifo {
         self.base.plus(line * LINE_BYTES)
     }
 
+    /// How often the thread has rung bells; on the line of what it has pushed, which is written
+    /// then, too.
+    fn rings(self) -> Addr {
+        self.word(PUSHED).plus(8)
+    }
+
     /// The slot of the request with that number.
     #[inline]
     fn slot(self, number: u64) -> Addr {
@@ -291,6 +304,17 @@ impl Fifo {
     fn early_slot(self, number: u64) -> Addr {
         let rings = RING * LINE_BYTES + self.lines * 8;
         self.base.plus(rings + (number & (EARLY_LINES - 1)) * 8)
+    }
+}
+
+/// Changes a word that several threads change; gives what it is then.
+fn change<M: Memory>(memory: &M, at: Addr, next: impl Fn(u64) -> u64) -> u64 {
+    let mut word: u64 = memory.load(at);
+    loop {
+        match memory.compare_exchange(at, word, next(word)) {
+            Ok(_) => return next(word),
+            Err(now) => word = now,
+        }
     }
 }
 
@@ -325,6 +349,9 @@ impl RibbonOptions {
         within("flushers_min", self.flushers_min, 0, self.flushers.max(1))?;
         within("chunk", self.chunk, 1, BATCH_LINES)?;
         power("fifo_lines", self.fifo_lines, BATCH_LINES, FIFO_LINES_MAX)?;
+        if self.cleans() && self.flushers == 0 {
+            return fail("flushers", 0, "1 at least, as flusher 0 cleans lines early".into());
+        }
         match self.early {
             EarlyStores::None => {}
             EarlyStores::Hook => power("owner_words", self.owner_words, 1, OWNER_WORDS_MAX)?,
@@ -409,8 +436,7 @@ impl Ribbon {
 
     /// Makes all flushers return. What is still in FIFOs is executed by their owners.
     pub fn close<M: Memory>(&self, memory: &M) {
-        let control = self.word(CONTROL);
-        memory.store(control, memory.load::<u64>(control) | STOPPED);
+        change(memory, self.word(CONTROL), |control| control | STOPPED);
         for bell in BELLS {
             memory.fetch_add(self.word(bell), 1);
         }
@@ -425,9 +451,7 @@ impl Ribbon {
     /// Lets the first `active` flushers work, at least one, and the others rest.
     pub fn set_active<M: Memory>(&self, memory: &M, active: u64) {
         let told_to_rest = self.options.flushers.saturating_sub(active.max(1));
-        let control = self.word(CONTROL);
-        let stopped = memory.load::<u64>(control) & STOPPED;
-        memory.store(control, told_to_rest | stopped);
+        change(memory, self.word(CONTROL), |control| control & STOPPED | told_to_rest);
     }
 
     #[inline]
@@ -481,6 +505,8 @@ mod tests {
         let hook = EarlyStores::Hook;
         let table = refused(|options| (options.early, options.owner_words) = (hook, 3));
         assert!(table.contains("owner_words: 3"), "{table}");
+        let nobody = refused(|options| (options.early, options.flushers) = (hook, 0));
+        assert!(nobody.contains("flushers: 0") && nobody.contains("1 at least"), "{nobody}");
         let period = refused(|options| options.early = EarlyStores::Samples { every: 0 });
         assert!(period.contains("every: 0") && period.contains("1 to 1048576"), "{period}");
     }

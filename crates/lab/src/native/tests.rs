@@ -96,6 +96,22 @@ fn where_no_line_is_flushed_a_ribbon_is_off_or_refused() {
 }
 
 #[test]
+fn a_ribbon_that_cannot_be_had_is_refused_before_a_file_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pool");
+    let options = |domain| NativeOptions {
+        domain: Some(domain),
+        ribbon: Some(RibbonMode::Always),
+        file: Some(path.clone()),
+        ..short(None)
+    };
+    let refused = run_native("hash", &options(Domain::None)).unwrap_err();
+    assert!(matches!(refused, NativeError::NothingToFlush { .. }), "{refused}");
+    assert!(!path.exists());
+    run_native("hash", &options(Domain::Line)).unwrap();
+}
+
+#[test]
 fn a_run_ends_after_its_seconds() {
     let options = NativeOptions { limit: Limit::Seconds(0.05), ..short(None) };
     let NativeReport::Run(run) = run_native("queue", &options).unwrap() else { panic!() };

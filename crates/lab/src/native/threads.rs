@@ -4,16 +4,20 @@
 use super::{Limit, NativeError, NativeOptions, RibbonMode};
 use crate::Progress;
 use seawall_memory::Memory;
-use seawall_native::{Counters, Pool, Witness};
+use seawall_native::{Counters, Pool, PoolOptions, Witness};
 use seawall_runtime::Dirtiness;
 use seawall_runtime::ribbon::{Ribbon, RibbonCounters, RibbonOptions, RibbonPool};
 use seawall_workloads::{History, Setup, Worker, Workload};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// From one look at the counters to the next.
 const LOOK: Duration = Duration::from_millis(200);
+/// Bytes of a pool that is made to see whether it can have a Ribbon.
+const SMALL_BYTES: u64 = 1 << 16;
 
 /// The pool of a run.
 pub(super) enum Host {
@@ -22,6 +26,14 @@ pub(super) enum Host {
 }
 
 impl Host {
+    /// Refuses a Ribbon that this machine cannot have, before a file is made and filled.
+    pub(super) fn check(pool: &PoolOptions, options: &NativeOptions) -> Result<(), NativeError> {
+        if options.ribbon.is_some() {
+            Host::new(Pool::temporary(SMALL_BYTES, pool)?, options)?;
+        }
+        Ok(())
+    }
+
     /// The pool with the Ribbon that the options ask for.
     pub(super) fn new(pool: Pool, options: &NativeOptions) -> Result<Host, NativeError> {
         let Some(mode) = options.ribbon else { return Ok(Host::Plain(pool)) };
@@ -79,15 +91,25 @@ struct Threads<'a, W> {
     setup: &'a Setup,
     operations_max: u64,
     stop: AtomicBool,
-    start: Barrier,
+    /// True when all threads are ready; false if one is missing, and the others are to end.
+    start: OnceLock<bool>,
 }
 
 impl<W: Workload> Threads<'_, W> {
     /// Operations until the limit, on the thread's handle; `counters` are read before it is left.
-    fn run<M: Memory>(&self, memory: &M, counters: impl FnOnce(&M) -> Counters) -> Done {
+    fn run<M: Memory>(
+        &self,
+        memory: &M,
+        ready: Sender<()>,
+        counters: impl FnOnce(&M) -> Counters,
+    ) -> Done {
         let mut worker = Worker::new(self.setup, memory.thread(), Arc::new(History::off()));
         let mut local = self.workload.join(memory);
-        self.start.wait();
+        let _ = ready.send(());
+        drop(ready);
+        if !self.start.wait() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
         let started = Instant::now();
         while worker.number < self.operations_max && !self.stop.load(Ordering::Relaxed) {
             self.workload.step(memory, &mut local, &mut worker);
@@ -98,7 +120,12 @@ impl<W: Workload> Threads<'_, W> {
         Done { operations, counters, started, ended: Instant::now() }
     }
 
-    fn run_on(&self, host: &Host, thread: usize, witness: Option<&Witness>) -> Done {
+    fn run_on(
+        &self,
+        host: &Host,
+        (thread, ready): (usize, Sender<()>),
+        witness: Option<&Witness>,
+    ) -> Done {
         let memory = host.pool().memory(thread);
         let memory = match witness {
             Some(witness) => memory.with_witness(witness),
@@ -106,17 +133,23 @@ impl<W: Workload> Threads<'_, W> {
         };
         match (host, self.dirtiness) {
             (Host::Ribbon(pool), _) => {
-                self.run(&pool.wrap(memory), |memory| memory.inner().counters())
+                self.run(&pool.wrap(memory), ready, |memory| memory.inner().counters())
             }
-            (Host::Plain(_), None) => self.run(&memory, |memory| memory.counters()),
+            (Host::Plain(_), None) => self.run(&memory, ready, |memory| memory.counters()),
             (Host::Plain(_), Some(dirtiness)) => {
-                self.run(&dirtiness.join(&memory), |memory| memory.below().counters())
+                self.run(&dirtiness.join(&memory), ready, |memory| memory.below().counters())
             }
         }
     }
 }
 
 /// Runs the threads until the limit, and shows meanwhile what a Ribbon does.
+///
+/// # Errors
+/// When the system has not that many threads.
+///
+/// # Panics
+/// When one of them does.
 pub(super) fn run_threads<W: Workload>(
     host: &Host,
     (workload, dirtiness): (&W, Option<&Dirtiness>),
@@ -124,18 +157,28 @@ pub(super) fn run_threads<W: Workload>(
     witness: Option<&Witness>,
     limit: Limit,
     progress: &Progress,
-) -> Vec<Done> {
+) -> Result<Vec<Done>, NativeError> {
     let (operations_max, seconds) = match limit {
         Limit::Seconds(seconds) => (u64::MAX, Some(Duration::from_secs_f64(seconds))),
         Limit::Operations(count) => (count, None),
     };
-    let (stop, start) = (AtomicBool::new(false), Barrier::new(setup.threads + 1));
+    let (stop, start) = (AtomicBool::new(false), OnceLock::new());
     let threads = Threads { workload, dirtiness, setup, operations_max, stop, start };
     std::thread::scope(|scope| {
         let all = &threads;
-        let run = |thread| scope.spawn(move || all.run_on(host, thread, witness));
-        let running: Vec<_> = (0..setup.threads).map(run).collect();
-        all.start.wait();
+        let (ready, are_ready) = channel();
+        let mut missing = None;
+        let start = |thread| {
+            let ready = (thread, ready.clone());
+            let run = move || all.run_on(host, ready, witness);
+            Builder::new().spawn_scoped(scope, run).map_err(|error| missing = Some(error)).ok()
+        };
+        let running: Vec<_> = (0..setup.threads).map_while(start).collect();
+        drop(ready);
+        // Ends when each thread has said so, or panicked.
+        let are_all_ready = are_ready.iter().count() == setup.threads;
+        let _ = all.start.set(are_all_ready);
+        let seconds = seconds.filter(|_| are_all_ready);
         let has_ended = || running.iter().all(|thread| thread.is_finished());
         match host.ribbon().filter(|_| progress.is_seen()) {
             Some(ribbon) => watch(ribbon, seconds, has_ended, progress),
@@ -144,11 +187,16 @@ pub(super) fn run_threads<W: Workload>(
         if seconds.is_some() {
             all.stop.store(true, Ordering::Relaxed);
         }
+        let started = running.len();
         let done = running.into_iter().map(|thread| match thread.join() {
             Ok(done) => done,
             Err(cause) => std::panic::resume_unwind(cause),
         });
-        done.collect()
+        let done = done.collect();
+        match missing {
+            None => Ok(done),
+            Some(source) => Err(NativeError::Threads { started, wanted: setup.threads, source }),
+        }
     })
 }
 

@@ -81,6 +81,10 @@ impl RecentStores for Samples<'_> {
         }
         self.follow_threads()
     }
+
+    fn rest(&mut self) {
+        self.threads.clear();
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +145,10 @@ mod tests {
             let lines = (0..100).map(|page| (Addr::pm(page * page_bytes() + 128), 64));
             assert_eq!(look(&mut samples), lines.collect::<Vec<_>>());
             assert_eq!(look(&mut samples), []);
+            samples.rest();
+            assert!(samples.threads.is_empty(), "nobody is sampled while it rests");
+            look(&mut samples);
+            assert!(!samples.threads.is_empty());
         });
         look(&mut samples);
         assert!(samples.threads.iter().all(|sampled| sampled.thread != 0));

@@ -121,8 +121,15 @@ impl Early {
         self.ring.show(memory, chunk)
     }
 
-    /// The program asks for a flush of the line: true if none is needed.
-    pub(super) fn skips<M: Memory>(&mut self, memory: &M, ribbon: &Ribbon, line: Line) -> bool {
+    /// The program asks for a flush of the line: true if none is needed. `settle` lets no later
+    /// load overtake what the thread stored before its last fence.
+    pub(super) fn skips<M: Memory>(
+        &mut self,
+        memory: &M,
+        ribbon: &Ribbon,
+        line: Line,
+        settle: impl FnOnce(),
+    ) -> bool {
         memory.work(LOOK_UP);
         if self.open == Some(line) {
             self.open = None;
@@ -138,6 +145,7 @@ impl Early {
             self.in_vain += 1;
             return false;
         }
+        settle();
         let owner: u64 = memory.load(ribbon.owner_word(line));
         let is_own = owner == memory.thread() as u64 + 1 || flaw == RibbonFlaw::SkipsShared;
         let entry = self.entry(line);

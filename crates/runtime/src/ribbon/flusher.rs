@@ -124,6 +124,16 @@ impl<'m, M: Memory> Flusher<'m, M> {
         (!is_needed).then_some(bell)
     }
 
+    /// True for the flusher that estimates how many are to work.
+    pub(super) fn is_first(&self) -> bool {
+        self.index == 0
+    }
+
+    /// How many flushers work at present.
+    pub(super) fn active(&self) -> u64 {
+        self.ribbon.active(self.memory)
+    }
+
     /// The word that changes when an owner has work for flushers that rest.
     pub fn bell(&self) -> u64 {
         self.memory.load(self.ribbon.word(self.bell_line()))

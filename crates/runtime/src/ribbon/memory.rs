@@ -7,8 +7,8 @@ use super::counts::ThreadCounts;
 use super::judge::{Conduct, Judge};
 use super::threads::Waker;
 use super::{
-    BATCH_LINES, BELLS, CLAIMED, DONE, EARLY_PUSHED, Fifo, PUSHED, Ribbon, RibbonFlaw, count_of,
-    generation_of, word_of,
+    BATCH_LINES, BELLS, CLAIMED, DONE, Fifo, PUSHED, Ribbon, RibbonFlaw, count_of, generation_of,
+    word_of,
 };
 use seawall_memory::{Addr, Line, Memory, lines_of};
 use std::cell::{Cell, RefCell};
@@ -66,14 +66,18 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
     span: Cell<u64>,
     /// Of the lines so far, those that were not flushed at once, as the way says.
     not_inline: Cell<u64>,
-    /// Times that a bell was rung, or more: each time something was pushed, or handed on.
+    /// Times that a bell was rung, by earlier handles of this thread too.
     rings: Cell<u64>,
+    /// There was a fence since the locked operation that the last skip did.
+    may_overtake: Cell<bool>,
     /// The line that was stored to last, while nothing needs to be done before another store to it.
     stored: Cell<Line>,
     /// Lines since the FIFO was found full.
     full_for: Cell<u64>,
     judge: RefCell<Judge>,
     early: Option<Seen>,
+    /// What earlier handles of this thread have counted.
+    before: ThreadCounts,
     counts: Cell<ThreadCounts>,
     counts_published: Cell<ThreadCounts>,
 }
@@ -88,7 +92,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
         let (judge, conduct) = Judge::new(ribbon.options.mode, ribbon.options.cleans());
         let early = Seen::new(&ribbon, &*memory, fifo);
         let generation = generation_of(memory.load(fifo.word(CLAIMED)));
-        let rings = pushed + memory.load::<u64>(fifo.word(EARLY_PUSHED));
+        let rings = memory.load(fifo.rings());
         let joined = RibbonMemory {
             memory,
             fifo,
@@ -108,10 +112,12 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
             span: Cell::new(0),
             not_inline: Cell::new(0),
             rings: Cell::new(rings),
+            may_overtake: Cell::new(true),
             stored: Cell::new(NO_LINE),
             full_for: Cell::new(0),
             judge: RefCell::new(judge),
             early,
+            before: counts,
             counts: Cell::new(counts),
             counts_published: Cell::new(counts),
             ribbon,
@@ -213,6 +219,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
             }
             self.memory.store(resting, 0u64);
             self.rings.set(self.rings.get() + 1);
+            self.memory.store(self.fifo.rings(), self.rings.get());
             let once = word_of(self.memory.thread() as u64 + 1, self.rings.get());
             self.memory.store(self.ribbon.word(*bell), once);
             if let Some(waker) = self.waker {
@@ -348,6 +355,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     #[inline]
     fn has_fenced(&self) {
         if let Some(Seen::Hooked(_, phases)) = &self.early {
+            self.may_overtake.set(true);
             self.look_at_phase(phases);
         }
         let lines = self.lines.get();
@@ -382,8 +390,8 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     fn publish_counts(&self) {
         let mut counts = self.counts.get();
         counts.inline = self.lines.get() - self.not_inline.get();
-        counts.switches = self.judge.borrow().switches;
-        counts.in_vain = self.early.as_ref().map_or(0, Seen::in_vain);
+        counts.switches = self.before.switches + self.judge.borrow().switches;
+        counts.in_vain = self.before.in_vain + self.early.as_ref().map_or(0, Seen::in_vain);
         counts.publish(self.counts_published.replace(counts), &*self.memory, self.fifo);
     }
 }

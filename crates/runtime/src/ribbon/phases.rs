@@ -13,7 +13,7 @@
 //! again: either it sees the phase, or whoever began that sees the thread. One that has left
 //! stores nothing; one that was lost holds up the skips of others until its place is taken again.
 
-use super::{Fifo, PHASE, Ribbon, RibbonFlaw, SEEN};
+use super::{Fifo, PHASE, Ribbon, RibbonFlaw, SEEN, change};
 use seawall_memory::{Addr, Memory};
 
 /// The word of all: how many phases there have been, and how many threads want the present one.
@@ -126,16 +126,5 @@ impl Phases {
             self.end(memory);
         }
         memory.store(self.seen, 0u64);
-    }
-}
-
-/// Changes a shared word; gives what it is then.
-fn change<M: Memory>(memory: &M, at: Addr, next: impl Fn(u64) -> u64) -> u64 {
-    let mut word: u64 = memory.load(at);
-    loop {
-        match memory.compare_exchange(at, word, next(word)) {
-            Ok(_) => return next(word),
-            Err(now) => word = now,
-        }
     }
 }

@@ -35,8 +35,9 @@
 //! the source is the hook, a thread more does that, the cleaner.
 //!
 //! The child of a fork has the pool and none of its flushers: what they had taken on its owners do
-//! after a while, and everything from then on. Parent and child must not store to the same lines if
-//! [`RibbonOptions::early`] is set: neither sees the other's owner words.
+//! after a while, and everything from then on. If [`RibbonOptions::early`] is the hook, neither
+//! sees the other's owner words: then parent and child must not store to lines that the other one
+//! stores to or flushes, before the fork or after it.
 
 use super::cleaner::CleanerThread;
 use super::source::{EarlyRibbon, Source, Taken};

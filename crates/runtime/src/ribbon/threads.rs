@@ -165,19 +165,30 @@ impl Crew {
     }
 
     pub(super) fn run<M: Memory>(&self, index: u64, handle: &(impl Fn(usize) -> M + Sync)) {
-        let work = AssertUnwindSafe(|| {
-            let memory = handle((self.ribbon.options.threads + index) as usize);
-            self.work(self.ribbon.flusher(&memory, index));
-        });
-        if catch_unwind(work).is_err() {
-            self.lost.fetch_add(1, Release);
+        let options = &self.ribbon.options;
+        let its_handle = || handle((options.threads + index) as usize);
+        let work = || self.work(self.ribbon.flusher(&its_handle(), index));
+        if catch_unwind(AssertUnwindSafe(work)).is_ok() {
+            return;
         }
+        if index == 0 {
+            // Nobody estimates any more how many are to work.
+            let all = || self.ribbon.set_active(&its_handle(), options.flushers);
+            let _ = catch_unwind(AssertUnwindSafe(all));
+        }
+        self.lost.fetch_add(1, Release);
     }
 
+    /// A flusher that got up for nothing looks once and lies down again.
     fn work<M: Memory>(&self, mut flusher: Flusher<'_, M>) {
-        let mut idle = 0;
+        let (mut idle, mut active) = (0, flusher.active());
         while !self.ends.load(Acquire) {
-            match flusher.step() {
+            let step = flusher.step();
+            let before = std::mem::replace(&mut active, flusher.active());
+            if flusher.is_first() && active > before {
+                self.wake();
+            }
+            match step {
                 Step::Closed => return,
                 Step::Flushed(_) => idle = 0,
                 Step::Surplus => self.sleep(|| true),
@@ -186,7 +197,6 @@ impl Crew {
                     std::hint::spin_loop();
                 }
                 Step::Idle => {
-                    idle = 0;
                     if let Some(bell) = flusher.lie_down() {
                         self.sleep(|| flusher.bell() == bell);
                     }

@@ -5,11 +5,12 @@ use super::scene::{LINES, Program, Scene, options};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_explore::Model;
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, Width, pass};
 use seawall_runtime::Arena;
 use seawall_runtime::ribbon::{
     EarlyStores, Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions, Step,
 };
+use std::cell::Cell;
 
 /// The words of a line on which threads tell each other how far they are.
 const HANDED_ON: u64 = 0;
@@ -378,6 +379,85 @@ fn place(mode: Mode) -> (Image, Ribbon, Addr) {
     let ribbon = Ribbon::place(&mut arena, &options).expect("good options");
     let data = arena.pm(64 * 64);
     (Image::new(arena.pm_bytes(), arena.dram_bytes()), ribbon, data)
+}
+
+/// An image that watches a thread: how it looks at owner words, and what stands before that.
+struct Looks<'a> {
+    image: &'a Image,
+    owners: u64,
+    /// A fence is younger than any locked operation.
+    may_overtake: Cell<bool>,
+    looks: Cell<u64>,
+    /// Of those, looks that may be older than the last fence.
+    early: Cell<u64>,
+}
+
+impl Looks<'_> {
+    fn locks(&self) -> &Image {
+        self.may_overtake.set(false);
+        self.image
+    }
+}
+
+impl Memory for Looks<'_> {
+    pass!(image: thread, store_bits, grow, spin_while, flush, work, output);
+
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        if !at.is_pm() && at.offset() >= self.owners {
+            self.looks.set(self.looks.get() + 1);
+            self.early.set(self.early.get() + u64::from(self.may_overtake.get()));
+        }
+        self.image.load_bits(at, width)
+    }
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        self.locks().compare_exchange(at, current, new)
+    }
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        self.locks().swap(at, new)
+    }
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.locks().fetch_add(at, by)
+    }
+    fn order(&self) {
+        self.may_overtake.set(true);
+    }
+    fn drain(&self) {
+        self.order();
+    }
+}
+
+/// Looks at owner words for skips, and those of them that may be older than the last fence.
+fn looks(flaw: RibbonFlaw) -> (u64, u64) {
+    let mut arena = Arena::new();
+    let options = RibbonOptions { mode: Mode::Never, ..early(1, flaw) };
+    let ribbon = Ribbon::place(&mut arena, &options).expect("good options");
+    let data = arena.pm(64 * 64);
+    let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
+    let owners = arena.dram_bytes() - 8 * options.owner_words;
+    let (may_overtake, looks, early) = (Cell::new(true), Cell::new(0), Cell::new(0));
+    let memory = Looks { image: &image, owners, may_overtake, looks, early };
+    let joined = ribbon.join(&memory);
+    let mut flusher = ribbon.flusher(&image, 0);
+    let mut sum = (0, 0);
+    for value in 1..=3u64 {
+        for line in 0..4 {
+            joined.store(data.plus(64 * line), value);
+        }
+        flusher.step();
+        joined.order();
+        let before = (memory.looks.get(), memory.early.get());
+        joined.persist(data, 3 * 64);
+        sum = (sum.0 + memory.looks.get() - before.0, sum.1 + memory.early.get() - before.1);
+    }
+    joined.leave();
+    assert_eq!(ribbon.counts(&image).skipped, 9);
+    sum
+}
+
+#[test]
+fn the_look_before_a_skip_is_no_earlier_than_the_last_fence() {
+    assert_eq!(looks(RibbonFlaw::None), (9, 0));
+    assert_eq!(looks(RibbonFlaw::LooksEarly), (9, 9));
 }
 
 #[test]

@@ -84,6 +84,62 @@ fn what_does_not_fit_is_flushed_at_once_and_all_of_it_is_durable_at_the_fence() 
     assert_eq!((counts.pushed, counts.by_owners, counts.full), (16, 16, 24));
 }
 
+/// An image with a clock, which goes on when it is looked at.
+struct Clock<'a> {
+    image: &'a Image,
+    now: Cell<u64>,
+}
+
+impl Memory for Clock<'_> {
+    pass!(image: thread, load_bits, store_bits, compare_exchange, swap, fetch_add, grow);
+    pass!(image: flush, order, drain, work, spin_while, output);
+
+    fn now(&self) -> u64 {
+        self.now.set(self.now.get() + 100);
+        self.now.get()
+    }
+}
+
+#[test]
+fn the_first_flusher_has_so_many_work_as_it_tries_and_again_after_a_period() {
+    let tried = |period| {
+        let options = RibbonOptions { period, window: period / 10, ..options(1, 6) };
+        let (image, ribbon, _) = place(&options);
+        let clock = Clock { image: &image, now: Cell::new(0) };
+        let mut flusher = ribbon.flusher(&clock, 0);
+        let mut active: Vec<u64> = (0..500)
+            .map(|_| {
+                flusher.step();
+                ribbon.active(&image)
+            })
+            .collect();
+        active.dedup();
+        active
+    };
+    assert_eq!(tried(0), [6]);
+    let active = tried(10_000);
+    assert_eq!(active[..5], [6, 1, 2, 5, 6], "{active:?}");
+    assert!(active[5..].windows(4).any(|again| again == [1, 2, 5, 6]), "{active:?}");
+}
+
+#[test]
+fn a_bell_never_rings_as_it_did_before_though_its_thread_has_left_and_joined_again() {
+    let (image, ribbon, data) = place(&options(1, 2));
+    let mut flushers = [0, 1].map(|index| ribbon.flusher(&image, index));
+    let mut heard: Vec<u64> = Vec::new();
+    for _ in 0..4 {
+        let memory = ribbon.join(&image);
+        heard.extend(flushers[1].lie_down());
+        memory.flush(data, 8);
+        while flushers.iter_mut().any(|flusher| flusher.step() != Step::Idle) {}
+        memory.leave();
+    }
+    let count = heard.len();
+    heard.sort_unstable();
+    heard.dedup();
+    assert_eq!((count, heard.len()), (4, 4));
+}
+
 #[test]
 fn a_full_fifo_has_room_again_when_flushers_are_done_with_it() {
     let (image, ribbon, data) = place(&options(1, 1));

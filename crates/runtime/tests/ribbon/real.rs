@@ -7,6 +7,8 @@ use seawall_runtime::Arena;
 use seawall_runtime::ribbon::threads::{Crew, with_flushers};
 use seawall_runtime::ribbon::{Mode, Ribbon, RibbonCounts, RibbonOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 const LINES: u64 = 64;
 
@@ -56,10 +58,10 @@ fn run(options: &RibbonOptions, rounds: u64) -> (RibbonCounts, u64) {
 #[test]
 fn every_line_is_executed_by_somebody() {
     for (threads, flushers) in [(1, 0), (1, 1), (2, 1), (2, 3)] {
-        for early in EVERY_SOURCE {
+        for early in &EVERY_SOURCE[..if flushers == 0 { 1 } else { EVERY_SOURCE.len() }] {
             let options = RibbonOptions {
                 mode: Mode::Always,
-                early,
+                early: *early,
                 ..RibbonOptions::for_processors(threads, flushers)
             };
             let (counts, _) = run(&options, 200);
@@ -99,6 +101,23 @@ fn flushers_that_panic_are_counted_and_hang_nobody() {
     });
     assert_eq!(lost, 1);
     assert_eq!(ribbon.counts(&pool.memory(0)).pushed, 100 * LINES);
+}
+
+#[test]
+fn if_the_flusher_that_estimates_panics_all_others_work() {
+    let (pool, ribbon, _) = place(&RibbonOptions::for_processors(1, 3));
+    let is_first = AtomicBool::new(true);
+    let handle = |thread: usize| {
+        assert!(thread != 1 || !is_first.swap(false, Relaxed), "no memory at first");
+        pool.memory(thread)
+    };
+    ribbon.set_active(&pool.memory(0), 1);
+    with_flushers(&ribbon, handle, |crew| {
+        while crew.lost() == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(ribbon.active(&pool.memory(0)), 3);
+    });
 }
 
 #[test]

@@ -126,8 +126,11 @@ fn run<P: Handles>(
     let (mut judge, mut conduct) = Judge::of_cleaner(options.mode);
     let _ = says.send(Ok(()));
     loop {
-        if !conduct.early && !state.rest(INTERVAL * conduct.ask_in.min(1 << 24) as u32) {
-            return;
+        if !conduct.early {
+            source.rest();
+            if !state.rest(INTERVAL * conduct.ask_in.min(1 << 24) as u32) {
+                return;
+            }
         }
         for _ in 0..if conduct.early { conduct.ask_in } else { 0 } {
             let began = Instant::now();

@@ -6,7 +6,7 @@
 use super::super::early::Early;
 use super::super::phases::Phases;
 use super::super::sampler::Sampler;
-use super::super::{BELLS, EarlyStores, Fifo, Ribbon, RibbonFlaw};
+use super::super::{BELLS, EarlyStores, Fifo, Ribbon, RibbonFlaw, SEEN};
 use super::{NO_LINE, RibbonMemory};
 use seawall_memory::{Addr, Line, Memory, lines_of};
 use std::cell::RefCell;
@@ -105,7 +105,15 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
         if self.stored.get() == line {
             self.stored.set(NO_LINE);
         }
-        early.borrow_mut().skips(&*self.memory, &self.ribbon, line)
+        early.borrow_mut().skips(&*self.memory, &self.ribbon, line, || self.settle_stores())
+    }
+
+    /// No load from here on is earlier than the stores before the last fence: a locked operation,
+    /// unless there was one since that fence.
+    fn settle_stores(&self) {
+        if self.may_overtake.replace(false) && self.flaw() != RibbonFlaw::LooksEarly {
+            self.memory.fetch_add(self.fifo.word(SEEN), 0);
+        }
     }
 
     /// Before a store to these bytes. Gives whether all of their lines are the thread's own, for
