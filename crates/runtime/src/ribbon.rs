@@ -288,10 +288,9 @@ impl Fifo {
         self.base.plus(line * LINE_BYTES)
     }
 
-    /// How often the thread has rung bells; on the line of what it has pushed, which is written
-    /// then, too.
+    /// How often the thread has rung bells; on a line that others rarely look at.
     fn rings(self) -> Addr {
-        self.word(PUSHED).plus(8)
+        self.word(SEEN).plus(8)
     }
 
     /// The slot of the request with that number.
