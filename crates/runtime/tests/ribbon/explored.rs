@@ -1,9 +1,10 @@
 //! Order and durability with flushers, however the threads are interrupted, after every crash.
 
 use super::scene::{Program, Scene, options};
-use seawall_explore::Model;
-use seawall_memory::Memory;
-use seawall_runtime::ribbon::{RibbonFlaw, RibbonOptions};
+use seawall_explore::{Model, Preemptions, Schedule, record};
+use seawall_memory::{Image, Memory};
+use seawall_runtime::Arena;
+use seawall_runtime::ribbon::{Ribbon, RibbonFlaw, RibbonOptions};
 
 /// Each thread has two lines; the second follows the first by an order, and is drained.
 pub(super) const ORDERED: Program = |memory, data, _| {
@@ -100,4 +101,23 @@ fn a_takeover_that_keeps_the_generation_is_found() {
     let scene = Scene { random: 20_000, ..scene(options, Model::Px86, ORDERED) };
     let outcome = scene.explore();
     assert!(outcome.is_err(), "not caught in {outcome:?} runs");
+}
+
+#[test]
+fn a_flusher_returns_though_another_number_of_them_is_set_while_the_ribbon_is_closed() {
+    let mut arena = Arena::new();
+    let ribbon = Ribbon::place(&mut arena, &options(2, 2)).expect("good options");
+    let image = Image::new(arena.pm_bytes().max(64), arena.dram_bytes());
+    let run = |schedule: &Schedule| {
+        let ribbon = ribbon.clone();
+        record(image.clone(), schedule, move |memory| match memory.thread() {
+            0 => ribbon.set_active(memory, 1),
+            1 => ribbon.close(memory),
+            _ => ribbon.serve(memory, 1),
+        })
+    };
+    let base = Schedule { threads: 3, ..Schedule::default() };
+    let interrupted = Preemptions { bound: 2, limit: 1_000, every_store: false };
+    let found = interrupted.all(&base, run).unwrap_or_else(|error| panic!("{error}"));
+    assert!(found.runs.len() > 2, "{}", found.runs.len());
 }
