@@ -8,8 +8,10 @@
 //! be stored: that is an error of the compiler, not of the run. `#[derive(Persist)]` makes structs
 //! of persistent fields persistent; see [`typed`](crate::typed).
 
+use pointers::Pointers;
 use seawall_memory::{Addr, Width, Word};
 
+pub(crate) mod pointers;
 pub(crate) mod shape;
 
 mod sealed {
@@ -66,6 +68,11 @@ pub trait Persist<'p>: Copy {
     /// Appends the names of its fields, each with what that is called; nothing if it has none.
     #[doc(hidden)]
     fn fields_to(_: &mut String) {}
+
+    /// Says where its pointers are if it lies so many bytes into an object, from first to last;
+    /// nothing if it has none.
+    #[doc(hidden)]
+    fn pointers_to(_: &mut Pointers, _: u64) {}
 
     #[doc(hidden)]
     fn load<S: Source>(from: &S, at: Addr) -> Self;
@@ -124,6 +131,12 @@ impl<'p, T: Persist<'p>, const N: usize> Persist<'p> for [T; N] {
         text.push('[');
         T::name_to(text);
         text.push_str(&format!("; {N}]"));
+    }
+
+    fn pointers_to(found: &mut Pointers, offset: u64) {
+        for place in 0..N as u64 {
+            T::pointers_to(found, offset + place * T::SIZE);
+        }
     }
 
     #[inline]

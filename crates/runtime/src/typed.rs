@@ -70,12 +70,14 @@
 
 mod access;
 mod ptr;
+mod reach;
 mod session;
 mod tx;
 mod types;
 
 pub use crate::persist::{Branded, Bytes, Persist};
 pub use ptr::{Field, Ptr};
+pub use reach::{Dangling, Reach};
 pub use seawall_derive::Persist;
 pub use session::Session;
 pub use tx::Tx;
@@ -90,6 +92,7 @@ use std::marker::PhantomData;
 /// What the code that `#[derive(Persist)]` writes uses; not for people.
 #[doc(hidden)]
 pub mod derived {
+    pub use crate::persist::pointers::Pointers;
     pub use crate::persist::shape::{align, name, of_struct, offset, size};
     pub use crate::persist::{Sink, Source};
     pub use seawall_memory::Addr;

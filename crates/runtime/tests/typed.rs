@@ -1,6 +1,7 @@
 //! The typed use of a heap, without crashes and with them.
 
 mod crash;
+mod reach;
 mod threads;
 mod types;
 mod values;

@@ -155,7 +155,7 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
     }
 }
 
-/// What it and its fields are called in the pool.
+/// What it and its fields are called in the pool, and which of them have pointers.
 fn expand_described(parsed: &Parsed) -> TokenStream {
     let Parsed { brand, shape_name, .. } = parsed;
     let types = parsed
@@ -171,6 +171,8 @@ fn expand_described(parsed: &Parsed) -> TokenStream {
         quote!(text.push_str(#before); #parameter;)
     });
     let end = if parsed.types.len() + parsed.numbers.len() > 0 { ">" } else { "" };
+    let types_of_fields = parsed.fields.iter().map(|field| &field.ty);
+    let constants = parsed.fields.iter().map(|field| constant(&field.name));
     let fields = parsed.fields.iter().enumerate().map(|(place, field)| {
         let before = if place == 0 { "" } else { ", " };
         let name = format!("{before}{}: ", field.name.to_string().trim_start_matches("r#"));
@@ -189,6 +191,15 @@ fn expand_described(parsed: &Parsed) -> TokenStream {
 
         fn fields_to(text: &mut ::std::string::String) {
             #(#fields)*
+        }
+
+        fn pointers_to(found: &mut ::seawall_runtime::typed::derived::Pointers, offset: u64) {
+            #(
+                <#types_of_fields as ::seawall_runtime::typed::Persist<#brand>>::pointers_to(
+                    found,
+                    offset + Self::#constants.offset(),
+                );
+            )*
         }
     }
 }

@@ -6,6 +6,7 @@
 //! of one pool can therefore not be stored in another or be followed there, and none outlives the
 //! closure.
 
+use crate::persist::pointers::Pointers;
 use crate::persist::{Persist, Sink, Source, shape};
 use seawall_memory::Addr;
 use std::fmt;
@@ -116,6 +117,10 @@ impl<'p, T: Persist<'p>> Persist<'p> for Ptr<'p, T> {
         text.push('>');
     }
 
+    fn pointers_to(found: &mut Pointers, offset: u64) {
+        found.add::<T>(offset);
+    }
+
     #[inline]
     fn load<S: Source>(from: &S, at: Addr) -> Self {
         Ptr::new(from.load(at))
@@ -137,6 +142,10 @@ impl<'p, T: Persist<'p>> Persist<'p> for Option<Ptr<'p, T>> {
         text.push_str("Option<Ptr<");
         T::name_to(text);
         text.push_str(">>");
+    }
+
+    fn pointers_to(found: &mut Pointers, offset: u64) {
+        found.add::<T>(offset);
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use super::access::{self, Seen};
 use super::ptr::Brand;
+use super::reach::{self, Reach};
 use super::types::Types;
 use super::{Persist, Ptr, Tx};
 use crate::{HeapError, Pending, TxKind};
@@ -114,6 +115,49 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
                 each(Ptr::new(object.at), T::load(&Seen(memory), object.at));
             }
         })
+    }
+
+    /// Follows all pointers from what `from` leads to, which usually is the root: how many objects
+    /// can be reached, which cannot, and which pointers lead nowhere. No transaction of any thread
+    /// may be in progress. Changes nothing; takes time and volatile memory for all live objects.
+    ///
+    /// ```
+    /// use seawall_memory::Image;
+    /// use seawall_runtime::typed::{self, Persist, Ptr};
+    /// use seawall_runtime::{HeapError, HeapOptions};
+    ///
+    /// #[derive(Clone, Copy, Persist)]
+    /// struct Root<'p> {
+    ///     first: Option<Ptr<'p, Node<'p>>>,
+    /// }
+    ///
+    /// #[derive(Clone, Copy, Persist)]
+    /// struct Node<'p> {
+    ///     next: Option<Ptr<'p, Node<'p>>>,
+    /// }
+    ///
+    /// let options = HeapOptions { threads: 1, ..typed::options::<Root>() };
+    /// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
+    /// typed::create::<Root, _, _>(&memory, "reach", 7, &options, |pool| {
+    ///     let mut session = pool.join(&memory);
+    ///     session.redo(|tx| {
+    ///         let last = tx.alloc(Node { next: None })?;
+    ///         let first = tx.alloc(Node { next: Some(last) })?;
+    ///         tx.set(pool.root().at(Root::FIRST), Some(first))
+    ///     })?;
+    ///     session.redo(|tx| tx.set(pool.root().at(Root::FIRST), None))?; // and frees neither
+    ///     let found = session.reach(pool.root())?;
+    ///     assert_eq!((found.reached, found.lost.len()), (0, 2));
+    ///     Ok::<_, HeapError>(())
+    /// })?;
+    /// # Ok::<(), HeapError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the heap's tables are damaged; [`HeapError::NoData`] when `from` leads nowhere.
+    pub fn reach<T: Persist<'p>>(&self, from: Ptr<'p, T>) -> Result<Reach, HeapError> {
+        access::check(&self.session, from)?;
+        reach::reach(&self.session.heap, self.session.memory, from)
     }
 
     /// Retires the logs of all threads, as far as none of them writes meanwhile: opening is

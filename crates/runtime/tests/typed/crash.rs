@@ -100,6 +100,10 @@ fn read<'p, M: Memory>(
     if objects != nodes.len() + accounts.len() {
         return Err(format!("{objects} objects are live"));
     }
+    let reach = session.reach(pool.root()).map_err(text)?;
+    if reach.reached != objects as u64 || !reach.dangling.is_empty() {
+        return Err(format!("of {objects} objects {reach:?}"));
+    }
     let balance = root.account.map(|account| session.get(account).map_err(text)).transpose()?;
     Ok((values, balance.map(|account| account.balance), root.count))
 }

@@ -1,0 +1,95 @@
+//! Where the pointers of persistent types are.
+//!
+//! A pointer says in its type what it leads to, and no pointer is made from a number. So the type
+//! of one object tells which types can be reached from it, and where each of them has its pointers,
+//! before any object is looked at.
+
+use super::Persist;
+use rustc_hash::FxHashMap;
+
+/// Gathers the pointers of one type; what `#[derive(Persist)]` writes calls it.
+#[derive(Debug, Default)]
+pub struct Pointers {
+    places: Vec<Place>,
+    targets: Vec<Target>,
+}
+
+/// A pointer in values of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Bytes from the start of the value.
+    pub(crate) offset: u64,
+    /// Bytes of what it leads to.
+    pub(crate) bytes: u64,
+}
+
+/// A type that a pointer leads to, and how to ask it for its own.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    shape: u64,
+    ask: fn(&mut Pointers, u64),
+}
+
+impl Pointers {
+    /// A pointer to a `T` is so many bytes into the value.
+    pub(crate) fn add<'p, T: Persist<'p>>(&mut self, offset: u64) {
+        self.places.push(Place { offset, bytes: T::SIZE });
+        self.targets.push(Target { shape: T::SHAPE, ask: T::pointers_to });
+    }
+}
+
+/// A type, all that its pointers lead to, and so on; and where each has its pointers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shapes {
+    known: FxHashMap<u64, Box<[Place]>>,
+}
+
+impl Shapes {
+    pub(crate) fn reached_from<'p, T: Persist<'p>>() -> Shapes {
+        let mut known = FxHashMap::default();
+        let mut open = vec![Target { shape: T::SHAPE, ask: T::pointers_to }];
+        while let Some(target) = open.pop() {
+            if known.contains_key(&target.shape) {
+                continue;
+            }
+            let mut pointers = Pointers::default();
+            (target.ask)(&mut pointers, 0);
+            open.append(&mut pointers.targets);
+            known.insert(target.shape, pointers.places.into());
+        }
+        Shapes { known }
+    }
+
+    /// The pointers of a type by rising offset; none if it is not one of these types.
+    pub(crate) fn pointers(&self, shape: u64) -> Option<&[Place]> {
+        self.known.get(&shape).map(AsRef::as_ref)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::typed::Ptr;
+
+    fn pointers<'p, T: Persist<'p>>() -> Vec<(u64, u64)> {
+        let shapes = Shapes::reached_from::<T>();
+        let places = shapes.pointers(T::SHAPE).expect("the type itself");
+        places.iter().map(|place| (place.offset, place.bytes)).collect()
+    }
+
+    #[test]
+    fn pointers_are_found_in_arrays_and_numbers_have_none() {
+        assert_eq!(pointers::<[u64; 3]>(), []);
+        assert_eq!(pointers::<Ptr<'_, [u16; 5]>>(), [(0, 10)]);
+        assert_eq!(pointers::<[Option<Ptr<'_, u64>>; 3]>(), [(0, 8), (8, 8), (16, 8)]);
+    }
+
+    #[test]
+    fn types_behind_pointers_are_known_and_others_not() {
+        type Inner<'p> = [Ptr<'p, u8>; 2];
+        let shapes = Shapes::reached_from::<Ptr<'_, Inner<'_>>>();
+        assert_eq!(shapes.pointers(<Inner<'_> as Persist<'_>>::SHAPE).map(<[Place]>::len), Some(2));
+        assert_eq!(shapes.pointers(u8::SHAPE), Some(&[][..]));
+        assert_eq!(shapes.pointers(u16::SHAPE), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Which objects can be reached from an object, by the pointers that their types have; and so which
+//! are lost, and which pointers lead nowhere.
+//!
+//! A transaction keeps an allocation and the link to it, or neither, so no crash loses an object. A
+//! program does that unlinks one and does not free it, or frees one that is still linked.
+
+use super::Persist;
+use super::Ptr;
+use super::types;
+use crate::persist::pointers::Shapes;
+use crate::{Heap, HeapError, Object};
+use rustc_hash::FxHashMap;
+use seawall_memory::{Addr, Memory};
+
+/// What [`Session::reach`](super::Session::reach) found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reach {
+    /// Live objects that can be reached, and the one that was begun with unless it is the root.
+    pub reached: u64,
+    /// Live objects of types that cannot be reached, by rising address. Those that a program finds
+    /// by `for_each` alone are among them; those that were allocated as bytes are not.
+    pub lost: Vec<Object>,
+    /// Pointers of reached objects that lead to no live object, or to one that ends too early.
+    pub dangling: Vec<Dangling>,
+}
+
+/// A pointer that leads nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dangling {
+    /// Where it is.
+    pub at: Addr,
+    /// Where it leads.
+    pub to: Addr,
+}
+
+/// All live objects, and which have been reached.
+struct Objects {
+    all: Vec<Object>,
+    reached: Vec<bool>,
+}
+
+impl Objects {
+    fn of<M: Memory>(heap: &Heap, memory: &M) -> Result<Objects, HeapError> {
+        let mut all = Vec::new();
+        heap.objects(memory, |object| all.push(object))?;
+        Ok(Objects { reached: vec![false; all.len()], all })
+    }
+
+    /// The number of the object that holds all of these bytes.
+    fn holding(&self, at: Addr, bytes: u64) -> Option<usize> {
+        let number = self.all.partition_point(|object| object.at <= at).checked_sub(1)?;
+        let object = &self.all[number];
+        let end = at.bits().checked_add(bytes)?;
+        (end <= object.at.bits() + object.bytes).then_some(number)
+    }
+}
+
+/// Follows all pointers from the `T` at `from`.
+pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
+    heap: &Heap,
+    memory: &M,
+    from: Ptr<'p, T>,
+) -> Result<Reach, HeapError> {
+    let shapes = Shapes::reached_from::<T>();
+    let numbers: FxHashMap<u8, u64> = types::shapes(heap, memory)?.into_iter().collect();
+    let mut objects = Objects::of(heap, memory)?;
+    let mut found = Reach::default();
+    if let Some(first) = objects.holding(from.addr(), T::SIZE) {
+        objects.reached[first] = true;
+        found.reached = 1;
+    }
+    // Values whose pointers have not been followed: where they are, and their shapes.
+    let mut open = vec![(from.addr(), T::SHAPE)];
+    while let Some((value, shape)) = open.pop() {
+        for pointer in shapes.pointers(shape).unwrap_or_default() {
+            let at = value.plus(pointer.offset);
+            let to: Addr = memory.load(at);
+            if to.is_null() || heap.layout.is_root(to, pointer.bytes) {
+                continue;
+            }
+            let Some(number) = objects.holding(to, pointer.bytes) else {
+                found.dangling.push(Dangling { at, to });
+                continue;
+            };
+            if !std::mem::replace(&mut objects.reached[number], true) {
+                found.reached += 1;
+                let object = &objects.all[number];
+                let shape = object.type_number.and_then(|number| numbers.get(&number));
+                open.extend(shape.map(|shape| (object.at, *shape)));
+            }
+        }
+    }
+    let lost = objects.all.into_iter().zip(objects.reached).filter(|(_, reached)| !reached);
+    found.lost =
+        lost.map(|(object, _)| object).filter(|object| object.type_number.is_some()).collect();
+    found.dangling.sort_unstable_by_key(|dangling| dangling.at);
+    Ok(found)
+}
