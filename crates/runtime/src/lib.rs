@@ -40,7 +40,7 @@
 //! | freeing twice, or as another type, or in the middle of an object | at run time, when freed |
 //! | the memory of another pool, or of a thread too many | at run time, a panic when joining |
 //! | damage by a failing disk | in headers, tables, states, logs; not in objects |
-//! | a pointer that is followed after its object was freed | no; what is there is read, and `reach` finds it |
+//! | a pointer that is followed after its object was freed | no; but `reach` finds it |
 //! | an object that nothing points to any more | no; [`reach`](typed::Session::reach) finds it |
 //! | two threads that write an object without a lock | no |
 //! | a pointer from a transaction that failed, used later | no; as after freeing |
