@@ -68,7 +68,7 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
     not_inline: Cell<u64>,
     /// Times that a bell was rung, by earlier handles of this thread too.
     rings: Cell<u64>,
-    /// There was a fence since the locked operation that the last skip did.
+    /// No locked operation of `settle_stores` since the last fence.
     may_overtake: Cell<bool>,
     /// The line that was stored to last, while nothing needs to be done before another store to it.
     stored: Cell<Line>,

@@ -4,9 +4,7 @@
 //! A transaction keeps an allocation and the link to it, or neither, so no crash loses an object. A
 //! program does that unlinks one and does not free it, or frees one that is still linked.
 
-use super::Persist;
-use super::Ptr;
-use super::types;
+use super::{Persist, Ptr, types};
 use crate::persist::pointers::Shapes;
 use crate::{Heap, HeapError, Object};
 use rustc_hash::FxHashMap;
@@ -16,7 +14,7 @@ use seawall_memory::{Addr, Memory};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reach {
-    /// Live objects that can be reached, and the one that was begun with unless it is the root.
+    /// Live objects that can be reached; the one begun with is, if it was named as a whole.
     pub reached: u64,
     /// Live objects of types that cannot be reached, by rising address. Those that a program finds
     /// by `for_each` alone are among them; those that were allocated as bytes are not.
@@ -67,7 +65,10 @@ pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
     let numbers: FxHashMap<u8, u64> = types::shapes(heap, memory)?.into_iter().collect();
     let mut objects = Objects::of(heap, memory)?;
     let mut found = Reach::default();
-    if let Some(first) = objects.holding(from.addr(), T::SIZE) {
+    let shape_of = |object: &Object| numbers.get(&object.type_number?).copied();
+    let first = objects.holding(from.addr(), T::SIZE);
+    let is_whole = |object: &Object| object.at == from.addr() && shape_of(object) == Some(T::SHAPE);
+    if let Some(first) = first.filter(|first| is_whole(&objects.all[*first])) {
         objects.reached[first] = true;
         found.reached = 1;
     }
@@ -87,8 +88,7 @@ pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
             if !std::mem::replace(&mut objects.reached[number], true) {
                 found.reached += 1;
                 let object = &objects.all[number];
-                let shape = object.type_number.and_then(|number| numbers.get(&number));
-                open.extend(shape.map(|shape| (object.at, *shape)));
+                open.extend(shape_of(object).map(|shape| (object.at, shape)));
             }
         }
     }

@@ -16,9 +16,9 @@ fn line_pool(bytes_max: u64) -> Pool {
     Pool::temporary(1 << 20, &options).expect("there is room")
 }
 
-/// Threads flush for themselves, and the cleaner always looks.
+/// Threads flush for themselves, and the cleaner always looks; the hook would need a flusher.
 fn inline() -> RibbonOptions {
-    RibbonOptions { mode: Mode::Never, threads: 2, flushers: 0, flushers_min: 0, ..Ribbon::auto() }
+    RibbonOptions { mode: Mode::Never, threads: 2, flushers: 1, flushers_min: 1, ..Ribbon::auto() }
 }
 
 /// Each source that this machine has; of those that it has not, the reason is looked at.

@@ -493,6 +493,20 @@ fn lines_that_are_rewritten_all_the_time_are_handed_on_ever_more_rarely() {
 }
 
 #[test]
+fn what_was_in_vain_counts_on_when_a_thread_joins_again() {
+    let (image, ribbon, data) = place(Mode::Never);
+    let rounds = [1, 2].map(|_| {
+        let memory = ribbon.join(&image);
+        memory.store(data, 1u64);
+        memory.store(data.plus(64), 1u64);
+        memory.persist(data, 64); // no flusher has cleaned it
+        memory.leave();
+        ribbon.counts(&image).in_vain
+    });
+    assert_eq!(rounds, [1, 2]);
+}
+
+#[test]
 fn a_table_of_one_word_loses_skips_and_no_flush() {
     let mut arena = Arena::new();
     let options = RibbonOptions {

@@ -161,7 +161,7 @@ fn a_pointer_to_an_object_that_was_freed_is_told_with_its_place() {
 }
 
 #[test]
-fn it_may_begin_anywhere_and_not_where_there_is_nothing() {
+fn it_may_begin_anywhere_also_at_a_field() {
     made::<Graph<'_>>(4, |image, pool| {
         let mut session = pool.join(image);
         let [first, second] = session.redo(|tx| {
@@ -174,8 +174,14 @@ fn it_may_begin_anywhere_and_not_where_there_is_nothing() {
         for vertex in [first, second] {
             assert_eq!(session.reach(vertex)?.reached, 2);
         }
-        let nowhere = session.get(pool.root())?.balance;
-        assert!(nowhere.is_none());
+        // From a field of the second to the first, from that to the second, and on from all of it.
+        let third = session.redo(|tx| {
+            let third = tx.alloc(empty())?;
+            tx.set(second.at(Vertex::LINKS).index(1), Some(third))?;
+            Ok::<_, HeapError>(third)
+        })?;
+        assert_eq!(session.reach(second.at(Vertex::LINKS).index(0))?.reached, 3);
+        assert_eq!(session.reach(third.at(Vertex::LINKS))?.reached, 0);
         Ok(())
     });
 }
