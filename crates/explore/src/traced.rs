@@ -455,6 +455,18 @@ impl Memory for Traced<'_> {
         }
     }
 
+    /// The first word of each line becomes zero, as one step; which a crash may keep or not.
+    fn discard(&self, at: Addr, len: u64) {
+        self.step();
+        self.note_access(FENCES, true);
+        let mut trace = self.shared.trace.borrow_mut();
+        for line in lines_of(at, len) {
+            if let Some(store) = self.put(&mut trace, line.start(), Width::B8, 0) {
+                self.event(&mut trace, Kind::Store { store }, Location::caller());
+            }
+        }
+    }
+
     fn output(&self, number: u64) {
         self.step();
         self.note_access(FENCES, true);

@@ -95,6 +95,10 @@ impl Memory for Image {
             .copy_from_slice(&value.to_le_bytes()[..width as usize]);
     }
 
+    fn discard(&self, at: Addr, len: u64) {
+        self.write(at, &vec![0; len as usize]);
+    }
+
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
         let old = self.update(at, |old| (old == current).then_some(new));
         if old == current { Ok(old) } else { Err(old) }

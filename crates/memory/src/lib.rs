@@ -233,6 +233,28 @@ pub trait Memory {
         self.drain();
     }
 
+    /// Says that nobody needs what these bytes hold: whole pages of 4 KiB, which the machine may
+    /// give to somebody else until they are [brought back](Memory::bring_back). From here on, and
+    /// after a crash, each of them reads as before or as zero.
+    #[inline]
+    fn discard(&self, at: Addr, len: u64) {
+        let _ = (at, len);
+    }
+
+    /// Discarded pages may be stored to again; false when there is no room for them any more.
+    /// Changes no byte.
+    #[inline]
+    fn bring_back(&self, at: Addr, len: u64) -> bool {
+        let _ = (at, len);
+        true
+    }
+
+    /// True where hardware remembers which lines of [`relocate`](Memory::relocate)d copies have
+    /// persisted.
+    fn relocates(&self) -> bool {
+        false
+    }
+
     /// Copies `len` bytes from `from` to `to` so that no crash can lose both copies (the
     /// `relocate` instruction of FFCCD). In software: write, flush, and an order of its own.
     #[track_caller]

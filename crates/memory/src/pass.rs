@@ -81,6 +81,15 @@ macro_rules! pass {
     (@ $below:ident will_write) => {
         $crate::pass!(# $below will_write(at: $crate::Addr, len: u64) -> ());
     };
+    (@ $below:ident discard) => {
+        $crate::pass!(# $below discard(at: $crate::Addr, len: u64) -> ());
+    };
+    (@ $below:ident bring_back) => {
+        $crate::pass!(# $below bring_back(at: $crate::Addr, len: u64) -> bool);
+    };
+    (@ $below:ident relocates) => {
+        $crate::pass!(# $below relocates() -> bool);
+    };
     (@ $below:ident spin_while) => {
         $crate::pass!(# $below spin_while(at: $crate::Addr, value: u64) -> u64);
     };

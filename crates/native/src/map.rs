@@ -132,19 +132,63 @@ pub(crate) unsafe fn sync_pages(base: *mut u8, first: u64, last: u64) -> io::Res
 /// The bytes lie in one live file mapping that starts at a page.
 #[cold]
 pub(crate) unsafe fn bring_in(place: *mut u8, len: u64) {
+    // SAFETY: the caller vouches for the range.
+    let _ = unsafe { populate(place, len) };
+}
+
+/// As [`bring_in`], for pages that were discarded; false when there is no room for them. So the
+/// disk being full is no signal in the middle of a store.
+///
+/// # Safety
+/// As [`bring_in`].
+#[cold]
+pub(crate) unsafe fn bring_back(place: *mut u8, len: u64) -> bool {
+    // SAFETY: the caller vouches for the range.
+    unsafe { populate(place, len) }.is_ok()
+}
+
+/// Gives the file system the blocks of whole pages in these bytes back, where it can make holes,
+/// and where [`bring_back`] can find out whether there is room again.
+///
+/// # Safety
+/// As [`bring_in`]; and nobody needs what the bytes hold, nor writes to them meanwhile.
+#[cold]
+pub(crate) unsafe fn discard(place: *mut u8, len: u64) {
     #[cfg(target_os = "linux")]
     {
         use rustix::mm::{Advice, madvise};
-        let before = place as usize % page_bytes() as usize;
-        // SAFETY: the caller vouches for the range; rounding down stays in the mapping, whose base
-        // is at a page.
-        let _ = unsafe {
-            let start = place.sub(before);
-            madvise(start.cast(), len as usize + before, Advice::LinuxPopulateWrite)
-        };
+        let page = page_bytes() as usize;
+        let before = (page - place as usize % page) % page;
+        let whole = (len as usize).saturating_sub(before) / page * page;
+        // SAFETY: the caller vouches for the range, in which the whole pages are.
+        unsafe {
+            let start = place.add(before.min(len as usize));
+            if whole > 0 && populate(start, page as u64).is_ok() {
+                let _ = madvise(start.cast(), whole, Advice::LinuxRemove);
+            }
+        }
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (place, len);
+}
+
+/// # Safety
+/// As [`bring_in`].
+#[cfg(target_os = "linux")]
+unsafe fn populate(place: *mut u8, len: u64) -> rustix::io::Result<()> {
+    use rustix::mm::{Advice, madvise};
+    let before = place as usize % page_bytes() as usize;
+    // SAFETY: the caller vouches for the range; rounding down stays in the mapping, whose base is
+    // at a page.
+    unsafe {
+        let start = place.sub(before);
+        madvise(start.cast(), len as usize + before, Advice::LinuxPopulateWrite)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+unsafe fn populate(_: *mut u8, _: u64) -> Result<(), ()> {
+    Ok(())
 }
 
 /// Bytes in a page.

@@ -383,6 +383,20 @@ impl Memory for NativeMemory<'_> {
         }
     }
 
+    /// A system call, which gives the file system its blocks back where it takes holes.
+    fn discard(&self, at: Addr, len: u64) {
+        let place = self.place_of_range(at, len);
+        // SAFETY: the range was checked, and the mapping outlives `self`.
+        unsafe { map::discard(place, len) };
+    }
+
+    /// A system call.
+    fn bring_back(&self, at: Addr, len: u64) -> bool {
+        let place = self.place_of_range(at, len);
+        // SAFETY: the range was checked, and the mapping outlives `self`.
+        unsafe { map::bring_back(place, len) }
+    }
+
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let word = self.atomic(at);
         let mut spins = 0;

@@ -31,6 +31,7 @@ pub(crate) mod class;
 #[cfg(test)]
 mod format;
 pub(crate) mod layout;
+mod runs;
 pub(crate) mod session;
 pub(crate) mod shelf;
 pub(crate) mod walk;
@@ -49,6 +50,11 @@ use session::Session;
 const KIND: u64 = u64::from_le_bytes(*b"heap  v1");
 /// As that, for pools that may have shelves, which earlier programs do not know.
 const KIND_TOGETHER: u64 = u64::from_le_bytes(*b"heap  v2");
+
+/// As that, for pools whose objects may move; the word behind the layout's numbers says the rest.
+const KIND_MOVING: u64 = u64::from_le_bytes(*b"heap  v3");
+/// In that word: shelves may be made.
+const TOGETHER: u64 = 1;
 
 /// A deliberate mistake, to prove that the checkers find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -84,6 +90,12 @@ pub enum HeapFlaw {
     UnlockedType,
     /// The states of an object that is placed with others are not all in the log.
     UnloggedStates,
+    /// Recovery copies every object of a cycle again, also those that the program changed after
+    /// they had moved: the rule of the paper on FFCCD for its protocol of one fence.
+    CopiesMoved,
+    /// Recovery takes an object for moved that says so, though its copy may not be durable: the
+    /// rule of that paper's slides.
+    BelievesMoved,
 }
 
 /// What a heap is made with.
@@ -105,6 +117,9 @@ pub struct HeapOptions {
     /// Objects may be placed on each other's lines ([`Tx::alloc_together`](crate::Tx)); such a pool
     /// is refused by programs older than that. Without it such wishes are not fulfilled.
     pub together: bool,
+    /// Objects of typed pools may be moved ([`defrag`](crate::defrag)); such a pool is refused by
+    /// programs older than that. A transaction costs a locked operation more.
+    pub defragment: bool,
 }
 
 impl Default for HeapOptions {
@@ -117,6 +132,7 @@ impl Default for HeapOptions {
             root_bytes: 64,
             root_shape: 0,
             together: false,
+            defragment: false,
         }
     }
 }
@@ -255,6 +271,7 @@ impl HeapOptions {
             chunks_max: self.bytes_max.div_ceil(CHUNK_BYTES),
             root_shape: self.root_shape,
             root_bytes: self.root_bytes,
+            moves: self.defragment,
         }
     }
 }
@@ -267,6 +284,8 @@ pub struct Recovered {
     pub replayed: u64,
     /// Undo transactions that were rolled back.
     pub rolled_back: u64,
+    /// Objects that a cycle of defragmentation was moving, or had decided to.
+    pub moved: u64,
 }
 
 /// A heap: where everything in its pool is. The same for all threads.
@@ -301,13 +320,20 @@ impl Heap {
         memory.store(layout.chunks, checked::encode(layout.chunks, chunks));
         memory.flush(layout.chunks, 8);
         let numbers = layout.numbers;
+        let kind = match (options.defragment, options.together) {
+            (true, _) => KIND_MOVING,
+            (false, true) => KIND_TOGETHER,
+            (false, false) => KIND,
+        };
+        let flags = if options.defragment && options.together { TOGETHER } else { 0 };
         let roots = [
-            if options.together { KIND_TOGETHER } else { KIND },
+            kind,
             numbers.threads,
             numbers.log_bytes,
             numbers.chunks_max,
             numbers.root_shape,
             numbers.root_bytes,
+            flags,
         ];
         pool::create(memory, name, uuid, layout.pm_bytes(chunks), &roots);
         let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together: options.together };
@@ -342,7 +368,8 @@ impl Heap {
         flaw: HeapFlaw,
     ) -> Result<(Heap, Recovered), HeapError> {
         let heap = Heap { flaw, ..Heap::read(memory, name, bytes)? };
-        let (retired, recovered) = recovery::recover(memory, &heap, bytes)?;
+        let (retired, mut recovered) = recovery::recover(memory, &heap, bytes)?;
+        crate::defrag::recovery::recover(memory, &heap, &mut recovered)?;
         heap.start(memory, retired);
         Ok((heap, recovered))
     }
@@ -356,13 +383,17 @@ impl Heap {
         if header.name != name {
             return Err(PoolError::Name { found: header.name, wanted: name.to_owned() }.into());
         }
-        let [kind, threads, log_bytes, chunks_max, root_shape, root_bytes, ..] = header.roots;
-        let numbers = Numbers { threads, log_bytes, chunks_max, root_shape, root_bytes };
-        if !Heap::is_described_by(&header) || !numbers.are_sound() {
+        let [kind, threads, log_bytes, chunks_max, root_shape, root_bytes, flags, ..] =
+            header.roots;
+        let moves = kind == KIND_MOVING;
+        let numbers = Numbers { threads, log_bytes, chunks_max, root_shape, root_bytes, moves };
+        let is_known = !moves || flags & !TOGETHER == 0;
+        if !Heap::is_described_by(&header) || !is_known || !numbers.are_sound() {
             return Err(HeapError::Damaged { what: "its header describes no heap".into() });
         }
         let layout = Layout::of(numbers);
-        let (uuid, together) = (header.uuid, kind == KIND_TOGETHER);
+        let together = kind == KIND_TOGETHER || moves && flags & TOGETHER != 0;
+        let uuid = header.uuid;
         let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together };
         if layout.pm_bytes(0) > bytes {
             let header = layout.pm_bytes(0);
@@ -377,7 +408,7 @@ impl Heap {
 
     /// True if the header is that of a heap, not of another kind of pool.
     pub fn is_described_by(header: &pool::Header) -> bool {
-        [KIND, KIND_TOGETHER].contains(&header.roots[0])
+        [KIND, KIND_TOGETHER, KIND_MOVING].contains(&header.roots[0])
     }
 
     /// The heap with a deliberate mistake.

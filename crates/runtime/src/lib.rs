@@ -58,6 +58,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+pub mod defrag;
 mod dirtiness;
 pub mod epoch;
 mod heap;

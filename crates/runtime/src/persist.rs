@@ -26,6 +26,11 @@ pub trait Source: Sealed {
 
     /// Reads `into.len()` bytes from `at`.
     fn read(&self, at: Addr, into: &mut [u8]);
+
+    /// The pointer at `at`.
+    fn pointer(&self, at: Addr) -> u64 {
+        self.load(at)
+    }
 }
 
 /// Where a value is stored to, field after field at rising addresses. The library has all
@@ -36,6 +41,11 @@ pub trait Sink: Sealed {
 
     /// Writes `from` at `at`.
     fn write(&mut self, at: Addr, from: &[u8]);
+
+    /// Stores a pointer at `at`.
+    fn pointer(&mut self, at: Addr, bits: u64) {
+        self.store(at, bits);
+    }
 }
 
 /// A value that can live in the pool of brand `'p`: a number, a [`Ptr`](crate::typed::Ptr) of that
@@ -218,6 +228,7 @@ pub(crate) struct Buffer(pub(crate) Vec<u8>);
 
 impl Buffer {
     /// The bytes that `value` takes in a pool; what lies between its fields is zero.
+    #[cfg(test)]
     pub(crate) fn of<'p, T: Persist<'p>>(value: T) -> Buffer {
         let mut buffer = Buffer(vec![0; T::SIZE as usize]);
         value.store(&mut buffer, Addr::NULL);

@@ -67,27 +67,37 @@
 //! assert_eq!(values, [1, 2, 3]);
 //! # Ok::<(), HeapError>(())
 //! ```
+//!
+//! The call of such a closure is a *scope*: pointers live no longer. Where objects may move
+//! ([`HeapOptions::defragment`]), memory that they leave comes back when the scopes have ended that
+//! were open, so a program enters one for each request, by a [`Thread`]. A panic that passes
+//! [`create`], [`open`] or [`enter`] leaves their scope open until the pool is opened again.
 
 mod access;
 mod ptr;
 mod reach;
 mod session;
+mod thread;
 mod tx;
-mod types;
+pub(crate) mod types;
 
 pub use crate::persist::{Branded, Bytes, Persist};
 pub use ptr::{Field, Ptr};
 pub use reach::{Dangling, Reach};
 pub use seawall_derive::Persist;
 pub use session::Session;
+pub use thread::Thread;
 pub use tx::Tx;
 pub use types::TypeInfo;
 
+use crate::defrag::names::View;
+use crate::defrag::scopes::Shared;
 use crate::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 use ptr::Brand;
 use seawall_memory::Memory;
 use std::fmt;
 use std::marker::PhantomData;
+use types::Types;
 
 /// What the code that `#[derive(Persist)]` writes uses; not for people.
 #[doc(hidden)]
@@ -102,6 +112,7 @@ pub mod derived {
 pub struct Pool<'p, R> {
     heap: Heap,
     recovered: Recovered,
+    view: View,
     brand: Brand<'p>,
     root: PhantomData<fn() -> R>,
 }
@@ -121,8 +132,8 @@ impl<R> fmt::Debug for Pool<'_, R> {
 }
 
 impl<'p, R: Persist<'p>> Pool<'p, R> {
-    fn of(heap: Heap, recovered: Recovered) -> Pool<'p, R> {
-        Pool { heap, recovered, brand: PhantomData, root: PhantomData }
+    fn of(heap: Heap, recovered: Recovered, view: View) -> Pool<'p, R> {
+        Pool { heap, recovered, view, brand: PhantomData, root: PhantomData }
     }
 
     /// The root object; it was all zeros when the pool was made.
@@ -146,7 +157,9 @@ impl<'p, R: Persist<'p>> Pool<'p, R> {
     /// # Panics
     /// When the heap was made for fewer threads, or `memory` is that of another pool.
     pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'p, 'm, M> {
-        Session::new(self.heap.join(memory))
+        let mut session = self.heap.join(memory);
+        session.view = self.view;
+        Session::new(session, Types::default())
     }
 }
 
@@ -182,7 +195,7 @@ pub fn create<R: Branded, T, E: From<HeapError>>(
 ) -> Result<T, E> {
     check_root::<R>(options.root_bytes, options.root_shape)?;
     let heap = Heap::create(memory, name, uuid, options)?;
-    body(Pool::of(heap, Recovered::default()))
+    in_scope::<R, T, E>(memory, heap, Recovered::default(), body)
 }
 
 /// Opens and recovers the heap called `name` in a pool of `bytes` bytes, as [`Heap::open`] does,
@@ -214,20 +227,33 @@ pub fn open_flawed<R: Branded, T, E: From<HeapError>>(
     let heap = Heap::read(memory, name, bytes)?;
     check_root::<R>(heap.root_bytes(), heap.root_shape())?;
     let (heap, recovered) = Heap::open_flawed(memory, name, bytes, flaw)?;
-    body(Pool::of(heap, recovered))
+    in_scope::<R, T, E>(memory, heap, recovered, body)
 }
 
 /// Gives a heap that is open already to `body`: for threads that were started with only the
-/// [`Heap`], and programs that keep it.
+/// [`Heap`], and programs that keep it. `memory` is that of any thread.
 ///
 /// # Errors
 /// What `body` gives. Before, [`HeapError::Shape`] when its root is no `R`.
 pub fn enter<R: Branded, T, E: From<HeapError>>(
     heap: Heap,
+    memory: &impl Memory,
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
     check_root::<R>(heap.root_bytes(), heap.root_shape())?;
-    body(Pool::of(heap, Recovered::default()))
+    in_scope::<R, T, E>(memory, heap, Recovered::default(), body)
+}
+
+fn in_scope<R: Branded, T, E>(
+    memory: &impl Memory,
+    heap: Heap,
+    recovered: Recovered,
+    body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
+) -> Result<T, E> {
+    let scope = Shared::begin(memory, &heap);
+    let outcome = body(Pool::of(heap, recovered, scope.view));
+    scope.end(memory);
+    outcome
 }
 
 fn check_root<R: Branded>(bytes: u64, shape: u64) -> Result<(), HeapError> {

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod defrag;
 mod dirtiness;
 mod fences;
 mod fixtures;

@@ -28,7 +28,7 @@ fn to_text(pm: &[u8]) -> String {
     text
 }
 
-fn from_text(text: &str) -> Vec<u8> {
+pub(crate) fn from_text(text: &str) -> Vec<u8> {
     let hex = |digits: &str| usize::from_str_radix(digits, 16).expect("hexadecimal digits");
     let mut lines = text.lines();
     let bytes = lines.next().and_then(|line| line.strip_prefix("bytes 0x")).expect("its size");
@@ -42,20 +42,25 @@ fn from_text(text: &str) -> Vec<u8> {
     pm
 }
 
+/// The text that is kept of a pool, which is as it was when it was `pm`.
+pub(crate) fn kept_as(name: &str, pm: &[u8]) -> String {
+    let path = file(name);
+    if std::env::var_os("SEAWALL_FIXTURES_WRITE").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+        let new = path.with_extension(format!("{:?}", std::thread::current().id()));
+        std::fs::write(&new, to_text(pm)).expect("it can be written");
+        std::fs::rename(&new, &path).expect("it can be renamed");
+    }
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}"));
+    assert!(text.len() < 32 << 10, "{} is {} bytes long", path.display(), text.len());
+    text
+}
+
 fn kept() -> impl Iterator<Item = (Subject, Vec<u8>)> {
-    let writes = std::env::var_os("SEAWALL_FIXTURES_WRITE").is_some();
     let subjects = subjects::all().into_iter().filter(|subject| subject.name != "generations");
     subjects.map(move |subject| {
-        let path = file(subject.name);
-        if writes {
-            std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
-            let new = path.with_extension(format!("{:?}", std::thread::current().id()));
-            std::fs::write(&new, to_text(&subject.pm)).expect("it can be written");
-            std::fs::rename(&new, &path).expect("it can be renamed");
-        }
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}"));
-        assert!(text.len() < 8 << 10, "{} is {} bytes long", path.display(), text.len());
-        (subject, from_text(&text))
+        let pm = from_text(&kept_as(subject.name, &subject.pm));
+        (subject, pm)
     })
 }
 

@@ -13,13 +13,9 @@
 
 use super::chunks::{self, Chunk};
 use super::class::{CHUNK_BYTES, Class, STATE_BYTES};
-use super::layout::CHUNK_LOCK;
 use super::shelf::{GRANULE_BYTES, Placement, Shelves, needs_lines};
 use crate::tx::direct::DIRECT_BYTES;
-use crate::tx::log::Wait;
-use crate::tx::record::Builder;
 use crate::{HeapError, HeapFlaw, Session, Tx};
-use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
 
 /// Chunks of its own that a thread looks at for blocks that others freed before it goes on.
@@ -69,11 +65,13 @@ impl Block {
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     /// Free blocks of each class, in chunks that this thread owns; the last is taken first.
-    free: Vec<Vec<u64>>,
+    pub(super) free: Vec<Vec<u64>>,
     /// The chunks of each class that it owns, and which of them to look at next.
-    mine: Vec<(Vec<u64>, usize)>,
+    pub(super) mine: Vec<(Vec<u64>, usize)>,
     /// For each class, the chunk from which to look for ones that nobody owns.
     adopted: Vec<u64>,
+    /// How often chunks had lost their owners when `adopted` was last begun anew.
+    orphans: u64,
     pub(crate) shelves: Shelves,
 }
 
@@ -83,6 +81,7 @@ impl Blocks {
             free: vec![Vec::new(); Class::COUNT],
             mine: vec![(Vec::new(), 0); Class::COUNT],
             adopted: vec![0; Class::COUNT],
+            orphans: 0,
             shelves: Shelves::default(),
         }
     }
@@ -97,10 +96,15 @@ impl<M: Memory> Session<'_, M> {
     /// Takes a block of `class`; it is free for everybody else until a transaction says not.
     pub(crate) fn take_small(&mut self, class: Class) -> Result<Block, HeapError> {
         let number = class.number();
-        if self.blocks.free[number].is_empty() {
-            self.refill(class)?;
-        }
-        let at = Addr::pm(self.blocks.free[number].pop().expect("just filled"));
+        let at = loop {
+            let Some(at) = self.blocks.free[number].pop().map(Addr::pm) else {
+                self.refill(class)?;
+                continue;
+            };
+            if self.may_take(class, at) {
+                break at;
+            }
+        };
         let chunk = self.heap.layout.chunk_of(at).expect("a block lies in a chunk");
         Ok(Block { at, chunk, kind: Kind::Small(class) })
     }
@@ -123,6 +127,7 @@ impl<M: Memory> Session<'_, M> {
 
     /// Looks at up to `probes` chunks of this thread for blocks that others freed.
     fn look_again(&mut self, class: Class, probes: usize) -> bool {
+        self.drop_lost(class);
         let probes = probes.min(self.blocks.mine[class.number()].0.len());
         for _ in 0..probes {
             let (mine, next) = &mut self.blocks.mine[class.number()];
@@ -142,11 +147,18 @@ impl<M: Memory> Session<'_, M> {
     /// Makes chunks of the class that nobody owns this thread's, until one has a free block; looks
     /// at up to `probes` chunks.
     fn adopt(&mut self, class: Class, probes: usize) -> bool {
+        let layout = &self.heap.layout;
+        if layout.numbers.moves {
+            let orphans = self.memory.load(layout.orphans());
+            if std::mem::replace(&mut self.blocks.orphans, orphans) != orphans {
+                self.blocks.adopted.fill(0);
+            }
+        }
         self.with_chunk_lock(|session| Ok(session.adopt_locked(class, probes))).unwrap_or(false)
     }
 
     /// As [`adopt`](Session::adopt); the chunk lock is held, as whenever a chunk gets an owner.
-    fn adopt_locked(&mut self, class: Class, probes: usize) -> bool {
+    pub(super) fn adopt_locked(&mut self, class: Class, probes: usize) -> bool {
         let layout = self.heap.layout;
         let chunks = self.chunks();
         for _ in 0..probes {
@@ -158,8 +170,10 @@ impl<M: Memory> Session<'_, M> {
             let length = entry.as_ref().map_or(1, |entry| entry.length());
             self.blocks.adopted[class.number()] = chunk + length;
             let owner = layout.owner(chunk);
-            if entry == Ok(Chunk::Small(class)) && self.may_own(owner, chunk, class) {
+            let is_for_all = !self.is_destination(chunk);
+            if entry == Ok(Chunk::Small(class)) && is_for_all && self.may_own(owner, chunk, class) {
                 self.forget(class, chunk, self.memory.load(owner));
+                self.forget_all_of(chunk);
                 self.memory.store(owner, self.thread + 1);
                 self.blocks.mine[class.number()].0.push(chunk);
                 if self.scan(class, chunk) {
@@ -172,11 +186,31 @@ impl<M: Memory> Session<'_, M> {
 
     /// Takes blocks of the chunk off the list: those that this session freed while the chunk was an
     /// earlier one's of its thread.
-    fn forget(&mut self, class: Class, chunk: u64, owner: u64) {
+    pub(super) fn forget(&mut self, class: Class, chunk: u64, owner: u64) {
         if owner == self.thread + 1 {
             let layout = self.heap.layout;
             let is_other = |at: &u64| layout.chunk_of(Addr::pm(*at)) != Some(chunk);
             self.blocks.free[class.number()].retain(is_other);
+        }
+    }
+
+    /// This thread gets the chunk: what it knew of it, from a time when it had it, is void.
+    pub(super) fn forget_all_of(&mut self, chunk: u64) {
+        let layout = self.heap.layout;
+        if layout.numbers.moves {
+            for (free, (mine, _)) in self.blocks.free.iter_mut().zip(&mut self.blocks.mine) {
+                free.retain(|at| layout.chunk_of(Addr::pm(*at)) != Some(chunk));
+                mine.retain(|it| *it != chunk);
+            }
+        }
+    }
+
+    /// Forgets chunks that a cycle has given back.
+    pub(super) fn drop_lost(&mut self, class: Class) {
+        let (memory, layout, thread) = (self.memory, self.heap.layout, self.thread);
+        if layout.numbers.moves {
+            let is_mine = |chunk: &u64| memory.load::<u64>(layout.owner(*chunk)) == thread + 1;
+            self.blocks.mine[class.number()].0.retain(is_mine);
         }
     }
 
@@ -192,21 +226,29 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// Puts the free blocks of a chunk into the list; the list has none of them.
-    fn scan(&mut self, class: Class, chunk: u64) -> bool {
+    pub(super) fn scan(&mut self, class: Class, chunk: u64) -> bool {
+        if self.is_looked_at(chunk) {
+            self.memory.fetch_add(self.heap.layout.freed(chunk), 1);
+            return false;
+        }
         let start = self.heap.layout.chunk(chunk);
         let mut states = vec![0; class.blocks() as usize];
         self.memory.read(start, &mut states);
         let first = start.offset() + STATE_BYTES;
-        let free = &mut self.blocks.free[class.number()];
-        let before = free.len();
+        let before = self.blocks.free[class.number()].len();
         for (block, state) in states.iter().enumerate().rev() {
-            let at = first + block as u64 * class.bytes();
-            let is_taken = || self.buffers.taken.iter().any(|block| block.at == Addr::pm(at));
-            if *state == 0 && !is_taken() {
-                free.push(at);
+            let at = Addr::pm(first + block as u64 * class.bytes());
+            let is_taken = || self.buffers.taken.iter().any(|block| block.at == at);
+            if *state == 0 && !is_taken() && !self.is_kept(class, at) {
+                self.blocks.free[class.number()].push(at.offset());
             }
         }
-        free.len() > before
+        if self.is_looked_at(chunk) {
+            // It may have been when it had what is free now, and must not see other objects there.
+            self.blocks.free[class.number()].truncate(before);
+            self.memory.fetch_add(self.heap.layout.freed(chunk), 1);
+        }
+        self.blocks.free[class.number()].len() > before
     }
 
     fn fresh_chunk(&mut self, class: Class) -> Result<(), HeapError> {
@@ -216,201 +258,17 @@ impl<M: Memory> Session<'_, M> {
         Ok(())
     }
 
-    /// Takes a chunk for `content`, which starts with so many bytes of states, all zero.
-    pub(crate) fn fresh(&mut self, content: Chunk, states: u64) -> Result<u64, HeapError> {
-        let chunk = self.with_chunk_lock(|session| {
-            let (chunk, entry) = session.find_run(1)?;
-            let layout = session.heap.layout;
-            let is_shelf = content == Chunk::Shelf;
-            if entry != Chunk::Clean || is_shelf && !session.has_zeros(chunk, states) {
-                session.memory.write(layout.chunk(chunk), &vec![0; states as usize]);
-                session.memory.flush(layout.chunk(chunk), states);
-                session.memory.order();
-            }
-            let rest = Chunk::Run(entry.length() - 1);
-            session.write_entries(&[(chunk, content), (chunk + 1, rest)], false)?;
-            session.memory.store(layout.owner(chunk), session.thread + 1);
-            Ok(chunk)
-        })?;
-        self.memory.will_write(self.heap.layout.chunk(chunk), CHUNK_BYTES);
-        Ok(chunk)
-    }
-
-    /// True if that many bytes at the start of the chunk are zero.
-    fn has_zeros(&self, chunk: u64, states: u64) -> bool {
-        let mut bytes = vec![0; states as usize];
-        self.memory.read(self.heap.layout.chunk(chunk), &mut bytes);
-        bytes.iter().all(|byte| *byte == 0)
-    }
-
-    /// Takes `length` chunks in a row.
-    pub(crate) fn take_large(&mut self, length: u64) -> Result<Block, HeapError> {
-        let chunk = self.with_chunk_lock(|session| {
-            let (chunk, found) = session.find_run(length)?;
-            let rest = Chunk::Run(found.length() - length);
-            let entries = [(chunk, Chunk::Run(length)), (chunk + length, rest)];
-            session.write_entries(&entries, false)?;
-            session.own_run(chunk, length, session.thread + 1);
-            Ok(chunk)
-        })?;
-        Ok(Block { at: self.heap.layout.chunk(chunk), chunk, kind: Kind::Large(length) })
-    }
-
-    fn own_run(&self, chunk: u64, length: u64, owner: u64) {
-        for chunk in chunk..chunk + length {
-            self.memory.store(self.heap.layout.owner(chunk), owner);
-        }
-    }
-
-    pub(crate) fn with_chunk_lock<T>(
-        &mut self,
-        action: impl FnOnce(&mut Self) -> Result<T, HeapError>,
-    ) -> Result<T, HeapError> {
-        let guard = self.heap.layout.locks.acquire(self.memory, CHUNK_LOCK, 1);
-        let outcome = action(self);
-        self.heap.layout.locks.release(self.memory, guard);
-        outcome
-    }
-
-    /// Writes chunk entries, of which those of no length are left out, as one transaction; says
-    /// that what the chunks held is void, if `is_void`.
-    pub(crate) fn write_entries(
-        &mut self,
-        entries: &[(u64, Chunk)],
-        is_void: bool,
-    ) -> Result<(), HeapError> {
-        let mut builder = Builder::default();
-        builder.clear();
-        for (chunk, entry) in entries.iter().filter(|(_, entry)| entry.length() > 0) {
-            let at = self.heap.layout.chunk_entry(*chunk);
-            builder.push_word(at, entry.encode(at));
-            if is_void {
-                let start = self.heap.layout.chunk(*chunk);
-                builder.push_freed(start, entry.length() * CHUNK_BYTES);
-            }
-        }
-        self.log.commit(self.memory, &mut builder, Wait::Durable)
-    }
-
-    /// Finds `length` free chunks in a row, joins the runs they are in, and gives the first with
-    /// what is there. Grows the pool if there are none. The chunk lock is held.
-    fn find_run(&mut self, length: u64) -> Result<(u64, Chunk), HeapError> {
-        let layout = self.heap.layout;
-        let chunks = self.chunks();
-        let cursor: u64 = self.memory.load(layout.cursor);
-        for (from, to) in [(cursor, chunks), (0, chunks)] {
-            if let Some((chunk, found)) = self.search_run(from, to, length)? {
-                return Ok(self.found_run(chunk, found, length));
-            }
-        }
-        if self.release_empty()? || self.grow(length) {
-            if let Some((chunk, found)) = self.search_run(0, self.chunks(), length)? {
-                return Ok(self.found_run(chunk, found, length));
-            }
-            if self.grow(length)
-                && let Some((chunk, found)) = self.search_run(0, self.chunks(), length)?
-            {
-                return Ok(self.found_run(chunk, found, length));
-            }
-        }
-        Err(HeapError::Full { chunks, wanted: length })
-    }
-
-    /// The next search starts behind the chunks that were found: within them there is no entry that
-    /// counts.
-    fn found_run(&self, chunk: u64, found: Chunk, length: u64) -> (u64, Chunk) {
-        let next = (chunk + length) % self.chunks().max(1);
-        self.memory.store(self.heap.layout.cursor, next);
-        (chunk, found)
-    }
-
-    /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true
-    /// if there were any. The chunk lock is held.
-    fn release_empty(&mut self) -> Result<bool, HeapError> {
-        let layout = self.heap.layout;
-        let mut released = self.release_empty_shelves()?;
-        for number in 0..Class::COUNT {
-            let class = Class::new(number as u64).expect("a class");
-            while self.adopt_locked(class, usize::MAX) {}
-            let mut free: FxHashMap<u64, u64> = FxHashMap::default();
-            for at in &self.blocks.free[number] {
-                *free.entry(layout.chunk_of(Addr::pm(*at)).expect("a block")).or_default() += 1;
-            }
-            let mine = self.blocks.mine[number].0.clone();
-            for chunk in mine.into_iter().filter(|chunk| free.get(chunk) == Some(&class.blocks())) {
-                self.write_entries(&[(chunk, Chunk::Run(1))], true)?;
-                let keeps = |at: &u64| layout.chunk_of(Addr::pm(*at)) != Some(chunk);
-                self.blocks.free[number].retain(keeps);
-                self.blocks.mine[number].0.retain(|mine| *mine != chunk);
-                self.memory.store(layout.owner(chunk), 0u64);
-                released = true;
-            }
-        }
-        Ok(released)
-    }
-
-    /// Walks the chunks of `from..to` for `length` free ones in a row.
-    fn search_run(
-        &mut self,
-        from: u64,
-        to: u64,
-        length: u64,
-    ) -> Result<Option<(u64, Chunk)>, HeapError> {
-        let layout = self.heap.layout;
-        let (mut chunk, mut first, mut joined) = (from, from, 0);
-        while chunk < to {
-            let entry = chunks::load_within(self.memory, &layout, chunk, to)?;
-            let is_free = entry.is_free() && self.memory.load::<u64>(layout.owner(chunk)) == 0;
-            if is_free {
-                if joined == 0 {
-                    first = chunk;
-                }
-                joined += entry.length();
-            } else {
-                joined = 0;
-            }
-            chunk += entry.length();
-            if joined >= length {
-                let is_one = first + joined == chunk && entry.length() == joined;
-                return Ok(Some((first, if is_one { entry } else { Chunk::Run(joined) })));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Makes the pool longer by an eighth, or at least by `length` chunks.
-    fn grow(&mut self, length: u64) -> bool {
-        let layout = self.heap.layout;
-        let chunks = self.chunks();
-        let most = layout.numbers.chunks_max;
-        for more in [(chunks / 8).max(length), length] {
-            let wanted = (chunks + more).min(most);
-            let is_enough = wanted >= chunks + length;
-            if is_enough && self.heap.flaw == HeapFlaw::EarlyGrowth {
-                self.count_chunks(wanted);
-            }
-            if is_enough && self.memory.grow(layout.pm_bytes(wanted)) {
-                self.count_chunks(wanted);
-                return true;
-            }
-        }
-        false
-    }
-
-    fn count_chunks(&self, chunks: u64) {
-        let at = self.heap.layout.chunks;
-        self.memory.store(at, super::checked::encode(at, chunks));
-        self.memory.persist(at, 8);
-    }
-
     /// The space is free again, for this thread first: it was taken and never linked, or a
     /// transaction that freed it has committed.
     pub(crate) fn give_back(&mut self, blocks: &[Block]) {
+        let is_moving = self.is_moving();
         for block in blocks {
             let owner = self.heap.layout.owner(block.chunk);
+            let is_mine = || self.memory.load::<u64>(owner) == self.thread + 1;
+            self.count_freed(block.bytes());
             match block.kind {
                 Kind::Large(length) => self.own_run(block.chunk, length, 0),
-                Kind::Small(class) if self.memory.load::<u64>(owner) == self.thread + 1 => {
+                Kind::Small(class) if !is_moving && is_mine() => {
                     self.blocks.free[class.number()].push(block.at.offset());
                 }
                 Kind::Shelf(count) if self.give_back_granules(block, count) => {}
@@ -421,12 +279,25 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
+    /// For a cycle to know when it is time.
+    fn count_freed(&self, bytes: u64) {
+        if self.heap.layout.numbers.moves {
+            let at = self.heap.layout.freed_bytes(self.thread);
+            let freed: u64 = self.memory.load(at);
+            self.memory.store(at, freed + bytes);
+        }
+    }
+
     /// Owns no chunk any more: others may take them.
     pub(crate) fn disown(&mut self) {
         let Blocks { mine, shelves, .. } = std::mem::replace(&mut self.blocks, Blocks::new());
         let blocks = mine.into_iter().flat_map(|(chunks, _)| chunks);
         for chunk in blocks.chain(shelves.chunks()) {
-            self.memory.store(self.heap.layout.owner(chunk), 0u64);
+            // Others may have it by now, if a cycle gave it back.
+            let _ = self.memory.compare_exchange(self.heap.layout.owner(chunk), self.thread + 1, 0);
+        }
+        if self.heap.layout.numbers.moves {
+            self.memory.fetch_add(self.heap.layout.orphans(), 1);
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Numbers {
     pub(crate) root_shape: u64,
     /// Bytes of the root object.
     pub(crate) root_bytes: u64,
+    /// Objects may move.
+    pub(crate) moves: bool,
 }
 
 impl Numbers {
@@ -79,6 +81,11 @@ pub(crate) struct Layout {
     owners: Addr,
     /// In DRAM: locks for the structures of the heap.
     pub(crate) stripes: Stripes,
+    /// In DRAM, if objects may move: how far the cycle is; what each chunk's pages are to it, and
+    /// where each chunk's part of its table begins.
+    pub(crate) phase: Addr,
+    pages: Addr,
+    parts: Addr,
     pub(crate) dram_bytes: u64,
 }
 
@@ -101,6 +108,15 @@ impl Layout {
         let generation = arena.dram(LINE_BYTES);
         let stamps = arena.dram(LINE_BYTES);
         let rest = arena.dram(LINE_BYTES);
+        let locks = Locks::place(&mut arena, 2, numbers.threads, 2);
+        let busy = arena.dram(LINE_BYTES * numbers.threads);
+        let dirty = arena.dram(2 * numbers.log_bytes * numbers.threads);
+        let owners = arena.dram(16 * numbers.chunks_max);
+        let stripes = Stripes::place(&mut arena, numbers.threads);
+        let mut if_moves = |bytes| if numbers.moves { arena.dram(bytes) } else { Addr::NULL };
+        let phase = if_moves(2 * LINE_BYTES);
+        let pages = if_moves(8 * numbers.chunks_max);
+        let parts = if_moves(8 * numbers.chunks_max);
         Layout {
             numbers,
             retired: state,
@@ -116,11 +132,14 @@ impl Layout {
             stamps,
             retired_now: rest,
             cursor: rest.plus(8),
-            locks: Locks::place(&mut arena, 2, numbers.threads, 2),
-            busy: arena.dram(LINE_BYTES * numbers.threads),
-            dirty: arena.dram(2 * numbers.log_bytes * numbers.threads),
-            owners: arena.dram(16 * numbers.chunks_max),
-            stripes: Stripes::place(&mut arena, numbers.threads),
+            locks,
+            busy,
+            dirty,
+            owners,
+            stripes,
+            phase,
+            pages,
+            parts,
             dram_bytes: arena.dram_bytes(),
         }
     }
@@ -195,6 +214,17 @@ impl Layout {
         self.busy(thread).plus(8)
     }
 
+    /// In DRAM, if objects may move: odd while the thread is in a scope of its own, and another
+    /// number in each.
+    pub(crate) fn scope(&self, thread: u64) -> Addr {
+        self.busy(thread).plus(48)
+    }
+
+    /// In DRAM, if objects may move: bytes that the thread has freed.
+    pub(crate) fn freed_bytes(&self, thread: u64) -> Addr {
+        self.busy(thread).plus(56)
+    }
+
     /// In DRAM: how many dirty lines are listed.
     pub(crate) fn dirty_count(&self, thread: u64, generation: u64) -> Addr {
         self.busy(thread).plus(16 + 16 * (generation % 2))
@@ -213,6 +243,49 @@ impl Layout {
     /// In DRAM: how many blocks of the chunk others than its owner have freed.
     pub(crate) fn freed(&self, chunk: u64) -> Addr {
         self.owners.plus(16 * chunk + 8)
+    }
+
+    /// The chunk of the table of moved objects, plus 1, or 0: a checked word of the state line.
+    pub(crate) fn moved_table(&self) -> Addr {
+        self.retired.plus(16)
+    }
+
+    /// In DRAM: how objects move in the cycle that there is.
+    pub(crate) fn protocol(&self) -> Addr {
+        self.phase.plus(8)
+    }
+
+    /// In DRAM: the chunk that a cycle looks at, plus 1, or 0.
+    #[inline]
+    pub(crate) fn looked_at(&self) -> Addr {
+        self.phase.plus(16)
+    }
+
+    /// In DRAM: how often chunks have lost their owners, other than by a thread's leaving.
+    pub(crate) fn orphans(&self) -> Addr {
+        self.phase.plus(24)
+    }
+
+    /// In DRAM: which counter of shared scopes is for those that begin.
+    pub(crate) fn turn(&self) -> Addr {
+        self.phase.plus(LINE_BYTES)
+    }
+
+    /// In DRAM: how many shared scopes are open of those that began in this turn.
+    pub(crate) fn counter(&self, turn: u64) -> Addr {
+        self.phase.plus(LINE_BYTES + 8 + 8 * (turn % 2))
+    }
+
+    /// In DRAM: what the pages of the chunk are to a cycle of defragmentation.
+    #[inline]
+    pub(crate) fn pages(&self, chunk: u64) -> Addr {
+        self.pages.plus(8 * chunk)
+    }
+
+    /// In DRAM: where the lines of the chunk in the table of moved objects begin.
+    #[inline]
+    pub(crate) fn first_entry(&self, chunk: u64) -> Addr {
+        self.parts.plus(8 * chunk)
     }
 
     /// True for memory that transactions may write: the root and the chunks there are.
@@ -236,6 +309,7 @@ impl Layout {
         };
         at.is_pm()
             && (inside(self.table, 8 * self.numbers.chunks_max)
+                || (self.numbers.moves && inside(self.moved_table(), 8))
                 || inside(self.types, 16 * TYPES_MAX)
                 || inside(self.texts, TEXT_BYTES * TYPES_MAX))
     }
@@ -257,6 +331,7 @@ mod tests {
             chunks_max: 9,
             root_shape: 0,
             root_bytes: 24,
+            moves: false,
         };
         assert!(numbers.are_sound());
         Layout::of(numbers)

@@ -5,6 +5,7 @@ use super::blocks::Blocks;
 use super::chunks::Chunk;
 use super::layout::Layout;
 use super::shelf::Placement;
+use crate::defrag::names::View;
 use crate::hold::Holds;
 use crate::pool;
 use crate::tx::log::{Log, LogCounts, Wait};
@@ -36,6 +37,8 @@ pub struct Session<'m, M: Memory> {
     decoded: Cell<(Addr, u64, Chunk)>,
     /// A transaction panicked and has not been cleaned up.
     broken: bool,
+    /// How the scope that it is in calls objects that move.
+    pub(crate) view: View,
 }
 
 /// A transaction that is visible and ordered, but perhaps not durable yet.
@@ -64,6 +67,7 @@ impl<'m, M: Memory> Session<'m, M> {
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             broken: false,
+            view: View::Plain,
         };
         session.buffers.clear();
         session

@@ -6,6 +6,7 @@ use super::chunks::{self, Chunk};
 use super::class::{CHUNK_BYTES, Class, STATE_BYTES};
 use super::shelf::{GRANULE_BYTES, GRANULES, MORE, SHELF_STATE_BYTES};
 use crate::HeapError;
+use crate::defrag::moves;
 use seawall_memory::{Addr, LINE_BYTES, Memory, lines_of};
 
 /// A live object.
@@ -92,26 +93,35 @@ impl Heap {
     ) -> Result<u64, HeapError> {
         let (count, mut chunk, mut used) = (self.chunks(memory)?, 0, 0);
         while chunk < count {
-            let entry = chunks::load_within(memory, &self.layout, chunk, count)?;
-            let at = self.layout.chunk(chunk);
-            match entry {
-                Chunk::Clean | Chunk::Run(_) => {}
-                Chunk::Small(class) => {
-                    used += CHUNK_BYTES;
-                    self.walk_blocks(memory, chunk, class, &mut each)?;
+            let entry = self.walk_chunk(memory, chunk, &mut |block, tag| {
+                if !self.layout.numbers.moves || moves::is_shown(memory, self, block.at) {
+                    each(block, tag);
                 }
-                Chunk::Large(length, tag) => {
-                    used += length * CHUNK_BYTES;
-                    each(Block { at, chunk, kind: Kind::Large(length) }, tag);
-                }
-                Chunk::Shelf => {
-                    used += CHUNK_BYTES;
-                    self.walk_shelf(memory, chunk, &mut each)?;
-                }
-            }
+            })?;
+            used += if entry.is_free() { 0 } else { entry.length() * CHUNK_BYTES };
             chunk += entry.length();
         }
         Ok(used)
+    }
+
+    /// Shows the objects of a chunk; gives what it is.
+    pub(crate) fn walk_chunk<M: Memory>(
+        &self,
+        memory: &M,
+        chunk: u64,
+        each: &mut impl FnMut(Block, u8),
+    ) -> Result<Chunk, HeapError> {
+        let entry = chunks::load_within(memory, &self.layout, chunk, self.chunks(memory)?)?;
+        let at = self.layout.chunk(chunk);
+        match entry {
+            Chunk::Clean | Chunk::Run(_) => {}
+            Chunk::Small(class) => self.walk_blocks(memory, chunk, class, each)?,
+            Chunk::Large(length, tag) => {
+                each(Block { at, chunk, kind: Kind::Large(length) }, tag);
+            }
+            Chunk::Shelf => self.walk_shelf(memory, chunk, each)?,
+        }
+        Ok(entry)
     }
 
     fn walk_blocks<M: Memory>(

@@ -60,6 +60,11 @@ impl Shapes {
         Shapes { known }
     }
 
+    /// And those that others lead to.
+    pub(crate) fn add(&mut self, others: Shapes) {
+        self.known.extend(others.known);
+    }
+
     /// The pointers of a type by rising offset; none if it is not one of these types.
     pub(crate) fn pointers(&self, shape: u64) -> Option<&[Place]> {
         self.known.get(&shape).map(AsRef::as_ref)

@@ -54,10 +54,14 @@ pub(crate) fn recover<M: Memory>(
     for (thread, record) in records.iter().chain(undos.iter().flatten()) {
         check(heap, *thread, record, chunks)?;
     }
+    if records.is_empty() && undos.iter().all(Vec::is_empty) {
+        // Else what the logs hold comes first.
+        crate::defrag::recovery::check(memory, heap)?;
+    }
     if heap.flaw != HeapFlaw::NoOrder {
         records.sort_by_key(|(_, record)| record.stamp);
     }
-    let mut recovered = Recovered { replayed: records.len() as u64, rolled_back: 0 };
+    let mut recovered = Recovered { replayed: records.len() as u64, ..Recovered::default() };
     bring_in(memory, &records, &undos);
     let mut dirty = Vec::new();
     replay(memory, heap, &records, &mut dirty);

@@ -22,19 +22,24 @@ pub(super) fn check<'p, T: Persist<'p>, M: Memory>(
 }
 
 /// What memory shows, outside of a transaction.
-pub(super) struct Seen<'m, M>(pub(super) &'m M);
+pub(super) struct Seen<'s, 'm, M: Memory>(pub(super) &'s Session<'m, M>);
 
-impl<M> Sealed for Seen<'_, M> {}
+impl<M: Memory> Sealed for Seen<'_, '_, M> {}
 
-impl<M: Memory> Source for Seen<'_, M> {
+impl<M: Memory> Source for Seen<'_, '_, M> {
     #[inline]
     fn load<W: Word>(&self, at: Addr) -> W {
-        self.0.load(at)
+        self.0.memory.load(at)
     }
 
     #[inline]
     fn read(&self, at: Addr, into: &mut [u8]) {
-        self.0.read(at, into);
+        self.0.memory.read(at, into);
+    }
+
+    #[inline]
+    fn pointer(&self, at: Addr) -> u64 {
+        self.0.loaded(at, self.load(at), || true)
     }
 }
 
@@ -52,6 +57,12 @@ impl<M: Memory> Source for Within<'_, '_, '_, M> {
     #[inline]
     fn read(&self, at: Addr, into: &mut [u8]) {
         self.0.read(at, into);
+    }
+
+    #[inline]
+    fn pointer(&self, at: Addr) -> u64 {
+        let is_in_place = || self.0.session.buffers.places.find(at).is_none();
+        self.0.session.loaded(at, self.load(at), is_in_place)
     }
 }
 
@@ -80,9 +91,34 @@ pub(super) fn fill<'p, T: Persist<'p>, M: Memory>(
     value: T,
 ) -> Result<(), HeapError> {
     if T::SIZE >= DIRECT_BYTES {
-        return tx.fill(at, &Buffer::of(value).0);
+        let mut named = Named { bytes: Buffer(vec![0; T::SIZE as usize]), session: &*tx.session };
+        value.store(&mut named, Addr::NULL);
+        let bytes = named.bytes.0;
+        return tx.fill(at, &bytes);
     }
     put(tx, at, value)
+}
+
+/// The bytes of a value, with its pointers as they are stored.
+struct Named<'s, 'm, M: Memory> {
+    bytes: Buffer,
+    session: &'s Session<'m, M>,
+}
+
+impl<M: Memory> Sealed for Named<'_, '_, M> {}
+
+impl<M: Memory> Sink for Named<'_, '_, M> {
+    fn store<W: Word>(&mut self, at: Addr, value: W) {
+        self.bytes.store(at, value);
+    }
+
+    fn write(&mut self, at: Addr, from: &[u8]) {
+        self.bytes.write(at, from);
+    }
+
+    fn pointer(&mut self, at: Addr, bits: u64) {
+        self.bytes.store(at, self.session.stored(bits));
+    }
 }
 
 /// Gathers the fields of one value to whole words, so that each is logged once and in one piece;
@@ -142,6 +178,11 @@ impl<M: Memory> Sink for Words<'_, '_, '_, M> {
     #[inline]
     fn store<W: Word>(&mut self, at: Addr, value: W) {
         self.gather(at.bits(), value.to_bits());
+    }
+
+    #[inline]
+    fn pointer(&mut self, at: Addr, bits: u64) {
+        self.gather(at.bits(), self.tx.session.stored(bits));
     }
 
     fn write(&mut self, at: Addr, from: &[u8]) {

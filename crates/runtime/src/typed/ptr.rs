@@ -123,12 +123,12 @@ impl<'p, T: Persist<'p>> Persist<'p> for Ptr<'p, T> {
 
     #[inline]
     fn load<S: Source>(from: &S, at: Addr) -> Self {
-        Ptr::new(from.load(at))
+        Ptr::new(Addr::from_bits(from.pointer(at)))
     }
 
     #[inline]
     fn store<S: Sink>(self, to: &mut S, at: Addr) {
-        to.store(at, self.bits.get());
+        to.pointer(at, self.bits.get());
     }
 }
 
@@ -150,12 +150,12 @@ impl<'p, T: Persist<'p>> Persist<'p> for Option<Ptr<'p, T>> {
 
     #[inline]
     fn load<S: Source>(from: &S, at: Addr) -> Self {
-        Ptr::from_bits(from.load(at))
+        Ptr::from_bits(from.pointer(at))
     }
 
     #[inline]
     fn store<S: Sink>(self, to: &mut S, at: Addr) {
-        to.store(at, self.map_or(0, |ptr| ptr.bits.get()));
+        to.pointer(at, self.map_or(0, |ptr| ptr.bits.get()));
     }
 }
 

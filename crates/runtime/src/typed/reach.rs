@@ -6,7 +6,7 @@
 
 use super::{Persist, Ptr, types};
 use crate::persist::pointers::Shapes;
-use crate::{Heap, HeapError, Object};
+use crate::{HeapError, Object, Session};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
 
@@ -40,9 +40,13 @@ struct Objects {
 }
 
 impl Objects {
-    fn of<M: Memory>(heap: &Heap, memory: &M) -> Result<Objects, HeapError> {
+    /// Each where it is now.
+    fn of<M: Memory>(session: &Session<'_, M>) -> Result<Objects, HeapError> {
         let mut all = Vec::new();
-        heap.objects(memory, |object| all.push(object))?;
+        session.heap.objects(session.memory, |object| {
+            all.push(Object { at: session.place_to_read(object.at), ..object });
+        })?;
+        all.sort_unstable_by_key(|object| object.at);
         Ok(Objects { reached: vec![false; all.len()], all })
     }
 
@@ -57,27 +61,28 @@ impl Objects {
 
 /// Follows all pointers from the `T` at `from`.
 pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
-    heap: &Heap,
-    memory: &M,
+    session: &Session<'_, M>,
     from: Ptr<'p, T>,
 ) -> Result<Reach, HeapError> {
+    let (heap, memory) = (&session.heap, session.memory);
     let shapes = Shapes::reached_from::<T>();
     let numbers: FxHashMap<u8, u64> = types::shapes(heap, memory)?.into_iter().collect();
-    let mut objects = Objects::of(heap, memory)?;
+    let mut objects = Objects::of(session)?;
     let mut found = Reach::default();
     let shape_of = |object: &Object| numbers.get(&object.type_number?).copied();
-    let first = objects.holding(from.addr(), T::SIZE);
-    let is_whole = |object: &Object| object.at == from.addr() && shape_of(object) == Some(T::SHAPE);
+    let from = session.place_to_read(from.addr());
+    let first = objects.holding(from, T::SIZE);
+    let is_whole = |object: &Object| object.at == from && shape_of(object) == Some(T::SHAPE);
     if let Some(first) = first.filter(|first| is_whole(&objects.all[*first])) {
         objects.reached[first] = true;
         found.reached = 1;
     }
     // Values whose pointers have not been followed: where they are, and their shapes.
-    let mut open = vec![(from.addr(), T::SHAPE)];
+    let mut open = vec![(from, T::SHAPE)];
     while let Some((value, shape)) = open.pop() {
         for pointer in shapes.pointers(shape).unwrap_or_default() {
             let at = value.plus(pointer.offset);
-            let to: Addr = memory.load(at);
+            let to = session.place_to_read(memory.load(at));
             if to.is_null() || heap.layout.is_root(to, pointer.bytes) {
                 continue;
             }

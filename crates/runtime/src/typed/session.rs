@@ -18,8 +18,12 @@ pub struct Session<'p, 'm, M: Memory> {
 }
 
 impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
-    pub(crate) fn new(session: crate::Session<'m, M>) -> Session<'p, 'm, M> {
-        Session { session, types: Types::default(), brand: PhantomData }
+    pub(super) fn new(session: crate::Session<'m, M>, types: Types) -> Session<'p, 'm, M> {
+        Session { session, types, brand: PhantomData }
+    }
+
+    pub(super) fn into_parts(self) -> (crate::Session<'m, M>, Types) {
+        (self.session, self.types)
     }
 
     /// The memory below.
@@ -34,8 +38,8 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     /// [`HeapError::NoData`] when it leads nowhere.
     #[inline]
     pub fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
-        let at = access::check(&self.session, ptr)?;
-        Ok(T::load(&Seen(self.session.memory), at))
+        let at = self.session.place_to_read(access::check(&self.session, ptr)?);
+        Ok(T::load(&Seen(&self.session), at))
     }
 
     /// Runs `body` as a transaction that logs new values; see
@@ -109,10 +113,11 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         if number.is_none() {
             return Ok(());
         }
-        let memory = self.session.memory;
-        self.session.heap.objects(memory, |object| {
+        let session = &self.session;
+        session.heap.objects(session.memory, |object| {
             if object.type_number == number && object.bytes >= T::SIZE {
-                each(Ptr::new(object.at), T::load(&Seen(memory), object.at));
+                let at = session.place_to_read(object.at);
+                each(Ptr::new(at), T::load(&Seen(session), at));
             }
         })
     }
@@ -157,7 +162,7 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     /// When the heap's tables are damaged; [`HeapError::NoData`] when `from` leads nowhere.
     pub fn reach<T: Persist<'p>>(&self, from: Ptr<'p, T>) -> Result<Reach, HeapError> {
         access::check(&self.session, from)?;
-        reach::reach(&self.session.heap, self.session.memory, from)
+        reach::reach(&self.session, from)
     }
 
     /// Retires the logs of all threads, as far as none of them writes meanwhile: opening is

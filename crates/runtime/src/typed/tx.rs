@@ -41,7 +41,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// [`HeapError::NoData`] when it leads nowhere.
     #[inline]
     pub fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
-        let at = access::check(self.tx.session, ptr)?;
+        let at = self.tx.session.place_to_read(access::check(self.tx.session, ptr)?);
         Ok(T::load(&access::Within(&self.tx), at))
     }
 
@@ -53,7 +53,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// values is full.
     #[inline]
     pub fn set<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>, value: T) -> Result<(), HeapError> {
-        let at = access::check(self.tx.session, ptr)?;
+        let at = self.tx.session.place_to_write(access::check(self.tx.session, ptr)?);
         access::put(&mut self.tx, at, value)
     }
 
@@ -163,7 +163,8 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         value: T,
     ) -> Result<Ptr<'p, T>, HeapError> {
         let wanted = self.wanted::<T>()?;
-        let at = self.tx.alloc_wanted_near(near.addr(), wanted)?;
+        let near = self.tx.session.place_to_read(near.addr());
+        let at = self.tx.alloc_wanted_near(near, wanted)?;
         access::fill(&mut self.tx, at, value)?;
         Ok(Ptr::new(at))
     }
@@ -180,7 +181,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// [`HeapError::NoObject`] when no object starts there, as in the middle of one, or it was
     /// freed before; [`HeapError::Shape`] when it was allocated as another type.
     pub fn free<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<(), HeapError> {
-        let at = ptr.addr();
+        let at = self.tx.session.place_to_write(ptr.addr());
         let (block, number) = self.tx.object(at)?;
         if self.types.find::<T, M>(self.tx.session)? != Some(number) {
             return Err(HeapError::Shape { what: format!("the object at {at}") });
@@ -194,7 +195,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// # Errors
     /// When the heap's tables are damaged.
     pub fn is_live<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<bool, HeapError> {
-        match self.tx.object(ptr.addr()) {
+        match self.tx.object(self.tx.session.place_to_read(ptr.addr())) {
             Ok((_, number)) => Ok(self.types.find::<T, M>(self.tx.session)? == Some(number)),
             Err(HeapError::NoObject { .. }) => Ok(false),
             Err(error) => Err(error),

@@ -76,7 +76,7 @@ impl Heap {
 }
 
 /// The types of the heap: number and shape.
-pub(super) fn shapes<M: Memory>(heap: &Heap, memory: &M) -> Result<Vec<(u8, u64)>, HeapError> {
+pub(crate) fn shapes<M: Memory>(heap: &Heap, memory: &M) -> Result<Vec<(u8, u64)>, HeapError> {
     let entry = |number| Entry::load(memory, heap.layout.type_entry(number));
     let shape = |number| Ok(entry(number)?.map(|entry| (number as u8, entry.shape)));
     (1..=TYPES_MAX).filter_map(|number| shape(number).transpose()).collect()

@@ -15,7 +15,7 @@ fn options() -> HeapOptions {
 
 /// Both threads make a node that nothing links; each makes something of its own, and links it.
 fn program(memory: &Traced<'_>, heap: Heap) {
-    typed::enter::<Root<'_>, _, HeapError>(heap, |pool| {
+    typed::enter::<Root<'_>, _, HeapError>(heap, memory, |pool| {
         let mut session = pool.join(memory);
         if memory.thread() == 0 {
             session.redo(|tx| {

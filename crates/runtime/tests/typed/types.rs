@@ -251,12 +251,12 @@ fn a_heap_that_is_open_can_be_entered_by_its_root_only() {
         Ok(())
     });
     let heap = heap.expect("it was made");
-    let entered = typed::enter::<Root<'_>, _, HeapError>(heap, |pool| {
+    let entered = typed::enter::<Root<'_>, _, HeapError>(heap, &image, |pool| {
         pool.join(&image).redo(|tx| tx.set(pool.root().at(Root::COUNT), 5))?;
         Ok(pool.join(&image).get(pool.root())?.count)
     });
     assert_eq!(entered, Ok(5));
-    let refused = typed::enter::<u64, (), HeapError>(heap, |_| Ok(()));
+    let refused = typed::enter::<u64, (), HeapError>(heap, &image, |_| Ok(()));
     assert!(matches!(refused, Err(HeapError::Shape { .. })), "{refused:?}");
 }
 

@@ -9,7 +9,8 @@ use std::ops::Deref;
 
 impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
     pass!(memory: thread, load_bits, strand, work, now, grow, will_write, spin_while, output);
-    pass!(memory: load_line, read, forward);
+    pass!(memory: load_line, read, forward, discard, bring_back);
+    pass!(memory: relocates);
 
     #[inline]
     #[track_caller]

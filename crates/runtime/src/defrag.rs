@@ -1,0 +1,195 @@
+//! Defragmentation of a heap of typed objects while its threads are at work.
+//!
+//! "FFCCD: Fence-Free Crash-Consistent Concurrent Defragmentation for Persistent Memory" (Xu and
+//! others, ISCA'22). A long-lived heap comes to have pages with few objects each. A *cycle* empties
+//! the emptiest of them: it decides where each of their objects goes, makes that durable (`table`),
+//! and from then on whoever meets such an object moves it (`moves`); what nobody meets is moved in
+//! passing, pointers that nobody loads are found by a walk, and at last the pages are free.
+//!
+//! | stage | what happens | scopes that are waited for |
+//! |---|---|---|
+//! | survey | a walk over the states: how full is each page? | |
+//! | watch | no allocation in the chosen pages; who writes to one keeps it | from before it |
+//! | decide | destinations, table; pages not written to begin to move | that use old addresses |
+//! | move | all objects that have not moved yet | |
+//! | heal | all pointers, twice: a rollback may bring old ones back | between the walks |
+//! | release | logs are retired, the pages go back to the system | that may keep old pointers |
+//!
+//! Nobody waits for a cycle but for the copy of the one object that is needed. A cycle waits for
+//! others between its steps ([`Defragmenter::step`]), which a thread of its own or the program's
+//! threads take.
+//!
+//! Against the paper: its marking stops the world to find which objects live, where here the states
+//! of blocks say so; and its destinations follow from a table of bytes, where here objects of a
+//! page follow each other (`table`).
+
+pub(crate) mod cycle;
+mod decide;
+mod heal;
+mod known;
+pub(crate) mod moves;
+pub(crate) mod names;
+pub(crate) mod pages;
+pub(crate) mod plan;
+pub(crate) mod recovery;
+mod release;
+pub(crate) mod scopes;
+pub(crate) mod table;
+mod thread;
+
+pub use cycle::{Defragmenter, Step};
+pub use thread::{Collector, with_collector};
+
+use crate::HeapError;
+use std::fmt;
+use std::str::FromStr;
+
+/// How an object is moved, so that no crash loses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// Two fences: when the copy is written, and when it is said to be (Espresso, ASPLOS'18).
+    Espresso,
+    /// One fence, for both.
+    #[default]
+    Sfccd,
+    /// None: the hardware remembers which lines of a copy have persisted. Needs
+    /// `Memory::relocate` in hardware.
+    Ffccd,
+}
+
+impl Protocol {
+    /// All of them, the slowest first.
+    pub const ALL: [Protocol; 3] = [Protocol::Espresso, Protocol::Sfccd, Protocol::Ffccd];
+
+    /// Its name, as in options and outputs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::Espresso => "espresso",
+            Protocol::Sfccd => "sfccd",
+            Protocol::Ffccd => "ffccd",
+        }
+    }
+
+    pub(crate) fn number(self) -> u64 {
+        self as u64 + 1
+    }
+
+    pub(crate) fn of_number(number: u64) -> Option<Protocol> {
+        Protocol::ALL.into_iter().find(|protocol| protocol.number() == number)
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no protocol's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown protocol {0}; it must be espresso, sfccd or ffccd")]
+pub struct UnknownProtocol(String);
+
+impl FromStr for Protocol {
+    type Err = UnknownProtocol;
+
+    fn from_str(text: &str) -> Result<Protocol, UnknownProtocol> {
+        let found = Protocol::ALL.into_iter().find(|protocol| protocol.name() == text);
+        found.ok_or_else(|| UnknownProtocol(text.to_owned()))
+    }
+}
+
+/// Why nothing is moved.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefragError {
+    /// Something about the heap.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
+    /// Options that make no sense.
+    #[error(
+        "trigger {trigger} and target {target}; the trigger must be more than 1, and the target 1 \
+         to the trigger"
+    )]
+    Ratios {
+        /// Bytes of pages a live byte at which a cycle begins.
+        trigger: f64,
+        /// Those that it is to leave.
+        target: f64,
+    },
+    /// A heap whose objects do not move.
+    #[error("the heap was made without `defragment`; make one with it, and move the data there")]
+    Immobile,
+    /// A protocol that this machine cannot run.
+    #[error(
+        "the protocol ffccd needs hardware that remembers which lines of a copy have persisted; \
+         simulate it (seawall sim), or take sfccd"
+    )]
+    Hardware,
+    /// An object whose pointers are not known.
+    #[error(
+        "there are objects of type {name}, which no pointer from the root's type leads to; name it \
+         with Defragmenter::also"
+    )]
+    UnknownType {
+        /// The type.
+        name: String,
+    },
+}
+
+/// When a cycle begins, how far it goes, and how objects move.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DefragOptions {
+    /// A cycle begins when there are so many bytes of pages for each live byte, more than 1.
+    pub trigger: f64,
+    /// And is to leave so many: 1 to `trigger`.
+    pub target: f64,
+    /// How objects move.
+    pub protocol: Protocol,
+}
+
+impl Default for DefragOptions {
+    /// As Redis has it, and the paper's "normal".
+    fn default() -> DefragOptions {
+        DefragOptions { trigger: 1.5, target: 1.25, protocol: Protocol::Sfccd }
+    }
+}
+
+/// What cycles have done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DefragCounts {
+    /// Cycles that have ended.
+    pub cycles: u64,
+    /// Pages that were emptied.
+    pub emptied: u64,
+    /// Pages that were to be emptied and stayed as they were: somebody wrote to them.
+    pub touched: u64,
+    /// Objects that cycles moved in passing; those that somebody needed are not among them.
+    pub moved: u64,
+    /// Pointers that walks brought up to date.
+    pub healed: u64,
+    /// Pages of 4 KiB that were given back to the system, some perhaps more than once.
+    pub discarded: u64,
+}
+
+/// How far the cycle is, for all threads: a word in DRAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// There is none.
+    Rest,
+    /// Pages are watched, and some have begun to move; objects have their old names.
+    Watching,
+    /// It is decided which pages are emptied; objects have their new names.
+    Moving,
+}
+
+impl Phase {
+    pub(crate) fn of_word(word: u64) -> Phase {
+        match word {
+            0 => Phase::Rest,
+            1 => Phase::Watching,
+            _ => Phase::Moving,
+        }
+    }
+}

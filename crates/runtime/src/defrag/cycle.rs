@@ -1,0 +1,340 @@
+//! A cycle, step by step: each step does little, and waits for nobody.
+
+use super::decide::Decision;
+use super::known::Known;
+use super::pages::{self, Page};
+use super::plan::{Survey, Surveyed};
+use super::scopes::Grace;
+use super::table::Table;
+use super::{DefragCounts, DefragError, DefragOptions, Phase, Protocol};
+use crate::Session;
+use crate::heap::checked;
+use crate::heap::chunks::{self, Chunk};
+use crate::typed::Branded;
+use seawall_memory::Memory;
+
+/// A survey is worth its time when so much of the live bytes has been freed since the last one: one
+/// part of so many.
+const FREED_PARTS: u64 = 16;
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is nothing to do: the heap is dense enough, or nobody has freed much since that was
+    /// last looked at.
+    Rest,
+    /// A part of a cycle, or of the search for one.
+    Worked,
+    /// Nothing, as it waits for scopes of other threads to end.
+    Waits,
+    /// The end of a cycle.
+    Done,
+}
+
+#[derive(Debug, Default)]
+pub(super) enum Stage {
+    #[default]
+    Rest,
+    Survey(u64, Survey),
+    Watch(Vec<Surveyed>, Grace),
+    Decide(Decision),
+    Named(Grace),
+    Move(u64),
+    Heal {
+        chunk: u64,
+        again: bool,
+    },
+    Settle(Grace),
+    Retire(u64),
+    Hold(Grace),
+    Release(u64),
+    End(u64),
+}
+
+/// Defragments a heap, step by step, in any thread; a heap has one at a time.
+///
+/// A step is taken by a thread that is in no scope: by [`typed::Thread::defragment`], or on an
+/// untyped session of a thread of its own.
+///
+/// [`typed::Thread::defragment`]: crate::typed::Thread::defragment
+pub struct Defragmenter {
+    pub(super) options: DefragOptions,
+    pub(super) known: Known,
+    stage: Stage,
+    pub(super) table: Option<Table>,
+    /// How many pages the table is for.
+    pub(super) pages: u64,
+    pub(super) counts: DefragCounts,
+    /// Pages that nothing was allocated in and that objects have left: chunk and page.
+    pub(super) emptied: Vec<(u64, u64)>,
+    /// Bytes that had been freed when the heap was last surveyed, and live bytes then.
+    surveyed: Option<(u64, u64)>,
+}
+
+impl std::fmt::Debug for Defragmenter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Defragmenter").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Defragmenter {
+    /// For heaps with a root of type `R`, all of whose objects have types that pointers lead to
+    /// from there.
+    ///
+    /// # Errors
+    /// [`DefragError::Ratios`].
+    pub fn of<R: Branded>(options: DefragOptions) -> Result<Defragmenter, DefragError> {
+        let DefragOptions { trigger, target, .. } = options;
+        if !(trigger > 1.0 && target >= 1.0 && target <= trigger) {
+            return Err(DefragError::Ratios { trigger, target });
+        }
+        Ok(Defragmenter {
+            options,
+            known: Known::of::<R>(),
+            stage: Stage::Rest,
+            table: None,
+            pages: 0,
+            counts: DefragCounts::default(),
+            emptied: Vec::new(),
+            surveyed: None,
+        })
+    }
+
+    /// There are objects of type `T`, too, to which no pointer leads from the root: those that a
+    /// program finds by [`for_each`](crate::typed::Session::for_each).
+    #[must_use]
+    pub fn also<T: Branded>(mut self) -> Defragmenter {
+        self.known.add::<T>();
+        self
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> DefragCounts {
+        self.counts
+    }
+
+    /// True while objects may be on their way.
+    pub fn is_in_cycle(&self) -> bool {
+        !matches!(self.stage, Stage::Rest | Stage::Survey(..))
+    }
+
+    /// Takes a step, if there is anything to do. The thread of `session` is in no scope, and the
+    /// only one that takes steps of this heap. A crash at any time loses nothing.
+    ///
+    /// # Errors
+    /// [`DefragError::Immobile`] where the heap was not made for it; [`DefragError::Hardware`];
+    /// [`DefragError::UnknownType`] when there is an object of a type that was not named; and
+    /// [`DefragError::Heap`], which is [`Full`](crate::HeapError::Full) when there is no room for
+    /// what is moved. A cycle that has not begun to move objects is given up then; one that has
+    /// goes on with the next step.
+    pub fn step<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
+        let layout = session.heap.layout;
+        match std::mem::take(&mut self.stage) {
+            Stage::Rest => self.begin(session),
+            Stage::Survey(chunk, survey) => self.survey(session, chunk, survey),
+            Stage::Watch(chosen, grace) => self.watch(session, chosen, grace),
+            Stage::Decide(decision) => self.decide(session, decision),
+            Stage::Named(grace) => self.wait(session, grace, Stage::Named, Stage::Move(0)),
+            Stage::Move(next) => self.move_some(session, next),
+            Stage::Heal { chunk, again } => self.heal(session, chunk, again),
+            Stage::Settle(grace) => {
+                let again = Stage::Heal { chunk: 0, again: true };
+                self.wait(session, grace, Stage::Settle, again)
+            }
+            Stage::Retire(generation) => {
+                session.log.retire_all(session.memory);
+                let retired: u64 = session.memory.load(layout.retired_now);
+                if retired < generation {
+                    return self.go(Stage::Retire(generation));
+                }
+                self.go(Stage::Hold(Grace::of_now(session.memory, &layout)))
+            }
+            Stage::Hold(grace) => self.wait(session, grace, Stage::Hold, Stage::Release(0)),
+            Stage::Release(next) => self.release(session, next),
+            Stage::End(next) => self.end(session, next),
+        }
+    }
+
+    /// Takes steps until a cycle has ended, or there is nothing to do; waits for scopes of other
+    /// threads.
+    ///
+    /// # Errors
+    /// As [`step`](Defragmenter::step).
+    pub fn run<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<(), DefragError> {
+        loop {
+            match self.step(session)? {
+                Step::Rest | Step::Done => return Ok(()),
+                Step::Worked => {}
+                Step::Waits => self.wait_for_one(session),
+            }
+        }
+    }
+
+    /// As [`run`](Defragmenter::run), but begins no cycle: for the end of a program.
+    ///
+    /// # Errors
+    /// As [`step`](Defragmenter::step).
+    pub fn finish<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<(), DefragError> {
+        if self.is_in_cycle() { self.run(session) } else { Ok(()) }
+    }
+
+    /// After [`Step::Waits`]: returns when one of the scopes that it waits for has ended.
+    pub fn wait_for_one<M: Memory>(&self, session: &Session<'_, M>) {
+        let (memory, layout) = (session.memory, &session.heap.layout);
+        match &self.stage {
+            Stage::Watch(_, grace)
+            | Stage::Named(grace)
+            | Stage::Settle(grace)
+            | Stage::Hold(grace) => grace.wait_for_one(memory, layout),
+            _ => {}
+        }
+    }
+
+    pub(super) fn go(&mut self, stage: Stage) -> Result<Step, DefragError> {
+        self.stage = stage;
+        Ok(Step::Worked)
+    }
+
+    fn wait<M: Memory>(
+        &mut self,
+        session: &Session<'_, M>,
+        mut grace: Grace,
+        here: fn(Grace) -> Stage,
+        next: Stage,
+    ) -> Result<Step, DefragError> {
+        if grace.is_over(session.memory, &session.heap.layout) {
+            return self.go(next);
+        }
+        self.stage = here(grace);
+        Ok(Step::Waits)
+    }
+}
+
+/// Survey, and the watch over the chosen pages.
+impl Defragmenter {
+    fn begin<M: Memory>(&mut self, session: &Session<'_, M>) -> Result<Step, DefragError> {
+        let (memory, heap) = (session.memory, &session.heap);
+        let layout = &heap.layout;
+        if !layout.numbers.moves {
+            return Err(DefragError::Immobile);
+        }
+        let freed = freed_bytes(session);
+        let table = checked::load(memory, layout.moved_table()).unwrap_or(0);
+        if heap.phase(memory) == Phase::Moving && table > 0 {
+            // What a crash cut short: all objects of it are at their destinations already.
+            self.known.look_up(heap, memory)?;
+            let table = Table::at(layout, table - 1);
+            self.pages = table.head(memory).map_or(0, |(pages, _)| pages);
+            self.table = Some(table);
+            return self.go(Stage::Heal { chunk: 0, again: false });
+        }
+        let is_due = |(then, live)| freed - then >= live / FREED_PARTS;
+        if heap.phase(memory) != Phase::Rest || !self.surveyed.is_none_or(is_due) {
+            return Ok(Step::Rest);
+        }
+        if self.options.protocol == Protocol::Ffccd && !memory.relocates() {
+            return Err(DefragError::Hardware);
+        }
+        self.known.look_up(heap, memory)?;
+        self.surveyed = Some((freed, 0));
+        self.go(Stage::Survey(0, Survey::default()))
+    }
+
+    fn survey<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        chunk: u64,
+        mut survey: Survey,
+    ) -> Result<Step, DefragError> {
+        let (memory, heap) = (session.memory, session.heap);
+        if chunk < heap.chunks(memory)? {
+            session.look_at(chunk)?;
+            let next = survey.look(memory, &heap, chunk, &self.known);
+            session.look_away();
+            let next = if self.discard_free(session, chunk)? { next? } else { chunk };
+            return self.go(Stage::Survey(next, survey));
+        }
+        self.surveyed = self.surveyed.map(|(freed, _)| (freed, survey.live));
+        if !survey.is_due(self.options.trigger) {
+            return Ok(Step::Rest);
+        }
+        if let Some(tag) = survey.unknown {
+            self.known.learn(&heap, memory, tag)?;
+        }
+        let chosen = survey.choose(self.options.trigger, self.options.target);
+        let layout = &heap.layout;
+        if chosen.is_empty() || memory.compare_exchange(layout.phase, 0, 1).is_err() {
+            return Ok(Step::Rest);
+        }
+        memory.store(layout.protocol(), self.options.protocol.number());
+        let watched = watch_over(session, chosen);
+        self.stage = match watched {
+            Ok(chosen) => Stage::Watch(chosen, Grace::of_now(memory, layout)),
+            Err(error) => {
+                memory.swap(layout.phase, 0);
+                return Err(error);
+            }
+        };
+        Ok(Step::Worked)
+    }
+
+    fn watch<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        chosen: Vec<Surveyed>,
+        mut grace: Grace,
+    ) -> Result<Step, DefragError> {
+        if !grace.is_over(session.memory, &session.heap.layout) {
+            self.stage = Stage::Watch(chosen, grace);
+            return Ok(Step::Waits);
+        }
+        let (empty, chosen): (Vec<_>, Vec<_>) =
+            chosen.into_iter().partition(|page| page.objects == 0);
+        self.emptied = empty.iter().map(|page| (page.chunk, page.page)).collect();
+        if chosen.is_empty() {
+            return self.go(Stage::End(0));
+        }
+        match self.place_table(session, chosen.len() as u64) {
+            Ok(table) => {
+                (self.table, self.pages) = (Some(table), chosen.len() as u64);
+                self.go(Stage::Decide(Decision::of(chosen)))
+            }
+            Err(error) => {
+                self.emptied.extend(chosen.iter().map(|page| (page.chunk, page.page)));
+                self.stage = Stage::End(0);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// Marks the chosen pages, so that nothing is allocated there; leaves out those of chunks that are
+/// others by now.
+fn watch_over<M: Memory>(
+    session: &mut Session<'_, M>,
+    chosen: Vec<Surveyed>,
+) -> Result<Vec<Surveyed>, DefragError> {
+    let (memory, layout) = (session.memory, session.heap.layout);
+    let mut watched = Vec::with_capacity(chosen.len());
+    for group in chosen.chunk_by(|one, other| one.chunk == other.chunk) {
+        let is_same = session.with_chunk_lock(|_| {
+            let entry = chunks::load(memory, &layout, group[0].chunk)?;
+            let is_same = entry == Chunk::Small(group[0].class);
+            for page in group.iter().filter(|_| is_same) {
+                let to = if page.objects == 0 { Page::Kept } else { Page::Watched };
+                let page = (page.chunk, page.page);
+                let _ = pages::change(memory, &layout, page, (Page::Usual, to));
+            }
+            Ok(is_same)
+        })?;
+        watched.extend(group.iter().filter(|_| is_same));
+    }
+    Ok(watched)
+}
+
+/// Bytes that the threads of the heap have freed since it was opened.
+fn freed_bytes<M: Memory>(session: &Session<'_, M>) -> u64 {
+    let layout = &session.heap.layout;
+    let freed = |thread| session.memory.load::<u64>(layout.freed_bytes(thread));
+    (0..layout.numbers.threads).map(freed).sum()
+}

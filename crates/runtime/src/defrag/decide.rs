@@ -1,0 +1,207 @@
+//! The decision of a cycle: where objects go, made durable before the first of them moves (FFCCD,
+//! ISCA'22, section 4.3.1).
+
+use super::DefragError;
+use super::cycle::{Defragmenter, Stage, Step};
+use super::known::Known;
+use super::pages::{self, Page};
+use super::plan::Surveyed;
+use super::scopes::Grace;
+use super::table::{Entry, Table};
+use crate::heap::checked;
+use crate::heap::chunks::{self, Chunk, UNTYPED};
+use crate::heap::class::{Class, STATE_BYTES};
+use crate::heap::layout::Layout;
+use crate::tx::log::Wait;
+use crate::tx::record::Builder;
+use crate::{HeapError, Session};
+use seawall_memory::{Addr, Memory};
+
+/// Pages that are decided upon with one log record.
+const BATCH_PAGES: usize = 8;
+
+/// Pages whose destinations are being decided upon.
+#[derive(Debug)]
+pub(super) struct Decision {
+    chosen: Vec<Surveyed>,
+    next: usize,
+    /// The chunk that the objects of the last page went to, its class, and the next block of it.
+    to: Option<(Class, u64, u64)>,
+}
+
+impl Decision {
+    pub(super) fn of(chosen: Vec<Surveyed>) -> Decision {
+        Decision { chosen, next: 0, to: None }
+    }
+
+    /// Blocks in a row for the objects of a page, blank.
+    fn destination<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        entry: &Entry,
+    ) -> Result<(u64, u64), HeapError> {
+        let (memory, layout, class) = (session.memory, session.heap.layout, entry.class);
+        let count = u64::from(entry.objects.count_ones());
+        let fits =
+            |(its, _, next): &(Class, u64, u64)| *its == class && next + count <= class.blocks();
+        let (chunk, first) = match self.to.filter(fits) {
+            Some((_, chunk, next)) => (chunk, next),
+            None => {
+                let chunk = session.fresh(Chunk::Small(class), STATE_BYTES)?;
+                memory.store(layout.first_entry(chunk), entry.at);
+                pages::set_destination(memory, &layout, chunk, true);
+                (chunk, 0)
+            }
+        };
+        self.to = Some((class, chunk, first + count));
+        let blank = session.heap.blank().to_le_bytes().repeat((class.bytes() / 8) as usize);
+        for block in first..first + count {
+            memory.write_nt(pages::start_of(&layout, class, chunk, block), &blank);
+        }
+        Ok((chunk, first))
+    }
+}
+
+impl Defragmenter {
+    /// A table for so many pages, which the pool knows of.
+    pub(super) fn place_table<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        pages: u64,
+    ) -> Result<Table, HeapError> {
+        let layout = session.heap.layout;
+        let block = session.take_large(Table::chunks_for(pages))?;
+        let table = Table::at(&layout, block.chunk);
+        table.clear(session.memory, pages, self.options.protocol);
+        session.memory.order();
+        let mut builder = Builder::default();
+        builder.clear();
+        let (entry, word) = (layout.chunk_entry(block.chunk), layout.moved_table());
+        let length = Table::chunks_for(pages);
+        builder.push_word(entry, Chunk::Large(length, UNTYPED).encode(entry));
+        builder.push_word(word, checked::encode(word, block.chunk + 1));
+        session.log.commit(session.memory, &mut builder, Wait::Durable)?;
+        Ok(table)
+    }
+
+    pub(super) fn decide<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        mut decision: Decision,
+    ) -> Result<Step, DefragError> {
+        let (memory, layout) = (session.memory, session.heap.layout);
+        let first = decision.next;
+        let last = (first + BATCH_PAGES).min(decision.chosen.len());
+        let mut entries = Vec::new();
+        for number in first..last {
+            match self.entry(session, &mut decision, number) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => return self.decide_no_more(session, &decision, error),
+            }
+        }
+        entries.retain(|entry| entry.objects != 0);
+        memory.order();
+        put_in_force(session, &entries, true)?;
+        let is_untouched = |entry: &Entry| {
+            let page = (entry.chunk, entry.page);
+            pages::change(memory, &layout, page, (Page::Watched, Page::Moving)).is_ok()
+        };
+        let touched: Vec<Entry> =
+            entries.into_iter().filter(|entry| !is_untouched(entry)).collect();
+        self.counts.touched += touched.len() as u64;
+        put_in_force(session, &touched, false)?;
+        decision.next = last;
+        if last < decision.chosen.len() {
+            return self.go(Stage::Decide(decision));
+        }
+        self.decided(session)
+    }
+
+    fn decided<M: Memory>(&mut self, session: &Session<'_, M>) -> Result<Step, DefragError> {
+        session.memory.swap(session.heap.layout.phase, 2);
+        self.go(Stage::Named(Grace::of_now(session.memory, &session.heap.layout)))
+    }
+
+    /// There is no room for more: what has been decided upon is done, the rest stays as it is.
+    fn decide_no_more<M: Memory>(
+        &mut self,
+        session: &Session<'_, M>,
+        decision: &Decision,
+        error: HeapError,
+    ) -> Result<Step, DefragError> {
+        let layout = &session.heap.layout;
+        for page in &decision.chosen[decision.next..] {
+            pages::forget(session.memory, layout, (page.chunk, page.page));
+            session.memory.fetch_add(layout.freed(page.chunk), 1);
+        }
+        self.pages = decision.next as u64;
+        self.decided(session)?;
+        Err(error.into())
+    }
+
+    /// The entry of a page, written and not in force: with no objects if the page has to stay.
+    fn entry<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        decision: &mut Decision,
+        number: usize,
+    ) -> Result<Entry, HeapError> {
+        let (memory, layout) = (session.memory, session.heap.layout);
+        let Surveyed { class, chunk, page, .. } = decision.chosen[number];
+        let at = self.table.expect("placed").entry(number as u64);
+        if number == 0 || decision.chosen[number - 1].chunk != chunk {
+            memory.store(layout.first_entry(chunk), at);
+        }
+        let mut entry = Entry { at, chunk, page, class, objects: 0, to: (0, 0) };
+        let live = entry.live_in_page(memory, &layout).unwrap_or(0);
+        if live != 0 && has_known_types(&self.known, memory, &layout, &entry, live) {
+            entry.objects = live;
+            entry.to = decision.destination(session, &entry)?;
+        }
+        entry.write(memory);
+        Ok(entry)
+    }
+}
+
+/// True if all objects of the page have types whose pointers are known.
+fn has_known_types<M: Memory>(
+    known: &Known,
+    memory: &M,
+    layout: &Layout,
+    entry: &Entry,
+    live: u128,
+) -> bool {
+    let first = pages::blocks_of(entry.class, entry.page).start;
+    (0..128).filter(|bit| live >> bit & 1 == 1).all(|bit| {
+        let state = memory.load::<u8>(layout.chunk(entry.chunk).plus(first + bit));
+        chunks::tag(state).is_some_and(|tag| known.pointers(tag).is_some())
+    })
+}
+
+/// Says, with one log record, that the entries are in force, and that their objects live at their
+/// destinations, too; or takes that back.
+fn put_in_force<M: Memory>(
+    session: &mut Session<'_, M>,
+    entries: &[Entry],
+    is_in_force: bool,
+) -> Result<(), HeapError> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let (memory, layout) = (session.memory, session.heap.layout);
+    let mut builder = Builder::default();
+    builder.clear();
+    for entry in entries {
+        builder.push_word(entry.at, entry.head(is_in_force));
+        for object in entry.moves(&layout) {
+            let [from, to] = entry.states(&layout, &object);
+            push_state(&mut builder, to, if is_in_force { memory.load(from) } else { 0 });
+        }
+    }
+    session.log.commit(memory, &mut builder, Wait::Durable)
+}
+
+pub(super) fn push_state(builder: &mut Builder, at: Addr, state: u8) {
+    let (word, byte) = (Addr::from_bits(at.bits() & !7), at.bits() % 8);
+    builder.push_bytes(word, 1 << byte, u64::from(state) << (8 * byte));
+}

@@ -1,0 +1,77 @@
+//! Where the pointers of a heap's objects are, by the numbers of their types.
+
+use super::DefragError;
+use crate::heap::Heap;
+use crate::heap::layout::TYPES_MAX;
+use crate::persist::pointers::{Place, Shapes};
+use crate::typed::{Branded, Persist, types};
+use seawall_memory::Memory;
+
+/// What a program says of its types, and what that means in a pool.
+pub(crate) struct Known {
+    shapes: Shapes,
+    root_shape: u64,
+    root_bytes: u64,
+    root: Box<[Place]>,
+    /// By number; none for types that the program has not named.
+    types: Vec<Option<Box<[Place]>>>,
+}
+
+impl Known {
+    pub(crate) fn of<R: Branded>() -> Known {
+        let shapes = Shapes::reached_from::<R::In<'static>>();
+        let root_shape = <R::In<'static> as Persist<'static>>::SHAPE;
+        let root_bytes = <R::In<'static> as Persist<'static>>::SIZE;
+        let root = shapes.pointers(root_shape).map(Box::from).unwrap_or_default();
+        Known { shapes, root_shape, root_bytes, root, types: Vec::new() }
+    }
+
+    pub(crate) fn add<T: Branded>(&mut self) {
+        self.shapes.add(Shapes::reached_from::<T::In<'static>>());
+    }
+
+    /// Learns the numbers of the types in this heap.
+    pub(crate) fn look_up<M: Memory>(
+        &mut self,
+        heap: &Heap,
+        memory: &M,
+    ) -> Result<(), DefragError> {
+        if (heap.root_shape(), heap.root_bytes()) != (self.root_shape, self.root_bytes) {
+            let what = "the root".to_owned();
+            return Err(crate::HeapError::Shape { what }.into());
+        }
+        self.types = vec![None; TYPES_MAX as usize + 1];
+        for (number, shape) in types::shapes(heap, memory)? {
+            self.types[number as usize] = self.shapes.pointers(shape).map(Box::from);
+        }
+        Ok(())
+    }
+
+    /// The pointers of the root.
+    pub(crate) fn root(&self) -> &[Place] {
+        &self.root
+    }
+
+    /// The pointers of objects of this type.
+    #[inline]
+    pub(crate) fn pointers(&self, tag: u8) -> Option<&[Place]> {
+        self.types.get(tag as usize)?.as_deref()
+    }
+
+    /// Objects of this type were met, which the pool did not have when it was last looked at,
+    /// perhaps.
+    pub(crate) fn learn<M: Memory>(
+        &mut self,
+        heap: &Heap,
+        memory: &M,
+        tag: u8,
+    ) -> Result<(), DefragError> {
+        self.look_up(heap, memory)?;
+        if self.pointers(tag).is_some() {
+            return Ok(());
+        }
+        let found = heap.types(memory)?.into_iter().find(|known| known.number == tag);
+        let name = found.map_or(format!("number {tag}"), |found| found.name);
+        Err(DefragError::UnknownType { name })
+    }
+}

@@ -1,0 +1,179 @@
+//! What opening a heap does about a cycle that a crash cut short: every object whose destination is
+//! decided is moved there (FFCCD, ISCA'22, Figure 7 and 9, and see `moves`).
+//!
+//! That takes time for the pages of the cycle, not for the heap. Pointers are left as they are:
+//! they are brought up to date as they are loaded, and by the next cycle, which begins where this
+//! one ended.
+
+use super::Protocol;
+use super::moves;
+use super::pages::{self, Page};
+use super::table::{self, Entry, Move, Table};
+use crate::heap::chunks::{self, Chunk, UNTYPED};
+use crate::heap::{Heap, HeapFlaw, checked};
+use crate::{HeapError, Recovered};
+use seawall_memory::{Addr, Memory};
+use std::collections::HashSet;
+
+/// Refuses a table that no crash leaves behind.
+pub(crate) fn check<M: Memory>(memory: &M, heap: &Heap) -> Result<(), HeapError> {
+    match find_table(memory, heap)? {
+        Some((table, count, _)) => listed(memory, heap, table, count).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Finishes the moves of the cycle that there was, if any. The logs have been replayed, and nothing
+/// else happens.
+pub(crate) fn recover<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    recovered: &mut Recovered,
+) -> Result<(), HeapError> {
+    let Some((table, count, protocol)) = find_table(memory, heap)? else { return Ok(()) };
+    let entries = listed(memory, heap, table, count)?;
+    let layout = &heap.layout;
+    let mut objects = Vec::new();
+    for (at, (chunk, page), entry) in &entries {
+        if memory.load::<u64>(layout.first_entry(*chunk)) == 0 {
+            memory.store(layout.first_entry(*chunk), *at);
+        }
+        let state = if entry.is_some() { Page::Moving } else { Page::Touched };
+        let _ = pages::change(memory, layout, (*chunk, *page), (Page::Usual, state));
+        let Some(entry) = entry else { continue };
+        if memory.load::<u64>(layout.first_entry(entry.to.0)) == 0 {
+            memory.store(layout.first_entry(entry.to.0), *at);
+            pages::set_destination(memory, layout, entry.to.0, true);
+        }
+        for object in entry.moves(layout) {
+            let [from, to] = entry.states(layout, &object);
+            if memory.load::<u8>(from) == 0 {
+                memory.store(to, 0u8);
+                memory.flush(to, 1);
+            } else if memory.load::<u8>(to) != 0 {
+                objects.push(object);
+            }
+        }
+    }
+    for object in &objects {
+        complete(memory, heap, object, protocol);
+    }
+    memory.drain();
+    for object in &objects {
+        object.set_done(memory);
+    }
+    memory.drain();
+    recovered.moved = objects.len() as u64;
+    memory.store(layout.protocol(), protocol.number());
+    memory.store(layout.phase, 2u64);
+    Ok(())
+}
+
+/// A page of the table: where its entry is, its chunk and number there, and the entry, if it is in
+/// force.
+type Listed = (Addr, (u64, u64), Option<Entry>);
+
+/// All pages of the table, once all of them are known to be sound.
+fn listed<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    table: Table,
+    count: u64,
+) -> Result<Vec<Listed>, HeapError> {
+    let (layout, chunks) = (&heap.layout, heap.chunks(memory)?);
+    let (mut entries, mut sources, mut taken) = (Vec::new(), HashSet::new(), HashSet::new());
+    for number in 0..count {
+        let at = table.entry(number);
+        let head = checked::load(memory, at).map_err(|_| damaged("an entry"))?;
+        let Some(page) = table::page_of(head) else { continue };
+        let entry = Entry::load(memory, heap, at)?;
+        if page.0 >= chunks || !sources.insert(page) {
+            return Err(damaged("a page"));
+        }
+        for object in entry.iter().flat_map(|entry| entry.moves(layout)) {
+            let states = entry.expect("it has objects").states(layout, &object);
+            let [from, to]: [u8; 2] = states.map(|at| memory.load(at));
+            if from != to && from != 0 && to != 0 || !taken.insert(object.to) {
+                return Err(damaged("an object"));
+            }
+        }
+        entries.push((at, page, entry));
+    }
+    let is_source = |chunk| (0..pages::PAGES).any(|page| sources.contains(&(chunk, page)));
+    let mut to = entries.iter().filter_map(|(_, _, entry)| entry.map(|entry| entry.to.0));
+    if to.any(is_source) {
+        return Err(damaged("a destination"));
+    }
+    Ok(entries)
+}
+
+fn damaged(what: &str) -> HeapError {
+    HeapError::Damaged { what: format!("{what} of the table of moved objects does not add up") }
+}
+
+fn find_table<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+) -> Result<Option<(Table, u64, Protocol)>, HeapError> {
+    let layout = &heap.layout;
+    if !layout.numbers.moves {
+        return Ok(None);
+    }
+    let word = checked::load(memory, layout.moved_table()).map_err(|_| damaged("the place"))?;
+    let Some(chunk) = word.checked_sub(1) else { return Ok(None) };
+    let chunks = heap.chunks(memory)?;
+    if chunk >= chunks {
+        return Err(damaged("the place"));
+    }
+    let Chunk::Large(length, UNTYPED) = chunks::load_within(memory, layout, chunk, chunks)? else {
+        return Err(damaged("the place"));
+    };
+    let table = Table::at(layout, chunk);
+    let (pages, protocol) = table.head(memory).ok_or_else(|| damaged("the head"))?;
+    if Table::chunks_for(pages) > length {
+        return Err(damaged("the head"));
+    }
+    Ok(Some((table, pages, protocol)))
+}
+
+/// Brings to the destination what a crash has lost of the copy, and nothing else.
+fn complete<M: Memory>(memory: &M, heap: &Heap, object: &Move, protocol: Protocol) {
+    let copy = |at: u64| {
+        let word: u64 = memory.load(object.from.plus(at));
+        memory.store(object.to.plus(at), word);
+    };
+    let words = || (0..object.bytes).step_by(8);
+    let is_moved = object.is_moved(memory);
+    match (protocol, heap.flaw) {
+        (Protocol::Espresso, _) if is_moved => {}
+        (Protocol::Espresso, _) => words().for_each(copy),
+        // The paper's rule: what was moved and differs is copied again; and all that was not.
+        (_, HeapFlaw::CopiesMoved) => words().for_each(copy),
+        // The slides' rule: nothing is done for what was moved.
+        (_, HeapFlaw::BelievesMoved) if is_moved => {}
+        (Protocol::Sfccd | Protocol::Ffccd, _) => {
+            let is_blank = |at: &u64| memory.load::<u64>(object.to.plus(*at)) == heap.blank();
+            words().filter(is_blank).for_each(copy);
+        }
+    }
+    memory.flush(object.to, object.bytes);
+}
+
+impl Heap {
+    /// A word that no program has by chance: what destinations are filled with.
+    pub(crate) fn blank(&self) -> u64 {
+        let halves = self.uuid as u64 ^ (self.uuid >> 64) as u64;
+        (halves ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93) | 1
+    }
+}
+
+impl Move {
+    /// Says that it is at its destination, where it is durable.
+    fn set_done<M: Memory>(&self, memory: &M) {
+        let moved = Entry::moved(self.entry, self.bit);
+        memory.store(moved, 1u8);
+        memory.flush(moved, 1);
+        let (claimed, bit) = self.word(Entry::claimed(self.entry));
+        moves::change(memory, claimed, |word| word & !bit);
+    }
+}

@@ -1,0 +1,140 @@
+//! A thread of its own that defragments while a program runs: on machines with real threads.
+
+use super::{DefragCounts, DefragError, Defragmenter, Step};
+use crate::{Heap, HeapError, Session};
+use seawall_memory::Memory;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::thread::{Builder, Thread};
+use std::time::{Duration, Instant};
+
+/// How long it sleeps when there was nothing to do.
+const REST: Duration = Duration::from_millis(5);
+/// How long when scopes have to end first, or there is no room.
+const WAIT: Duration = Duration::from_micros(200);
+/// How long it works at a stretch.
+const STRETCH: Duration = Duration::from_micros(100);
+
+/// A thread that defragments a heap, while it does.
+#[derive(Debug, Default)]
+pub struct Collector {
+    counts: Mutex<DefragCounts>,
+    ends: AtomicBool,
+}
+
+impl Collector {
+    /// What it has done so far.
+    pub fn counts(&self) -> DefragCounts {
+        *self.counts.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn run<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        defragmenter: &mut Defragmenter,
+    ) -> Result<(), DefragError> {
+        while !self.ends.load(Acquire) {
+            let begun = Instant::now();
+            let mut outcome = Ok(Step::Worked);
+            while outcome == Ok(Step::Worked) && begun.elapsed() < STRETCH {
+                outcome = defragmenter.step(session);
+            }
+            self.note(defragmenter);
+            match outcome {
+                Ok(Step::Worked) => std::thread::yield_now(),
+                Ok(Step::Waits) => std::thread::park_timeout(WAIT),
+                Ok(Step::Rest | Step::Done) => std::thread::park_timeout(REST),
+                Err(DefragError::Heap(HeapError::Full { .. })) => std::thread::park_timeout(REST),
+                Err(error) => return Err(error),
+            }
+        }
+        let outcome = defragmenter.finish(session);
+        self.note(defragmenter);
+        outcome
+    }
+
+    fn note(&self, defragmenter: &Defragmenter) {
+        let mut counts = self.counts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *counts = defragmenter.counts();
+    }
+}
+
+/// Ends the thread when the body has ended, with a panic or without.
+struct Ending<'c>(&'c Collector, Thread);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.ends.store(true, Release);
+        self.1.unpark();
+    }
+}
+
+/// Runs `body` beside a thread that defragments the heap on the handle that `handle` gives, which
+/// is of a thread number of its own. When `body` has ended, the cycle that there is is finished;
+/// then this returns what `body` gave, and what the thread has done, or why it had to stop. A heap
+/// that has no room for what is moved is left as it is until there is.
+///
+/// A scope that never ends, as a panic that passes [`typed::enter`](crate::typed::enter) leaves it,
+/// keeps a cycle from ending and this from returning.
+///
+/// ```
+/// use seawall_native::{Pool, PoolOptions};
+/// use seawall_runtime::HeapOptions;
+/// use seawall_runtime::defrag::{DefragOptions, Defragmenter, with_collector};
+/// use seawall_runtime::typed::{self, Persist, Ptr};
+///
+/// #[derive(Clone, Copy, Persist)]
+/// struct Stack<'p> {
+///     top: Option<Ptr<'p, Stack<'p>>>,
+/// }
+///
+/// let defragment = true; // one thread works, one collects
+/// let options = HeapOptions { threads: 2, defragment, ..typed::options::<Stack>() };
+/// let pool = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
+/// let pool = Pool::temporary(options.pm_bytes(), &pool)?;
+/// let heap = typed::create::<Stack, _, seawall_runtime::HeapError>(
+///     &pool.memory(0), "stack", 1, &options, |pool| Ok(pool.heap()),
+/// )?;
+/// let defragmenter = Defragmenter::of::<Stack>(DefragOptions::default())?;
+/// let (result, counts) = with_collector(heap, || pool.memory(1), defragmenter, |_| {
+///     let memory = pool.memory(0);
+///     let mut thread = typed::Thread::<Stack, _>::join(heap, &memory)?;
+///     thread.enter(|session, root| {
+///         session.redo(|tx| {
+///             let top = tx.alloc(Stack { top: None })?;
+///             tx.set(root.at(Stack::TOP), Some(top))
+///         })
+///     })
+/// });
+/// result?;
+/// assert_eq!(counts?.emptied, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Panics
+/// When the system has no thread to give; and with `body`.
+pub fn with_collector<M: Memory, T>(
+    heap: Heap,
+    handle: impl FnOnce() -> M + Send,
+    mut defragmenter: Defragmenter,
+    body: impl FnOnce(&Collector) -> T,
+) -> (T, Result<DefragCounts, DefragError>) {
+    let collector = &Collector::default();
+    std::thread::scope(|scope| {
+        let work = move || {
+            let memory = handle();
+            let mut session = heap.join(&memory);
+            let outcome = collector.run(&mut session, &mut defragmenter);
+            session.leave();
+            outcome
+        };
+        let named = Builder::new().name("collector".to_owned());
+        let thread = named.spawn_scoped(scope, work).expect("a thread to collect with");
+        let ending = Ending(collector, thread.thread().clone());
+        let result = body(collector);
+        drop(ending);
+        let outcome = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (result, outcome.map(|()| collector.counts()))
+    })
+}

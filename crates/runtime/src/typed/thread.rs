@@ -1,0 +1,132 @@
+//! A thread that is in a typed pool now and then: what it knows is kept, pointers are not.
+
+use super::types::Types;
+use super::{Branded, Ptr, Session, check_root};
+use crate::defrag::{DefragError, Defragmenter, Step};
+use crate::{Heap, HeapError};
+use seawall_memory::Memory;
+use std::marker::PhantomData;
+
+/// A thread's place in a pool with a root of type `R`, between its [scopes](Thread::enter).
+///
+/// Where objects may move, this is how a program that runs for long uses a pool: it enters for each
+/// request, and what defragmentation has freed comes back when those scopes have ended that were
+/// open. Elsewhere it is as good as [`Pool::join`](super::Pool::join).
+///
+/// ```
+/// use seawall_memory::Image;
+/// use seawall_runtime::defrag::{DefragOptions, Defragmenter};
+/// use seawall_runtime::typed::{self, Persist, Ptr};
+/// use seawall_runtime::{HeapError, HeapOptions};
+///
+/// #[derive(Clone, Copy, Persist)]
+/// struct Stack<'p> {
+///     top: Option<Ptr<'p, Plate<'p>>>,
+/// }
+///
+/// #[derive(Clone, Copy, Persist)]
+/// struct Plate<'p> {
+///     number: u64,
+///     below: Option<Ptr<'p, Plate<'p>>>,
+/// }
+///
+/// let defragment = true;
+/// let options = HeapOptions { threads: 1, defragment, ..typed::options::<Stack>() };
+/// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
+/// let heap = typed::create::<Stack, _, HeapError>(&memory, "stack", 1, &options, |pool| {
+///     Ok(pool.heap())
+/// })?;
+/// let mut thread = typed::Thread::<Stack, _>::join(heap, &memory)?;
+/// let mut defragmenter = Defragmenter::of::<Stack>(DefragOptions::default())?;
+/// for number in 0..1000 {
+///     thread.enter(|session, root| {
+///         session.redo(|tx| {
+///             let mut below = tx.get(root.at(Stack::TOP))?;
+///             if let Some(plate) = below.filter(|_| number % 10 > 0) {
+///                 below = tx.get(plate)?.below; // of ten plates the last one stays
+///                 tx.free(plate)?;
+///             }
+///             let plate = tx.alloc(Plate { number, below })?;
+///             tx.set(root.at(Stack::TOP), Some(plate))
+///         })
+///     })?;
+///     thread.defragment(&mut defragmenter)?; // a small step, if there is anything to do
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Thread<'m, R, M: Memory> {
+    parts: Option<(crate::Session<'m, M>, Types)>,
+    root: PhantomData<fn() -> R>,
+}
+
+impl<R, M: Memory> std::fmt::Debug for Thread<'_, R, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread").finish_non_exhaustive()
+    }
+}
+
+impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
+    /// The handle of the calling thread (its number is that of `memory`), which is the only one of
+    /// that number.
+    ///
+    /// # Errors
+    /// [`HeapError::Shape`] when the root of the heap is no `R`.
+    ///
+    /// # Panics
+    /// When the heap was made for fewer threads, or `memory` is that of another pool.
+    pub fn join(heap: Heap, memory: &'m M) -> Result<Self, HeapError> {
+        check_root::<R>(heap.root_bytes(), heap.root_shape())?;
+        Ok(Thread { parts: Some((heap.join(memory), Types::default())), root: PhantomData })
+    }
+
+    /// Runs `body` in a scope: pointers live no longer than the call.
+    ///
+    /// # Errors
+    /// What `body` gives.
+    ///
+    /// # Panics
+    /// When a panic passed an earlier `body`: the thread has to join again.
+    pub fn enter<T, E>(
+        &mut self,
+        body: impl for<'p> FnOnce(&mut Session<'p, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (mut session, types) = self.parts.take().expect(LOST);
+        session.begin_scope();
+        let root = Ptr::new(session.heap.root());
+        let mut session = Session::new(session, types);
+        let outcome = body(&mut session, root);
+        let (mut session, types) = session.into_parts();
+        session.end_scope();
+        self.parts = Some((session, types));
+        outcome
+    }
+
+    /// Lets this thread, which is in no scope, take a step of defragmentation.
+    ///
+    /// # Errors
+    /// As [`Defragmenter::step`].
+    ///
+    /// # Panics
+    /// As [`enter`](Thread::enter).
+    pub fn defragment(&mut self, defragmenter: &mut Defragmenter) -> Result<Step, DefragError> {
+        defragmenter.step(self.untyped())
+    }
+
+    /// The session below, for what needs no types.
+    ///
+    /// # Panics
+    /// As [`enter`](Thread::enter).
+    pub fn untyped(&mut self) -> &mut crate::Session<'m, M> {
+        &mut self.parts.as_mut().expect(LOST).0
+    }
+
+    /// Gives the free space that this thread had to the others.
+    ///
+    /// # Panics
+    /// As [`enter`](Thread::enter).
+    pub fn leave(mut self) {
+        self.parts.take().expect(LOST).0.leave();
+    }
+}
+
+const LOST: &str = "a panic passed a scope of this thread; let it join again";

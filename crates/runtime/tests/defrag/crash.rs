@@ -1,0 +1,169 @@
+//! With crashes, at every point of a cycle and of what threads do meanwhile.
+
+use super::{
+    List, NAME, Node, Root, Thread, defragmenter, made, node, options, push, restarted, retain,
+    values,
+};
+use seawall_explore::{
+    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Turns, check, record,
+    search,
+};
+use seawall_memory::{Image, Memory};
+use seawall_runtime::defrag::Protocol;
+use seawall_runtime::typed::{self, Session};
+use seawall_runtime::{HeapError, HeapFlaw};
+
+const CHUNKS: u64 = 8;
+const KEPT: [u64; 4] = [48, 32, 16, 0];
+
+/// A list of four nodes on three pages.
+fn sparse() -> Image {
+    let options = options(CHUNKS);
+    let (image, heap) = made(&options);
+    let mut thread = Thread::join(heap, &image).expect("the root");
+    push(&mut thread, 0..60).expect("room");
+    retain(&mut thread, |value| KEPT.contains(&value)).expect("room");
+    thread.untyped().retire();
+    drop(thread);
+    Image::from_pm(image.into_pm(), options.dram_bytes())
+}
+
+fn recovered(image: &CrashImage<'_>, flaw: HeapFlaw) -> Result<(u64, Vec<u64>), String> {
+    let bytes = options(CHUNKS).pm_bytes();
+    let opened = typed::open_flawed::<List<'_>, _, HeapError>(image, NAME, bytes, flaw, |pool| {
+        Ok((pool.heap(), pool.recovered().moved))
+    });
+    let (heap, moved) = opened.map_err(|error| error.to_string())?;
+    let mut thread = Thread::join(heap, image).map_err(|error| error.to_string())?;
+    Ok((moved, values(&mut thread)?))
+}
+
+fn alone(protocol: Protocol, flaw: HeapFlaw, model: Model) -> Result<(), String> {
+    let trace = record(sparse(), &Schedule::default(), move |memory| {
+        let bytes = options(CHUNKS).pm_bytes();
+        let opened =
+            typed::open::<List<'_>, _, HeapError>(memory, NAME, bytes, |pool| Ok(pool.heap()));
+        let mut defragmenter = defragmenter(protocol);
+        defragmenter.run(&mut opened.expect("a sound pool").join(memory)).expect("room");
+        assert_eq!(defragmenter.counts().cycles, 1);
+        memory.output(1);
+    });
+    let trace = trace.map_err(|error| error.to_string())?;
+    let judge = |found: &(u64, Vec<u64>), _: &CrashPoint| match found.1 == KEPT {
+        true => Ok(()),
+        false => Err(format!("{found:?}")),
+    };
+    let how = Search { depth: 1, ..Search::new(model) };
+    let recover = move |image: &CrashImage<'_>| recovered(image, flaw);
+    match search(&trace, &how, &check(recover, judge)).finding {
+        None => Ok(()),
+        Some(finding) => Err(finding.to_string()),
+    }
+}
+
+#[test]
+fn no_crash_of_a_cycle_loses_an_object() {
+    for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+        alone(protocol, HeapFlaw::None, Model::Px86)
+            .unwrap_or_else(|bad| panic!("{protocol}: {bad}"));
+    }
+}
+
+#[test]
+fn the_slides_rule_for_one_fence_takes_half_a_copy_for_a_whole_one() {
+    let outcome = alone(Protocol::Sfccd, HeapFlaw::BelievesMoved, Model::Px86);
+    assert!(outcome.is_err(), "not found");
+}
+
+/// What thread 1 does beside a cycle: a transaction each, and what the list is behind it.
+fn change<'p, M: Memory>(
+    session: &mut Session<'p, '_, M>,
+    root: Root<'p>,
+    number: u64,
+) -> Result<(), HeapError> {
+    let first = root.at(List::FIRST);
+    session.redo(|tx| match number {
+        1 => {
+            let second = tx.get(first)?.expect("a node").at(Node::NEXT);
+            let second = tx.get(second)?.expect("another");
+            let next = tx.get(second)?.next;
+            tx.set(second, node(7, next))
+        }
+        2 => {
+            let gone = tx.get(first)?.expect("a node");
+            let next = tx.get(gone)?.next;
+            tx.set(first, next)?;
+            tx.free(gone)
+        }
+        _ => {
+            let next = tx.get(first)?;
+            let new = tx.alloc(node(9, next))?;
+            tx.set(first, Some(new))
+        }
+    })
+}
+
+const CHANGES: u64 = 3;
+const STATES: [&[u64]; 4] = [&[48, 32, 16, 0], &[48, 7, 16, 0], &[7, 16, 0], &[9, 7, 16, 0]];
+
+/// Runs in a random order; twice as many are interrupted once.
+fn runs() -> u64 {
+    std::env::var("SEAWALL_DEFRAG_RUNS").map_or(6, |runs| runs.parse().expect("a number"))
+}
+
+fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64) -> Result<usize, String> {
+    let (image, heap, _) = restarted(sparse(), &options(CHUNKS));
+    let run = |schedule: &Schedule| {
+        record(image.clone(), schedule, move |memory| {
+            if memory.thread() == 0 {
+                let mut session = heap.join(memory);
+                return defragmenter(protocol).run(&mut session).expect("there is room");
+            }
+            let mut thread = Thread::join(heap, memory).expect("the root");
+            for number in 1..=CHANGES {
+                let changed = thread.enter(|session, root| change(session, root, number));
+                changed.expect("there is room");
+                memory.output(number);
+            }
+        })
+    };
+    let base = Schedule { threads: 2, ..Schedule::default() };
+    let interrupted = Preemptions { bound: 1, limit: 2 * runs as usize, every_store: false };
+    let found = interrupted.all(&base, run).map_err(|error| error.to_string())?;
+    let mut traces: Vec<Trace> = found.runs.into_iter().map(|(_, trace)| trace).collect();
+    for seed in 0..runs {
+        let turns = if seed % 2 == 0 { Turns::Random } else { Turns::Priorities(4) };
+        let schedule = Schedule { turns, seed, ..base.clone() };
+        traces.push(run(&schedule).map_err(|error| error.to_string())?);
+    }
+    let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| {
+        let done = point.outputs.get(1).copied().unwrap_or(0) as usize;
+        let may_be = &STATES[done..(done + 2).min(STATES.len())];
+        match may_be.contains(&&found.1[..]) {
+            true => Ok(()),
+            false => Err(format!("{found:?} after {done} changes")),
+        }
+    };
+    let how = Search { depth: 0, budget: 5_000, ..Search::new(Model::Px86) };
+    let recover = move |image: &CrashImage<'_>| recovered(image, flaw);
+    let finding = |trace: &Trace| search(trace, &how, &check(recover, judge)).finding;
+    match traces.iter().find_map(finding) {
+        None => Ok(traces.len()),
+        Some(finding) => Err(finding.to_string()),
+    }
+}
+
+#[test]
+fn no_crash_beside_a_cycle_loses_what_a_thread_did() {
+    for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+        let runs = beside(protocol, HeapFlaw::None, runs());
+        let runs = runs.unwrap_or_else(|bad| panic!("{protocol}: {bad}"));
+        assert!(runs > 12, "{runs}");
+    }
+}
+
+#[test]
+fn the_papers_rule_for_one_fence_copies_over_what_the_program_stored() {
+    let outcome = beside(Protocol::Sfccd, HeapFlaw::CopiesMoved, runs());
+    assert!(outcome.is_err(), "not found in {outcome:?} runs");
+}

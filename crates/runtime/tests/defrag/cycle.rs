@@ -1,0 +1,183 @@
+//! Without crashes.
+
+use super::{List, Thread, defragmenter, made, options, push, restarted, retain, values};
+use seawall_memory::Memory;
+use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Protocol, Step};
+use seawall_runtime::{HeapOptions, typed};
+
+const SOFTWARE: [Protocol; 2] = [Protocol::Espresso, Protocol::Sfccd];
+
+fn every(step: u64, below: u64) -> Vec<u64> {
+    (0..below).rev().filter(|value| value % step == 0).collect()
+}
+
+#[test]
+fn a_sparse_list_becomes_dense_and_keeps_its_values() {
+    for protocol in SOFTWARE {
+        let (image, heap) = made(&options(32));
+        let mut thread = Thread::join(heap, &image).unwrap();
+        push(&mut thread, 0..5_000).unwrap();
+        retain(&mut thread, |value| value % 5 == 0).unwrap();
+        let before = heap.stats(&image).unwrap();
+        let mut defragmenter = defragmenter(protocol);
+        defragmenter.run(thread.untyped()).unwrap();
+        let after = heap.stats(&image).unwrap();
+        let counts = defragmenter.counts();
+        assert!(before.fragmentation() > 3.0, "{before:?}");
+        assert!(after.fragmentation() < 1.3, "{after:?} {counts:?}");
+        assert!(after.footprint * 2 < before.footprint, "{before:?} {after:?}");
+        assert_eq!((after.objects, after.live), (before.objects, before.live));
+        assert_eq!(values(&mut thread), Ok(every(5, 5_000)));
+        assert_eq!((counts.cycles, counts.touched), (1, 0));
+        assert!(counts.discarded > counts.emptied / 2, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_dense_heap_is_left_alone() {
+    let (image, heap) = made(&options(32));
+    let mut thread = Thread::join(heap, &image).unwrap();
+    push(&mut thread, 0..1_000).unwrap();
+    let mut defragmenter = defragmenter(Protocol::Sfccd);
+    defragmenter.run(thread.untyped()).unwrap();
+    assert_eq!(defragmenter.counts().emptied, 0);
+}
+
+#[test]
+fn space_of_emptied_pages_is_allocated_again_cycle_after_cycle() {
+    let (image, heap) = made(&options(24));
+    let mut thread = Thread::join(heap, &image).unwrap();
+    let mut defragmenter = defragmenter(Protocol::Sfccd);
+    for round in 0..20u64 {
+        push(&mut thread, (0..5_000).map(|value| round * 5_000 + value)).unwrap();
+        retain(&mut thread, |value| value / 5_000 == round && value % 10 == 0).unwrap();
+        defragmenter.run(thread.untyped()).unwrap();
+        assert_eq!(values(&mut thread).map(|values| values.len()), Ok(500));
+        let stats = heap.stats(&image).unwrap();
+        assert!(stats.fragmentation() < 1.6, "{stats:?} in round {round}");
+    }
+    assert_eq!(defragmenter.counts().cycles, 20);
+}
+
+#[test]
+fn a_pool_that_was_defragmented_is_as_good_after_a_restart() {
+    let options = options(32);
+    let (image, heap) = made(&options);
+    let mut thread = Thread::join(heap, &image).unwrap();
+    push(&mut thread, 0..3_000).unwrap();
+    retain(&mut thread, |value| value % 7 == 0).unwrap();
+    defragmenter(Protocol::Sfccd).run(thread.untyped()).unwrap();
+    drop(thread);
+    let (image, heap, recovered) = restarted(image, &options);
+    assert_eq!(recovered.moved, 0);
+    let mut thread = Thread::join(heap, &image).unwrap();
+    assert_eq!(values(&mut thread), Ok(every(7, 3_000)));
+    push(&mut thread, 0..5_000).unwrap();
+    assert_eq!(values(&mut thread).map(|values| values.len()), Ok(5_429));
+}
+
+#[test]
+fn a_program_that_takes_a_step_an_operation_keeps_its_heap_dense_and_its_values() {
+    let (image, heap) = made(&options(64));
+    let mut thread = Thread::join(heap, &image).unwrap();
+    let mut defragmenter = defragmenter(Protocol::Sfccd);
+    let (mut expected, mut worst) = (Vec::new(), 0.0f64);
+    for number in 0..12_000u64 {
+        push(&mut thread, [number]).unwrap();
+        expected.insert(0, number);
+        if number % 6 == 5 {
+            // All but the oldest of the six newest go.
+            retain_newest(&mut thread, 6).unwrap();
+            expected.drain(..5);
+        }
+        let _ = thread.defragment(&mut defragmenter).unwrap();
+        if number % 500 == 499 {
+            assert_eq!(values(&mut thread), Ok(expected.clone()));
+        }
+        if number > 3_000 {
+            worst = worst.max(heap.stats(&image).unwrap().fragmentation());
+        }
+    }
+    assert!(worst < 2.0, "{worst}");
+}
+
+/// Frees all but the last of the first so many nodes.
+fn retain_newest<M: Memory>(
+    thread: &mut Thread<'_, M>,
+    count: u64,
+) -> Result<(), seawall_runtime::HeapError> {
+    thread.enter(|session, root| {
+        for _ in 1..count {
+            session.redo(|tx| {
+                let gone = tx.get(root.at(List::FIRST))?.expect("a node");
+                let next = tx.get(gone)?.next;
+                tx.set(root.at(List::FIRST), next)?;
+                tx.free(gone)
+            })?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_cycle_waits_for_scopes_and_scopes_for_nothing() {
+    let options = options(32);
+    let (image, heap) = made(&options);
+    let mut thread = Thread::join(heap, &image).unwrap();
+    push(&mut thread, 0..2_000).unwrap();
+    retain(&mut thread, |value| value % 5 == 0).unwrap();
+    drop(thread);
+    let mut collector = heap.join(&image);
+    let mut defragmenter = defragmenter(Protocol::Sfccd);
+    let waits = |defragmenter: &mut Defragmenter, session: &mut seawall_runtime::Session<'_, _>| {
+        for _ in 0..100_000 {
+            match defragmenter.step(session).unwrap() {
+                Step::Worked => {}
+                step => return step,
+            }
+        }
+        panic!("no end");
+    };
+    typed::enter::<List<'_>, _, seawall_runtime::HeapError>(heap, &image, |_| {
+        assert_eq!(waits(&mut defragmenter, &mut collector), Step::Waits);
+        Ok(())
+    })
+    .unwrap();
+    typed::enter::<List<'_>, _, seawall_runtime::HeapError>(heap, &image, |_| Ok(())).unwrap();
+    assert_eq!(waits(&mut defragmenter, &mut collector), Step::Done);
+    assert_eq!(defragmenter.counts().cycles, 1);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_remedy() {
+    let refused = |trigger, target| {
+        let options = DefragOptions { trigger, target, ..DefragOptions::default() };
+        Defragmenter::of::<List<'_>>(options).unwrap_err().to_string()
+    };
+    for (trigger, target) in [(1.0, 1.0), (1.5, 0.9), (1.5, 1.6), (f64::NAN, 1.2)] {
+        assert!(refused(trigger, target).contains("the trigger must be"));
+    }
+    let (image, heap) = made(&HeapOptions { defragment: false, ..options(8) });
+    let step = defragmenter(Protocol::Sfccd).step(&mut heap.join(&image));
+    assert_eq!(step, Err(DefragError::Immobile));
+    let (image, heap) = made(&options(8));
+    let step = defragmenter(Protocol::Ffccd).step(&mut heap.join(&image));
+    assert_eq!(step, Err(DefragError::Hardware));
+    let mut other = Defragmenter::of::<u64>(DefragOptions::default()).unwrap();
+    let step = other.step(&mut heap.join(&image)).unwrap_err().to_string();
+    assert!(step.contains("another type"), "{step}");
+}
+
+#[test]
+fn objects_of_types_that_were_not_named_keep_a_cycle_from_beginning() {
+    let (image, heap) = made(&options(32));
+    let mut thread = Thread::join(heap, &image).unwrap();
+    push(&mut thread, 0..2_000).unwrap();
+    retain(&mut thread, |value| value % 5 == 0).unwrap();
+    thread.enter(|session, _| session.redo(|tx| tx.alloc([7u16; 5]).map(drop))).unwrap();
+    let error = defragmenter(Protocol::Sfccd).run(thread.untyped()).unwrap_err();
+    assert!(matches!(&error, DefragError::UnknownType { name } if name.contains("u16")), "{error}");
+    let mut defragmenter = defragmenter(Protocol::Sfccd).also::<[u16; 5]>();
+    defragmenter.run(thread.untyped()).unwrap();
+    assert_eq!(defragmenter.counts().cycles, 1);
+}

@@ -1,0 +1,163 @@
+//! A program between the steps of a cycle: at each of them, and over several.
+
+use super::{
+    List, Node, Root, Thread, defragmenter, made, node, options, push, put, retain, values,
+};
+use seawall_memory::{Image, Memory, pass};
+use seawall_runtime::defrag::{Protocol, Step};
+use seawall_runtime::typed::{Ptr, Session};
+use seawall_runtime::{Heap, HeapError};
+
+/// The collector's handle on a memory whose other handles are thread 0's.
+struct Second<'m> {
+    image: &'m Image,
+}
+
+impl Memory for Second<'_> {
+    fn thread(&self) -> usize {
+        1
+    }
+
+    pass!(image: load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order, drain);
+    pass!(image: work, grow, spin_while, output, discard);
+}
+
+/// A list of a few nodes on many pages.
+fn sparse() -> (Image, Heap) {
+    let (image, heap) = made(&options(8));
+    let mut thread = Thread::join(heap, &image).unwrap();
+    push(&mut thread, 0..400).unwrap();
+    retain(&mut thread, |value| value % 40 == 0).unwrap();
+    drop(thread);
+    (image, heap)
+}
+
+type Nodes<'p> = Vec<(Ptr<'p, Node<'p>>, u64)>;
+
+fn nodes<'p, M: Memory>(
+    session: &Session<'p, '_, M>,
+    root: Root<'p>,
+) -> Result<Nodes<'p>, HeapError> {
+    let (mut found, mut next) = (Vec::new(), session.get(root.at(List::FIRST))?);
+    while let Some(ptr) = next {
+        let of = session.get(ptr)?;
+        assert_eq!(of.filling, [of.value * 3; 11]);
+        found.push((ptr, of.value));
+        next = of.next;
+    }
+    Ok(found)
+}
+
+/// Writes to a node, frees one, and makes one.
+fn change<'p, M: Memory>(
+    session: &mut Session<'p, '_, M>,
+    root: Root<'p>,
+    known: &mut Nodes<'p>,
+    number: u64,
+) -> Result<(), HeapError> {
+    let place = number as usize % known.len();
+    let (ptr, value) = known[place];
+    match number % 3 {
+        0 => {
+            let next = session.get(ptr)?.next;
+            known[place].1 = value + 1;
+            session.redo(|tx| tx.set(ptr, node(value + 1, next)))
+        }
+        1 if known.len() > 4 => {
+            let after = session.get(ptr)?.next;
+            let link = match place.checked_sub(1) {
+                Some(before) => known[before].0.at(Node::NEXT),
+                None => root.at(List::FIRST),
+            };
+            known.remove(place);
+            session.undo(|tx| {
+                tx.set(link, after)?;
+                tx.free(ptr)
+            })
+        }
+        _ => {
+            put(session, root, 1_000 + number)?;
+            let first = session.get(root.at(List::FIRST))?.expect("a node");
+            known.insert(0, (first, 1_000 + number));
+            Ok(())
+        }
+    }
+}
+
+/// Lets a scope begin after so many steps, in which steps are taken and (if it `changes`) the list
+/// is changed in between; gives how many steps the cycle had.
+fn beside(begins: u64, changes: bool, protocol: Protocol) -> Option<u64> {
+    let (image, heap) = sparse();
+    let second = Second { image: &image };
+    let mut collector = heap.join(&second);
+    let mut defragmenter = defragmenter(protocol);
+    let mut steps = 0;
+    let mut step = |defragmenter: &mut super::Defragmenter| {
+        steps += 1;
+        defragmenter.step(&mut collector).expect("there is room")
+    };
+    for _ in 0..begins {
+        if matches!(step(&mut defragmenter), Step::Done | Step::Rest) {
+            return None;
+        }
+    }
+    let mut thread = Thread::join(heap, &image).unwrap();
+    let left = thread.enter(|session, root| {
+        let mut known = nodes(session, root)?;
+        for number in 0.. {
+            let taken = step(&mut defragmenter);
+            if changes {
+                change(session, root, &mut known, begins + number)?;
+            }
+            // All pointers that it had are those that it loads, and lead to what they led to.
+            assert_eq!(nodes(session, root)?, known, "{number} steps after {begins}");
+            for (ptr, value) in &known {
+                assert_eq!(session.get(ptr.at(Node::VALUE))?, *value);
+            }
+            if taken != Step::Worked {
+                break;
+            }
+        }
+        Ok::<_, HeapError>(known.into_iter().map(|(_, value)| value).collect::<Vec<_>>())
+    });
+    let left = left.unwrap();
+    while !matches!(step(&mut defragmenter), Step::Done | Step::Rest) {}
+    assert_eq!(values(&mut thread), Ok(left));
+    Some(steps)
+}
+
+#[test]
+fn in_a_scope_objects_keep_their_addresses_and_values_whatever_steps_are_taken() {
+    for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+        for changes in [false, true] {
+            let begun = (0..).map_while(|begins| beside(begins, changes, protocol)).count();
+            assert!(begun > 30, "{begun} steps");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_is_written_to_while_a_cycle_begins_stays() {
+    let (image, heap) = sparse();
+    let second = Second { image: &image };
+    let mut collector = heap.join(&second);
+    let mut defragmenter = defragmenter(Protocol::Sfccd);
+    let mut thread = Thread::join(heap, &image).unwrap();
+    let phase = |thread: &mut Thread<'_, Image>| {
+        // A scope that writes to every node as it is.
+        thread.enter(|session, root| {
+            for (ptr, _) in nodes(session, root)? {
+                let same = session.get(ptr)?;
+                session.redo(|tx| tx.set(ptr, same))?;
+            }
+            Ok::<_, HeapError>(())
+        })
+    };
+    while defragmenter.counts().cycles == 0 {
+        let _ = defragmenter.step(&mut collector).unwrap();
+        phase(&mut thread).unwrap();
+    }
+    let counts = defragmenter.counts();
+    assert!(counts.touched > 0 && counts.moved == 0, "{counts:?}");
+    assert_eq!(values(&mut thread).map(|values| values.len()), Ok(10));
+}
