@@ -3,8 +3,14 @@
 use std::env;
 use std::path::PathBuf;
 
-const SOURCES: [&str; 5] =
-    ["pmdk/pool.c", "pmdk/map.c", "pmdk/hash_tx.c", "pmdk/hash_rp.c", "pmdk/btree.c"];
+const SOURCES: [&str; 6] = [
+    "pmdk/pool.c",
+    "pmdk/map.c",
+    "pmdk/hash_tx.c",
+    "pmdk/hash_rp.c",
+    "pmdk/btree.c",
+    "pmdk/defrag.c",
+];
 const COUNTING: &str = "pmdk/counting.c";
 
 fn main() {

@@ -58,4 +58,20 @@ size_t pmdk_map_lookup(struct pmdk_map *map, const uint64_t *keys, size_t count)
 int pmdk_map_remove(struct pmdk_map *map, const uint64_t *keys, size_t count);
 uint64_t pmdk_map_count(struct pmdk_map *map);
 
+struct pmdk_slots;
+
+/* A new pool with a table of count slots, which are empty. */
+struct pmdk_slots *pmdk_slots_new(const char *path, uint64_t bytes, uint64_t count);
+void pmdk_slots_close(struct pmdk_slots *slots);
+/* Allocates an object of 128 B into an empty slot, all of whose words are the slot's number. */
+int pmdk_slots_put(struct pmdk_slots *slots, uint64_t slot);
+/* Frees the object of a slot. */
+void pmdk_slots_take(struct pmdk_slots *slots, uint64_t slot);
+/* Where the object of a slot is, from the start of the pool; 0 if the slot is empty. */
+uint64_t pmdk_slots_at(struct pmdk_slots *slots, uint64_t slot);
+/* The first word of the object of a slot, which is not empty. */
+uint64_t pmdk_slots_value(struct pmdk_slots *slots, uint64_t slot);
+/* Calls pmemobj_defrag once, for all slots. */
+int pmdk_slots_defrag(struct pmdk_slots *slots);
+
 #endif

@@ -7,6 +7,7 @@ mod child;
 mod contender;
 mod counts;
 mod floor;
+mod fragmentation;
 mod groups;
 mod host;
 mod keys;
@@ -60,6 +61,10 @@ struct Args {
     /// Also writes all numbers to this file, as JSON Lines
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Measures a heap that grows and shrinks instead, so many objects of which stay
+    #[arg(long, value_name = "OBJECTS", num_args = 0..=1, default_missing_value = "50000",
+        value_parser = clap::value_parser!(u64).range(100..=fragmentation::OBJECTS_MAX))]
+    fragmentation: Option<u64>,
     #[arg(long, hide = true)]
     count: bool,
     #[arg(long, hide = true, requires = "pool")]
@@ -97,6 +102,9 @@ fn run(args: &Args) -> Result<()> {
     let folder = folder.with_context(|| {
         format!("cannot make a folder in {}; choose another one with --dir", args.dir.display())
     })?;
+    if let Some(objects) = args.fragmentation {
+        return fragmentation::run(folder.path(), objects);
+    }
     if args.count {
         return count(args, &kinds, folder.path());
     }

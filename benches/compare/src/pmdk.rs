@@ -48,6 +48,11 @@ struct RawMap {
     _opaque: [u8; 0],
 }
 
+#[repr(C)]
+struct RawSlots {
+    _opaque: [u8; 0],
+}
+
 unsafe extern "C" {
     fn pmdk_create(path: *const c_char, bytes: u64) -> *mut RawPool;
     fn pmdk_open(path: *const c_char) -> *mut RawPool;
@@ -62,6 +67,13 @@ unsafe extern "C" {
     fn pmdk_map_lookup(map: *mut RawMap, keys: *const u64, count: usize) -> usize;
     fn pmdk_map_remove(map: *mut RawMap, keys: *const u64, count: usize) -> c_int;
     fn pmdk_map_count(map: *mut RawMap) -> u64;
+    fn pmdk_slots_new(path: *const c_char, bytes: u64, count: u64) -> *mut RawSlots;
+    fn pmdk_slots_close(slots: *mut RawSlots);
+    fn pmdk_slots_put(slots: *mut RawSlots, slot: u64) -> c_int;
+    fn pmdk_slots_take(slots: *mut RawSlots, slot: u64);
+    fn pmdk_slots_at(slots: *mut RawSlots, slot: u64) -> u64;
+    fn pmdk_slots_value(slots: *mut RawSlots, slot: u64) -> u64;
+    fn pmdk_slots_defrag(slots: *mut RawSlots) -> c_int;
 }
 
 fn text(from: *const c_char) -> String {
@@ -189,5 +201,62 @@ impl Map<'_> {
     pub(crate) fn delete(self) -> Result<()> {
         // SAFETY: the map is live and nobody uses it after this.
         check("free a map", unsafe { pmdk_map_delete(self.raw.as_ptr()) })
+    }
+}
+
+/// A pool with a table of slots for objects of 128 bytes.
+pub(crate) struct Slots {
+    raw: NonNull<RawSlots>,
+    count: u64,
+}
+
+impl Slots {
+    pub(crate) fn create(path: &Path, bytes: u64, count: u64) -> Result<Slots> {
+        // SAFETY: the path is a terminated string.
+        let raw = unsafe { pmdk_slots_new(c_path(path).as_ptr(), bytes, count) };
+        let raw = NonNull::new(raw).map_or_else(|| failure("create a pool"), Ok)?;
+        Ok(Slots { raw, count })
+    }
+
+    /// The slot, once it is known to be one.
+    fn slot(&self, slot: u64) -> u64 {
+        assert!(slot < self.count, "slot {slot} of {}", self.count);
+        slot
+    }
+
+    /// Fills an empty slot.
+    pub(crate) fn put(&self, slot: u64) -> Result<()> {
+        // SAFETY: the pool is open, and the slot is in the table.
+        let status = unsafe { pmdk_slots_put(self.raw.as_ptr(), self.slot(slot)) };
+        check("allocate an object", status)
+    }
+
+    /// Empties a slot.
+    pub(crate) fn take(&self, slot: u64) {
+        // SAFETY: the pool is open, and the slot is in the table.
+        unsafe { pmdk_slots_take(self.raw.as_ptr(), self.slot(slot)) }
+    }
+
+    /// Where the object of a slot is in the pool, and its first word; none if the slot is empty.
+    pub(crate) fn object(&self, slot: u64) -> Option<(u64, u64)> {
+        let (raw, slot) = (self.raw.as_ptr(), self.slot(slot));
+        // SAFETY: the pool is open, and the slot is in the table and not empty when it is read.
+        unsafe {
+            let at = pmdk_slots_at(raw, slot);
+            (at != 0).then(|| (at, pmdk_slots_value(raw, slot)))
+        }
+    }
+
+    /// One call of `pmemobj_defrag` for all slots.
+    pub(crate) fn defrag(&self) -> Result<()> {
+        // SAFETY: the pool is open.
+        check("defragment", unsafe { pmdk_slots_defrag(self.raw.as_ptr()) })
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // SAFETY: the pool is open, and nothing that borrows it is left.
+        unsafe { pmdk_slots_close(self.raw.as_ptr()) }
     }
 }
