@@ -1,8 +1,8 @@
 //! Deliberate mistakes, by name: proof that a checker finds what it is there to find.
 //!
-//! Two of them every structure can make. The others are those of the heap, for the workloads that
-//! live in one. What the heap can do wrong about the types of objects is not among them: no
-//! workload allocates typed objects, and the tests of the typed layer catch it.
+//! Two of them every structure can make. Some are those of the heap, for the workloads that live in
+//! one. What the heap can do wrong about the types of objects is not among them: the tests of the
+//! typed layer catch it. One is a structure's own, and the head of its file says what it is.
 
 use crate::{WORKLOADS, Workload};
 use seawall_runtime::{HeapFlaw, epoch};
@@ -21,6 +21,8 @@ pub enum Flaw {
     NoFlush,
     /// A mistake of the heap, in workloads that live in one.
     Heap(HeapFlaw),
+    /// A mistake of the structure's own, in those that grow and shrink.
+    Slip,
 }
 
 /// There is no mistake of this name.
@@ -31,18 +33,20 @@ pub struct UnknownFlaw(pub String);
 /// A workload cannot make that mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{workload} cannot have the flaw {flaw}, which is one of heaps: explore {heaps} with it, or \
+    "{workload} cannot have the flaw {flaw}, which is one of {kind}: explore {able} with it, or \
      choose no-order or no-flush",
-    heaps = in_heap()
+    kind = if *flaw == Flaw::Slip { "structures that grow and shrink" } else { "heaps" },
+    able = able(*flaw)
 )]
 pub struct UnfitFlaw {
     workload: &'static str,
     flaw: Flaw,
 }
 
-fn in_heap() -> String {
-    let names: Vec<&str> =
-        WORKLOADS.iter().filter(|entry| entry.in_heap).map(|entry| entry.name).collect();
+/// Those that can make a mistake which not all can make.
+fn able(flaw: Flaw) -> String {
+    let can = |entry: &&crate::Entry| if flaw == Flaw::Slip { entry.slips } else { entry.in_heap };
+    let names: Vec<&str> = WORKLOADS.iter().filter(can).map(|entry| entry.name).collect();
     names.join(" or ")
 }
 
@@ -70,6 +74,7 @@ flaws! {
         "In a heap: retire logs without waiting for writers";
     Flaw::Heap(HeapFlaw::NoOrder), "no-stamps", "s", "In a heap: replay logs thread by thread";
     Flaw::Heap(HeapFlaw::NoFreed), "no-freed", "v", "In a heap: replay logs over what was freed";
+    Flaw::Slip, "slip", "p", "In a structure that grows and shrinks: the mistake of its own";
 }
 
 impl Flaw {
@@ -112,7 +117,12 @@ impl Flaw {
     /// # Errors
     /// The workload, the mistake, and who can make it.
     pub fn check_for<W: Workload>(self) -> Result<(), UnfitFlaw> {
-        if W::IN_HEAP || !matches!(self, Flaw::Heap(_)) {
+        let fits = match self {
+            Flaw::None | Flaw::NoOrder | Flaw::NoFlush => true,
+            Flaw::Heap(_) => W::IN_HEAP,
+            Flaw::Slip => W::SLIPS,
+        };
+        if fits {
             return Ok(());
         }
         Err(UnfitFlaw { workload: W::NAME, flaw: self })
@@ -123,14 +133,14 @@ impl Flaw {
         match self {
             Flaw::NoOrder => epoch::Flaw::NoOrder,
             Flaw::NoFlush => epoch::Flaw::NoFlush,
-            Flaw::None | Flaw::Heap(_) => epoch::Flaw::None,
+            Flaw::None | Flaw::Heap(_) | Flaw::Slip => epoch::Flaw::None,
         }
     }
 
     /// The mistake, to a heap.
     pub(crate) fn of_heap(self) -> HeapFlaw {
         match self {
-            Flaw::None => HeapFlaw::None,
+            Flaw::None | Flaw::Slip => HeapFlaw::None,
             Flaw::NoOrder => HeapFlaw::NoFence,
             Flaw::NoFlush => HeapFlaw::NoLogFlush,
             Flaw::Heap(flaw) => flaw,
@@ -162,10 +172,11 @@ mod tests {
         for flaw in Flaw::all() {
             assert_eq!(flaw.to_string().parse(), Ok(flaw));
             assert_eq!(Flaw::of_letter(flaw.letter()), Some(flaw));
-            assert_ne!(flaw.of_heap(), HeapFlaw::None);
+            assert_eq!(flaw.of_heap() == HeapFlaw::None, flaw == Flaw::Slip);
             let is_heaps = flaw.check_for::<crate::Hash>().is_err();
             assert_eq!(flaw.of_epochs() == epoch::Flaw::None, is_heaps);
-            assert_eq!(flaw.check_for::<crate::BTree>(), Ok(()));
+            assert_eq!(flaw.check_for::<crate::BTree>().is_err(), flaw == Flaw::Slip);
+            assert_eq!(flaw.check_for::<crate::ChurnAvl>(), Ok(()));
         }
         let wrong = "no-odrer".parse::<Flaw>().unwrap_err().to_string();
         assert!(wrong.contains("`no-odrer`") && wrong.contains("no-order, no-flush"), "{wrong}");

@@ -33,6 +33,7 @@
 
 mod apps;
 mod checkpoint;
+mod churn;
 mod flaw;
 pub mod history;
 mod index;
@@ -45,6 +46,7 @@ mod requests;
 mod workload;
 
 pub use checkpoint::{Checkpointed, Phased};
+pub use churn::Phases;
 pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use history::{Contents, Explainer, History, Violation};
 pub use kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};
@@ -70,6 +72,8 @@ pub struct Entry {
     pub default: bool,
     /// Whether it lives in a heap, and can make the mistakes of one.
     pub in_heap: bool,
+    /// Whether it can make a mistake of its own.
+    pub slips: bool,
     /// Whether it runs when none is named on a machine that asks for all workloads. Not what is
     /// there for Ribbon's evaluation: those machines repeat the runs of other papers, whose results
     /// are held, and natively nothing runs without a name.
@@ -87,6 +91,7 @@ impl Entry {
             search_percent: W::SEARCH_PERCENT,
             default,
             in_heap: W::IN_HEAP,
+            slips: W::SLIPS,
             in_all,
             accepts: W::ACCEPTS,
         }
@@ -118,16 +123,19 @@ macro_rules! workloads {
         files { $($module:ident :: $Type:ident, default: $default:literal;)* }
         evaluation { $($index:ident :: $Index:ident;)* }
         apps { $($App:ident;)* }
+        churn { $($Churned:ident;)* }
     ) => {
         $(mod $module; pub use $module::$Type;)*
         $(mod $index; pub use $index::$Index;)*
         $(pub use apps::$App;)*
+        $(pub use churn::$Churned;)*
 
         /// Every workload, in the order in which tables show them.
         pub const WORKLOADS: &[Entry] = &[
             $(Entry::of::<$Type>($default, true),)*
             $(Entry::of::<$Index>(false, false),)*
             $(Entry::of::<$App>(false, true),)*
+            $(Entry::of::<$Churned>(false, false),)*
         ];
 
         /// Lets `visitor` visit the workload called `name`.
@@ -142,6 +150,7 @@ macro_rules! workloads {
                 $($Type::NAME => Ok(visitor.visit::<$Type>()),)*
                 $($Index::NAME => Ok(visitor.visit::<$Index>()),)*
                 $($App::NAME => Ok(visitor.visit::<$App>()),)*
+                $($Churned::NAME => Ok(visitor.visit::<$Churned>()),)*
                 _ => Err(UnknownWorkload { name: name.to_owned() }),
             }
         }
@@ -175,6 +184,10 @@ workloads! {
         HashMap;
         Vacation;
         Memcached;
+    }
+    churn {
+        ChurnLl;
+        ChurnAvl;
     }
 }
 

@@ -174,6 +174,11 @@ impl Worker {
         below(&mut self.rng, n)
     }
 
+    /// This thread's number among the threads of the run, and how many they are.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.thread as u64, self.threads as u64)
+    }
+
     /// Searches in their share; of the others half insert and half delete.
     pub(crate) fn action(&mut self) -> Action {
         if self.below(100) < u64::from(self.search_percent) {
@@ -185,8 +190,7 @@ impl Worker {
     /// The next request about the numbers below `keys`, which all threads share: of the mix, or an
     /// operation as [`action`](Worker::action) says with a key that is as likely as any other.
     pub(crate) fn request(&mut self, keys: u64) -> (Op, u64) {
-        let place = (self.thread as u64, self.threads as u64);
-        match self.request_of_mix(keys, place) {
+        match self.request_of_mix(keys, self.place()) {
             Some(request) => request,
             None => (self.action().into(), self.below(keys)),
         }
@@ -283,6 +287,8 @@ pub trait Workload: Clone + Send + Sync + 'static {
     const SEARCH_PERCENT: u32;
     /// Whether it lives in a heap, and can make the mistakes of one.
     const IN_HEAP: bool = false;
+    /// Whether it can make a mistake of its own.
+    const SLIPS: bool = false;
     /// Which requests of a mix it can answer.
     const ACCEPTS: Accepts = Accepts::Own;
 
