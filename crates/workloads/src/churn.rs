@@ -22,9 +22,13 @@ use seawall_runtime::typed::{Branded, Persist, Ptr, Session, Tx};
 
 mod adapter;
 mod avl;
+mod bt;
 mod directory;
+mod inner;
 mod ll;
 mod phases;
+mod rb;
+mod ss;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -38,6 +42,12 @@ pub(crate) use walk::Walk;
 pub type ChurnLl = Churned<ll::Ll>;
 /// The benchmark of an AVL tree.
 pub type ChurnAvl = Churned<avl::Avl>;
+/// The benchmark of an array of strings.
+pub type ChurnSs = Churned<ss::Ss>;
+/// The benchmark of a B+ tree.
+pub type ChurnBt = Churned<bt::Bt>;
+/// The benchmark of a red-black tree.
+pub type ChurnRb = Churned<rb::Rb>;
 
 /// What the root of a part of `S` is, in the pool of brand `'p`.
 pub(crate) type PartOf<'p, S> = <<S as Structure>::Part as Branded>::In<'p>;

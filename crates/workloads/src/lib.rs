@@ -188,6 +188,9 @@ workloads! {
     churn {
         ChurnLl;
         ChurnAvl;
+        ChurnSs;
+        ChurnBt;
+        ChurnRb;
     }
 }
 

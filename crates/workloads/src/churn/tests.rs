@@ -120,4 +120,7 @@ macro_rules! each {
 each! {
     ll: crate::churn::ll::Ll;
     avl: crate::churn::avl::Avl;
+    ss: crate::churn::ss::Ss;
+    bt: crate::churn::bt::Bt;
+    rb: crate::churn::rb::Rb;
 }
