@@ -23,11 +23,17 @@ use seawall_runtime::typed::{Branded, Persist, Ptr, Session, Tx};
 mod adapter;
 mod avl;
 mod bt;
+mod buckets;
+mod bztree;
 mod directory;
+mod echo;
+mod fptree;
 mod inner;
 mod ll;
 mod phases;
+mod pmemkv;
 mod rb;
+mod redis;
 mod ss;
 #[cfg(test)]
 mod tests;
@@ -48,6 +54,16 @@ pub type ChurnSs = Churned<ss::Ss>;
 pub type ChurnBt = Churned<bt::Bt>;
 /// The benchmark of a red-black tree.
 pub type ChurnRb = Churned<rb::Rb>;
+/// The benchmark of a tree like BzTree.
+pub type ChurnBzTree = Churned<bztree::BzTree>;
+/// The benchmark of a tree like FPTree.
+pub type ChurnFpTree = Churned<fptree::FpTree>;
+/// The benchmark of a store like Echo.
+pub type ChurnEcho = Churned<echo::Echo>;
+/// The benchmark of a store like pmemkv.
+pub type ChurnPmemKv = Churned<pmemkv::PmemKv>;
+/// The benchmark of a cache like Redis.
+pub type ChurnRedis = Churned<redis::Redis>;
 
 /// What the root of a part of `S` is, in the pool of brand `'p`.
 pub(crate) type PartOf<'p, S> = <<S as Structure>::Part as Branded>::In<'p>;

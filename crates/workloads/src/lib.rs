@@ -191,6 +191,11 @@ workloads! {
         ChurnSs;
         ChurnBt;
         ChurnRb;
+        ChurnBzTree;
+        ChurnFpTree;
+        ChurnEcho;
+        ChurnPmemKv;
+        ChurnRedis;
     }
 }
 

@@ -123,4 +123,9 @@ each! {
     ss: crate::churn::ss::Ss;
     bt: crate::churn::bt::Bt;
     rb: crate::churn::rb::Rb;
+    bztree: crate::churn::bztree::BzTree;
+    fptree: crate::churn::fptree::FpTree;
+    echo: crate::churn::echo::Echo;
+    pmemkv: crate::churn::pmemkv::PmemKv;
+    redis: crate::churn::redis::Redis;
 }
