@@ -41,7 +41,7 @@ mod value;
 mod walk;
 
 pub(crate) use adapter::Churned;
-pub use phases::Phases;
+pub(crate) use phases::Phases;
 pub(crate) use walk::Walk;
 
 /// The benchmark of doubly linked lists.

@@ -46,7 +46,6 @@ mod requests;
 mod workload;
 
 pub use checkpoint::{Checkpointed, Phased};
-pub use churn::Phases;
 pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use history::{Contents, Explainer, History, Violation};
 pub use kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};

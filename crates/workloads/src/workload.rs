@@ -295,6 +295,11 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// Memory needed for `setup`.
     fn layout(setup: &Setup) -> Layout;
 
+    /// Steps that the first so many phases of a thread take, if the workload has phases.
+    fn steps(_setup: &Setup, _thread: usize, _phases: u64) -> Option<u64> {
+        None
+    }
+
     /// Formats a zeroed pool and fills it, on one thread; durable when it returns.
     fn create<M: Memory>(memory: &M, setup: &Setup) -> Self;
 

@@ -2,6 +2,7 @@
 
 mod applications;
 mod checkpoints;
+mod churn;
 mod crash;
 mod indexes;
 mod kernels;

@@ -7,7 +7,7 @@ use crate::history::{Contents, initial_tag, tag};
 use crate::workload::stream;
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::Memory;
-use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Session};
+use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Thread};
 use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks};
 use std::marker::PhantomData;
 
@@ -111,23 +111,18 @@ fn fill<'p, S: Structure, M: Memory>(
     Ok(pool.heap())
 }
 
-impl<S: Structure> Churned<S> {
-    /// Lets `body` work in the pool, on the thread of `memory`.
-    fn join<M: Memory, T>(
-        heap: Heap,
-        memory: &M,
-        body: impl for<'p> FnOnce(
-            &mut Session<'p, '_, M>,
-            Ptr<'p, Root<'p, PartOf<'p, S>>>,
-        ) -> Result<T, Damage>,
-    ) -> Result<T, Damage> {
-        typed::enter::<RootOf<S>, T, Damage>(heap, |pool| body(&mut pool.join(memory), pool.root()))
-    }
+/// What a thread keeps: its place in the heap, and in the phases once it has begun.
+pub struct Joined<'m, M: Memory, S> {
+    pub(super) thread: Thread<'m, RootOf<S>, M>,
+    phases: Option<Phases>,
+}
 
+impl<S: Structure> Churned<S> {
     fn opened<M: Memory>(memory: &M, heap: Heap, layout: Layout) -> Result<Self, Damage> {
-        let (entries, parts) = Self::join(heap, memory, |session, root| {
+        let mut thread = Thread::<RootOf<S>, M>::join(heap, memory)?;
+        let (entries, parts) = thread.enter(|session, root| {
             let entries = session.get(root.at(Root::ENTRIES))?;
-            Ok((entries, session.get(root.at(Root::COUNT))?))
+            Ok::<_, Damage>((entries, session.get(root.at(Root::COUNT))?))
         })?;
         let fits = parts.checked_mul(KEYS_MAX).is_some_and(|keys| entries <= keys);
         if parts == 0 || parts > PARTS_MAX as u64 || !fits {
@@ -141,7 +136,7 @@ impl<S: Structure> Churned<S> {
     /// Runs one step on the part of its key, whose lock is held; gives what a search finds.
     pub(super) fn run<M: Memory>(
         &self,
-        memory: &M,
+        thread: &mut Thread<'_, RootOf<S>, M>,
         step: Step,
         dice: u64,
         worker: &Worker,
@@ -158,7 +153,7 @@ impl<S: Structure> Churned<S> {
         }
         let slip = worker.flaw == Flaw::Slip;
         let change = &mut Change { key, tag, dice, slip, note: &mut note };
-        Self::join(self.heap, memory, |session, root| {
+        thread.enter(|session, root| {
             let part = session.get(root.at(Root::PARTS).index(part as usize))?;
             let part = part.ok_or_else(|| Damage(format!("there is no part of key {key}")))?;
             match step {
@@ -184,6 +179,11 @@ impl<S: Structure> Workload for Churned<S> {
         let options = options::<S>(setup);
         let (arena, _) = place(options.dram_bytes(), options.threads, parts(setup));
         Layout { pm_bytes: options.pm_bytes_max(), dram_bytes: arena.dram_bytes() }
+    }
+
+    fn steps(setup: &Setup, thread: usize, phases: u64) -> Option<u64> {
+        let place = (thread as u64, setup.threads as u64);
+        Some(Phases::new(setup.entries, place, 0, S::TOUCHES).steps(phases))
     }
 
     fn create<M: Memory>(memory: &M, setup: &Setup) -> Churned<S> {
@@ -223,15 +223,16 @@ impl<S: Structure> Workload for Churned<S> {
         Churned::opened(memory, heap, layout)
     }
 
-    /// Its place in the phases, once it has begun.
-    type Local<'m, M: Memory + 'm> = Option<Phases>;
+    type Local<'m, M: Memory + 'm> = Joined<'m, M, S>;
 
-    fn join<'m, M: Memory>(&self, _: &'m M) -> Option<Phases> {
-        None
+    fn join<'m, M: Memory>(&self, memory: &'m M) -> Joined<'m, M, S> {
+        let thread = Thread::join(self.heap, memory).expect("a heap that was made or opened");
+        Joined { thread, phases: None }
     }
 
-    fn step<M: Memory>(&self, memory: &M, local: &mut Option<Phases>, worker: &mut Worker) {
-        let phases = local.get_or_insert_with(|| {
+    fn step<M: Memory>(&self, memory: &M, local: &mut Joined<'_, M, S>, worker: &mut Worker) {
+        let Joined { thread, phases } = local;
+        let phases = phases.get_or_insert_with(|| {
             let seed = worker.below(u64::MAX);
             Phases::new(self.entries, worker.place(), seed, S::TOUCHES)
         });
@@ -240,13 +241,16 @@ impl<S: Structure> Workload for Churned<S> {
         let is_search = worker.below(100) < u64::from(worker.search_percent);
         let step = if is_search { Step::Get(step.key()) } else { step };
         let guard = self.locks.acquire(memory, step.key() % self.parts, 0);
-        let done = self.run(memory, step, phases.dice(), worker);
-        done.expect("a structure that was made or opened, with room for its entries");
+        let done = self.run(thread, step, phases.dice(), worker);
+        // Who slips may stumble later; it is for the check to find.
+        if worker.flaw != Flaw::Slip {
+            done.expect("a structure that was made or opened, with room for its entries");
+        }
         self.locks.release(memory, guard);
     }
 
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
-        Self::join(self.heap, memory, |session, root| {
+        Thread::<RootOf<S>, M>::join(self.heap, memory)?.enter(|session, root| {
             let reach = session.reach(root)?;
             if let Some(dangling) = reach.dangling.first() {
                 let (at, to) = (dangling.at, dangling.to);

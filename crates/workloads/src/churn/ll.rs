@@ -4,7 +4,7 @@
 //! and nothing else, so the list is cut into many short ones, by the key's hash, with a table of
 //! their heads.
 //!
-//! Its slip: who is unlinked does not tell the next one.
+//! Its slip: the first node of a list is not told of a new one before it.
 
 use super::directory::Directory;
 use super::value::Value128;
@@ -79,7 +79,7 @@ impl Structure for Ll {
             let heads = part.at(Lists::HEADS);
             let next = Directory::get(tx, heads, list)?;
             let node = tx.alloc(Node { prev: None, next, value })?;
-            if let Some(next) = next {
+            if let Some(next) = next.filter(|_| !change.slip) {
                 tx.set(next.at(Node::PREV), Some(node))?;
             }
             Directory::set(tx, heads, list, Some(node))?;
@@ -99,7 +99,7 @@ impl Structure for Ll {
                 Some(prev) => tx.set(prev.at(Node::NEXT), next)?,
                 None => Directory::set(tx, part.at(Lists::HEADS), list, next)?,
             }
-            if let Some(next) = next.filter(|_| !change.slip) {
+            if let Some(next) = next {
                 tx.set(next.at(Node::PREV), prev)?;
             }
             tx.free(node)?;

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The phases of one thread.
 #[derive(Clone, Debug)]
-pub struct Phases {
+pub(crate) struct Phases {
     keys: Vec<u64>,
     rng: Xoshiro256PlusPlus,
     touches: bool,
@@ -38,7 +38,7 @@ const TOUCH_EVERY: u64 = 4;
 impl Phases {
     /// Those of thread `place.0` of `place.1` in a structure of so many entries; with `touches`
     /// each fourth step is neither a put nor a remove.
-    pub fn new(entries: u64, place: (u64, u64), seed: u64, touches: bool) -> Phases {
+    pub(crate) fn new(entries: u64, place: (u64, u64), seed: u64, touches: bool) -> Phases {
         let (thread, threads) = place;
         let keys = (thread..entries).step_by(threads as usize).collect();
         Phases { keys, rng: stream(seed, thread + 1), touches }
@@ -50,7 +50,7 @@ impl Phases {
     }
 
     /// Steps that the first so many phases take.
-    pub fn steps(&self, phases: u64) -> u64 {
+    pub(crate) fn steps(&self, phases: u64) -> u64 {
         let changes = phases * self.changes();
         let touched = if self.touches { changes.saturating_sub(1) / (TOUCH_EVERY - 1) } else { 0 };
         if self.keys.is_empty() { 0 } else { changes + touched }

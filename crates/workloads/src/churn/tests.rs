@@ -1,37 +1,44 @@
 //! Each structure beside a map of the standard library, and in its own phases.
 
+use super::adapter::RootOf;
 use super::phases::Step;
 use super::{Churned, Structure};
 use crate::history::{Contents, History};
-use crate::{Flaw, Setup, Worker, Workload};
+use crate::{Setup, Worker, Workload};
 use seawall_memory::Image;
+use seawall_runtime::typed::Thread;
 use std::sync::Arc;
 
 /// A structure with a thread of its own, and a map that has the same entries.
-struct Beside<S> {
+struct Beside<'m, S> {
     churned: Churned<S>,
-    image: Image,
+    image: &'m Image,
+    thread: Thread<'m, RootOf<S>, Image>,
     worker: Worker,
     history: Arc<History>,
     seen: usize,
     map: Contents,
 }
 
-impl<S: Structure> Beside<S> {
-    fn new(entries: u64, seed: u64, flaw: Flaw) -> Beside<S> {
-        let setup = Setup { entries, seed, flaw, ..Setup::of::<Churned<S>>(1) };
-        let layout = Churned::<S>::layout(&setup);
-        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let churned = Churned::<S>::create(&image, &setup);
-        let map = churned.contents(&image).expect("just made");
+fn setup<S: Structure>(entries: u64, seed: u64) -> (Setup, Image) {
+    let setup = Setup { entries, seed, ..Setup::of::<Churned<S>>(1) };
+    let layout = Churned::<S>::layout(&setup);
+    (setup, Image::new(layout.pm_bytes, layout.dram_bytes))
+}
+
+impl<'m, S: Structure> Beside<'m, S> {
+    fn new((setup, image): &'m (Setup, Image)) -> Beside<'m, S> {
+        let churned = Churned::<S>::create(image, setup);
+        let map = churned.contents(image).expect("just made");
         let history = Arc::new(History::new());
-        let worker = Worker::new(&setup, 0, history.clone());
-        Beside { churned, image, worker, history, seen: 0, map }
+        let worker = Worker::new(setup, 0, history.clone());
+        let thread = churned.join(image).thread;
+        Beside { churned, image, thread, worker, history, seen: 0, map }
     }
 
     fn run(&mut self, step: Step) -> Option<u64> {
         let dice = self.worker.below(u64::MAX);
-        let found = self.churned.run(&self.image, step, dice, &self.worker);
+        let found = self.churned.run(&mut self.thread, step, dice, &self.worker);
         self.worker.number += 1;
         for effect in &self.history.effects()[self.seen..] {
             match effect.tag {
@@ -45,7 +52,7 @@ impl<S: Structure> Beside<S> {
 
     /// Compares all entries, and checks all that holds.
     fn check(&self) {
-        let contents = self.churned.contents(&self.image);
+        let contents = self.churned.contents(self.image);
         let contents = contents.unwrap_or_else(|damage| panic!("{}: {damage}", S::NAME));
         assert!(contents == self.map, "{}: other entries than the map", S::NAME);
     }
@@ -55,7 +62,8 @@ impl<S: Structure> Beside<S> {
 /// were.
 fn does_what_a_map_does<S: Structure>() {
     for (entries, seed) in [(1, 1), (9, 2), (60, 3), (700, 4)] {
-        let mut beside = Beside::<S>::new(entries, seed, Flaw::None);
+        let pool = setup::<S>(entries, seed);
+        let mut beside = Beside::<S>::new(&pool);
         for number in 0..2500 {
             let key = beside.worker.below(entries);
             let puts = if number / (2 * entries + 20) % 2 == 0 { 2 } else { 6 };
@@ -84,7 +92,8 @@ fn does_what_a_map_does<S: Structure>() {
 
 /// All goes and comes back in rising and in falling order: each rebalances on one side only.
 fn survives_sorted_keys<S: Structure>() {
-    let mut beside = Beside::<S>::new(300, 5, Flaw::None);
+    let pool = setup::<S>(300, 5);
+    let mut beside = Beside::<S>::new(&pool);
     for round in 0..4 {
         let key = |at| if round % 2 == 0 { at } else { 299 - at };
         for at in 0..300 {

@@ -1,0 +1,172 @@
+//! Structures of typed objects that grow and shrink: their phases on several threads, crashes, the
+//! mistakes of their own, and pools in which some words are wild.
+
+use crate::applications::Wild;
+use crate::crash::Crash;
+use crate::machines::Shared;
+use crate::media::Model;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use seawall_memory::Image;
+use seawall_workloads::{
+    Entry, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+};
+use std::sync::Arc;
+
+fn each() -> impl Iterator<Item = Entry> {
+    WORKLOADS.iter().copied().filter(|entry| entry.name.starts_with("c-"))
+}
+
+/// So many threads, in turn and in an order that is random, go through their phases; after each,
+/// all that holds is checked, with what is lost and what leads nowhere.
+struct InTurn {
+    threads: usize,
+    entries: u64,
+    search_percent: u32,
+}
+
+impl Visitor for InTurn {
+    type Output = ();
+
+    fn visit<W: Workload>(self) {
+        let InTurn { threads, entries, search_percent } = self;
+        let setup = Setup { entries, search_percent, ..Setup::of::<W>(threads) };
+        let layout = W::layout(&setup);
+        let memory = Shared::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&memory, &setup);
+        let before = workload.contents(&memory).expect("just made");
+        let history = Arc::new(History::new());
+        let memories: Vec<Shared> = (0..threads).map(|thread| memory.of(thread)).collect();
+        let mut locals: Vec<_> = memories.iter().map(|memory| workload.join(memory)).collect();
+        let worker = |thread| Worker::new(&setup, thread, history.clone());
+        let mut workers: Vec<Worker> = (0..threads).map(worker).collect();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+        for phase in 1..=5 {
+            let steps = |thread| W::steps(&setup, thread, phase).expect("it has phases");
+            let mut left: Vec<usize> = (0..threads).collect();
+            while !left.is_empty() {
+                let place = (rng.next_u64() % left.len() as u64) as usize;
+                let thread = left[place];
+                let worker = &mut workers[thread];
+                if worker.number == steps(thread) {
+                    left.swap_remove(place);
+                    continue;
+                }
+                workload.step(&memories[thread], &mut locals[thread], worker);
+                worker.number += 1;
+            }
+            let after = workload.contents(&memory);
+            let after = after.unwrap_or_else(|damage| panic!("{}, {phase}: {damage}", W::NAME));
+            let done: Vec<u64> = workers.iter().map(|worker| worker.number).collect();
+            assert_eq!(history.explain(&before, &after, &done), Ok(done), "{}", W::NAME);
+            if search_percent == 0 {
+                let gone = (0..threads as u64).map(|thread| {
+                    let keys = (entries + threads as u64 - 1 - thread) / threads as u64;
+                    4 * keys / 5
+                });
+                let left = entries - if phase % 2 == 1 { gone.sum() } else { 0 };
+                let is_cache = W::NAME == "c-redis";
+                // Strings may have changed places with slots that had none, and gone with these.
+                let may_be_fewer = is_cache || W::NAME == "c-ss";
+                let there = after.len() as u64;
+                assert!(there == left || may_be_fewer, "{}: {there}, not {left}", W::NAME);
+                assert!(!is_cache || there < entries, "nothing was evicted");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_goes_through_its_phases_on_several_threads_in_turn() {
+    for entry in each() {
+        for (threads, entries) in [(1, 2000), (3, 500), (16, 400)] {
+            for search_percent in [0, 30] {
+                let run = InTurn { threads, entries, search_percent };
+                with_workload(entry.name, run).expect("a workload of the table");
+            }
+        }
+    }
+}
+
+fn crash(name: &str, run: Crash) -> Result<(), String> {
+    with_workload(name, run).expect("a workload of the table")
+}
+
+#[test]
+fn every_crash_leaves_a_prefix_of_the_run() {
+    for entry in each() {
+        for (model, threads) in [(Model::Px86, 1), (Model::Bep, 1), (Model::Px86, 3)] {
+            for (entries, operations, one_of) in [(6, 14, 40), (45, 80, 400)] {
+                let operations = Some(operations);
+                let run = Crash { model, threads, one_of, entries, operations, ..Crash::default() };
+                let found = crash(entry.name, run);
+                assert_eq!(found, Ok(()), "{} under {model:?}, {threads} threads", entry.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_change_that_its_log_does_not_precede_is_caught() {
+    for entry in each() {
+        let (flaw, operations) = (Flaw::NoOrder, Some(8));
+        let run = Crash { flaw, operations, one_of: 2, ..Crash::default() };
+        assert!(crash(entry.name, run).is_err(), "{} without the fence passes", entry.name);
+    }
+}
+
+/// Runs with the mistake of the structure's own, until a check finds it; what that says.
+struct Slips;
+
+impl Visitor for Slips {
+    type Output = Option<String>;
+
+    fn visit<W: Workload>(self) -> Option<String> {
+        let setup = Setup { entries: 70, flaw: Flaw::Slip, ..Setup::of::<W>(1) };
+        let layout = W::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&image, &setup);
+        let mut worker = Worker::new(&setup, 0, Arc::new(History::off()));
+        let mut local = workload.join(&image);
+        let found = (0..300).find_map(|number| {
+            worker.number = number;
+            workload.step(&image, &mut local, &mut worker);
+            workload.contents(&image).err()
+        });
+        found.map(|damage| damage.to_string())
+    }
+}
+
+#[test]
+fn the_mistake_of_each_structure_is_caught_by_its_check_or_by_a_crash() {
+    let expected = [
+        ("c-ll", "does not lead back to the one before it"),
+        ("c-avl", "the height at key"),
+        ("c-ss", ""),
+        ("c-bt", ""),
+        ("c-rb", "is red, and so is its parent"),
+        ("c-bztree", "no pointer leads to the object"),
+        ("c-fptree", "has the fingerprint of another"),
+        ("c-echo", "leads to no object"),
+        ("c-pmemkv", "is in bucket"),
+        ("c-redis", "no pointer leads to the object"),
+    ];
+    for (name, part) in expected {
+        let found = with_workload(name, Slips).expect("a workload of the table");
+        let (flaw, operations) = (Flaw::Slip, Some(24));
+        let run = Crash { flaw, operations, one_of: 2, ..Crash::default() };
+        match found {
+            Some(message) => assert!(message.contains(part) && !part.is_empty(), "{message}"),
+            None => assert!(part.is_empty() && crash(name, run).is_err(), "{name}"),
+        }
+    }
+    assert_eq!(expected.len(), each().count());
+}
+
+#[test]
+fn wild_bytes_are_refused_and_never_a_panic_or_a_loop() {
+    for entry in each() {
+        let refused = with_workload(entry.name, Wild).expect("a workload of the table");
+        assert!(refused > 80, "{}: {refused}", entry.name);
+    }
+}
