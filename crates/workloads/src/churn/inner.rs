@@ -1,8 +1,8 @@
 //! The inner nodes of trees whose leaves, of a type of the tree's own, have all entries.
 //!
 //! A node is read into a vector, changed there, and written as a whole: in place, or as a copy that
-//! takes its place. A child that gets into the wrong half of a split, or whose node is full, is the
-//! business of this file; leaves are their tree's.
+//! takes its place. How inner nodes split and join is the business of this file; leaves are their
+//! tree's.
 
 use super::{Read, Walk, broken};
 use crate::Damage;
