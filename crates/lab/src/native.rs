@@ -92,6 +92,7 @@ impl Default for NativeOptions {
             entries: None,
             search_percent: None,
             mix: None,
+            defragment: None,
             flaw: Flaw::None,
             file: None,
             witness: None,

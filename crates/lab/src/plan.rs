@@ -79,6 +79,7 @@ impl Default for CompareOptions {
             ribbon: None,
             baseline: None,
             jobs: None,
+            defragment: None,
             flaw: Flaw::None,
         }
     }

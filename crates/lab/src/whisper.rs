@@ -231,6 +231,7 @@ impl WhisperPlan {
                 ribbon: None,
                 mix: None,
                 crashes: 0,
+                defragment: None,
                 flaw: Flaw::None,
                 checked: false,
             });

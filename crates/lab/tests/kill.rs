@@ -130,6 +130,7 @@ impl Visitor for Replay<'_> {
             entries: ENTRIES,
             search_percent: self.plan.search_percent,
             mix: None,
+            defragment: None,
             flaw: Flaw::None,
         };
         let layout = W::layout(&setup);

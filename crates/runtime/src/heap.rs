@@ -411,6 +411,11 @@ impl Heap {
         [KIND, KIND_TOGETHER, KIND_MOVING].contains(&header.roots[0])
     }
 
+    /// True if its objects may be moved ([`HeapOptions::defragment`]).
+    pub fn moves(&self) -> bool {
+        self.layout.numbers.moves
+    }
+
     /// The heap with a deliberate mistake.
     #[must_use]
     pub fn with_flaw(self, flaw: HeapFlaw) -> Heap {

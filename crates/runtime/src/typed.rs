@@ -159,7 +159,7 @@ impl<'p, R: Persist<'p>> Pool<'p, R> {
     pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'p, 'm, M> {
         let mut session = self.heap.join(memory);
         session.view = self.view;
-        Session::new(session, Types::default())
+        Session::new(Box::new(session), Types::default())
     }
 }
 

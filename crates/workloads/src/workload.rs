@@ -9,6 +9,7 @@ use seawall_collections::Change;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
 use seawall_runtime::HeapError;
+use seawall_runtime::defrag::Protocol;
 use seawall_runtime::pool::PoolError;
 use std::sync::Arc;
 
@@ -25,6 +26,9 @@ pub struct Setup {
     pub search_percent: u32,
     /// Requests to make instead of the workload's own operations, if it can.
     pub mix: Option<RequestMix>,
+    /// Objects are moved together meanwhile, by this protocol: thread 0 takes a step of that after
+    /// each operation. For workloads of typed objects that grow and shrink; others take no notice.
+    pub defragment: Option<Protocol>,
     /// A deliberate mistake, to prove that the checkers find it.
     pub flaw: Flaw,
 }
@@ -268,6 +272,7 @@ impl Setup {
             entries: W::ENTRIES,
             search_percent: W::SEARCH_PERCENT,
             mix: None,
+            defragment: None,
             flaw: Flaw::None,
         }
     }

@@ -8,6 +8,7 @@ use crate::media::Model;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::Image;
+use seawall_runtime::defrag::Protocol;
 use seawall_workloads::{
     Entry, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
 };
@@ -23,14 +24,15 @@ struct InTurn {
     threads: usize,
     entries: u64,
     search_percent: u32,
+    defragment: Option<Protocol>,
 }
 
 impl Visitor for InTurn {
     type Output = ();
 
     fn visit<W: Workload>(self) {
-        let InTurn { threads, entries, search_percent } = self;
-        let setup = Setup { entries, search_percent, ..Setup::of::<W>(threads) };
+        let InTurn { threads, entries, search_percent, defragment } = self;
+        let setup = Setup { entries, search_percent, defragment, ..Setup::of::<W>(threads) };
         let layout = W::layout(&setup);
         let memory = Shared::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&memory, &setup);
@@ -81,7 +83,21 @@ fn all_goes_through_its_phases_on_several_threads_in_turn() {
     for entry in each() {
         for (threads, entries) in [(1, 2000), (3, 500), (16, 400)] {
             for search_percent in [0, 30] {
-                let run = InTurn { threads, entries, search_percent };
+                let defragment = None;
+                let run = InTurn { threads, entries, search_percent, defragment };
+                with_workload(entry.name, run).expect("a workload of the table");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_goes_through_its_phases_while_objects_move() {
+    for entry in each() {
+        for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+            for (threads, entries) in [(1, 3000), (4, 3000)] {
+                let defragment = Some(protocol);
+                let run = InTurn { threads, entries, search_percent: 0, defragment };
                 with_workload(entry.name, run).expect("a workload of the table");
             }
         }
@@ -101,6 +117,27 @@ fn every_crash_leaves_a_prefix_of_the_run() {
                 let run = Crash { model, threads, one_of, entries, operations, ..Crash::default() };
                 let found = crash(entry.name, run);
                 assert_eq!(found, Ok(()), "{} under {model:?}, {threads} threads", entry.name);
+            }
+        }
+    }
+}
+
+/// Crashes a workload and threads, of which the paper has 1000.
+fn crashes() -> u64 {
+    std::env::var("SEAWALL_DEFRAG_CRASHES").map_or(12, |crashes| crashes.parse().expect("a number"))
+}
+
+#[test]
+fn every_crash_while_objects_move_leaves_a_prefix_of_the_run() {
+    for entry in each() {
+        for threads in [1, 2, 4, 8] {
+            for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+                let (defragment, entries, operations) = (Some(protocol), 600, Some(1200));
+                let one_of = 120_000 / crashes();
+                let run =
+                    Crash { threads, one_of, entries, operations, defragment, ..Crash::default() };
+                let found = crash(entry.name, run);
+                assert_eq!(found, Ok(()), "{}, {protocol}, {threads} threads", entry.name);
             }
         }
     }

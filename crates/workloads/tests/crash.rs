@@ -6,6 +6,7 @@ use crate::media::{Media, Model};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::{Image, Memory};
+use seawall_runtime::defrag::Protocol;
 use seawall_workloads::{
     Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Visitor, WORKLOADS, Worker,
     Workload, with_workload,
@@ -60,6 +61,8 @@ pub(crate) struct Crash {
     /// Operations of all threads; none: what is enough for the workload.
     pub(crate) operations: Option<u64>,
     pub(crate) mix: Option<RequestMix>,
+    /// How objects move meanwhile.
+    pub(crate) defragment: Option<Protocol>,
 }
 
 impl Default for Crash {
@@ -73,6 +76,7 @@ impl Default for Crash {
             entries: 8,
             operations: None,
             mix: None,
+            defragment: None,
         }
     }
 }
@@ -81,8 +85,9 @@ impl Visitor for Crash {
     type Output = Result<(), String>;
 
     fn visit<W: Workload>(self) -> Result<(), String> {
-        let Crash { model, flaw, seed, threads, one_of, entries, mix, .. } = self;
-        let setup = Setup { threads, seed, entries, search_percent: 10, mix, flaw };
+        let Crash { model, flaw, seed, threads, one_of, entries, mix, defragment, .. } = self;
+        let search_percent = 10;
+        let setup = Setup { threads, seed, entries, search_percent, mix, defragment, flaw };
         let layout = W::layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&image, &setup);

@@ -1,7 +1,7 @@
 //! Pools that are not what they should be are refused with a reason.
 
 use seawall_memory::{Addr, Image, Memory};
-use seawall_workloads::{Flaw, Layout, Setup, Visitor, WORKLOADS, Workload, with_workload};
+use seawall_workloads::{Layout, Setup, Visitor, WORKLOADS, Workload, with_workload};
 
 fn made<W: Workload>() -> (Image, Layout) {
     let setup = Setup { entries: 6, ..Setup::of::<W>(2) };
@@ -82,8 +82,7 @@ fn a_pool_whose_creation_was_cut_short_is_none() {
 
 #[test]
 fn a_setup_out_of_range_is_refused_by_name() {
-    let setup =
-        Setup { threads: 0, seed: 1, entries: 9, search_percent: 5, mix: None, flaw: Flaw::None };
+    let setup = Setup { threads: 0, entries: 9, ..Setup::of::<seawall_workloads::Hash>(1) };
     assert_eq!(setup.check().unwrap_err().to_string(), "threads is 0; it must be 1 to 1024");
     let setup = Setup { threads: 1, search_percent: 101, ..setup };
     assert!(setup.check().unwrap_err().to_string().contains("search_percent"));

@@ -21,6 +21,7 @@ impl Visitor for Run {
             entries: 12,
             search_percent: 20,
             mix: None,
+            defragment: None,
             flaw: Flaw::None,
         };
         let layout = W::layout(&setup);

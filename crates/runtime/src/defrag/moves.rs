@@ -128,13 +128,16 @@ impl Move {
 }
 
 /// True if the object of the block at `at` is to be shown to whoever walks over all: one that moves
-/// is, where it comes from, unless it was freed.
+/// is, where it comes from, unless it was freed; and where it went, once its page is released.
 pub(crate) fn is_shown<M: Memory>(memory: &M, heap: &Heap, at: Addr) -> bool {
     let layout = &heap.layout;
     let chunk = layout.chunk_of(at).expect("a block lies in a chunk");
-    let pages = Pages::load(memory, layout, chunk);
-    if pages.is_destination() {
-        return false;
+    if Pages::load(memory, layout, chunk).is_destination() {
+        let came = Entry::of_destination(memory, heap, chunk, at);
+        let is_released = |(entry, object): (Entry, Move)| {
+            memory.load::<u8>(entry.states(layout, &object)[0]) == 0
+        };
+        return came.is_none_or(is_released);
     }
     match find(memory, heap, at) {
         Found::Moving(object) => memory.load::<u8>(object.state) != 0,

@@ -19,7 +19,7 @@
 
 use super::moves::{Found, find};
 use super::pages::{self, PAGE_BYTES, Page, Pages};
-use super::table::{ENTRY_BYTES, Entry};
+use super::table::Entry;
 use super::{Phase, Protocol};
 use crate::Session;
 use crate::heap::Heap;
@@ -186,13 +186,7 @@ impl<M: Memory> Session<'_, M> {
         if !Pages::load(self.memory, layout, chunk).is_destination() {
             return at;
         }
-        let mut entry: Addr = self.memory.load(layout.first_entry(chunk));
-        while let Some(found) = Entry::going_to(self.memory, &self.heap, entry, chunk) {
-            if let Some(object) = found.moves(layout).find(|object| object.has_put(at)) {
-                return object.from.plus(at.bits() - object.to.bits());
-            }
-            entry = entry.plus(ENTRY_BYTES);
-        }
-        at
+        let came = Entry::of_destination(self.memory, &self.heap, chunk, at);
+        came.map_or(at, |(_, object)| object.from.plus(at.bits() - object.to.bits()))
     }
 }

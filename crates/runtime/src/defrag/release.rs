@@ -61,6 +61,9 @@ impl Defragmenter {
         next: u64,
     ) -> Result<Step, DefragError> {
         let first = next as usize;
+        if let Some(table) = self.table.filter(|_| first == 0) {
+            self.leave_destinations(session, table);
+        }
         let rest = &self.emptied[first..];
         let mut last = first;
         for group in rest.chunk_by(|one, other| one.0 == other.0).take(BATCH_CHUNKS) {
@@ -72,7 +75,6 @@ impl Defragmenter {
         }
         self.emptied.clear();
         if let Some(table) = self.table.take() {
-            self.leave_destinations(session, table);
             free_table(session, table, Table::chunks_for(self.pages))?;
         }
         session.memory.swap(session.heap.layout.phase, 0);
@@ -80,7 +82,8 @@ impl Defragmenter {
         Ok(Step::Done)
     }
 
-    /// Chunks that objects were moved to are for whoever needs blocks of their class.
+    /// Chunks that objects were moved to are for whoever needs blocks of their class. This comes
+    /// before anything is allocated in the pages that they left.
     fn leave_destinations<M: Memory>(&self, session: &Session<'_, M>, table: Table) {
         let (memory, layout) = (session.memory, &session.heap.layout);
         let entries = (0..self.pages).map(|number| table.entry(number));

@@ -76,20 +76,21 @@ pub(crate) struct Move {
 impl Table {
     /// Chunks that a table for so many pages takes.
     pub(crate) fn chunks_for(pages: u64) -> u64 {
-        (LINE_BYTES + pages * ENTRY_BYTES).div_ceil(CHUNK_BYTES)
+        (LINE_BYTES + (pages + 1) * ENTRY_BYTES).div_ceil(CHUNK_BYTES)
     }
 
     pub(crate) fn at(layout: &Layout, chunk: u64) -> Table {
         Table { chunk, start: layout.chunk(chunk) }
     }
 
-    /// Empties the table, for so many pages; durable after the next fence.
+    /// Empties the table, for so many pages and one more, which ends it; durable after the next
+    /// fence.
     pub(crate) fn clear<M: Memory>(&self, memory: &M, pages: u64, protocol: Protocol) {
         let mut head = [0; LINE_BYTES as usize];
         let word = checked::encode(self.start, pages << 3 | protocol.number());
         head[..8].copy_from_slice(&word.to_le_bytes());
         memory.write_nt(self.start, &head);
-        for entry in 0..pages {
+        for entry in 0..=pages {
             memory.write_nt(self.entry(entry), &[0; ENTRY_BYTES as usize]);
         }
     }
@@ -179,17 +180,31 @@ impl Entry {
         Entry { at, chunk, page, class, objects: bits(memory, at.plus(OBJECTS)), to }
     }
 
-    /// The same, if its objects go to `chunk`.
-    pub(crate) fn going_to<M: Memory>(
+    /// The object that goes to the place at `at` in `chunk`, to which objects are moved.
+    pub(crate) fn of_destination<M: Memory>(
         memory: &M,
         heap: &Heap,
-        at: Addr,
         chunk: u64,
-    ) -> Option<Entry> {
-        let from = page_of(checked::claimed(memory, at))?;
+        at: Addr,
+    ) -> Option<(Entry, Move)> {
         let class = class_of(memory, heap, chunk)?;
-        let entry = Entry::known(memory, at, (from.0, from.1, class));
-        (entry.to.0 == chunk).then_some(entry)
+        let mut next: Addr = memory.load(heap.layout.first_entry(chunk));
+        while let Some((source, page)) = page_of(checked::claimed(memory, next)) {
+            let entry = Entry::known(memory, next, (source, page, class));
+            let moves = || entry.moves(&heap.layout).find(|object| object.has_put(at));
+            match entry.to.0 {
+                to if to == chunk => {
+                    if let Some(object) = moves() {
+                        return Some((entry, object));
+                    }
+                }
+                // A page that nothing is moved from may lie between others.
+                _ if entry.objects == 0 => {}
+                _ => return None,
+            }
+            next = next.plus(ENTRY_BYTES);
+        }
+        None
     }
 
     pub(crate) fn claimed(at: Addr) -> Addr {

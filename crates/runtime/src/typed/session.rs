@@ -12,17 +12,18 @@ use std::marker::PhantomData;
 /// A thread's handle on a pool: reads, and runs transactions, one at a time. It cannot write
 /// outside of one.
 pub struct Session<'p, 'm, M: Memory> {
-    session: crate::Session<'m, M>,
+    /// Boxed, as it is large, and comes and goes with the scopes of a [`Thread`](super::Thread).
+    session: Box<crate::Session<'m, M>>,
     types: Types,
     brand: Brand<'p>,
 }
 
 impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
-    pub(super) fn new(session: crate::Session<'m, M>, types: Types) -> Session<'p, 'm, M> {
+    pub(super) fn new(session: Box<crate::Session<'m, M>>, types: Types) -> Session<'p, 'm, M> {
         Session { session, types, brand: PhantomData }
     }
 
-    pub(super) fn into_parts(self) -> (crate::Session<'m, M>, Types) {
+    pub(super) fn into_parts(self) -> (Box<crate::Session<'m, M>>, Types) {
         (self.session, self.types)
     }
 

@@ -55,7 +55,7 @@ use std::marker::PhantomData;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Thread<'m, R, M: Memory> {
-    parts: Option<(crate::Session<'m, M>, Types)>,
+    parts: Option<(Box<crate::Session<'m, M>>, Types)>,
     root: PhantomData<fn() -> R>,
 }
 
@@ -76,7 +76,10 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     /// When the heap was made for fewer threads, or `memory` is that of another pool.
     pub fn join(heap: Heap, memory: &'m M) -> Result<Self, HeapError> {
         check_root::<R>(heap.root_bytes(), heap.root_shape())?;
-        Ok(Thread { parts: Some((heap.join(memory), Types::default())), root: PhantomData })
+        Ok(Thread {
+            parts: Some((Box::new(heap.join(memory)), Types::default())),
+            root: PhantomData,
+        })
     }
 
     /// Runs `body` in a scope: pointers live no longer than the call.

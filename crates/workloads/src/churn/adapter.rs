@@ -7,6 +7,7 @@ use crate::history::{Contents, initial_tag, tag};
 use crate::workload::stream;
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::Memory;
+use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Protocol};
 use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Thread};
 use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks};
 use std::marker::PhantomData;
@@ -39,6 +40,7 @@ pub struct Churned<S> {
     entries: u64,
     parts: u64,
     locks: Locks,
+    defragment: Option<Protocol>,
     structure: PhantomData<fn() -> S>,
 }
 
@@ -61,11 +63,14 @@ fn options<S: Structure>(setup: &Setup) -> HeapOptions {
     let part = <PartOf<'static, S> as Persist<'static>>::SIZE.next_multiple_of(CHUNK_BYTES / 3);
     let bytes = 2 * setup.entries * S::ENTRY_BYTES + part * parts(setup);
     let chunks = bytes.div_ceil(CHUNK_BYTES) + CHUNKS_A_THREAD * setup.threads as u64 + 8;
+    // What moves has two places for a while, and the sizes of objects a chunk each.
+    let chunks = if setup.defragment.is_some() { 2 * chunks + CHUNKS_A_THREAD } else { chunks };
     HeapOptions {
         bytes: CHUNK_BYTES,
         bytes_max: chunks * CHUNK_BYTES,
         threads: setup.threads as u64,
         log_bytes: LOG_BYTES,
+        defragment: setup.defragment.is_some(),
         ..typed::options::<RootOf<S>>()
     }
 }
@@ -115,6 +120,7 @@ fn fill<'p, S: Structure, M: Memory>(
 pub struct Joined<'m, M: Memory, S> {
     pub(super) thread: Thread<'m, RootOf<S>, M>,
     phases: Option<Phases>,
+    defragmenter: Option<Defragmenter>,
 }
 
 impl<S: Structure> Churned<S> {
@@ -130,7 +136,8 @@ impl<S: Structure> Churned<S> {
         }
         let (arena, locks) = place(heap.dram_bytes(), heap.threads(), parts);
         layout.hold_dram(&arena)?;
-        Ok(Churned { heap, entries, parts, locks, structure: PhantomData })
+        let defragment = heap.moves().then(Protocol::default);
+        Ok(Churned { heap, entries, parts, locks, defragment, structure: PhantomData })
     }
 
     /// Runs one step on the part of its key, whose lock is held; gives what a search finds.
@@ -199,7 +206,8 @@ impl<S: Structure> Workload for Churned<S> {
         let (entries, parts) = (setup.entries, parts(setup));
         let (_, locks) = place(heap.dram_bytes(), heap.threads(), parts);
         let heap = heap.with_flaw(setup.flaw.of_heap());
-        Churned { heap, entries, parts, locks, structure: PhantomData }
+        let defragment = setup.defragment;
+        Churned { heap, entries, parts, locks, defragment, structure: PhantomData }
     }
 
     fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Churned<S>, Damage> {
@@ -227,11 +235,15 @@ impl<S: Structure> Workload for Churned<S> {
 
     fn join<'m, M: Memory>(&self, memory: &'m M) -> Joined<'m, M, S> {
         let thread = Thread::join(self.heap, memory).expect("a heap that was made or opened");
-        Joined { thread, phases: None }
+        let options = |protocol| DefragOptions { protocol, ..DefragOptions::default() };
+        let ratios = "the usual ratios";
+        let make = |protocol| Defragmenter::of::<RootOf<S>>(options(protocol)).expect(ratios);
+        let defragmenter = self.defragment.filter(|_| memory.thread() == 0).map(make);
+        Joined { thread, phases: None, defragmenter }
     }
 
     fn step<M: Memory>(&self, memory: &M, local: &mut Joined<'_, M, S>, worker: &mut Worker) {
-        let Joined { thread, phases } = local;
+        let Joined { thread, phases, defragmenter } = local;
         let phases = phases.get_or_insert_with(|| {
             let seed = worker.below(u64::MAX);
             Phases::new(self.entries, worker.place(), seed, S::TOUCHES)
@@ -247,6 +259,12 @@ impl<S: Structure> Workload for Churned<S> {
             done.expect("a structure that was made or opened, with room for its entries");
         }
         self.locks.release(memory, guard);
+        if let Some(defragmenter) = defragmenter {
+            match thread.defragment(defragmenter) {
+                Ok(_) | Err(DefragError::Heap(HeapError::Full { .. })) => {}
+                Err(error) => assert!(worker.flaw != Flaw::None, "{error}"),
+            }
+        }
     }
 
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
