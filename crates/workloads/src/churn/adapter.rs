@@ -1,7 +1,7 @@
 //! A structure of typed objects as a workload: its parts, their locks, and the phases.
 
 use super::directory::KEYS_MAX;
-use super::phases::{Step, shuffle};
+use super::phases::{self, Step, shuffle};
 use super::{Change, PartOf, Phases, Structure, Walk};
 use crate::history::{Contents, initial_tag, tag};
 use crate::workload::stream;
@@ -190,7 +190,7 @@ impl<S: Structure> Workload for Churned<S> {
 
     fn steps(setup: &Setup, thread: usize, phases: u64) -> Option<u64> {
         let place = (thread as u64, setup.threads as u64);
-        Some(Phases::new(setup.entries, place, 0, S::TOUCHES).steps(phases))
+        Some(phases::steps(setup.entries, place, phases, S::TOUCHES))
     }
 
     fn create<M: Memory>(memory: &M, setup: &Setup) -> Churned<S> {

@@ -44,16 +44,8 @@ impl Phases {
         Phases { keys, rng: stream(seed, thread + 1), touches }
     }
 
-    /// Changes of a phase.
     fn changes(&self) -> u64 {
-        (4 * self.keys.len() as u64 / 5).max(1)
-    }
-
-    /// Steps that the first so many phases take.
-    pub(crate) fn steps(&self, phases: u64) -> u64 {
-        let changes = phases * self.changes();
-        let touched = if self.touches { changes.saturating_sub(1) / (TOUCH_EVERY - 1) } else { 0 };
-        if self.keys.is_empty() { 0 } else { changes + touched }
+        changes(self.keys.len() as u64)
     }
 
     /// Step `number`: call it for each, in turn. None where there are no keys.
@@ -85,6 +77,20 @@ impl Phases {
     }
 }
 
+/// Changes of a phase of a thread that has so many keys.
+fn changes(keys: u64) -> u64 {
+    (4 * keys / 5).max(1)
+}
+
+/// Steps that the first so many phases take; the others are as for [`Phases::new`].
+pub(crate) fn steps(entries: u64, place: (u64, u64), phases: u64, touches: bool) -> u64 {
+    let (thread, threads) = place;
+    let keys = entries.saturating_sub(thread).div_ceil(threads);
+    let changes = phases * changes(keys);
+    let touched = if touches { changes.saturating_sub(1) / (TOUCH_EVERY - 1) } else { 0 };
+    if keys == 0 { 0 } else { changes + touched }
+}
+
 /// Puts keys into an order that is as likely as any other.
 pub(crate) fn shuffle(keys: &mut [u64], rng: &mut Xoshiro256PlusPlus) {
     for place in (1..keys.len()).rev() {
@@ -101,11 +107,13 @@ mod tests {
     fn four_fifths_go_and_come_back_and_no_thread_needs_anothers_keys() {
         let (entries, threads) = (103, 4);
         for (thread, touches) in (0..threads).flat_map(|thread| [(thread, false), (thread, true)]) {
-            let mut phases = Phases::new(entries, (thread, threads), 5, touches);
+            let place = (thread, threads);
+            let mut phases = Phases::new(entries, place, 5, touches);
+            let steps = |phases| steps(entries, place, phases, touches);
             let mut there: BTreeSet<u64> = (0..entries).filter(|key| key % 4 == thread).collect();
             let all = there.len();
             for phase in 0..4 {
-                for number in phases.steps(phase)..phases.steps(phase + 1) {
+                for number in steps(phase)..steps(phase + 1) {
                     match phases.step(number).unwrap() {
                         Step::Remove(key) => assert!(there.remove(&key)),
                         Step::Put(key) => assert!(key % 4 == thread && there.insert(key)),
@@ -122,6 +130,6 @@ mod tests {
     #[test]
     fn a_thread_without_keys_has_nothing_to_do() {
         let mut phases = Phases::new(2, (3, 4), 1, true);
-        assert_eq!((phases.steps(3), phases.step(0)), (0, None));
+        assert_eq!((steps(2, (3, 4), 3, true), phases.step(0)), (0, None));
     }
 }
