@@ -101,7 +101,8 @@ macro_rules! sizes {
             fn known<R: Read<'p>>(self, reader: &R) -> Result<Known, HeapError> {
                 $(if let Some(value) = self.$field {
                     let (key, tag) = (value.at(Value::KEY), value.at(Value::TAG));
-                    return Ok(Known { key: reader.get(key)?, tag: reader.get(tag)?, bytes: $bytes });
+                    let (key, tag) = (reader.get(key)?, reader.get(tag)?);
+                    return Ok(Known { key, tag, bytes: $bytes });
                 })*
                 Err(broken("an entry has no value"))
             }
