@@ -194,6 +194,21 @@ fn take(thread: &mut Ours<'_>, slot: u64) -> Result<(), HeapError> {
     })
 }
 
+/// A heap with a table of empty slots.
+fn table(memory: &NativeMemory<'_>, options: &HeapOptions, slots: u64) -> Result<Heap, HeapError> {
+    typed::create::<Table<'_>, Heap, HeapError>(memory, "slots", 1, options, |pool| {
+        let mut session = pool.join(memory);
+        for page in 0..slots.div_ceil(SLOTS_A_PAGE as u64) as usize {
+            session.redo(|tx| {
+                let made = tx.alloc(Page { slots: [None; SLOTS_A_PAGE] })?;
+                tx.set(pool.root().at(Table::PAGES).index(page), Some(made))
+            })?;
+        }
+        session.leave();
+        Ok(pool.heap())
+    })
+}
+
 /// Ours, beside a collector or without one.
 fn ours(
     path: &Path,
@@ -213,18 +228,7 @@ fn ours(
     let pool = PoolOptions { dram_bytes, bytes_max, ..PoolOptions::default() };
     let pool = Pool::create(path, options.pm_bytes(), &pool)?;
     let memory = pool.memory(0);
-    let heap =
-        typed::create::<Table<'_>, Heap, HeapError>(&memory, "slots", 1, &options, |pool| {
-            let mut session = pool.join(&memory);
-            for page in 0..slots.div_ceil(SLOTS_A_PAGE as u64) as usize {
-                session.redo(|tx| {
-                    let made = tx.alloc(Page { slots: [None; SLOTS_A_PAGE] })?;
-                    tx.set(pool.root().at(Table::PAGES).index(page), Some(made))
-                })?;
-            }
-            session.leave();
-            Ok(pool.heap())
-        })?;
+    let heap = table(&memory, &options, slots)?;
     let run = |counts: &dyn Fn() -> DefragCounts| {
         let mut thread = Ours::join(heap, &memory)?;
         let mut all = Vec::new();
@@ -317,8 +321,8 @@ pub(crate) fn run(folder: &Path, objects: u64) -> Result<()> {
         for seen in side.with_context(|| name.to_owned())? {
             let [before, after] = seen.left;
             println!(
-                "{:22} {:9} {:>6.2} -> {:>5.2} {:>6.2} -> {:>5.2} {:>9.0} {:>8.2} {:>8.2} {:>8.2} {:>10.2}",
-                name,
+                "{name:22} {:9} {:>6.2} -> {:>5.2} {:>6.2} -> {:>5.2} {:>9.0} {:>8.2} {:>8.2} \
+                 {:>8.2} {:>10.2}",
                 seen.name,
                 before.0,
                 after.0,

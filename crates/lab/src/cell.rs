@@ -225,6 +225,7 @@ pub(crate) fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabErro
         entries: point.entries.unwrap_or(W::ENTRIES),
         search_percent: point.search_percent.unwrap_or(W::SEARCH_PERCENT),
         mix: point.mix,
+        defragment: None,
         flaw: point.flaw,
     };
     setup.check()?;

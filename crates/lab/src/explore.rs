@@ -97,7 +97,6 @@ impl Default for ExploreOptions {
             schedules: 32,
             preemptions: 2,
             seed: 1,
-            defragment: None,
             flaw: Flaw::None,
             fixed: false,
             thorough: false,

@@ -92,7 +92,6 @@ impl Default for NativeOptions {
             entries: None,
             search_percent: None,
             mix: None,
-            defragment: None,
             flaw: Flaw::None,
             file: None,
             witness: None,
@@ -305,6 +304,7 @@ impl Visitor for Run<'_> {
             entries: options.entries.unwrap_or(W::ENTRIES),
             search_percent: options.search_percent.unwrap_or(W::SEARCH_PERCENT),
             mix: options.mix,
+            defragment: None,
             flaw: options.flaw,
         };
         let layout = W::layout(&setup);

@@ -79,7 +79,6 @@ impl Default for CompareOptions {
             ribbon: None,
             baseline: None,
             jobs: None,
-            defragment: None,
             flaw: Flaw::None,
         }
     }

@@ -231,7 +231,6 @@ impl WhisperPlan {
                 ribbon: None,
                 mix: None,
                 crashes: 0,
-                defragment: None,
                 flaw: Flaw::None,
                 checked: false,
             });

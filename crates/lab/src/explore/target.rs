@@ -135,7 +135,8 @@ impl<W: Workload> Target for WorkloadTarget<W> {
     fn record(&self, schedule: &Schedule) -> Result<Recorded<WorkloadCheck<W>>, ExploreError> {
         let RunKey { seed, threads, ops, entries, search_percent, mix, flaw } = self.key;
         let damaged = |damage| ExploreError::Damage { workload: W::NAME, damage };
-        let setup = Setup { threads, seed, entries, search_percent, mix, flaw };
+        let defragment = None;
+        let setup = Setup { threads, seed, entries, search_percent, mix, defragment, flaw };
         let layout = W::layout(&setup);
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&start, &setup);
