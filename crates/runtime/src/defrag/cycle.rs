@@ -2,7 +2,7 @@
 
 use super::decide::Decision;
 use super::known::Known;
-use super::pages::{self, Page};
+use super::pages::{self, Page, Pages};
 use super::plan::{Survey, Surveyed};
 use super::scopes::Grace;
 use super::table::Table;
@@ -126,7 +126,7 @@ impl Defragmenter {
     /// [`DefragError::UnknownType`] when there is an object of a type that was not named; and
     /// [`DefragError::Heap`], which is [`Full`](crate::HeapError::Full) when there is no room for
     /// what is moved. A cycle that has not begun to move objects is given up then; one that has
-    /// goes on with the next step.
+    /// goes on with the next step, also by another defragmenter.
     pub fn step<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
         let layout = session.heap.layout;
         match std::mem::take(&mut self.stage) {
@@ -219,17 +219,11 @@ impl Defragmenter {
             return Err(DefragError::Immobile);
         }
         let freed = freed_bytes(session);
-        let table = checked::load(memory, layout.moved_table()).unwrap_or(0);
-        if heap.phase(memory) == Phase::Moving && table > 0 {
-            // What a crash cut short: all objects of it are at their destinations already.
-            self.known.look_up(heap, memory)?;
-            let table = Table::at(layout, table - 1);
-            self.pages = table.head(memory).map_or(0, |(pages, _)| pages);
-            self.table = Some(table);
-            return self.go(Stage::Heal { chunk: 0, again: false });
+        if heap.phase(memory) != Phase::Rest {
+            return self.take_over(session);
         }
         let is_due = |(then, live)| freed - then >= live / FREED_PARTS;
-        if heap.phase(memory) != Phase::Rest || !self.surveyed.is_none_or(is_due) {
+        if !self.surveyed.is_none_or(is_due) {
             return Ok(Step::Rest);
         }
         if self.options.protocol == Protocol::Ffccd && !memory.relocates() {
@@ -238,6 +232,33 @@ impl Defragmenter {
         self.known.look_up(heap, memory)?;
         self.surveyed = Some((freed, 0));
         self.go(Stage::Survey(0, Survey::default()))
+    }
+
+    /// Goes on with a cycle that a crash has cut short, or an error, or a defragmenter that was
+    /// dropped. What has not been decided upon stays as it is.
+    fn take_over<M: Memory>(&mut self, session: &Session<'_, M>) -> Result<Step, DefragError> {
+        let (memory, heap) = (session.memory, &session.heap);
+        let layout = &heap.layout;
+        session.look_away();
+        for chunk in 0..heap.chunks(memory)? {
+            let pages = Pages::load(memory, layout, chunk);
+            let is_undecided = |page: &u64| matches!(pages.page(*page), Page::Watched | Page::Kept);
+            for page in (0..pages::PAGES).filter(is_undecided) {
+                pages::forget(memory, layout, (chunk, page));
+                memory.fetch_add(layout.freed(chunk), 1);
+            }
+        }
+        self.emptied.clear();
+        let table = checked::load(memory, layout.moved_table()).unwrap_or(0);
+        if table == 0 {
+            memory.swap(layout.phase, 0);
+            return Ok(Step::Worked);
+        }
+        let table = Table::at(layout, table - 1);
+        self.pages = table.head(memory).map_or(0, |(pages, _)| pages);
+        self.table = Some(table);
+        memory.swap(layout.phase, 2);
+        self.go(Stage::Named(Grace::of_now(memory, layout)))
     }
 
     fn survey<M: Memory>(

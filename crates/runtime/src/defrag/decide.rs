@@ -17,8 +17,8 @@ use crate::tx::record::Builder;
 use crate::{HeapError, Session};
 use seawall_memory::{Addr, Memory};
 
-/// Pages that are decided upon with one log record.
-const BATCH_PAGES: usize = 8;
+/// Objects that are decided upon, or released, with one log record; those of a page at least.
+pub(super) const BATCH_OBJECTS: u32 = 64;
 
 /// Pages whose destinations are being decided upon.
 #[derive(Debug)]
@@ -90,14 +90,16 @@ impl Defragmenter {
         mut decision: Decision,
     ) -> Result<Step, DefragError> {
         let (memory, layout) = (session.memory, session.heap.layout);
-        let first = decision.next;
-        let last = (first + BATCH_PAGES).min(decision.chosen.len());
-        let mut entries = Vec::new();
-        for number in first..last {
-            match self.entry(session, &mut decision, number) {
-                Ok(entry) => entries.push(entry),
+        let (mut last, mut objects, mut entries) = (decision.next, 0, Vec::new());
+        while last < decision.chosen.len() && objects < BATCH_OBJECTS {
+            match self.entry(session, &mut decision, last) {
+                Ok(entry) => {
+                    objects += entry.objects.count_ones().max(1);
+                    entries.push(entry);
+                }
                 Err(error) => return self.decide_no_more(session, &decision, error),
             }
+            last += 1;
         }
         entries.retain(|entry| entry.objects != 0);
         memory.order();

@@ -2,7 +2,7 @@
 
 use super::DefragError;
 use super::cycle::{Defragmenter, Stage, Step};
-use super::decide::push_state;
+use super::decide::{BATCH_OBJECTS, push_state};
 use super::pages::{self, PAGE_BYTES, PAGES, Pages};
 use super::table::{self, Entry, Table};
 use crate::Session;
@@ -13,8 +13,6 @@ use crate::tx::log::Wait;
 use crate::tx::record::Builder;
 use seawall_memory::Memory;
 
-/// Pages that are released with one log record.
-const BATCH_PAGES: u64 = 8;
 /// Chunks that are given back to the system in one step.
 const BATCH_CHUNKS: usize = 4;
 
@@ -26,12 +24,15 @@ impl Defragmenter {
     ) -> Result<Step, DefragError> {
         let (memory, heap) = (session.memory, session.heap);
         let (table, layout) = (self.table.expect("placed"), heap.layout);
-        let last = (next + BATCH_PAGES).min(self.pages);
         let mut builder = Builder::default();
         builder.clear();
         let mut entries = Vec::new();
-        for number in next..last {
-            let Some(entry) = Entry::load(memory, &heap, table.entry(number))? else { continue };
+        let (mut last, mut objects) = (next, 0);
+        while last < self.pages && objects < BATCH_OBJECTS {
+            let entry = Entry::load(memory, &heap, table.entry(last))?;
+            last += 1;
+            let Some(entry) = entry else { continue };
+            objects += entry.objects.count_ones();
             for object in entry.moves(&layout) {
                 memory.flush(object.to, object.bytes);
                 push_state(&mut builder, entry.states(&layout, &object)[0], 0);

@@ -21,6 +21,8 @@ const STRETCH: Duration = Duration::from_micros(100);
 pub struct Collector {
     counts: Mutex<DefragCounts>,
     ends: AtomicBool,
+    /// The program panicked: scopes may be open that will never end.
+    panics: AtomicBool,
 }
 
 impl Collector {
@@ -49,6 +51,9 @@ impl Collector {
                 Err(error) => return Err(error),
             }
         }
+        if self.panics.load(Acquire) {
+            return Ok(());
+        }
         let outcome = defragmenter.finish(session);
         self.note(defragmenter);
         outcome
@@ -65,6 +70,7 @@ struct Ending<'c>(&'c Collector, Thread);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
+        self.0.panics.store(std::thread::panicking(), Release);
         self.0.ends.store(true, Release);
         self.1.unpark();
     }

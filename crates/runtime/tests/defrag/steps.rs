@@ -161,3 +161,34 @@ fn a_page_that_is_written_to_while_a_cycle_begins_stays() {
     assert!(counts.touched > 0 && counts.moved == 0, "{counts:?}");
     assert_eq!(values(&mut thread).map(|values| values.len()), Ok(10));
 }
+
+#[test]
+fn a_cycle_that_was_left_after_any_step_is_ended_by_another_defragmenter() {
+    for left_after in 0.. {
+        let (image, heap) = sparse();
+        let second = Second { image: &image };
+        let mut collector = heap.join(&second);
+        let mut first = defragmenter(Protocol::Sfccd);
+        let is_over = (0..left_after).any(|_| {
+            let step = first.step(&mut collector).expect("there is room");
+            step == Step::Done
+        });
+        drop(first);
+        let mut thread = Thread::join(heap, &image).unwrap();
+        let expected: Vec<u64> = (0..400).rev().filter(|value| value % 40 == 0).collect();
+        assert_eq!(values(&mut thread), Ok(expected.clone()), "{left_after}");
+        push(&mut thread, 1_000..1_200).unwrap();
+        retain(&mut thread, |value| value < 1_000).unwrap();
+        let mut other = defragmenter(Protocol::Espresso);
+        for _ in 0..3 {
+            other.run(&mut collector).expect("there is room");
+        }
+        assert_eq!(values(&mut thread), Ok(expected), "{left_after}");
+        let stats = heap.stats(&image).unwrap();
+        assert!(stats.pages <= 2 * 4096, "{stats:?} after {left_after}");
+        if is_over {
+            assert!(left_after > 30, "{left_after} steps");
+            break;
+        }
+    }
+}
