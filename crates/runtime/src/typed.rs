@@ -158,7 +158,7 @@ impl<'p, R: Persist<'p>> Pool<'p, R> {
     /// When the heap was made for fewer threads, or `memory` is that of another pool.
     pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'p, 'm, M> {
         let mut session = self.heap.join(memory);
-        session.view = self.view;
+        (session.view, session.is_scoped) = (self.view, true);
         Session::new(Box::new(session), Types::default())
     }
 }

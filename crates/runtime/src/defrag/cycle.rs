@@ -7,10 +7,10 @@ use super::plan::{Survey, Surveyed};
 use super::scopes::Grace;
 use super::table::Table;
 use super::{DefragCounts, DefragError, DefragOptions, Phase, Protocol};
-use crate::Session;
 use crate::heap::checked;
 use crate::heap::chunks::{self, Chunk};
 use crate::typed::Branded;
+use crate::{HeapError, Session};
 use seawall_memory::Memory;
 
 /// A survey is worth its time when so much of the live bytes has been freed since the last one: one
@@ -175,7 +175,13 @@ impl Defragmenter {
     /// # Errors
     /// As [`step`](Defragmenter::step).
     pub fn finish<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<(), DefragError> {
-        if self.is_in_cycle() { self.run(session) } else { Ok(()) }
+        while self.is_in_cycle() {
+            match self.run(session) {
+                Err(DefragError::Heap(HeapError::Full { .. })) if self.is_in_cycle() => {}
+                outcome => return outcome,
+            }
+        }
+        Ok(())
     }
 
     /// After [`Step::Waits`]: returns when one of the scopes that it waits for has ended.

@@ -101,6 +101,10 @@ impl Defragmenter {
             }
             last += 1;
         }
+        for entry in entries.iter().filter(|entry| entry.objects == 0) {
+            let page = (entry.chunk, entry.page);
+            let _ = pages::change(memory, &layout, page, (Page::Watched, Page::Touched));
+        }
         entries.retain(|entry| entry.objects != 0);
         memory.order();
         put_in_force(session, &entries, true)?;

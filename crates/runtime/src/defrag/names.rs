@@ -64,20 +64,30 @@ impl<M: Memory> Session<'_, M> {
         let layout = &self.heap.layout;
         let chunk = layout.chunk_of(at).expect("a block lies in a chunk");
         let pages = Pages::load(self.memory, layout, chunk);
-        if !pages.are_usual() {
-            let touched = pages::pages_of(layout, class, chunk, at);
-            if touched.clone().any(|page| pages.page(page) != Page::Usual) {
-                return false;
-            }
-            for page in touched.filter(|page| pages.is_hole(*page)) {
-                let at = layout.chunk(chunk).plus(page * PAGE_BYTES);
-                if !self.memory.bring_back(at, PAGE_BYTES) {
-                    return false;
-                }
-                pages::set_holes(self.memory, layout, (chunk, page..page + 1), false);
-            }
+        // In this order: a chunk loses its owner before its pages are those of a free one.
+        if self.memory.load::<u64>(layout.owner(chunk)) != self.thread + 1 {
+            return false;
         }
-        self.memory.load::<u64>(layout.owner(chunk)) == self.thread + 1
+        if pages.are_usual() {
+            return true;
+        }
+        let mut touched = pages::pages_of(layout, class, chunk, at);
+        let is_usual = |page| pages.page(page) == Page::Usual;
+        if pages.is_destination() || !touched.clone().all(is_usual) {
+            return false;
+        }
+        touched.all(|page| !pages.is_hole(page) || self.bring_back(chunk, page))
+    }
+
+    /// A page that the system had may be used again; false when there is no room for it.
+    fn bring_back(&self, chunk: u64, page: u64) -> bool {
+        let layout = &self.heap.layout;
+        let at = layout.chunk(chunk).plus(page * PAGE_BYTES);
+        let is_there = self.memory.bring_back(at, PAGE_BYTES);
+        if is_there {
+            pages::set_holes(self.memory, layout, (chunk, page..page + 1), false);
+        }
+        is_there
     }
 
     /// True for a block that has a part in a page in which nothing is allocated for now.
@@ -106,8 +116,8 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// True while what is freed has to be found again by a scan.
-    pub(crate) fn is_moving(&self) -> bool {
-        self.heap.layout.numbers.moves && self.heap.phase(self.memory) == Phase::Moving
+    pub(crate) fn is_in_cycle(&self) -> bool {
+        self.heap.layout.numbers.moves && self.heap.phase(self.memory) != Phase::Rest
     }
 
     /// True for a chunk that objects are moved to.

@@ -38,6 +38,7 @@ pub(crate) fn recover<M: Memory>(
         if memory.load::<u64>(layout.first_entry(*chunk)) == 0 {
             memory.store(layout.first_entry(*chunk), *at);
         }
+        Entry::claimed_by_nobody(memory, *at);
         let state = if entry.is_some() { Page::Moving } else { Page::Touched };
         let _ = pages::change(memory, layout, (*chunk, *page), (Page::Usual, state));
         let Some(entry) = entry else { continue };
@@ -87,9 +88,15 @@ fn listed<M: Memory>(
         let head = checked::load(memory, at).map_err(|_| damaged("an entry"))?;
         let Some(page) = table::page_of(head) else { continue };
         let entry = Entry::load(memory, heap, at)?;
-        if page.0 >= chunks || !sources.insert(page) {
+        let before = entries.last().map(|(_, before, _): &Listed| *before);
+        let is_next = match before {
+            Some(before) if before.0 == page.0 => before.1 < page.1,
+            _ => !(0..pages::PAGES).any(|other| sources.contains(&(page.0, other))),
+        };
+        if page.0 >= chunks || !is_next {
             return Err(damaged("a page"));
         }
+        sources.insert(page);
         for object in entry.iter().flat_map(|entry| entry.moves(layout)) {
             let states = entry.expect("it has objects").states(layout, &object);
             let [from, to]: [u8; 2] = states.map(|at| memory.load(at));

@@ -111,7 +111,11 @@ impl Defragmenter {
             let Chunk::Run(length) = chunks::load_within(memory, &layout, chunk, count)? else {
                 return Ok(0);
             };
-            let is_held = |chunk: &u64| !Pages::load(memory, &layout, *chunk).are_holes();
+            // A run that is owned is being filled by a transaction that has not committed.
+            let is_held = |chunk: &u64| {
+                memory.load::<u64>(layout.owner(*chunk)) == 0
+                    && !Pages::load(memory, &layout, *chunk).are_holes()
+            };
             let held = (chunk..chunk + length).filter(is_held).take(BATCH_CHUNKS);
             Ok(held.map(|chunk| session.discard_chunk(chunk)).count())
         })?;
@@ -153,6 +157,7 @@ impl<M: Memory> Session<'_, M> {
         let is_kept = |page| pages.page(page) != pages::Page::Usual;
         let is_quiet = |page| is_kept(page) || pages::blocks_of(class, page).is_empty();
         if states.iter().all(|state| *state == 0) && (0..PAGES).all(is_quiet) {
+            self.wait_for_commits();
             self.release_chunk(chunk)?;
             return Ok(PAGES);
         }
@@ -177,6 +182,19 @@ impl<M: Memory> Session<'_, M> {
         }
         memory.fetch_add(layout.freed(chunk), 1);
         Ok(discarded)
+    }
+
+    /// Returns when no commit is under way of those that were: what they store may lie in objects
+    /// whose states they have zeroed already.
+    fn wait_for_commits(&self) {
+        for thread in (0..self.heap.layout.numbers.threads).filter(|thread| *thread != self.thread)
+        {
+            let busy = self.heap.layout.busy(thread);
+            let now: u64 = self.memory.load(busy);
+            if now != 0 {
+                self.memory.spin_while(busy, now);
+            }
+        }
     }
 
     /// The chunk, in which nothing is allocated, is for anything, and its memory the system's.

@@ -5,9 +5,10 @@
 //! no pointer that was loaded before that moment is left but in the pool. A cycle waits for that
 //! four times, and a scope waits for nothing.
 //!
-//! A scope of a `typed::Thread` makes a word of its thread odd. The others may be shared by
-//! threads, and are counted: in one of two counters, which the wait lets change places, so that it
-//! need not wait for those that begin meanwhile (as sleepable read-copy update has it).
+//! A scope of a `typed::Thread`, and a transaction outside of any, makes a word of its thread odd.
+//! The others may be shared by threads, and are counted: in one of two counters, which the wait
+//! lets change places, so that it need not wait for those that begin meanwhile (as sleepable
+//! read-copy update has it).
 
 use super::Phase;
 use super::names::View;
@@ -51,6 +52,7 @@ impl<M: Memory> Session<'_, M> {
             let number: u64 = self.memory.load(at);
             self.memory.swap(at, (number + 1) | 1);
             self.view = View::of(self.heap.phase(self.memory));
+            self.is_scoped = true;
         }
     }
 
@@ -62,6 +64,7 @@ impl<M: Memory> Session<'_, M> {
             let number: u64 = self.memory.load(at);
             self.memory.store(at, (number + 1) & !1);
             self.view = View::Plain;
+            self.is_scoped = false;
         }
     }
 }

@@ -160,7 +160,10 @@ impl Entry {
         let entry = Entry { at, chunk, page, class, objects, to };
         let fits = to.1 + u64::from(objects.count_ones()) <= class.blocks();
         let is_sound = class_of(memory, heap, to.0) == Some(class) && to.0 != chunk && fits;
-        let is_sound = is_sound && memory.load::<u64>(at.plus(SUM)) == entry.sum();
+        let blocks = pages::blocks_of(class, page);
+        let is_in_page = objects.checked_shr((blocks.end - blocks.start) as u32).unwrap_or(0) == 0;
+        let is_summed = memory.load::<u64>(at.plus(SUM)) == entry.sum();
+        let is_sound = is_sound && is_in_page && is_summed;
         // An object that was freed before the page was taken off the table again is live no more.
         let live = entry.live_in_page(memory, &heap.layout);
         if is_sound && live.is_some_and(|live| live & !objects == 0) {
@@ -209,6 +212,12 @@ impl Entry {
 
     pub(crate) fn claimed(at: Addr) -> Addr {
         at.plus(CLAIMED)
+    }
+
+    /// Whoever was moving objects when power failed is gone.
+    pub(crate) fn claimed_by_nobody<M: Memory>(memory: &M, at: Addr) {
+        memory.store(Entry::claimed(at), 0u64);
+        memory.store(Entry::claimed(at).plus(8), 0u64);
     }
 
     /// The byte of a block.
@@ -270,8 +279,11 @@ pub(crate) fn page_of(head: u64) -> Option<(u64, u64)> {
 /// The class of the blocks of a chunk, if it has blocks.
 pub(crate) fn class_of<M: Memory>(memory: &M, heap: &Heap, chunk: u64) -> Option<Class> {
     let count = heap.chunks(memory).ok()?;
+    if chunk >= count {
+        return None;
+    }
     match chunks::load(memory, &heap.layout, chunk) {
-        Ok(Chunk::Small(class)) if chunk < count => Some(class),
+        Ok(Chunk::Small(class)) => Some(class),
         _ => None,
     }
 }

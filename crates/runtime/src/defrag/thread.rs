@@ -43,6 +43,10 @@ impl Collector {
                 outcome = defragmenter.step(session);
             }
             self.note(defragmenter);
+            if !matches!(outcome, Ok(Step::Worked | Step::Waits)) {
+                // It allocates nothing: what it adopted on the way is for others.
+                session.disown();
+            }
             match outcome {
                 Ok(Step::Worked) => std::thread::yield_now(),
                 Ok(Step::Waits) => std::thread::park_timeout(WAIT),

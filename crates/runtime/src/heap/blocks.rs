@@ -261,14 +261,14 @@ impl<M: Memory> Session<'_, M> {
     /// The space is free again, for this thread first: it was taken and never linked, or a
     /// transaction that freed it has committed.
     pub(crate) fn give_back(&mut self, blocks: &[Block]) {
-        let is_moving = self.is_moving();
+        let is_in_cycle = self.is_in_cycle();
         for block in blocks {
             let owner = self.heap.layout.owner(block.chunk);
             let is_mine = || self.memory.load::<u64>(owner) == self.thread + 1;
             self.count_freed(block.bytes());
             match block.kind {
                 Kind::Large(length) => self.own_run(block.chunk, length, 0),
-                Kind::Small(class) if !is_moving && is_mine() => {
+                Kind::Small(class) if !is_in_cycle && is_mine() => {
                     self.blocks.free[class.number()].push(block.at.offset());
                 }
                 Kind::Shelf(count) if self.give_back_granules(block, count) => {}

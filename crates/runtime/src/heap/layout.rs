@@ -195,12 +195,13 @@ impl Layout {
         self.data.plus(chunk * CHUNK_BYTES)
     }
 
-    /// The chunk that holds `at`, if it lies in the chunks at all.
+    /// The chunk that holds `at`, if it lies in those that there may be.
     pub(crate) fn chunk_of(&self, at: Addr) -> Option<u64> {
         if !at.is_pm() {
             return None;
         }
-        at.offset().checked_sub(self.data.offset()).map(|offset| offset / CHUNK_BYTES)
+        let chunk = at.offset().checked_sub(self.data.offset())? / CHUNK_BYTES;
+        (chunk < self.numbers.chunks_max).then_some(chunk)
     }
 
     /// In DRAM: the generation that the thread writes for at the moment, or 0.

@@ -18,13 +18,13 @@ impl<M: Memory> Session<'_, M> {
             let (chunk, entry) = session.find_run(1)?;
             let layout = session.heap.layout;
             let is_shelf = content == Chunk::Shelf;
+            session.use_again(chunk)?;
             if entry != Chunk::Clean || is_shelf && !session.has_zeros(chunk, states) {
                 session.memory.write(layout.chunk(chunk), &vec![0; states as usize]);
                 session.memory.flush(layout.chunk(chunk), states);
                 session.memory.order();
             }
             let rest = Chunk::Run(entry.length() - 1);
-            session.use_again(chunk)?;
             session.write_entries(&[(chunk, content), (chunk + 1, rest)], false)?;
             session.memory.store(layout.owner(chunk), session.thread + 1);
             Ok(chunk)
@@ -40,8 +40,8 @@ impl<M: Memory> Session<'_, M> {
             return Ok(());
         }
         self.forget_all_of(chunk);
-        let is_hole = Pages::load(self.memory, &layout, chunk).are_holes();
-        if is_hole && !self.memory.bring_back(layout.chunk(chunk), CHUNK_BYTES) {
+        let has_holes = !Pages::load(self.memory, &layout, chunk).are_usual();
+        if has_holes && !self.memory.bring_back(layout.chunk(chunk), CHUNK_BYTES) {
             return Err(HeapError::Full { chunks: self.chunks(), wanted: 1 });
         }
         pages::renew(self.memory, &layout, chunk);

@@ -39,6 +39,8 @@ pub struct Session<'m, M: Memory> {
     broken: bool,
     /// How the scope that it is in calls objects that move.
     pub(crate) view: View,
+    /// It is in a scope.
+    pub(crate) is_scoped: bool,
 }
 
 /// A transaction that is visible and ordered, but perhaps not durable yet.
@@ -68,6 +70,7 @@ impl<'m, M: Memory> Session<'m, M> {
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             broken: false,
             view: View::Plain,
+            is_scoped: false,
         };
         session.buffers.clear();
         session
@@ -200,6 +203,10 @@ impl<'m, M: Memory> Session<'m, M> {
             self.hold_no_more();
         }
         self.hold_first();
+        let is_scope = self.heap.layout.numbers.moves && !self.is_scoped;
+        if is_scope {
+            self.begin_scope();
+        }
         let mut outcome = body(&mut Tx { session: &mut *self, kind });
         // The outcome stays where it is: a copy that is made behind the fence, of halves that were
         // stored behind it, would wait for the fence, and all that follows with it.
@@ -210,6 +217,9 @@ impl<'m, M: Memory> Session<'m, M> {
         }
         if outcome.is_err() {
             self.abort()?;
+        }
+        if is_scope {
+            self.end_scope();
         }
         self.hold_no_more();
         self.broken = false;

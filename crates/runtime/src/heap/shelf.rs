@@ -231,6 +231,7 @@ impl<M: Memory> Session<'_, M> {
         if now != 0 && (now != self.thread + 1 || self.blocks.shelves.places.contains_key(&chunk)) {
             return None;
         }
+        self.forget_all_of(chunk);
         self.memory.store(owner, self.thread + 1);
         let place = self.blocks.shelves.push(chunk);
         self.scan_shelf(place);

@@ -47,8 +47,8 @@ impl HeapStats {
 }
 
 impl Heap {
-    /// Shows every live object to `each`, in the order of their addresses. No transaction may be in
-    /// progress.
+    /// Shows every live object to `each`, in the order of their addresses. No transaction, and no
+    /// step of a [`Defragmenter`](crate::defrag::Defragmenter), may be in progress.
     ///
     /// # Errors
     /// When the table of chunks, or a state, is damaged.

@@ -1,6 +1,7 @@
 //! How typed values reach the seam: checked once, loaded field by field, stored word by word.
 
 use super::{Persist, Ptr};
+use crate::defrag::names::View;
 use crate::persist::{Buffer, Sealed, Sink, Source};
 use crate::tx::direct::DIRECT_BYTES;
 use crate::{HeapError, Session, Tx, TxKind};
@@ -73,6 +74,10 @@ pub(super) fn put<'p, T: Persist<'p>, M: Memory>(
     at: Addr,
     value: T,
 ) -> Result<(), HeapError> {
+    if tx.kind() == TxKind::Undo && tx.session.view == View::New {
+        // So that what a rollback brings back is up to date.
+        let _ = T::load(&Within(tx), at);
+    }
     if tx.kind() == TxKind::Undo && T::SIZE > 8 {
         tx.add(&[(at, T::SIZE)])?;
     }

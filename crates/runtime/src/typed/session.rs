@@ -101,7 +101,8 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     }
 
     /// Shows every live object that was allocated as a `T`, in the order of their addresses. No
-    /// transaction of any thread may be in progress.
+    /// transaction, and no step of a [`Defragmenter`](crate::defrag::Defragmenter), of any thread
+    /// may be in progress.
     ///
     /// # Errors
     /// When the heap's tables are damaged; [`HeapError::Shape`] when a type of this shape has
