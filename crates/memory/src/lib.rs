@@ -30,11 +30,15 @@ mod addr;
 mod handles;
 mod image;
 mod pass;
+mod relocation;
 mod word;
 
 pub use addr::{Addr, LINE_BYTES, Line, lines_of};
 pub use handles::{FlushBy, Handles, RecentStores, StoreSource};
 pub use image::Image;
+pub use relocation::{
+    FILTER_BYTES, FILTERS, Forwarding, RELOCATION_PAGE, RELOCATION_SLOT, Relocation,
+};
 pub use word::{Width, Word};
 
 /// One hardware thread's view of persistent and volatile memory.
@@ -251,12 +255,31 @@ pub trait Memory {
 
     /// True where hardware remembers which lines of [`relocate`](Memory::relocate)d copies have
     /// persisted.
+    #[inline]
     fn relocates(&self) -> bool {
         false
     }
 
-    /// Copies `len` bytes from `from` to `to` so that no crash can lose both copies (the
-    /// `relocate` instruction of FFCCD). In software: write, flush, and an order of its own.
+    /// True where hardware looks up [where objects went](Memory::forward).
+    #[inline]
+    fn forwards(&self) -> bool {
+        false
+    }
+
+    /// Sets the registers of hardware that moves objects, for all cores: `None` when no object is
+    /// on its way. What they lead to is durable before, and stays as it is until they are set
+    /// again; a crash loses the registers. Elsewhere it does nothing.
+    fn set_relocation(&self, registers: Option<Relocation>) {
+        let _ = registers;
+    }
+
+    /// Copies `len` bytes from `from` to `to` (the `relocate` instruction of FFCCD), both multiples
+    /// of 8, line by line of the copy.
+    ///
+    /// Where hardware [relocates](Memory::relocates) it orders nothing and needs no flush: after a
+    /// crash the reached bitmap says of each line of the copy whether it has persisted, with all
+    /// that the copy wrote there or with what was stored to it since. In software it writes,
+    /// flushes, and orders.
     #[track_caller]
     fn relocate(&self, to: Addr, from: Addr, len: u64) {
         let mut bytes = vec![0; len as usize];
@@ -266,8 +289,8 @@ pub trait Memory {
         self.order();
     }
 
-    /// Where the object that was at `at` lives now (the `checklookup` instruction of FFCCD).
-    /// Machines without relocation hardware answer `at`.
+    /// Where the object that starts at `at` goes (the `checklookup` instruction of FFCCD), whether
+    /// or not it has gone yet; `at` if it stays, and on machines without such hardware.
     #[inline]
     fn forward(&self, at: Addr) -> Addr {
         at

@@ -90,6 +90,16 @@ macro_rules! pass {
     (@ $below:ident relocates) => {
         $crate::pass!(# $below relocates() -> bool);
     };
+    (@ $below:ident forwards) => {
+        $crate::pass!(# $below forwards() -> bool);
+    };
+    (@ $below:ident set_relocation) => {
+        $crate::pass!(# $below
+            set_relocation(registers: ::core::option::Option<$crate::Relocation>) -> ());
+    };
+    (@ $below:ident relocate) => {
+        $crate::pass!(# $below relocate(to: $crate::Addr, from: $crate::Addr, len: u64) -> ());
+    };
     (@ $below:ident spin_while) => {
         $crate::pass!(# $below spin_while(at: $crate::Addr, value: u64) -> u64);
     };
