@@ -1,6 +1,6 @@
 //! A failing image in words, and the string that builds it again.
 
-use crate::check::Check;
+use crate::check::{Check, Findings, Interned};
 use crate::crashed::Log;
 use crate::models::order::Cut;
 use crate::models::{Model, UnknownModel};
@@ -442,6 +442,15 @@ pub fn replay<C: Check>(
     options: &Search,
     choice: &Choice,
     check: &C,
+) -> Result<Option<Finding>, ReplayError> {
+    replay_found(trace, options, choice, &Interned::new(check))
+}
+
+fn replay_found(
+    trace: &Trace,
+    options: &Search,
+    choice: &Choice,
+    check: &dyn Findings,
 ) -> Result<Option<Finding>, ReplayError> {
     let other = |why: String| ReplayError::OtherRun { choice: choice.to_string(), why };
     let options = Search { model: choice.model, ..options.clone() };

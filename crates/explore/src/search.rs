@@ -11,7 +11,7 @@
 //! recovery reads them ([`CrashImage`]), and recovery runs only if it was not seen to read the same
 //! before ([`Tree`]). Power may fail again while recovery runs, as often as is asked for.
 
-use crate::check::Check;
+use crate::check::{Check, Findings, Interned};
 use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
 use crate::models::order::Cut;
 use crate::models::{Model, State};
@@ -80,6 +80,15 @@ pub fn search_watched<C: Check>(
     check: &C,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
 ) -> Outcome {
+    look(trace, search, &Interned::new(check), watch)
+}
+
+fn look(
+    trace: &Trace,
+    search: &Search,
+    check: &dyn Findings,
+    watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
+) -> Outcome {
     let mut explorer = Explorer::new(trace, search, check);
     for (at, phase) in PHASES.iter().enumerate() {
         (explorer.skipped, explorer.cut) = (false, false);
@@ -99,7 +108,7 @@ pub fn search_watched<C: Check>(
     outcome.finding = failed.map(|crashes| {
         // Of several crashes the last ones may do without those between.
         let fewer = Search { depth: crashes.len().saturating_sub(2), ..search.clone() };
-        let found = (fewer.depth > 0).then(|| search_watched(trace, &fewer, check, watch).finding);
+        let found = (fewer.depth > 0).then(|| look(trace, &fewer, check, watch).finding);
         found.flatten().unwrap_or_else(|| shrink(trace, search, check, crashes))
     });
     outcome
@@ -134,10 +143,10 @@ pub(crate) struct Crash {
 /// alone takes as much again has too many images, whatever their number.
 const TREE_LIMIT: usize = 2_000_000;
 
-struct Explorer<'a, C: Check> {
+struct Explorer<'a> {
     trace: &'a Trace,
     options: &'a Search,
-    check: &'a C,
+    check: &'a dyn Findings,
     image: CrashImage<'a>,
     /// For each part and depth of crashes what recovery was seen to do, and how many words could
     /// vary then.
@@ -145,8 +154,6 @@ struct Explorer<'a, C: Check> {
     /// The part that is looked at.
     part: usize,
     varied: u32,
-    found: Vec<Result<C::Found, String>>,
-    found_by_hash: FxHashMap<u64, Vec<u32>>,
     /// Findings that were judged, with what was promised then.
     judged: FxHashSet<(u32, u64)>,
     /// Words and values from the root of the tree to where the walk is.
@@ -226,20 +233,16 @@ enum Choose {
     Randomly,
 }
 
-impl<'a, C: Check> Explorer<'a, C> {
-    fn new(trace: &'a Trace, options: &'a Search, check: &'a C) -> Explorer<'a, C> {
+impl<'a> Explorer<'a> {
+    fn new(trace: &'a Trace, options: &'a Search, check: &'a dyn Findings) -> Explorer<'a> {
         Explorer {
             trace,
             options,
             check,
             image: CrashImage::new(trace, options.steps),
-            trees: (0..(options.depth + 1) * check.parts().max(1))
-                .map(|_| (Tree::default(), 0))
-                .collect(),
+            trees: (0..(options.depth + 1) * check.parts()).map(|_| (Tree::default(), 0)).collect(),
             part: 0,
             varied: 0,
-            found: Vec::new(),
-            found_by_hash: FxHashMap::default(),
             judged: FxHashSet::default(),
             path: Vec::new(),
             events: Vec::new(),
@@ -300,7 +303,7 @@ impl<'a, C: Check> Explorer<'a, C> {
         self.image.layers.borrow_mut().push(Layer { trace: Log::Run(self.trace), order });
         self.events.push(walk.point.event);
         self.cut_here = false;
-        let flow = (0..self.check.parts().max(1)).try_for_each(|part| {
+        let flow = (0..self.check.parts()).try_for_each(|part| {
             self.part = part;
             self.left = self.options.point_limit;
             self.layer(&walk.point, all || is_longer, grown)
@@ -477,11 +480,10 @@ impl<'a, C: Check> Explorer<'a, C> {
         self.outcome.runs += 1;
         let records = self.events.len() <= self.options.depth;
         let (check, part) = (self.check, self.part);
-        let recover = |image: &CrashImage<'_>| check.recover_part(image, part);
+        let recover = |image: &CrashImage<'_>| check.recover(image, part);
         let Pass { result, reads, recording } =
             self.image.pass(&self.path, self.phase.prefer, records, recover);
-        let result = result.unwrap_or_else(|panic| Err(format!("recovery panicked: {panic}")));
-        let found = self.intern(result);
+        let found = result.unwrap_or_else(|panic| self.check.panicked(&panic));
         let recording =
             (records && !recording.stores.is_empty()).then(|| self.intern_recording(recording));
         let tree = self.tree();
@@ -490,17 +492,6 @@ impl<'a, C: Check> Explorer<'a, C> {
             self.left = 0;
         }
         ControlFlow::Continue(node)
-    }
-
-    fn intern(&mut self, result: Result<C::Found, String>) -> u32 {
-        let hash = FxBuildHasher.hash_one(&result);
-        let same = self.found_by_hash.entry(hash).or_default();
-        if let Some(known) = same.iter().find(|known| self.found[**known as usize] == result) {
-            return *known;
-        }
-        same.push(self.found.len() as u32);
-        self.found.push(result);
-        self.found.len() as u32 - 1
     }
 
     fn intern_recording(&mut self, recording: Trace) -> Rc<Trace> {
@@ -530,11 +521,8 @@ impl<'a, C: Check> Explorer<'a, C> {
         }
         self.left = self.left.saturating_sub(1);
         self.outcome.states += 1;
-        let good = match &self.found[found as usize] {
-            Err(_) => false,
-            Ok(_) if self.judged.contains(&(found, promises(point))) => true,
-            Ok(contents) => self.check.judge(contents, point).is_ok(),
-        };
+        let good = self.judged.contains(&(found, promises(point)))
+            || self.check.judge(found, point).is_ok();
         if !good {
             let layers = self.image.layers.borrow();
             let crashes = layers.iter().zip(&self.events);

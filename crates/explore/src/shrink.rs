@@ -9,7 +9,7 @@
 //! What is left is described by what it lost and by what came too early. Of the early stores only
 //! those are shown without which the check is content: the others are taken away first.
 
-use crate::check::Check;
+use crate::check::Findings;
 use crate::crashed::Log;
 use crate::finding::Finding;
 use crate::models::order::Cut;
@@ -17,10 +17,10 @@ use crate::search::{Crash, Search};
 use crate::trace::{Kind, LineIndex, Trace};
 use crate::verdict::{Court, Verdict, stored};
 
-pub(crate) fn shrink<C: Check>(
+pub(crate) fn shrink(
     trace: &Trace,
     options: &Search,
-    check: &C,
+    check: &dyn Findings,
     crashes: Vec<Crash>,
 ) -> Finding {
     let mut shrinker = Shrinker { court: Court::new(trace, options, check), crashes };
@@ -34,18 +34,14 @@ pub(crate) fn shrink<C: Check>(
 }
 
 /// The failing image in words, its early stores sifted.
-pub(crate) fn describe<C: Check>(
-    court: &mut Court<'_, C>,
-    crashes: &[Crash],
-    message: String,
-) -> Finding {
+pub(crate) fn describe(court: &mut Court<'_>, crashes: &[Crash], message: String) -> Finding {
     let decisive = decisive(court, crashes);
     let scenes = court.scenes(crashes);
     Finding::describe(&court.walk_to(crashes[0].event), crashes, &scenes, &decisive, message)
 }
 
 /// The last crash's image without the early stores that it fails without.
-fn decisive<C: Check>(court: &mut Court<'_, C>, crashes: &[Crash]) -> Cut {
+fn decisive(court: &mut Court<'_>, crashes: &[Crash]) -> Cut {
     let at = crashes.len() - 1;
     let Some(trace) = court.scenes(crashes).pop() else { return crashes[at].cut.clone() };
     let stored = stored(&trace, crashes[at].event);
@@ -69,16 +65,16 @@ fn decisive<C: Check>(court: &mut Court<'_, C>, crashes: &[Crash]) -> Cut {
     least.swap_remove(at).cut
 }
 
-fn fails<C: Check>(court: &mut Court<'_, C>, crashes: &[Crash]) -> bool {
+fn fails(court: &mut Court<'_>, crashes: &[Crash]) -> bool {
     matches!(court.verdict(crashes), Verdict::Fails(_))
 }
 
-struct Shrinker<'a, C: Check> {
-    court: Court<'a, C>,
+struct Shrinker<'a> {
+    court: Court<'a>,
     crashes: Vec<Crash>,
 }
 
-impl<'a, C: Check> Shrinker<'a, C> {
+impl<'a> Shrinker<'a> {
     /// What ran before the last crash, and that crash.
     fn last(&mut self) -> Option<(Log<'a>, Crash)> {
         let trace = self.court.scenes(&self.crashes).pop()?;

@@ -1,6 +1,6 @@
 //! What the check says of one whole image, after one crash or several.
 
-use crate::check::Check;
+use crate::check::Findings;
 use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
 use crate::models::State;
 use crate::models::order::Cut;
@@ -19,17 +19,17 @@ pub(crate) enum Verdict {
 }
 
 /// Builds images and has them judged.
-pub(crate) struct Court<'a, C: Check> {
+pub(crate) struct Court<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) options: &'a Search,
-    check: &'a C,
+    check: &'a dyn Findings,
     image: CrashImage<'a>,
     /// The part of the image that was looked at last.
     part: usize,
 }
 
-impl<'a, C: Check> Court<'a, C> {
-    pub(crate) fn new(trace: &'a Trace, options: &'a Search, check: &'a C) -> Court<'a, C> {
+impl<'a> Court<'a> {
+    pub(crate) fn new(trace: &'a Trace, options: &'a Search, check: &'a dyn Findings) -> Court<'a> {
         let image = CrashImage::new(trace, options.steps);
         Court { trace, options, check, image, part: 0 }
     }
@@ -43,7 +43,7 @@ impl<'a, C: Check> Court<'a, C> {
     /// What the check says after these crashes, the first of the run and each other one of the
     /// recovery from the one before.
     pub(crate) fn verdict(&mut self, crashes: &[Crash]) -> Verdict {
-        for part in 0..self.check.parts().max(1) {
+        for part in 0..self.check.parts() {
             self.part = part;
             match self.verdict_of_part(crashes) {
                 Verdict::Fine => {}
@@ -56,10 +56,8 @@ impl<'a, C: Check> Court<'a, C> {
     fn verdict_of_part(&mut self, crashes: &[Crash]) -> Verdict {
         let Some((_, point)) = self.stage(crashes) else { return Verdict::Forbidden };
         let Pass { result, .. } = self.recover(false);
-        let judged = result
-            .unwrap_or_else(|panic| Err(format!("recovery panicked: {panic}")))
-            .and_then(|found| self.check.judge(&found, &point));
-        judged.map_or_else(Verdict::Fails, |()| Verdict::Fine)
+        let found = result.unwrap_or_else(|panic| self.check.panicked(&panic));
+        self.check.judge(found, &point).map_or_else(Verdict::Fails, |()| Verdict::Fine)
     }
 
     /// What ran before each of the crashes: the program, then recoveries.
@@ -75,9 +73,9 @@ impl<'a, C: Check> Court<'a, C> {
         Some(self.recover(true).recording)
     }
 
-    fn recover(&mut self, records: bool) -> Pass<Result<C::Found, String>> {
+    fn recover(&mut self, records: bool) -> Pass<u32> {
         let (check, part) = (self.check, self.part);
-        self.image.pass(&[], Prefer::Least, records, |image| check.recover_part(image, part))
+        self.image.pass(&[], Prefer::Least, records, |image| check.recover(image, part))
     }
 
     fn stage(&mut self, crashes: &[Crash]) -> Option<(Vec<Rc<Trace>>, CrashPoint)> {

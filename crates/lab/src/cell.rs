@@ -7,6 +7,7 @@
 
 use crate::LabError;
 use crate::crash::{Broken, Checked, CrashPlan, Watcher};
+use crate::handle::Simulated;
 use crate::jobs::Piece;
 use crate::spent::Spent;
 use ribbon::Crew;
@@ -248,7 +249,12 @@ struct Run<'a> {
 }
 
 /// What a thread does: the operations of `worker`.
-fn operate<W: Workload, M: Memory>(workload: &W, memory: &M, worker: &mut Worker, operations: u64) {
+fn operate<W: Workload>(
+    workload: &W,
+    memory: &Simulated<'_, '_>,
+    worker: &mut Worker,
+    operations: u64,
+) {
     let mut local = workload.join(memory);
     while worker.number < operations {
         workload.step(memory, &mut local, worker);
@@ -265,7 +271,9 @@ fn program<W: Workload>(
 ) -> Program {
     let workload = workload.clone();
     match crew.cloned() {
-        None => Box::new(move |memory| operate(&workload, memory, &mut worker, operations)),
+        None => Box::new(move |memory| {
+            operate(&workload, &Simulated::Plain(memory), &mut worker, operations);
+        }),
         Some(crew) => Box::new(move |memory| {
             crew.run(memory, |memory| operate(&workload, memory, &mut worker, operations));
         }),

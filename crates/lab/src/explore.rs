@@ -342,9 +342,9 @@ struct Explore<'a> {
 }
 
 impl Explore<'_> {
-    fn target<T: Target>(
+    fn target(
         &self,
-        target: &T,
+        target: &dyn Target,
         replay: Option<Replay<'_>>,
     ) -> Result<ExploreReport, ExploreError> {
         self.options.check()?;
@@ -357,7 +357,7 @@ impl Explore<'_> {
         }
     }
 
-    fn search<T: Target>(&self, target: &T) -> Result<ExploreReport, ExploreError> {
+    fn search(&self, target: &dyn Target) -> Result<ExploreReport, ExploreError> {
         let Explore { options, progress, stop } = *self;
         let start = Instant::now();
         let interleave = Interleave {
@@ -377,7 +377,7 @@ impl Explore<'_> {
             format!("{version} {name} {key} {models:?} {search:?} {interleave:?} {traces:x?}");
         let done = options.resume.as_ref().map(|path| Done::open(path, &head)).transpose()?;
         let the_work = Work { search: &search, shard: options.shard, progress, stop, done };
-        let outcomes = work::<T>(&the_work, &runs, &all)?;
+        let outcomes = work(&the_work, &runs, &all)?;
         let seconds = start.elapsed().as_secs_f64();
         let models = options.models.iter().map(|&model| {
             let mut whole = Outcome { reached: Reached::Complete, ..Outcome::of(model) };
@@ -406,9 +406,9 @@ impl Explore<'_> {
         })
     }
 
-    fn replay<T: Target>(
+    fn replay(
         &self,
-        target: &T,
+        target: &dyn Target,
         replayed: Replay<'_>,
     ) -> Result<ExploreReport, ExploreError> {
         let start = Instant::now();

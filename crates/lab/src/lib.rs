@@ -23,6 +23,7 @@ mod describe;
 mod error;
 pub mod explore;
 mod figures;
+mod handle;
 mod jobs;
 mod kernel;
 mod kernels;

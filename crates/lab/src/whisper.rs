@@ -8,6 +8,7 @@
 use crate::LabError;
 use crate::cell::{Point, fit};
 use crate::characterise::{Watch, Watched};
+use crate::handle::Simulated;
 use crate::jobs::run_all;
 use crate::plan::{check_jobs, in_range, once};
 use crate::progress::Progress;
@@ -348,18 +349,19 @@ fn program<W: Workload>(
     let mut worker = Worker::new(setup, thread, Arc::new(History::off()));
     let Point { warmup, operations, .. } = *point;
     Box::new(move |memory| {
-        let memory = Watched::new(memory, watch);
+        let watched = Watched::new(memory, watch.clone());
+        let memory = Simulated::Watched(Watched::new(memory, watch));
         let mut local = workload.join(&memory);
         let mut start = memory.now();
         while worker.number < warmup + operations {
             if worker.number == warmup {
-                memory.begin();
+                watched.begin();
                 start = memory.now();
             }
             workload.step(&memory, &mut local, &mut worker);
             worker.number += 1;
             memory.output(worker.number);
-            memory.done();
+            watched.done();
         }
         cycles.fetch_add(memory.now() - start, Ordering::Relaxed);
     })

@@ -267,8 +267,8 @@ pub trait Memory {
     }
 
     /// Sets the registers of hardware that moves objects, for all cores: `None` when no object is
-    /// on its way. What they lead to is durable before, and stays as it is until they are set
-    /// again; a crash loses the registers. Elsewhere it does nothing.
+    /// on its way. What they lead to is durable before; a crash loses the registers. Elsewhere it
+    /// does nothing.
     fn set_relocation(&self, registers: Option<Relocation>) {
         let _ = registers;
     }
@@ -289,8 +289,8 @@ pub trait Memory {
         self.order();
     }
 
-    /// Where the object that starts at `at` goes (the `checklookup` instruction of FFCCD), whether
-    /// or not it has gone yet; `at` if it stays, and on machines without such hardware.
+    /// Where what is at `at` goes (the `checklookup` instruction of FFCCD), whether or not it has
+    /// gone yet; `at` if it stays, and on machines without such hardware.
     #[inline]
     fn forward(&self, at: Addr) -> Addr {
         at

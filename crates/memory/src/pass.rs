@@ -1,7 +1,8 @@
 //! What a handle around another leaves to it: each method's call is written here, once.
 
 /// Inside an `impl Memory` of a type around another memory: the methods that go straight to the one
-/// below, which is in a field. Methods of the trait that are not named keep their default.
+/// below, which is in a field. Methods of the trait that are not named keep their default. For an
+/// enum the names of its kinds stand instead of the field's, in brackets: each has one memory below.
 ///
 /// ```
 /// use seawall_memory::{Addr, Image, Memory, Width, pass};
@@ -31,90 +32,108 @@
 /// ```
 #[macro_export]
 macro_rules! pass {
-    ($below:ident: $($method:ident),+ $(,)?) => {
+    ($below:tt: $($method:ident),+ $(,)?) => {
         $($crate::pass!(@ $below $method);)+
     };
-    (@ $below:ident thread) => {
+    (@ $below:tt thread) => {
         $crate::pass!(# $below thread() -> usize);
     };
-    (@ $below:ident load_bits) => {
+    (@ $below:tt load_bits) => {
         $crate::pass!(# $below load_bits(at: $crate::Addr, width: $crate::Width) -> u64);
     };
-    (@ $below:ident store_bits) => {
+    (@ $below:tt store_bits) => {
         $crate::pass!(# $below store_bits(at: $crate::Addr, width: $crate::Width, value: u64)
             -> ());
     };
-    (@ $below:ident compare_exchange) => {
+    (@ $below:tt compare_exchange) => {
         $crate::pass!(# $below compare_exchange(at: $crate::Addr, current: u64, new: u64)
             -> ::core::result::Result<u64, u64>);
     };
-    (@ $below:ident swap) => {
+    (@ $below:tt swap) => {
         $crate::pass!(# $below swap(at: $crate::Addr, new: u64) -> u64);
     };
-    (@ $below:ident fetch_add) => {
+    (@ $below:tt fetch_add) => {
         $crate::pass!(# $below fetch_add(at: $crate::Addr, by: u64) -> u64);
     };
-    (@ $below:ident flush) => {
+    (@ $below:tt flush) => {
         $crate::pass!(# $below flush(at: $crate::Addr, len: u64) -> ());
     };
-    (@ $below:ident order) => {
+    (@ $below:tt order) => {
         $crate::pass!(# $below order() -> ());
     };
-    (@ $below:ident strand) => {
+    (@ $below:tt strand) => {
         $crate::pass!(# $below strand() -> ());
     };
-    (@ $below:ident join_strands) => {
+    (@ $below:tt join_strands) => {
         $crate::pass!(# $below join_strands() -> ());
     };
-    (@ $below:ident drain) => {
+    (@ $below:tt drain) => {
         $crate::pass!(# $below drain() -> ());
     };
-    (@ $below:ident work) => {
+    (@ $below:tt work) => {
         $crate::pass!(# $below work(instructions: u32) -> ());
     };
-    (@ $below:ident now) => {
+    (@ $below:tt now) => {
         $crate::pass!(# $below now() -> u64);
     };
-    (@ $below:ident grow) => {
+    (@ $below:tt grow) => {
         $crate::pass!(# $below grow(bytes: u64) -> bool);
     };
-    (@ $below:ident will_write) => {
+    (@ $below:tt will_write) => {
         $crate::pass!(# $below will_write(at: $crate::Addr, len: u64) -> ());
     };
-    (@ $below:ident discard) => {
+    (@ $below:tt discard) => {
         $crate::pass!(# $below discard(at: $crate::Addr, len: u64) -> ());
     };
-    (@ $below:ident bring_back) => {
+    (@ $below:tt bring_back) => {
         $crate::pass!(# $below bring_back(at: $crate::Addr, len: u64) -> bool);
     };
-    (@ $below:ident relocates) => {
+    (@ $below:tt relocates) => {
         $crate::pass!(# $below relocates() -> bool);
     };
-    (@ $below:ident forwards) => {
+    (@ $below:tt forwards) => {
         $crate::pass!(# $below forwards() -> bool);
     };
-    (@ $below:ident set_relocation) => {
+    (@ $below:tt set_relocation) => {
         $crate::pass!(# $below
             set_relocation(registers: ::core::option::Option<$crate::Relocation>) -> ());
     };
-    (@ $below:ident relocate) => {
+    (@ $below:tt relocate) => {
         $crate::pass!(# $below relocate(to: $crate::Addr, from: $crate::Addr, len: u64) -> ());
     };
-    (@ $below:ident spin_while) => {
+    (@ $below:tt spin_while) => {
         $crate::pass!(# $below spin_while(at: $crate::Addr, value: u64) -> u64);
     };
-    (@ $below:ident output) => {
+    (@ $below:tt output) => {
         $crate::pass!(# $below output(number: u64) -> ());
     };
-    (@ $below:ident load_line) => {
+    (@ $below:tt load_line) => {
         $crate::pass!(# $below load_line(at: $crate::Addr)
             -> [u64; $crate::LINE_BYTES as usize / 8]);
     };
-    (@ $below:ident read) => {
+    (@ $below:tt read) => {
         $crate::pass!(# $below read(at: $crate::Addr, into: &mut [u8]) -> ());
     };
-    (@ $below:ident forward) => {
+    (@ $below:tt write) => {
+        $crate::pass!(# $below write(at: $crate::Addr, from: &[u8]) -> ());
+    };
+    (@ $below:tt write_nt) => {
+        $crate::pass!(# $below write_nt(at: $crate::Addr, from: &[u8]) -> ());
+    };
+    (@ $below:tt forward) => {
         $crate::pass!(# $below forward(at: $crate::Addr) -> $crate::Addr);
+    };
+    (# ($($Kind:ident)+) $method:ident($($name:ident: $type:ty),*) -> $gives:ty) => {
+        $crate::pass!(% ($($Kind)+) $method [$($name: $type),*] ($($name),*) -> $gives);
+    };
+    (% ($($Kind:ident)+) $method:ident [$($name:ident: $type:ty),*] $with:tt -> $gives:ty) => {
+        #[inline]
+        #[track_caller]
+        fn $method(&self, $($name: $type),*) -> $gives {
+            match self {
+                $(Self::$Kind(memory) => memory.$method $with,)+
+            }
+        }
     };
     (# $below:ident $method:ident($($name:ident: $type:ty),*) -> $gives:ty) => {
         #[inline]

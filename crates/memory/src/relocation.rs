@@ -5,16 +5,23 @@
 //!
 //! | what | where | form |
 //! |---|---|---|
-//! | directory | `directory` | two words for each page of 4 KiB of the pool, from the first |
-//! | reached bitmap | word 0 of a page | a bit for each line: its copy has persisted |
-//! | place of the forwarding entry | word 1 of a page | an [`Addr`], null for pages that stay |
-//! | forwarding entry | at a line | a line and a byte for each 16 bytes of the page, see below |
+//! | reached bitmap | `directory` | a word for each page of 4 KiB of the pool, a bit for each line of it: its copy has persisted |
+//! | places of forwarding entries | behind it, at a line | for each page an [`Addr`], null if all of it stays |
+//! | forwarding entry | at a line | a line, and a byte for each 16 bytes (slot) of the page |
 //! | filters | `filters` | eight Bloom filters of 1 KiB, each for an eighth of the pages |
 //!
-//! Word 0 of a forwarding entry is the address that its first object goes to (the paper's major
-//! distance, in bytes here); the 256 bits after it say at which 16 bytes of the page an object
-//! starts; byte `n` of the four lines behind that line says how many times 16 bytes from the first
-//! destination the object that starts at the `n`th 16 bytes goes (its minor distance).
+//! Hardware alone changes the bitmap while the registers are set; software may add entries, places
+//! and filter bits until it first asks where an object [goes](crate::Memory::forward).
+//!
+//! | words of the first line of a forwarding entry | |
+//! |---|---|
+//! | 0 | where the first object goes that starts in the page (the paper's major distance) |
+//! | 1 | where the page's first byte goes, if an object of the page before reaches into it |
+//! | 2 | how many bytes of that object are in this page |
+//! | 3 to 6 | the slots that are in objects that start in the page and move, a bit each |
+//!
+//! Byte `n` of the four lines behind it says how many slots from the first destination the `n`th
+//! slot goes (the paper's minor distance).
 
 use crate::{Addr, LINE_BYTES};
 
@@ -34,18 +41,18 @@ const HASHES: usize = 2;
 /// The registers: they are the same for all cores, and lost in a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relocation {
-    /// Where the directory starts, at a line.
+    /// Where the reached bitmap starts, at a line; the places of entries follow it.
     pub directory: Addr,
-    /// Pages that it is for, from the start of the pool.
+    /// Pages that both are for, from the start of the pool.
     pub pages: u64,
     /// Where the filters start, at a line.
     pub filters: Addr,
 }
 
 impl Relocation {
-    /// Bytes of the directory.
+    /// Bytes of the reached bitmap and of the places.
     pub const fn directory_bytes(pages: u64) -> u64 {
-        (16 * pages).next_multiple_of(LINE_BYTES)
+        2 * (8 * pages).next_multiple_of(LINE_BYTES)
     }
 
     /// The page that `at` is in, if the directory has it.
@@ -56,12 +63,12 @@ impl Relocation {
 
     /// The word that has a bit for each line of a page whose copy has persisted.
     pub fn reached(&self, page: u64) -> Addr {
-        self.directory.plus(16 * page)
+        self.directory.plus(8 * page)
     }
 
     /// The word that says where the forwarding entry of a page is.
     pub fn place(&self, page: u64) -> Addr {
-        self.directory.plus(16 * page + 8)
+        self.directory.plus(Relocation::directory_bytes(self.pages) / 2 + 8 * page)
     }
 
     /// The number of the filter that a page is in.
@@ -81,11 +88,12 @@ impl Relocation {
     }
 }
 
-/// A forwarding entry: where the objects go that start in a page.
+/// A forwarding entry: where what is in a page goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarding {
     first: Addr,
-    starts: [u64; SLOTS as usize / 64],
+    tail: (Addr, u64),
+    moves: [u64; SLOTS as usize / 64],
     minor: [u8; SLOTS as usize],
 }
 
@@ -95,51 +103,72 @@ impl Forwarding {
 
     /// An entry without objects; the first will go to `first`, and none to a lower address.
     pub fn to(first: Addr) -> Forwarding {
-        Forwarding { first, starts: [0; SLOTS as usize / 64], minor: [0; SLOTS as usize] }
+        let moves = [0; SLOTS as usize / 64];
+        Forwarding { first, tail: (Addr::NULL, 0), moves, minor: [0; SLOTS as usize] }
     }
 
-    /// The object at `from` goes to `to`, less than a page behind the first. False, and nothing is
-    /// changed, if the form cannot say so.
-    pub fn add(&mut self, from: Addr, to: Addr) -> bool {
-        let slot = from.offset() % RELOCATION_PAGE / RELOCATION_SLOT;
+    /// The `bytes` of an object at `from`, which start in the page, go to `to`. False, and nothing
+    /// is changed, if the form cannot say so: all are whole slots, and what is in the page goes to
+    /// less than a page behind the first destination.
+    pub fn add(&mut self, from: Addr, to: Addr, bytes: u64) -> bool {
+        let into = from.offset() % RELOCATION_PAGE;
+        let length = bytes.min(RELOCATION_PAGE - into);
         let distance = to.offset().wrapping_sub(self.first.offset());
-        let is_aligned = (from.offset() | distance).is_multiple_of(RELOCATION_SLOT);
-        if !is_aligned || distance >= RELOCATION_PAGE {
+        let is_aligned = (into | distance | bytes).is_multiple_of(RELOCATION_SLOT);
+        if !is_aligned || distance.saturating_add(length) > RELOCATION_PAGE {
             return false;
         }
-        self.starts[slot as usize / 64] |= 1 << (slot % 64);
-        self.minor[slot as usize] = (distance / RELOCATION_SLOT) as u8;
+        for at in (0..length).step_by(RELOCATION_SLOT as usize) {
+            let slot = ((into + at) / RELOCATION_SLOT) as usize;
+            self.moves[slot / 64] |= 1 << (slot % 64);
+            self.minor[slot] = ((distance + at) / RELOCATION_SLOT) as u8;
+        }
         true
+    }
+
+    /// The first `bytes` of the page, of an object that starts in the page before, go to `to`.
+    pub fn add_tail(&mut self, to: Addr, bytes: u64) {
+        self.tail = (to, bytes);
     }
 
     /// The entry as it lies in memory.
     pub fn bytes(&self) -> [u8; Forwarding::BYTES as usize] {
         let mut bytes = [0; Forwarding::BYTES as usize];
-        bytes[..8].copy_from_slice(&self.first.bits().to_le_bytes());
-        for (into, word) in bytes[8..].chunks_exact_mut(8).zip(self.starts) {
+        let words = [self.first.bits(), self.tail.0.bits(), self.tail.1];
+        for (into, word) in bytes.chunks_exact_mut(8).zip(words.into_iter().chain(self.moves)) {
             into.copy_from_slice(&word.to_le_bytes());
         }
         bytes[LINE_BYTES as usize..].copy_from_slice(&self.minor);
         bytes
     }
 
-    /// What lies in memory as an entry.
+    /// What lies in memory as an entry. What [`of`](Forwarding::of) says of an address needs the
+    /// first line, and the [line](Forwarding::line_of) of its slot.
     pub fn of_bytes(bytes: &[u8; Forwarding::BYTES as usize]) -> Forwarding {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let mut forwarding = Forwarding::to(Addr::from_bits(word(0)));
-        for (number, starts) in forwarding.starts.iter_mut().enumerate() {
-            *starts = word(8 + 8 * number);
+        forwarding.tail = (Addr::from_bits(word(8)), word(16));
+        for (number, moves) in forwarding.moves.iter_mut().enumerate() {
+            *moves = word(24 + 8 * number);
         }
         forwarding.minor.copy_from_slice(&bytes[LINE_BYTES as usize..]);
         forwarding
     }
 
-    /// Where the object goes that starts at `at`, which lies in the page of the entry.
+    /// The line of an entry, from 1, that has the minor distance of `at`.
+    pub fn line_of(at: Addr) -> u64 {
+        1 + at.offset() % RELOCATION_PAGE / RELOCATION_SLOT / LINE_BYTES
+    }
+
+    /// Where `at` goes, which lies in the page of the entry; none if it stays.
     pub fn of(&self, at: Addr) -> Option<Addr> {
-        let slot = (at.offset() % RELOCATION_PAGE / RELOCATION_SLOT) as usize;
-        let starts = at.offset().is_multiple_of(RELOCATION_SLOT)
-            && self.starts[slot / 64] >> (slot % 64) & 1 == 1;
-        starts.then(|| self.first.plus(u64::from(self.minor[slot]) * RELOCATION_SLOT))
+        let into = at.offset() % RELOCATION_PAGE;
+        if into < self.tail.1 {
+            return Some(self.tail.0.plus(into));
+        }
+        let slot = (into / RELOCATION_SLOT) as usize;
+        let to = u64::from(self.minor[slot]) * RELOCATION_SLOT + into % RELOCATION_SLOT;
+        (self.moves[slot / 64] >> (slot % 64) & 1 == 1).then(|| self.first.plus(to))
     }
 }
 
@@ -150,20 +179,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn objects_go_where_the_entry_says_and_nothing_else_does(
-            starts in proptest::collection::btree_set(0u64..256, 1..40),
+        fn bytes_go_where_the_entry_says_and_all_others_stay(
+            gaps in proptest::collection::vec((0u64..4, 1u64..12), 1..40),
+            tail in 0u64..3,
             at in 0u64..4096,
         ) {
             let (page, first) = (Addr::pm(5 * RELOCATION_PAGE), Addr::pm(0x10_0430));
             let mut forwarding = Forwarding::to(first);
-            for (number, slot) in (0..).zip(&starts) {
-                assert!(forwarding.add(page.plus(16 * slot), first.plus(16 * number)));
+            forwarding.add_tail(Addr::pm(0x7730), 16 * tail);
+            let (mut from, mut to) = (16 * tail, 0);
+            let mut goes = (at < from).then(|| Addr::pm(0x7730).plus(at));
+            for (gap, slots) in gaps {
+                from += 16 * gap;
+                let bytes = 16 * slots;
+                if from >= RELOCATION_PAGE {
+                    break;
+                }
+                assert!(forwarding.add(page.plus(from), first.plus(to), bytes));
+                if at >= from && at < from + bytes {
+                    goes = Some(first.plus(to + at - from));
+                }
+                (from, to) = (from + bytes, to + bytes);
             }
-            let read = Forwarding::of_bytes(&forwarding.bytes());
+            let bytes = forwarding.bytes();
+            let read = Forwarding::of_bytes(&bytes);
             prop_assert_eq!(&read, &forwarding);
-            let rank = starts.iter().position(|slot| 16 * slot == at);
-            let goes = rank.map(|rank| first.plus(16 * rank as u64));
             prop_assert_eq!(read.of(page.plus(at)), goes);
+            let mut needed = [0; Forwarding::BYTES as usize];
+            for line in [0, Forwarding::line_of(page.plus(at)) as usize] {
+                needed[64 * line..][..64].copy_from_slice(&bytes[64 * line..][..64]);
+            }
+            prop_assert_eq!(Forwarding::of_bytes(&needed).of(page.plus(at)), goes);
         }
 
         #[test]
@@ -178,9 +224,11 @@ mod tests {
     #[test]
     fn a_distance_that_the_form_has_no_room_for_is_refused() {
         let mut forwarding = Forwarding::to(Addr::pm(8192));
-        assert!(!forwarding.add(Addr::pm(0), Addr::pm(8192 + RELOCATION_PAGE)));
-        assert!(!forwarding.add(Addr::pm(0), Addr::pm(8176)));
-        assert!(!forwarding.add(Addr::pm(8), Addr::pm(8192)));
+        assert!(!forwarding.add(Addr::pm(0), Addr::pm(8192 + RELOCATION_PAGE), 16));
+        assert!(!forwarding.add(Addr::pm(0), Addr::pm(8192 + RELOCATION_PAGE - 16), 32));
+        assert!(!forwarding.add(Addr::pm(0), Addr::pm(8176), 16));
+        assert!(!forwarding.add(Addr::pm(8), Addr::pm(8192), 16));
+        assert!(!forwarding.add(Addr::pm(0), Addr::pm(8192), 24));
         assert_eq!(forwarding, Forwarding::to(Addr::pm(8192)));
     }
 }

@@ -15,9 +15,11 @@
 //! | heal | all pointers, twice: a rollback may bring old ones back | between the walks |
 //! | release | logs are retired, the pages go back to the system | that may keep old pointers |
 //!
-//! Nobody waits for a cycle but for the copy of the one object that is needed. A cycle waits for
+//! No access waits for a cycle but for the copy of the one object that it needs. An allocation that
+//! has to find another chunk waits for who holds the heap's lock of chunks, which a step does for a
+//! durable log record, or while it gives a few chunks to the system. A cycle waits for scopes of
 //! others between its steps ([`Defragmenter::step`]), which a thread of its own or the program's
-//! threads take.
+//! threads take; within one it waits at most for commits that are under way.
 //!
 //! Against the paper: its marking stops the world to find which objects live, where here the states
 //! of blocks say so; and its destinations follow from a table of bytes, where here objects of a
@@ -159,7 +161,7 @@ impl Default for DefragOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DefragCounts {
-    /// Cycles that have ended.
+    /// Cycles that have ended, of those that moved objects.
     pub cycles: u64,
     /// Pages that were emptied.
     pub emptied: u64,

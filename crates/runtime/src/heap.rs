@@ -118,7 +118,8 @@ pub struct HeapOptions {
     /// is refused by programs older than that. Without it such wishes are not fulfilled.
     pub together: bool,
     /// Objects of typed pools may be moved ([`defrag`](crate::defrag)); such a pool is refused by
-    /// programs older than that. A transaction costs a locked operation more.
+    /// programs older than that. A scope costs a locked operation more, and so does a transaction
+    /// outside of any.
     pub defragment: bool,
 }
 

@@ -8,6 +8,7 @@ use super::ribbon::Crew;
 use super::{BYTES_MAX, Cell, Point, cpu_time, stalls_of};
 use crate::LabError;
 use crate::crash::Broken;
+use crate::handle::Simulated;
 use seawall_memory::{Image, Memory};
 use seawall_sim::{Machine, Program, SimMemory, Simulation};
 use seawall_workloads::{Input, Kernel, KernelVisitor, with_checkpointed};
@@ -79,7 +80,7 @@ impl KernelVisitor for Run<'_> {
             let (kernel, crew, ended) = (kernel.clone(), crew.clone(), ended.clone());
             Box::new(move |memory: &SimMemory| {
                 match &crew {
-                    None => kernel.run(memory),
+                    None => kernel.run(&Simulated::Plain(memory)),
                     Some(crew) => crew.run(memory, |memory| kernel.run(memory)),
                 }
                 ended.set(memory.now().max(ended.get()));

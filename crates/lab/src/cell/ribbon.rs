@@ -6,12 +6,11 @@
 
 use super::{BYTES_MAX, Point};
 use crate::LabError;
+use crate::handle::{Handle, Simulated};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::Arena;
-use seawall_runtime::ribbon::{
-    EarlyStores, Mode, Ribbon, RibbonCounts, RibbonMemory, RibbonOptions,
-};
-use seawall_sim::{Machine, Program};
+use seawall_runtime::ribbon::{EarlyStores, Mode, Ribbon, RibbonCounts, RibbonOptions};
+use seawall_sim::{Machine, Program, SimMemory};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cell::Cell;
 use std::fmt::Write;
@@ -153,14 +152,10 @@ impl Crew {
     }
 
     /// Runs `work` with the handle of a thread in the Ribbon.
-    pub(super) fn run<'m, M: Memory>(
-        &self,
-        memory: &'m M,
-        work: impl FnOnce(&RibbonMemory<'m, &'m M>),
-    ) {
-        let joined = self.ribbon.join(memory);
+    pub(super) fn run(&self, memory: &SimMemory<'_>, work: impl FnOnce(&Simulated<'_, '_>)) {
+        let joined = Handle::Ribbon(self.ribbon.join(memory));
         work(&joined);
-        joined.leave();
+        drop(joined);
         if memory.fetch_add(self.left, 1) + 1 == self.threads {
             self.counts.set(self.ribbon.counts(memory));
             self.ribbon.close(memory);

@@ -216,8 +216,8 @@ impl Visitor for Timed<'_> {
 }
 
 /// Explores the program a few times on this thread.
-fn time<T: Target>(
-    target: &T,
+fn time(
+    target: &dyn Target,
     operations: u64,
     model: Model,
     stop: &AtomicBool,

@@ -1,8 +1,8 @@
 //! Programs of the corpus as targets, and the programs that explorers are measured with.
 
 use super::ExploreError;
-use super::target::{Recorded, Target};
-use seawall_corpus::{CASES, Case, Entry, FastFair, Found, HashTable};
+use super::target::{Found, Recorded, Target};
+use seawall_corpus::{CASES, Case, Entry, FastFair, HashTable};
 use seawall_explore::{Check, CrashImage, CrashPoint, Schedule};
 use std::sync::Arc;
 
@@ -34,8 +34,6 @@ impl CaseTarget {
 }
 
 impl Target for CaseTarget {
-    type Check = CaseCheck;
-
     fn name(&self) -> String {
         self.case.about().name.into()
     }
@@ -61,16 +59,16 @@ impl Target for CaseTarget {
         self.case.about().threads
     }
 
-    fn record(&self, schedule: &Schedule) -> Result<Recorded<CaseCheck>, ExploreError> {
+    fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError> {
         let trace = self.case.record(self.fixed, schedule);
         let trace = trace.map_err(|error| ExploreError::Run { program: self.name(), error })?;
         let check = CaseCheck { case: self.case.clone(), fixed: self.fixed };
-        Ok(Recorded { trace, check })
+        Ok(Recorded { trace, check: Box::new(check) })
     }
 }
 
 /// The recovery of a case, and its judgement.
-pub(super) struct CaseCheck {
+struct CaseCheck {
     case: Arc<dyn Case + Send>,
     fixed: bool,
 }
@@ -87,10 +85,11 @@ impl Check for CaseCheck {
     }
 
     fn recover_part(&self, image: &CrashImage<'_>, part: usize) -> Result<Found, String> {
-        self.case.recover(image, self.fixed, part)
+        self.case.recover(image, self.fixed, part).map(Found::Case)
     }
 
     fn judge(&self, found: &Found, point: &CrashPoint) -> Result<(), String> {
+        let Found::Case(found) = found else { unreachable!("recovery of a case") };
         self.case.judge(found, &point.promised)
     }
 }

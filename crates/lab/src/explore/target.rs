@@ -14,9 +14,6 @@ use std::sync::Arc;
 
 /// A program, and what it has to survive.
 pub(super) trait Target: Sync {
-    /// Says what is right after a crash of one run.
-    type Check: Check + Send + Sync;
-
     /// The name on the command line.
     fn name(&self) -> String;
 
@@ -30,16 +27,24 @@ pub(super) trait Target: Sync {
     fn threads(&self) -> usize;
 
     /// Runs the program once.
-    fn record(&self, schedule: &Schedule) -> Result<Recorded<Self::Check>, ExploreError>;
+    fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError>;
 }
 
-/// A run, and what its images are checked against.
-pub(super) struct Recorded<C> {
+/// A run, and what its images are checked against. The check's type is forgotten, so that all that
+/// is done with runs is compiled once, and not for each workload.
+pub(super) struct Recorded {
     pub(super) trace: Trace,
-    pub(super) check: C,
+    pub(super) check: Box<dyn Check<Found = Found> + Send + Sync>,
 }
 
-impl<C> AsRef<Trace> for Recorded<C> {
+/// What recovery finds.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) enum Found {
+    Workload(Contents),
+    Case(seawall_corpus::Found),
+}
+
+impl AsRef<Trace> for Recorded {
     fn as_ref(&self) -> &Trace {
         &self.trace
     }
@@ -104,8 +109,6 @@ impl<W> WorkloadTarget<W> {
 }
 
 impl<W: Workload> Target for WorkloadTarget<W> {
-    type Check = WorkloadCheck<W>;
-
     fn name(&self) -> String {
         W::NAME.into()
     }
@@ -132,7 +135,7 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         self.key.threads
     }
 
-    fn record(&self, schedule: &Schedule) -> Result<Recorded<WorkloadCheck<W>>, ExploreError> {
+    fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError> {
         let RunKey { seed, threads, ops, entries, search_percent, mix, flaw } = self.key;
         let damaged = |damage| ExploreError::Damage { workload: W::NAME, damage };
         let defragment = None;
@@ -155,15 +158,15 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         let trace = trace.map_err(|error| ExploreError::Run { program: W::NAME.into(), error })?;
         let (effects, explainer) = (history.effects(), history.index());
         let workload = PhantomData;
-        let check = WorkloadCheck { layout, flaw, before, effects, explainer, workload };
-        Ok(Recorded { trace, check })
+        let check = WorkloadCheck::<W> { layout, flaw, before, effects, explainer, workload };
+        Ok(Recorded { trace, check: Box::new(check) })
     }
 }
 
 /// On each image recovery runs twice (the second time must change nothing), then the invariants
 /// are checked, and what the structure holds must be explained by the operations that had begun,
 /// with all that had been promised among them.
-pub(super) struct WorkloadCheck<W> {
+struct WorkloadCheck<W> {
     layout: Layout,
     flaw: Flaw,
     before: Contents,
@@ -187,18 +190,19 @@ impl<W: Workload> WorkloadCheck<W> {
 }
 
 impl<W: Workload> Check for WorkloadCheck<W> {
-    type Found = Contents;
+    type Found = Found;
 
-    fn recover(&self, image: &CrashImage<'_>) -> Result<Contents, String> {
+    fn recover(&self, image: &CrashImage<'_>) -> Result<Found, String> {
         let after = self.recover_once(image)?;
         image.restart();
         if after != self.recover_once(image)? {
             return Err("a second recovery changes what the first one gave".into());
         }
-        Ok(after)
+        Ok(Found::Workload(after))
     }
 
-    fn judge(&self, after: &Contents, point: &CrashPoint) -> Result<(), String> {
+    fn judge(&self, found: &Found, point: &CrashPoint) -> Result<(), String> {
+        let Found::Workload(after) = found else { unreachable!("recovery of a workload") };
         let begun = self.begun(&point.outputs);
         let explained = self.explainer.explain_first(begun, &self.before, after, &point.promised);
         explained.map(drop).map_err(|violation| violation.to_string())

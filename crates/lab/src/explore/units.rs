@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const EVENTS_PER_UNIT: usize = 1000;
 
 /// The runs that are explored.
-pub(super) struct Runs<C> {
-    pub(super) runs: Vec<(Schedule, Recorded<C>)>,
+pub(super) struct Runs {
+    pub(super) runs: Vec<(Schedule, Recorded)>,
     /// How they were chosen, in words.
     pub(super) about: String,
 }
@@ -42,7 +42,7 @@ pub(super) struct Interleave {
 impl Interleave {
     /// Runs the program under each schedule: three quarters of them with few interruptions, one
     /// quarter at random.
-    pub(super) fn runs<T: Target>(&self, target: &T) -> Result<Runs<T::Check>, ExploreError> {
+    pub(super) fn runs(&self, target: &dyn Target) -> Result<Runs, ExploreError> {
         let base = Schedule { threads: target.threads(), seed: self.seed, ..Schedule::default() };
         if target.threads() == 1 {
             let base = Schedule { turns: Turns::Preempted(Vec::new()), ..base };
@@ -81,7 +81,7 @@ pub(super) struct Unit {
 }
 
 /// The units of these runs under these models.
-pub(super) fn units<C>(runs: &Runs<C>, models: &[Model]) -> Vec<Unit> {
+pub(super) fn units(runs: &Runs, models: &[Model]) -> Vec<Unit> {
     let parts = |run: usize| {
         let events = runs.runs[run].1.trace.events().len();
         (0..=events).step_by(EVENTS_PER_UNIT).map(|from| from..from + EVENTS_PER_UNIT)
@@ -103,9 +103,9 @@ pub(super) struct Work<'a> {
 }
 
 /// The outcomes of the units of this shard that were done, with their numbers.
-pub(super) fn work<T: Target>(
+pub(super) fn work(
     work: &Work<'_>,
-    runs: &Runs<T::Check>,
+    runs: &Runs,
     units: &[Unit],
 ) -> Result<Vec<(usize, Outcome)>, ExploreError> {
     let mine = |at: &usize| work.shard.has(*at);

@@ -3,8 +3,9 @@
 
 use super::{Limit, NativeError, NativeOptions, RibbonMode};
 use crate::Progress;
+use crate::handle::Handle;
 use seawall_memory::Memory;
-use seawall_native::{Counters, Pool, PoolOptions, Witness};
+use seawall_native::{Counters, NativeMemory, Pool, PoolOptions, Witness};
 use seawall_runtime::Dirtiness;
 use seawall_runtime::ribbon::{Ribbon, RibbonCounters, RibbonOptions, RibbonPool};
 use seawall_workloads::{History, Setup, Worker, Workload};
@@ -133,13 +134,25 @@ impl<W: Workload> Threads<'_, W> {
         };
         match (host, self.dirtiness) {
             (Host::Ribbon(pool), _) => {
-                self.run(&pool.wrap(memory), ready, |memory| memory.inner().counters())
+                self.run(&Handle::Ribbon(pool.wrap(memory)), ready, counters_below)
             }
             (Host::Plain(_), None) => self.run(&memory, ready, |memory| memory.counters()),
             (Host::Plain(_), Some(dirtiness)) => {
-                self.run(&dirtiness.join(&memory), ready, |memory| memory.below().counters())
+                self.run(&Studied::Dirtiness(dirtiness.join(&memory)), ready, counters_below)
             }
         }
+    }
+}
+
+/// A handle with something around it.
+type Studied<'m, 'p> = Handle<'m, NativeMemory<'p>, Box<NativeMemory<'p>>>;
+
+fn counters_below(handle: &Studied<'_, '_>) -> Counters {
+    match handle {
+        Handle::Plain(memory) => memory.counters(),
+        Handle::Ribbon(ribbon) => ribbon.inner().counters(),
+        Handle::Watched(_) => unreachable!("only simulations are watched"),
+        Handle::Dirtiness(counted) => counted.below().counters(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! A cycle, step by step: each step does little, and waits for nobody.
+//! A cycle, step by step: each does little (but the one that takes over a cycle, which looks at all
+//! chunks), and waits for no scope.
 
 use super::decide::Decision;
 use super::known::Known;

@@ -47,7 +47,7 @@ impl Heap {
 
     /// How objects move in this cycle.
     pub(crate) fn protocol<M: Memory>(&self, memory: &M) -> Protocol {
-        let number = memory.load::<u64>(self.layout.phase.plus(8));
+        let number = memory.load::<u64>(self.layout.protocol());
         Protocol::of_number(number).unwrap_or(Protocol::Espresso)
     }
 }

@@ -54,6 +54,7 @@ impl Defragmenter {
         self.emptied.sort_unstable();
         self.go(Stage::End(0))
     }
+
     /// The pages are usual again, chunks of nothing else are for anything, and the table is given
     /// back.
     pub(super) fn end<M: Memory>(
@@ -76,10 +77,10 @@ impl Defragmenter {
         }
         self.emptied.clear();
         if let Some(table) = self.table.take() {
-            free_table(session, table, Table::chunks_for(self.pages))?;
+            free_table(session, table)?;
+            self.counts.cycles += 1;
         }
         session.memory.swap(session.heap.layout.phase, 0);
-        self.counts.cycles += 1;
         Ok(Step::Done)
     }
 
@@ -125,12 +126,10 @@ impl Defragmenter {
 }
 
 /// The chunks of the table are free.
-fn free_table<M: Memory>(
-    session: &mut Session<'_, M>,
-    table: Table,
-    length: u64,
-) -> Result<(), DefragError> {
+fn free_table<M: Memory>(session: &mut Session<'_, M>, table: Table) -> Result<(), DefragError> {
     let (memory, layout) = (session.memory, session.heap.layout);
+    let count = session.heap.chunks(memory)?;
+    let length = chunks::load_within(memory, &layout, table.chunk, count)?.length();
     let mut builder = Builder::default();
     builder.clear();
     let (entry, word) = (layout.chunk_entry(table.chunk), layout.moved_table());

@@ -3,7 +3,7 @@
 //! The brand `'p` keeps a pointer within the call of `typed::open`, `create`, `enter` or
 //! `typed::Thread::enter` that gave it. So once all scopes that are open at some moment have ended,
 //! no pointer that was loaded before that moment is left but in the pool. A cycle waits for that
-//! four times, and a scope waits for nothing.
+//! between its stages, and a scope waits for nothing.
 //!
 //! A scope of a `typed::Thread`, and a transaction outside of any, makes a word of its thread odd.
 //! The others may be shared by threads, and are counted: in one of two counters, which the wait

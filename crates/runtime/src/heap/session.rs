@@ -192,12 +192,28 @@ impl<'m, M: Memory> Session<'m, M> {
         self.memory.drain();
     }
 
+    #[inline]
     fn run<T, E: From<HeapError>>(
         &mut self,
         kind: TxKind,
         wait: Wait,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
+        let is_scope = self.enter()?;
+        // The outcome stays where it is: a copy that is made behind the fence, of halves that were
+        // stored behind it, would wait for the fence, and all that follows with it.
+        let mut outcome = body(&mut Tx { session: &mut *self, kind });
+        match self.leave_with(outcome.is_ok(), wait, is_scope) {
+            Ok(None) => {}
+            Ok(Some(error)) => outcome = Err(error.into()),
+            Err(error) => return Err(error.into()),
+        }
+        outcome
+    }
+
+    /// A transaction begins; true if a scope does, too.
+    #[inline(never)]
+    fn enter(&mut self) -> Result<bool, HeapError> {
         if std::mem::replace(&mut self.broken, true) {
             self.abort()?;
             self.hold_no_more();
@@ -207,15 +223,20 @@ impl<'m, M: Memory> Session<'m, M> {
         if is_scope {
             self.begin_scope();
         }
-        let mut outcome = body(&mut Tx { session: &mut *self, kind });
-        // The outcome stays where it is: a copy that is made behind the fence, of halves that were
-        // stored behind it, would wait for the fence, and all that follows with it.
-        if outcome.is_ok()
-            && let Err(error) = self.commit(wait)
-        {
-            outcome = Err(error.into());
-        }
-        if outcome.is_err() {
+        Ok(is_scope)
+    }
+
+    /// It ends: commits if its body has gone well, else, and when that fails, is rolled back. Gives
+    /// why it could not commit; an error if it could not be rolled back.
+    #[inline(never)]
+    fn leave_with(
+        &mut self,
+        is_good: bool,
+        wait: Wait,
+        is_scope: bool,
+    ) -> Result<Option<HeapError>, HeapError> {
+        let error = if is_good { self.commit(wait).err() } else { None };
+        if !is_good || error.is_some() {
             self.abort()?;
         }
         if is_scope {
@@ -223,7 +244,7 @@ impl<'m, M: Memory> Session<'m, M> {
         }
         self.hold_no_more();
         self.broken = false;
-        outcome
+        Ok(error)
     }
 
     fn commit(&mut self, wait: Wait) -> Result<(), HeapError> {

@@ -74,18 +74,27 @@ pub(super) fn put<'p, T: Persist<'p>, M: Memory>(
     at: Addr,
     value: T,
 ) -> Result<(), HeapError> {
-    if tx.kind() == TxKind::Undo && tx.session.view == View::New {
-        // So that what a rollback brings back is up to date.
-        let _ = T::load(&Within(tx), at);
-    }
-    if tx.kind() == TxKind::Undo && T::SIZE > 8 {
-        tx.add(&[(at, T::SIZE)])?;
+    if tx.kind() == TxKind::Undo {
+        keep_old::<T, M>(tx, at)?;
     }
     let start = at.bits();
     let mut words =
         Words { tx, start, end: start + T::SIZE, word: start & !7, bits: 0, outcome: Ok(()) };
     value.store(&mut words, at);
     words.finish()
+}
+
+/// Undo: logs what is at `at`, with pointers that are up to date, so that a rollback brings those
+/// back.
+#[inline(never)]
+fn keep_old<'p, T: Persist<'p>, M: Memory>(
+    tx: &mut Tx<'_, '_, M>,
+    at: Addr,
+) -> Result<(), HeapError> {
+    if tx.session.view == View::New {
+        let _ = T::load(&Within(tx), at);
+    }
+    if T::SIZE > 8 { tx.add(&[(at, T::SIZE)]) } else { Ok(()) }
 }
 
 /// Stores `value` in the object at `at`, which this transaction has allocated.

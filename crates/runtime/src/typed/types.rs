@@ -192,14 +192,24 @@ impl Types {
     }
 
     /// The number of `T`, if it has one.
+    #[inline]
     pub(crate) fn find<'p, T: Persist<'p>, M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
     ) -> Result<Option<u8>, HeapError> {
-        if let Some(number) = self.known.get(&T::SHAPE) {
-            return Ok(Some(*number));
+        match self.known.get(&T::SHAPE) {
+            Some(number) => Ok(Some(*number)),
+            None => self.look_for(session, Entry::of::<T>()),
         }
-        let entry = Entry::of::<T>();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        entry: Entry,
+    ) -> Result<Option<u8>, HeapError> {
         let found = session.with_chunk_lock(|session| search(session.memory, &session.heap, entry));
         let (number, is_new) = found?;
         if is_new || number == 0 {

@@ -1,9 +1,9 @@
 //! Without crashes.
 
 use super::{List, Thread, defragmenter, made, options, push, restarted, retain, values};
-use seawall_memory::Memory;
+use seawall_memory::{Image, Memory};
 use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Protocol, Step};
-use seawall_runtime::{HeapOptions, typed};
+use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapOptions, typed};
 
 const SOFTWARE: [Protocol; 2] = [Protocol::Espresso, Protocol::Sfccd];
 
@@ -180,4 +180,53 @@ fn objects_of_types_that_were_not_named_keep_a_cycle_from_beginning() {
     let mut defragmenter = defragmenter(Protocol::Sfccd).also::<[u16; 5]>();
     defragmenter.run(thread.untyped()).unwrap();
     assert_eq!(defragmenter.counts().cycles, 1);
+}
+
+/// A heap that has no room but for so many chunks, and of whose objects one in seven is left.
+fn full_but_for(chunks: u64, image: &Image, heap: Heap) -> Thread<'_, Image> {
+    let mut thread = Thread::join(heap, image).unwrap();
+    let bytes = (chunks - 1) * CHUNK_BYTES + 1;
+    let held = thread.untyped().redo(|tx| tx.alloc(bytes)).unwrap();
+    let is_full = |error: &HeapError| matches!(error, HeapError::Full { .. });
+    assert!(push(&mut thread, 0..).is_err_and(|error| is_full(&error)));
+    retain(&mut thread, |value| value % 7 == 0).unwrap();
+    thread.untyped().redo(|tx| tx.free(held)).unwrap();
+    thread
+}
+
+#[test]
+fn a_cycle_that_has_room_for_a_part_of_what_it_would_move_moves_that_and_the_next_one_more() {
+    // A table takes three chunks, what is moved the fourth.
+    let (image, heap) = made(&options(64));
+    let mut thread = full_but_for(4, &image, heap);
+    let before = values(&mut thread).unwrap();
+    let mut defragmenter = defragmenter(Protocol::Sfccd);
+    let mut refused = 0;
+    for _ in 0..100 {
+        match defragmenter.run(thread.untyped()) {
+            Ok(()) => {}
+            Err(DefragError::Heap(HeapError::Full { .. })) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(values(&mut thread).as_ref(), Ok(&before));
+        // Each list that is pushed and taken away again makes another survey worth its time.
+        push(&mut thread, (0..100).map(|value| 7 * value + 1)).unwrap();
+        retain(&mut thread, |value| value % 7 == 0).unwrap();
+    }
+    let stats = heap.stats(&image).unwrap();
+    assert!(refused > 0 && stats.fragmentation() < 1.5, "{refused} {stats:?}");
+}
+
+#[test]
+fn a_cycle_that_has_no_room_for_its_table_leaves_everything_as_it_is() {
+    let (image, heap) = made(&options(64));
+    let mut thread = full_but_for(2, &image, heap);
+    let before = (values(&mut thread).unwrap(), heap.stats(&image).unwrap());
+    let mut defragmenter = defragmenter(Protocol::Sfccd);
+    let refused = defragmenter.run(thread.untyped());
+    assert!(matches!(refused, Err(DefragError::Heap(HeapError::Full { .. }))), "{refused:?}");
+    defragmenter.finish(thread.untyped()).unwrap();
+    assert_eq!((values(&mut thread).unwrap(), heap.stats(&image).unwrap()), before);
+    assert_eq!(defragmenter.counts().cycles, 0);
+    push(&mut thread, (0..1_000).map(|value| 7 * value + 1)).unwrap();
 }
