@@ -12,8 +12,10 @@
 //! Each access counts against a budget, so a recovery that loops ends as a finding.
 
 use crate::models::order::PersistOrder;
+use crate::reached::Copied;
 use crate::trace::{Event, Kind, LineIndex, Trace};
 use crate::words::{WordChange, Words};
+use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -77,6 +79,8 @@ pub struct CrashImage<'t> {
     pub(crate) layers: RefCell<Vec<Layer<'t>>>,
     /// For each line whether some layer may have stored to it, ever.
     varies: RefCell<Vec<bool>>,
+    /// The bits of reached bitmaps that lines decide, by their words.
+    reached: RefCell<FxHashMap<u32, Vec<Copied>>>,
     /// The pass in which a word was decided, and its value.
     decided: RefCell<Vec<(u32, u64)>>,
     pass: Cell<u32>,
@@ -94,6 +98,7 @@ impl<'t> CrashImage<'t> {
         let lines = most.div_ceil(LINE_BYTES) as usize;
         let mut varies = vec![false; lines];
         trace.lines.iter().for_each(|log| varies[log.line.0 as usize] = true);
+        trace.relocated.copied.iter().for_each(|bit| varies[bit.word as usize / 8] = true);
         CrashImage {
             decided: RefCell::new(vec![(0, 0); lines * 8]),
             start,
@@ -103,6 +108,7 @@ impl<'t> CrashImage<'t> {
             limit,
             layers: RefCell::default(),
             varies: RefCell::new(varies),
+            reached: RefCell::default(),
             pass: Cell::new(0),
             reads: RefCell::default(),
             prefer: Cell::new(Prefer::Least),
@@ -120,8 +126,12 @@ impl<'t> CrashImage<'t> {
         self.records.set(false);
     }
 
-    /// Power fails when the pool has so many bytes; false if that is as before.
-    pub(crate) fn set_pm_bytes(&self, bytes: u64) -> bool {
+    /// Power fails when the run has had so many events, and the pool so many bytes; false if those
+    /// are as before.
+    pub(crate) fn set_crash(&self, trace: &Trace, event: usize, bytes: u64) -> bool {
+        if !trace.relocated.copied.is_empty() {
+            self.reached.replace(trace.relocated.before(event));
+        }
         let is_new = self.start.bytes() != bytes;
         self.start.set_bytes(bytes);
         is_new
@@ -192,7 +202,14 @@ impl<'t> CrashImage<'t> {
 
     /// The value of the word, if it has the same one in all images that are open.
     pub(crate) fn only(&self, word: u32) -> Option<u64> {
-        for Layer { trace, order } in self.layers.borrow().iter().rev() {
+        let layers = self.layers.borrow();
+        let reached = self.reached.borrow();
+        let bits = reached.get(&word).map_or(&[][..], Vec::as_slice);
+        let mut of_lines = 0;
+        for copied in bits.iter().filter(|_| !layers.is_empty()) {
+            of_lines |= u64::from(copied.is_kept(&layers[0].order)?) << copied.bit;
+        }
+        for Layer { trace, order } in layers.iter().rev() {
             let Some(line) = trace.find_line(Line(u64::from(word / 8))) else { continue };
             let history = &trace.lines[line as usize].words[word as usize % 8];
             let (low, high) = order.window(line);
@@ -201,16 +218,34 @@ impl<'t> CrashImage<'t> {
                 return None;
             }
             if let Some(last) = next.checked_sub(1) {
-                return Some(history[last].1);
+                return Some(history[last].1 | of_lines);
             }
         }
-        Some(self.start.word(word))
+        Some(self.start.word(word) | of_lines)
     }
 
     /// The values that the word may have, from what persisted least to what persisted most.
     pub(crate) fn possible(&self, word: u32) -> Vec<Possible> {
         let layers = self.layers.borrow();
-        self.possible_below(&layers, layers.len(), word)
+        let mut all = self.possible_below(&layers, layers.len(), word);
+        for copied in self.reached.borrow().get(&word).into_iter().flatten() {
+            let Copied { line, stores, bit, .. } = *copied;
+            let is_kept = copied.is_kept(&layers[0].order);
+            let keep = |low, high| Keep { layer: 0, line, low, high };
+            let mut with = all.clone();
+            with.iter_mut().for_each(|possible| possible.value |= 1 << bit);
+            match is_kept {
+                Some(false) => continue,
+                Some(true) => all = with,
+                None => {
+                    all.iter_mut().for_each(|possible| possible.keeps.push(keep(0, stores - 1)));
+                    with.iter_mut()
+                        .for_each(|possible| possible.keeps.push(keep(stores, u32::MAX)));
+                    all.extend(with);
+                }
+            }
+        }
+        all
     }
 
     fn possible_below(&self, layers: &[Layer<'_>], top: usize, word: u32) -> Vec<Possible> {

@@ -40,6 +40,7 @@ mod images;
 pub mod litmus;
 mod models;
 mod outcome;
+mod reached;
 mod schedule;
 mod search;
 mod shrink;

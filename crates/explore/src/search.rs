@@ -293,7 +293,7 @@ impl<'a> Explorer<'a> {
 
     fn point(&mut self, walk: &mut Walk<'a>, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
         // How long the pool is, recovery knows without reading.
-        let is_longer = self.image.set_pm_bytes(walk.pm_bytes);
+        let is_longer = self.image.set_crash(self.trace, walk.point.event, walk.pm_bytes);
         for tree in 0..self.trees.len() {
             if is_longer || self.trees[tree].0.len() > TREE_LIMIT {
                 self.clear_tree(tree);

@@ -7,6 +7,7 @@
 //!
 //! What recovery does to an image is a trace too: it may be cut short by the next crash.
 
+use crate::reached::Relocated;
 use crate::schedule::Access;
 use crate::words::WordChange;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -142,6 +143,7 @@ pub struct Trace {
     pub(crate) dram_bytes: u64,
     /// All accesses, in runs that are made to find places to interrupt.
     pub(crate) accesses: Vec<Access>,
+    pub(crate) relocated: Relocated,
     index: FxHashMap<Line, LineIndex>,
 }
 
@@ -161,6 +163,7 @@ impl Trace {
             start,
             dram_bytes,
             accesses: Vec::new(),
+            relocated: Relocated::default(),
             index: FxHashMap::default(),
         }
     }

@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::FxHashMap;
 use seawall_fiber::{Fiber, Pause};
-use seawall_memory::{Addr, Image, LINE_BYTES, Memory, Width, lines_of};
+use seawall_memory::{Addr, Image, LINE_BYTES, Memory, Relocation, Width, lines_of};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
@@ -72,6 +72,7 @@ struct Shared {
     calls: u64,
     steps: Cell<u64>,
     closing: Cell<bool>,
+    relocation: Cell<Option<Relocation>>,
 }
 
 /// One thread's handle on memory that records what is done to it.
@@ -215,6 +216,7 @@ impl Shared {
             calls: schedule.steps.max(1),
             steps: Cell::new(schedule.steps.max(1)),
             closing: Cell::new(false),
+            relocation: Cell::new(None),
         })
     }
 
@@ -465,6 +467,51 @@ impl Memory for Traced<'_> {
                 self.event(&mut trace, Kind::Store { store }, Location::caller());
             }
         }
+    }
+
+    fn relocates(&self) -> bool {
+        true
+    }
+
+    fn forwards(&self) -> bool {
+        true
+    }
+
+    fn set_relocation(&self, registers: Option<Relocation>) {
+        self.step();
+        self.note_access(FENCES, true);
+        self.shared.relocation.set(registers);
+        let mut trace = self.shared.trace.borrow_mut();
+        let since = trace.events.len() as u32;
+        trace.relocated.settings.push(since);
+    }
+
+    /// Each line of the copy in one step.
+    fn relocate(&self, to: Addr, from: Addr, len: u64) {
+        let caller = Location::caller();
+        for line in lines_of(to, len) {
+            self.step();
+            self.note_access(line.start(), true);
+            let start = line.start().max(to);
+            let end = line.start().plus(LINE_BYTES).min(to.plus(len));
+            for at in (start.bits()..end.bits()).step_by(8).map(Addr::from_bits) {
+                let source = from.plus(at.bits() - to.bits());
+                self.note_read(source, caller);
+                let mut trace = self.shared.trace.borrow_mut();
+                let word = self.shared.region(source).load(source, Width::B8);
+                if let Some(store) = self.put(&mut trace, at, Width::B8, word) {
+                    self.event(&mut trace, Kind::Store { store }, caller);
+                }
+            }
+            if let Some(registers) = self.shared.relocation.get() {
+                self.shared.trace.borrow_mut().add_copied(&registers, start);
+            }
+        }
+    }
+
+    fn forward(&self, at: Addr) -> Addr {
+        let registers = self.shared.relocation.get();
+        registers.map_or(at, |registers| registers.look_up(self, at))
     }
 
     fn output(&self, number: u64) {

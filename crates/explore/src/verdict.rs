@@ -81,7 +81,7 @@ impl<'a> Court<'a> {
     fn stage(&mut self, crashes: &[Crash]) -> Option<(Vec<Rc<Trace>>, CrashPoint)> {
         self.image.layers.borrow_mut().clear();
         let Walk { state, point, pm_bytes, .. } = self.walk_to(crashes[0].event);
-        self.image.set_pm_bytes(pm_bytes);
+        self.image.set_crash(self.trace, crashes[0].event, pm_bytes);
         self.push(Log::Run(self.trace), state, &crashes[0].cut)?;
         let mut recordings = Vec::new();
         for crash in &crashes[1..] {

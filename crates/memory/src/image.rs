@@ -3,16 +3,18 @@
 //! Used to build a pool before a simulation, to recover and check the image that a crash left, and
 //! as the reference that the other machines are tested against.
 
-use crate::{Addr, Memory, Width};
-use std::cell::RefCell;
+use crate::{Addr, LINE_BYTES, Memory, RELOCATION_PAGE, Relocation, Width, lines_of};
+use std::cell::{Cell, RefCell};
 
-/// Persistent and volatile bytes; every store is durable at once, fences do nothing.
+/// Persistent and volatile bytes; every store is durable at once, fences do nothing. Has hardware
+/// that [relocates](Memory::relocate), where every copy has persisted when it is made.
 #[derive(Clone, Debug)]
 pub struct Image {
     pm: RefCell<Vec<u8>>,
     dram: RefCell<Vec<u8>>,
     /// The most persistent bytes that it may grow to.
     pm_bytes_max: u64,
+    relocation: Cell<Option<Relocation>>,
 }
 
 impl Image {
@@ -25,7 +27,7 @@ impl Image {
     pub fn from_pm(pm: Vec<u8>, dram_bytes: u64) -> Image {
         let pm_bytes_max = pm.len() as u64;
         let dram = RefCell::new(vec![0; dram_bytes as usize]);
-        Image { pm: RefCell::new(pm), dram, pm_bytes_max }
+        Image { pm: RefCell::new(pm), dram, pm_bytes_max, relocation: Cell::new(None) }
     }
 
     /// The image, with room to [grow](Memory::grow) to so many persistent bytes.
@@ -97,6 +99,36 @@ impl Memory for Image {
 
     fn discard(&self, at: Addr, len: u64) {
         self.write(at, &vec![0; len as usize]);
+    }
+
+    fn relocates(&self) -> bool {
+        true
+    }
+
+    fn forwards(&self) -> bool {
+        true
+    }
+
+    fn set_relocation(&self, registers: Option<Relocation>) {
+        self.relocation.set(registers);
+    }
+
+    fn relocate(&self, to: Addr, from: Addr, len: u64) {
+        let mut bytes = vec![0; len as usize];
+        self.read(from, &mut bytes);
+        self.write(to, &bytes);
+        let Some(registers) = self.relocation.get() else { return };
+        for line in lines_of(to, len).map(|line| line.start()) {
+            if let Some(page) = registers.page_of(line) {
+                let reached: u64 = self.load(registers.reached(page));
+                let bit = line.offset() % RELOCATION_PAGE / LINE_BYTES;
+                self.store(registers.reached(page), reached | 1 << bit);
+            }
+        }
+    }
+
+    fn forward(&self, at: Addr) -> Addr {
+        self.relocation.get().map_or(at, |registers| registers.look_up(self, at))
     }
 
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {

@@ -23,7 +23,7 @@
 //! Byte `n` of the four lines behind it says how many slots from the first destination the `n`th
 //! slot goes (the paper's minor distance).
 
-use crate::{Addr, LINE_BYTES};
+use crate::{Addr, LINE_BYTES, Memory};
 
 /// Bytes of a page, as relocation hardware has them.
 pub const RELOCATION_PAGE: u64 = 4 << 10;
@@ -69,6 +69,26 @@ impl Relocation {
     /// The word that says where the forwarding entry of a page is.
     pub fn place(&self, page: u64) -> Addr {
         self.directory.plus(Relocation::directory_bytes(self.pages) / 2 + 8 * page)
+    }
+
+    /// Where what is at `at` goes, or `at` if it stays: what hardware does, by loads.
+    pub fn look_up<M: Memory>(&self, memory: &M, at: Addr) -> Addr {
+        let Some(page) = self.page_of(at) else { return at };
+        let filter = self.filter(self.filter_of(page));
+        let has = |bit| memory.load::<u64>(filter.plus(bit / 64 * 8)) >> (bit % 64) & 1 == 1;
+        if !Relocation::filter_bits(page).into_iter().all(has) {
+            return at;
+        }
+        let place: Addr = memory.load(self.place(page));
+        if place.is_null() {
+            return at;
+        }
+        let mut bytes = [0; Forwarding::BYTES as usize];
+        for line in [0, Forwarding::line_of(at)] {
+            let from = (line * LINE_BYTES) as usize;
+            memory.read(place.plus(line * LINE_BYTES), &mut bytes[from..from + 64]);
+        }
+        Forwarding::of_bytes(&bytes).of(at).unwrap_or(at)
     }
 
     /// The number of the filter that a page is in.

@@ -27,6 +27,7 @@
 
 pub(crate) mod cycle;
 mod decide;
+mod hardware;
 mod heal;
 mod known;
 pub(crate) mod moves;

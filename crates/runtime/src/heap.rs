@@ -96,6 +96,12 @@ pub enum HeapFlaw {
     /// Recovery takes an object for moved that says so, though its copy may not be durable: the
     /// rule of that paper's slides.
     BelievesMoved,
+    /// Recovery after moves by hardware believes of a line that two objects share that both copies
+    /// are there if it has persisted since one of them was made.
+    BelievesReached,
+    /// Recovery after moves by hardware does not put what the logs hold in place once more, behind
+    /// the copies.
+    ReplaysOnce,
 }
 
 /// What a heap is made with.
@@ -369,8 +375,7 @@ impl Heap {
         flaw: HeapFlaw,
     ) -> Result<(Heap, Recovered), HeapError> {
         let heap = Heap { flaw, ..Heap::read(memory, name, bytes)? };
-        let (retired, mut recovered) = recovery::recover(memory, &heap, bytes)?;
-        crate::defrag::recovery::recover(memory, &heap, &mut recovered)?;
+        let (retired, recovered) = recovery::recover(memory, &heap, bytes)?;
         heap.start(memory, retired);
         Ok((heap, recovered))
     }

@@ -2,6 +2,7 @@
 //! chunks), and waits for no scope.
 
 use super::decide::Decision;
+use super::hardware::Hardware;
 use super::known::Known;
 use super::pages::{self, Page, Pages};
 use super::plan::{Survey, Surveyed};
@@ -63,6 +64,8 @@ pub struct Defragmenter {
     pub(super) known: Known,
     stage: Stage,
     pub(super) table: Option<Table>,
+    /// The part of it that relocation hardware reads, if it moves the objects.
+    pub(super) hardware: Option<Hardware>,
     /// How many pages the table is for.
     pub(super) pages: u64,
     pub(super) counts: DefragCounts,
@@ -94,6 +97,7 @@ impl Defragmenter {
             known: Known::of::<R>(),
             stage: Stage::Rest,
             table: None,
+            hardware: None,
             pages: 0,
             counts: DefragCounts::default(),
             emptied: Vec::new(),

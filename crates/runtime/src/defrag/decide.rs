@@ -1,13 +1,14 @@
 //! The decision of a cycle: where objects go, made durable before the first of them moves (FFCCD,
 //! ISCA'22, section 4.3.1).
 
-use super::DefragError;
 use super::cycle::{Defragmenter, Stage, Step};
+use super::hardware::Hardware;
 use super::known::Known;
 use super::pages::{self, Page};
 use super::plan::Surveyed;
 use super::scopes::Grace;
 use super::table::{Entry, Table};
+use super::{DefragError, Protocol};
 use crate::heap::checked;
 use crate::heap::chunks::{self, Chunk, UNTYPED};
 use crate::heap::class::{Class, STATE_BYTES};
@@ -15,7 +16,7 @@ use crate::heap::layout::Layout;
 use crate::tx::log::Wait;
 use crate::tx::record::Builder;
 use crate::{HeapError, Session};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory};
 
 /// Objects that are decided upon, or released, with one log record; those of a page at least.
 pub(super) const BATCH_OBJECTS: u32 = 64;
@@ -34,11 +35,12 @@ impl Decision {
         Decision { chosen, next: 0, to: None }
     }
 
-    /// Blocks in a row for the objects of a page, blank.
+    /// Blocks in a row for the objects of a page; blank, if recovery looks at words.
     fn destination<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
         entry: &Entry,
+        protocol: Protocol,
     ) -> Result<(u64, u64), HeapError> {
         let (memory, layout, class) = (session.memory, session.heap.layout, entry.class);
         let count = u64::from(entry.objects.count_ones());
@@ -54,6 +56,15 @@ impl Decision {
             }
         };
         self.to = Some((class, chunk, first + count));
+        let has_shared_lines = !class.bytes().is_multiple_of(LINE_BYTES);
+        let is_blank = match protocol {
+            Protocol::Espresso => false,
+            Protocol::Sfccd => true,
+            Protocol::Ffccd => has_shared_lines,
+        };
+        if !is_blank {
+            return Ok((chunk, first));
+        }
         let blank = session.heap.blank().to_le_bytes().repeat((class.bytes() / 8) as usize);
         for block in first..first + count {
             memory.write_nt(pages::start_of(&layout, class, chunk, block), &blank);
@@ -65,22 +76,26 @@ impl Decision {
 impl Defragmenter {
     /// A table for so many pages, which the pool knows of.
     pub(super) fn place_table<M: Memory>(
-        &self,
+        &mut self,
         session: &mut Session<'_, M>,
         pages: u64,
     ) -> Result<Table, HeapError> {
-        let layout = session.heap.layout;
-        let block = session.take_large(Table::chunks_for(pages))?;
+        let (layout, protocol) = (session.heap.layout, self.options.protocol);
+        let length = Table::chunks_for(&layout, pages, protocol);
+        let block = session.take_large(length)?;
         let table = Table::at(&layout, block.chunk);
-        table.clear(session.memory, pages, self.options.protocol);
+        table.clear(session.memory, pages, protocol);
+        let hardware = (protocol == Protocol::Ffccd).then(|| Hardware::of(&layout, &table, pages));
+        hardware.iter().for_each(|hardware| hardware.clear(session.memory));
         session.memory.order();
         let mut builder = Builder::default();
         builder.clear();
         let (entry, word) = (layout.chunk_entry(block.chunk), layout.moved_table());
-        let length = Table::chunks_for(pages);
         builder.push_word(entry, Chunk::Large(length, UNTYPED).encode(entry));
         builder.push_word(word, checked::encode(word, block.chunk + 1));
         session.log.commit(session.memory, &mut builder, Wait::Durable)?;
+        session.memory.set_relocation(hardware.map(|hardware| hardware.registers));
+        self.hardware = hardware;
         Ok(table)
     }
 
@@ -147,7 +162,7 @@ impl Defragmenter {
 
     /// The entry of a page, written and not in force: with no objects if the page has to stay.
     fn entry<M: Memory>(
-        &self,
+        &mut self,
         session: &mut Session<'_, M>,
         decision: &mut Decision,
         number: usize,
@@ -162,7 +177,10 @@ impl Defragmenter {
         let live = entry.live_in_page(memory, &layout).unwrap_or(0);
         if live != 0 && has_known_types(&self.known, memory, &layout, &entry, live) {
             entry.objects = live;
-            entry.to = decision.destination(session, &entry)?;
+            entry.to = decision.destination(session, &entry, self.options.protocol)?;
+        }
+        if let Some(hardware) = &mut self.hardware {
+            hardware.add(memory, &layout, (number as u64, &entry));
         }
         entry.write(memory);
         Ok(entry)

@@ -11,8 +11,8 @@
 //! |---|---|---|
 //! | a pointer that is loaded | new addresses become old ones | old ones new ones, the pool's too |
 //! | a pointer that is stored | becomes the new address, if the page is being emptied | the same |
-//! | an access by either address | goes to where the object is | the same |
-//! | a store to a page that may be emptied | keeps it as it is | the same |
+//! | an access | goes to where the object is | is by its new address |
+//! | a store to a page that may be emptied | keeps it as it is | (none may be any more) |
 //!
 //! In a scope that began when there was no cycle (`Plain`) nothing of this is done: nothing moves
 //! before it has ended.
@@ -126,9 +126,15 @@ impl<M: Memory> Session<'_, M> {
         layout.numbers.moves && Pages::load(self.memory, layout, chunk).is_destination()
     }
 
-    /// Where the bytes are that a pointer leads to, to be read.
+    /// Where the bytes are that a pointer leads to, to be read. A new name is where they are.
     #[inline]
     pub(crate) fn place_to_read(&self, at: Addr) -> Addr {
+        if self.view == View::Old { self.place(at, false) } else { at }
+    }
+
+    /// The same of an object that a walk over all has found, by whichever name.
+    #[inline]
+    pub(crate) fn place_of_found(&self, at: Addr) -> Addr {
         if self.view == View::Plain { at } else { self.place(at, false) }
     }
 
@@ -136,7 +142,7 @@ impl<M: Memory> Session<'_, M> {
     /// yet.
     #[inline]
     pub(crate) fn place_to_write(&self, at: Addr) -> Addr {
-        if self.view == View::Plain { at } else { self.place(at, true) }
+        if self.view == View::Old { self.place(at, true) } else { at }
     }
 
     #[cold]
@@ -172,6 +178,9 @@ impl<M: Memory> Session<'_, M> {
 
     #[cold]
     fn new_name(&self, field: Addr, bits: u64, heals: impl FnOnce() -> bool) -> u64 {
+        if self.stays(Addr::from_bits(bits)) {
+            return bits;
+        }
         let place = self.place(Addr::from_bits(bits), false).bits();
         if place != bits && heals() {
             let _ = self.memory.compare_exchange(field, bits, place);
@@ -179,13 +188,19 @@ impl<M: Memory> Session<'_, M> {
         place
     }
 
+    /// True if hardware says that what is at `at` is not moved in this cycle.
+    fn stays(&self, at: Addr) -> bool {
+        let (memory, heap) = (self.memory, &self.heap);
+        memory.forwards() && heap.protocol(memory) == Protocol::Ffccd && memory.forward(at) == at
+    }
+
     /// The pointer that is stored where this scope stores `bits`.
     #[inline]
     pub(crate) fn stored(&self, bits: u64) -> u64 {
-        if self.view == View::Plain {
-            return bits;
+        match self.view {
+            View::Plain | View::New => bits,
+            View::Old => self.place(Addr::from_bits(bits), false).bits(),
         }
-        self.place(Addr::from_bits(bits), false).bits()
     }
 
     /// What `at` was called before the cycle.

@@ -6,13 +6,14 @@
 //! one ended.
 
 use super::Protocol;
+use super::hardware::Hardware;
 use super::moves;
 use super::pages::{self, Page};
 use super::table::{self, Entry, Move, Table};
+use crate::HeapError;
 use crate::heap::chunks::{self, Chunk, UNTYPED};
 use crate::heap::{Heap, HeapFlaw, checked};
-use crate::{HeapError, Recovered};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory};
 use std::collections::HashSet;
 
 /// Refuses a table that no crash leaves behind.
@@ -23,17 +24,21 @@ pub(crate) fn check<M: Memory>(memory: &M, heap: &Heap) -> Result<(), HeapError>
     }
 }
 
-/// Finishes the moves of the cycle that there was, if any. The logs have been replayed, and nothing
-/// else happens.
-pub(crate) fn recover<M: Memory>(
-    memory: &M,
-    heap: &Heap,
-    recovered: &mut Recovered,
-) -> Result<(), HeapError> {
-    let Some((table, count, protocol)) = find_table(memory, heap)? else { return Ok(()) };
+/// A cycle that a crash cut short, whose objects are at their destinations again, in the caches.
+pub(crate) struct Resumed {
+    table: (Table, u64, Protocol),
+    objects: Vec<Move>,
+    /// States of destinations whose objects are live no more.
+    void: Vec<Addr>,
+}
+
+/// Finishes the moves of the cycle that there was, if any. What the logs hold is in place; after a
+/// cycle with hardware it has to be put there [once more](Resumed::copies_over).
+pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resumed>, HeapError> {
+    let Some((table, count, protocol)) = find_table(memory, heap)? else { return Ok(None) };
     let entries = listed(memory, heap, table, count)?;
     let layout = &heap.layout;
-    let mut objects = Vec::new();
+    let (mut objects, mut void) = (Vec::new(), Vec::new());
     for (at, (chunk, page), entry) in &entries {
         if memory.load::<u64>(layout.first_entry(*chunk)) == 0 {
             memory.store(layout.first_entry(*chunk), *at);
@@ -49,25 +54,47 @@ pub(crate) fn recover<M: Memory>(
         for object in entry.moves(layout) {
             let [from, to] = entry.states(layout, &object);
             if memory.load::<u8>(from) == 0 {
-                memory.store(to, 0u8);
-                memory.flush(to, 1);
+                void.push(to);
             } else if memory.load::<u8>(to) != 0 {
                 objects.push(object);
             }
         }
     }
+    let hardware = (protocol == Protocol::Ffccd).then(|| Hardware::of(layout, &table, count));
     for object in &objects {
-        complete(memory, heap, object, protocol);
+        complete(memory, heap, object, (protocol, hardware.as_ref()));
     }
-    memory.drain();
-    for object in &objects {
-        object.set_done(memory);
-    }
-    memory.drain();
-    recovered.moved = objects.len() as u64;
-    memory.store(layout.protocol(), protocol.number());
+    // All have moved: hardware is not asked again.
+    memory.store(layout.protocol(), Protocol::Espresso.number());
     memory.store(layout.phase, 2u64);
-    Ok(())
+    Ok(Some(Resumed { table: (table, count, protocol), objects, void }))
+}
+
+impl Resumed {
+    /// True if lines were copied whole, with words that the logs hold newer values of: the reached
+    /// bitmap knows nothing of what recovery stores.
+    pub(crate) fn copies_over(&self) -> bool {
+        self.table.2 == Protocol::Ffccd
+    }
+
+    /// Says that all objects have moved, once they are durable; gives how many. The logs are
+    /// retired after that.
+    pub(crate) fn end<M: Memory>(self, memory: &M) -> u64 {
+        let Resumed { table: (table, count, protocol), objects, void } = self;
+        for state in void {
+            memory.store(state, 0u8);
+            memory.flush(state, 1);
+        }
+        for object in &objects {
+            object.set_done(memory);
+        }
+        memory.drain();
+        if protocol == Protocol::Ffccd {
+            table.set_head(memory, count, Protocol::Espresso);
+            memory.drain();
+        }
+        objects.len() as u64
+    }
 }
 
 /// A page of the table: where its entry is, its chunk and number there, and the entry, if it is in
@@ -137,18 +164,24 @@ fn find_table<M: Memory>(
     };
     let table = Table::at(layout, chunk);
     let (pages, protocol) = table.head(memory).ok_or_else(|| damaged("the head"))?;
-    if Table::chunks_for(pages) > length {
+    if Table::chunks_for(layout, pages, protocol) > length {
         return Err(damaged("the head"));
     }
     Ok(Some((table, pages, protocol)))
 }
 
 /// Brings to the destination what a crash has lost of the copy, and nothing else.
-fn complete<M: Memory>(memory: &M, heap: &Heap, object: &Move, protocol: Protocol) {
+fn complete<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    object: &Move,
+    (protocol, hardware): (Protocol, Option<&Hardware>),
+) {
     let copy = |at: u64| {
         let word: u64 = memory.load(object.from.plus(at));
         memory.store(object.to.plus(at), word);
     };
+    let is_blank = |at: &u64| memory.load::<u64>(object.to.plus(*at)) == heap.blank();
     let words = || (0..object.bytes).step_by(8);
     let is_moved = object.is_moved(memory);
     match (protocol, heap.flaw) {
@@ -158,9 +191,18 @@ fn complete<M: Memory>(memory: &M, heap: &Heap, object: &Move, protocol: Protoco
         (_, HeapFlaw::CopiesMoved) => words().for_each(copy),
         // The slides' rule: nothing is done for what was moved.
         (_, HeapFlaw::BelievesMoved) if is_moved => {}
-        (Protocol::Sfccd | Protocol::Ffccd, _) => {
-            let is_blank = |at: &u64| memory.load::<u64>(object.to.plus(*at)) == heap.blank();
-            words().filter(is_blank).for_each(copy);
+        (Protocol::Sfccd, _) => words().filter(is_blank).for_each(copy),
+        (Protocol::Ffccd, flaw) => {
+            let hardware = hardware.expect("of a table for hardware");
+            let is_lost = |at: &u64| {
+                let line = object.to.plus(*at).line().start();
+                let is_own = line >= object.to && object.has_put(line.plus(LINE_BYTES - 1));
+                match is_own || flaw == HeapFlaw::BelievesReached {
+                    true => !hardware.has_reached(memory, line),
+                    false => is_blank(at),
+                }
+            };
+            words().filter(is_lost).for_each(copy);
         }
     }
     memory.flush(object.to, object.bytes);

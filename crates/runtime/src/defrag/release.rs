@@ -1,10 +1,10 @@
 //! The end of a cycle: its pages are free, and what is free of whole pages goes back to the system.
 
-use super::DefragError;
 use super::cycle::{Defragmenter, Stage, Step};
 use super::decide::{BATCH_OBJECTS, push_state};
 use super::pages::{self, PAGE_BYTES, PAGES, Pages};
 use super::table::{self, Entry, Table};
+use super::{DefragError, Protocol};
 use crate::Session;
 use crate::heap::checked;
 use crate::heap::chunks::{self, Chunk};
@@ -28,13 +28,17 @@ impl Defragmenter {
         builder.clear();
         let mut entries = Vec::new();
         let (mut last, mut objects) = (next, 0);
+        // With the others, who moves an object waits until it is durable.
+        let is_lazy = heap.protocol(memory) == Protocol::Ffccd;
         while last < self.pages && objects < BATCH_OBJECTS {
             let entry = Entry::load(memory, &heap, table.entry(last))?;
             last += 1;
             let Some(entry) = entry else { continue };
             objects += entry.objects.count_ones();
             for object in entry.moves(&layout) {
-                memory.flush(object.to, object.bytes);
+                if is_lazy {
+                    memory.flush(object.to, object.bytes);
+                }
                 push_state(&mut builder, entry.states(&layout, &object)[0], 0);
             }
             builder.push_word(entry.at, entry.head(false));
@@ -76,6 +80,10 @@ impl Defragmenter {
             return self.go(Stage::End(last as u64));
         }
         self.emptied.clear();
+        if session.heap.protocol(session.memory) == Protocol::Ffccd {
+            session.memory.set_relocation(None);
+            self.hardware = None;
+        }
         if let Some(table) = self.table.take() {
             free_table(session, table)?;
             self.counts.cycles += 1;

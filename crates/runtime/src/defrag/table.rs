@@ -21,6 +21,7 @@
 //! destination, and no block of a page that is emptied is handed out.
 
 use super::Protocol;
+use super::hardware::Hardware;
 use super::pages;
 use crate::HeapError;
 use crate::heap::chunks::{self, Chunk};
@@ -75,8 +76,12 @@ pub(crate) struct Move {
 
 impl Table {
     /// Chunks that a table for so many pages takes.
-    pub(crate) fn chunks_for(pages: u64) -> u64 {
-        (LINE_BYTES + (pages + 1) * ENTRY_BYTES).div_ceil(CHUNK_BYTES)
+    pub(crate) fn chunks_for(layout: &Layout, pages: u64, protocol: Protocol) -> u64 {
+        let of_hardware = match protocol {
+            Protocol::Ffccd => Hardware::bytes(layout, pages),
+            Protocol::Espresso | Protocol::Sfccd => 0,
+        };
+        (LINE_BYTES + (pages + 1) * ENTRY_BYTES + of_hardware).div_ceil(CHUNK_BYTES)
     }
 
     pub(crate) fn at(layout: &Layout, chunk: u64) -> Table {
@@ -93,6 +98,12 @@ impl Table {
         for entry in 0..=pages {
             memory.write_nt(self.entry(entry), &[0; ENTRY_BYTES as usize]);
         }
+    }
+
+    /// Says how many pages it is for, and how their objects move; durable after the next fence.
+    pub(crate) fn set_head<M: Memory>(&self, memory: &M, pages: u64, protocol: Protocol) {
+        memory.store(self.start, checked::encode(self.start, pages << 3 | protocol.number()));
+        memory.flush(self.start, 8);
     }
 
     /// How many pages it is for, and how their objects move.

@@ -16,6 +16,7 @@ use super::log::{Log, Wait, store_in_place};
 use super::reach;
 use super::record::{Builder, Entry, Number, Record};
 use super::sum::{Keys, LINE_WORDS};
+use crate::defrag::recovery::Resumed;
 use crate::heap::checked::{self, LIMIT};
 use crate::{Heap, HeapError, HeapFlaw, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
@@ -63,11 +64,19 @@ pub(crate) fn recover<M: Memory>(
     }
     let mut recovered = Recovered { replayed: records.len() as u64, ..Recovered::default() };
     bring_in(memory, &records, &undos);
-    let mut dirty = Vec::new();
-    replay(memory, heap, &records, &mut dirty);
-    let mut ended = Vec::new();
-    for (thread, undo) in (0..).zip(&undos) {
-        ended.extend(roll_back(memory, heap, thread, undo, &mut dirty));
+    let (mut dirty, mut ended) = (Vec::new(), Vec::new());
+    let mut put_in_place = || {
+        replay(memory, heap, &records, &mut dirty);
+        ended.clear();
+        for (thread, undo) in (0..).zip(&undos) {
+            ended.extend(roll_back(memory, heap, thread, undo, &mut dirty));
+        }
+    };
+    put_in_place();
+    let cycle = crate::defrag::recovery::resume(memory, heap)?;
+    let is_over = cycle.as_ref().is_some_and(Resumed::copies_over);
+    if is_over && heap.flaw != HeapFlaw::ReplaysOnce {
+        put_in_place();
     }
     dirty.sort_unstable();
     dirty.dedup();
@@ -75,6 +84,7 @@ pub(crate) fn recover<M: Memory>(
         memory.flush(run[0].start(), run.len() as u64 * LINE_BYTES);
     }
     memory.drain();
+    recovered.moved = cycle.map_or(0, |cycle| cycle.end(memory));
     for (done, number) in &ended {
         memory.store(*done, checked::encode(*done, *number));
         memory.flush(*done, 8);

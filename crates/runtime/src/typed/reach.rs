@@ -44,7 +44,7 @@ impl Objects {
     fn of<M: Memory>(session: &Session<'_, M>) -> Result<Objects, HeapError> {
         let mut all = Vec::new();
         session.heap.objects(session.memory, |object| {
-            all.push(Object { at: session.place_to_read(object.at), ..object });
+            all.push(Object { at: session.place_of_found(object.at), ..object });
         })?;
         all.sort_unstable_by_key(|object| object.at);
         Ok(Objects { reached: vec![false; all.len()], all })
@@ -82,7 +82,7 @@ pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
     while let Some((value, shape)) = open.pop() {
         for pointer in shapes.pointers(shape).unwrap_or_default() {
             let at = value.plus(pointer.offset);
-            let to = session.place_to_read(memory.load(at));
+            let to = session.place_of_found(memory.load(at));
             if to.is_null() || heap.layout.is_root(to, pointer.bytes) {
                 continue;
             }

@@ -118,7 +118,7 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         let session = &self.session;
         session.heap.objects(session.memory, |object| {
             if object.type_number == number && object.bytes >= T::SIZE {
-                let at = session.place_to_read(object.at);
+                let at = session.place_of_found(object.at);
                 each(Ptr::new(at), T::load(&Seen(session), at));
             }
         })

@@ -9,9 +9,11 @@ use seawall_explore::{
     search,
 };
 use seawall_memory::{Image, Memory};
-use seawall_runtime::defrag::Protocol;
+use seawall_runtime::defrag::{Protocol, Step};
 use seawall_runtime::typed::{self, Session};
 use seawall_runtime::{HeapError, HeapFlaw};
+use std::cell::Cell;
+use std::rc::Rc;
 
 const CHUNKS: u64 = 8;
 const KEPT: [u64; 4] = [48, 32, 16, 0];
@@ -63,7 +65,7 @@ fn alone(protocol: Protocol, flaw: HeapFlaw, model: Model) -> Result<(), String>
 
 #[test]
 fn no_crash_of_a_cycle_loses_an_object() {
-    for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+    for protocol in Protocol::ALL {
         alone(protocol, HeapFlaw::None, Model::Px86)
             .unwrap_or_else(|bad| panic!("{protocol}: {bad}"));
     }
@@ -73,6 +75,30 @@ fn no_crash_of_a_cycle_loses_an_object() {
 fn the_slides_rule_for_one_fence_takes_half_a_copy_for_a_whole_one() {
     let outcome = alone(Protocol::Sfccd, HeapFlaw::BelievesMoved, Model::Px86);
     assert!(outcome.is_err(), "not found");
+}
+
+#[test]
+fn a_line_that_two_copies_share_has_persisted_with_one_of_them_perhaps() {
+    let outcome = alone(Protocol::Ffccd, HeapFlaw::BelievesReached, Model::Px86);
+    assert!(outcome.is_err(), "not found");
+}
+
+#[test]
+fn that_hardware_moved_an_object_does_not_say_that_its_copy_is_durable() {
+    let outcome = alone(Protocol::Ffccd, HeapFlaw::BelievesMoved, Model::Px86);
+    assert!(outcome.is_err(), "not found");
+}
+
+#[test]
+fn a_line_that_has_not_persisted_is_copied_under_what_the_logs_hold() {
+    let outcome = between_all(Protocol::Ffccd, HeapFlaw::ReplaysOnce);
+    assert!(outcome.is_err(), "not found between {outcome:?} steps");
+}
+
+#[test]
+fn a_line_of_a_copy_that_has_persisted_may_be_newer_than_the_copy() {
+    let outcome = between_all(Protocol::Ffccd, HeapFlaw::CopiesMoved);
+    assert!(outcome.is_err(), "not found between {outcome:?} steps");
 }
 
 /// What thread 1 does beside a cycle: a transaction each, and what the list is behind it.
@@ -111,6 +137,65 @@ fn runs() -> u64 {
     std::env::var("SEAWALL_DEFRAG_RUNS").map_or(6, |runs| runs.parse().expect("a number"))
 }
 
+/// What is left is what the changes that were done left, or one more.
+fn explained(found: &(u64, Vec<u64>), done: u64) -> Result<(), String> {
+    let may_be = &STATES[done as usize..(done as usize + 2).min(STATES.len())];
+    match may_be.contains(&&found.1[..]) {
+        true => Ok(()),
+        false => Err(format!("{found:?} after {done} changes")),
+    }
+}
+
+/// The same between the steps of a cycle that the program takes itself: so many in front of each
+/// change. Gives false once that is the whole cycle.
+fn between(protocol: Protocol, flaw: HeapFlaw, steps: u64) -> Result<bool, String> {
+    let ended = Rc::new(Cell::new(false));
+    let is_over = ended.clone();
+    let trace = record(sparse(), &Schedule::default(), move |memory| {
+        let bytes = options(CHUNKS).pm_bytes();
+        let opened =
+            typed::open::<List<'_>, _, HeapError>(memory, NAME, bytes, |pool| Ok(pool.heap()));
+        let mut thread = Thread::join(opened.expect("a sound pool"), memory).expect("the root");
+        let mut defragmenter = defragmenter(protocol);
+        for number in 1..=CHANGES {
+            for _ in 0..steps {
+                let step = thread.defragment(&mut defragmenter).expect("room");
+                ended.set(ended.get() || number == 1 && step == Step::Done);
+            }
+            let changed = thread.enter(|session, root| change(session, root, number));
+            changed.expect("there is room");
+            memory.output(number);
+        }
+        defragmenter.finish(thread.untyped()).expect("room");
+    });
+    let trace = trace.map_err(|error| error.to_string())?;
+    let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| explained(found, point.outputs[0]);
+    let how = Search { depth: 0, budget: 20_000, ..Search::new(Model::Px86) };
+    let recover = move |image: &CrashImage<'_>| recovered(image, flaw);
+    match search(&trace, &how, &check(recover, judge)).finding {
+        None => Ok(!is_over.get()),
+        Some(finding) => Err(finding.to_string()),
+    }
+}
+
+/// Between all steps of a cycle; gives how many there are.
+fn between_all(protocol: Protocol, flaw: HeapFlaw) -> Result<u64, String> {
+    let mut steps = 1;
+    while between(protocol, flaw, steps)? {
+        steps += 1;
+    }
+    Ok(steps)
+}
+
+#[test]
+fn no_crash_between_steps_of_a_cycle_loses_what_was_done_there() {
+    for protocol in Protocol::ALL {
+        let steps = between_all(protocol, HeapFlaw::None);
+        let steps = steps.unwrap_or_else(|bad| panic!("{protocol}: {bad}"));
+        assert!(steps > 30, "{steps}");
+    }
+}
+
 fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64) -> Result<usize, String> {
     let (image, heap, _) = restarted(sparse(), &options(CHUNKS));
     let run = |schedule: &Schedule| {
@@ -136,14 +221,7 @@ fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64) -> Result<usize, String
         let schedule = Schedule { turns, seed, ..base.clone() };
         traces.push(run(&schedule).map_err(|error| error.to_string())?);
     }
-    let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| {
-        let done = point.outputs.get(1).copied().unwrap_or(0) as usize;
-        let may_be = &STATES[done..(done + 2).min(STATES.len())];
-        match may_be.contains(&&found.1[..]) {
-            true => Ok(()),
-            false => Err(format!("{found:?} after {done} changes")),
-        }
-    };
+    let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| explained(found, point.outputs[1]);
     let how = Search { depth: 0, budget: 5_000, ..Search::new(Model::Px86) };
     let recover = move |image: &CrashImage<'_>| recovered(image, flaw);
     let finding = |trace: &Trace| search(trace, &how, &check(recover, judge)).finding;
@@ -155,7 +233,7 @@ fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64) -> Result<usize, String
 
 #[test]
 fn no_crash_beside_a_cycle_loses_what_a_thread_did() {
-    for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+    for protocol in Protocol::ALL {
         let runs = beside(protocol, HeapFlaw::None, runs());
         let runs = runs.unwrap_or_else(|bad| panic!("{protocol}: {bad}"));
         assert!(runs > 12, "{runs}");
@@ -164,6 +242,6 @@ fn no_crash_beside_a_cycle_loses_what_a_thread_did() {
 
 #[test]
 fn the_papers_rule_for_one_fence_copies_over_what_the_program_stored() {
-    let outcome = beside(Protocol::Sfccd, HeapFlaw::CopiesMoved, runs());
-    assert!(outcome.is_err(), "not found in {outcome:?} runs");
+    let outcome = between_all(Protocol::Sfccd, HeapFlaw::CopiesMoved);
+    assert!(outcome.is_err(), "not found between {outcome:?} steps");
 }

@@ -1,11 +1,9 @@
 //! Without crashes.
 
 use super::{List, Thread, defragmenter, made, options, push, restarted, retain, values};
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Image, Memory, pass};
 use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Protocol, Step};
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapOptions, typed};
-
-const SOFTWARE: [Protocol; 2] = [Protocol::Espresso, Protocol::Sfccd];
 
 fn every(step: u64, below: u64) -> Vec<u64> {
     (0..below).rev().filter(|value| value % step == 0).collect()
@@ -13,7 +11,7 @@ fn every(step: u64, below: u64) -> Vec<u64> {
 
 #[test]
 fn a_sparse_list_becomes_dense_and_keeps_its_values() {
-    for protocol in SOFTWARE {
+    for protocol in Protocol::ALL {
         let (image, heap) = made(&options(32));
         let mut thread = Thread::join(heap, &image).unwrap();
         push(&mut thread, 0..5_000).unwrap();
@@ -148,6 +146,16 @@ fn a_cycle_waits_for_scopes_and_scopes_for_nothing() {
     assert_eq!(defragmenter.counts().cycles, 1);
 }
 
+/// A machine without hardware that moves objects.
+struct Software<'m> {
+    image: &'m Image,
+}
+
+impl Memory for Software<'_> {
+    pass!(image: thread, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
+    pass!(image: drain, work, grow, spin_while, output);
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_a_remedy() {
     let refused = |trigger, target| {
@@ -161,7 +169,8 @@ fn what_cannot_be_is_refused_with_a_remedy() {
     let step = defragmenter(Protocol::Sfccd).step(&mut heap.join(&image));
     assert_eq!(step, Err(DefragError::Immobile));
     let (image, heap) = made(&options(8));
-    let step = defragmenter(Protocol::Ffccd).step(&mut heap.join(&image));
+    let software = Software { image: &image };
+    let step = defragmenter(Protocol::Ffccd).step(&mut heap.join(&software));
     assert_eq!(step, Err(DefragError::Hardware));
     let mut other = Defragmenter::of::<u64>(DefragOptions::default()).unwrap();
     let step = other.step(&mut heap.join(&image)).unwrap_err().to_string();

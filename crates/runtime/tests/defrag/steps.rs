@@ -19,7 +19,8 @@ impl Memory for Second<'_> {
     }
 
     pass!(image: load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order, drain);
-    pass!(image: work, grow, spin_while, output, discard);
+    pass!(image: work, grow, spin_while, output, discard, write_nt);
+    pass!(image: relocates, forwards, set_relocation, relocate, forward);
 }
 
 /// A list of a few nodes on many pages.
@@ -128,7 +129,7 @@ fn beside(begins: u64, changes: bool, protocol: Protocol) -> Option<u64> {
 
 #[test]
 fn in_a_scope_objects_keep_their_addresses_and_values_whatever_steps_are_taken() {
-    for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+    for protocol in Protocol::ALL {
         for changes in [false, true] {
             let begun = (0..).map_while(|begins| beside(begins, changes, protocol)).count();
             assert!(begun > 30, "{begun} steps");
@@ -164,11 +165,19 @@ fn a_page_that_is_written_to_while_a_cycle_begins_stays() {
 
 #[test]
 fn a_cycle_that_was_left_after_any_step_is_ended_by_another_defragmenter() {
+    for (first, other) in
+        [(Protocol::Sfccd, Protocol::Espresso), (Protocol::Ffccd, Protocol::Sfccd)]
+    {
+        is_ended_by_another(first, other);
+    }
+}
+
+fn is_ended_by_another(first: Protocol, other: Protocol) {
     for left_after in 0.. {
         let (image, heap) = sparse();
         let second = Second { image: &image };
         let mut collector = heap.join(&second);
-        let mut first = defragmenter(Protocol::Sfccd);
+        let mut first = defragmenter(first);
         let is_over = (0..left_after).any(|_| {
             let step = first.step(&mut collector).expect("there is room");
             step == Step::Done
@@ -179,7 +188,7 @@ fn a_cycle_that_was_left_after_any_step_is_ended_by_another_defragmenter() {
         assert_eq!(values(&mut thread), Ok(expected.clone()), "{left_after}");
         push(&mut thread, 1_000..1_200).unwrap();
         retain(&mut thread, |value| value < 1_000).unwrap();
-        let mut other = defragmenter(Protocol::Espresso);
+        let mut other = defragmenter(other);
         for _ in 0..3 {
             other.run(&mut collector).expect("there is room");
         }

@@ -138,6 +138,6 @@ fn threads_find_what_they_left_while_a_collector_moves_it() {
         let expected: Result<Vec<Found>, String> = expected;
         let counts = counts.unwrap();
         assert_eq!(found(&pool.memory(0), heap), expected, "{protocol}");
-        assert!(counts.cycles > 2 && counts.moved > 100, "{counts:?}");
+        assert!(counts.cycles > 2 && counts.emptied > 10, "{counts:?}");
     }
 }

@@ -1,0 +1,127 @@
+//! What hardware that moves objects tells after a crash: which lines of copies have persisted
+//! (FFCCD, ISCA'22, sections 4.1 and 4.2).
+//!
+//! A copied line has a pending bit until it is written back, whatever was stored to it since, and
+//! the write sets its bit in the reached bitmap, both or none of which survive. So the bit says no
+//! more than that the line kept its stores up to those of the copy: the bitmap has no states of its
+//! own, and is read off the lines. (That hardware writes the words of a line's copy at once is more
+//! than is relied on here, where a crash may part them.)
+
+use crate::models::order::PersistOrder;
+use crate::trace::{LineIndex, Trace};
+use rustc_hash::FxHashMap;
+use seawall_memory::{Addr, LINE_BYTES, RELOCATION_PAGE, Relocation};
+
+/// A line of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copied {
+    /// Events before it.
+    pub(crate) event: u32,
+    /// The line, and its stores up to those of the copy.
+    pub(crate) line: LineIndex,
+    pub(crate) stores: u32,
+    /// Its place in the bitmap.
+    pub(crate) word: u32,
+    pub(crate) bit: u32,
+}
+
+/// What a run did with the hardware.
+#[derive(Default)]
+pub(crate) struct Relocated {
+    /// The first of the events since each setting of the registers.
+    pub(crate) settings: Vec<u32>,
+    pub(crate) copied: Vec<Copied>,
+}
+
+impl Relocated {
+    /// The bits that a crash after so many events may find set, by their words.
+    pub(crate) fn before(&self, event: usize) -> FxHashMap<u32, Vec<Copied>> {
+        let set = self.settings.partition_point(|setting| *setting as usize <= event);
+        let since = set.checked_sub(1).map_or(0, |last| self.settings[last]);
+        let mut by_word: FxHashMap<u32, Vec<Copied>> = FxHashMap::default();
+        for copied in &self.copied {
+            if copied.event < since || copied.event as usize > event {
+                continue;
+            }
+            let bits = by_word.entry(copied.word).or_default();
+            // The first copy is enough.
+            if !bits.iter().any(|known| known.bit == copied.bit) {
+                bits.push(*copied);
+            }
+        }
+        by_word
+    }
+}
+
+impl Trace {
+    /// The line at `at`, which all stores so far were to that a copy made, is one of a copy.
+    pub(crate) fn add_copied(&mut self, registers: &Relocation, at: Addr) {
+        let Some(page) = registers.page_of(at) else { return };
+        let line = self.line(at.line());
+        let stores = self.lines[line as usize].stores.len() as u32;
+        let word = (registers.reached(page).offset() / 8) as u32;
+        let bit = (at.offset() % RELOCATION_PAGE / LINE_BYTES) as u32;
+        let event = self.events.len() as u32;
+        self.relocated.copied.push(Copied { event, line, stores, word, bit });
+    }
+}
+
+impl Copied {
+    /// Whether the line kept the copy; none if it may have.
+    pub(crate) fn is_kept(&self, order: &PersistOrder) -> Option<bool> {
+        let (low, high) = order.window(self.line);
+        match (low >= self.stores, high < self.stores) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CrashImage, Model, Schedule, Search, check, record, search};
+    use seawall_memory::{Image, Memory};
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    const FROM: Addr = Addr::pm(0);
+    const TO: Addr = Addr::pm(4096 + 128);
+    const REGISTERS: Relocation =
+        Relocation { directory: Addr::pm(8192), pages: 2, filters: Addr::pm(12288) };
+
+    /// An object of two lines is copied, and one of its lines changed behind the copy.
+    fn copies(memory: &impl Memory) {
+        memory.set_relocation(Some(REGISTERS));
+        memory.relocate(TO, FROM, 128);
+        memory.store(TO.plus(64), 7u64);
+        memory.persist(TO.plus(64), 8);
+    }
+
+    #[test]
+    fn a_bit_is_set_with_the_line_whatever_was_stored_there_since_and_with_no_other() {
+        let start = Image::new(16384, 0);
+        (0..16).for_each(|word| start.store(FROM.plus(8 * word), 100 + word));
+        let trace = record(start, &Schedule::default(), |memory| copies(memory)).unwrap();
+        let seen = RefCell::new(BTreeSet::new());
+        let recover = |image: &CrashImage<'_>| {
+            let bits: u64 = image.load(REGISTERS.reached(1));
+            let words = [0, 56, 64, 120].map(|at| image.load::<u64>(TO.plus(at)));
+            Ok((bits >> 2, words))
+        };
+        let judge = |(bits, words): &(u64, [u64; 4]), _: &crate::CrashPoint| {
+            seen.borrow_mut().insert((*bits, *words));
+            let is_whole = [words[1] == 107, words[3] == 115];
+            let is_told = [bits & 1 == 1, bits & 2 == 2];
+            if is_whole == is_told { Ok(()) } else { Err(format!("{bits:b} {words:?}")) }
+        };
+        let outcome = search(&trace, &Search::new(Model::Px86), &check(recover, judge));
+        assert!(outcome.finding.is_none(), "{:?}", outcome.finding);
+        let seen = seen.into_inner();
+        for bits in 0..4 {
+            assert!(seen.iter().any(|(of, _)| *of == bits), "{bits} of {seen:?}");
+        }
+        assert!(seen.contains(&(2, [0, 0, 7, 115])), "{seen:?}");
+    }
+}

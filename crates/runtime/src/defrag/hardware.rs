@@ -1,0 +1,103 @@
+//! What hardware that moves objects is told of a cycle (FFCCD, ISCA'22, sections 4.2 and 4.3), and
+//! what it tells after a crash: which lines of copies have persisted.
+//!
+//! It lies behind the entries of the table: the reached bitmap, the places of forwarding entries,
+//! the filters, and two forwarding entries for each page: its own, and one for the page behind it,
+//! if the last object reaches into that. Only the bitmap means anything after a crash.
+
+use super::table::{Entry, Move, Table};
+use crate::heap::class::CHUNK_BYTES;
+use crate::heap::layout::Layout;
+use seawall_memory::{
+    Addr, FILTER_BYTES, FILTERS, Forwarding, LINE_BYTES, Memory, RELOCATION_PAGE, Relocation,
+};
+
+/// The part of a table that hardware reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hardware {
+    pub(crate) registers: Relocation,
+    entries: Addr,
+    /// What of the last page reaches into the next one: where it goes, and how many bytes.
+    tail: Option<(u64, Addr, u64)>,
+}
+
+impl Hardware {
+    /// Bytes of it in a table for so many pages.
+    pub(super) fn bytes(layout: &Layout, pages: u64) -> u64 {
+        let directory = Relocation::directory_bytes(pool_pages(layout));
+        directory + FILTERS * FILTER_BYTES + 2 * pages * Forwarding::BYTES
+    }
+
+    /// Of a table for so many pages.
+    pub(crate) fn of(layout: &Layout, table: &Table, pages: u64) -> Hardware {
+        let directory = table.entry(pages + 1);
+        let filters = directory.plus(Relocation::directory_bytes(pool_pages(layout)));
+        let registers = Relocation { directory, pages: pool_pages(layout), filters };
+        Hardware { registers, entries: filters.plus(FILTERS * FILTER_BYTES), tail: None }
+    }
+
+    /// Nothing has persisted yet, and nothing goes anywhere; durable after the next fence.
+    pub(super) fn clear<M: Memory>(&self, memory: &M) {
+        let lines = self.entries.offset() - self.registers.directory.offset();
+        for at in (0..lines).step_by(LINE_BYTES as usize) {
+            memory.write_nt(self.registers.directory.plus(at), &[0; LINE_BYTES as usize]);
+        }
+    }
+
+    /// Says where the objects of the `number`th page of the table go.
+    pub(super) fn add<M: Memory>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        (number, entry): (u64, &Entry),
+    ) {
+        let page = layout.chunk(entry.chunk).offset() / RELOCATION_PAGE + entry.page;
+        let Some(first) = entry.moves(layout).next() else { return };
+        let mut forwarding = Forwarding::to(first.to);
+        if let Some((_, to, bytes)) = self.tail.take().filter(|(next, ..)| *next == page) {
+            forwarding.add_tail(to, bytes);
+        }
+        for Move { from, to, bytes, .. } in entry.moves(layout) {
+            let is_said = forwarding.add(from, to, bytes);
+            assert!(is_said, "objects of a page go to less than a page");
+            let end = from.offset() + bytes;
+            let over = end.saturating_sub((page + 1) * RELOCATION_PAGE);
+            if over > 0 {
+                self.tail = Some((page + 1, to.plus(bytes - over), over));
+            }
+        }
+        self.write(memory, page, 2 * number, &forwarding);
+        if let Some((next, to, bytes)) = self.tail {
+            let mut forwarding = Forwarding::to(Addr::NULL);
+            forwarding.add_tail(to, bytes);
+            self.write(memory, next, 2 * number + 1, &forwarding);
+        }
+    }
+
+    /// Makes the `number`th entry that of the page.
+    fn write<M: Memory>(&self, memory: &M, page: u64, number: u64, forwarding: &Forwarding) {
+        let at = self.entries.plus(number * Forwarding::BYTES);
+        memory.write_nt(at, &forwarding.bytes());
+        memory.store(self.registers.place(page), at);
+        for bit in Relocation::filter_bits(page) {
+            let filter = self.registers.filter(self.registers.filter_of(page));
+            let word = filter.plus(bit / 64 * 8);
+            memory.store(word, memory.load::<u64>(word) | 1 << (bit % 64));
+        }
+    }
+
+    /// True if the line at `at`, of a copy, has persisted, with what was copied there or with what
+    /// was stored to it since: to be asked after a crash.
+    pub(super) fn has_reached<M: Memory>(&self, memory: &M, at: Addr) -> bool {
+        let page = self.registers.page_of(at).expect("the directory is for the pool");
+        let line = at.offset() % RELOCATION_PAGE / LINE_BYTES;
+        memory.load::<u64>(self.registers.reached(page)) >> line & 1 == 1
+    }
+}
+
+/// Pages of the pool, as large as it may become.
+fn pool_pages(layout: &Layout) -> u64 {
+    layout.pm_bytes(layout.numbers.chunks_max) / RELOCATION_PAGE
+}
+
+const _: () = assert!(CHUNK_BYTES.is_multiple_of(RELOCATION_PAGE));
