@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use seawall_lab::native::EarlySource;
-use seawall_lab::{EarlyStores, Flaw};
+use seawall_lab::{DefragOptions, EarlyStores, Flaw};
 use std::path::PathBuf;
 
 /// Persistent-memory programs, written once: run them, time them on simulated persistency
@@ -167,6 +167,11 @@ pub(crate) struct CompareArgs {
     /// Such threads, each on a core of its own [default: 4]
     #[arg(long, requires = "ribbon", value_name = "N")]
     pub(crate) flushers: Option<u64>,
+    /// Run each design once more with objects moved together meanwhile, by the protocols espresso,
+    /// sfccd, ffccd (under the design ffccd), separated by commas; as PROTOCOL:TRIGGER:TARGET from
+    /// and down to other ratios of pages to live bytes than 1.5 and 1.25
+    #[arg(long, value_delimiter = ',', value_name = "PROTOCOLS")]
+    pub(crate) defragment: Vec<DefragOptions>,
     /// Design that the others are relative to [default: lb, or the first one]
     #[arg(long, value_name = "DESIGN")]
     pub(crate) baseline: Option<String>,

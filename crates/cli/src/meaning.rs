@@ -197,6 +197,7 @@ fn compare(args: CompareArgs) -> Result<Job> {
         search_percent: args.search,
         mix: mix(args.mix)?,
         ribbon: args.ribbon.map(ribbon),
+        defragment: args.defragment,
         baseline: args.baseline,
         jobs: args.jobs,
         flaw: flaw(args.flaw)?,

@@ -6,13 +6,15 @@
 //! A cell runs on one host thread and depends on nothing but its point.
 
 use crate::LabError;
+use crate::accounted::{Account, Accounted};
 use crate::crash::{Broken, Checked, CrashPlan, Watcher};
 use crate::handle::Simulated;
 use crate::jobs::Piece;
 use crate::spent::Spent;
 use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Image, Memory, Purpose};
+use seawall_runtime::defrag::DefragOptions;
 use seawall_runtime::ribbon::{RibbonCounts, RibbonOptions};
 use seawall_sim::{
     Choice, Counters, Cycle, Machine, Model, Observer, Outcome, Program, Reason, Simulation, Stalls,
@@ -20,6 +22,7 @@ use seawall_sim::{
 use seawall_workloads::{
     Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload, with_workload,
 };
+use serde::Serialize;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,6 +67,8 @@ pub struct Point {
     /// Leave the threads' flushes to flushers, each on a core of its own; `threads` there is not
     /// read. Only under designs for which programs flush.
     pub ribbon: Option<RibbonOptions>,
+    /// Defragment meanwhile, for workloads whose objects move.
+    pub defragment: Option<DefragOptions>,
     /// Crashes to inject; none under a design that promises nothing.
     pub crashes: u64,
     /// A deliberate mistake of the structure.
@@ -73,10 +78,12 @@ pub struct Point {
 }
 
 impl Point {
-    /// The design with its parameters, and a Ribbon if there is one, as in `clwb+ribbon`.
+    /// The design with its parameters, and a Ribbon or a way to defragment if there is one, as in
+    /// `clwb+ribbon` and `clwb+sfccd`.
     pub fn label(&self) -> String {
         let ribbon = if self.ribbon.is_some() { RIBBON_LABEL } else { "" };
-        format!("{}{ribbon}", self.design.text)
+        let way = self.defragment.map_or_else(String::new, |way| format!("+{way}"));
+        format!("{}{ribbon}{way}", self.design.text)
     }
 }
 
@@ -105,12 +112,36 @@ pub struct Cell {
     pub counters: Counters,
     /// What the Ribbon did, if the point has one.
     pub ribbon: Option<RibbonCounts>,
+    /// What moving objects took, if the point defragments.
+    pub moving: Option<Moving>,
+    /// Bytes of pages for each live byte at the end, if objects can be moved.
+    pub pages_a_byte: Option<f64>,
     /// Crashes that were injected and checked.
     pub crashes: u64,
     /// Those that broke the structure.
     pub broken: Vec<Broken>,
     /// CPU time of this host that the simulation took, checks included, filling the pool not.
     pub host: Duration,
+}
+
+/// What threads spent on moving objects, in per cent of the rest of their time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Moving {
+    /// To find out where an object is.
+    pub look_up: f64,
+    /// To copy objects, and to say that they have moved.
+    pub copy: f64,
+    /// Steps of cycles but for those.
+    pub collect: f64,
+}
+
+impl Moving {
+    fn of(account: &Account) -> Moving {
+        let [program, look_up, copy, collect] =
+            Purpose::ALL.map(|purpose| account.cycles(purpose) as f64);
+        let share = |cycles: f64| 100.0 * cycles / program.max(1.0);
+        Moving { look_up: share(look_up), copy: share(copy), collect: share(collect) }
+    }
 }
 
 impl Cell {
@@ -170,6 +201,9 @@ impl Cell {
         if let Some(ribbon) = &self.point.ribbon {
             command += &ribbon::command(ribbon);
         }
+        if let Some(way) = &self.point.defragment {
+            command += &format!(" --defragment {way}");
+        }
         if let Some(name) = self.point.flaw.name() {
             command += &format!(" --flaw {name}");
         }
@@ -226,7 +260,7 @@ pub(crate) fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabErro
         entries: point.entries.unwrap_or(W::ENTRIES),
         search_percent: point.search_percent.unwrap_or(W::SEARCH_PERCENT),
         mix: point.mix,
-        defragment: None,
+        defragment: point.defragment,
         flaw: point.flaw,
     };
     setup.check()?;
@@ -267,14 +301,18 @@ fn program<W: Workload>(
     workload: &W,
     mut worker: Worker,
     operations: u64,
-    crew: Option<&Crew>,
+    (crew, account): (Option<&Crew>, Option<&Account>),
 ) -> Program {
     let workload = workload.clone();
-    match crew.cloned() {
-        None => Box::new(move |memory| {
+    match (crew.cloned(), account.cloned()) {
+        (None, Some(account)) => Box::new(move |memory| {
+            let memory = Simulated::Accounted(Accounted::new(memory, account));
+            operate(&workload, &memory, &mut worker, operations);
+        }),
+        (None, None) => Box::new(move |memory| {
             operate(&workload, &Simulated::Plain(memory), &mut worker, operations);
         }),
-        Some(crew) => Box::new(move |memory| {
+        (Some(crew), _) => Box::new(move |memory| {
             crew.run(memory, |memory| operate(&workload, memory, &mut worker, operations));
         }),
     }
@@ -309,7 +347,9 @@ impl Visitor for Run<'_> {
         let run = Checked { layout, before, history: history.clone(), flaw: setup.flaw };
         let watcher = Rc::new(RefCell::new(Watcher::<W>::new(run, &plan)));
         let worker = |thread| Worker::new(&setup, thread, history.clone());
-        let program = |thread| program(&workload, worker(thread), operations, crew.as_ref());
+        let account = point.defragment.map(|_| Account::default());
+        let beside = (crew.as_ref(), account.as_ref());
+        let program = |thread| program(&workload, worker(thread), operations, beside);
         let threads = (0..point.threads).map(program);
         let programs = threads.chain(crew.iter().flat_map(Crew::flushers)).collect();
         let host = cpu_time();
@@ -321,6 +361,11 @@ impl Visitor for Run<'_> {
         let mut watcher = watcher.borrow_mut();
         let checked = point.checked;
         let mut cell = measure(point, &watcher, &outcome);
+        cell.moving = account.map(|account| Moving::of(&account));
+        if let Some(heap) = workload.heap() {
+            let stats = heap.stats(&Image::from_pm(outcome.pm.clone(), layout.dram_bytes));
+            cell.pages_a_byte = stats.ok().map(|stats| stats.fragmentation());
+        }
         if checked {
             watcher.check_end(outcome.cycles, outcome.pm);
         }
@@ -343,6 +388,8 @@ fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &Outcome) -> Cell {
         stalls,
         counters: outcome.counters.clone(),
         ribbon: None,
+        moving: None,
+        pages_a_byte: None,
         crashes: watcher.crashes,
         broken: Vec::new(),
         host: Duration::ZERO,

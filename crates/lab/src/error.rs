@@ -1,6 +1,7 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
 use crate::native::NativeError;
+use seawall_runtime::defrag::DefragError;
 use seawall_runtime::ribbon::RibbonError;
 use seawall_sim::{MachineError, SimError};
 use seawall_workloads::{BadSetup, Damage, UnfitFlaw, UnfitMix, UnknownKernel, UnknownWorkload};
@@ -45,6 +46,23 @@ pub enum LabError {
     NothingToFlush {
         /// The design with its parameters.
         design: String,
+    },
+    /// A way to defragment that needs hardware, and designs that have none of it.
+    #[error("{way} needs hardware that relocates: name a design that has it, ffccd")]
+    NoRelocation {
+        /// The way.
+        way: String,
+    },
+    /// Ratios to defragment by.
+    #[error(transparent)]
+    Defragment(#[from] DefragError),
+    /// A workload whose objects do not move.
+    #[error("the objects of {workload} do not move; those of {known} do")]
+    Immobile {
+        /// The workload.
+        workload: String,
+        /// Those whose objects do.
+        known: String,
     },
     /// There are not enough cores for threads and flushers.
     #[error(

@@ -1,10 +1,11 @@
 //! The figures of the papers: their numbers beside ours.
 //!
 //! A figure is data (`experiments/*.toml`): what the paper states, and what of ours stands beside
-//! it. There are five kinds, each with a runner of its own: bars that compare persistency designs
+//! it. There are seven kinds, each with a runner of its own: bars that compare persistency designs
 //! ([`DesignFigure`]), times of programs that hardware cuts into epochs ([`KernelFigure`]), sweeps
 //! that compare ways of logging ([`LoggingFigure`]), how much of flushed lines was dirty
-//! ([`DirtinessFigure`]), and what placing objects together gains ([`CoalescingFigure`]). Points
+//! ([`DirtinessFigure`]), what placing objects together gains ([`CoalescingFigure`]), and how much
+//! memory ([`FragmentationFigure`]) and time ([`MovingFigure`]) defragmentation takes. Points
 //! that several figures of a kind share are run once.
 
 use crate::LabError;
@@ -18,14 +19,18 @@ use std::sync::atomic::AtomicBool;
 mod coalescing;
 mod designs;
 mod dirtiness;
+mod fragmentation;
 mod kernels;
 mod logging;
+mod moving;
 
 pub use coalescing::{CoalescingFigure, CoalescingRecord, CoalescingRun};
 pub use designs::{DesignFigure, FigureRecord, Metric, Series};
 pub use dirtiness::{DirtinessFigure, DirtinessProgram, DirtinessRecord};
+pub use fragmentation::{FragmentationFigure, FragmentationProgram, FragmentationRecord, Way};
 pub use kernels::{Conflicts, KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
 pub use logging::{Column, LOSS_MAX, LoggingFigure, LoggingRecord, Quantity, Stated};
+pub use moving::{MovingFigure, MovingProgram, MovingRecord, MovingSeries};
 
 /// The figures that come with seawall: name and text.
 const FIGURES: &[(&str, &str)] = &[
@@ -44,6 +49,12 @@ const FIGURES: &[(&str, &str)] = &[
     ("s4-fig2", include_str!("../../../experiments/s4-fig2.toml")),
     ("w17-fig10", include_str!("../../../experiments/w17-fig10.toml")),
     ("as22-fig8", include_str!("../../../experiments/as22-fig8.toml")),
+    ("s3-fragmentation", include_str!("../../../experiments/s3-fragmentation.toml")),
+    ("s3-time", include_str!("../../../experiments/s3-time.toml")),
+    ("f22-table3", include_str!("../../../experiments/f22-table3.toml")),
+    ("f22-table4", include_str!("../../../experiments/f22-table4.toml")),
+    ("f22-fig14", include_str!("../../../experiments/f22-fig14.toml")),
+    ("f22-fig15", include_str!("../../../experiments/f22-fig15.toml")),
 ];
 
 /// A figure of a paper.
@@ -59,6 +70,10 @@ pub enum Figure {
     Dirtiness(DirtinessFigure),
     /// What placing objects together gains.
     Coalescing(CoalescingFigure),
+    /// How much memory programs take that grow and shrink.
+    Fragmentation(FragmentationFigure),
+    /// The time that moving objects takes.
+    Moving(MovingFigure),
 }
 
 /// How to run figures.
@@ -90,6 +105,8 @@ pub struct Figures {
     kernels: kernels::Measured,
     dirtiness: Vec<DirtinessRecord>,
     coalescing: Vec<CoalescingRecord>,
+    fragmentation: Vec<FragmentationRecord>,
+    moving: Vec<MovingRecord>,
     is_partial: bool,
 }
 
@@ -150,9 +167,11 @@ impl Figure {
             Some("logging") => figure!(Logging, LoggingFigure),
             Some("dirtiness") => figure!(Dirtiness, DirtinessFigure),
             Some("coalescing") => figure!(Coalescing, CoalescingFigure),
+            Some("fragmentation") => figure!(Fragmentation, FragmentationFigure),
+            Some("moving") => figure!(Moving, MovingFigure),
             Some(other) => Err(wrong(format!(
                 "kind = \"{other}\"; give \"kernels\", \"logging\", \"dirtiness\", \
-                 \"coalescing\", or no kind"
+                 \"coalescing\", \"fragmentation\", \"moving\", or no kind"
             ))),
         }
     }
@@ -165,6 +184,8 @@ impl Figure {
             Figure::Logging(figure) => &figure.name,
             Figure::Dirtiness(figure) => &figure.name,
             Figure::Coalescing(figure) => &figure.name,
+            Figure::Fragmentation(figure) => &figure.name,
+            Figure::Moving(figure) => &figure.name,
         }
     }
 
@@ -176,6 +197,8 @@ impl Figure {
             Figure::Logging(figure) => (&figure.title, &figure.source),
             Figure::Dirtiness(figure) => (&figure.title, &figure.source),
             Figure::Coalescing(figure) => (&figure.title, &figure.source),
+            Figure::Fragmentation(figure) => (&figure.title, &figure.source),
+            Figure::Moving(figure) => (&figure.title, &figure.source),
         }
     }
 }
@@ -196,6 +219,7 @@ impl Figures {
         plan::check_jobs(options.jobs)?;
         let (mut designs, mut programs, mut logging) = (Vec::new(), Vec::new(), Vec::new());
         let (mut dirty, mut coalescing) = (Vec::new(), Vec::new());
+        let (mut fragmentation, mut moving) = (Vec::new(), Vec::new());
         for figure in &figures {
             match figure {
                 Figure::Designs(figure) => designs.push(figure),
@@ -203,6 +227,8 @@ impl Figures {
                 Figure::Logging(figure) => logging.push(figure),
                 Figure::Dirtiness(figure) => dirty.push(figure),
                 Figure::Coalescing(figure) => coalescing.push(figure),
+                Figure::Fragmentation(figure) => fragmentation.push(figure),
+                Figure::Moving(figure) => moving.push(figure),
             }
         }
         let (records, is_whole) = match designs.is_empty() {
@@ -219,7 +245,10 @@ impl Figures {
         };
         let (dirtiness, all_dirty) = dirtiness::run(&dirty, options, progress, stop)?;
         let (coalescing, all_placed) = coalescing::run(&coalescing, options, progress, stop)?;
-        let is_whole = is_whole && all_dirty && all_placed;
+        let (fragmentation, all_small) =
+            fragmentation::run(&fragmentation, options, progress, stop)?;
+        let (moving, all_moved) = moving::run(&moving, options, progress, stop)?;
+        let is_whole = is_whole && all_dirty && all_placed && all_small && all_moved;
         let is_partial = !is_whole || kernels.is_partial || measured.is_partial;
         let options = options.clone();
         Ok(Figures {
@@ -230,6 +259,8 @@ impl Figures {
             kernels,
             dirtiness,
             coalescing,
+            fragmentation,
+            moving,
             is_partial,
         })
     }
@@ -257,6 +288,25 @@ impl Figures {
     /// A record for each row of the figures of coalescing, in the order of the figures.
     pub fn coalescing_records(&self) -> &[CoalescingRecord] {
         &self.coalescing
+    }
+
+    /// A record for each program of the figures of fragmentation, in the order of the figures.
+    pub fn fragmentation_records(&self) -> &[FragmentationRecord] {
+        &self.fragmentation
+    }
+
+    /// A record for each program and protocol of the figures of moving, in the order of the
+    /// figures.
+    pub fn moving_records(&self) -> &[MovingRecord] {
+        &self.moving
+    }
+
+    fn fragmentation_of(&self, figure: &FragmentationFigure) -> Vec<&FragmentationRecord> {
+        self.fragmentation.iter().filter(|record| record.figure == figure.name).collect()
+    }
+
+    fn moving_of(&self, figure: &MovingFigure) -> Vec<&MovingRecord> {
+        self.moving.iter().filter(|record| record.figure == figure.name).collect()
     }
 
     fn dirtiness_of(&self, figure: &DirtinessFigure) -> Vec<&DirtinessRecord> {
@@ -289,6 +339,8 @@ impl Figures {
             Figure::Designs(figure) => figure.holds(&self.of(figure)),
             Figure::Dirtiness(figure) => figure.holds(&self.dirtiness_of(figure)),
             Figure::Coalescing(figure) => figure.holds(&self.coalescing_of(figure)),
+            Figure::Fragmentation(figure) => figure.holds(&self.fragmentation_of(figure)),
+            Figure::Moving(figure) => figure.holds(&self.moving_of(figure)),
             Figure::Kernels(_) | Figure::Logging(_) => true,
         });
         let kernels = self.kernels.records.iter().all(|record| {
@@ -312,6 +364,8 @@ impl Figures {
                 Figure::Logging(figure) => self.view(figure).to_text(),
                 Figure::Dirtiness(figure) => figure.to_text(&self.dirtiness_of(figure)),
                 Figure::Coalescing(figure) => figure.to_text(&self.coalescing_of(figure)),
+                Figure::Fragmentation(figure) => figure.to_text(&self.fragmentation_of(figure)),
+                Figure::Moving(figure) => figure.to_text(&self.moving_of(figure)),
             };
         }
         if self.is_partial {
@@ -337,6 +391,12 @@ impl Figures {
             lines.push(serde_json::to_value(record).map_err(value)?);
         }
         for record in &self.dirtiness {
+            lines.push(serde_json::to_value(record).map_err(value)?);
+        }
+        for record in &self.fragmentation {
+            lines.push(serde_json::to_value(record).map_err(value)?);
+        }
+        for record in &self.moving {
             lines.push(serde_json::to_value(record).map_err(value)?);
         }
         for record in &self.coalescing {

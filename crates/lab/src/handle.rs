@@ -5,6 +5,7 @@
 //! simulation, and little where a run counts dirty bytes or leaves its flushes to others. A native
 //! run with nothing around its memory does without.
 
+use crate::accounted::Accounted;
 use crate::characterise::Watched;
 use seawall_memory::{Memory, pass};
 use seawall_runtime::DirtinessMemory;
@@ -21,11 +22,12 @@ pub(crate) enum Handle<'m, M: Memory, H: Deref<Target = M>> {
     Ribbon(RibbonMemory<'m, H>),
     Watched(Watched<'m, M>),
     Dirtiness(DirtinessMemory<'m, M>),
+    Accounted(Accounted<'m, M>),
 }
 
 impl<M: Memory, H: Deref<Target = M>> Memory for Handle<'_, M, H> {
-    pass!((Plain Ribbon Watched Dirtiness): thread, load_bits, store_bits, compare_exchange, swap,
-        fetch_add, flush, order, strand, join_strands, drain, work, now, grow, will_write,
+    pass!((Plain Ribbon Watched Dirtiness Accounted): thread, load_bits, store_bits, compare_exchange, swap,
+        fetch_add, flush, order, strand, join_strands, drain, work, now, purpose, grow, will_write,
         spin_while, output, load_line, read, write, write_nt, discard, bring_back, relocates,
         forwards, set_relocation, relocate, forward);
 }

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accounted;
 pub mod bench;
 mod cell;
 mod characterise;
@@ -41,7 +42,7 @@ mod table;
 pub mod validate;
 mod whisper;
 
-pub use cell::{Cell, CellRibbon, EarlyStores, FlushMode, Flushed, Point, run_cell};
+pub use cell::{Cell, CellRibbon, EarlyStores, FlushMode, Flushed, Moving, Point, run_cell};
 pub use coalescing::{Coalescing, CoalescingOptions, CoalescingRow};
 pub use compare::Comparison;
 pub use crash::Broken;
@@ -51,8 +52,9 @@ pub use error::LabError;
 pub use figures::{
     CoalescingFigure, CoalescingRecord, CoalescingRun, Column, Conflicts, DesignFigure,
     DirtinessFigure, DirtinessProgram, DirtinessRecord, Figure, FigureOptions, FigureRecord,
-    Figures, KernelFigure, KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure,
-    LoggingRecord, Metric, Quantity, RunRecord, Series, Stated,
+    Figures, FragmentationFigure, FragmentationProgram, FragmentationRecord, KernelFigure,
+    KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure, LoggingRecord, Metric, MovingFigure,
+    MovingProgram, MovingRecord, MovingSeries, Quantity, RunRecord, Series, Stated, Way,
 };
 pub use kernel::{Extent, KernelPoint, KernelRun, run_kernel};
 pub use kernels::{
@@ -62,6 +64,7 @@ pub use output::{check_writable, write_file};
 pub use plan::{BASELINE, CRASHES, CompareOptions, FLUSHERS, MACHINE, OPERATIONS, Plan};
 pub use progress::Progress;
 pub use record::Record;
+pub use seawall_runtime::defrag::{DefragOptions, Protocol};
 pub use sweep::{Sweep, SweepError, SweepPlan};
 pub use whisper::{
     Quantities, WHISPER_OPERATIONS, Whisper, WhisperOptions, WhisperPlan, WhisperRecord,

@@ -3,6 +3,7 @@
 
 use crate::LabError;
 use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
+use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_runtime::ribbon::RibbonOptions;
 use seawall_sim::{Choice, DESIGNS, Machine, SimError};
 use seawall_workloads::{Flaw, RequestMix, UnknownWorkload, WORKLOADS};
@@ -55,6 +56,9 @@ pub struct CompareOptions {
     /// A Ribbon, with which each design that has programs flush lines is run too; such rows are
     /// named as in `clwb+ribbon`.
     pub ribbon: Option<CellRibbon>,
+    /// Ways to defragment, with each of which each design that can is run, too; such rows are named
+    /// as in `clwb+sfccd`. For workloads whose objects move.
+    pub defragment: Vec<DefragOptions>,
     /// The design that others are relative to; none: [`BASELINE`], or the first design.
     pub baseline: Option<String>,
     /// Host threads; none: one per core of the host.
@@ -77,6 +81,7 @@ impl Default for CompareOptions {
             search_percent: None,
             mix: None,
             ribbon: None,
+            defragment: Vec::new(),
             baseline: None,
             jobs: None,
             flaw: Flaw::None,
@@ -125,10 +130,10 @@ impl Plan {
             in_range("--search", percent.into(), 0, 100)?;
         }
         check_jobs(options.jobs)?;
-        let columns = columns(designs(&options.designs)?, options.ribbon.as_ref())?;
+        let columns = columns(options)?;
         let mut points = Vec::new();
-        for workload in workloads(&options.workloads, machine.all_workloads)? {
-            for (design, ribbon) in &columns {
+        for workload in workloads(options, machine.all_workloads)? {
+            for Column { design, ribbon, defragment } in &columns {
                 points.push(Point {
                     workload: workload.clone(),
                     design: design.clone(),
@@ -140,6 +145,7 @@ impl Plan {
                     search_percent: options.search_percent,
                     mix: options.mix,
                     ribbon: ribbon.clone(),
+                    defragment: *defragment,
                     crashes: options.crashes,
                     flaw: options.flaw,
                     checked: true,
@@ -209,36 +215,74 @@ pub(crate) fn designs(texts: &[String]) -> Result<Vec<Choice>, LabError> {
     Ok(texts.iter().map(|text| Choice::parse(text)).collect::<Result<_, _>>()?)
 }
 
-/// Each design, and again with `ribbon` where programs flush lines.
-fn columns(
-    designs: Vec<Choice>,
-    ribbon: Option<&CellRibbon>,
-) -> Result<Vec<(Choice, Option<RibbonOptions>)>, LabError> {
+/// A design, and what is beside the program.
+struct Column {
+    design: Choice,
+    ribbon: Option<RibbonOptions>,
+    defragment: Option<DefragOptions>,
+}
+
+/// Each design, and again with a Ribbon where programs flush lines, and with each way to defragment
+/// that it has the hardware for.
+fn columns(options: &CompareOptions) -> Result<Vec<Column>, LabError> {
+    let designs = designs(&options.designs)?;
+    let ribbon = options.ribbon.as_ref();
     if ribbon.is_some() && !designs.iter().any(Choice::needs_flushes) {
         let names: Vec<&str> = designs.iter().map(|design| &*design.text).collect();
         return Err(LabError::NothingToFlush { design: names.join(", ") });
     }
-    let both = |design: Choice| {
+    let defragment = &options.defragment;
+    once("way to defragment", &defragment.iter().map(|way| way.to_string()).collect::<Vec<_>>())?;
+    defragment.iter().try_for_each(DefragOptions::check)?;
+    if let Some(way) = defragment.iter().find(|way| !designs.iter().any(|its| can(its, way))) {
+        return Err(LabError::NoRelocation { way: way.to_string() });
+    }
+    let all = |design: Choice| {
         let ribbon = ribbon.filter(|_| design.needs_flushes()).map(CellRibbon::options);
-        let with = ribbon.map(|ribbon| (design.clone(), Some(ribbon)));
-        std::iter::once((design, None)).chain(with)
+        let beside = |ribbon: Option<RibbonOptions>, defragment| Column {
+            design: design.clone(),
+            ribbon,
+            defragment,
+        };
+        let ways = defragment.iter().filter(|way| can(&design, way));
+        let mut columns = vec![beside(None, None)];
+        columns.extend(ribbon.map(|ribbon| beside(Some(ribbon), None)));
+        columns.extend(ways.map(|way| beside(None, Some(*way))));
+        columns
     };
-    Ok(designs.into_iter().flat_map(both).collect())
+    Ok(designs.into_iter().flat_map(all).collect())
 }
 
-/// The workloads that `names` name; if there are none, those of machines that ask for
-/// all, or the usual ones.
-fn workloads(names: &[String], all: bool) -> Result<Vec<String>, LabError> {
+/// True if the design has the hardware for it.
+fn can(design: &Choice, way: &DefragOptions) -> bool {
+    way.protocol != Protocol::Ffccd || design.relocates()
+}
+
+/// The workloads that are named; if there are none, those whose objects move where they are to, all
+/// of machines that ask for all, or the usual ones.
+fn workloads(options: &CompareOptions, all: bool) -> Result<Vec<String>, LabError> {
+    let (names, moves) = (&options.workloads, !options.defragment.is_empty());
     once("workload", names)?;
+    let of_table = |name: &str| WORKLOADS.iter().find(|entry| entry.name == name);
     if names.is_empty() {
-        let default = WORKLOADS.iter().filter(|entry| entry.default || all && entry.in_all);
+        let default = WORKLOADS.iter().filter(|entry| match moves {
+            true => entry.moves,
+            false => entry.default || all && entry.in_all,
+        });
         return Ok(default.map(|entry| entry.name.to_owned()).collect());
     }
-    let known = |name: &&String| WORKLOADS.iter().any(|entry| entry.name == **name);
-    match names.iter().find(|name| !known(name)) {
-        Some(name) => Err(UnknownWorkload { name: name.clone() }.into()),
-        None => Ok(names.to_vec()),
+    for name in names {
+        match of_table(name) {
+            None => return Err(UnknownWorkload { name: name.clone() }.into()),
+            Some(entry) if moves && !entry.moves => {
+                let known = WORKLOADS.iter().filter(|entry| entry.moves).map(|entry| entry.name);
+                let known = known.collect::<Vec<_>>().join(", ");
+                return Err(LabError::Immobile { workload: name.clone(), known });
+            }
+            Some(_) => {}
+        }
     }
+    Ok(names.clone())
 }
 
 pub(crate) fn once(what: &'static str, names: &[String]) -> Result<(), LabError> {

@@ -3,7 +3,7 @@
 //! A record holds no time of day and nothing of the host, so the same run gives the same bytes.
 
 use crate::LabError;
-use crate::cell::{Cell, CellRibbon, Flushed};
+use crate::cell::{Cell, CellRibbon, Flushed, Moving};
 use crate::compare::Comparison;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -57,6 +57,15 @@ pub struct Record {
     /// The Ribbon around the threads, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ribbon: Option<CellRibbon>,
+    /// How objects were moved, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub defragment: Option<String>,
+    /// What that took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Moving>,
+    /// Bytes of pages for each live byte at the end, if objects can be moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages_a_byte: Option<f64>,
     /// Who flushed the lines that the threads asked for, if there is a Ribbon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flushed: Option<Flushed>,
@@ -117,6 +126,9 @@ impl Comparison {
             search_percent: point.search_percent,
             mix: point.mix.map(|mix| mix.to_string()),
             ribbon: self.plan.ribbon.clone().filter(|_| point.ribbon.is_some()),
+            defragment: point.defragment.map(|way| way.to_string()),
+            moving: cell.moving,
+            pages_a_byte: cell.pages_a_byte,
             flushed: Flushed::of(cell),
             flaw: point.flaw.name(),
             cycles: cell.cycles,

@@ -230,6 +230,7 @@ impl WhisperPlan {
                 entries: None,
                 search_percent: None,
                 ribbon: None,
+                defragment: None,
                 mix: None,
                 crashes: 0,
                 flaw: Flaw::None,

@@ -30,12 +30,14 @@ mod addr;
 mod handles;
 mod image;
 mod pass;
+mod purpose;
 mod relocation;
 mod word;
 
 pub use addr::{Addr, LINE_BYTES, Line, lines_of};
 pub use handles::{FlushBy, Handles, RecentStores, StoreSource};
 pub use image::Image;
+pub use purpose::Purpose;
 pub use relocation::{
     FILTER_BYTES, FILTERS, Forwarding, RELOCATION_PAGE, RELOCATION_SLOT, Relocation,
 };
@@ -132,6 +134,13 @@ pub trait Memory {
 
     /// Counts `instructions` that touch no memory.
     fn work(&self, instructions: u32);
+
+    /// Says what the time of this thread is spent on from here on; gives what it was until here. A
+    /// machine that does not account for time takes no notice, and gives back what it is told.
+    #[inline]
+    fn purpose(&self, purpose: Purpose) -> Purpose {
+        purpose
+    }
 
     /// The time of this thread in the machine's own unit (time-stamp counter, simulated cycle), to
     /// compare the lengths of spans; 0 for ever on a machine without time.

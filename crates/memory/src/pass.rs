@@ -76,6 +76,9 @@ macro_rules! pass {
     (@ $below:tt now) => {
         $crate::pass!(# $below now() -> u64);
     };
+    (@ $below:tt purpose) => {
+        $crate::pass!(# $below purpose(purpose: $crate::Purpose) -> $crate::Purpose);
+    };
     (@ $below:tt grow) => {
         $crate::pass!(# $below grow(bytes: u64) -> bool);
     };

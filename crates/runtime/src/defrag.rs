@@ -158,6 +158,68 @@ impl Default for DefragOptions {
     }
 }
 
+impl DefragOptions {
+    /// Refuses ratios that make no sense.
+    ///
+    /// # Errors
+    /// [`DefragError::Ratios`].
+    pub fn check(&self) -> Result<(), DefragError> {
+        let DefragOptions { trigger, target, .. } = *self;
+        match trigger > 1.0 && target >= 1.0 && target <= trigger {
+            true => Ok(()),
+            false => Err(DefragError::Ratios { trigger, target }),
+        }
+    }
+}
+
+/// As in options and outputs: `sfccd` with the usual ratios, `sfccd:1.7:1.5` with others.
+impl fmt::Display for DefragOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DefragOptions { trigger, target, protocol } = *self;
+        if *self == (DefragOptions { protocol, ..DefragOptions::default() }) {
+            return write!(f, "{protocol}");
+        }
+        write!(f, "{protocol}:{trigger}:{target}")
+    }
+}
+
+/// A text that says no way to defragment.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DefragOptionsError {
+    /// The protocol.
+    #[error(transparent)]
+    Protocol(#[from] UnknownProtocol),
+    /// The ratios.
+    #[error(transparent)]
+    Ratios(#[from] DefragError),
+    /// What is behind the protocol.
+    #[error(
+        "{0}: behind the protocol are two ratios of pages to live bytes, at which a cycle begins and \
+         that it is to leave, as in sfccd:1.5:1.25"
+    )]
+    Form(String),
+}
+
+impl FromStr for DefragOptions {
+    type Err = DefragOptionsError;
+
+    fn from_str(text: &str) -> Result<DefragOptions, DefragOptionsError> {
+        let mut parts = text.split(':');
+        let protocol = parts.next().unwrap_or_default().parse()?;
+        let mut options = DefragOptions { protocol, ..DefragOptions::default() };
+        let ratios: Vec<Option<f64>> = parts.map(|part| part.parse().ok()).collect();
+        match ratios[..] {
+            [] => {}
+            [Some(trigger), Some(target)] => {
+                (options.trigger, options.target) = (trigger, target);
+            }
+            _ => return Err(DefragOptionsError::Form(text.to_owned())),
+        }
+        options.check()?;
+        Ok(options)
+    }
+}
+
 /// What cycles have done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -340,6 +340,12 @@ impl Choice {
         self.model() == Model::Px86
     }
 
+    /// True if it has hardware that moves objects
+    /// ([`Memory::relocates`](seawall_memory::Memory::relocates)).
+    pub fn relocates(&self) -> bool {
+        self.entry.name == "ffccd"
+    }
+
     /// True if crashes of programs that say nothing about persistency can be judged: memory and the
     /// saved states of the processors are to be a consistent cut.
     pub fn promises_cuts(&self) -> bool {

@@ -71,6 +71,8 @@ pub struct Entry {
     pub default: bool,
     /// Whether it lives in a heap, and can make the mistakes of one.
     pub in_heap: bool,
+    /// Whether its objects can be moved.
+    pub moves: bool,
     /// Whether it can make a mistake of its own.
     pub slips: bool,
     /// Whether it runs when none is named on a machine that asks for all workloads. Not what is
@@ -90,6 +92,7 @@ impl Entry {
             search_percent: W::SEARCH_PERCENT,
             default,
             in_heap: W::IN_HEAP,
+            moves: W::MOVES,
             slips: W::SLIPS,
             in_all,
             accepts: W::ACCEPTS,

@@ -7,14 +7,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_collections::Change;
 use seawall_memory::Memory;
-use seawall_runtime::Arena;
-use seawall_runtime::HeapError;
-use seawall_runtime::defrag::Protocol;
+use seawall_runtime::defrag::DefragOptions;
 use seawall_runtime::pool::PoolError;
+use seawall_runtime::{Arena, Heap, HeapError};
 use std::sync::Arc;
 
 /// What a run is told; the same for every machine and every design.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// Hardware threads that will run operations, 1 to 1024.
     pub threads: usize,
@@ -26,9 +25,9 @@ pub struct Setup {
     pub search_percent: u32,
     /// Requests to make instead of the workload's own operations, if it can.
     pub mix: Option<RequestMix>,
-    /// Objects are moved together meanwhile, by this protocol: thread 0 takes a step of that after
-    /// each operation. For workloads of typed objects that grow and shrink; others take no notice.
-    pub defragment: Option<Protocol>,
+    /// Objects are moved together meanwhile, in this way: thread 0 takes a step of that after each
+    /// operation. For workloads of typed objects that grow and shrink; others take no notice.
+    pub defragment: Option<DefragOptions>,
     /// A deliberate mistake, to prove that the checkers find it.
     pub flaw: Flaw,
 }
@@ -292,6 +291,8 @@ pub trait Workload: Clone + Send + Sync + 'static {
     const SEARCH_PERCENT: u32;
     /// Whether it lives in a heap, and can make the mistakes of one.
     const IN_HEAP: bool = false;
+    /// Whether its objects can be moved ([`Setup::defragment`]).
+    const MOVES: bool = false;
     /// Whether it can make a mistake of its own.
     const SLIPS: bool = false;
     /// Which requests of a mix it can answer.
@@ -307,6 +308,11 @@ pub trait Workload: Clone + Send + Sync + 'static {
 
     /// Formats a zeroed pool and fills it, on one thread; durable when it returns.
     fn create<M: Memory>(memory: &M, setup: &Setup) -> Self;
+
+    /// The heap that it lives in, if that is a heap of typed objects.
+    fn heap(&self) -> Option<Heap> {
+        None
+    }
 
     /// Recovers: finishes or undoes what a crash cut short, then rebuilds what lives in DRAM
     /// (which must be zeroed). Running it twice is the same as once.

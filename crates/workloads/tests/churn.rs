@@ -8,7 +8,7 @@ use crate::media::Model;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::Image;
-use seawall_runtime::defrag::Protocol;
+use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_workloads::{
     Entry, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
 };
@@ -24,7 +24,7 @@ struct InTurn {
     threads: usize,
     entries: u64,
     search_percent: u32,
-    defragment: Option<Protocol>,
+    defragment: Option<DefragOptions>,
 }
 
 impl Visitor for InTurn {
@@ -96,7 +96,7 @@ fn all_goes_through_its_phases_while_objects_move() {
     for entry in each() {
         for protocol in [Protocol::Espresso, Protocol::Sfccd] {
             for (threads, entries) in [(1, 3000), (4, 3000)] {
-                let defragment = Some(protocol);
+                let defragment = Some(DefragOptions { protocol, ..DefragOptions::default() });
                 let run = InTurn { threads, entries, search_percent: 0, defragment };
                 with_workload(entry.name, run).expect("a workload of the table");
             }
@@ -131,7 +131,8 @@ fn crashes() -> u64 {
 #[test]
 fn every_crash_while_objects_move_leaves_a_prefix_of_the_run() {
     let run = |threads, protocol| {
-        let (defragment, entries, operations) = (Some(protocol), 250, Some(300));
+        let defragment = Some(DefragOptions { protocol, ..DefragOptions::default() });
+        let (entries, operations) = (250, Some(300));
         let one_of = 60_000 / crashes();
         Crash { threads, one_of, entries, operations, defragment, ..Crash::default() }
     };

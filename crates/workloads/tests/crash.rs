@@ -6,7 +6,7 @@ use crate::media::{Media, Model};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::{Image, Memory};
-use seawall_runtime::defrag::Protocol;
+use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
     Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Visitor, WORKLOADS, Worker,
     Workload, with_workload,
@@ -62,7 +62,7 @@ pub(crate) struct Crash {
     pub(crate) operations: Option<u64>,
     pub(crate) mix: Option<RequestMix>,
     /// How objects move meanwhile.
-    pub(crate) defragment: Option<Protocol>,
+    pub(crate) defragment: Option<DefragOptions>,
 }
 
 impl Default for Crash {

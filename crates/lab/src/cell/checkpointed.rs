@@ -102,6 +102,8 @@ impl KernelVisitor for Run<'_> {
             stalls: stalls_of(&outcome.stalls[..point.threads]),
             counters: outcome.counters,
             ribbon: crew.map(|crew| crew.counts()),
+            moving: None,
+            pages_a_byte: None,
             crashes: 0,
             broken: result.err().map(broken).into_iter().collect(),
             host,

@@ -151,7 +151,7 @@ fn counters_below(handle: &Studied<'_, '_>) -> Counters {
     match handle {
         Handle::Plain(memory) => memory.counters(),
         Handle::Ribbon(ribbon) => ribbon.inner().counters(),
-        Handle::Watched(_) => unreachable!("only simulations are watched"),
+        Handle::Watched(_) | Handle::Accounted(_) => unreachable!("only of simulations"),
         Handle::Dirtiness(counted) => counted.below().counters(),
     }
 }

@@ -13,7 +13,7 @@ use crate::heap::checked;
 use crate::heap::chunks::{self, Chunk};
 use crate::typed::Branded;
 use crate::{HeapError, Session};
-use seawall_memory::Memory;
+use seawall_memory::{Memory, Purpose};
 
 /// A survey is worth its time when so much of the live bytes has been freed since the last one: one
 /// part of so many.
@@ -88,10 +88,7 @@ impl Defragmenter {
     /// # Errors
     /// [`DefragError::Ratios`].
     pub fn of<R: Branded>(options: DefragOptions) -> Result<Defragmenter, DefragError> {
-        let DefragOptions { trigger, target, .. } = options;
-        if !(trigger > 1.0 && target >= 1.0 && target <= trigger) {
-            return Err(DefragError::Ratios { trigger, target });
-        }
+        options.check()?;
         Ok(Defragmenter {
             options,
             known: Known::of::<R>(),
@@ -133,6 +130,14 @@ impl Defragmenter {
     /// what is moved. A cycle that has not begun to move objects is given up then; one that has
     /// goes on with the next step, also by another defragmenter.
     pub fn step<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
+        let memory = session.memory;
+        let before = memory.purpose(Purpose::Collect);
+        let outcome = self.step_on(session);
+        memory.purpose(before);
+        outcome
+    }
+
+    fn step_on<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
         let layout = session.heap.layout;
         match std::mem::take(&mut self.stage) {
             Stage::Rest => self.begin(session),

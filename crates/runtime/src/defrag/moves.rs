@@ -22,7 +22,12 @@ use super::pages::{self, Page, Pages};
 use super::table::{ENTRY_BYTES, Entry, Move};
 use crate::heap::Heap;
 use crate::heap::chunks::{self, Chunk};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, Purpose};
+
+/// Instructions that are no accesses: to see that a chunk has no page that is emptied, and to find
+/// an object in the table; estimates.
+const CHECK: u32 = 8;
+const LOOK_UP: u32 = 40;
 
 /// What following a pointer meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +43,7 @@ pub(crate) enum Found {
 /// What there is at `at`, which may be anywhere in an object.
 #[inline]
 pub(crate) fn find<M: Memory>(memory: &M, heap: &Heap, at: Addr) -> Found {
+    memory.work(CHECK);
     let Some(chunk) = heap.layout.chunk_of(at) else { return Found::Here };
     let pages = Pages::load(memory, &heap.layout, chunk);
     if pages.are_usual() || pages.is_destination() {
@@ -47,6 +53,7 @@ pub(crate) fn find<M: Memory>(memory: &M, heap: &Heap, at: Addr) -> Found {
 }
 
 fn find_in<M: Memory>(memory: &M, heap: &Heap, (chunk, pages): (u64, Pages), at: Addr) -> Found {
+    memory.work(LOOK_UP);
     let layout = &heap.layout;
     let Ok(Chunk::Small(class)) = chunks::load(memory, layout, chunk) else { return Found::Here };
     let Some(block) = pages::block_at(layout, class, chunk, at) else { return Found::Here };
@@ -109,6 +116,12 @@ impl Move {
     }
 
     fn copy<M: Memory>(&self, memory: &M, protocol: Protocol) {
+        let before = memory.purpose(Purpose::Copy);
+        self.copy_by(memory, protocol);
+        memory.purpose(before);
+    }
+
+    fn copy_by<M: Memory>(&self, memory: &M, protocol: Protocol) {
         let moved = Entry::moved(self.entry, self.bit);
         if protocol == Protocol::Ffccd {
             memory.relocate(self.to, self.from, self.bytes);

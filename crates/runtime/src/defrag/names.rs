@@ -24,7 +24,7 @@ use super::{Phase, Protocol};
 use crate::Session;
 use crate::heap::Heap;
 use crate::heap::class::Class;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, Purpose};
 
 /// How a scope calls objects that move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -147,6 +147,13 @@ impl<M: Memory> Session<'_, M> {
 
     #[cold]
     fn place(&self, at: Addr, writes: bool) -> Addr {
+        let before = self.memory.purpose(Purpose::LookUp);
+        let place = self.look_up(at, writes);
+        self.memory.purpose(before);
+        place
+    }
+
+    fn look_up(&self, at: Addr, writes: bool) -> Addr {
         loop {
             match find(self.memory, &self.heap, at) {
                 Found::Moving(object) => {
@@ -191,7 +198,13 @@ impl<M: Memory> Session<'_, M> {
     /// True if hardware says that what is at `at` is not moved in this cycle.
     fn stays(&self, at: Addr) -> bool {
         let (memory, heap) = (self.memory, &self.heap);
-        memory.forwards() && heap.protocol(memory) == Protocol::Ffccd && memory.forward(at) == at
+        if !memory.forwards() || heap.protocol(memory) != Protocol::Ffccd {
+            return false;
+        }
+        let before = memory.purpose(Purpose::LookUp);
+        let stays = memory.forward(at) == at;
+        memory.purpose(before);
+        stays
     }
 
     /// The pointer that is stored where this scope stores `bits`.
@@ -206,6 +219,13 @@ impl<M: Memory> Session<'_, M> {
     /// What `at` was called before the cycle.
     #[cold]
     fn old_name(&self, at: Addr) -> Addr {
+        let before = self.memory.purpose(Purpose::LookUp);
+        let name = self.look_up_old_name(at);
+        self.memory.purpose(before);
+        name
+    }
+
+    fn look_up_old_name(&self, at: Addr) -> Addr {
         let layout = &self.heap.layout;
         let Some(chunk) = layout.chunk_of(at) else { return at };
         if !Pages::load(self.memory, layout, chunk).is_destination() {

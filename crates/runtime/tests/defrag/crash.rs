@@ -170,7 +170,7 @@ fn between(protocol: Protocol, flaw: HeapFlaw, steps: u64) -> Result<bool, Strin
     });
     let trace = trace.map_err(|error| error.to_string())?;
     let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| explained(found, point.outputs[0]);
-    let how = Search { depth: 0, budget: 20_000, ..Search::new(Model::Px86) };
+    let how = Search { depth: 1, budget: 20_000, ..Search::new(Model::Px86) };
     let recover = move |image: &CrashImage<'_>| recovered(image, flaw);
     match search(&trace, &how, &check(recover, judge)).finding {
         None => Ok(!is_over.get()),

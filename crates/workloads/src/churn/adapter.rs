@@ -7,7 +7,7 @@ use crate::history::{Contents, initial_tag, tag};
 use crate::workload::stream;
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::Memory;
-use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Protocol};
+use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter};
 use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Thread};
 use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks};
 use std::marker::PhantomData;
@@ -40,7 +40,7 @@ pub struct Churned<S> {
     entries: u64,
     parts: u64,
     locks: Locks,
-    defragment: Option<Protocol>,
+    defragment: Option<DefragOptions>,
     structure: PhantomData<fn() -> S>,
 }
 
@@ -136,7 +136,7 @@ impl<S: Structure> Churned<S> {
         }
         let (arena, locks) = place(heap.dram_bytes(), heap.threads(), parts);
         layout.hold_dram(&arena)?;
-        let defragment = heap.moves().then(Protocol::default);
+        let defragment = heap.moves().then(DefragOptions::default);
         Ok(Churned { heap, entries, parts, locks, defragment, structure: PhantomData })
     }
 
@@ -180,6 +180,7 @@ impl<S: Structure> Workload for Churned<S> {
     const ENTRIES: u64 = 4096;
     const SEARCH_PERCENT: u32 = 0;
     const IN_HEAP: bool = true;
+    const MOVES: bool = true;
     const SLIPS: bool = true;
 
     fn layout(setup: &Setup) -> Layout {
@@ -210,6 +211,10 @@ impl<S: Structure> Workload for Churned<S> {
         Churned { heap, entries, parts, locks, defragment, structure: PhantomData }
     }
 
+    fn heap(&self) -> Option<Heap> {
+        Some(self.heap)
+    }
+
     fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Churned<S>, Damage> {
         Churned::open_flawed(memory, layout, Flaw::None)
     }
@@ -235,9 +240,8 @@ impl<S: Structure> Workload for Churned<S> {
 
     fn join<'m, M: Memory>(&self, memory: &'m M) -> Joined<'m, M, S> {
         let thread = Thread::join(self.heap, memory).expect("a heap that was made or opened");
-        let options = |protocol| DefragOptions { protocol, ..DefragOptions::default() };
-        let ratios = "the usual ratios";
-        let make = |protocol| Defragmenter::of::<RootOf<S>>(options(protocol)).expect(ratios);
+        let ratios = "ratios from a setup that was checked";
+        let make = |options| Defragmenter::of::<RootOf<S>>(options).expect(ratios);
         let defragmenter = self.defragment.filter(|_| memory.thread() == 0).map(make);
         Joined { thread, phases: None, defragmenter }
     }

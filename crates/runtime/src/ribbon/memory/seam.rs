@@ -10,7 +10,7 @@ use std::ops::Deref;
 impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
     pass!(memory: thread, load_bits, strand, work, now, grow, will_write, spin_while, output);
     pass!(memory: load_line, read, forward, discard, bring_back);
-    pass!(memory: relocates, forwards, set_relocation);
+    pass!(memory: relocates, forwards, set_relocation, purpose);
 
     #[inline]
     #[track_caller]

@@ -1,0 +1,337 @@
+//! Figures of fragmentation: how much memory programs that grow and shrink take, with and without
+//! defragmentation (FFCCD, ISCA'22, section 7.2 and equation 1).
+//!
+//! A program fills its structure, then removes four fifths, puts them back and removes four fifths
+//! again. In these three phases its footprint is looked at many times: the pages of 4 KiB that hold
+//! a part of a live object. That does not depend on time, so the program runs on the simplest
+//! machine, with its threads in turn, and the numbers are the same everywhere.
+
+use super::FigureOptions;
+use crate::LabError;
+use crate::jobs::{Piece, run_all};
+use crate::progress::Progress;
+use crate::table::{plain_table, text_of};
+use seawall_memory::{Image, Memory, pass};
+use seawall_runtime::HeapStats;
+use seawall_runtime::defrag::DefragOptions;
+use seawall_workloads::{History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A quick look has this part of the entries.
+const QUICK_DIVISOR: u64 = 5;
+/// Phases: remove, put back, remove.
+const PHASES: u64 = 3;
+/// Looks at the footprint in each phase.
+const LOOKS: u64 = 20;
+
+/// A figure of fragmentation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FragmentationFigure {
+    /// Name on the command line.
+    #[serde(skip)]
+    pub name: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    /// What it shows.
+    pub title: String,
+    /// Where the paper says so.
+    pub source: String,
+    /// Entries of each program at the start.
+    pub entries: u64,
+    /// As many as the paper has, for `--full`.
+    pub full_entries: u64,
+    /// Ways to defragment, each a column.
+    pub ways: Vec<Way>,
+    /// How far from the paper's mean ours may be, in points.
+    pub tolerance: f64,
+    /// What runs.
+    pub programs: Vec<FragmentationProgram>,
+}
+
+/// A way to defragment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Way {
+    /// What it is called.
+    pub name: String,
+    /// When and how.
+    #[serde(deserialize_with = "options")]
+    pub options: DefragOptions,
+    /// The paper's mean reduction, in per cent.
+    pub paper: Option<f64>,
+}
+
+/// A program.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FragmentationProgram {
+    /// What the paper calls it.
+    pub name: String,
+    /// The workload's name.
+    pub workload: String,
+    /// Its threads.
+    pub threads: usize,
+    /// The paper's reduction by each way, in per cent; none where it has none.
+    pub paper: Vec<Option<f64>>,
+}
+
+fn options<'de, D: Deserializer<'de>>(text: D) -> Result<DefragOptions, D::Error> {
+    String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
+}
+
+/// What was measured of a program, as `--json` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FragmentationRecord {
+    /// The figure.
+    pub figure: String,
+    /// The program, as the paper calls it.
+    pub program: String,
+    /// The workload.
+    pub workload: String,
+    /// Its threads.
+    pub threads: usize,
+    /// Entries at the start.
+    pub entries: u64,
+    /// Seed of the operations.
+    pub seed: u64,
+    /// True if it was a quick look with fewer entries.
+    pub quick: bool,
+    /// Bytes of live objects, the mean over the run.
+    pub live: f64,
+    /// Bytes of pages without defragmentation, the mean over the run.
+    pub plain: f64,
+    /// Bytes of pages with each way, the mean over the run.
+    pub footprints: Vec<f64>,
+}
+
+impl FragmentationRecord {
+    /// By how much a way reduces what is too much, in per cent (equation 1).
+    pub fn reduction(&self, way: usize) -> f64 {
+        100.0 * (self.plain - self.footprints[way]) / (self.plain - self.live).max(1.0)
+    }
+}
+
+struct Job<'a> {
+    figure: &'a FragmentationFigure,
+    program: &'a FragmentationProgram,
+    entries: u64,
+    seed: u64,
+}
+
+impl Piece for Job<'_> {
+    fn program(&self) -> &str {
+        &self.program.name
+    }
+
+    fn design(&self) -> String {
+        "footprints".into()
+    }
+}
+
+impl FragmentationFigure {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.programs.is_empty() || self.ways.is_empty() {
+            return Err("it has no programs or no ways; give at least one of each".into());
+        }
+        for program in &self.programs {
+            let FragmentationProgram { name, workload, paper, threads } = program;
+            let entry = WORKLOADS.iter().find(|entry| entry.name == workload);
+            if !entry.is_some_and(|entry| entry.moves) {
+                return Err(format!("{name}: the objects of {workload} do not move"));
+            }
+            if paper.len() != self.ways.len() || !(1..=64).contains(threads) {
+                return Err(format!("{name}: give a value for each way, and 1 to 64 threads"));
+            }
+        }
+        Ok(())
+    }
+
+    fn jobs(&self, options: &FigureOptions) -> impl Iterator<Item = Job<'_>> {
+        let entries = match (options.is_quick, options.is_full) {
+            (true, _) => self.entries.div_ceil(QUICK_DIVISOR),
+            (_, true) => self.full_entries,
+            _ => self.entries,
+        };
+        let seed = options.seed;
+        self.programs.iter().map(move |program| Job { figure: self, program, entries, seed })
+    }
+
+    /// Our mean reduction by a way over the programs for which the paper has one.
+    fn mean(&self, records: &[&FragmentationRecord], way: usize) -> f64 {
+        let has_paper = |record: &&&FragmentationRecord| {
+            let program = self.programs.iter().find(|program| program.name == record.program);
+            program.is_some_and(|program| program.paper[way].is_some())
+        };
+        let all: Vec<f64> =
+            records.iter().filter(has_paper).map(|record| record.reduction(way)).collect();
+        all.iter().sum::<f64>() / all.len().max(1) as f64
+    }
+
+    /// True if all was measured, and each mean is the paper's within the tolerance.
+    pub(super) fn holds(&self, records: &[&FragmentationRecord]) -> bool {
+        let holds = |way: usize| {
+            let paper = self.ways[way].paper;
+            paper.is_none_or(|paper| (self.mean(records, way) - paper).abs() <= self.tolerance)
+        };
+        records.len() == self.programs.len() && (0..self.ways.len()).all(holds)
+    }
+
+    /// A row for each program, and the means beside the paper's.
+    pub(super) fn to_text(&self, records: &[&FragmentationRecord]) -> String {
+        let FragmentationFigure { name, title, source, tolerance, .. } = self;
+        let mut text = format!("{name}: {title}\n  paper: {source}\n");
+        let Some(first) = records.first() else {
+            return text + "  nothing was measured\n\n";
+        };
+        let FragmentationRecord { entries, seed, quick, .. } = first;
+        let quick = if *quick { " (quick)" } else { "" };
+        let _ = writeln!(
+            text,
+            "  ours:  {entries} entries, three phases, seed {seed}{quick}; MiB are means over them\n"
+        );
+        let mut head = vec!["program".to_owned(), "live MiB".into(), "without".into()];
+        for Way { name, .. } in &self.ways {
+            head.extend([name.clone(), "less %".into(), "paper %".into()]);
+        }
+        let head: Vec<&str> = head.iter().map(String::as_str).collect();
+        let mut table = plain_table(&head, 1..head.len());
+        let mib = |bytes: f64| format!("{:.2}", bytes / f64::from(1 << 20));
+        for record in records {
+            let program = self.programs.iter().find(|program| program.name == record.program);
+            let paper = |way: usize| program.and_then(|program| program.paper[way]);
+            let mut row = vec![record.program.clone(), mib(record.live), mib(record.plain)];
+            for way in 0..self.ways.len() {
+                let stated = paper(way).map_or("-".into(), |value| format!("{value:.1}"));
+                let ours = format!("{:.1}", record.reduction(way));
+                row.extend([mib(record.footprints[way]), ours, stated]);
+            }
+            table.add_row(row);
+        }
+        text += &text_of(&table);
+        text.push('\n');
+        for (way, Way { name, paper, options }) in self.ways.iter().enumerate() {
+            let mean = self.mean(records, way);
+            let stated = paper.map_or(String::new(), |paper| {
+                let held =
+                    if (mean - paper).abs() <= *tolerance { "it holds" } else { "it does NOT" };
+                format!("; the paper's is {paper:.1} %; {held} (within {tolerance:.0})")
+            });
+            let DefragOptions { trigger, target, .. } = options;
+            let _ = writeln!(
+                text,
+                "  {name} (from {trigger} to {target}): fragmentation {mean:.1} % less{stated}"
+            );
+        }
+        text.push('\n');
+        text
+    }
+}
+
+/// Runs `figures`; gives a record for each program, and whether all were run.
+pub(super) fn run(
+    figures: &[&FragmentationFigure],
+    options: &FigureOptions,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> Result<(Vec<FragmentationRecord>, bool), LabError> {
+    let jobs: Vec<Job<'_>> = figures.iter().flat_map(|figure| figure.jobs(options)).collect();
+    let measure = |job: &Job<'_>| {
+        let Job { figure, program, entries, seed } = job;
+        let run = |defragment| {
+            let FragmentationProgram { workload, threads, .. } = program;
+            let footprint =
+                Footprint { threads: *threads, entries: *entries, seed: *seed, defragment, stop };
+            with_workload(workload, footprint)?
+        };
+        let (live, plain) = run(None)?;
+        let footprints: Result<Vec<f64>, LabError> =
+            figure.ways.iter().map(|way| Ok(run(Some(way.options))?.1)).collect();
+        Ok(FragmentationRecord {
+            figure: figure.name.clone(),
+            program: program.name.clone(),
+            workload: program.workload.clone(),
+            threads: program.threads,
+            entries: *entries,
+            seed: *seed,
+            quick: options.is_quick,
+            live,
+            plain,
+            footprints: footprints?,
+        })
+    };
+    let records = run_all(&jobs, options.jobs, progress, stop, measure)?;
+    let is_whole = records.iter().all(Option::is_some) && !stop.load(Ordering::Relaxed);
+    Ok((records.into_iter().flatten().collect(), is_whole))
+}
+
+/// A thread of the simplest machine.
+struct Numbered<'m> {
+    image: &'m Image,
+    thread: usize,
+}
+
+impl Memory for Numbered<'_> {
+    pass!(image: load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order, drain);
+    pass!(image: work, grow, spin_while, output, read, write, write_nt, discard, bring_back);
+    pass!(image: relocates, forwards, set_relocation, relocate, forward);
+
+    fn thread(&self) -> usize {
+        self.thread
+    }
+}
+
+/// Runs a program; gives the means of its live bytes and of those of its pages.
+struct Footprint<'a> {
+    threads: usize,
+    entries: u64,
+    seed: u64,
+    defragment: Option<DefragOptions>,
+    stop: &'a AtomicBool,
+}
+
+impl Visitor for Footprint<'_> {
+    type Output = Result<(f64, f64), LabError>;
+
+    fn visit<W: Workload>(self) -> Self::Output {
+        let Footprint { threads, entries, seed, defragment, stop } = self;
+        let setup = Setup { entries, seed, defragment, ..Setup::of::<W>(threads) };
+        setup.check()?;
+        let layout = W::layout(&setup);
+        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&image, &setup);
+        let heap = workload.heap().expect("objects that move live in a heap");
+        let memories: Vec<Numbered<'_>> =
+            (0..threads).map(|thread| Numbered { image: &image, thread }).collect();
+        let mut locals: Vec<_> = memories.iter().map(|memory| workload.join(memory)).collect();
+        let history = Arc::new(History::off());
+        let worker = |thread| Worker::new(&setup, thread, history.clone());
+        let mut workers: Vec<Worker> = (0..threads).map(worker).collect();
+        let steps = W::steps(&setup, 0, PHASES).expect("it has phases");
+        let (mut live, mut pages, mut looks) = (0.0, 0.0, 0.0);
+        for number in 0..steps {
+            for thread in 0..threads {
+                if number < W::steps(&setup, thread, PHASES).unwrap_or(0) {
+                    workload.step(&memories[thread], &mut locals[thread], &mut workers[thread]);
+                    workers[thread].number += 1;
+                }
+            }
+            if (number + 1) * PHASES * LOOKS / steps != number * PHASES * LOOKS / steps {
+                let damaged = |error: seawall_runtime::HeapError| LabError::Damage {
+                    workload: W::NAME,
+                    damage: error.into(),
+                };
+                let HeapStats { live: now, pages: used, .. } =
+                    heap.stats(&image).map_err(damaged)?;
+                (live, pages, looks) = (live + now as f64, pages + used as f64, looks + 1.0);
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+        Ok((live / looks, pages / looks))
+    }
+}

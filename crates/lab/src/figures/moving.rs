@@ -1,0 +1,370 @@
+//! Figures of the time that moving objects takes: programs that grow and shrink, on a simulated
+//! machine, without defragmentation and with its protocols (FFCCD, ISCA'22, Figures 14 and 15).
+//!
+//! Thread 0 takes a step of a cycle after each of its operations, and all threads move what they
+//! meet. The time of a run is that of its last thread. What threads say that their time is spent on
+//! ([`Moving`]) gives the costs of copies and look-ups.
+
+use super::FigureOptions;
+use crate::LabError;
+use crate::cell::{Cell, Moving, Point, run_cell};
+use crate::jobs::run_all;
+use crate::progress::Progress;
+use crate::table::{plain_table, text_of};
+use seawall_runtime::defrag::DefragOptions;
+use seawall_sim::{Choice, Machine};
+use seawall_workloads::{Flaw, Setup, Visitor, WORKLOADS, Workload, with_workload};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A quick look has this part of the entries.
+const QUICK_DIVISOR: u64 = 5;
+/// Phases: remove four fifths, put them back, remove four fifths.
+const PHASES: u64 = 3;
+
+/// A figure of the time that moving objects takes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MovingFigure {
+    /// Name on the command line.
+    #[serde(skip)]
+    pub name: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    /// What it shows.
+    pub title: String,
+    /// Where the paper says so.
+    pub source: String,
+    /// The machine's name.
+    pub machine: String,
+    /// The design without defragmentation.
+    pub baseline: String,
+    /// Entries of each program at the start.
+    pub entries: u64,
+    /// As many as the paper has, for `--full`.
+    pub full_entries: u64,
+    /// How far from the paper's mean times ours may be, in points.
+    pub tolerance: f64,
+    /// Protocols, each with its hardware, the slowest first.
+    pub series: Vec<MovingSeries>,
+    /// What runs.
+    pub programs: Vec<MovingProgram>,
+}
+
+/// A protocol on its hardware.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MovingSeries {
+    /// What it is called.
+    pub name: String,
+    /// The design.
+    pub design: String,
+    /// When and how objects move.
+    #[serde(deserialize_with = "options")]
+    pub options: DefragOptions,
+    /// The paper's mean time, with that without defragmentation as 1.
+    pub paper: Option<f64>,
+    /// The paper's costs of copies, in per cent less than those of the first series.
+    pub copies_less: Option<f64>,
+    /// The same of look-ups.
+    pub look_ups_less: Option<f64>,
+}
+
+/// A program.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MovingProgram {
+    /// What the paper calls it.
+    pub name: String,
+    /// The workload's name.
+    pub workload: String,
+    /// Its threads.
+    pub threads: usize,
+    /// The paper's times of each series; empty where it has none.
+    #[serde(default)]
+    pub paper: Vec<f64>,
+}
+
+fn options<'de, D: Deserializer<'de>>(text: D) -> Result<DefragOptions, D::Error> {
+    String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
+}
+
+/// What was measured of a program under a series, as `--json` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MovingRecord {
+    /// The figure.
+    pub figure: String,
+    /// The program, as the paper calls it.
+    pub program: String,
+    /// The workload.
+    pub workload: String,
+    /// The series.
+    pub series: String,
+    /// Threads.
+    pub threads: usize,
+    /// Entries at the start.
+    pub entries: u64,
+    /// Seed of the operations.
+    pub seed: u64,
+    /// True if it was a quick look with fewer entries.
+    pub quick: bool,
+    /// Cycles of the run.
+    pub cycles: u64,
+    /// The same, with those without defragmentation as 1.
+    pub time: f64,
+    /// What moving took of it.
+    #[serde(flatten)]
+    pub moving: Moving,
+    /// Bytes of pages for each live byte at the end.
+    pub pages_a_byte: Option<f64>,
+    /// The command that runs it again.
+    pub command: String,
+}
+
+impl MovingFigure {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.programs.is_empty() || self.series.is_empty() {
+            return Err("it has no programs or no series; give at least one of each".into());
+        }
+        for MovingProgram { name, workload, paper, .. } in &self.programs {
+            let entry = WORKLOADS.iter().find(|entry| entry.name == workload);
+            if !entry.is_some_and(|entry| entry.moves) {
+                return Err(format!("{name}: the objects of {workload} do not move"));
+            }
+            if !paper.is_empty() && paper.len() != self.series.len() {
+                return Err(format!("{name}: give a time of the paper for each series, or none"));
+            }
+        }
+        let machine = Machine::load(&self.machine).map_err(|error| error.to_string())?;
+        let points = self.points(&FigureOptions::default()).map_err(|error| error.to_string())?;
+        match points.iter().find(|point| point.threads > machine.core.count) {
+            Some(point) => Err(format!("{}: more threads than cores", point.workload)),
+            None => Ok(()),
+        }
+    }
+
+    /// For each program a point without defragmentation, and one for each series.
+    fn points(&self, options: &FigureOptions) -> Result<Vec<Point>, LabError> {
+        let entries = match (options.is_quick, options.is_full) {
+            (true, _) => self.entries.div_ceil(QUICK_DIVISOR),
+            (_, true) => self.full_entries,
+            _ => self.entries,
+        };
+        let mut points = Vec::new();
+        for MovingProgram { workload, threads, .. } in &self.programs {
+            let steps = Steps { threads: *threads, entries };
+            let point = Point {
+                workload: workload.clone(),
+                design: Choice::parse(&self.baseline)?,
+                threads: *threads,
+                seed: options.seed,
+                operations: with_workload(workload, steps)?,
+                warmup: 0,
+                entries: Some(entries),
+                search_percent: None,
+                mix: None,
+                ribbon: None,
+                defragment: None,
+                crashes: 0,
+                flaw: Flaw::None,
+                checked: false,
+            };
+            points.push(point.clone());
+            for MovingSeries { design, options, .. } in &self.series {
+                let (design, defragment) = (Choice::parse(design)?, Some(*options));
+                points.push(Point { design, defragment, ..point.clone() });
+            }
+        }
+        Ok(points)
+    }
+
+    fn records(&self, cells: &[Option<Cell>], options: &FigureOptions) -> Vec<MovingRecord> {
+        let mut records = Vec::new();
+        let groups = cells.chunks(1 + self.series.len());
+        for (program, cells) in self.programs.iter().zip(groups) {
+            let Some(baseline) = &cells[0] else { continue };
+            for (series, cell) in self.series.iter().zip(&cells[1..]) {
+                let Some(cell) = cell else { continue };
+                records.push(MovingRecord {
+                    figure: self.name.clone(),
+                    program: program.name.clone(),
+                    workload: program.workload.clone(),
+                    series: series.name.clone(),
+                    threads: program.threads,
+                    entries: cell.point.entries.unwrap_or(0),
+                    seed: options.seed,
+                    quick: options.is_quick,
+                    cycles: cell.cycles,
+                    time: cell.cycles as f64 / baseline.cycles as f64,
+                    moving: cell.moving.expect("it defragments"),
+                    pages_a_byte: cell.pages_a_byte,
+                    command: cell.command(&self.machine),
+                });
+            }
+        }
+        records
+    }
+
+    /// The mean of something over the programs under a series.
+    fn mean(records: &[&MovingRecord], series: &str, of: impl Fn(&MovingRecord) -> f64) -> f64 {
+        let all: Vec<f64> =
+            records.iter().filter(|record| record.series == series).map(|r| of(r)).collect();
+        all.iter().sum::<f64>() / all.len().max(1) as f64
+    }
+
+    /// How much less than the first series a series spends on something, in per cent.
+    fn less(
+        &self,
+        records: &[&MovingRecord],
+        series: &str,
+        of: impl Fn(&MovingRecord) -> f64,
+    ) -> f64 {
+        let first = Self::mean(records, &self.series[0].name, &of);
+        100.0 * (1.0 - Self::mean(records, series, &of) / first.max(f64::MIN_POSITIVE))
+    }
+
+    fn is_near(&self, records: &[&MovingRecord], series: &MovingSeries) -> bool {
+        let mean = Self::mean(records, &series.name, |record| record.time);
+        series.paper.is_none_or(|paper| 100.0 * (mean - paper).abs() <= self.tolerance)
+    }
+
+    /// Programs for which a series takes longer than the one before it.
+    fn out_of_order(&self, records: &[&MovingRecord]) -> Vec<String> {
+        let time = |program: &str, series: &str| {
+            let mut of = records.iter().filter(|record| record.program == program);
+            of.find(|record| record.series == series).map_or(0.0, |record| record.time)
+        };
+        let is_out = |program: &&MovingProgram| {
+            let times: Vec<f64> =
+                self.series.iter().map(|series| time(&program.name, &series.name)).collect();
+            times.windows(2).any(|pair| pair[0] < pair[1])
+        };
+        self.programs.iter().filter(is_out).map(|program| program.name.clone()).collect()
+    }
+
+    /// True if all was measured, each mean time is the paper's within the tolerance, and in each
+    /// program each protocol is faster than the one before it.
+    pub(super) fn holds(&self, records: &[&MovingRecord]) -> bool {
+        records.len() == self.programs.len() * self.series.len()
+            && self.series.iter().all(|series| self.is_near(records, series))
+            && self.out_of_order(records).is_empty()
+    }
+
+    /// A row for each program, then the means beside the paper's.
+    pub(super) fn to_text(&self, records: &[&MovingRecord]) -> String {
+        let MovingFigure { name, title, source, machine, tolerance, .. } = self;
+        let mut text = format!("{name}: {title}\n  paper: {source}\n");
+        let Some(MovingRecord { entries, seed, quick, .. }) = records.first() else {
+            return text + "  nothing was measured\n\n";
+        };
+        let quick = if *quick { " (quick)" } else { "" };
+        let _ = writeln!(
+            text,
+            "  ours:  {machine}, {entries} entries, three phases, seed {seed}{quick}; times are \
+             relative to no\n         defragmentation, the paper's in brackets\n"
+        );
+        let mut head = vec!["program"];
+        head.extend(self.series.iter().map(|series| &*series.name));
+        let mut table = plain_table(&head, 1..head.len());
+        for program in &self.programs {
+            let mut row = vec![program.name.clone()];
+            for (place, series) in self.series.iter().enumerate() {
+                let of = |record: &&&MovingRecord| {
+                    record.program == program.name && record.series == series.name
+                };
+                let ours = records.iter().find(of).map_or("-".into(), |r| format!("{:.3}", r.time));
+                let paper = program.paper.get(place);
+                row.push(ours + &paper.map_or(String::new(), |time| format!(" ({time:.3})")));
+            }
+            table.add_row(row);
+        }
+        text += &text_of(&table);
+        text.push('\n');
+        let head = [
+            "mean of",
+            "time",
+            "paper",
+            "copies %",
+            "less %",
+            "paper",
+            "look-ups %",
+            "less %",
+            "paper",
+            "rest %",
+            "pages/live",
+        ];
+        let mut table = plain_table(&head, 1..head.len());
+        let stated = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.0}"));
+        for series in &self.series {
+            let mean = |of: fn(&MovingRecord) -> f64| Self::mean(records, &series.name, of);
+            let less = |of: fn(&MovingRecord) -> f64| self.less(records, &series.name, of);
+            table.add_row(vec![
+                series.name.clone(),
+                format!("{:.3}", mean(|record| record.time)),
+                series.paper.map_or("-".into(), |paper| format!("{paper:.3}")),
+                format!("{:.1}", mean(|record| record.moving.copy)),
+                format!("{:.0}", less(|record| record.moving.copy)),
+                stated(series.copies_less),
+                format!("{:.1}", mean(|record| record.moving.look_up)),
+                format!("{:.0}", less(|record| record.moving.look_up)),
+                stated(series.look_ups_less),
+                format!("{:.1}", mean(|record| record.moving.collect)),
+                format!("{:.2}", mean(|record| record.pages_a_byte.unwrap_or(0.0))),
+            ]);
+        }
+        text += &text_of(&table);
+        let far: Vec<&str> = self
+            .series
+            .iter()
+            .filter(|series| !self.is_near(records, series))
+            .map(|series| &*series.name)
+            .collect();
+        let out = self.out_of_order(records);
+        let means = match far[..] {
+            [] => "all mean times hold".to_owned(),
+            _ => format!("mean times of {} do NOT hold", far.join(", ")),
+        };
+        let order = match out[..] {
+            [] => "each protocol is faster than the one before it in every program".to_owned(),
+            _ => format!("the order of protocols is another in {}", out.join(", ")),
+        };
+        let _ = writeln!(text, "\n  {means} (within {tolerance:.0} points); {order}\n");
+        text
+    }
+}
+
+/// How many steps a thread takes.
+struct Steps {
+    threads: usize,
+    entries: u64,
+}
+
+impl Visitor for Steps {
+    type Output = u64;
+
+    fn visit<W: Workload>(self) -> u64 {
+        let setup = Setup { entries: self.entries, ..Setup::of::<W>(self.threads) };
+        W::steps(&setup, self.threads - 1, PHASES).unwrap_or(0)
+    }
+}
+
+/// Runs `figures`; gives a record for each program and series, and whether all were run.
+pub(super) fn run(
+    figures: &[&MovingFigure],
+    options: &FigureOptions,
+    progress: &Progress,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Vec<MovingRecord>, bool), LabError> {
+    let (mut records, mut is_whole) = (Vec::new(), true);
+    for figure in figures {
+        let machine = Machine::load(&figure.machine)?;
+        let points = figure.points(options)?;
+        let run = |point: &Point| run_cell(&machine, point, stop);
+        let cells = run_all(&points, options.jobs, progress, stop, run)?;
+        is_whole &= cells.iter().all(Option::is_some);
+        records.extend(figure.records(&cells, options));
+    }
+    Ok((records, is_whole))
+}
