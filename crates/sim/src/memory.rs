@@ -113,7 +113,7 @@ struct Software<'a, 'b> {
 }
 
 impl SimMemory<'_> {
-    /// Reads aligned words as hardware of the core does, a line at a time; gives when all are there.
+    /// Reads aligned words as the core's hardware does, a line at a time; gives when all are there.
     fn read_wide(&self, at: Addr, into: &mut [u64]) -> Cycle {
         let mut done = 0;
         let mut at = at;

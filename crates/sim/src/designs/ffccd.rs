@@ -10,9 +10,9 @@
 //!
 //! A write that sets a bit is durable when its bit is: both wait for the reached buffer, where the
 //! paper lets the queue hold the line at once and has the battery finish the bit. The writes of a
-//! line are durable in the order in which they were sent, so one that follows such a write waits for
-//! it. Setting the registers takes the pending bits of all lines away: what is left of an older
-//! cycle must not set bits in the next.
+//! line are durable in the order in which they were sent: one behind such a write waits for it.
+//! Setting the registers takes the pending bits of all lines away, so that what is left of an older
+//! cycle sets no bits in the next.
 
 use super::clwb::{self, Clwb};
 use super::params::parameters;

@@ -21,8 +21,10 @@ const MOVED: usize = 40;
 const TARGETS: std::ops::Range<u64> = 10..PAGES;
 /// The go-ahead, in DRAM.
 const GO: Addr = Addr::dram(0);
-/// Cycles that are looked at.
+/// Cycles in which crashes are looked at.
 const CYCLES: u64 = 24_000;
+/// One in so many of them: all, unless the machine checks itself at each crash.
+const STEP: u64 = if cfg!(debug_assertions) { 24 } else { 1 };
 
 /// An object that goes from one place to another.
 #[derive(Clone, Copy, Debug)]
@@ -100,10 +102,10 @@ fn meddler(seed: u64, all: Vec<Vec<Move>>) -> Program {
 }
 
 /// A program that asks for a crash at each cycle.
-fn clock(width: u32, cycles: u64) -> Program {
+fn clock(width: u32) -> Program {
     Box::new(move |memory| {
-        for _ in 0..cycles {
-            memory.work(width);
+        for _ in 0..CYCLES / STEP {
+            memory.work(width * STEP as u32);
             memory.output(0);
         }
     })
@@ -186,14 +188,14 @@ struct Shown {
 }
 
 /// Runs one random program and judges all its crashes.
-fn run(design: &str, machine: &Machine, seed: u64, cycles: u64) -> Result<Shown, String> {
+fn run(design: &str, machine: &Machine, seed: u64) -> Result<Shown, String> {
     let choice = Choice::parse(design).unwrap();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let moves = random_moves(&mut rng);
     let mut programs: Vec<Program> =
         (0..2).map(|thread| mover(rng.random(), thread, moves.clone())).collect();
     programs.push(meddler(rng.random(), moves.clone()));
-    programs.push(clock(machine.core.width, cycles));
+    programs.push(clock(machine.core.width));
     let judge = Rc::new(RefCell::new(Judge::new(&moves.concat())));
     let outcome = Simulation::new(machine, &choice, pool(), vec![0; 4096])
         .watched_by(judge.clone())
@@ -204,14 +206,14 @@ fn run(design: &str, machine: &Machine, seed: u64, cycles: u64) -> Result<Shown,
     match &judge.wrong {
         Some(wrong) => Err(format!("{design}, seed {seed}, {wrong}")),
         None => {
-            assert_eq!(judge.crashes, cycles, "one at each cycle");
+            assert_eq!(judge.crashes, CYCLES / STEP, "one at each cycle");
             let (hits, misses) = (outcome.counters.reached_hits, outcome.counters.reached_misses);
             Ok(Shown { reached: judge.reached, newer: judge.newer, hits, misses })
         }
     }
 }
 
-/// Machines so small that lines leave their caches all the time, with one controller and with four.
+/// Machines so small that lines leave their caches all the time, with one controller and with more.
 fn machines() -> Vec<Machine> {
     let mut machines = vec![tiny(), levels(false), levels(true)];
     for machine in machines.clone() {
@@ -219,7 +221,15 @@ fn machines() -> Vec<Machine> {
         one.memory.controllers = 1;
         machines.push(one);
     }
+    machines.push(dimms());
     machines
+}
+
+/// As small, with Optane-like DIMMs.
+fn dimms() -> Machine {
+    let sizes = [("core.count", 4), ("l1.kib", 1), ("llc.banks", 2), ("llc.kib_per_bank", 1)];
+    let sizes = sizes.map(|(key, value)| (key.into(), toml::Value::Integer(value)));
+    Machine::load("optane24").unwrap().with("small", &sizes).unwrap()
 }
 
 #[test]
@@ -227,9 +237,9 @@ fn each_line_that_is_reached_has_its_copy_and_each_that_has_it_is_reached() {
     for (number, machine) in machines().iter().enumerate() {
         for design in ["ffccd", "ffccd:adr=false", "ffccd:rbb_entries=2", "ffccd:rbb_entries=1"] {
             for round in 0..crate::persistency::runs().div_ceil(25) {
-                let shown = run(design, machine, 100 * round + number as u64, CYCLES);
+                let shown = run(design, machine, 100 * round + number as u64);
                 let shown = shown.unwrap_or_else(|what| panic!("machine {number}, {what}"));
-                assert!(shown.reached > 60 && shown.newer > 5, "{design}: {}", shown.reached);
+                assert!(shown.reached > 40 && shown.newer > 5, "{design}: {}", shown.reached);
                 assert!(shown.misses > 10 && shown.hits > 5, "{design}: {} hits", shown.hits);
             }
         }
@@ -248,7 +258,7 @@ fn each_flaw_of_the_hardware_is_caught() {
         "ffccd:rbb_entries=1:flaw=forgets-fetch",
     ] {
         for machine in [tiny(), levels(false), levels(true)] {
-            let caught = (0..10).find_map(|seed| run(design, &machine, seed, CYCLES).err());
+            let caught = (0..10).find_map(|seed| run(design, &machine, seed).err());
             println!("{caught:?}");
             assert!(caught.is_some_and(|what| what.contains("reached")), "{design}");
         }

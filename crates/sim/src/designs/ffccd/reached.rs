@@ -5,8 +5,8 @@
 //! and the new one's bits are fetched from there; a page that was being written meanwhile is waited
 //! for. Writes that are not durable yet hold their page's entry, so that a bit is set in a buffer.
 //!
-//! Where several controllers have the lines of a page, each buffers the bits of its own lines, and a
-//! write to the directory changes no others: the paper has one controller.
+//! Where several controllers have the lines of a page, each buffers the bits of its own lines, and
+//! a write to the directory changes no others: the paper has one controller.
 
 use super::{Flaw, Params};
 use crate::hw::Hw;
@@ -74,10 +74,12 @@ impl Buffer {
                 return true;
             }
             let page = coming.line / LINES;
-            let entries = entries.iter_mut().filter(|entry| entry.page == page);
-            let leaving = leaving.iter_mut().filter(|gone| gone.page == page);
-            let bits = entries.map(|entry| &mut entry.bits).chain(leaving.map(|gone| &mut gone.bits));
-            bits.for_each(|bits| *bits |= bit(coming.line));
+            for entry in entries.iter_mut().filter(|entry| entry.page == page) {
+                entry.bits |= bit(coming.line);
+            }
+            for gone in leaving.iter_mut().filter(|gone| gone.page == page) {
+                gone.bits |= bit(coming.line);
+            }
             false
         });
     }
