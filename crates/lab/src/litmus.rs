@@ -145,7 +145,8 @@ impl LitmusPlan {
         };
         let promises = match options.designs.as_slice() {
             [] => {
-                let promising = DESIGNS.iter().filter(|entry| model_of(entry.model).is_some());
+                let default = DESIGNS.iter().filter(|entry| entry.by_default());
+                let promising = default.filter(|entry| model_of(entry.model).is_some());
                 promising.map(|entry| promise(&as_small(entry.name))).collect::<Result<_, _>>()?
             }
             names if is_none(names) => Vec::new(),

@@ -10,6 +10,7 @@ use crate::config::Machine;
 use crate::controller::spread;
 use crate::values::Version;
 use crate::{Cycle, Epoch, LineId};
+use rustc_hash::FxHashSet;
 
 /// No line.
 pub(crate) const NO_LINE: LineId = LineId::MAX;
@@ -79,6 +80,9 @@ pub(crate) type Place = usize;
 pub(crate) struct Llc {
     residents: Vec<LineId>,
     entries: Vec<Entry>,
+    /// Dirty lines here that have their pending bit, as
+    /// [`LineCopy::relocated`](crate::private::LineCopy::relocated) has it; few at any time.
+    pub(crate) relocated: FxHashSet<LineId>,
     ways: usize,
     set_mask: usize,
     bank_mask: usize,
@@ -93,6 +97,7 @@ impl Llc {
         Llc {
             residents: vec![NO_LINE; sets * ways * banks],
             entries: vec![ABSENT; lines as usize],
+            relocated: FxHashSet::default(),
             ways,
             set_mask: sets - 1,
             bank_mask: banks - 1,

@@ -252,6 +252,7 @@ pub const MACHINES: &[(&str, &str)] = &[
     ("hops17", include_str!("../../../machines/hops17.toml")),
     ("asap22", include_str!("../../../machines/asap22.toml")),
     ("optane24", include_str!("../../../machines/optane24.toml")),
+    ("ffccd22", include_str!("../../../machines/ffccd22.toml")),
 ];
 
 impl L2Config {

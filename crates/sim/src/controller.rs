@@ -11,6 +11,7 @@
 
 use crate::calendar::Calendar;
 use crate::config::{DeviceConfig, Machine};
+use crate::relocation::Late;
 use crate::values::{LineData, Values, Version};
 use crate::xpdimm::{DimmTraffic, XpDimms};
 use crate::{Cycle, LineId};
@@ -36,6 +37,8 @@ struct Pending {
     line: LineId,
     replaced: Version,
     durable_at: Cycle,
+    /// It takes bytes of a copy to memory: a queue's entry with its pending bit.
+    has_copy: bool,
 }
 
 /// All of memory.
@@ -141,8 +144,33 @@ impl Memory {
     /// memory's at once, and as durable from a cycle that [`write_arrives`](Memory::write_arrives)
     /// will tell. Gives the write's number.
     pub(crate) fn write_sent(&mut self, line: LineId, replaced: Version) -> u64 {
-        self.pending.push_back(Pending { line, replaced, durable_at: Cycle::MAX });
-        self.dropped + self.pending.len() as u64 - 1
+        let has_copy = false;
+        self.pending.push_back(Pending { line, replaced, durable_at: Cycle::MAX, has_copy });
+        self.next_number() - 1
+    }
+
+    /// The number of the next write.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.dropped + self.pending.len() as u64
+    }
+
+    /// Write `number`, which has not arrived, takes bytes of a copy to memory.
+    pub(crate) fn carries_copy(&mut self, number: u64) {
+        self.pending[(number - self.dropped) as usize].has_copy = true;
+    }
+
+    /// True if write `number`, which has not been durable yet, takes bytes of a copy to memory.
+    pub(crate) fn has_copy(&self, number: u64) -> bool {
+        self.pending[(number - self.dropped) as usize].has_copy
+    }
+
+    /// When the writes of the same line that were sent before write `number` are durable:
+    /// `Cycle::MAX` if one has not arrived.
+    pub(crate) fn durable_before(&self, number: u64) -> Cycle {
+        let at = (number - self.dropped) as usize;
+        let line = self.pending[at].line;
+        let mut older = self.pending.range(..at).rev().filter(|write| write.line == line);
+        older.next().map_or(0, |write| write.durable_at)
     }
 
     /// Write `number` reaches its controller at `now`; versions that no crash needs are released.
@@ -150,13 +178,14 @@ impl Memory {
         &mut self,
         number: u64,
         now: Cycle,
+        late: Late,
         values: &mut Values,
     ) -> Written {
         let at = (number - self.dropped) as usize;
         let line = self.pending[at].line;
         let written = match &mut self.dimms {
-            Some(_) if line < self.pm_lines => self.write_to_dimm(line, now),
-            _ => self.write_to_bank(line, now),
+            Some(_) if line < self.pm_lines => self.write_to_dimm(line, now, late),
+            _ => self.write_to_bank(line, now, late),
         };
         if line < self.pm_lines {
             let controller = self.home(line);
@@ -169,9 +198,10 @@ impl Memory {
     }
 
     /// A write of a line that a DIMM has reaches its controller.
-    fn write_to_dimm(&mut self, line: LineId, now: Cycle) -> Written {
+    fn write_to_dimm(&mut self, line: LineId, now: Cycle, late: Late) -> Written {
         let order = self.controllers[self.home(line)].floor;
-        let floors = if self.adr { (order, 0) } else { (0, order) };
+        let late = if late.by == 0 { 0 } else { now + self.post + late.by }.max(late.floor);
+        let floors = if self.adr { (order.max(late), 0) } else { (late, order) };
         let dimms = self.dimms.as_mut().expect("the caller has looked");
         let taken = dimms.write_behind(line.into(), now, floors);
         let durable = if self.adr { taken.accepted } else { taken.in_dimm };
@@ -179,11 +209,12 @@ impl Memory {
     }
 
     /// A write of a line in the banks of a controller reaches it.
-    fn write_to_bank(&mut self, line: LineId, now: Cycle) -> Written {
+    fn write_to_bank(&mut self, line: LineId, now: Cycle, late: Late) -> Written {
         let (home, bank, device) = self.place(line);
         let controller = &mut self.controllers[home];
         let order = if line < self.pm_lines { controller.floor } else { 0 };
-        let accepted = controller.accept(now, self.queue_entries) + self.post;
+        let accepted = controller.accept(now, self.queue_entries) + self.post + late.by;
+        let accepted = accepted.max(late.floor);
         let accepted = if self.adr { accepted.max(order) } else { accepted };
         // Writes of one line never pass each other.
         let last = self.last_write.entry(line).or_insert(0);
@@ -295,7 +326,7 @@ mod tests {
         }
 
         fn arrives(&mut self, number: u64, now: Cycle) -> Written {
-            self.memory.write_arrives(number, now, &mut self.values)
+            self.memory.write_arrives(number, now, Late::default(), &mut self.values)
         }
 
         fn image(&self, at: Cycle) -> Vec<LineData> {

@@ -25,6 +25,10 @@ const NEVER: (Cycle, u64) = (Cycle::MAX, u64::MAX);
 pub(crate) enum Kind {
     /// `value` under `mask` goes to `word` of `line`.
     Store,
+    /// As `Store`, a word of a line of a copy; takes no place, and leaves with the entry behind it.
+    Part,
+    /// As `Store`, the last word of a line of a copy: with it the line has its pending bit.
+    Copy,
     /// As `Store`, past the caches.
     Stream,
     /// The line is to be written back.
@@ -39,6 +43,20 @@ pub(crate) enum Kind {
     Drain,
     /// The program tells the world that operation `value` is done.
     Output,
+}
+
+impl Kind {
+    /// True for what writes the core's own copy of a line.
+    #[inline]
+    pub(crate) fn is_store(self) -> bool {
+        matches!(self, Kind::Store | Kind::Part | Kind::Copy)
+    }
+
+    /// True for what takes one of the places that a core has for stores.
+    #[inline]
+    fn takes_place(self) -> bool {
+        !matches!(self, Kind::Output | Kind::Part)
+    }
 }
 
 /// An entry of the store buffer.
@@ -58,7 +76,7 @@ pub(crate) struct StoreBuffer {
     pub(crate) entries: VecDeque<Entry>,
     /// How many stores each word of each hash of a line has, so that most loads need not search.
     filter: [[u8; 8]; FILTER],
-    /// Entries that take a place (outputs do not).
+    /// Entries that take a place (outputs, and all but one of a copied line, do not).
     places: usize,
     /// Why the head does not drain.
     pub(crate) reason: Option<Reason>,
@@ -92,19 +110,19 @@ impl StoreBuffer {
     }
 
     pub(crate) fn push(&mut self, entry: Entry) {
-        if entry.kind == Kind::Store {
+        if entry.kind.is_store() {
             *self.stores_to(entry.line, entry.word) += 1;
         }
-        self.places += usize::from(entry.kind != Kind::Output);
+        self.places += usize::from(entry.kind.takes_place());
         self.entries.push_back(entry);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
-        if entry.kind == Kind::Store {
+        if entry.kind.is_store() {
             *self.stores_to(entry.line, entry.word) -= 1;
         }
-        self.places -= usize::from(entry.kind != Kind::Output);
+        self.places -= usize::from(entry.kind.takes_place());
         Some(entry)
     }
 
@@ -126,7 +144,7 @@ impl StoreBuffer {
         }
         let mut found = (0, 0);
         for entry in &self.entries {
-            if entry.kind == Kind::Store && entry.line == line && entry.word == word {
+            if entry.kind.is_store() && entry.line == line && entry.word == word {
                 found = (found.0 | entry.mask, found.1 & !entry.mask | entry.value & entry.mask);
             }
         }
@@ -144,7 +162,7 @@ impl StoreBuffer {
     ) {
         for entry in self.entries.iter().filter(|entry| entry.line == line) {
             let at = usize::from(entry.word.wrapping_sub(first)) % 8;
-            if entry.kind == Kind::Store && entry.word >= first && at < values.len() {
+            if entry.kind.is_store() && entry.word >= first && at < values.len() {
                 masks[at] |= entry.mask;
                 values[at] = values[at] & !entry.mask | entry.value & entry.mask;
             }

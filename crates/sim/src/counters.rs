@@ -97,6 +97,20 @@ counters! {
         delay_records,
         /// Early flushes that controllers refused, as their recovery tables were full.
         refused_flushes,
+        /// Lines of copies, or parts of them, that programs let hardware relocate.
+        relocated_lines,
+        /// Writes of such lines whose page the reached buffer of their controller had.
+        reached_hits,
+        /// Writes of such lines whose page the reached buffer of their controller had not.
+        reached_misses,
+        /// Lookups of where an object goes.
+        checklookups,
+        /// Bloom filters that cores loaded for lookups.
+        filter_loads,
+        /// Lookups that passed their filter and found their page in the core's PMFTLB.
+        pmftlb_hits,
+        /// Lookups that passed their filter and had to read the pool.
+        pmftlb_misses,
         /// Dirty persistent lines that the shared cache dropped, as persist buffers write them.
         dropped_lines,
         /// XPLines of 256 bytes read from the media of Optane-like DIMMs.
@@ -159,13 +173,15 @@ pub enum Reason {
     BufferFull,
     /// A fetch waiting until a persist buffer has written the line.
     BufferedLine,
+    /// Waiting to be told where an object went.
+    Forwarding,
     /// Finished, while other cores still run.
     Idle,
 }
 
 impl Reason {
     /// All reasons, in the order in which tables and stacked bars show them.
-    pub const ALL: [Reason; 20] = [
+    pub const ALL: [Reason; 21] = [
         Reason::LoadL2,
         Reason::LoadLlc,
         Reason::LoadRemote,
@@ -185,6 +201,7 @@ impl Reason {
         Reason::Log,
         Reason::BufferFull,
         Reason::BufferedLine,
+        Reason::Forwarding,
         Reason::Idle,
     ];
 
@@ -210,6 +227,7 @@ impl Reason {
             Reason::Log => "log",
             Reason::BufferFull => "buffer_full",
             Reason::BufferedLine => "buffered_line",
+            Reason::Forwarding => "forwarding",
             Reason::Idle => "idle",
         }
     }

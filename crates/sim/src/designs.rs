@@ -13,8 +13,10 @@ use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::machine::{Outcome, Setup};
 use crate::mesh::Tile;
 use crate::private::Way;
+use crate::relocation::{Arriving, Late, Lookup, Walk};
 use crate::values::LineData;
 use crate::{LineId, SimError};
+use seawall_memory::{Addr, Forwarding, Relocation};
 
 mod buffers;
 mod epochs;
@@ -87,6 +89,9 @@ pub(crate) trait Design: Sized {
     const COMBINES: bool = false;
     /// Programs for it say where strands begin; elsewhere that is no instruction.
     const HAS_STRANDS: bool = false;
+    /// Its controllers remember which lines of [relocated](seawall_memory::Memory::relocate) copies
+    /// have persisted. Elsewhere programs copy in software.
+    const RELOCATES: bool = false;
     /// Only what the design sends writes persistent memory: a dirty persistent line that leaves the
     /// shared cache is dropped.
     const DROPS_EVICTIONS: bool = false;
@@ -186,6 +191,47 @@ pub(crate) trait Design: Sized {
     /// order of the queue, which accepts it at `accepted`.
     fn arrived(&mut self, hw: &mut Hw<Self::Message>, token: Token, from: Tile, accepted: Cycle) {}
 
+    /// A write reaches its controller: how much later than usual it is accepted; `None` if it is to
+    /// come again a cycle later. Only where the design [relocates](Design::RELOCATES).
+    fn arriving(
+        &mut self,
+        hw: &mut Hw<Self::Message>,
+        write: &Arriving,
+        now: Cycle,
+    ) -> Option<Late> {
+        Some(Late::default())
+    }
+
+    /// The write that has just been asked about has bytes of a copy, and will be durable at
+    /// `durable`.
+    fn persists(
+        &mut self,
+        hw: &mut Hw<Self::Message>,
+        write: &Arriving,
+        now: Cycle,
+        durable: Cycle,
+    ) {
+    }
+
+    /// Does a core look up where objects go?
+    fn forwards(&self) -> bool {
+        false
+    }
+
+    /// Where does the object at `at` go, as far as the hardware of `core` knows?
+    fn look_up(&mut self, hw: &mut Hw<Self::Message>, core: usize, at: Addr) -> Lookup {
+        Lookup::At(at, 0)
+    }
+
+    /// `core` has read what `walk` said: the forwarding entry, or that the page has none. Answers
+    /// where the object at `at` goes.
+    fn walked(&mut self, core: usize, at: Addr, walk: &Walk, entry: Option<Forwarding>) -> Addr {
+        at
+    }
+
+    /// The registers of relocation hardware are set.
+    fn set_relocation(&mut self, hw: &mut Hw<Self::Message>, registers: Option<Relocation>) {}
+
     /// A write is durable; its acknowledgement will be back where the write came from at
     /// `acknowledged`, a little later than now.
     fn written(&mut self, hw: &mut Hw<Self::Message>, token: Token, acknowledged: Cycle) {}
@@ -241,6 +287,11 @@ impl DesignEntry {
     /// Another name that it may be given, from the papers.
     pub fn also(&self) -> Option<&'static str> {
         ALSO.iter().find(|(_, meant)| *meant == self.name).map(|(also, _)| *also)
+    }
+
+    /// Whether it runs where no design is named.
+    pub fn by_default(&self) -> bool {
+        !NAMED_ONLY.contains(&self.name)
     }
 
     /// Its name, and in brackets the other one that it may be given.
@@ -357,6 +408,9 @@ impl Choice {
 /// fence, and is not crash-safe.
 const ALSO: &[(&str, &str)] = &[("ideal", "volatile")];
 
+/// Designs that run only where they are named: to programs that move no objects they are another.
+const NAMED_ONLY: &[&str] = &["ffccd"];
+
 /// One line a design makes its module, its entry in [`DESIGNS`] and its place in all tables.
 macro_rules! designs {
     ($($module:ident $name:literal),* $(,)?) => {
@@ -386,6 +440,7 @@ designs! {
     strict "strict",
     epoch "epoch",
     clwb "clwb",
+    ffccd "ffccd",
     eadr "eadr",
     lb "lb",
     lb_idt "lb-idt",

@@ -4,7 +4,7 @@
 
 use crate::cache::{Llc, NO_CORE, Slot};
 use crate::calendar::Calendar;
-use crate::combining::{Combining, Filling, Origin};
+use crate::combining::{Combining, Origin};
 use crate::config::Machine;
 use crate::controller::Memory;
 use crate::core::{Core, Waits};
@@ -16,6 +16,8 @@ use crate::streamer::Streamer;
 use crate::values::{LineData, Values, Version};
 use crate::{Cycle, LineId};
 use seawall_memory::LINE_BYTES;
+
+mod writes;
 
 /// What a design answers when something wants to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,233 +189,6 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// Sends the shared cache's dirty `line` from `tile`, where its bank is, to its memory
-    /// controller; the acknowledgement returns to `tile`.
-    pub(crate) fn write_back(&mut self, line: LineId, tile: Tile, at: Cycle, token: Token) {
-        let entry = self.llc.entry_mut(line);
-        entry.dirty = false;
-        let replaced = std::mem::replace(&mut entry.memory, Version::NONE);
-        self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
-    }
-
-    /// As [`write_back`](Hw::write_back), but memory gets `data`, which the line held before: it
-    /// stays dirty.
-    pub(crate) fn write_older(
-        &mut self,
-        line: LineId,
-        data: &LineData,
-        tile: Tile,
-        at: Cycle,
-        token: Token,
-    ) {
-        let version = self.values.differ(line);
-        *self.values.version_mut(version) = *data;
-        let replaced = std::mem::replace(&mut self.llc.entry_mut(line).memory, version);
-        self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
-    }
-
-    /// As [`write_back`](Hw::write_back), past a clean line: memory gets `data` now, the shared
-    /// cache with [`agree`](Hw::agree).
-    pub(crate) fn write_through(
-        &mut self,
-        line: LineId,
-        data: &LineData,
-        tile: Tile,
-        at: Cycle,
-        token: Token,
-    ) {
-        let (new, replaced) = (self.values.differ(line), self.values.differ(line));
-        *self.values.version_mut(new) = *data;
-        self.llc.entry_mut(line).memory = new;
-        self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
-    }
-
-    /// As [`write_back`](Hw::write_back), of a line that no cache ever holds: the design's own.
-    pub(crate) fn write_own(
-        &mut self,
-        line: LineId,
-        data: &LineData,
-        tile: Tile,
-        at: Cycle,
-        token: Token,
-    ) {
-        debug_assert!((self.program_lines..self.pm_lines).contains(&line), "line {line}");
-        let version = self.values.differ(line);
-        *self.values.version_mut(version) = *data;
-        self.values.swap(line, version);
-        self.send_write((line, version), tile, at, (token, Origin::CACHE));
-    }
-
-    /// A persist buffer's version of `line` goes to memory: its data are at the controller already,
-    /// `tile` tells it to write them, and is told when they are durable. What caches hold stays.
-    pub(crate) fn write_buffered(
-        &mut self,
-        line: LineId,
-        data: &LineData,
-        tile: Tile,
-        at: Cycle,
-        token: Token,
-    ) {
-        let replaced = self.hand_over(line, data);
-        let arrives = self.mesh.control(tile, self.memory_tile(line), at);
-        self.arrive((line, replaced), tile, arrives, (token, Origin::CACHE));
-    }
-
-    /// As [`write_buffered`](Hw::write_buffered), but the data go along, and arrive no earlier than
-    /// at `not_before`; gives when.
-    pub(crate) fn write_from_buffer(
-        &mut self,
-        line: LineId,
-        data: &LineData,
-        tile: Tile,
-        (at, not_before): (Cycle, Cycle),
-        token: Token,
-    ) -> Cycle {
-        let replaced = self.hand_over(line, data);
-        let arrives = self.mesh.data(tile, self.memory_tile(line), at).max(not_before);
-        self.arrive((line, replaced), tile, arrives, (token, Origin::CACHE));
-        arrives
-    }
-
-    /// What memory holds of `line` is `data` from now on; gives what it held.
-    fn hand_over(&mut self, line: LineId, data: &LineData) -> Version {
-        let new = self.values.differ(line);
-        *self.values.version_mut(new) = *data;
-        let memory = self.llc.entry(line).memory;
-        let replaced = if memory.is_some() {
-            self.llc.entry_mut(line).memory = new;
-            memory
-        } else if self.llc.find(line).is_some() {
-            let entry = self.llc.entry_mut(line);
-            (entry.memory, entry.dirty) = (new, true);
-            self.values.differ(line)
-        } else {
-            self.values.swap(line, new);
-            new
-        };
-        self.settle(line);
-        replaced
-    }
-
-    /// The shared cache's line is clean if memory holds the same.
-    fn settle(&mut self, line: LineId) {
-        let memory = self.llc.entry(line).memory;
-        if memory.is_some() && self.values.version(memory) == self.values.shared(line) {
-            let entry = self.llc.entry_mut(line);
-            (entry.memory, entry.dirty) = (Version::NONE, false);
-            self.values.release(memory);
-        }
-    }
-
-    /// The line in `slot` leaves the shared cache, which has the only copy: what is dirty is
-    /// written to memory, or dropped where persist buffers do that.
-    pub(crate) fn leave(&mut self, slot: Slot, now: Cycle) {
-        if self.llc.entry(slot).dirty {
-            if self.drops_evictions && self.is_pm(slot) {
-                self.counters.dropped_lines += 1;
-                let entry = self.llc.entry_mut(slot);
-                entry.dirty = false;
-                let memory = std::mem::replace(&mut entry.memory, Version::NONE);
-                self.values.share(slot, memory);
-            } else {
-                self.write_back(slot, self.home_tile(slot), now, Token::NONE);
-            }
-        }
-        self.llc.invalidate(slot);
-    }
-
-    /// Sends what `core` has combined to memory, over the home of the line, and takes the line out
-    /// of all caches; what was dirty there goes with it.
-    pub(crate) fn write_past_caches(
-        &mut self,
-        core: usize,
-        filling: &Filling,
-        now: Cycle,
-        token: Token,
-    ) {
-        self.counters.combined_lines += 1;
-        self.counters.partial_lines += u64::from(!filling.is_full());
-        let line = filling.line;
-        let (bank, home) = (self.llc.bank(line), self.home_tile(line));
-        let left = now + self.look_in(core, line) + self.config.core.combining_leave;
-        let sent = self.mesh.data(core, home, left);
-        let mut found = self.look_up(bank, sent);
-        let mut memory = Version::NONE;
-        if let Some(slot) = self.llc.find(line) {
-            found = self.give_up(core, slot, found);
-            let entry = self.llc.entry_mut(slot);
-            entry.dirty = false;
-            memory = std::mem::replace(&mut entry.memory, Version::NONE);
-            self.llc.invalidate(slot);
-        }
-        let version = self.values.differ(line);
-        filling.lay_over(self.values.version_mut(version));
-        self.values.swap(line, version);
-        let replaced = if memory.is_some() {
-            self.values.release(version);
-            memory
-        } else {
-            version
-        };
-        self.send_write((line, replaced), home, found, (token, Origin(core as u8)));
-    }
-
-    /// All cores give up the line in `slot`, as its home asks them at `found`; gives when the
-    /// last answer is there. The asking core's own copy goes without being asked.
-    fn give_up(&mut self, core: usize, slot: Slot, found: Cycle) -> Cycle {
-        let home = self.home_tile(slot);
-        let dirty =
-            self.owner(slot).filter(|(owner, way)| self.private[*owner].copy(*way).is_dirty());
-        let mut others = self.llc.entry(slot).sharers & !(1 << core);
-        let mut answered = found;
-        while others != 0 {
-            let other = others.trailing_zeros() as usize;
-            others &= others - 1;
-            let told = self.mesh.control(home, other, found) + self.look_in(other, slot);
-            let back = match dirty {
-                Some((owner, _)) if owner == other => self.mesh.data(other, home, told),
-                _ => self.mesh.control(other, home, told),
-            };
-            answered = answered.max(back);
-        }
-        self.recall(slot, answered);
-        answered
-    }
-
-    /// What memory holds of `line` is now in the shared cache, and in the copy of the core that
-    /// wrote it.
-    pub(crate) fn agree(&mut self, core: usize, way: Way, line: LineId) {
-        let copy = self.private[core].copy_mut(way);
-        self.values.release(std::mem::replace(&mut copy.version, Version::NONE));
-        let entry = self.llc.entry_mut(line);
-        let written = std::mem::replace(&mut entry.memory, Version::NONE);
-        self.values.share(line, written);
-    }
-
-    fn send_write(
-        &mut self,
-        (line, replaced): (LineId, Version),
-        tile: Tile,
-        at: Cycle,
-        (token, origin): (Token, Origin),
-    ) {
-        let arrives = self.mesh.data(tile, self.memory_tile(line), at);
-        self.arrive((line, replaced), tile, arrives, (token, origin));
-    }
-
-    /// A write of `line`, of which memory held `replaced`, is at its controller at `arrives`.
-    fn arrive(
-        &mut self,
-        (line, replaced): (LineId, Version),
-        tile: Tile,
-        arrives: Cycle,
-        (token, origin): (Token, Origin),
-    ) {
-        self.counters.line_writes += 1;
-        let number = self.memory.write_sent(line, replaced);
-        self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
-    }
-
     /// Takes `core`'s copy of `line` away at `at`; a program that waits for that wakes.
     pub(crate) fn invalidate(&mut self, core: usize, line: LineId, way: Way, at: Cycle) {
         self.private[core].invalidate(way);
@@ -447,6 +222,9 @@ impl<M: Copy> Hw<M> {
             return;
         }
         let version = std::mem::replace(&mut copy.version, Version::NONE);
+        if std::mem::take(&mut copy.relocated) {
+            self.llc.relocated.insert(slot);
+        }
         let entry = self.llc.entry_mut(slot);
         entry.epoch = std::mem::take(&mut copy.epoch);
         entry.writer = core as u8;
@@ -457,6 +235,12 @@ impl<M: Copy> Hw<M> {
             entry.memory = version;
             self.values.swap(slot, version);
         }
+    }
+
+    /// No line in a cache has its pending bit any more.
+    pub(crate) fn forget_relocated(&mut self) {
+        self.private.iter_mut().for_each(Private::forget_relocated);
+        self.llc.relocated.clear();
     }
 
     /// Lets the directory say that only `core` has the line in `slot`, in `way`, and may write it.
@@ -573,6 +357,7 @@ impl<M: Copy> Hw<M> {
                 let listed = self.llc.find(line).is_some() && entry.sharers >> core & 1 == 1;
                 assert_eq!(copy.is_some(), listed, "sharers of line {line}");
                 if let Some(copy) = copy {
+                    assert!(copy.is_dirty() || !copy.relocated, "line {line} is clean and pending");
                     let owns = usize::from(entry.owner) == core;
                     assert_eq!(copy.state == State::Exclusive, owns, "owner of line {line}");
                     assert!(

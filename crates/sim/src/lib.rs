@@ -43,6 +43,7 @@ mod mesh;
 mod private;
 mod queue;
 mod recording;
+mod relocation;
 mod simulation;
 mod streamer;
 mod values;

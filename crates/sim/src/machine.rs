@@ -28,6 +28,7 @@ use trace::Trace;
 const PAGE_LINES: LineId = 64;
 
 mod front;
+mod relocation;
 mod stores;
 mod streams;
 mod trace;
@@ -167,7 +168,9 @@ impl<D: Design> Machine<D> {
         match event {
             Event::WriteArrives { number, tile, token, origin } => {
                 let line = self.hw.memory.line_of(number);
-                let written = self.hw.memory.write_arrives(number, now, &mut self.hw.values);
+                let Some(written) = self.accept(number, now) else {
+                    return self.hw.queue.event(now + 1, event);
+                };
                 let from = self.hw.memory_tile(line);
                 if origin != Origin::CACHE {
                     let back = self.hw.mesh.control(from, origin.0.into(), written.accepted);

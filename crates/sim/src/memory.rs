@@ -5,9 +5,10 @@
 //! generics, so that another front end (recompiled programs) can drive the same calls.
 
 use crate::counters::Counters;
+use crate::relocation::{Lookup, Walk};
 use crate::{Cycle, LineId};
 use seawall_fiber::Pause;
-use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
+use seawall_memory::{Addr, Forwarding, LINE_BYTES, Memory, Relocation, Width, lines_of, pass};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -36,7 +37,23 @@ pub(crate) trait Core {
     fn load(&mut self, core: usize, at: Addr, width: Width) -> Option<u64>;
     /// Aligned words of one line.
     fn load_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool;
+    /// Aligned words of one line, as one; gives when they are there.
+    fn read_wide(&mut self, core: usize, at: Addr, into: &mut [u64]) -> Option<Cycle>;
     fn store(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
+    /// `bytes` of a relocated copy, in one line, where the machine [`relocates`](Core::relocates).
+    fn copy(&mut self, core: usize, at: Addr, words: &[u64], bytes: usize) -> bool;
+    /// Where an object goes, where the machine [`forwards`](Core::forwards).
+    fn look_up(&mut self, core: usize, at: Addr) -> Option<Lookup>;
+    /// What was read for a lookup, until `done`; gives its answer.
+    fn walked(
+        &mut self,
+        core: usize,
+        at: Addr,
+        walk: &Walk,
+        entry: Option<Forwarding>,
+        done: Cycle,
+    ) -> Addr;
+    fn set_relocation(&mut self, core: usize, registers: Option<Relocation>) -> bool;
     /// A store past the caches, on a machine that [`combines`](Core::combines) them.
     fn stream(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
     fn locked(&mut self, core: usize, at: Addr, operation: Locked) -> Option<u64>;
@@ -51,6 +68,8 @@ pub(crate) trait Core {
     fn pm_bytes(&self) -> u64;
     fn uses_flushes(&self) -> bool;
     fn has_strands(&self) -> bool;
+    fn relocates(&self) -> bool;
+    fn forwards(&self) -> bool;
     fn combines(&self) -> bool;
     fn finished(&mut self, core: usize);
 }
@@ -85,6 +104,51 @@ impl<'a> SimMemory<'a> {
                 None => self.pause.pause(),
             }
         }
+    }
+}
+
+/// The same memory, which copies in software.
+struct Software<'a, 'b> {
+    memory: &'a SimMemory<'b>,
+}
+
+impl SimMemory<'_> {
+    /// Reads aligned words as the core's hardware does, a line at a time; gives when all are there.
+    fn read_wide(&self, at: Addr, into: &mut [u64]) -> Cycle {
+        let mut done = 0;
+        let mut at = at;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let in_line = ((LINE_BYTES - at.bits() % LINE_BYTES) / 8) as usize;
+            let (words, more) = rest.split_at_mut(in_line.min(rest.len()));
+            let there = self.until(|machine| machine.read_wide(self.core, at, words));
+            done = there.max(done);
+            at = at.plus(8 * words.len() as u64);
+            rest = more;
+        }
+        done
+    }
+
+    /// Reads what `walk` says of a page's forwarding entry, if it has one, and until when.
+    fn walk(&self, walk: &Walk) -> (Option<Forwarding>, Cycle) {
+        let mut place = [0];
+        let done = self.read_wide(walk.place, &mut place);
+        let place = Addr::from_bits(place[0]);
+        if place.is_null() {
+            return (None, done);
+        }
+        let (mut first, mut minor) = ([0; 8], [0; 8]);
+        let done = self.read_wide(place, &mut first);
+        let done = done.max(self.read_wide(walk.minor(place), &mut minor));
+        let mut bytes = [0; Forwarding::BYTES as usize];
+        let mut put = |at: Addr, words: [u64; 8]| {
+            let start = (at.bits() - place.bits()) as usize;
+            let into = bytes[start..start + LINE_BYTES as usize].chunks_exact_mut(8);
+            into.zip(words).for_each(|(into, word)| into.copy_from_slice(&word.to_le_bytes()));
+        };
+        put(place, first);
+        put(walk.minor(place), minor);
+        (Some(Forwarding::of_bytes(&bytes)), done)
     }
 }
 
@@ -201,6 +265,51 @@ impl Memory for SimMemory<'_> {
         self.machine.borrow().clock(self.core)
     }
 
+    fn relocates(&self) -> bool {
+        self.machine.borrow().relocates()
+    }
+
+    fn forwards(&self) -> bool {
+        self.machine.borrow().forwards()
+    }
+
+    fn set_relocation(&self, registers: Option<Relocation>) {
+        if self.relocates() {
+            self.until(|machine| machine.set_relocation(self.core, registers).then_some(()));
+        }
+    }
+
+    /// A line of the copy at a time, where there is hardware for it.
+    fn relocate(&self, to: Addr, from: Addr, len: u64) {
+        if !self.relocates() {
+            return Software { memory: self }.relocate(to, from, len);
+        }
+        let mut done = 0;
+        while done < len {
+            let here = to.plus(done);
+            let bytes = (LINE_BYTES - here.bits() % LINE_BYTES).min(len - done);
+            let mut line = [0; 8];
+            let words = &mut line[..bytes.div_ceil(8) as usize];
+            self.read_wide(from.plus(done), words);
+            self.until(|machine| {
+                machine.copy(self.core, here, words, bytes as usize).then_some(())
+            });
+            done += bytes;
+        }
+    }
+
+    fn forward(&self, at: Addr) -> Addr {
+        if !self.forwards() {
+            return at;
+        }
+        let walk = match self.until(|machine| machine.look_up(self.core, at)) {
+            Lookup::At(to, _) => return to,
+            Lookup::Walk(walk, _) => walk,
+        };
+        let (entry, done) = self.walk(&walk);
+        self.machine.borrow_mut().walked(self.core, at, &walk, entry, done)
+    }
+
     fn grow(&self, bytes: u64) -> bool {
         bytes <= self.machine.borrow().pm_bytes()
     }
@@ -212,4 +321,9 @@ impl Memory for SimMemory<'_> {
     fn output(&self, number: u64) {
         self.machine.borrow_mut().output(self.core, number);
     }
+}
+
+impl Memory for Software<'_, '_> {
+    pass!(memory: thread, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
+    pass!(memory: drain, work, grow, spin_while, output, read);
 }

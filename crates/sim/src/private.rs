@@ -37,6 +37,9 @@ pub(crate) struct LineCopy {
     pub(crate) ready: Cycle,
     /// Who answered that fill, as a reason for waiting on it.
     pub(crate) source: Reason,
+    /// It is dirty and has bytes of a copy that are not on their way to memory yet: the pending bit
+    /// of FFCCD.
+    pub(crate) relocated: bool,
     used: u32,
 }
 
@@ -46,6 +49,7 @@ const ABSENT: LineCopy = LineCopy {
     epoch: 0,
     ready: 0,
     source: Reason::LoadLlc,
+    relocated: false,
     used: 0,
 };
 
@@ -270,6 +274,11 @@ impl Private {
         self.clock += 1;
         self.tags[way] = line;
         self.copies[way] = LineCopy { used: self.clock, ..copy };
+    }
+
+    /// No copy has its pending bit any more.
+    pub(crate) fn forget_relocated(&mut self) {
+        self.copies.iter_mut().for_each(|copy| copy.relocated = false);
     }
 
     /// Every dirty line with its data.

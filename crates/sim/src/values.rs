@@ -55,6 +55,11 @@ impl Values {
         &self.shared[line as usize]
     }
 
+    /// As [`shared`](Values::shared), to be written.
+    pub(crate) fn shared_mut(&mut self, line: LineId) -> &mut LineData {
+        &mut self.shared[line as usize]
+    }
+
     /// What `version` holds; it is not none.
     #[inline]
     pub(crate) fn version(&self, version: Version) -> &LineData {

@@ -5,6 +5,7 @@ mod bandwidth;
 mod bbb;
 mod contention;
 mod cuts;
+mod ffccd;
 mod gem5_cases;
 mod hops;
 mod i7;

@@ -8,8 +8,9 @@ use crate::designs::{Design, Store};
 use crate::hw::Gate;
 use crate::memory::{Core, Fence, Locked};
 use crate::private::Way;
+use crate::relocation::{Lookup, Walk};
 use crate::{Cycle, LineId};
-use seawall_memory::{Addr, LINE_BYTES, Width};
+use seawall_memory::{Addr, Forwarding, LINE_BYTES, Relocation, Width};
 
 /// Where an access falls.
 #[derive(Clone, Copy)]
@@ -50,11 +51,11 @@ impl Found {
 }
 
 /// Why an access was not done: the program pauses.
-struct Pause;
+pub(super) struct Pause;
 
 impl<D: Design> Machine<D> {
     #[inline]
-    fn place(&self, at: Addr, width: Width) -> Place {
+    pub(super) fn place(&self, at: Addr, width: Width) -> Place {
         let offset = at.offset();
         assert!(offset.is_multiple_of(width.bytes()), "{at:?} is not aligned to its width");
         let word = (offset / 8 % 8) as u8;
@@ -63,7 +64,7 @@ impl<D: Design> Machine<D> {
 
     /// Ends a wait that is over, and issues the instruction if this is its first attempt.
     #[inline(always)]
-    fn begin(&mut self, core: usize) {
+    pub(super) fn begin(&mut self, core: usize) {
         let state = &mut self.hw.cores[core];
         if state.waits == Waits::Nothing && !state.started {
             state.started = true;
@@ -108,7 +109,7 @@ impl<D: Design> Machine<D> {
 
     /// Waits for the program's turn.
     #[inline]
-    fn in_turn(&mut self, core: usize) -> Result<Cycle, Pause> {
+    pub(super) fn in_turn(&mut self, core: usize) -> Result<Cycle, Pause> {
         let clock = self.hw.cores[core].clock;
         if self.hw.queue.is_first(core, clock) {
             return Ok(clock);
@@ -133,7 +134,7 @@ impl<D: Design> Machine<D> {
         Ok(clock)
     }
 
-    fn wait(&mut self, core: usize, waits: Waits) -> Pause {
+    pub(super) fn wait(&mut self, core: usize, waits: Waits) -> Pause {
         let state = &mut self.hw.cores[core];
         state.waits = waits;
         state.since = state.clock;
@@ -192,8 +193,15 @@ impl<D: Design> Machine<D> {
         Ok(value >> place.shift)
     }
 
-    /// Loads aligned words of one line, an instruction each, that take effect together.
-    fn attempt_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> Result<(), Pause> {
+    /// Loads aligned words of one line, which take effect together: by an instruction each, or all
+    /// by one. Gives when they are there.
+    fn attempt_words(
+        &mut self,
+        core: usize,
+        at: Addr,
+        into: &mut [u64],
+        is_one: bool,
+    ) -> Result<Cycle, Pause> {
         self.begin(core);
         let place = self.place(at, Width::B8);
         let clock = self.in_turn_to_load(core, place.line)?;
@@ -224,10 +232,12 @@ impl<D: Design> Machine<D> {
         let (first, others) = into.split_first().expect("at least a word");
         for value in others {
             state.loaded(*value, done, source, long);
-            state.issue();
+            if !is_one {
+                state.issue();
+            }
         }
         state.loaded(*first, done, source, long);
-        Ok(())
+        Ok(done)
     }
 
     /// The copy of `line` that a load from `at` reads: in the L1, or fetched.
@@ -263,7 +273,7 @@ impl<D: Design> Machine<D> {
     }
 
     #[inline(always)]
-    fn push(&mut self, core: usize, entry: Entry) {
+    pub(super) fn push(&mut self, core: usize, entry: Entry) {
         let state = &mut self.hw.cores[core];
         let entry = Entry { from: state.retires(), ..entry };
         let was_empty = state.buffer.entries.is_empty();
@@ -348,7 +358,7 @@ impl<D: Design> Core for Machine<D> {
     }
 
     fn load_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool {
-        if self.attempt_words(core, at, into).is_err() {
+        if self.attempt_words(core, at, into, false).is_err() {
             return false;
         }
         self.done(core);
@@ -367,6 +377,47 @@ impl<D: Design> Core for Machine<D> {
         self.hw.counters.references += 1;
         self.hw.counters.stores += 1;
         true
+    }
+
+    fn read_wide(&mut self, core: usize, at: Addr, into: &mut [u64]) -> Option<Cycle> {
+        let done = self.attempt_words(core, at, into, true).ok()?;
+        self.done(core);
+        Some(done)
+    }
+
+    fn copy(&mut self, core: usize, at: Addr, words: &[u64], bytes: usize) -> bool {
+        if self.attempt_copy(core, at, words, bytes).is_err() {
+            return false;
+        }
+        self.done(core);
+        self.hw.counters.relocated_lines += 1;
+        true
+    }
+
+    fn look_up(&mut self, core: usize, at: Addr) -> Option<Lookup> {
+        let lookup = self.attempt_lookup(core, at).ok()?;
+        self.done(core);
+        self.hw.counters.checklookups += 1;
+        Some(lookup)
+    }
+
+    fn walked(
+        &mut self,
+        core: usize,
+        at: Addr,
+        walk: &Walk,
+        entry: Option<Forwarding>,
+        done: Cycle,
+    ) -> Addr {
+        self.has_walked(core, at, walk, entry, done)
+    }
+
+    fn set_relocation(&mut self, core: usize, registers: Option<Relocation>) -> bool {
+        let is_set = self.attempt_registers(core, registers).is_ok();
+        if is_set {
+            self.done(core);
+        }
+        is_set
     }
 
     fn stream(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool {
@@ -475,6 +526,14 @@ impl<D: Design> Core for Machine<D> {
 
     fn has_strands(&self) -> bool {
         D::HAS_STRANDS
+    }
+
+    fn relocates(&self) -> bool {
+        D::RELOCATES
+    }
+
+    fn forwards(&self) -> bool {
+        self.design.forwards()
     }
 
     fn combines(&self) -> bool {

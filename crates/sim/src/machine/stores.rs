@@ -19,7 +19,7 @@ impl<D: Design> Machine<D> {
         }
         let who = Self::waiter(core, false);
         let gate = match head.kind {
-            Kind::Store => self.drain_store(who, head, now),
+            Kind::Store | Kind::Part | Kind::Copy => self.drain_store(who, head, now),
             Kind::Stream => self.drain_stream(who, head, now),
             Kind::Flush => self.design.flush(&mut self.hw, who, head.line, now),
             Kind::Strand => self.design.strand(&mut self.hw, who, now),
@@ -40,7 +40,7 @@ impl<D: Design> Machine<D> {
     }
 
     fn head_is_done(&mut self, core: usize, head: Entry, now: Cycle) {
-        if !matches!(head.kind, Kind::Store | Kind::Stream) {
+        if !(head.kind.is_store() || head.kind == Kind::Stream) {
             self.hw.cores[core].buffer.pop();
         }
         self.store_waits(core, Reason::StoreBuffer, now);
@@ -84,7 +84,7 @@ impl<D: Design> Machine<D> {
         let version = self.hw.dirty(core, way, head.line);
         let data = self.hw.values.version_mut(version);
         let buffer = &mut self.hw.cores[core].buffer;
-        let mut stores = 0;
+        let (mut stores, mut has_copy) = (0, false);
         let mut told = Vec::new();
         loop {
             let entry = buffer.pop().expect("a store is at the head");
@@ -95,13 +95,17 @@ impl<D: Design> Machine<D> {
                 told.push(store_of(entry, way));
             }
             let joins = buffer.entries.front().is_some_and(|next| {
-                next.kind == Kind::Store && next.line == head.line && next.from <= now
+                next.kind.is_store() && next.line == head.line && next.from <= now
             });
-            if !D::COALESCES || !joins {
+            has_copy |= entry.kind == Kind::Copy;
+            if entry.kind != Kind::Part && !(D::COALESCES && joins) {
                 break;
             }
         }
         self.design.stored(&mut self.hw, core, store_of(head, way), stores, now);
+        if has_copy {
+            self.copied(core, way, head.line);
+        }
         for store in told {
             self.tell_store(core, store, now);
         }
@@ -131,7 +135,7 @@ impl<D: Design> Machine<D> {
             if entry.from > now {
                 return;
             }
-            if entry.kind != Kind::Store || entry.line == last {
+            if !entry.kind.is_store() || entry.line == last {
                 continue;
             }
             last = entry.line;

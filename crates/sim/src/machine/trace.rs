@@ -6,7 +6,7 @@
 
 use super::Machine;
 use crate::Cycle;
-use crate::core::{Entry, Kind};
+use crate::core::Entry;
 use crate::designs::{Design, Store};
 use crate::hw::Event;
 use crate::simulation::Access;
@@ -42,7 +42,7 @@ impl<D: Design> Machine<D> {
     #[cold]
     #[inline(never)]
     pub(super) fn tell_load(&mut self, core: usize, line: u32, word: u8, mask: u64) {
-        let is_store = |entry: &&Entry| entry.kind == Kind::Store;
+        let is_store = |entry: &&Entry| entry.kind.is_store();
         let queued = self.hw.cores[core].buffer.entries.iter().filter(is_store).count();
         let position = self.trace.stored[core] + queued as u64;
         let access = Access { core, line, word: word % 8, mask, position };

@@ -1,0 +1,235 @@
+//! x86 with hardware that moves objects: FFCCD, "Fence-Free Crash-Consistent Concurrent
+//! Defragmentation for Persistent Memory" (ISCA 2022), sections 4.1 to 4.3.
+//!
+//! `relocate` copies an object. Each line of the copy gets a *pending bit*, which stays with its
+//! dirty bytes wherever they go: to the second level, to the shared cache, to another core, into a
+//! write. When a controller takes such a write, it sets the line's bit in the reached bitmap of its
+//! page ([`reached`]). So nobody flushes or fences a copy, and after a crash recovery knows which
+//! lines of it are there. `checklookup` asks where an object went ([`lookup`]). All the rest is
+//! `clwb`, as [`Clwb`] does it.
+//!
+//! A write that sets a bit is durable when its bit is: both wait for the reached buffer, where the
+//! paper lets the queue hold the line at once and has the battery finish the bit. The writes of a
+//! line are durable in the order in which they were sent: one behind such a write waits for it.
+//! Setting the registers takes the pending bits of all lines away, so that what is left of an older
+//! cycle sets no bits in the next.
+
+use super::clwb::{self, Clwb};
+use super::params::parameters;
+use super::{Design, Model, Store};
+use crate::config::Machine;
+use crate::hw::{Gate, Hw, Request, Token, Waiter};
+use crate::private::Way;
+use crate::relocation::{Arriving, Late, Lookup, Walk};
+use crate::values::LineData;
+use crate::{Cycle, LineId};
+use lookup::Lookups;
+use reached::Reached;
+use seawall_memory::{Addr, Forwarding, Relocation};
+use serde::{Deserialize, Serialize};
+
+mod lookup;
+mod reached;
+
+pub(super) const ABOUT: &str =
+    "As clwb, and hardware that moves objects and remembers what has persisted.";
+pub(super) const MODEL: Model = Model::Px86;
+
+parameters! {
+    /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.
+    adr: bool = true;
+    /// Cores look up where objects go.
+    checklookup: bool = true;
+    /// Pages that the reached buffer of a controller has.
+    rbb_entries: usize = 8, in 1..=1024;
+    /// Cycles of a search in a reached buffer.
+    rbb_cycles: u64 = 30, in 0..=10_000;
+    /// Quarters of pages that a core has the forwarding entries of.
+    pmftlb_entries: usize = 16, in 1..=1024;
+    /// Cycles of a search among them.
+    pmftlb_cycles: u64 = 4, in 0..=10_000;
+    /// Cycles of a check in the Bloom filter that a core has.
+    bloom_cycles: u64 = 2, in 0..=10_000;
+    /// Cycles until a core has another filter.
+    bloom_load_cycles: u64 = 120, in 0..=10_000;
+    /// A deliberate mistake, to test the checks.
+    flaw: Flaw = Flaw::None;
+}
+
+/// A deliberate mistake in the mechanism.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Flaw {
+    /// None.
+    #[default]
+    None,
+    /// A line that leaves the private caches of its core leaves its pending bit there.
+    BitStaysBehind,
+    /// A line that another core asks for loses its pending bit.
+    LosesOnCoherence,
+    /// A store of the program to a line takes its pending bit away.
+    LosesOnStore,
+    /// A line's bit is set when its write arrives, not when it is accepted.
+    ReachedEarly,
+    /// A write of a line is not kept behind those sent before.
+    Overtakes,
+    /// What the reached buffers have is lost in a crash.
+    ForgetsBuffer,
+    /// A page that leaves a reached buffer is not written to the directory.
+    ForgetsEvicted,
+    /// A page that comes into a reached buffer comes without the bits that it has.
+    ForgetsFetch,
+    /// Pending bits of an older cycle set bits in the next.
+    KeepsPending,
+    /// Cores keep what they know of forwarding entries when the registers are set.
+    StaleLookups,
+}
+
+pub(super) fn design(params: &Params, machine: &Machine, lines: LineId) -> Ffccd {
+    let cores = machine.core.count;
+    let forwards = params.checklookup.then(|| Lookups::new(params, cores));
+    Ffccd {
+        clwb: clwb::design(&clwb::Params::default(), machine, lines),
+        flaw: params.flaw,
+        reached: Reached::new(params, machine.memory.controllers),
+        forwards,
+        registers: None,
+        since: 0,
+        was_set: false,
+    }
+}
+
+/// What is added to [`Clwb`].
+pub(crate) struct Ffccd {
+    clwb: Clwb,
+    flaw: Flaw,
+    reached: Reached,
+    /// Where objects go, if cores look that up.
+    forwards: Option<Lookups>,
+    registers: Option<Relocation>,
+    /// The first write that was sent since the registers were set.
+    since: u64,
+    /// They have been set before.
+    was_set: bool,
+}
+
+impl Ffccd {
+    /// The registers, if the write is one that sets a bit.
+    fn of_copy(&self, write: &Arriving) -> Option<Relocation> {
+        let is_of_this_cycle = write.number >= self.since || self.flaw == Flaw::KeepsPending;
+        let registers = self.registers.filter(|_| write.has_copy && is_of_this_cycle)?;
+        registers.page_of(reached::at(write.line)).map(|_| registers)
+    }
+}
+
+impl Design for Ffccd {
+    type Message = ();
+    const USES_FLUSHES: bool = Clwb::USES_FLUSHES;
+    const COMBINES: bool = Clwb::COMBINES;
+    const RELOCATES: bool = true;
+
+    fn flush(&mut self, hw: &mut Hw<()>, who: Waiter, line: LineId, now: Cycle) -> Gate {
+        self.clwb.flush(hw, who, line, now)
+    }
+
+    fn streamed(&mut self, hw: &mut Hw<()>, core: usize, line: LineId) -> Token {
+        self.clwb.streamed(hw, core, line)
+    }
+
+    fn order(&mut self, hw: &mut Hw<()>, who: Waiter, now: Cycle) -> Gate {
+        self.clwb.order(hw, who, now)
+    }
+
+    fn drain(&mut self, hw: &mut Hw<()>, who: Waiter, now: Cycle) -> Gate {
+        self.clwb.drain(hw, who, now)
+    }
+
+    fn locked(&mut self, hw: &mut Hw<()>, who: Waiter, now: Cycle) -> Gate {
+        self.clwb.locked(hw, who, now)
+    }
+
+    fn written(&mut self, hw: &mut Hw<()>, token: Token, acknowledged: Cycle) {
+        self.clwb.written(hw, token, acknowledged);
+    }
+
+    fn stored(&mut self, hw: &mut Hw<()>, core: usize, at: Store, _: u64, _: Cycle) {
+        if self.flaw == Flaw::LosesOnStore {
+            hw.private[core].copy_mut(at.way).relocated = false;
+        }
+    }
+
+    fn remote(&mut self, hw: &mut Hw<()>, request: &Request) -> Gate {
+        if self.flaw == Flaw::LosesOnCoherence
+            && let Some((owner, way)) = hw.owner(request.slot)
+            && owner != request.who.core
+        {
+            hw.private[owner].copy_mut(way).relocated = false;
+        }
+        Gate::Go
+    }
+
+    fn spill(&mut self, hw: &mut Hw<()>, who: Waiter, way: Way, _: LineId, _: Cycle) -> Gate {
+        if self.flaw == Flaw::BitStaysBehind {
+            hw.private[who.core].copy_mut(way).relocated = false;
+        }
+        Gate::Go
+    }
+
+    fn arriving(&mut self, hw: &mut Hw<()>, write: &Arriving, now: Cycle) -> Option<Late> {
+        if !self.was_set {
+            return Some(Late::default());
+        }
+        let keeps_order = self.flaw != Flaw::Overtakes;
+        let floor = if keeps_order { hw.memory.durable_before(write.number) } else { 0 };
+        if floor == Cycle::MAX {
+            return None;
+        }
+        let copy = self.of_copy(write);
+        let found = copy.map(|registers| self.reached.find(hw, &registers, write.line, now));
+        Some(Late { by: found.map_or(0, |found| found - now), floor })
+    }
+
+    fn persists(&mut self, hw: &mut Hw<()>, write: &Arriving, now: Cycle, durable: Cycle) {
+        if self.of_copy(write).is_some() {
+            let at = if self.flaw == Flaw::ReachedEarly { now } else { durable };
+            self.reached.set(hw, write.line, at, durable);
+        }
+    }
+
+    fn forwards(&self) -> bool {
+        self.forwards.is_some()
+    }
+
+    fn look_up(&mut self, hw: &mut Hw<()>, core: usize, at: Addr) -> Lookup {
+        match (&mut self.forwards, self.registers) {
+            (Some(forwards), Some(registers)) => forwards.look_up(hw, &registers, core, at),
+            _ => Lookup::At(at, 0),
+        }
+    }
+
+    fn walked(&mut self, core: usize, at: Addr, walk: &Walk, entry: Option<Forwarding>) -> Addr {
+        match &mut self.forwards {
+            Some(forwards) => forwards.walked(core, at, walk, entry),
+            None => at,
+        }
+    }
+
+    fn set_relocation(&mut self, hw: &mut Hw<()>, registers: Option<Relocation>) {
+        if self.flaw != Flaw::KeepsPending {
+            hw.forget_relocated();
+        }
+        self.registers = registers;
+        self.since = hw.memory.next_number();
+        self.was_set = true;
+        self.reached.clear();
+        if let Some(forwards) = &mut self.forwards {
+            forwards.clear();
+        }
+    }
+
+    fn save(&self, hw: &Hw<()>, image: &mut [LineData]) {
+        if let Some(registers) = self.registers {
+            self.reached.save(hw.queue.now(), &registers, image);
+        }
+    }
+}

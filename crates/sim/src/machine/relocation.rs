@@ -1,0 +1,113 @@
+//! What programs ask of relocation hardware, and what it does on the way of a write.
+//!
+//! A copy of a line is read a piece of a source line at a time, and leaves the store buffer as one.
+//! The program does not wait for it. Lookups read the pool as loads do.
+
+use super::Machine;
+use super::front::Pause;
+use crate::controller::Written;
+use crate::core::{Entry, Kind, Waits};
+use crate::counters::Reason;
+use crate::designs::Design;
+use crate::private::Way;
+use crate::relocation::{Arriving, Lookup, Walk};
+use crate::{Cycle, LineId};
+use seawall_memory::{Addr, Forwarding, Relocation, Width};
+
+impl<D: Design> Machine<D> {
+    /// Write `number` reaches its controller; `None` if it is to come again.
+    pub(super) fn accept(&mut self, number: u64, now: Cycle) -> Option<Written> {
+        if !D::RELOCATES {
+            let late = Default::default();
+            return Some(self.hw.memory.write_arrives(number, now, late, &mut self.hw.values));
+        }
+        let (line, has_copy) = (self.hw.memory.line_of(number), self.hw.memory.has_copy(number));
+        let write = Arriving { number, line, has_copy };
+        let late = self.design.arriving(&mut self.hw, &write, now)?;
+        let written = self.hw.memory.write_arrives(number, now, late, &mut self.hw.values);
+        if has_copy {
+            self.design.persists(&mut self.hw, &write, now, written.durable);
+        }
+        Some(written)
+    }
+
+    /// `core` has stored a line of a copy, or a part of one, in `way`.
+    pub(super) fn copied(&mut self, core: usize, way: Way, line: LineId) {
+        if self.hw.is_pm(line) {
+            self.hw.private[core].copy_mut(way).relocated = true;
+        }
+    }
+
+    /// Puts `bytes` of a copy, all of one line, into the store buffer.
+    pub(super) fn attempt_copy(
+        &mut self,
+        core: usize,
+        at: Addr,
+        words: &[u64],
+        bytes: usize,
+    ) -> Result<(), Pause> {
+        self.begin(core);
+        if self.hw.cores[core].buffer.len() >= self.hw.config.core.store_buffer {
+            return Err(self.wait(core, Waits::Room));
+        }
+        let place = self.place(at, Width::B8);
+        for (number, value) in words.iter().enumerate() {
+            let left = bytes - 8 * number;
+            let (kind, mask) = match left {
+                0..8 => (Kind::Copy, (1 << (8 * left)) - 1),
+                8 => (Kind::Copy, u64::MAX),
+                _ => (Kind::Part, u64::MAX),
+            };
+            let word = place.word + number as u8;
+            let entry = Entry { kind, word, line: place.line, from: 0, mask, value: *value };
+            self.push(core, entry);
+        }
+        Ok(())
+    }
+
+    /// Asks the hardware of `core` where the object at `at` went.
+    pub(super) fn attempt_lookup(&mut self, core: usize, at: Addr) -> Result<Lookup, Pause> {
+        self.begin(core);
+        self.in_turn(core)?;
+        let start = self.hw.cores[core].start_of(at);
+        let lookup = self.design.look_up(&mut self.hw, core, at);
+        // What is read next is read at that address, and waits for it.
+        let (next, cycles) = match lookup {
+            Lookup::At(to, cycles) => (to, cycles),
+            Lookup::Walk(walk, cycles) => (walk.place, cycles),
+        };
+        let is_long = cycles > self.hw.config.l1.latency;
+        let state = &mut self.hw.cores[core];
+        state.loaded(next.bits(), start + cycles, Reason::Forwarding, is_long);
+        Ok(lookup)
+    }
+
+    /// `core` has read what `walk` said, until `done`: where the object at `at` went.
+    pub(super) fn has_walked(
+        &mut self,
+        core: usize,
+        at: Addr,
+        walk: &Walk,
+        entry: Option<Forwarding>,
+        done: Cycle,
+    ) -> Addr {
+        let to = self.design.walked(core, at, walk, entry);
+        self.hw.cores[core].loaded(to.bits(), done, Reason::Forwarding, false);
+        to
+    }
+
+    /// Sets the registers, once all stores of `core` have left its store buffer.
+    pub(super) fn attempt_registers(
+        &mut self,
+        core: usize,
+        registers: Option<Relocation>,
+    ) -> Result<(), Pause> {
+        self.begin(core);
+        self.in_turn(core)?;
+        if !self.hw.cores[core].buffer.entries.is_empty() {
+            return Err(self.wait(core, Waits::Empty));
+        }
+        self.design.set_relocation(&mut self.hw, registers);
+        Ok(())
+    }
+}
