@@ -11,7 +11,8 @@
 //! | filters | `filters` | eight Bloom filters of 1 KiB, each for an eighth of the pages |
 //!
 //! Hardware alone changes the bitmap while the registers are set; software may add entries, places
-//! and filter bits until it first asks where an object [goes](crate::Memory::forward).
+//! and filter bits until it first asks where an object [goes](crate::Memory::forward), and they are
+//! durable by then.
 //!
 //! | words of the first line of a forwarding entry | |
 //! |---|---|

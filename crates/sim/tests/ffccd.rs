@@ -56,7 +56,7 @@ fn put_tables(pm: &mut [u8], moves: &[(Addr, Addr)]) {
     let mut entries: BTreeMap<u64, Forwarding> = BTreeMap::new();
     for (from, to) in moves {
         let page = registers().page_of(*from).unwrap();
-        assert!(entries.entry(page).or_insert_with(|| Forwarding::to(*to)).add(*from, *to));
+        assert!(entries.entry(page).or_insert_with(|| Forwarding::to(*to)).add(*from, *to, 16));
     }
     for (number, (of, entry)) in entries.iter().enumerate() {
         let place = page(4).plus(number as u64 * Forwarding::BYTES);
@@ -375,7 +375,7 @@ fn cores_forget_what_they_knew_when_the_registers_are_set() {
             memory.set_relocation(None);
             let between = memory.forward(from);
             let mut entry = Forwarding::to(page(20));
-            entry.add(from, page(20).plus(160));
+            entry.add(from, page(20).plus(160), 16);
             let empty = [0; (FILTERS * FILTER_BYTES) as usize];
             let mut filters = empty.to_vec();
             filters.resize(pool().len(), 0);
