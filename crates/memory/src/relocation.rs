@@ -8,11 +8,11 @@
 //! | reached bitmap | `directory` | a word for each page of 4 KiB of the pool, a bit for each line of it: its copy has persisted |
 //! | places of forwarding entries | behind it, at a line | for each page an [`Addr`], null if all of it stays |
 //! | forwarding entry | at a line | a line, and a byte for each 16 bytes (slot) of the page |
-//! | filters | `filters` | eight Bloom filters of 1 KiB, each for an eighth of the pages |
+//! | filters | `filters` | eight Bloom filters of 1 KiB, each for 128 MiB, the last for the rest |
 //!
 //! Hardware alone changes the bitmap while the registers are set; software may add entries, places
-//! and filter bits until it first asks where an object [goes](crate::Memory::forward), and they are
-//! durable by then.
+//! and filter bits until it first asks where an object [goes](crate::Memory::forward), and the
+//! filters are durable by then.
 //!
 //! | words of the first line of a forwarding entry | |
 //! |---|---|
@@ -36,6 +36,8 @@ const SLOTS: u64 = RELOCATION_PAGE / RELOCATION_SLOT;
 pub const FILTERS: u64 = 8;
 /// Bytes of a filter.
 pub const FILTER_BYTES: u64 = 1 << 10;
+/// Pages that a filter is for: eight filters are for the GiB that a pool of the paper has at most.
+const FILTER_PAGES: u64 = 1 << 15;
 /// Bits that a page has in its filter.
 const HASHES: usize = 2;
 
@@ -94,7 +96,12 @@ impl Relocation {
 
     /// The number of the filter that a page is in.
     pub fn filter_of(&self, page: u64) -> u64 {
-        page / self.pages.div_ceil(FILTERS)
+        (page / FILTER_PAGES).min(FILTERS - 1)
+    }
+
+    /// Bytes of the filters that have pages, from the first.
+    pub fn filter_bytes(&self) -> u64 {
+        FILTER_BYTES * (1 + self.filter_of(self.pages.saturating_sub(1)))
     }
 
     /// Where a filter starts.

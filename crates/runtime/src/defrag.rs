@@ -12,7 +12,7 @@
 //! | watch | no allocation in the chosen pages; who writes to one keeps it | from before it |
 //! | decide | destinations, table; pages not written to begin to move | that use old addresses |
 //! | move | all objects that have not moved yet | |
-//! | heal | all pointers, twice: a rollback may bring old ones back | between the walks |
+//! | heal | all pointers; a rollback brings none back, as it was healed before it was logged | |
 //! | release | logs are retired, the pages go back to the system | that may keep old pointers |
 //!
 //! No access waits for a cycle but for the copy of the one object that it needs. An allocation that

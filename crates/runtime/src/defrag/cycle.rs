@@ -42,11 +42,7 @@ pub(super) enum Stage {
     Decide(Decision),
     Named(Grace),
     Move(u64),
-    Heal {
-        chunk: u64,
-        again: bool,
-    },
-    Settle(Grace),
+    Heal(u64),
     Retire(u64),
     Hold(Grace),
     Release(u64),
@@ -146,11 +142,7 @@ impl Defragmenter {
             Stage::Decide(decision) => self.decide(session, decision),
             Stage::Named(grace) => self.wait(session, grace, Stage::Named, Stage::Move(0)),
             Stage::Move(next) => self.move_some(session, next),
-            Stage::Heal { chunk, again } => self.heal(session, chunk, again),
-            Stage::Settle(grace) => {
-                let again = Stage::Heal { chunk: 0, again: true };
-                self.wait(session, grace, Stage::Settle, again)
-            }
+            Stage::Heal(chunk) => self.heal(session, chunk),
             Stage::Retire(generation) => {
                 session.log.retire_all(session.memory);
                 let retired: u64 = session.memory.load(layout.retired_now);
@@ -198,10 +190,9 @@ impl Defragmenter {
     pub fn wait_for_one<M: Memory>(&self, session: &Session<'_, M>) {
         let (memory, layout) = (session.memory, &session.heap.layout);
         match &self.stage {
-            Stage::Watch(_, grace)
-            | Stage::Named(grace)
-            | Stage::Settle(grace)
-            | Stage::Hold(grace) => grace.wait_for_one(memory, layout),
+            Stage::Watch(_, grace) | Stage::Named(grace) | Stage::Hold(grace) => {
+                grace.wait_for_one(memory, layout)
+            }
             _ => {}
         }
     }

@@ -66,8 +66,11 @@ impl Decision {
             return Ok((chunk, first));
         }
         let blank = session.heap.blank().to_le_bytes().repeat((class.bytes() / 8) as usize);
+        // Not past the caches: copies come to these lines soon.
         for block in first..first + count {
-            memory.write_nt(pages::start_of(&layout, class, chunk, block), &blank);
+            let at = pages::start_of(&layout, class, chunk, block);
+            memory.write(at, &blank);
+            memory.flush(at, class.bytes());
         }
         Ok((chunk, first))
     }
@@ -139,6 +142,9 @@ impl Defragmenter {
     }
 
     fn decided<M: Memory>(&mut self, session: &Session<'_, M>) -> Result<Step, DefragError> {
+        if let Some(hardware) = &self.hardware {
+            hardware.show(session.memory);
+        }
         session.memory.swap(session.heap.layout.phase, 2);
         self.go(Stage::Named(Grace::of_now(session.memory, &session.heap.layout)))
     }

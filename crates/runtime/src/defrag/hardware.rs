@@ -74,17 +74,20 @@ impl Hardware {
         }
     }
 
-    /// Makes the `number`th entry that of the page; durable after the next fence.
+    /// From now on hardware may be asked where objects go: it looks for the filters in memory.
+    pub(super) fn show<M: Memory>(&self, memory: &M) {
+        memory.persist(self.registers.filters, self.registers.filter_bytes());
+    }
+
+    /// Makes the `number`th entry that of the page.
     fn write<M: Memory>(&self, memory: &M, page: u64, number: u64, forwarding: &Forwarding) {
         let at = self.entries.plus(number * Forwarding::BYTES);
         memory.write_nt(at, &forwarding.bytes());
         memory.store(self.registers.place(page), at);
-        memory.flush(self.registers.place(page), 8);
         for bit in Relocation::filter_bits(page) {
             let filter = self.registers.filter(self.registers.filter_of(page));
             let word = filter.plus(bit / 64 * 8);
             memory.store(word, memory.load::<u64>(word) | 1 << (bit % 64));
-            memory.flush(word, 8);
         }
     }
 

@@ -8,7 +8,6 @@ use super::DefragError;
 use super::cycle::{Defragmenter, Stage, Step};
 use super::moves::{self, Found};
 use super::pages::Pages;
-use super::scopes::Grace;
 use super::table::Entry;
 use crate::heap::Heap;
 use crate::heap::chunks::UNTYPED;
@@ -38,14 +37,13 @@ impl Defragmenter {
             next += 1;
         }
         let is_done = next == self.pages;
-        self.go(if is_done { Stage::Heal { chunk: 0, again: false } } else { Stage::Move(next) })
+        self.go(if is_done { Stage::Heal(0) } else { Stage::Move(next) })
     }
 
     pub(super) fn heal<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
         chunk: u64,
-        again: bool,
     ) -> Result<Step, DefragError> {
         let (memory, heap) = (session.memory, session.heap);
         if chunk == 0 {
@@ -57,16 +55,12 @@ impl Defragmenter {
             let healed = self.heal_chunk(session, chunk);
             session.look_away();
             if healed.is_err() {
-                self.go(Stage::Heal { chunk, again })?;
+                self.go(Stage::Heal(chunk))?;
             }
-            return self.go(Stage::Heal { chunk: healed?, again });
+            return self.go(Stage::Heal(healed?));
         }
         memory.drain();
-        self.go(if again {
-            Stage::Retire(memory.load(heap.layout.generation))
-        } else {
-            Stage::Settle(Grace::of_now(memory, &heap.layout))
-        })
+        self.go(Stage::Retire(memory.load(heap.layout.generation)))
     }
 
     /// Gives the next chunk.
