@@ -132,7 +132,7 @@ fn in_a_scope_objects_keep_their_addresses_and_values_whatever_steps_are_taken()
     for protocol in Protocol::ALL {
         for changes in [false, true] {
             let begun = (0..).map_while(|begins| beside(begins, changes, protocol)).count();
-            assert!(begun > 30, "{begun} steps");
+            assert!(begun > 20, "{begun} steps");
         }
     }
 }
@@ -217,18 +217,9 @@ fn fails_beside(begins: u64) -> bool {
     let mut thread = Thread::join(heap, &image).unwrap();
     let failed = thread.enter(|session, root| {
         session.undo(|tx| {
-            let mut link = root.at(List::FIRST);
-            while let Some(ptr) = tx.get(link)? {
-                let of = tx.get(ptr)?;
-                tx.set(link, None)?;
-                tx.set(ptr, node(9, None))?;
-                if of.value == 200 {
-                    break;
-                }
-                tx.set(link, Some(ptr))?;
-                tx.set(ptr, of)?;
-                link = ptr.at(Node::NEXT);
-            }
+            // What is stored over has not been loaded in this scope.
+            let first = tx.get(root.at(List::FIRST))?.expect("a node");
+            tx.set(first.at(Node::NEXT), None)?;
             while defragmenter.step(&mut collector).expect("room") == Step::Worked {}
             Err::<(), _>(HeapError::Types)
         })
