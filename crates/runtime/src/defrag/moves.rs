@@ -4,14 +4,18 @@
 //! that, and for nothing else. While it is moved the object does not change: who would change it
 //! moves it first.
 //!
-//! | protocol | copy | fence | moved | fence | recovery |
+//! | protocol | copy | fence | copied | fence | recovery |
 //! |---|---|---|---|---|---|
-//! | `espresso` | written, flushed | yes | set, flushed | yes | copies again what is not moved |
-//! | `sfccd` | written, flushed | | set, flushed | yes | copies the words that are still blank |
-//! | `ffccd` | `relocate` | | set | | copies the lines that were not reached |
+//! | `espresso` | written, flushed | yes | said, flushed | yes | copies again what is not copied |
+//! | `sfccd` | written, flushed | | said, flushed | yes | copies the words that are still blank |
+//! | `ffccd` | `relocate` | | | | copies the lines that were not reached |
+//!
+//! An object's byte in the table says how far it is. Who claims it changes it by a locked operation,
+//! which is a fence on x86; all that follows are plain stores, so that no move has a fence that its
+//! protocol does not have.
 //!
 //! **Blank words.** Neither of the two published recoveries of SFCCD is right where an object has
-//! more than one line (`crates/runtime/tests/defrag` has the counter-examples): with `moved` set a
+//! more than one line (`crates/runtime/tests/defrag` has the counter-examples): with `copied` said a
 //! crash may have lost lines of the copy, as nothing orders them, or kept what the program stored
 //! after the fence; the slides leave the first as it is, the paper copies over the second. So the
 //! destinations are filled with a word that no program has before the cycle begins (`blank`, 64
@@ -28,6 +32,15 @@ use seawall_memory::{Addr, Memory, Purpose};
 /// an object in the table; estimates.
 const CHECK: u32 = 8;
 const LOOK_UP: u32 = 40;
+
+/// Nobody has begun to move the object.
+const STILL: u8 = 0;
+/// It is at its destination, and whatever the protocol wants is durable.
+pub(super) const MOVED: u8 = 1;
+/// Somebody is moving it; means nothing after a crash.
+const CLAIMED: u8 = 2;
+/// It is at its destination, and the protocol's last fence is still to come.
+const COPIED: u8 = 3;
 
 /// What following a pointer meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,42 +90,40 @@ impl Move {
         at >= self.to && at < self.to.plus(self.bytes)
     }
 
-    pub(super) fn word(&self, words: Addr) -> (Addr, u64) {
-        (words.plus(u64::from(self.bit / 64) * 8), 1 << (self.bit % 64))
+    fn state<M: Memory>(&self, memory: &M) -> u8 {
+        memory.load(Entry::state(self.entry, self.bit))
     }
 
-    /// True if the object is at its destination, and whatever the protocol wants is durable.
-    #[inline]
-    pub(crate) fn is_done<M: Memory>(&self, memory: &M) -> bool {
-        let (claimed, bit) = self.word(Entry::claimed(self.entry));
-        // In this order: whoever moves it claims it before it is moved, and gives it back after.
-        self.is_moved(memory) && memory.load::<u64>(claimed) & bit == 0
+    pub(super) fn set_state<M: Memory>(&self, memory: &M, state: u8) {
+        memory.store(Entry::state(self.entry, self.bit), state);
     }
 
     /// Moves the object, or waits for who does. True if this thread did.
     pub(crate) fn ensure<M: Memory>(&self, memory: &M, protocol: Protocol) -> bool {
-        let (claimed, bit) = self.word(Entry::claimed(self.entry));
+        let at = Entry::state(self.entry, self.bit);
+        let (word, shift) = (Addr::from_bits(at.bits() & !7), 8 * (at.bits() % 8));
         loop {
-            if self.is_done(memory) {
+            if self.state(memory) == MOVED {
                 return false;
             }
-            let now: u64 = memory.load(claimed);
-            if now & bit != 0 {
-                memory.spin_while(claimed, now);
-            } else if memory.compare_exchange(claimed, now, now | bit).is_ok() {
-                break;
+            let now: u64 = memory.load(word);
+            match (now >> shift) as u8 {
+                MOVED => return false,
+                STILL => {
+                    let claimed = now | u64::from(CLAIMED) << shift;
+                    if memory.compare_exchange(word, now, claimed).is_ok() {
+                        self.copy(memory, protocol);
+                        return true;
+                    }
+                }
+                _ => drop(memory.spin_while(word, now)),
             }
         }
-        let does = !self.is_moved(memory);
-        if does {
-            self.copy(memory, protocol);
-        }
-        change(memory, claimed, |word| word & !bit);
-        does
     }
 
-    pub(super) fn is_moved<M: Memory>(&self, memory: &M) -> bool {
-        memory.load::<u8>(Entry::moved(self.entry, self.bit)) != 0
+    /// True if it was copied, and that was said before the crash.
+    pub(super) fn is_copied<M: Memory>(&self, memory: &M) -> bool {
+        matches!(self.state(memory), MOVED | COPIED)
     }
 
     fn copy<M: Memory>(&self, memory: &M, protocol: Protocol) {
@@ -122,10 +133,9 @@ impl Move {
     }
 
     fn copy_by<M: Memory>(&self, memory: &M, protocol: Protocol) {
-        let moved = Entry::moved(self.entry, self.bit);
         if protocol == Protocol::Ffccd {
             memory.relocate(self.to, self.from, self.bytes);
-            return memory.store(moved, 1u8);
+            return self.set_state(memory, MOVED);
         }
         let mut bytes = vec![0; self.bytes as usize];
         memory.read(self.from, &mut bytes);
@@ -134,9 +144,10 @@ impl Move {
         if protocol == Protocol::Espresso {
             memory.drain();
         }
-        memory.store(moved, 1u8);
-        memory.flush(moved, 1);
+        self.set_state(memory, COPIED);
+        memory.flush(Entry::state(self.entry, self.bit), 1);
         memory.drain();
+        self.set_state(memory, MOVED);
     }
 }
 

@@ -43,7 +43,6 @@ pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resume
         if memory.load::<u64>(layout.first_entry(*chunk)) == 0 {
             memory.store(layout.first_entry(*chunk), *at);
         }
-        Entry::claimed_by_nobody(memory, *at);
         let state = if entry.is_some() { Page::Moving } else { Page::Touched };
         let _ = pages::change(memory, layout, (*chunk, *page), (Page::Usual, state));
         let Some(entry) = entry else { continue };
@@ -86,7 +85,8 @@ impl Resumed {
             memory.flush(state, 1);
         }
         for object in &objects {
-            object.set_done(memory);
+            object.set_state(memory, moves::MOVED);
+            memory.flush(Entry::state(object.entry, object.bit), 1);
         }
         memory.drain();
         if protocol == Protocol::Ffccd {
@@ -183,14 +183,14 @@ fn complete<M: Memory>(
     };
     let is_blank = |at: &u64| memory.load::<u64>(object.to.plus(*at)) == heap.blank();
     let words = || (0..object.bytes).step_by(8);
-    let is_moved = object.is_moved(memory);
+    let is_copied = object.is_copied(memory);
     match (protocol, heap.flaw) {
-        (Protocol::Espresso, _) if is_moved => {}
+        (Protocol::Espresso, _) if is_copied => {}
         (Protocol::Espresso, _) => words().for_each(copy),
         // The paper's rule: what was moved and differs is copied again; and all that was not.
         (_, HeapFlaw::CopiesMoved) => words().for_each(copy),
         // The slides' rule: nothing is done for what was moved.
-        (_, HeapFlaw::BelievesMoved) if is_moved => {}
+        (_, HeapFlaw::BelievesMoved) if is_copied => {}
         (Protocol::Sfccd, _) => words().filter(is_blank).for_each(copy),
         (Protocol::Ffccd, flaw) => {
             let hardware = hardware.expect("of a table for hardware");
@@ -213,16 +213,5 @@ impl Heap {
     pub(crate) fn blank(&self) -> u64 {
         let halves = self.uuid as u64 ^ (self.uuid >> 64) as u64;
         (halves ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93) | 1
-    }
-}
-
-impl Move {
-    /// Says that it is at its destination, where it is durable.
-    fn set_done<M: Memory>(&self, memory: &M) {
-        let moved = Entry::moved(self.entry, self.bit);
-        memory.store(moved, 1u8);
-        memory.flush(moved, 1);
-        let (claimed, bit) = self.word(Entry::claimed(self.entry));
-        moves::change(memory, claimed, |word| word & !bit);
     }
 }

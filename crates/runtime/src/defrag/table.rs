@@ -7,14 +7,14 @@
 //! | 0 | checked: number of the page, from 1 at the first chunk, times 2; and 1 if it is in force |
 //! | 1 | checked: chunk that the objects go to (high), block of it for the first (11 bits) |
 //! | 2, 3 | which blocks that start in the page hold objects: a bit each |
-//! | 4, 5 | which of them somebody is moving; means nothing after a crash |
+//! | 4, 5 | unused |
 //! | 6 | checked: CRC-32C of words 1 to 3, each as 8 bytes, and of the number of the page |
 //! | 7 | unused |
-//! | 8..23 | for each of them a byte: 1 if it has moved |
+//! | 8..23 | for each of them a byte: how far its move is (`moves`) |
 //!
 //! The objects of a page go to blocks that follow each other, so three lines are enough: 4.7 % of
 //! the page. (The paper's table has a byte for each 16 of the page.) That an object has moved is
-//! said by a plain store, so it has a byte of its own: a locked operation would be a fence. Whether
+//! said by a plain store, so it has a byte of its own. Whether
 //! an entry is in force is said by a log record, together with the states of the destinations.
 //!
 //! An object is live while the states of both its blocks are: freeing it zeroes that of the
@@ -32,9 +32,8 @@ use seawall_memory::{Addr, LINE_BYTES, Memory};
 
 const DESTINATION: u64 = 8;
 const OBJECTS: u64 = 16;
-const CLAIMED: u64 = 32;
 const SUM: u64 = 48;
-const MOVED: u64 = LINE_BYTES;
+const STATES: u64 = LINE_BYTES;
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: u64 = 3 * LINE_BYTES;
 /// Bits of the first destination.
@@ -221,19 +220,9 @@ impl Entry {
         None
     }
 
-    pub(crate) fn claimed(at: Addr) -> Addr {
-        at.plus(CLAIMED)
-    }
-
-    /// Whoever was moving objects when power failed is gone.
-    pub(crate) fn claimed_by_nobody<M: Memory>(memory: &M, at: Addr) {
-        memory.store(Entry::claimed(at), 0u64);
-        memory.store(Entry::claimed(at).plus(8), 0u64);
-    }
-
-    /// The byte of a block.
-    pub(crate) fn moved(at: Addr, bit: u32) -> Addr {
-        at.plus(MOVED + u64::from(bit))
+    /// The byte that says how far the move is of what is in a block.
+    pub(crate) fn state(at: Addr, bit: u32) -> Addr {
+        at.plus(STATES + u64::from(bit))
     }
 
     /// Which blocks of the page hold objects, as their states say; none if a state is damaged.
