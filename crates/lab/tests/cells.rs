@@ -167,3 +167,36 @@ fn a_plot_is_the_same_again_and_names_everything() {
         assert!(svg.contains(name), "{name} is not in the plot");
     }
 }
+
+#[test]
+fn no_crash_loses_what_moves_by_any_protocol() {
+    let ways = ["espresso", "sfccd", "ffccd"].map(|way| way.parse().unwrap());
+    let options = CompareOptions {
+        machine: "ffccd22".into(),
+        threads: Some(2),
+        entries: Some(300),
+        operations: 400,
+        crashes: 40,
+        search_percent: None,
+        defragment: ways.to_vec(),
+        ..small(&["c-ll", "c-fptree", "c-redis"], &["ffccd"])
+    };
+    let comparison = run(&options);
+    let plan = Plan::new(&options).unwrap();
+    let columns = ["ffccd", "ffccd+espresso", "ffccd+sfccd", "ffccd+ffccd"];
+    assert_eq!(plan.designs(), columns);
+    for cell in &comparison.cells {
+        assert!(cell.broken.is_empty(), "{} {:?}", cell.point.label(), cell.broken);
+        assert_eq!(cell.crashes, 40, "{}", cell.point.label());
+        let moved = cell.moving.map_or(0.0, |moving| moving.collect);
+        assert_eq!(moved > 0.0, cell.point.defragment.is_some(), "{}", cell.point.label());
+    }
+    let refused = |workloads: &[&str], designs: &[&str], way: &str| {
+        let defragment = vec![way.parse().unwrap()];
+        let options = CompareOptions { defragment, ..small(workloads, designs) };
+        Plan::new(&options).unwrap_err().to_string()
+    };
+    assert!(refused(&["hash"], &["clwb"], "sfccd").contains("of hash do not move; those of c-ll"));
+    assert!(refused(&["c-ll"], &["clwb"], "ffccd").contains("name a design that has it, ffccd"));
+    assert!("sfccd:1.5".parse::<seawall_lab::DefragOptions>().is_err());
+}

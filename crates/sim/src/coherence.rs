@@ -117,7 +117,9 @@ fn grant<D: Design>(
     if let Some(victim) = victim.filter(|victim| hw.llc.find(*victim).is_some()) {
         evict(hw, victim, now);
     }
-    Ok(fill_from_memory(hw, who.core, line, room.way, place, looked))
+    // A copy of a whole line needs no more than the right to write it.
+    let is_fetched = !(D::RELOCATES && writes && hw.cores[who.core].buffer.overwrites(line));
+    Ok(fill_from_memory(hw, who.core, line, (room.way, place, is_fetched), looked))
 }
 
 /// The cycle whose turn this is. A load may start later, when its address has come, but what it
@@ -320,8 +322,7 @@ fn fill_from_memory<M: Copy>(
     hw: &mut Hw<M>,
     core: usize,
     line: LineId,
-    way: Way,
-    place: Place,
+    (way, place, is_fetched): (Way, Place, bool),
     looked: Cycle,
 ) -> Fill {
     hw.counters.l1_misses += 1;
@@ -329,11 +330,15 @@ fn fill_from_memory<M: Copy>(
     let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
     let asked = hw.mesh.control(core, home, looked);
     let missed = hw.look_up(bank, asked);
-    let controller = hw.memory_tile(line);
-    let asked = hw.mesh.control(home, controller, missed);
-    let read = hw.memory.read(line, asked);
-    let at_bank = hw.mesh.data(controller, home, read);
-    let ready = hw.mesh.data(home, core, at_bank);
+    let (at_bank, ready) = if is_fetched {
+        let controller = hw.memory_tile(line);
+        let asked = hw.mesh.control(home, controller, missed);
+        let read = hw.memory.read(line, asked);
+        let at_bank = hw.mesh.data(controller, home, read);
+        (at_bank, hw.mesh.data(home, core, at_bank))
+    } else {
+        (missed, hw.mesh.control(home, core, missed))
+    };
     hw.llc.fill(place, line, at_bank);
     hw.own(core, way, line);
     let source = Reason::LoadMemory;

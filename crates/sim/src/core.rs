@@ -109,6 +109,17 @@ impl StoreBuffer {
         self.filter[line as usize % FILTER] != [0; 8]
     }
 
+    /// True if a copy that waits writes all of `line`, so that nobody needs what was there.
+    pub(crate) fn overwrites(&self, line: LineId) -> bool {
+        let is_whole_word = |entry: &Entry| {
+            entry.line == line
+                && matches!(entry.kind, Kind::Part | Kind::Copy)
+                && entry.mask == u64::MAX
+        };
+        let words = self.entries.iter().filter(|entry| is_whole_word(entry));
+        self.may_have(line) && words.fold(0u8, |words, entry| words | 1 << (entry.word % 8)) == 255
+    }
+
     pub(crate) fn push(&mut self, entry: Entry) {
         if entry.kind.is_store() {
             *self.stores_to(entry.line, entry.word) += 1;

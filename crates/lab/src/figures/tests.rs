@@ -227,3 +227,56 @@ fn figures_of_kernels_are_checked_before_they_run_and_come_in_their_order() {
     let Figure::Kernels(figure) = &figures.figures[0] else { panic!("a figure of kernels") };
     assert!(!figure.to_text(&part).contains("order"), "a series is missing");
 }
+
+fn small_of(name: &str, entries: (&str, &str), program: &str) -> Figures {
+    let text = FIGURES.iter().find(|(known, _)| *known == name).unwrap().1;
+    let text = text.replace(entries.0, entries.1);
+    let mut figure = Figure::parse("small", &text).unwrap();
+    match &mut figure {
+        Figure::Fragmentation(figure) => figure.programs.retain(|one| one.name == program),
+        Figure::Moving(figure) => figure.programs.retain(|one| one.name == program),
+        _ => panic!("another kind"),
+    }
+    let options = FigureOptions::default();
+    Figures::run(vec![figure], &options, &Progress::hidden(), &Arc::default()).unwrap()
+}
+
+#[test]
+fn a_small_figure_of_fragmentation_is_run_told_and_the_same_again() {
+    let run = || small_of("f22-table3", ("entries = 20_000", "entries = 2_000"), "AVL");
+    let figures = run();
+    let [record] = figures.fragmentation_records() else { panic!("one program") };
+    assert_eq!(figures.fragmentation_records(), run().fragmentation_records());
+    assert!(record.live < record.footprints[0] && record.footprints[0] < record.plain);
+    assert!(record.reduction(0) > 20.0, "{record:?}");
+    let text = figures.to_text();
+    assert!(text.contains("the paper's is 42.7 %"), "{text}");
+    let text = FIGURES.iter().find(|(known, _)| *known == "f22-table3").unwrap().1;
+    let refused = |from: &str, to: &str| {
+        Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
+    };
+    assert!(refused("c-avl", "hash").contains("the objects of hash do not move"));
+    assert!(refused("[43.0, 24.9]", "[43.0]").contains("AVL: give a value for each way"));
+    assert!(refused("sfccd:1.7:1.5", "sfccd:1.5:1.7").contains("the trigger must be"));
+}
+
+#[test]
+fn a_small_figure_of_moving_is_run_told_and_the_same_again() {
+    let run = || small_of("f22-fig14", ("entries = 40_000", "entries = 600"), "SS");
+    let figures = run();
+    let records = figures.moving_records();
+    assert_eq!(records, run().moving_records());
+    let copies: Vec<f64> = records.iter().map(|record| record.moving.copy).collect();
+    assert!(copies[0] > copies[1] && copies[1] > copies[2], "fewer fences: {copies:?}");
+    assert!(records.iter().all(|record| record.time > 1.0), "{records:?}");
+    assert!(records[3].command.contains("--defragment ffccd"), "{}", records[3].command);
+    let text = figures.to_text();
+    assert!(text.contains("ffccd+checklookup") && text.contains("(1.022)"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+    let text = FIGURES.iter().find(|(known, _)| *known == "f22-fig14").unwrap().1;
+    let refused = |from: &str, to: &str| {
+        Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
+    };
+    assert!(refused("\"ffccd22\"", "\"ffccd23\"").contains("ffccd23"));
+    assert!(refused("options = \"espresso\"", "options = \"expresso\"").contains("expresso"));
+}
