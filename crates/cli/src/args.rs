@@ -158,18 +158,15 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true,
           default_missing_value = "auto")]
     pub(crate) ribbon: Option<RibbonChoice>,
-    /// Let them clean lines before they are asked for (where that pays): all that programs store
-    /// to, and skip the flush (hook), or of one store in 256 on the mean, or N, as sampled by
-    /// hardware counters, and skip none (samples, samples:N)
+    /// Let them clean lines early, where that pays: all that are stored to, and skip the flush
+    /// (hook), or of sampled stores, one in 256 or N, and skip none (samples, samples:N)
     #[arg(long, requires = "ribbon", value_name = "STORES", num_args = 0..=1,
           require_equals = true, default_missing_value = "hook")]
     pub(crate) early: Option<EarlyStores>,
     /// Such threads, each on a core of its own [default: 4]
     #[arg(long, requires = "ribbon", value_name = "N")]
     pub(crate) flushers: Option<u64>,
-    /// Run each design once more with objects moved together meanwhile, by the protocols espresso,
-    /// sfccd, ffccd (under the design ffccd), separated by commas; as PROTOCOL:TRIGGER:TARGET from
-    /// and down to other ratios of pages to live bytes than 1.5 and 1.25
+    /// Run designs again with objects moved by espresso, sfccd, ffccd, or sfccd:TRIGGER:TARGET
     #[arg(long, value_delimiter = ',', value_name = "PROTOCOLS")]
     pub(crate) defragment: Vec<DefragOptions>,
     /// Design that the others are relative to [default: lb, or the first one]

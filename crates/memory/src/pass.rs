@@ -2,7 +2,7 @@
 
 /// Inside an `impl Memory` of a type around another memory: the methods that go straight to the one
 /// below, which is in a field. Methods of the trait that are not named keep their default. For an
-/// enum the names of its kinds stand instead of the field's, in brackets: each has one memory below.
+/// enum the names of its kinds stand instead of the field's, in brackets: each has a memory below.
 ///
 /// ```
 /// use seawall_memory::{Addr, Image, Memory, Width, pass};

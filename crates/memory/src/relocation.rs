@@ -5,8 +5,8 @@
 //!
 //! | what | where | form |
 //! |---|---|---|
-//! | reached bitmap | `directory` | a word for each page of 4 KiB of the pool, a bit for each line of it: its copy has persisted |
-//! | places of forwarding entries | behind it, at a line | for each page an [`Addr`], null if all of it stays |
+//! | reached bitmap | `directory` | a word a page of 4 KiB, a bit a line: a copy has persisted |
+//! | places of entries | behind it, at a line | for each page an [`Addr`], or null: it stays |
 //! | forwarding entry | at a line | a line, and a byte for each 16 bytes (slot) of the page |
 //! | filters | `filters` | eight Bloom filters of 1 KiB, each for 128 MiB, the last for the rest |
 //!

@@ -194,8 +194,8 @@ pub enum DefragOptionsError {
     Ratios(#[from] DefragError),
     /// What is behind the protocol.
     #[error(
-        "{0}: behind the protocol are two ratios of pages to live bytes, at which a cycle begins and \
-         that it is to leave, as in sfccd:1.5:1.25"
+        "{0}: behind the protocol are two ratios of pages to live bytes, at which a cycle begins \
+         and that it is to leave, as in sfccd:1.5:1.25"
     )]
     Form(String),
 }

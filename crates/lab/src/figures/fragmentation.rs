@@ -191,7 +191,8 @@ impl FragmentationFigure {
         let quick = if *quick { " (quick)" } else { "" };
         let _ = writeln!(
             text,
-            "  ours:  {entries} entries, three phases, seed {seed}{quick}; MiB are means over them\n"
+            "  ours:  {entries} entries, three phases, seed {seed}{quick}; MiB are means over \
+             them\n"
         );
         let mut head = vec!["program".to_owned(), "live MiB".into(), "without".into()];
         for Way { name, .. } in &self.ways {

@@ -252,36 +252,8 @@ impl MovingFigure {
             && self.out_of_order(records).is_empty()
     }
 
-    /// A row for each program, then the means beside the paper's.
-    pub(super) fn to_text(&self, records: &[&MovingRecord]) -> String {
-        let MovingFigure { name, title, source, machine, tolerance, .. } = self;
-        let mut text = format!("{name}: {title}\n  paper: {source}\n");
-        let Some(MovingRecord { entries, seed, quick, .. }) = records.first() else {
-            return text + "  nothing was measured\n\n";
-        };
-        let quick = if *quick { " (quick)" } else { "" };
-        let _ = writeln!(
-            text,
-            "  ours:  {machine}, {entries} entries, three phases, seed {seed}{quick}; times are \
-             relative to no\n         defragmentation, the paper's in brackets\n"
-        );
-        let mut head = vec!["program"];
-        head.extend(self.series.iter().map(|series| &*series.name));
-        let mut table = plain_table(&head, 1..head.len());
-        for program in &self.programs {
-            let mut row = vec![program.name.clone()];
-            for (place, series) in self.series.iter().enumerate() {
-                let of = |record: &&&MovingRecord| {
-                    record.program == program.name && record.series == series.name
-                };
-                let ours = records.iter().find(of).map_or("-".into(), |r| format!("{:.3}", r.time));
-                let paper = program.paper.get(place);
-                row.push(ours + &paper.map_or(String::new(), |time| format!(" ({time:.3})")));
-            }
-            table.add_row(row);
-        }
-        text += &text_of(&table);
-        text.push('\n');
+    /// A row for each series: what it takes on the mean, beside what the paper says.
+    fn means(&self, records: &[&MovingRecord]) -> String {
         let head = [
             "mean of",
             "time",
@@ -314,7 +286,40 @@ impl MovingFigure {
                 format!("{:.2}", mean(|record| record.pages_a_byte.unwrap_or(0.0))),
             ]);
         }
+        text_of(&table)
+    }
+
+    /// A row for each program, then the means beside the paper's.
+    pub(super) fn to_text(&self, records: &[&MovingRecord]) -> String {
+        let MovingFigure { name, title, source, machine, tolerance, .. } = self;
+        let mut text = format!("{name}: {title}\n  paper: {source}\n");
+        let Some(MovingRecord { entries, seed, quick, .. }) = records.first() else {
+            return text + "  nothing was measured\n\n";
+        };
+        let quick = if *quick { " (quick)" } else { "" };
+        let _ = writeln!(
+            text,
+            "  ours:  {machine}, {entries} entries, three phases, seed {seed}{quick}; times are \
+             relative to no\n         defragmentation, the paper's in brackets\n"
+        );
+        let mut head = vec!["program"];
+        head.extend(self.series.iter().map(|series| &*series.name));
+        let mut table = plain_table(&head, 1..head.len());
+        for program in &self.programs {
+            let mut row = vec![program.name.clone()];
+            for (place, series) in self.series.iter().enumerate() {
+                let of = |record: &&&MovingRecord| {
+                    record.program == program.name && record.series == series.name
+                };
+                let ours = records.iter().find(of).map_or("-".into(), |r| format!("{:.3}", r.time));
+                let paper = program.paper.get(place);
+                row.push(ours + &paper.map_or(String::new(), |time| format!(" ({time:.3})")));
+            }
+            table.add_row(row);
+        }
         text += &text_of(&table);
+        text.push('\n');
+        text += &self.means(records);
         let far: Vec<&str> = self
             .series
             .iter()

@@ -10,14 +10,14 @@
 //! | `sfccd` | written, flushed | | said, flushed | yes | copies the words that are still blank |
 //! | `ffccd` | `relocate` | | | | copies the lines that were not reached |
 //!
-//! An object's byte in the table says how far it is. Who claims it changes it by a locked operation,
-//! which is a fence on x86; all that follows are plain stores, so that no move has a fence that its
-//! protocol does not have.
+//! An object's byte in the table says how far it is. Who claims it changes it by a locked
+//! operation, which is a fence on x86; all that follows are plain stores, so that no move has a
+//! fence that its protocol does not have.
 //!
 //! **Blank words.** Neither of the two published recoveries of SFCCD is right where an object has
-//! more than one line (`crates/runtime/tests/defrag` has the counter-examples): with `copied` said a
-//! crash may have lost lines of the copy, as nothing orders them, or kept what the program stored
-//! after the fence; the slides leave the first as it is, the paper copies over the second. So the
+//! more than one line (`crates/runtime/tests/defrag` has the counter-examples): when `copied` was
+//! said a crash may have lost lines of the copy, as nothing orders them, or kept what the program
+//! stored after the fence; the slides leave the first as it is, the paper copies over it. So the
 //! destinations are filled with a word that no program has before the cycle begins (`blank`, 64
 //! bits made from the pool's uuid). A word that is not blank after a crash was copied, or is newer.
 
