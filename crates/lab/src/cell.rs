@@ -14,7 +14,7 @@ use crate::spent::Spent;
 use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
 use seawall_memory::{Image, Memory, Purpose};
-use seawall_runtime::defrag::DefragOptions;
+use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_runtime::ribbon::{RibbonCounts, RibbonOptions};
 use seawall_sim::{
     Choice, Counters, Cycle, Machine, Model, Observer, Outcome, Program, Reason, Simulation, Stalls,
@@ -360,13 +360,16 @@ impl Visitor for Run<'_> {
             .run(programs)?;
         let mut watcher = watcher.borrow_mut();
         let checked = point.checked;
+        let protocol = point.defragment.map(|way| way.protocol);
         let mut cell = measure(point, &watcher, &outcome);
         cell.moving = account.map(|account| Moving::of(&account));
         if let Some(heap) = workload.heap() {
             let stats = heap.stats(&Image::from_pm(outcome.pm.clone(), layout.dram_bytes));
             cell.pages_a_byte = stats.ok().map(|stats| stats.fragmentation());
         }
-        if checked {
+        // What the caches hold at the end is no image of a crash: the bits of copies are missing.
+        let is_image = protocol != Some(Protocol::Ffccd);
+        if checked && is_image {
             watcher.check_end(outcome.cycles, outcome.pm);
         }
         cell.ribbon = crew.map(|crew| crew.counts());

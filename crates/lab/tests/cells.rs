@@ -188,8 +188,10 @@ fn no_crash_loses_what_moves_by_any_protocol() {
     for cell in &comparison.cells {
         assert!(cell.broken.is_empty(), "{} {:?}", cell.point.label(), cell.broken);
         assert_eq!(cell.crashes, 40, "{}", cell.point.label());
-        let moved = cell.moving.map_or(0.0, |moving| moving.collect);
-        assert_eq!(moved > 0.0, cell.point.defragment.is_some(), "{}", cell.point.label());
+        let copied = cell.moving.map_or(0.0, |moving| moving.copy);
+        assert_eq!(copied > 0.0, cell.point.defragment.is_some(), "{}", cell.point.label());
+        let by_hardware = cell.point.label() == "ffccd+ffccd";
+        assert_eq!(cell.counters.relocated_lines > 0, by_hardware, "{}", cell.point.label());
     }
     let refused = |workloads: &[&str], designs: &[&str], way: &str| {
         let defragment = vec![way.parse().unwrap()];

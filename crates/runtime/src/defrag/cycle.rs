@@ -264,6 +264,10 @@ impl Defragmenter {
         let table = Table::at(layout, table - 1);
         self.pages = table.head(memory).map_or(0, |(pages, _)| pages);
         self.table = Some(table);
+        if heap.protocol(memory) == Protocol::Ffccd {
+            // Who decided may not have come to that.
+            Hardware::of(layout, &table, self.pages).show(memory);
+        }
         memory.swap(layout.phase, 2);
         self.go(Stage::Named(Grace::of_now(memory, layout)))
     }

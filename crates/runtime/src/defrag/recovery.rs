@@ -27,6 +27,9 @@ pub(crate) fn check<M: Memory>(memory: &M, heap: &Heap) -> Result<(), HeapError>
 /// A cycle that a crash cut short, whose objects are at their destinations again, in the caches.
 pub(crate) struct Resumed {
     table: (Table, u64, Protocol),
+    /// Those that are live.
+    count: u64,
+    /// All, those that were freed since with them: nobody is moving them any more.
     objects: Vec<Move>,
     /// States of destinations whose objects are live no more.
     void: Vec<Addr>,
@@ -38,7 +41,7 @@ pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resume
     let Some((table, count, protocol)) = find_table(memory, heap)? else { return Ok(None) };
     let entries = listed(memory, heap, table, count)?;
     let layout = &heap.layout;
-    let (mut objects, mut void) = (Vec::new(), Vec::new());
+    let (mut objects, mut dead, mut void) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (chunk, page), entry) in &entries {
         if memory.load::<u64>(layout.first_entry(*chunk)) == 0 {
             memory.store(layout.first_entry(*chunk), *at);
@@ -54,8 +57,11 @@ pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resume
             let [from, to] = entry.states(layout, &object);
             if memory.load::<u8>(from) == 0 {
                 void.push(to);
+                dead.push(object);
             } else if memory.load::<u8>(to) != 0 {
                 objects.push(object);
+            } else {
+                dead.push(object);
             }
         }
     }
@@ -66,7 +72,9 @@ pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resume
     // All have moved: hardware is not asked again.
     memory.store(layout.protocol(), Protocol::Espresso.number());
     memory.store(layout.phase, 2u64);
-    Ok(Some(Resumed { table: (table, count, protocol), objects, void }))
+    let live = objects.len() as u64;
+    objects.extend(dead);
+    Ok(Some(Resumed { table: (table, count, protocol), count: live, objects, void }))
 }
 
 impl Resumed {
@@ -79,7 +87,7 @@ impl Resumed {
     /// Says that all objects have moved, once they are durable; gives how many. The logs are
     /// retired after that.
     pub(crate) fn end<M: Memory>(self, memory: &M) -> u64 {
-        let Resumed { table: (table, count, protocol), objects, void } = self;
+        let Resumed { table: (table, pages, protocol), count, objects, void } = self;
         for state in void {
             memory.store(state, 0u8);
             memory.flush(state, 1);
@@ -90,10 +98,10 @@ impl Resumed {
         }
         memory.drain();
         if protocol == Protocol::Ffccd {
-            table.set_head(memory, count, Protocol::Espresso);
+            table.set_head(memory, pages, Protocol::Espresso);
             memory.drain();
         }
-        objects.len() as u64
+        count
     }
 }
 

@@ -80,10 +80,9 @@ impl Defragmenter {
             return self.go(Stage::End(last as u64));
         }
         self.emptied.clear();
-        if session.heap.protocol(session.memory) == Protocol::Ffccd {
-            session.memory.set_relocation(None);
-            self.hardware = None;
-        }
+        // Whoever set them, and by whatever protocol a cycle that was taken over went on.
+        session.memory.set_relocation(None);
+        self.hardware = None;
         if let Some(table) = self.table.take() {
             free_table(session, table)?;
             self.counts.cycles += 1;

@@ -40,6 +40,20 @@ fn recovered(image: &CrashImage<'_>, flaw: HeapFlaw) -> Result<(u64, Vec<u64>), 
     Ok((moved, values(&mut thread)?))
 }
 
+/// The same, and another cycle ends what the one before has left; gives what there is behind that.
+fn recovered_and_ended(image: &CrashImage<'_>, flaw: HeapFlaw) -> Result<(u64, Vec<u64>), String> {
+    let (moved, before) = recovered(image, flaw)?;
+    image.restart();
+    let bytes = options(CHUNKS).pm_bytes();
+    let opened = typed::open::<List<'_>, _, HeapError>(image, NAME, bytes, |pool| Ok(pool.heap()));
+    let heap = opened.map_err(|error| error.to_string())?;
+    let mut thread = Thread::join(heap, image).map_err(|error| error.to_string())?;
+    let ended = defragmenter(Protocol::Sfccd).run(thread.untyped());
+    ended.map_err(|error| error.to_string())?;
+    let after = values(&mut thread)?;
+    if after == before { Ok((moved, after)) } else { Err(format!("{before:?}, then {after:?}")) }
+}
+
 fn alone(protocol: Protocol, flaw: HeapFlaw, model: Model) -> Result<(), String> {
     let trace = record(sparse(), &Schedule::default(), move |memory| {
         let bytes = options(CHUNKS).pm_bytes();
@@ -170,8 +184,8 @@ fn between(protocol: Protocol, flaw: HeapFlaw, steps: u64) -> Result<bool, Strin
     });
     let trace = trace.map_err(|error| error.to_string())?;
     let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| explained(found, point.outputs[0]);
-    let how = Search { depth: 1, budget: 20_000, ..Search::new(Model::Px86) };
-    let recover = move |image: &CrashImage<'_>| recovered(image, flaw);
+    let how = Search { depth: 0, budget: 20_000, ..Search::new(Model::Px86) };
+    let recover = move |image: &CrashImage<'_>| recovered_and_ended(image, flaw);
     match search(&trace, &how, &check(recover, judge)).finding {
         None => Ok(!is_over.get()),
         Some(finding) => Err(finding.to_string()),
