@@ -3,7 +3,9 @@
 //!
 //! It lies behind the entries of the table: the reached bitmap, the places of forwarding entries,
 //! the filters, and two forwarding entries for each page: its own, and one for the page behind it,
-//! if the last object reaches into that. Only the bitmap means anything after a crash.
+//! if the last object reaches into that. Only the bitmap means anything after a crash. It is for a
+//! pool as large as it may become, and cleared in one step: for pools of the paper's size, up to a
+//! GiB.
 
 use super::table::{Entry, Move, Table};
 use crate::heap::class::CHUNK_BYTES;
