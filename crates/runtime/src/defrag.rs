@@ -52,7 +52,8 @@ use std::str::FromStr;
 pub enum Protocol {
     /// Two fences: when the copy is written, and when it is said to be (Espresso, ASPLOS'18).
     Espresso,
-    /// One fence, for both.
+    /// One fence: when the copy is written. That it is said to be is durable with the next fence
+    /// of whoever changes it (SFCCD, with its fence in another place; see `moves`).
     #[default]
     Sfccd,
     /// None: the hardware remembers which lines of a copy have persisted. Needs
@@ -73,8 +74,13 @@ impl Protocol {
         }
     }
 
+    /// What a pool says of it. (2 was one fence behind the byte.)
     pub(crate) fn number(self) -> u64 {
-        self as u64 + 1
+        match self {
+            Protocol::Espresso => 1,
+            Protocol::Ffccd => 3,
+            Protocol::Sfccd => 4,
+        }
     }
 
     pub(crate) fn of_number(number: u64) -> Option<Protocol> {

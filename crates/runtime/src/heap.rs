@@ -91,11 +91,15 @@ pub enum HeapFlaw {
     /// The states of an object that is placed with others are not all in the log.
     UnloggedStates,
     /// Recovery copies every object of a cycle again, also those that the program changed after
-    /// they had moved: the rule of the paper on FFCCD for its protocol of one fence.
+    /// they had moved: the rule of the paper on FFCCD for its protocol of one fence, which stands
+    /// where that paper has it.
     CopiesMoved,
     /// Recovery takes an object for moved that says so, though its copy may not be durable: the
-    /// rule of that paper's slides.
+    /// rule of that paper's slides, with the fence in the same place.
     BelievesMoved,
+    /// Who meets an object that another thread has just moved takes it for granted that this is
+    /// durable.
+    TrustsCopied,
     /// Recovery after moves by hardware believes of a line that two objects share that both copies
     /// are there if it has persisted since one of them was made.
     BelievesReached,

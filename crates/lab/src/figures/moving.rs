@@ -335,7 +335,7 @@ impl MovingFigure {
             [] => "each protocol is faster than the one before it in every program".to_owned(),
             _ => format!("the order of protocols is another in {}", out.join(", ")),
         };
-        let _ = writeln!(text, "\n  {means} (within {tolerance:.0} points); {order}\n");
+        let _ = writeln!(text, "\n  {means} (within {tolerance:.0} points);\n  {order}\n");
         text
     }
 }

@@ -17,6 +17,7 @@ use crate::tx::log::Wait;
 use crate::tx::record::Builder;
 use crate::{HeapError, Session};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
+use std::ops::Range;
 
 /// Objects that are decided upon, or released, with one log record; those of a page at least.
 pub(super) const BATCH_OBJECTS: u32 = 64;
@@ -35,7 +36,7 @@ impl Decision {
         Decision { chosen, next: 0, to: None }
     }
 
-    /// Blocks in a row for the objects of a page; blank, if recovery looks at words.
+    /// Blocks in a row for the objects of a page; blank where recovery looks at words.
     fn destination<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -56,24 +57,23 @@ impl Decision {
             }
         };
         self.to = Some((class, chunk, first + count));
-        let has_shared_lines = !class.bytes().is_multiple_of(LINE_BYTES);
-        let is_blank = match protocol {
-            Protocol::Espresso => false,
-            Protocol::Sfccd => true,
-            Protocol::Ffccd => has_shared_lines,
-        };
-        if !is_blank {
-            return Ok((chunk, first));
-        }
-        let blank = session.heap.blank().to_le_bytes().repeat((class.bytes() / 8) as usize);
-        // Not past the caches: copies come to these lines soon.
-        for block in first..first + count {
-            let at = pages::start_of(&layout, class, chunk, block);
-            memory.write(at, &blank);
-            memory.flush(at, class.bytes());
+        let start = |block| pages::start_of(&layout, class, chunk, block);
+        let all = start(first)..start(first + count);
+        let lines = (first..=first + count).filter_map(|block| line_around(start(block)));
+        for line in lines.filter(|_| protocol == Protocol::Ffccd) {
+            let part = line.start.max(all.start)..line.end.min(all.end);
+            let words = (part.end.bits() - part.start.bits()) / 8;
+            memory.write_nt(part.start, &session.heap.blank().to_le_bytes().repeat(words as usize));
         }
         Ok((chunk, first))
     }
+}
+
+/// The line that two blocks share that meet at `at`, if they do.
+fn line_around(at: Addr) -> Option<Range<Addr>> {
+    let into = at.bits() % LINE_BYTES;
+    let start = Addr::from_bits(at.bits() - into);
+    (into > 0).then(|| start..start.plus(LINE_BYTES))
 }
 
 impl Defragmenter {

@@ -16,7 +16,7 @@ use crate::{HeapError, Session};
 use seawall_memory::{Addr, Memory};
 
 /// Objects that a step moves, at least.
-const BATCH_OBJECTS: u64 = 16;
+const BATCH_OBJECTS: u32 = 16;
 
 impl Defragmenter {
     pub(super) fn move_some<M: Memory>(
@@ -26,16 +26,18 @@ impl Defragmenter {
     ) -> Result<Step, DefragError> {
         let (memory, heap) = (session.memory, &session.heap);
         let (table, protocol) = (self.table.expect("placed"), heap.protocol(memory));
-        let mut moved = 0;
-        while next < self.pages && moved < BATCH_OBJECTS {
+        let (mut met, mut moved) = (0, Vec::new());
+        while next < self.pages && met < BATCH_OBJECTS {
             if let Some(entry) = Entry::load(memory, heap, table.entry(next))? {
-                for object in entry.moves(&heap.layout) {
-                    self.counts.moved += u64::from(object.ensure(memory, protocol));
-                    moved += 1;
-                }
+                entry.moves(&heap.layout).for_each(|object| object.look_ahead(memory, protocol));
+                moved.extend(entry.moves(&heap.layout).filter(|one| one.ensure(memory, heap)));
+                met += entry.objects.count_ones();
             }
             next += 1;
         }
+        memory.order();
+        moved.iter().for_each(|object| object.settle(memory, heap));
+        self.counts.moved += moved.len() as u64;
         let is_done = next == self.pages;
         self.go(if is_done { Stage::Heal(0) } else { Stage::Move(next) })
     }
@@ -48,7 +50,7 @@ impl Defragmenter {
         let (memory, heap) = (session.memory, session.heap);
         if chunk == 0 {
             self.known.look_up(&heap, memory)?;
-            self.counts.healed += heal_value(memory, &heap, heap.root(), self.known.root());
+            self.counts.healed += heal_values(memory, &heap, &[(heap.root(), self.known.root())]);
         }
         if chunk < heap.chunks(memory)? {
             session.look_at(chunk)?;
@@ -81,32 +83,37 @@ impl Defragmenter {
         if let Some(tag) = unknown {
             return self.known.learn(heap, memory, tag).map(|()| chunk);
         }
-        let heals = |(value, places): (Addr, &[Place])| heal_value(memory, heap, value, places);
-        self.counts.healed += values.into_iter().map(heals).sum::<u64>();
+        self.counts.healed += heal_values(memory, heap, &values);
         Ok(chunk + found.length())
     }
 }
 
-/// Brings the pointers of a value up to date; gives how many were not. Lines that have a pointer to
-/// a destination are flushed, whoever brought it up to date.
-fn heal_value<M: Memory>(memory: &M, heap: &Heap, value: Addr, places: &[Place]) -> u64 {
+/// Brings the pointers of values up to date; gives how many were not. Lines that have a pointer to
+/// a destination are flushed, whoever brought it up to date. All are loaded before the first is
+/// changed: a locked operation lets no load behind it begin.
+fn heal_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) -> u64 {
+    let layout = &heap.layout;
+    let places = |(value, places): &(Addr, &[Place])| {
+        let value = *value;
+        places.iter().map(move |place| value.plus(place.offset)).collect::<Vec<_>>()
+    };
+    let concerns = |to: Addr| {
+        let chunk = layout.chunk_of(to);
+        chunk.is_some_and(|chunk| !Pages::load(memory, layout, chunk).are_usual())
+    };
+    let pointers = values.iter().flat_map(places).map(|at| (at, memory.load(at)));
+    let pointers: Vec<(Addr, Addr)> = pointers.filter(|(_, to)| concerns(*to)).collect();
     let mut healed = 0;
-    for place in places {
-        let at = value.plus(place.offset);
-        let to: Addr = memory.load(at);
-        match moves::find(memory, heap, to) {
-            Found::Moving(object) => {
-                let new = object.to.plus(to.bits() - object.from.bits());
-                healed += u64::from(memory.compare_exchange(at, to.bits(), new.bits()).is_ok());
-                memory.flush(at, 8);
-            }
-            _ => {
-                let chunk = heap.layout.chunk_of(to);
-                let is_new = |chunk| Pages::load(memory, &heap.layout, chunk).is_destination();
-                if chunk.is_some_and(is_new) {
-                    memory.flush(at, 8);
-                }
-            }
+    for (at, to) in pointers {
+        if let Found::Moving(object) = moves::find(memory, heap, to) {
+            let new = object.to.plus(to.bits() - object.from.bits());
+            healed += u64::from(memory.compare_exchange(at, to.bits(), new.bits()).is_ok());
+            memory.flush(at, 8);
+        } else if layout
+            .chunk_of(to)
+            .is_some_and(|to| Pages::load(memory, layout, to).is_destination())
+        {
+            memory.flush(at, 8);
         }
     }
     healed

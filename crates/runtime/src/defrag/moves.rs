@@ -6,27 +6,37 @@
 //!
 //! | protocol | copy | fence | copied | fence | recovery |
 //! |---|---|---|---|---|---|
-//! | `espresso` | written, flushed | yes | said, flushed | yes | copies again what is not copied |
-//! | `sfccd` | written, flushed | | said, flushed | yes | copies the words that are still blank |
+//! | `espresso` | past the caches | yes | said, flushed | yes | copies again what is not copied |
+//! | `sfccd` | past the caches | yes | said, flushed | | the same |
 //! | `ffccd` | `relocate` | | | | copies the lines that were not reached |
 //!
 //! An object's byte in the table says how far it is. Who claims it changes it by a locked
-//! operation, which is a fence on x86; all that follows are plain stores, so that no move has a
+//! operation, which is a fence on x86; all that follow are plain stores, so that no move has a
 //! fence that its protocol does not have.
 //!
-//! **Blank words.** Neither of the two published recoveries of SFCCD is right where an object has
-//! more than one line (`crates/runtime/tests/defrag` has the counter-examples): when `copied` was
-//! said a crash may have lost lines of the copy, as nothing orders them, or kept what the program
-//! stored after the fence; the slides leave the first as it is, the paper copies over it. So the
-//! destinations are filled with a word that no program has before the cycle begins (`blank`, 64
-//! bits made from the pool's uuid). A word that is not blank after a crash was copied, or is newer.
+//! **The one fence of SFCCD.** The paper has it behind both the copy and the byte. Then neither of
+//! the two recoveries that it and its slides state is right where an object has more than one line
+//! (`crates/runtime/tests/defrag` has the counter-examples): the byte may have persisted where
+//! lines of the copy were lost, as nothing orders them, or where the program has stored to the copy
+//! since; the slides leave the first as it is, the paper copies over the second. Here it stands
+//! between copy and byte, so that the byte is never wrong; and nothing that was stored to the copy
+//! is durable before it: who moved the object has flushed the byte, and has a fence of its own
+//! before it stores to an object or brings a pointer up to date; whoever meets a byte that is not
+//! known to be durable flushes it, too, in front of a locked operation; and the walk leaves none
+//! behind.
+//!
+//! **Blank words.** A line of which two objects have a part is reached when one of them was, so
+//! `ffccd` looks at words there: such lines are filled with a word that no program has before the
+//! cycle begins (64 bits made from the pool's uuid). One that is not blank after a crash was
+//! copied, or is newer.
 
 use super::Protocol;
 use super::pages::{self, Page, Pages};
 use super::table::{ENTRY_BYTES, Entry, Move};
+use crate::HeapFlaw;
 use crate::heap::Heap;
 use crate::heap::chunks::{self, Chunk};
-use seawall_memory::{Addr, Memory, Purpose};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Purpose};
 
 /// Instructions that are no accesses: to see that a chunk has no page that is emptied, and to find
 /// an object in the table; estimates.
@@ -39,7 +49,7 @@ const STILL: u8 = 0;
 pub(super) const MOVED: u8 = 1;
 /// Somebody is moving it; means nothing after a crash.
 const CLAIMED: u8 = 2;
-/// It is at its destination, and the protocol's last fence is still to come.
+/// It is at its destination, and that is not known to be durable yet.
 const COPIED: u8 = 3;
 
 /// What following a pointer meets.
@@ -99,7 +109,8 @@ impl Move {
     }
 
     /// Moves the object, or waits for who does. True if this thread did.
-    pub(crate) fn ensure<M: Memory>(&self, memory: &M, protocol: Protocol) -> bool {
+    pub(crate) fn ensure<M: Memory>(&self, memory: &M, heap: &Heap) -> bool {
+        let protocol = heap.protocol(memory);
         let at = Entry::state(self.entry, self.bit);
         let (word, shift) = (Addr::from_bits(at.bits() & !7), 8 * (at.bits() % 8));
         loop {
@@ -112,12 +123,28 @@ impl Move {
                 STILL => {
                     let claimed = now | u64::from(CLAIMED) << shift;
                     if memory.compare_exchange(word, now, claimed).is_ok() {
-                        self.copy(memory, protocol);
+                        self.copy(memory, heap);
                         return true;
+                    }
+                }
+                COPIED if heap.flaw == HeapFlaw::TrustsCopied => return false,
+                COPIED if protocol == Protocol::Sfccd => {
+                    memory.flush(at, 1);
+                    let moved = now ^ u64::from(COPIED ^ MOVED) << shift;
+                    if memory.compare_exchange(word, now, moved).is_ok() {
+                        return false;
                     }
                 }
                 _ => drop(memory.spin_while(word, now)),
             }
+        }
+    }
+
+    /// Behind an order by the thread that moved it: nobody has to see to it any more that this is
+    /// durable.
+    pub(crate) fn settle<M: Memory>(&self, memory: &M, heap: &Heap) {
+        if heap.protocol(memory) == Protocol::Sfccd {
+            self.set_state(memory, MOVED);
         }
     }
 
@@ -126,28 +153,46 @@ impl Move {
         matches!(self.state(memory), MOVED | COPIED)
     }
 
-    fn copy<M: Memory>(&self, memory: &M, protocol: Protocol) {
+    /// Loads what copying it soon needs: copies wait for each other, loads do not.
+    pub(super) fn look_ahead<M: Memory>(&self, memory: &M, protocol: Protocol) {
         let before = memory.purpose(Purpose::Copy);
-        self.copy_by(memory, protocol);
+        if self.state(memory) == STILL {
+            for line in (0..self.bytes).step_by(LINE_BYTES as usize) {
+                memory.load::<u64>(self.from.plus(line));
+            }
+            if protocol == Protocol::Ffccd {
+                memory.load::<u64>(self.to);
+                memory.load::<u64>(self.to.plus(self.bytes - 8));
+            }
+        }
         memory.purpose(before);
     }
 
-    fn copy_by<M: Memory>(&self, memory: &M, protocol: Protocol) {
+    fn copy<M: Memory>(&self, memory: &M, heap: &Heap) {
+        let before = memory.purpose(Purpose::Copy);
+        self.copy_by(memory, heap);
+        memory.purpose(before);
+    }
+
+    fn copy_by<M: Memory>(&self, memory: &M, heap: &Heap) {
+        let protocol = heap.protocol(memory);
         if protocol == Protocol::Ffccd {
             memory.relocate(self.to, self.from, self.bytes);
             return self.set_state(memory, MOVED);
         }
         let mut bytes = vec![0; self.bytes as usize];
         memory.read(self.from, &mut bytes);
-        memory.write(self.to, &bytes);
-        memory.flush(self.to, self.bytes);
-        if protocol == Protocol::Espresso {
+        memory.write_nt(self.to, &bytes);
+        let says_first = matches!(heap.flaw, HeapFlaw::CopiesMoved | HeapFlaw::BelievesMoved);
+        if !says_first {
             memory.drain();
         }
         self.set_state(memory, COPIED);
         memory.flush(Entry::state(self.entry, self.bit), 1);
-        memory.drain();
-        self.set_state(memory, MOVED);
+        if says_first || protocol == Protocol::Espresso {
+            memory.drain();
+            self.set_state(memory, MOVED);
+        }
     }
 }
 

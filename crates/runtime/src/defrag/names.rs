@@ -157,7 +157,8 @@ impl<M: Memory> Session<'_, M> {
         loop {
             match find(self.memory, &self.heap, at) {
                 Found::Moving(object) => {
-                    object.ensure(self.memory, self.heap.protocol(self.memory));
+                    let is_own = object.ensure(self.memory, &self.heap);
+                    self.moved.set(is_own.then_some(object));
                     return object.to.plus(at.bits() - object.from.bits());
                 }
                 Found::Watched(chunk, page) if writes => {
@@ -189,8 +190,9 @@ impl<M: Memory> Session<'_, M> {
             return bits;
         }
         let place = self.place(Addr::from_bits(bits), false).bits();
-        if place != bits && heals() {
-            let _ = self.memory.compare_exchange(field, bits, place);
+        if place != bits && heals() && self.memory.compare_exchange(field, bits, place).is_ok() {
+            let moved = self.moved.take();
+            moved.iter().for_each(|object| object.settle(self.memory, &self.heap));
         }
         place
     }

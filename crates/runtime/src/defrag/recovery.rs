@@ -193,13 +193,11 @@ fn complete<M: Memory>(
     let words = || (0..object.bytes).step_by(8);
     let is_copied = object.is_copied(memory);
     match (protocol, heap.flaw) {
-        (Protocol::Espresso, _) if is_copied => {}
-        (Protocol::Espresso, _) => words().for_each(copy),
         // The paper's rule: what was moved and differs is copied again; and all that was not.
         (_, HeapFlaw::CopiesMoved) => words().for_each(copy),
-        // The slides' rule: nothing is done for what was moved.
-        (_, HeapFlaw::BelievesMoved) if is_copied => {}
-        (Protocol::Sfccd, _) => words().filter(is_blank).for_each(copy),
+        // The slides' rule, which is right where the copy is durable before it is said to be.
+        (Protocol::Espresso | Protocol::Sfccd, _) | (_, HeapFlaw::BelievesMoved) if is_copied => {}
+        (Protocol::Espresso | Protocol::Sfccd, _) => words().for_each(copy),
         (Protocol::Ffccd, flaw) => {
             let hardware = hardware.expect("of a table for hardware");
             let is_lost = |at: &u64| {

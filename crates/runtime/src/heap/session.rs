@@ -6,6 +6,7 @@ use super::chunks::Chunk;
 use super::layout::Layout;
 use super::shelf::Placement;
 use crate::defrag::names::View;
+use crate::defrag::table::Move;
 use crate::hold::Holds;
 use crate::pool;
 use crate::tx::log::{Log, LogCounts, Wait};
@@ -39,6 +40,8 @@ pub struct Session<'m, M: Memory> {
     broken: bool,
     /// How the scope that it is in calls objects that move.
     pub(crate) view: View,
+    /// The object that it has just moved.
+    pub(crate) moved: Cell<Option<Move>>,
     /// It is in a scope.
     pub(crate) is_scoped: bool,
 }
@@ -70,6 +73,7 @@ impl<'m, M: Memory> Session<'m, M> {
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             broken: false,
             view: View::Plain,
+            moved: Cell::new(None),
             is_scoped: false,
         };
         session.buffers.clear();

@@ -5,10 +5,10 @@ use super::{
     values,
 };
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Turns, check, record,
-    search,
+    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
+    record, search,
 };
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::defrag::{Protocol, Step};
 use seawall_runtime::typed::{self, Session};
 use seawall_runtime::{HeapError, HeapFlaw};
@@ -58,7 +58,9 @@ fn alone(protocol: Protocol, flaw: HeapFlaw, model: Model) -> Result<(), String>
     let trace = record(sparse(), &Schedule::default(), move |memory| {
         let bytes = options(CHUNKS).pm_bytes();
         let opened =
-            typed::open::<List<'_>, _, HeapError>(memory, NAME, bytes, |pool| Ok(pool.heap()));
+            typed::open_flawed::<List<'_>, _, HeapError>(memory, NAME, bytes, flaw, |pool| {
+                Ok(pool.heap())
+            });
         let mut defragmenter = defragmenter(protocol);
         defragmenter.run(&mut opened.expect("a sound pool").join(memory)).expect("room");
         assert_eq!(defragmenter.counts().cycles, 1);
@@ -168,7 +170,9 @@ fn between(protocol: Protocol, flaw: HeapFlaw, steps: u64) -> Result<bool, Strin
     let trace = record(sparse(), &Schedule::default(), move |memory| {
         let bytes = options(CHUNKS).pm_bytes();
         let opened =
-            typed::open::<List<'_>, _, HeapError>(memory, NAME, bytes, |pool| Ok(pool.heap()));
+            typed::open_flawed::<List<'_>, _, HeapError>(memory, NAME, bytes, flaw, |pool| {
+                Ok(pool.heap())
+            });
         let mut thread = Thread::join(opened.expect("a sound pool"), memory).expect("the root");
         let mut defragmenter = defragmenter(protocol);
         for number in 1..=CHANGES {
@@ -210,8 +214,10 @@ fn no_crash_between_steps_of_a_cycle_loses_what_was_done_there() {
     }
 }
 
-fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64) -> Result<usize, String> {
+/// Beside a cycle; with `retires` no log holds a change for longer than it takes.
+fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64, retires: bool) -> Result<usize, String> {
     let (image, heap, _) = restarted(sparse(), &options(CHUNKS));
+    let heap = heap.with_flaw(flaw);
     let run = |schedule: &Schedule| {
         record(image.clone(), schedule, move |memory| {
             if memory.thread() == 0 {
@@ -222,6 +228,9 @@ fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64) -> Result<usize, String
             for number in 1..=CHANGES {
                 let changed = thread.enter(|session, root| change(session, root, number));
                 changed.expect("there is room");
+                if retires {
+                    thread.untyped().retire();
+                }
                 memory.output(number);
             }
         })
@@ -247,11 +256,75 @@ fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64) -> Result<usize, String
 
 #[test]
 fn no_crash_beside_a_cycle_loses_what_a_thread_did() {
-    for protocol in Protocol::ALL {
-        let runs = beside(protocol, HeapFlaw::None, runs());
+    for (protocol, retires) in Protocol::ALL.into_iter().flat_map(|one| [(one, false), (one, true)])
+    {
+        let runs = beside(protocol, HeapFlaw::None, runs(), retires);
         let runs = runs.unwrap_or_else(|bad| panic!("{protocol}: {bad}"));
         assert!(runs > 12, "{runs}");
     }
+}
+
+/// Thread 1 moves two nodes as it reads them, in a scope that stays open and has no fence behind
+/// the second; thread 0 changes that, and retires its log.
+fn met(flaw: HeapFlaw) -> Result<(), String> {
+    let dram = options(CHUNKS).dram_bytes();
+    let image = Image::from_pm(sparse().into_pm(), dram + 8);
+    let bytes = options(CHUNKS).pm_bytes();
+    let opened = typed::open_flawed::<List<'_>, _, HeapError>(&image, NAME, bytes, flaw, |pool| {
+        Ok(pool.heap())
+    });
+    let heap = opened.map_err(|error| error.to_string())?;
+    let turn = Addr::dram(dram);
+    let wait = move |memory: &Traced<'_>, now: u64| {
+        let mut seen = memory.load(turn);
+        while seen < now {
+            seen = memory.spin_while(turn, seen);
+        }
+    };
+    let trace = record(image, &Schedule { threads: 2, ..Schedule::default() }, move |memory| {
+        let mut thread = Thread::join(heap, memory).expect("the root");
+        if memory.thread() == 1 {
+            wait(memory, 1);
+            let read = thread.enter(|session, root| {
+                memory.store(turn, 2u64);
+                wait(memory, 3);
+                let first = session.get(root)?.first.expect("a node");
+                let second = session.get(first)?.next.expect("another");
+                session.get(second)?;
+                memory.store(turn, 4u64);
+                wait(memory, 5);
+                Ok::<_, HeapError>(())
+            });
+            return read.expect("sound nodes");
+        }
+        let mut defragmenter = defragmenter(Protocol::Sfccd);
+        while !defragmenter.is_in_cycle() {
+            thread.defragment(&mut defragmenter).expect("room");
+        }
+        memory.store(turn, 1u64);
+        wait(memory, 2);
+        while thread.defragment(&mut defragmenter).expect("room") != Step::Waits {}
+        memory.store(turn, 3u64);
+        wait(memory, 4);
+        thread.enter(|session, root| change(session, root, 1)).expect("room");
+        thread.untyped().retire();
+        memory.output(1);
+        memory.store(turn, 5u64);
+    });
+    let trace = trace.map_err(|error| error.to_string())?;
+    let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| explained(found, point.outputs[0]);
+    let how = Search { depth: 0, ..Search::new(Model::Px86) };
+    let recover = |image: &CrashImage<'_>| recovered(image, HeapFlaw::None);
+    match search(&trace, &how, &check(recover, judge)).finding {
+        None => Ok(()),
+        Some(finding) => Err(finding.to_string()),
+    }
+}
+
+#[test]
+fn who_meets_a_copy_makes_it_durable_that_it_is_one() {
+    met(HeapFlaw::None).unwrap_or_else(|bad| panic!("{bad}"));
+    assert!(met(HeapFlaw::TrustsCopied).is_err(), "not found");
 }
 
 #[test]

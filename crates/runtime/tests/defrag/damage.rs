@@ -63,7 +63,7 @@ fn a_pool_in_the_middle_of_a_cycle_is_as_the_description_of_the_format_says() {
     let table = table_of(&pm, &places);
     let value = |at: usize| word(&pm, at) & ((1 << 40) - 1);
     let (pages, protocol) = (value(table) >> 3, value(table) & 7);
-    assert_eq!(protocol, 2, "sfccd");
+    assert_eq!(protocol, 4, "sfccd");
     let mut objects = 0;
     for entry in (0..pages as usize).map(|number| table + ENTRIES + number * ENTRY) {
         assert_eq!(value(entry) & 1, 1, "in force");
