@@ -12,7 +12,7 @@
 //! Each access counts against a budget, so a recovery that loops ends as a finding.
 
 use crate::models::order::PersistOrder;
-use crate::reached::Copied;
+use crate::reached::{Copied, OPEN_MAX, combinations};
 use crate::trace::{Event, Kind, LineIndex, Trace};
 use crate::words::{WordChange, Words};
 use rustc_hash::FxHashMap;
@@ -224,28 +224,37 @@ impl<'t> CrashImage<'t> {
         Some(self.start.word(word) | of_lines)
     }
 
-    /// The values that the word may have, from what persisted least to what persisted most.
-    pub(crate) fn possible(&self, word: u32) -> Vec<Possible> {
+    /// The values that the word may have, from what persisted least to what persisted most; false
+    /// if there are more.
+    pub(crate) fn possible(&self, word: u32) -> (Vec<Possible>, bool) {
         let layers = self.layers.borrow();
-        let mut all = self.possible_below(&layers, layers.len(), word);
-        for copied in self.reached.borrow().get(&word).into_iter().flatten() {
-            let Copied { line, stores, bit, .. } = *copied;
-            let is_kept = copied.is_kept(&layers[0].order);
-            let keep = |low, high| Keep { layer: 0, line, low, high };
-            let mut with = all.clone();
-            with.iter_mut().for_each(|possible| possible.value |= 1 << bit);
-            match is_kept {
-                Some(false) => continue,
-                Some(true) => all = with,
-                None => {
-                    all.iter_mut().for_each(|possible| possible.keeps.push(keep(0, stores - 1)));
-                    with.iter_mut()
-                        .for_each(|possible| possible.keeps.push(keep(stores, u32::MAX)));
-                    all.extend(with);
-                }
+        let below = self.possible_below(&layers, layers.len(), word);
+        let reached = self.reached.borrow();
+        let copied = reached.get(&word).map_or(&[][..], Vec::as_slice);
+        if copied.is_empty() {
+            return (below, true);
+        }
+        let (mut set, mut open) = (0, Vec::new());
+        for copied in copied {
+            match copied.is_kept(&layers[0].order) {
+                Some(is_kept) => set |= u64::from(is_kept) << copied.bit,
+                None => open.push(copied),
             }
         }
-        all
+        let with = |possible: &Possible, mask: u64| {
+            let mut possible = possible.clone();
+            possible.value |= set;
+            for (number, Copied { line, stores, bit, .. }) in open.iter().enumerate() {
+                let is_kept = mask >> number & 1 == 1;
+                let (low, high) = if is_kept { (*stores, u32::MAX) } else { (0, stores - 1) };
+                possible.value |= u64::from(is_kept) << bit;
+                possible.keeps.push(Keep { layer: 0, line: *line, low, high });
+            }
+            possible
+        };
+        let masks = combinations(open.len());
+        let all = masks.iter().flat_map(|mask| below.iter().map(|below| with(below, *mask)));
+        (all.collect(), open.len() <= OPEN_MAX)
     }
 
     fn possible_below(&self, layers: &[Layer<'_>], top: usize, word: u32) -> Vec<Possible> {
@@ -308,7 +317,7 @@ impl<'t> CrashImage<'t> {
             self.reads.borrow_mut().push((word, value));
             return value;
         }
-        let mut possible = self.possible(word);
+        let (mut possible, _) = self.possible(word);
         let chosen = match self.prefer.get() {
             Prefer::Least => possible.swap_remove(0),
             Prefer::Most => possible.pop().expect("a word has a value"),

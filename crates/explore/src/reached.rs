@@ -78,6 +78,23 @@ impl Copied {
     }
 }
 
+/// Open bits of a word of which all combinations are tried.
+pub(crate) const OPEN_MAX: usize = 6;
+
+/// Which of so many bits are set, from none to all: in all ways; or, if they are more than
+/// [`OPEN_MAX`], each alone, each alone missing, and all up to each.
+pub(crate) fn combinations(count: usize) -> Vec<u64> {
+    if count <= OPEN_MAX {
+        return (0..1 << count).collect();
+    }
+    let all = u64::MAX >> (64 - count);
+    let few = (0..count).flat_map(|bit| [1 << bit, all ^ 1 << bit, all >> (count - 1 - bit)]);
+    let mut masks: Vec<u64> = few.chain([0, all]).collect();
+    masks.sort_unstable_by_key(|mask: &u64| (mask.count_ones(), *mask));
+    masks.dedup();
+    masks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,5 +140,19 @@ mod tests {
             assert!(seen.iter().any(|(of, _)| *of == bits), "{bits} of {seen:?}");
         }
         assert!(seen.contains(&(2, [0, 0, 7, 115])), "{seen:?}");
+    }
+
+    #[test]
+    fn of_many_open_bits_not_all_combinations_are_tried_but_from_none_to_all() {
+        assert_eq!(combinations(0), [0]);
+        assert_eq!(combinations(2), [0, 1, 2, 3]);
+        for count in [7, 40, 64] {
+            let masks = combinations(count);
+            let all = u64::MAX >> (64 - count);
+            assert_eq!((masks[0], masks[masks.len() - 1]), (0, all));
+            assert!(masks.len() <= 3 * count, "{}", masks.len());
+            assert!((0..count).all(|bit| masks.contains(&(1 << bit))));
+            assert!((0..count).all(|bit| masks.contains(&(all ^ 1 << bit))));
+        }
     }
 }

@@ -430,7 +430,9 @@ impl<'a> Explorer<'a> {
         point: &CrashPoint,
         choose: Choose,
     ) -> ControlFlow<()> {
-        let mut possible = self.image.possible(word);
+        let (mut possible, are_all) = self.image.possible(word);
+        self.skipped |= !are_all;
+        self.cut |= !are_all && self.phase.deviations > 1;
         if self.phase.prefer == Prefer::Most {
             possible.reverse();
         }

@@ -20,7 +20,7 @@ use seawall_sim::{
     Choice, Counters, Cycle, Machine, Model, Observer, Outcome, Program, Reason, Simulation, Stalls,
 };
 use seawall_workloads::{
-    Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload, with_workload,
+    Collect, Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload, with_workload,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -131,16 +131,34 @@ pub struct Moving {
     pub look_up: f64,
     /// To copy objects, and to say that they have moved.
     pub copy: f64,
-    /// Steps of cycles but for those.
-    pub collect: f64,
+    /// To see how full pages are.
+    pub mark: f64,
+    /// To decide where objects go.
+    pub plan: f64,
+    /// To meet objects that nobody has met, and to bring pointers up to date.
+    pub heal: f64,
+    /// To give pages back.
+    pub release: f64,
 }
 
 impl Moving {
     fn of(account: &Account) -> Moving {
-        let [program, look_up, copy, collect] =
-            Purpose::ALL.map(|purpose| account.cycles(purpose) as f64);
-        let share = |cycles: f64| 100.0 * cycles / program.max(1.0);
-        Moving { look_up: share(look_up), copy: share(copy), collect: share(collect) }
+        let cycles = |purpose| account.cycles(purpose) as f64;
+        let program = cycles(Purpose::Program).max(1.0);
+        let share = |purpose| 100.0 * cycles(purpose) / program;
+        Moving {
+            look_up: share(Purpose::LookUp),
+            copy: share(Purpose::Copy),
+            mark: share(Purpose::Mark),
+            plan: share(Purpose::Plan),
+            heal: share(Purpose::Heal),
+            release: share(Purpose::Release),
+        }
+    }
+
+    /// All but look-ups and copies.
+    pub fn rest(&self) -> f64 {
+        self.mark + self.plan + self.heal + self.release
     }
 }
 
@@ -260,10 +278,11 @@ pub(crate) fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabErro
         entries: point.entries.unwrap_or(W::ENTRIES),
         search_percent: point.search_percent.unwrap_or(W::SEARCH_PERCENT),
         mix: point.mix,
-        defragment: point.defragment,
+        collect: Collect::by_steps(point.defragment),
         flaw: point.flaw,
     };
     setup.check()?;
+    setup.collect.check_for::<W>()?;
     setup.flaw.check_for::<W>()?;
     let layout = W::layout(&setup);
     if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {

@@ -4,7 +4,9 @@ use crate::native::NativeError;
 use seawall_runtime::defrag::DefragError;
 use seawall_runtime::ribbon::RibbonError;
 use seawall_sim::{MachineError, SimError};
-use seawall_workloads::{BadSetup, Damage, UnfitFlaw, UnfitMix, UnknownKernel, UnknownWorkload};
+use seawall_workloads::{
+    BadSetup, Damage, Immobile, UnfitFlaw, UnfitMix, UnknownKernel, UnknownWorkload,
+};
 use std::io;
 
 /// Why an experiment came to nothing.
@@ -57,13 +59,8 @@ pub enum LabError {
     #[error(transparent)]
     Defragment(#[from] DefragError),
     /// A workload whose objects do not move.
-    #[error("the objects of {workload} do not move; those of {known} do")]
-    Immobile {
-        /// The workload.
-        workload: String,
-        /// Those whose objects do.
-        known: String,
-    },
+    #[error(transparent)]
+    Immobile(#[from] Immobile),
     /// There are not enough cores for threads and flushers.
     #[error(
         "{threads} threads and {flushers} flushers are more than the {cores} cores of the machine; \

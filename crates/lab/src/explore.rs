@@ -11,9 +11,10 @@ use seawall_explore::{
     Choice, Model, Outcome, Reached, ReplayError, RunError, Schedule, Search, TurnsName, replay,
     waste,
 };
+use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
-    Damage, Flaw, RequestMix, UnfitFlaw, UnfitMix, UnknownWorkload, Visitor, Workload,
-    with_workload,
+    Collect, Damage, Flaw, Immobile, RequestMix, UnfitFlaw, UnfitMix, UnknownWorkload, Visitor,
+    Workload, with_workload,
 };
 use std::fmt;
 use std::path::PathBuf;
@@ -67,6 +68,8 @@ pub struct ExploreOptions {
     pub preemptions: u64,
     /// Seed of the operations, the schedules and the random images.
     pub seed: u64,
+    /// Thread 0 moves objects together, by a step behind each of its operations.
+    pub defragment: Option<DefragOptions>,
     /// A deliberate mistake of a workload.
     pub flaw: Flaw,
     /// The fixed twin of a case of the corpus.
@@ -94,6 +97,7 @@ impl Default for ExploreOptions {
             entries: 8,
             search_percent: 0,
             mix: None,
+            defragment: None,
             schedules: 32,
             preemptions: 2,
             seed: 1,
@@ -191,6 +195,12 @@ pub enum ExploreError {
     /// Requests of a mix are a workload's.
     #[error("--mix is for workloads; `{0}` makes the requests that it was written with")]
     NoMix(String),
+    /// Objects that move are a workload's.
+    #[error("--defragment is for workloads; the objects of `{0}` stay where they are")]
+    Fixed(String),
+    /// The workload's objects do not move.
+    #[error(transparent)]
+    Immobile(#[from] Immobile),
     /// No model was named.
     #[error("no persistency model to explore under: name at least one of {0}")]
     NoModel(String),
@@ -241,6 +251,7 @@ pub fn explore(
     let fixed = replay.as_ref().map_or(options.fixed, |replay| replay.key == "fixed");
     match CaseTarget::named(name, fixed, ops) {
         Some(_) if options.mix.is_some() => Err(ExploreError::NoMix(name.into())),
+        Some(_) if options.defragment.is_some() => Err(ExploreError::Fixed(name.into())),
         Some(target) => explore.target(&target, replay),
         None => with_workload(name, OfWorkload { explore, replay })?,
     }
@@ -285,6 +296,7 @@ impl Visitor for OfWorkload<'_> {
         key.check()?;
         key.flaw.check_for::<W>()?;
         key.mix.map_or(Ok(()), |mix| mix.check_for::<W>())?;
+        Collect::by_steps(key.defragment).check_for::<W>()?;
         self.explore.target(&WorkloadTarget::<W>::new(key), self.replay)
     }
 }
@@ -306,6 +318,7 @@ impl ExploreOptions {
             search_percent: self.search_percent,
             mix: self.mix,
             flaw: self.flaw,
+            defragment: self.defragment,
         }
     }
 
@@ -402,6 +415,7 @@ impl Explore<'_> {
             shard: options.shard.to_string(),
             replayed: false,
             models: models.collect(),
+            moved: runs.runs[0].1.moved.clone(),
             waste: waste(&runs.runs[0].1.trace),
         })
     }
@@ -414,7 +428,7 @@ impl Explore<'_> {
         let start = Instant::now();
         let Replay { turns: TurnsName(turns, seed), choice, .. } = replayed;
         let schedule = Schedule { threads: target.threads(), turns, seed, ..Schedule::default() };
-        let Recorded { trace, check } = target.record(&schedule)?;
+        let Recorded { trace, check, moved } = target.record(&schedule)?;
         let options = self.options.search(choice.model);
         let finding = replay(&trace, &options, &choice, &check)?;
         let model = ModelReport {
@@ -430,6 +444,7 @@ impl Explore<'_> {
             shard: Shard::default().to_string(),
             replayed: true,
             models: vec![model],
+            moved,
             waste: Vec::new(),
         })
     }

@@ -6,23 +6,28 @@
 
 mod report;
 mod threads;
+mod times;
 
-pub use report::{DirtinessReport, NativeReport, Place, RecoveryReport, RibbonReport, RunReport};
+pub use report::{
+    CollectorReport, DirtinessReport, NativeReport, Place, RecoveryReport, RibbonReport, RunReport,
+};
 pub use seawall_runtime::ribbon::{Mode as RibbonMode, Source as EarlySource};
+pub use times::LatencyReport;
 
 use crate::Progress;
 use seawall_memory::{Image, Memory};
 use seawall_native::{Counters, Domain, Pool, PoolError, PoolOptions, Witness};
 use seawall_runtime::Dirtiness;
+use seawall_runtime::defrag::{DefragError, DefragOptions, Protocol};
 use seawall_runtime::ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
 use seawall_workloads::{
-    Damage, Flaw, Layout, RequestMix, Setup, UnfitMix, UnknownWorkload, Visitor, Workload,
-    with_workload,
+    Collect, Damage, Flaw, Immobile, Layout, RequestMix, Setup, UnfitMix, UnknownWorkload, Visitor,
+    Workload, with_workload,
 };
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
-use threads::{Host, run_threads, seconds_of};
+use threads::{Done, Host, run_beside, run_threads, seconds_of};
 
 /// The most threads that a run may have.
 pub const THREADS_MAX: usize = 1024;
@@ -76,9 +81,13 @@ pub struct NativeOptions {
     pub early: Option<EarlySource>,
     /// Flushers of the Ribbon, 1 to 1024; by default as many as the processors suggest.
     pub flushers: Option<u64>,
-    /// Count how much of each flushed line was dirty; not with a Ribbon, which has no part in that.
-    /// The counting takes time, which is in the operations per second.
+    /// Count how much of each flushed line was dirty; not with a Ribbon, which has no part in that,
+    /// and not beside a collector. The counting takes time, which is in the operations per second.
     pub dirtiness: bool,
+    /// Objects are moved together meanwhile, by a thread of its own.
+    pub defragment: Option<DefragOptions>,
+    /// Measure how long each operation takes, which costs two looks at a clock.
+    pub latency: bool,
     /// Pool file to recover and check, instead of running anything.
     pub recover: Option<PathBuf>,
 }
@@ -100,6 +109,8 @@ impl Default for NativeOptions {
             early: None,
             flushers: None,
             dirtiness: false,
+            defragment: None,
+            latency: false,
             recover: None,
         }
     }
@@ -125,6 +136,12 @@ pub enum NativeError {
         /// What it may be.
         valid: String,
     },
+    /// The workload's objects do not move.
+    #[error(transparent)]
+    Immobile(#[from] Immobile),
+    /// They do not move here, or not any more.
+    #[error(transparent)]
+    Defragment(#[from] DefragError),
     /// The Ribbon cannot be had.
     #[error(transparent)]
     Ribbon(#[from] RibbonPoolError),
@@ -235,8 +252,14 @@ impl Visitor for Fit<'_> {
     type Output = Result<(), NativeError>;
 
     fn visit<W: Workload>(self) -> Self::Output {
-        self.options.mix.map_or(Ok(()), |mix| Ok(mix.check_for::<W>()?))
+        check_for::<W>(self.options)
     }
+}
+
+/// Refuses what the workload cannot do.
+fn check_for<W: Workload>(options: &NativeOptions) -> Result<(), NativeError> {
+    Collect::by_thread(options.defragment).check_for::<W>()?;
+    options.mix.map_or(Ok(()), |mix| Ok(mix.check_for::<W>()?))
 }
 
 fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
@@ -246,6 +269,7 @@ fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
         let value = options.threads.to_string();
         return wrong("the number of threads", value, format!("1 to {THREADS_MAX}"));
     }
+    check_collector(options)?;
     if let Limit::Seconds(seconds) = options.limit
         && !(seconds > 0.0 && seconds <= SECONDS_MAX)
     {
@@ -287,6 +311,31 @@ fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
     Ok(())
 }
 
+/// Refuses a collector that this machine has not the hardware for, or no thread number.
+fn check_collector(options: &NativeOptions) -> Result<(), NativeError> {
+    let Some(way) = options.defragment else { return Ok(()) };
+    way.check()?;
+    if way.protocol == Protocol::Ffccd {
+        return Err(DefragError::Hardware.into());
+    }
+    let wrong = |option, value: &dyn ToString, valid: &str| {
+        Err(NativeError::Option { option, value: value.to_string(), valid: valid.into() })
+    };
+    if options.threads == THREADS_MAX {
+        let valid = format!("at most {} beside the one that defragments", THREADS_MAX - 1);
+        return wrong("the number of threads", &options.threads, &valid);
+    }
+    if options.dirtiness {
+        let valid = "left out: lines that the collector flushes are not the program's";
+        return wrong("a way to defragment in a run with dirtiness", &way, valid);
+    }
+    if options.recover.is_some() {
+        let valid = "left out: recovery ends the moves that had begun, and begins none";
+        return wrong("a way to defragment in a recovery", &way, valid);
+    }
+    Ok(())
+}
+
 struct Run<'a> {
     options: &'a NativeOptions,
     progress: &'a Progress,
@@ -297,16 +346,8 @@ impl Visitor for Run<'_> {
 
     fn visit<W: Workload>(self) -> Self::Output {
         let options = self.options;
-        options.mix.map_or(Ok(()), |mix| mix.check_for::<W>())?;
-        let setup = Setup {
-            threads: options.threads,
-            seed: options.seed,
-            entries: options.entries.unwrap_or(W::ENTRIES),
-            search_percent: options.search_percent.unwrap_or(W::SEARCH_PERCENT),
-            mix: options.mix,
-            defragment: None,
-            flaw: options.flaw,
-        };
+        check_for::<W>(options)?;
+        let setup = setup_of::<W>(options);
         let layout = W::layout(&setup);
         let pool_options = PoolOptions {
             domain: options.domain,
@@ -333,7 +374,13 @@ impl Visitor for Run<'_> {
         let (limit, progress) = (options.limit, self.progress);
         let dirtiness = options.dirtiness.then(|| Dirtiness::new(layout.pm_bytes));
         let counted = (&workload, dirtiness.as_ref());
-        let done = run_threads(&host, counted, &setup, witness.as_ref(), limit, progress)?;
+        let run = || {
+            let (witness, measures) = (witness.as_ref(), options.latency);
+            run_threads(&host, counted, &setup, (witness, measures), limit, progress)
+        };
+        let (done, collected) = run_beside(&host, &workload, &setup, run);
+        let (done, collected): (Vec<Done>, _) = (done?, collected?);
+        let collector = options.defragment.map(|way| CollectorReport::of(way, &collected));
         let seconds = seconds_of(&done);
         let ribbon = host.ribbon().map(|pool| RibbonReport::of(pool, seconds));
         let by_flushers = ribbon.as_ref().map_or([0, 0], |ribbon| ribbon.flushed_for_threads());
@@ -341,6 +388,7 @@ impl Visitor for Run<'_> {
             done.iter().map(|done| count(&done.counters)).sum::<u64>()
         };
         let entries_after = contents("after the run")?.len() as u64;
+        let stats = workload.heap().map(|heap| heap.stats(&host.pool().memory(0))).transpose();
         let operations: Vec<u64> = done.iter().map(|thread| thread.operations).collect();
         let report = RunReport {
             workload: W::NAME,
@@ -355,10 +403,25 @@ impl Visitor for Run<'_> {
             flushed_lines: sum(|counters| counters.flushed_lines) + by_flushers[0],
             fences: sum(|counters| counters.fences) + by_flushers[1],
             ribbon,
+            collector,
+            pages_a_byte: stats.map_err(DefragError::Heap)?.map(|stats| stats.fragmentation()),
+            latency: LatencyReport::of(done.iter().map(|done| &done.times)),
             dirtiness: dirtiness.map(|dirtiness| DirtinessReport::of(&dirtiness.counts())),
             place: Place::of(host.pool(), options.file.as_ref()),
         };
         Ok(NativeReport::Run(Box::new(report)))
+    }
+}
+
+fn setup_of<W: Workload>(options: &NativeOptions) -> Setup {
+    Setup {
+        threads: options.threads,
+        seed: options.seed,
+        entries: options.entries.unwrap_or(W::ENTRIES),
+        search_percent: options.search_percent.unwrap_or(W::SEARCH_PERCENT),
+        mix: options.mix,
+        collect: Collect::by_thread(options.defragment),
+        flaw: options.flaw,
     }
 }
 

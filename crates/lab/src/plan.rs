@@ -6,7 +6,7 @@ use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_runtime::ribbon::RibbonOptions;
 use seawall_sim::{Choice, DESIGNS, Machine, SimError};
-use seawall_workloads::{Flaw, RequestMix, UnknownWorkload, WORKLOADS};
+use seawall_workloads::{Flaw, RequestMix, WORKLOADS};
 
 /// Measured operations of each thread, unless told otherwise.
 pub const OPERATIONS: u64 = 1000;
@@ -152,7 +152,7 @@ impl Plan {
                 });
             }
         }
-        points.iter().step_by(columns.len()).try_for_each(check_point)?;
+        points.iter().try_for_each(check_point)?;
         points.iter().take(columns.len()).try_for_each(|point| check_ribbon(&machine, point))?;
         let (machine_name, ribbon) = (options.machine.clone(), options.ribbon.clone());
         let mut plan = Plan {
@@ -264,26 +264,14 @@ fn can(design: &Choice, way: &DefragOptions) -> bool {
 fn workloads(options: &CompareOptions, all: bool) -> Result<Vec<String>, LabError> {
     let (names, moves) = (&options.workloads, !options.defragment.is_empty());
     once("workload", names)?;
-    let of_table = |name: &str| WORKLOADS.iter().find(|entry| entry.name == name);
-    if names.is_empty() {
-        let default = WORKLOADS.iter().filter(|entry| match moves {
-            true => entry.moves,
-            false => entry.default || all && entry.in_all,
-        });
-        return Ok(default.map(|entry| entry.name.to_owned()).collect());
+    if !names.is_empty() {
+        return Ok(names.clone());
     }
-    for name in names {
-        match of_table(name) {
-            None => return Err(UnknownWorkload { name: name.clone() }.into()),
-            Some(entry) if moves && !entry.moves => {
-                let known = WORKLOADS.iter().filter(|entry| entry.moves).map(|entry| entry.name);
-                let known = known.collect::<Vec<_>>().join(", ");
-                return Err(LabError::Immobile { workload: name.clone(), known });
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(names.clone())
+    let default = WORKLOADS.iter().filter(|entry| match moves {
+        true => entry.moves,
+        false => entry.default || all && entry.in_all,
+    });
+    Ok(default.map(|entry| entry.name.to_owned()).collect())
 }
 
 pub(crate) fn once(what: &'static str, names: &[String]) -> Result<(), LabError> {

@@ -17,6 +17,7 @@ mod curves;
 mod hardware;
 mod paths;
 mod points;
+mod relocation;
 mod scenes;
 mod traffic;
 
@@ -133,6 +134,7 @@ pub fn validate(options: &ValidateOptions) -> Result<ValidateReport, LabError> {
     }
     let curves = curves::Curves::measure(&machine, options.seed)?;
     let mut points = points::all(&machine)?;
+    points.extend(relocation::points(&machine)?);
     points.extend(curves.points());
     let mut charts = curves.charts();
     if let Some(hardware) = hardware::Hardware::measure(&machine, options.seed)? {

@@ -15,7 +15,7 @@ use seawall_lab::native::{Limit, NativeOptions, NativeReport, RibbonMode, run_na
 use seawall_memory::Image;
 use seawall_workloads::history::{initial_tag, tag};
 use seawall_workloads::{
-    Contents, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+    Collect, Contents, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
 };
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ impl Visitor for Replay<'_> {
             entries: ENTRIES,
             search_percent: self.plan.search_percent,
             mix: None,
-            defragment: None,
+            collect: Collect::Nobody,
             flaw: Flaw::None,
         };
         let layout = W::layout(&setup);

@@ -10,12 +10,25 @@ pub enum Purpose {
     LookUp,
     /// To move an object.
     Copy,
-    /// The rest of defragmentation.
-    Collect,
+    /// To see how full pages are.
+    Mark,
+    /// To decide where objects go.
+    Plan,
+    /// To meet objects that nobody has met, and to bring pointers up to date.
+    Heal,
+    /// To give back the pages that objects have left.
+    Release,
 }
 
 impl Purpose {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Purpose; 4] =
-        [Purpose::Program, Purpose::LookUp, Purpose::Copy, Purpose::Collect];
+    pub const ALL: [Purpose; 7] = [
+        Purpose::Program,
+        Purpose::LookUp,
+        Purpose::Copy,
+        Purpose::Mark,
+        Purpose::Plan,
+        Purpose::Heal,
+        Purpose::Release,
+    ];
 }

@@ -9,17 +9,18 @@
 //! | stage | what happens | scopes that are waited for |
 //! |---|---|---|
 //! | survey | a walk over the states: how full is each page? | |
-//! | watch | no allocation in the chosen pages; who writes to one keeps it | from before it |
+//! | watch | no allocation in the next few pages; who writes to one keeps it | from before it |
 //! | decide | destinations, table; pages not written to begin to move | that use old addresses |
 //! | move | all objects that have not moved yet | |
 //! | heal | all pointers; a rollback brings none back, as it was healed before it was logged | |
 //! | release | logs are retired, the pages go back to the system | that may keep old pointers |
 //!
-//! No access waits for a cycle but for the copy of the one object that it needs. An allocation that
-//! has to find another chunk waits for who holds the heap's lock of chunks, which a step does for a
-//! durable log record, or while it gives a few chunks to the system. A cycle waits for scopes of
-//! others between its steps ([`Defragmenter::step`]), which a thread of its own or the program's
-//! threads take; within one it waits at most for commits that are under way.
+//! No access waits for a cycle but for the copy of the object that it needs, and of neighbours that
+//! are copied with it: a KiB at most, if the object is not larger. An allocation that has to find
+//! another chunk waits for who holds the heap's lock of chunks, which a step does for a durable log
+//! record, or while it gives a few chunks to the system. A cycle waits for scopes of others between
+//! its steps ([`Defragmenter::step`]), which a thread of its own or the program's threads take;
+//! within one it waits at most for commits that are under way.
 //!
 //! Against the paper: its marking stops the world to find which objects live, where here the states
 //! of blocks say so; and its destinations follow from a table of bytes, where here objects of a
@@ -132,7 +133,7 @@ pub enum DefragError {
     /// A protocol that this machine cannot run.
     #[error(
         "the protocol ffccd needs hardware that remembers which lines of a copy have persisted; \
-         simulate it (seawall sim), or take sfccd"
+         simulate it (`seawall compare --designs ffccd`), or take sfccd"
     )]
     Hardware,
     /// An object whose pointers are not known.

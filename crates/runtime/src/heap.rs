@@ -129,7 +129,8 @@ pub struct HeapOptions {
     pub together: bool,
     /// Objects of typed pools may be moved ([`defrag`](crate::defrag)); such a pool is refused by
     /// programs older than that. A scope costs a locked operation more, and so does a transaction
-    /// outside of any.
+    /// outside of any. Such a pool grows before empty chunks of one size are looked for to be used
+    /// for another: cycles give those back.
     pub defragment: bool,
 }
 

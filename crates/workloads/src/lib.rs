@@ -34,6 +34,7 @@
 mod apps;
 mod checkpoint;
 mod churn;
+mod collect;
 mod flaw;
 pub mod history;
 mod index;
@@ -46,6 +47,7 @@ mod requests;
 mod workload;
 
 pub use checkpoint::{Checkpointed, Phased};
+pub use collect::{Collect, Immobile};
 pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use history::{Contents, Explainer, History, Violation};
 pub use kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};

@@ -1,13 +1,13 @@
 //! What a workload is, and what a run of one is told.
 
-use crate::Flaw;
 use crate::history::{Contents, History, tag};
 use crate::requests::{Accepts, Op, RequestMix, Requests};
+use crate::{Collect, Flaw};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_collections::Change;
 use seawall_memory::Memory;
-use seawall_runtime::defrag::DefragOptions;
+use seawall_runtime::defrag::{DefragCounts, DefragError};
 use seawall_runtime::pool::PoolError;
 use seawall_runtime::{Arena, Heap, HeapError};
 use std::sync::Arc;
@@ -25,9 +25,8 @@ pub struct Setup {
     pub search_percent: u32,
     /// Requests to make instead of the workload's own operations, if it can.
     pub mix: Option<RequestMix>,
-    /// Objects are moved together meanwhile, in this way: thread 0 takes a step of that after each
-    /// operation. For workloads of typed objects that grow and shrink; others take no notice.
-    pub defragment: Option<DefragOptions>,
+    /// Who moves objects together meanwhile.
+    pub collect: Collect,
     /// A deliberate mistake, to prove that the checkers find it.
     pub flaw: Flaw,
 }
@@ -271,7 +270,7 @@ impl Setup {
             entries: W::ENTRIES,
             search_percent: W::SEARCH_PERCENT,
             mix: None,
-            defragment: None,
+            collect: Collect::Nobody,
             flaw: Flaw::None,
         }
     }
@@ -339,6 +338,25 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// Runs operation `worker.number` of thread `worker.thread`. One that changed something ends
     /// with an [`order`](Memory::order); none calls [`output`](Memory::output).
     fn step<M: Memory>(&self, memory: &M, local: &mut Self::Local<'_, M>, worker: &mut Worker);
+
+    /// Runs `body` beside the thread of [`Collect::Thread`], on the handle that `handle` gives, and
+    /// gives what that thread did, when the cycle that there is has ended; or only runs it, where
+    /// the setup has no such thread.
+    ///
+    /// # Errors
+    /// Why nothing is moved any more. What was done until then stays, and loses nothing.
+    fn beside_collector<M: Memory, T>(
+        &self,
+        _handle: impl FnOnce() -> M + Send,
+        body: impl FnOnce() -> T,
+    ) -> (T, Result<DefragCounts, DefragError>) {
+        (body(), Ok(DefragCounts::default()))
+    }
+
+    /// What the steps of this thread have moved so far, where it takes them ([`Collect::Steps`]).
+    fn moved<M: Memory>(_local: &Self::Local<'_, M>) -> DefragCounts {
+        DefragCounts::default()
+    }
 
     /// Checks every invariant and gives what the structure holds.
     ///

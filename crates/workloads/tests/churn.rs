@@ -10,7 +10,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::Image;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_workloads::{
-    Entry, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+    Collect, Entry, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
 };
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ struct InTurn {
     threads: usize,
     entries: u64,
     search_percent: u32,
-    defragment: Option<DefragOptions>,
+    collect: Collect,
 }
 
 impl Visitor for InTurn {
     type Output = ();
 
     fn visit<W: Workload>(self) {
-        let InTurn { threads, entries, search_percent, defragment } = self;
-        let setup = Setup { entries, search_percent, defragment, ..Setup::of::<W>(threads) };
+        let InTurn { threads, entries, search_percent, collect } = self;
+        let setup = Setup { entries, search_percent, collect, ..Setup::of::<W>(threads) };
         let layout = W::layout(&setup);
         let memory = Shared::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&memory, &setup);
@@ -83,8 +83,8 @@ fn all_goes_through_its_phases_on_several_threads_in_turn() {
     for entry in each() {
         for (threads, entries) in [(1, 2000), (3, 500), (16, 400)] {
             for search_percent in [0, 30] {
-                let defragment = None;
-                let run = InTurn { threads, entries, search_percent, defragment };
+                let collect = Collect::Nobody;
+                let run = InTurn { threads, entries, search_percent, collect };
                 with_workload(entry.name, run).expect("a workload of the table");
             }
         }
@@ -96,8 +96,9 @@ fn all_goes_through_its_phases_while_objects_move() {
     for entry in each() {
         for protocol in [Protocol::Espresso, Protocol::Sfccd] {
             for (threads, entries) in [(1, 3000), (4, 3000)] {
-                let defragment = Some(DefragOptions { protocol, ..DefragOptions::default() });
-                let run = InTurn { threads, entries, search_percent: 0, defragment };
+                let collect =
+                    Collect::Steps(DefragOptions { protocol, ..DefragOptions::default() });
+                let run = InTurn { threads, entries, search_percent: 0, collect };
                 with_workload(entry.name, run).expect("a workload of the table");
             }
         }
@@ -131,10 +132,10 @@ fn crashes() -> u64 {
 #[test]
 fn every_crash_while_objects_move_leaves_a_prefix_of_the_run() {
     let run = |threads, protocol| {
-        let defragment = Some(DefragOptions { protocol, ..DefragOptions::default() });
+        let collect = Collect::Steps(DefragOptions { protocol, ..DefragOptions::default() });
         let (entries, operations) = (250, Some(300));
         let one_of = 60_000 / crashes();
-        Crash { threads, one_of, entries, operations, defragment, ..Crash::default() }
+        Crash { threads, one_of, entries, operations, collect, ..Crash::default() }
     };
     for (place, entry) in each().enumerate() {
         for threads in [1, 2, 4, 8] {

@@ -6,10 +6,9 @@ use crate::media::{Media, Model};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::{Image, Memory};
-use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
-    Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Visitor, WORKLOADS, Worker,
-    Workload, with_workload,
+    Collect, Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Visitor, WORKLOADS,
+    Worker, Workload, with_workload,
 };
 use std::sync::Arc;
 
@@ -62,7 +61,7 @@ pub(crate) struct Crash {
     pub(crate) operations: Option<u64>,
     pub(crate) mix: Option<RequestMix>,
     /// How objects move meanwhile.
-    pub(crate) defragment: Option<DefragOptions>,
+    pub(crate) collect: Collect,
 }
 
 impl Default for Crash {
@@ -76,7 +75,7 @@ impl Default for Crash {
             entries: 8,
             operations: None,
             mix: None,
-            defragment: None,
+            collect: Collect::Nobody,
         }
     }
 }
@@ -85,9 +84,9 @@ impl Visitor for Crash {
     type Output = Result<(), String>;
 
     fn visit<W: Workload>(self) -> Result<(), String> {
-        let Crash { model, flaw, seed, threads, one_of, entries, mix, defragment, .. } = self;
+        let Crash { model, flaw, seed, threads, one_of, entries, mix, collect, .. } = self;
         let search_percent = 10;
-        let setup = Setup { threads, seed, entries, search_percent, mix, defragment, flaw };
+        let setup = Setup { threads, seed, entries, search_percent, mix, collect, flaw };
         let layout = W::layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&image, &setup);

@@ -2,7 +2,7 @@
 
 use crate::machines::Shared;
 use seawall_workloads::{
-    Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+    Collect, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
 };
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Visitor for Run {
             entries: 12,
             search_percent: 20,
             mix: None,
-            defragment: None,
+            collect: Collect::Nobody,
             flaw: Flaw::None,
         };
         let layout = W::layout(&setup);

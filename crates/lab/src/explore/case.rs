@@ -63,7 +63,7 @@ impl Target for CaseTarget {
         let trace = self.case.record(self.fixed, schedule);
         let trace = trace.map_err(|error| ExploreError::Run { program: self.name(), error })?;
         let check = CaseCheck { case: self.case.clone(), fixed: self.fixed };
-        Ok(Recorded { trace, check: Box::new(check) })
+        Ok(Recorded { trace, moved: None, check: Box::new(check) })
     }
 }
 

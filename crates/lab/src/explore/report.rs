@@ -1,5 +1,6 @@
 //! What an exploration tells: in words, and as a record with names that stay.
 
+use crate::native::CollectorReport;
 use seawall_explore::{Outcome, Waste};
 use serde::Serialize;
 use std::fmt;
@@ -19,6 +20,9 @@ pub struct ExploreReport {
     pub replayed: bool,
     /// Each model, in the order asked for.
     pub models: Vec<ModelReport>,
+    /// What the steps of the first run moved, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved: Option<CollectorReport>,
     /// Flushes and fences of the first run that do nothing, and stores that are never flushed.
     pub waste: Vec<Waste>,
 }
@@ -57,6 +61,12 @@ impl fmt::Display for ExploreReport {
         }
         if self.shard != "1/1" {
             writeln!(f, "  part {} of the work", self.shard)?;
+        }
+        if let Some(moved) = &self.moved {
+            writeln!(f, "  {moved}")?;
+            if moved.moved == 0 {
+                writeln!(f, "  the steps have moved no object: take more --entries and --ops")?;
+            }
         }
         for model in &self.models {
             if !self.replayed {

@@ -1,16 +1,18 @@
 //! What can be explored: a program that can be recorded under a schedule, and its check.
 
 use super::ExploreError;
+use crate::native::CollectorReport;
 use seawall_explore::{Check, CrashImage, CrashPoint, Schedule, Trace, record};
 use seawall_memory::{Image, Memory};
+use seawall_runtime::defrag::{DefragCounts, DefragOptions};
 use seawall_workloads::history::Effect;
 use seawall_workloads::{
-    Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Worker, Workload,
+    Collect, Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Worker, Workload,
 };
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A program, and what it has to survive.
 pub(super) trait Target: Sync {
@@ -34,6 +36,8 @@ pub(super) trait Target: Sync {
 /// is done with runs is compiled once, and not for each workload.
 pub(super) struct Recorded {
     pub(super) trace: Trace,
+    /// What moved, if objects were to be moved together.
+    pub(super) moved: Option<CollectorReport>,
     pub(super) check: Box<dyn Check<Found = Found> + Send + Sync>,
 }
 
@@ -51,7 +55,7 @@ impl AsRef<Trace> for Recorded {
 }
 
 /// What a run of a workload depends on besides its schedule; the head of a replay string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RunKey {
     pub(super) seed: u64,
     pub(super) threads: usize,
@@ -61,13 +65,16 @@ pub(super) struct RunKey {
     /// Instead of the share of searches, where there is one.
     pub(super) mix: Option<RequestMix>,
     pub(super) flaw: Flaw,
+    /// Thread 0 moves objects together meanwhile.
+    pub(super) defragment: Option<DefragOptions>,
 }
 
 impl fmt::Display for RunKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RunKey { seed, threads, ops, entries, search_percent, mix, flaw } = self;
+        let RunKey { seed, threads, ops, entries, search_percent, mix, flaw, defragment } = self;
         let requests = mix.map_or(search_percent.to_string(), |mix| mix.to_string());
-        write!(f, "{seed}-{threads}-{ops}-{entries}-{requests}-{}", flaw.letter())
+        let way = defragment.map_or_else(String::new, |way| format!("+{way}"));
+        write!(f, "{seed}-{threads}-{ops}-{entries}-{requests}-{}{way}", flaw.letter())
     }
 }
 
@@ -79,6 +86,10 @@ impl FromStr for RunKey {
         let [seed, threads, ops, entries, rest] = parts[..] else { return Err(()) };
         // Names of mixes have hyphens.
         let (requests, letter) = rest.rsplit_once('-').ok_or(())?;
+        let (letter, way) = match letter.split_once('+') {
+            Some((letter, way)) => (letter, Some(way.parse().map_err(|_| ())?)),
+            None => (letter, None),
+        };
         let number = |text: &str| text.parse::<u64>().map_err(|_| ());
         let (search_percent, mix) = match requests.parse::<u32>() {
             Ok(percent) => (percent, None),
@@ -92,6 +103,7 @@ impl FromStr for RunKey {
             search_percent,
             mix,
             flaw: Flaw::of_letter(letter).ok_or(())?,
+            defragment: way,
         })
     }
 }
@@ -114,14 +126,15 @@ impl<W: Workload> Target for WorkloadTarget<W> {
     }
 
     fn in_words(&self) -> String {
-        let RunKey { seed, threads, ops, entries, mix, flaw, .. } = self.key;
+        let RunKey { seed, threads, ops, entries, mix, flaw, defragment, .. } = self.key;
         let plural = if threads == 1 { "" } else { "s" };
         let broken = flaw
             .name()
             .map_or(String::new(), |flaw| format!(", deliberately broken by --flaw {flaw}"));
         let mix = mix.map_or(String::new(), |mix| format!(" of {mix}"));
+        let way = defragment.map_or_else(String::new, |way| format!(", moved by {way}"));
         format!(
-            "{}: {threads} thread{plural} x {ops} operations{mix} on {entries} entries, seed \
+            "{}: {threads} thread{plural} x {ops} operations{mix} on {entries} entries{way}, seed \
              {seed}{broken}",
             W::NAME
         )
@@ -136,16 +149,19 @@ impl<W: Workload> Target for WorkloadTarget<W> {
     }
 
     fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError> {
-        let RunKey { seed, threads, ops, entries, search_percent, mix, flaw } = self.key;
+        let RunKey { seed, threads, ops, entries, search_percent, mix, flaw, defragment } =
+            self.key;
         let damaged = |damage| ExploreError::Damage { workload: W::NAME, damage };
-        let defragment = None;
-        let setup = Setup { threads, seed, entries, search_percent, mix, defragment, flaw };
+        let collect = Collect::by_steps(defragment);
+        let setup = Setup { threads, seed, entries, search_percent, mix, collect, flaw };
         let layout = W::layout(&setup);
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&start, &setup);
         let before = workload.contents(&start).map_err(damaged)?;
         let history = Arc::new(History::new());
         let told = history.clone();
+        let moved = Arc::new(Mutex::new(DefragCounts::default()));
+        let tell = moved.clone();
         let trace = record(start, schedule, move |memory| {
             let mut worker = Worker::new(&setup, memory.thread(), told.clone());
             let mut local = workload.join(memory);
@@ -154,12 +170,17 @@ impl<W: Workload> Target for WorkloadTarget<W> {
                 worker.number += 1;
                 memory.output(worker.number);
             }
+            if memory.thread() == 0 {
+                *tell.lock().expect("nobody panics with it") = W::moved(&local);
+            }
         });
         let trace = trace.map_err(|error| ExploreError::Run { program: W::NAME.into(), error })?;
         let (effects, explainer) = (history.effects(), history.index());
         let workload = PhantomData;
         let check = WorkloadCheck::<W> { layout, flaw, before, effects, explainer, workload };
-        Ok(Recorded { trace, check: Box::new(check) })
+        let counts = *moved.lock().expect("nobody panics with it");
+        let moved = defragment.map(|way| CollectorReport::of(way, &counts));
+        Ok(Recorded { trace, moved, check: Box::new(check) })
     }
 }
 

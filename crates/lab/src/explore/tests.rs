@@ -2,6 +2,7 @@
 
 use super::*;
 use seawall_runtime::HeapFlaw;
+use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_workloads::WORKLOADS;
 
 fn explore(workload: &str, options: &ExploreOptions) -> ExploreReport {
@@ -298,7 +299,16 @@ fn bad_options_are_errors_that_name_the_option() {
     assert_eq!(threads, "--threads is 0: it must be 1 to 64");
     let budget = error("hash", ExploreOptions { budget: 0, ..default() });
     assert!(budget.contains("budget is 0"), "a search of nothing finds nothing: {budget}");
-    for replay in ["", "1-1-12-8-0-n-s", "1-1-12-8-0-s/px86/1/none", "1-0-1-8-0-n-s/px86/1/none"] {
+    let moved = ExploreOptions { defragment: Some(DefragOptions::default()), ..default() };
+    assert!(error("hash", moved.clone()).contains("hash do not move; those of c-ll"));
+    assert!(error("ff-8", moved).contains("--defragment is for workloads"));
+    for replay in [
+        "",
+        "1-1-12-8-0-n+best-s/px86/1/none",
+        "1-1-12-8-0-n-s",
+        "1-1-12-8-0-s/px86/1/none",
+        "1-0-1-8-0-n-s/px86/1/none",
+    ] {
         let options = ExploreOptions { replay: Some(replay.into()), ..default() };
         error("hash", options);
     }
@@ -307,4 +317,33 @@ fn bad_options_are_errors_that_name_the_option() {
     }
     let replay = Some("1-1-12-8-0-n-s/px86/999999/none".to_owned());
     assert!(error("hash", ExploreOptions { replay, ..default() }).contains("the run"));
+}
+
+#[test]
+fn objects_that_move_meanwhile_survive_and_a_report_says_whether_any_did() {
+    let moving = |protocol, entries, flaw| ExploreOptions {
+        defragment: Some(DefragOptions { protocol, ..DefragOptions::default() }),
+        models: vec![Model::Px86],
+        ops: entries,
+        depth: 0,
+        budget: 3000,
+        entries,
+        flaw,
+        ..ExploreOptions::default()
+    };
+    for protocol in Protocol::ALL {
+        let report = explore("c-ll", &moving(protocol, 60, Flaw::None));
+        assert!(!report.found(), "{report}");
+        assert!(report.moved.as_ref().is_some_and(|moved| moved.moved > 0), "{report}");
+    }
+    let still = explore("c-ll", &moving(Protocol::Sfccd, 10, Flaw::None)).to_string();
+    assert!(still.contains("have moved no object"), "{still}");
+    let broken = moving(Protocol::Sfccd, 60, Flaw::NoOrder);
+    let report = explore("c-ll", &broken);
+    assert!(report.found() && report.program.contains("moved by sfccd"), "{report}");
+    let command = report.models[0].replay_command.clone().expect("found");
+    let replay = command.split(' ').next_back().map(str::to_owned);
+    assert!(replay.as_ref().is_some_and(|image| image.contains("+sfccd-")), "{command}");
+    let again = explore("c-ll", &ExploreOptions { replay, ..ExploreOptions::default() });
+    assert_eq!(again.models[0].outcome.finding, report.models[0].outcome.finding);
 }

@@ -124,7 +124,7 @@ pub(super) fn work(
                 Outcome { stopped: true, ..Outcome::of(unit.model) }
             }
             None => {
-                let (_, Recorded { trace, check }) = &runs.runs[unit.run];
+                let (_, Recorded { trace, check, .. }) = &runs.runs[unit.run];
                 let events = unit.events.clone();
                 let search = Search { model: unit.model, events, ..work.search.clone() };
                 let mut told = 0;

@@ -14,7 +14,9 @@ use crate::table::{plain_table, text_of};
 use seawall_memory::{Image, Memory, pass};
 use seawall_runtime::HeapStats;
 use seawall_runtime::defrag::DefragOptions;
-use seawall_workloads::{History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload};
+use seawall_workloads::{
+    Collect, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -299,7 +301,8 @@ impl Visitor for Footprint<'_> {
 
     fn visit<W: Workload>(self) -> Self::Output {
         let Footprint { threads, entries, seed, defragment, stop } = self;
-        let setup = Setup { entries, seed, defragment, ..Setup::of::<W>(threads) };
+        let collect = Collect::by_steps(defragment);
+        let setup = Setup { entries, seed, collect, ..Setup::of::<W>(threads) };
         setup.check()?;
         let layout = W::layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);

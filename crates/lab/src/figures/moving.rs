@@ -282,8 +282,27 @@ impl MovingFigure {
                 format!("{:.1}", mean(|record| record.moving.look_up)),
                 format!("{:.0}", less(|record| record.moving.look_up)),
                 stated(series.look_ups_less),
-                format!("{:.1}", mean(|record| record.moving.collect)),
+                format!("{:.1}", mean(|record| record.moving.rest())),
                 format!("{:.2}", mean(|record| record.pages_a_byte.unwrap_or(0.0))),
+            ]);
+        }
+        text_of(&table)
+    }
+
+    /// What the rest of each series is.
+    fn rests(&self, records: &[&MovingRecord]) -> String {
+        let head = ["the rest of", "mark %", "plan %", "heal %", "release %"];
+        let mut table = plain_table(&head, 1..head.len());
+        for series in &self.series {
+            let mean = |of: fn(&Moving) -> f64| {
+                format!("{:.1}", Self::mean(records, &series.name, |record| of(&record.moving)))
+            };
+            table.add_row(vec![
+                series.name.clone(),
+                mean(|moving| moving.mark),
+                mean(|moving| moving.plan),
+                mean(|moving| moving.heal),
+                mean(|moving| moving.release),
             ]);
         }
         text_of(&table)
@@ -320,6 +339,8 @@ impl MovingFigure {
         text += &text_of(&table);
         text.push('\n');
         text += &self.means(records);
+        text.push('\n');
+        text += &self.rests(records);
         let far: Vec<&str> = self
             .series
             .iter()

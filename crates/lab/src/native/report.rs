@@ -1,7 +1,9 @@
 //! What a native run or a recovery reports, for people and for programs.
 
+use super::times::LatencyReport;
 use seawall_native::Pool;
 use seawall_runtime::DirtyCounts;
+use seawall_runtime::defrag::{DefragCounts, DefragOptions};
 use seawall_runtime::ribbon::{CleanerCounters, RibbonCounts, RibbonPool, Taken};
 use seawall_workloads::Contents;
 use serde::Serialize;
@@ -66,6 +68,16 @@ pub struct RunReport {
     pub fences: u64,
     /// What the Ribbon did, if there was one.
     pub ribbon: Option<RibbonReport>,
+    /// What the thread that defragments did, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collector: Option<CollectorReport>,
+    /// Bytes of pages of 4 KiB for each live byte at the end, if it lives in a heap of typed
+    /// objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages_a_byte: Option<f64>,
+    /// How long operations took, if that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyReport>,
     /// How much of the flushed lines was dirty, if that was counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dirtiness: Option<DirtinessReport>,
@@ -207,6 +219,44 @@ impl fmt::Display for RibbonReport {
     }
 }
 
+/// What a thread did that moved objects together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CollectorReport {
+    /// The protocol, and the ratios if they are not the usual ones.
+    pub way: String,
+    /// Cycles that ended, of those that moved objects.
+    pub cycles: u64,
+    /// Pages that were emptied.
+    pub emptied: u64,
+    /// Pages that were to be emptied and were not: somebody wrote to them.
+    pub touched: u64,
+    /// Objects that it moved; those that a thread needed first are not among them.
+    pub moved: u64,
+    /// Pointers that it brought up to date.
+    pub healed: u64,
+    /// Pages of 4 KiB that went back to the system.
+    pub discarded: u64,
+}
+
+impl CollectorReport {
+    pub(crate) fn of(way: DefragOptions, counts: &DefragCounts) -> CollectorReport {
+        let DefragCounts { cycles, emptied, touched, moved, healed, discarded, .. } = *counts;
+        let way = way.to_string();
+        CollectorReport { way, cycles, emptied, touched, moved, healed, discarded }
+    }
+}
+
+impl fmt::Display for CollectorReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CollectorReport { way, cycles, emptied, touched, moved, healed, discarded } = self;
+        write!(
+            f,
+            "{way}: cycles {cycles}, objects moved in passing {moved}, pointers {healed}; pages \
+             emptied {emptied}, written to and left {touched}, given back {discarded}"
+        )
+    }
+}
+
 /// How much of the lines that a run flushed was dirty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DirtinessReport {
@@ -338,6 +388,15 @@ impl fmt::Display for RunReport {
             if let Some(early) = &ribbon.early {
                 writeln!(f, "early       {early}")?;
             }
+        }
+        if let Some(latency) = &self.latency {
+            writeln!(f, "latency     {latency}")?;
+        }
+        if let Some(pages) = self.pages_a_byte {
+            writeln!(f, "heap        {pages:.2} bytes of pages for each live byte at the end")?;
+        }
+        if let Some(collector) = &self.collector {
+            writeln!(f, "defragment  {collector}")?;
         }
         if let Some(dirtiness) = &self.dirtiness {
             writeln!(f, "dirtiness   {dirtiness}")?;

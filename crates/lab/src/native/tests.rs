@@ -259,3 +259,56 @@ fn a_pool_of_the_wrong_kind_is_refused_and_left_as_it_was() {
     std::fs::write(&path, &whole).unwrap();
     recover("hash", &path).unwrap();
 }
+
+#[test]
+fn a_thread_of_its_own_moves_objects_together_while_others_work() {
+    let options = NativeOptions {
+        threads: 2,
+        limit: Limit::Operations(60_000),
+        entries: Some(20_000),
+        latency: true,
+        ..NativeOptions::default()
+    };
+    let run = |defragment, ribbon| {
+        let options = NativeOptions { defragment, ribbon, ..options.clone() };
+        let report = run_native("c-ll", &options).unwrap();
+        let text = report.to_string();
+        let NativeReport::Run(run) = report else { panic!("{text}") };
+        let latency = run.latency.as_ref().expect("it was measured");
+        assert!(latency.p50_ns > 0 && latency.p99_ns >= latency.p50_ns, "{text}");
+        assert!(latency.longest_ns >= latency.p999_ns && text.contains("latency     half"));
+        (run, text)
+    };
+    let (plain, text) = run(None, None);
+    assert!(plain.collector.is_none() && !text.contains("defragment"), "{text}");
+    let way = DefragOptions { trigger: 1.2, target: 1.1, ..DefragOptions::default() };
+    for ribbon in [None, Some(RibbonMode::Always)] {
+        let (moved, text) = run(Some(way), ribbon);
+        let collector = moved.collector.as_ref().expect("there was one");
+        assert_eq!(moved.operations, plain.operations);
+        assert!(collector.cycles > 0 && collector.emptied > 0, "{text}");
+        assert!(text.contains("defragment  sfccd:1.2:1.1: "), "{text}");
+        assert!(moved.pages_a_byte.is_some_and(|pages| pages > 1.0), "{text}");
+    }
+}
+
+#[test]
+fn a_way_to_defragment_that_cannot_be_had_is_refused_before_anything_is_made() {
+    let refused = |workload: &str, options: NativeOptions| {
+        assert!(check_native(workload, &options).is_err());
+        run_native(workload, &options).unwrap_err().to_string()
+    };
+    let way = |protocol| Some(DefragOptions { protocol, ..DefragOptions::default() });
+    let with = |defragment| NativeOptions { defragment, ..short(None) };
+    let text = refused("c-ll", with(way(Protocol::Ffccd)));
+    assert!(text.contains("needs hardware") && text.contains("take sfccd"), "{text}");
+    let text = refused("hash", with(way(Protocol::Sfccd)));
+    assert!(text.contains("hash do not move; those of c-ll, "), "{text}");
+    let many = NativeOptions { threads: THREADS_MAX, ..with(way(Protocol::Espresso)) };
+    let text = refused("c-ll", many);
+    assert!(text.contains("number of threads is 1024") && text.contains("at most 1023"), "{text}");
+    let counted = NativeOptions { dirtiness: true, ..with(way(Protocol::Espresso)) };
+    assert!(refused("c-ll", counted).contains("dirtiness"));
+    let wrong = DefragOptions { trigger: 0.5, ..DefragOptions::default() };
+    assert!(refused("c-ll", with(Some(wrong))).contains("trigger 0.5"));
+}

@@ -1,12 +1,14 @@
 //! The threads of a native run: plain handles, or handles with a Ribbon around them, and a look at
 //! its counters while they run.
 
+use super::times::Times;
 use super::{Limit, NativeError, NativeOptions, RibbonMode};
 use crate::Progress;
 use crate::handle::Handle;
 use seawall_memory::Memory;
 use seawall_native::{Counters, NativeMemory, Pool, PoolOptions, Witness};
 use seawall_runtime::Dirtiness;
+use seawall_runtime::defrag::{DefragCounts, DefragError};
 use seawall_runtime::ribbon::{Ribbon, RibbonCounters, RibbonOptions, RibbonPool};
 use seawall_workloads::{History, Setup, Worker, Workload};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +42,7 @@ impl Host {
         let Some(mode) = options.ribbon else { return Ok(Host::Plain(pool)) };
         let auto = Ribbon::auto();
         let flushers = options.flushers.unwrap_or(auto.flushers);
-        let threads = options.threads as u64;
+        let threads = options.threads as u64 + u64::from(options.defragment.is_some());
         let flushers_min = flushers.min(1);
         let wanted = RibbonOptions { mode, threads, flushers, flushers_min, ..auto };
         let ribbon = match options.early {
@@ -74,6 +76,7 @@ impl Host {
 pub(super) struct Done {
     pub(super) operations: u64,
     pub(super) counters: Counters,
+    pub(super) times: Times,
     started: Instant,
     ended: Instant,
 }
@@ -89,6 +92,7 @@ pub(super) fn seconds_of(done: &[Done]) -> f64 {
 struct Threads<'a, W> {
     workload: &'a W,
     dirtiness: Option<&'a Dirtiness>,
+    measures: bool,
     setup: &'a Setup,
     operations_max: u64,
     stop: AtomicBool,
@@ -106,6 +110,7 @@ impl<W: Workload> Threads<'_, W> {
     ) -> Done {
         let mut worker = Worker::new(self.setup, memory.thread(), Arc::new(History::off()));
         let mut local = self.workload.join(memory);
+        let mut times = Times::new(self.measures);
         let _ = ready.send(());
         drop(ready);
         if !self.start.wait() {
@@ -113,12 +118,12 @@ impl<W: Workload> Threads<'_, W> {
         }
         let started = Instant::now();
         while worker.number < self.operations_max && !self.stop.load(Ordering::Relaxed) {
-            self.workload.step(memory, &mut local, &mut worker);
+            times.time(|| self.workload.step(memory, &mut local, &mut worker));
             worker.number += 1;
             memory.output(worker.number);
         }
         let (operations, counters) = (worker.number, counters(memory));
-        Done { operations, counters, started, ended: Instant::now() }
+        Done { operations, counters, times, started, ended: Instant::now() }
     }
 
     fn run_on(
@@ -156,6 +161,23 @@ fn counters_below(handle: &Studied<'_, '_>) -> Counters {
     }
 }
 
+/// Runs `body` beside the thread that defragments, if there is to be one.
+pub(super) fn run_beside<W: Workload, T>(
+    host: &Host,
+    workload: &W,
+    setup: &Setup,
+    body: impl FnOnce() -> T,
+) -> (T, Result<DefragCounts, DefragError>) {
+    let thread = setup.threads;
+    match host {
+        Host::Plain(pool) => workload.beside_collector(|| pool.memory(thread), body),
+        Host::Ribbon(pool) => {
+            let handle = || Studied::Ribbon(pool.wrap(pool.below().memory(thread)));
+            workload.beside_collector(handle, body)
+        }
+    }
+}
+
 /// Runs the threads until the limit, and shows meanwhile what a Ribbon does.
 ///
 /// # Errors
@@ -167,7 +189,7 @@ pub(super) fn run_threads<W: Workload>(
     host: &Host,
     (workload, dirtiness): (&W, Option<&Dirtiness>),
     setup: &Setup,
-    witness: Option<&Witness>,
+    (witness, measures): (Option<&Witness>, bool),
     limit: Limit,
     progress: &Progress,
 ) -> Result<Vec<Done>, NativeError> {
@@ -176,7 +198,7 @@ pub(super) fn run_threads<W: Workload>(
         Limit::Operations(count) => (count, None),
     };
     let (stop, start) = (AtomicBool::new(false), OnceLock::new());
-    let threads = Threads { workload, dirtiness, setup, operations_max, stop, start };
+    let threads = Threads { workload, dirtiness, measures, setup, operations_max, stop, start };
     std::thread::scope(|scope| {
         let all = &threads;
         let (ready, are_ready) = channel();

@@ -95,11 +95,22 @@ impl Scene {
         core: usize,
         programs: Vec<(usize, Program)>,
     ) -> Result<Cycle, SimError> {
+        self.between_from(0, core, programs)
+    }
+
+    /// The cycles between output `first` of `core`, counted from 0, and the next.
+    pub(crate) fn between_from(
+        &self,
+        first: usize,
+        core: usize,
+        programs: Vec<(usize, Program)>,
+    ) -> Result<Cycle, SimError> {
         let pm = vec![0; (self.lines * LINE_BYTES) as usize];
         let (_, marks) = self.simulate(pm, programs)?;
         let of_core: Vec<Cycle> =
             marks.0.iter().filter(|(by, ..)| *by == core).map(|(.., at)| *at).collect();
-        Ok(of_core.get(1).copied().unwrap_or_default() - of_core.first().copied().unwrap_or(0))
+        let at = |number: usize| of_core.get(number).copied().unwrap_or_default();
+        Ok(at(first + 1) - at(first))
     }
 
     /// Cycles of a load of `at` by `core`, in a machine where nothing else happens.

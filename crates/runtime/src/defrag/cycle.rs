@@ -7,12 +7,13 @@ use super::known::Known;
 use super::pages::{self, Page, Pages};
 use super::plan::{Survey, Surveyed};
 use super::scopes::Grace;
-use super::table::Table;
+use super::table::{self, Table};
 use super::{DefragCounts, DefragError, DefragOptions, Phase, Protocol};
 use crate::heap::checked;
 use crate::heap::chunks::{self, Chunk};
 use crate::typed::Branded;
 use crate::{HeapError, Session};
+use rustc_hash::FxHashSet;
 use seawall_memory::{Memory, Purpose};
 
 /// A survey is worth its time when so much of the live bytes has been freed since the last one: one
@@ -49,6 +50,19 @@ pub(super) enum Stage {
     End(u64),
 }
 
+impl Stage {
+    fn purpose(&self) -> Purpose {
+        match self {
+            Stage::Rest | Stage::Survey(..) | Stage::Watch(..) => Purpose::Mark,
+            Stage::Decide(_) | Stage::Named(_) => Purpose::Plan,
+            Stage::Move(_) | Stage::Heal(_) => Purpose::Heal,
+            Stage::Retire(_) | Stage::Hold(_) | Stage::Release(_) | Stage::End(_) => {
+                Purpose::Release
+            }
+        }
+    }
+}
+
 /// Defragments a heap, step by step, in any thread; a heap has one at a time.
 ///
 /// A step is taken by a thread that is in no scope: by [`typed::Thread::defragment`], or on an
@@ -58,7 +72,7 @@ pub(super) enum Stage {
 pub struct Defragmenter {
     pub(super) options: DefragOptions,
     pub(super) known: Known,
-    stage: Stage,
+    pub(super) stage: Stage,
     pub(super) table: Option<Table>,
     /// The part of it that relocation hardware reads, if it moves the objects.
     pub(super) hardware: Option<Hardware>,
@@ -127,7 +141,7 @@ impl Defragmenter {
     /// goes on with the next step, also by another defragmenter.
     pub fn step<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
         let memory = session.memory;
-        let before = memory.purpose(Purpose::Collect);
+        let before = memory.purpose(self.stage.purpose());
         let outcome = self.step_on(session);
         memory.purpose(before);
         outcome
@@ -193,6 +207,7 @@ impl Defragmenter {
             Stage::Watch(_, grace) | Stage::Named(grace) | Stage::Hold(grace) => {
                 grace.wait_for_one(memory, layout)
             }
+            Stage::Decide(decision) => decision.grace.wait_for_one(memory, layout),
             _ => {}
         }
     }
@@ -247,26 +262,35 @@ impl Defragmenter {
         let (memory, heap) = (session.memory, &session.heap);
         let layout = &heap.layout;
         session.look_away();
+        let table = checked::load(memory, layout.moved_table()).unwrap_or(0);
+        self.table = table.checked_sub(1).map(|chunk| Table::at(layout, chunk));
+        self.pages = self.table.and_then(|table| table.head(memory)).map_or(0, |(pages, _)| pages);
+        let named = self.table.iter().flat_map(|table| {
+            let heads = (0..self.pages).map(|number| table.entry(number));
+            heads.filter_map(|at| table::page_of(checked::claimed(memory, at)))
+        });
+        let named: FxHashSet<(u64, u64)> = named.collect();
         for chunk in 0..heap.chunks(memory)? {
             let pages = Pages::load(memory, layout, chunk);
-            let is_undecided = |page: &u64| matches!(pages.page(*page), Page::Watched | Page::Kept);
+            let is_undecided = |page: &u64| match pages.page(*page) {
+                Page::Watched | Page::Kept => true,
+                Page::Touched => !named.contains(&(chunk, *page)),
+                Page::Usual | Page::Moving => false,
+            };
             for page in (0..pages::PAGES).filter(is_undecided) {
                 pages::forget(memory, layout, (chunk, page));
                 memory.fetch_add(layout.freed(chunk), 1);
             }
         }
         self.emptied.clear();
-        let table = checked::load(memory, layout.moved_table()).unwrap_or(0);
-        if table == 0 {
+        if self.table.is_none() {
             memory.swap(layout.phase, 0);
             return Ok(Step::Worked);
         }
-        let table = Table::at(layout, table - 1);
-        self.pages = table.head(memory).map_or(0, |(pages, _)| pages);
-        self.table = Some(table);
         if heap.protocol(memory) == Protocol::Ffccd {
             // Who decided may not have come to that.
-            Hardware::of(layout, &table, self.pages).show(memory);
+            let table = self.table.as_ref().expect("just found");
+            Hardware::of(layout, table, self.pages).show(memory);
         }
         memory.swap(layout.phase, 2);
         self.go(Stage::Named(Grace::of_now(memory, layout)))
@@ -299,15 +323,13 @@ impl Defragmenter {
             return Ok(Step::Rest);
         }
         memory.store(layout.protocol(), self.options.protocol.number());
-        let watched = watch_over(session, chosen);
-        self.stage = match watched {
-            Ok(chosen) => Stage::Watch(chosen, Grace::of_now(memory, layout)),
-            Err(error) => {
-                memory.swap(layout.phase, 0);
-                return Err(error);
-            }
-        };
-        Ok(Step::Worked)
+        let (empty, chosen): (Vec<_>, Vec<_>) =
+            chosen.into_iter().partition(|page| page.objects == 0);
+        let empty = watch_over(session, &empty).inspect_err(|_| {
+            memory.swap(layout.phase, 0);
+        })?;
+        self.emptied = empty.iter().map(|page| (page.chunk, page.page)).collect();
+        self.go(Stage::Watch(chosen, Grace::of_now(memory, layout)))
     }
 
     fn watch<M: Memory>(
@@ -320,9 +342,6 @@ impl Defragmenter {
             self.stage = Stage::Watch(chosen, grace);
             return Ok(Step::Waits);
         }
-        let (empty, chosen): (Vec<_>, Vec<_>) =
-            chosen.into_iter().partition(|page| page.objects == 0);
-        self.emptied = empty.iter().map(|page| (page.chunk, page.page)).collect();
         if chosen.is_empty() {
             return self.go(Stage::End(0));
         }
@@ -332,7 +351,6 @@ impl Defragmenter {
                 self.go(Stage::Decide(Decision::of(chosen)))
             }
             Err(error) => {
-                self.emptied.extend(chosen.iter().map(|page| (page.chunk, page.page)));
                 self.stage = Stage::End(0);
                 Err(error.into())
             }
@@ -340,18 +358,20 @@ impl Defragmenter {
     }
 }
 
-/// Marks the chosen pages, so that nothing is allocated there; leaves out those of chunks that are
-/// others by now.
-fn watch_over<M: Memory>(
+/// Marks pages, so that nothing is allocated there; leaves out those of chunks that are others by
+/// now, or that objects are moved to.
+pub(super) fn watch_over<M: Memory>(
     session: &mut Session<'_, M>,
-    chosen: Vec<Surveyed>,
-) -> Result<Vec<Surveyed>, DefragError> {
+    chosen: &[Surveyed],
+) -> Result<Vec<Surveyed>, HeapError> {
     let (memory, layout) = (session.memory, session.heap.layout);
     let mut watched = Vec::with_capacity(chosen.len());
     for group in chosen.chunk_by(|one, other| one.chunk == other.chunk) {
         let is_same = session.with_chunk_lock(|_| {
-            let entry = chunks::load(memory, &layout, group[0].chunk)?;
-            let is_same = entry == Chunk::Small(group[0].class);
+            let chunk = group[0].chunk;
+            let is_destination = Pages::load(memory, &layout, chunk).is_destination();
+            let entry = chunks::load(memory, &layout, chunk)?;
+            let is_same = entry == Chunk::Small(group[0].class) && !is_destination;
             for page in group.iter().filter(|_| is_same) {
                 let to = if page.objects == 0 { Page::Kept } else { Page::Watched };
                 let page = (page.chunk, page.page);

@@ -1,10 +1,10 @@
 //! The decision of a cycle: where objects go, made durable before the first of them moves (FFCCD,
 //! ISCA'22, section 4.3.1).
 
-use super::cycle::{Defragmenter, Stage, Step};
+use super::cycle::{Defragmenter, Stage, Step, watch_over};
 use super::hardware::Hardware;
 use super::known::Known;
-use super::pages::{self, Page};
+use super::pages::{self, Page, Pages};
 use super::plan::Surveyed;
 use super::scopes::Grace;
 use super::table::{Entry, Table};
@@ -22,18 +22,26 @@ use std::ops::Range;
 /// Objects that are decided upon, or released, with one log record; those of a page at least.
 pub(super) const BATCH_OBJECTS: u32 = 64;
 
+/// Pages that are watched at a time, those of a chunk at least: the sooner they are decided upon,
+/// the fewer of them are written to meanwhile.
+const BATCH_PAGES: usize = 16;
+
 /// Pages whose destinations are being decided upon.
 #[derive(Debug)]
 pub(super) struct Decision {
     chosen: Vec<Surveyed>,
     next: usize,
+    /// As many of them are watched, or were.
+    watched: usize,
+    /// The scopes that may write to the last of those unseen.
+    pub(super) grace: Grace,
     /// The chunk that the objects of the last page went to, its class, and the next block of it.
     to: Option<(Class, u64, u64)>,
 }
 
 impl Decision {
     pub(super) fn of(chosen: Vec<Surveyed>) -> Decision {
-        Decision { chosen, next: 0, to: None }
+        Decision { chosen, next: 0, watched: 0, grace: Grace::default(), to: None }
     }
 
     /// Blocks in a row for the objects of a page; blank where recovery looks at words.
@@ -108,14 +116,24 @@ impl Defragmenter {
         mut decision: Decision,
     ) -> Result<Step, DefragError> {
         let (memory, layout) = (session.memory, session.heap.layout);
+        if decision.next == decision.watched {
+            return match decision.next == decision.chosen.len() {
+                true => self.decided(session),
+                false => self.watch_more(session, decision),
+            };
+        }
+        if !decision.grace.is_over(memory, &layout) {
+            self.stage = Stage::Decide(decision);
+            return Ok(Step::Waits);
+        }
         let (mut last, mut objects, mut entries) = (decision.next, 0, Vec::new());
-        while last < decision.chosen.len() && objects < BATCH_OBJECTS {
+        while last < decision.watched && objects < BATCH_OBJECTS {
             match self.entry(session, &mut decision, last) {
                 Ok(entry) => {
                     objects += entry.objects.count_ones().max(1);
                     entries.push(entry);
                 }
-                Err(error) => return self.decide_no_more(session, &decision, error),
+                Err(error) => return self.decide_no_more(session, &decision, (last, error)),
             }
             last += 1;
         }
@@ -141,6 +159,31 @@ impl Defragmenter {
         self.decided(session)
     }
 
+    /// The pages of the next few chunks are watched from now on.
+    fn watch_more<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        mut decision: Decision,
+    ) -> Result<Step, DefragError> {
+        let first = decision.watched;
+        let rest = &decision.chosen[first..];
+        let mut count = 0;
+        for group in rest.chunk_by(|one, other| one.chunk == other.chunk) {
+            if count >= BATCH_PAGES {
+                break;
+            }
+            count += group.len();
+        }
+        let watched = match watch_over(session, &rest[..count]) {
+            Ok(watched) => watched,
+            Err(error) => return self.decide_no_more(session, &decision, (first, error)),
+        };
+        decision.watched += watched.len();
+        decision.chosen.splice(first..first + count, watched);
+        decision.grace = Grace::of_now(session.memory, &session.heap.layout);
+        self.go(Stage::Decide(decision))
+    }
+
     fn decided<M: Memory>(&mut self, session: &Session<'_, M>) -> Result<Step, DefragError> {
         if let Some(hardware) = &self.hardware {
             hardware.show(session.memory);
@@ -149,19 +192,22 @@ impl Defragmenter {
         self.go(Stage::Named(Grace::of_now(session.memory, &session.heap.layout)))
     }
 
-    /// There is no room for more: what has been decided upon is done, the rest stays as it is.
+    /// There is no room for more: what has been decided upon is done, the rest stays as it is. So
+    /// many entries have been written.
     fn decide_no_more<M: Memory>(
         &mut self,
         session: &Session<'_, M>,
         decision: &Decision,
-        error: HeapError,
+        (written, error): (usize, HeapError),
     ) -> Result<Step, DefragError> {
         let layout = &session.heap.layout;
-        for page in &decision.chosen[decision.next..] {
-            pages::forget(session.memory, layout, (page.chunk, page.page));
-            session.memory.fetch_add(layout.freed(page.chunk), 1);
+        let memory = session.memory;
+        let rest = decision.chosen[decision.next..].iter();
+        for page in rest.filter(|page| is_listed(memory, layout, page)) {
+            pages::forget(memory, layout, (page.chunk, page.page));
+            memory.fetch_add(layout.freed(page.chunk), 1);
         }
-        self.pages = decision.next as u64;
+        self.pages = written as u64;
         self.decided(session)?;
         Err(error.into())
     }
@@ -174,14 +220,19 @@ impl Defragmenter {
         number: usize,
     ) -> Result<Entry, HeapError> {
         let (memory, layout) = (session.memory, session.heap.layout);
-        let Surveyed { class, chunk, page, .. } = decision.chosen[number];
+        let Surveyed { class, chunk, page, objects, .. } = decision.chosen[number];
         let at = self.table.expect("placed").entry(number as u64);
         if number == 0 || decision.chosen[number - 1].chunk != chunk {
             memory.store(layout.first_entry(chunk), at);
         }
         let mut entry = Entry { at, chunk, page, class, objects: 0, to: (0, 0) };
-        let live = entry.live_in_page(memory, &layout).unwrap_or(0);
-        if live != 0 && has_known_types(&self.known, memory, &layout, &entry, live) {
+        let state = Pages::load(memory, &layout, chunk).page(page);
+        self.counts.touched += u64::from(state == Page::Touched);
+        let is_watched = state == Page::Watched;
+        let live = entry.live_in_page(memory, &layout).filter(|_| is_watched).unwrap_or(0);
+        // One that was filled up before it was watched is not worth emptying any more.
+        let is_sparse = (1..=objects).contains(&live.count_ones().into());
+        if is_sparse && has_known_types(&self.known, memory, &layout, &entry, live) {
             entry.objects = live;
             entry.to = decision.destination(session, &entry, self.options.protocol)?;
         }
@@ -191,6 +242,11 @@ impl Defragmenter {
         entry.write(memory);
         Ok(entry)
     }
+}
+
+/// True if the page has a part in the cycle: it is watched, or was.
+fn is_listed<M: Memory>(memory: &M, layout: &Layout, page: &Surveyed) -> bool {
+    Pages::load(memory, layout, page.chunk).page(page.page) != Page::Usual
 }
 
 /// True if all objects of the page have types whose pointers are known.

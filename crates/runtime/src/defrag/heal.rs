@@ -8,7 +8,7 @@ use super::DefragError;
 use super::cycle::{Defragmenter, Stage, Step};
 use super::moves::{self, Found};
 use super::pages::Pages;
-use super::table::Entry;
+use super::table::{Entry, Move};
 use crate::heap::Heap;
 use crate::heap::chunks::UNTYPED;
 use crate::persist::pointers::Place;
@@ -29,8 +29,9 @@ impl Defragmenter {
         let (mut met, mut moved) = (0, Vec::new());
         while next < self.pages && met < BATCH_OBJECTS {
             if let Some(entry) = Entry::load(memory, heap, table.entry(next))? {
-                entry.moves(&heap.layout).for_each(|object| object.look_ahead(memory, protocol));
-                moved.extend(entry.moves(&heap.layout).filter(|one| one.ensure(memory, heap)));
+                let objects: Vec<Move> = entry.moves(&heap.layout).collect();
+                objects.iter().for_each(|object| object.look_ahead(memory, protocol));
+                moved.extend(moves::ensure_all(memory, heap, &objects));
                 met += entry.objects.count_ones();
             }
             next += 1;

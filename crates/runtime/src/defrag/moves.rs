@@ -12,7 +12,8 @@
 //!
 //! An object's byte in the table says how far it is. Who claims it changes it by a locked
 //! operation, which is a fence on x86; all that follow are plain stores, so that no move has a
-//! fence that its protocol does not have.
+//! fence that its protocol does not have. The walk that moves what nobody has met claims up to
+//! eight objects at once, of together a KiB, and but for Espresso has one fence for all of them.
 //!
 //! **The one fence of SFCCD.** The paper has it behind both the copy and the byte. Then neither of
 //! the two recoveries that it and its slides state is right where an object has more than one line
@@ -37,11 +38,14 @@ use crate::HeapFlaw;
 use crate::heap::Heap;
 use crate::heap::chunks::{self, Chunk};
 use seawall_memory::{Addr, LINE_BYTES, Memory, Purpose};
+use std::slice;
 
 /// Instructions that are no accesses: to see that a chunk has no page that is emptied, and to find
 /// an object in the table; estimates.
 const CHECK: u32 = 8;
 const LOOK_UP: u32 = 40;
+/// Bytes of objects that are claimed at once: who needs one of them waits for no more.
+const GROUP_BYTES: u64 = 1 << 10;
 
 /// Nobody has begun to move the object.
 const STILL: u8 = 0;
@@ -108,11 +112,15 @@ impl Move {
         memory.store(Entry::state(self.entry, self.bit), state);
     }
 
+    /// The word of the table that its byte is in, and where in that.
+    fn word(&self) -> (Addr, u64) {
+        let at = Entry::state(self.entry, self.bit);
+        (Addr::from_bits(at.bits() & !7), 8 * (at.bits() % 8))
+    }
+
     /// Moves the object, or waits for who does. True if this thread did.
     pub(crate) fn ensure<M: Memory>(&self, memory: &M, heap: &Heap) -> bool {
-        let protocol = heap.protocol(memory);
-        let at = Entry::state(self.entry, self.bit);
-        let (word, shift) = (Addr::from_bits(at.bits() & !7), 8 * (at.bits() % 8));
+        let (word, shift) = self.word();
         loop {
             if self.state(memory) == MOVED {
                 return false;
@@ -121,15 +129,15 @@ impl Move {
             match (now >> shift) as u8 {
                 MOVED => return false,
                 STILL => {
-                    let claimed = now | u64::from(CLAIMED) << shift;
-                    if memory.compare_exchange(word, now, claimed).is_ok() {
-                        self.copy(memory, heap);
+                    let own = claim(memory, slice::from_ref(self));
+                    copy(memory, heap, &own);
+                    if !own.is_empty() {
                         return true;
                     }
                 }
                 COPIED if heap.flaw == HeapFlaw::TrustsCopied => return false,
-                COPIED if protocol == Protocol::Sfccd => {
-                    memory.flush(at, 1);
+                COPIED if heap.protocol(memory) == Protocol::Sfccd => {
+                    memory.flush(word, 8);
                     let moved = now ^ u64::from(COPIED ^ MOVED) << shift;
                     if memory.compare_exchange(word, now, moved).is_ok() {
                         return false;
@@ -167,32 +175,76 @@ impl Move {
         }
         memory.purpose(before);
     }
+}
 
-    fn copy<M: Memory>(&self, memory: &M, heap: &Heap) {
-        let before = memory.purpose(Purpose::Copy);
-        self.copy_by(memory, heap);
-        memory.purpose(before);
+/// Moves the objects, or waits for who does, as [`Move::ensure`] each of them, with one locked
+/// operation and one fence for as many as may be; gives those that this thread moved.
+pub(super) fn ensure_all<M: Memory>(memory: &M, heap: &Heap, objects: &[Move]) -> Vec<Move> {
+    let most = match heap.protocol(memory) {
+        Protocol::Espresso => 1,
+        Protocol::Sfccd | Protocol::Ffccd => GROUP_BYTES,
+    };
+    let mut moved = Vec::new();
+    for group in objects.chunk_by(|one, other| one.word().0 == other.word().0) {
+        for group in group.chunks((most / group[0].bytes).max(1) as usize) {
+            let own = claim(memory, group);
+            copy(memory, heap, &own);
+            let others = group.iter().filter(|object| !own.contains(object));
+            moved.extend(others.filter(|object| object.ensure(memory, heap)));
+            moved.extend(&own);
+        }
     }
+    moved
+}
 
-    fn copy_by<M: Memory>(&self, memory: &M, heap: &Heap) {
-        let protocol = heap.protocol(memory);
-        if protocol == Protocol::Ffccd {
-            memory.relocate(self.to, self.from, self.bytes);
-            return self.set_state(memory, MOVED);
+/// Claims those of the objects of one word that nobody has begun to move.
+fn claim<M: Memory>(memory: &M, objects: &[Move]) -> Vec<Move> {
+    let word = objects[0].word().0;
+    let mut now: u64 = memory.load(word);
+    loop {
+        let is_still = |object: &&Move| (now >> object.word().1) as u8 == STILL;
+        let own: Vec<Move> = objects.iter().filter(is_still).copied().collect();
+        let mark = |object: &Move| u64::from(CLAIMED) << object.word().1;
+        let claimed = own.iter().map(mark).fold(now, |word, mark| word | mark);
+        if own.is_empty() {
+            return own;
         }
-        let mut bytes = vec![0; self.bytes as usize];
-        memory.read(self.from, &mut bytes);
-        memory.write_nt(self.to, &bytes);
-        let says_first = matches!(heap.flaw, HeapFlaw::CopiesMoved | HeapFlaw::BelievesMoved);
-        if !says_first {
-            memory.drain();
+        match memory.compare_exchange(word, now, claimed) {
+            Ok(_) => return own,
+            Err(other) => now = other,
         }
-        self.set_state(memory, COPIED);
-        memory.flush(Entry::state(self.entry, self.bit), 1);
-        if says_first || protocol == Protocol::Espresso {
-            memory.drain();
-            self.set_state(memory, MOVED);
-        }
+    }
+}
+
+/// Copies objects of one word, which this thread has claimed.
+fn copy<M: Memory>(memory: &M, heap: &Heap, objects: &[Move]) {
+    let before = memory.purpose(Purpose::Copy);
+    match heap.protocol(memory) {
+        Protocol::Ffccd => objects.iter().for_each(|object| {
+            memory.relocate(object.to, object.from, object.bytes);
+            object.set_state(memory, MOVED);
+        }),
+        protocol if !objects.is_empty() => copy_by(memory, heap, objects, protocol),
+        _ => {}
+    }
+    memory.purpose(before);
+}
+
+fn copy_by<M: Memory>(memory: &M, heap: &Heap, objects: &[Move], protocol: Protocol) {
+    for object in objects {
+        let mut bytes = vec![0; object.bytes as usize];
+        memory.read(object.from, &mut bytes);
+        memory.write_nt(object.to, &bytes);
+    }
+    let says_first = matches!(heap.flaw, HeapFlaw::CopiesMoved | HeapFlaw::BelievesMoved);
+    if !says_first {
+        memory.drain();
+    }
+    objects.iter().for_each(|object| object.set_state(memory, COPIED));
+    memory.flush(objects[0].word().0, 8);
+    if says_first || protocol == Protocol::Espresso {
+        memory.drain();
+        objects.iter().for_each(|object| object.set_state(memory, MOVED));
     }
 }
 

@@ -201,14 +201,15 @@ impl Entry {
         at: Addr,
     ) -> Option<(Entry, Move)> {
         let class = class_of(memory, heap, chunk)?;
+        let block = pages::block_at(&heap.layout, class, chunk, at)?;
         let mut next: Addr = memory.load(heap.layout.first_entry(chunk));
         while let Some((source, page)) = page_of(checked::claimed(memory, next)) {
             let entry = Entry::known(memory, next, (source, page, class));
-            let moves = || entry.moves(&heap.layout).find(|object| object.has_put(at));
             match entry.to.0 {
                 to if to == chunk => {
-                    if let Some(object) = moves() {
-                        return Some((entry, object));
+                    let bit = block.checked_sub(entry.to.1).and_then(|rank| entry.bit_of(rank));
+                    if let Some(bit) = bit {
+                        return Some((entry, entry.object(&heap.layout, bit)?));
                     }
                 }
                 // A page that nothing is moved from may lie between others.
@@ -238,6 +239,15 @@ impl Entry {
             live |= u128::from(state != 0) << bit;
         }
         Some(live)
+    }
+
+    /// The bit of its object number `rank`, from 0, if it has so many.
+    fn bit_of(&self, rank: u64) -> Option<u32> {
+        if rank >= u64::from(self.objects.count_ones()) {
+            return None;
+        }
+        let rest = (0..rank).fold(self.objects, |objects, _| objects & (objects - 1));
+        Some(rest.trailing_zeros())
     }
 
     /// The object of its `bit`th block.

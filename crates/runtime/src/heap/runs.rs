@@ -116,7 +116,9 @@ impl<M: Memory> Session<'_, M> {
                 return Ok(self.found_run(chunk, found, length));
             }
         }
-        if self.release_empty()? || self.grow(length) {
+        // Cycles give back what is empty: to look for that here keeps the lock for long.
+        let has_grown = layout.numbers.moves && self.grow(length);
+        if has_grown || self.release_empty()? || self.grow(length) {
             if let Some((chunk, found)) = self.search_run(0, self.chunks(), length)? {
                 return Ok(self.found_run(chunk, found, length));
             }

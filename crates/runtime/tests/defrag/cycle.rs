@@ -239,3 +239,58 @@ fn a_cycle_that_has_no_room_for_its_table_leaves_everything_as_it_is() {
     assert_eq!(defragmenter.counts().cycles, 0);
     push(&mut thread, (0..1_000).map(|value| 7 * value + 1)).unwrap();
 }
+
+/// A cycle whose table is placed, and whose first few pages are watched.
+fn begun(thread: &mut Thread<'_, Image>, protocol: Protocol) -> Defragmenter {
+    let mut defragmenter = defragmenter(protocol);
+    while !defragmenter.is_in_cycle() {
+        thread.defragment(&mut defragmenter).unwrap();
+    }
+    for _ in 0..2 {
+        assert_eq!(thread.defragment(&mut defragmenter), Ok(Step::Worked));
+    }
+    defragmenter
+}
+
+#[test]
+fn chunks_that_are_used_anew_before_their_pages_are_watched_are_left_alone() {
+    for protocol in Protocol::ALL {
+        let (image, heap) = made(&options(20));
+        let mut thread = Thread::join(heap, &image).unwrap();
+        push(&mut thread, 0..5_000).unwrap();
+        retain(&mut thread, |value| value % 5 == 0).unwrap();
+        let mut defragmenter = begun(&mut thread, protocol);
+        thread.defragment(&mut defragmenter).unwrap();
+        retain(&mut thread, |value| value < 1_000).unwrap();
+        let count = (10_000..).take_while(|value| push(&mut thread, [*value]).is_ok()).count();
+        assert!(count > 5_000, "{count} nodes until the pool was full");
+        let outcome = defragmenter.finish(thread.untyped());
+        assert!(outcome.is_ok() && !defragmenter.is_in_cycle(), "{outcome:?}");
+        assert_eq!(values(&mut thread).map(|values| values.len()), Ok(count + 200));
+        retain(&mut thread, |value| value % 8 == 0).unwrap();
+        let _ = defragmenter.run(thread.untyped());
+        let left = values(&mut thread).expect("whole nodes").len();
+        assert!(left.abs_diff(count / 8) < 50, "{left} of {count}");
+    }
+}
+
+#[test]
+fn pages_that_were_written_to_before_a_defragmenter_was_dropped_are_usual_again() {
+    for protocol in Protocol::ALL {
+        let (image, heap) = made(&options(32));
+        let mut thread = Thread::join(heap, &image).unwrap();
+        push(&mut thread, 0..5_000).unwrap();
+        retain(&mut thread, |value| value % 5 == 0).unwrap();
+        drop(begun(&mut thread, protocol));
+        retain(&mut thread, |value| value % 10 == 0).unwrap();
+        let mut second = defragmenter(protocol);
+        second.run(thread.untyped()).unwrap();
+        assert_eq!(values(&mut thread), Ok(every(10, 5_000)));
+        retain(&mut thread, |value| value % 20 == 0).unwrap();
+        second.run(thread.untyped()).unwrap();
+        let counts = second.counts();
+        assert!(counts.emptied > 16 && counts.touched == 0, "{counts:?}");
+        assert_eq!(values(&mut thread), Ok(every(20, 5_000)));
+        assert!(heap.stats(&image).unwrap().fragmentation() < 1.6);
+    }
+}

@@ -9,7 +9,7 @@ use seawall_runtime::typed;
 use seawall_runtime::{HeapError, HeapOptions};
 
 const CHUNKS: u64 = 8;
-const KEPT: [u64; 4] = [48, 32, 16, 0];
+const KEPT: [u64; 4] = [49, 48, 16, 0];
 /// Where the description of the format has the parts of a table, and bytes of an entry.
 const ENTRIES: usize = 64;
 const ENTRY: usize = 192;

@@ -71,8 +71,10 @@ impl<D: Design> Machine<D> {
         self.in_turn(core)?;
         let start = self.hw.cores[core].start_of(at);
         let lookup = self.design.look_up(&mut self.hw, core, at);
-        // What is read next is read at that address, and waits for it.
+        // What is read next is read at that address, and waits for it. Of what stays the answer is
+        // null, and a branch, foreseen, leaves the program with the address that it has.
         let (next, cycles) = match lookup {
+            Lookup::At(to, cycles) if to == at => (Addr::NULL, cycles),
             Lookup::At(to, cycles) => (to, cycles),
             Lookup::Walk(walk, cycles) => (walk.place, cycles),
         };

@@ -5,9 +5,11 @@ use super::phases::{self, Step, shuffle};
 use super::{Change, PartOf, Phases, Structure, Walk};
 use crate::history::{Contents, initial_tag, tag};
 use crate::workload::stream;
-use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
+use crate::{Collect, Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::Memory;
-use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter};
+use seawall_runtime::defrag::{
+    DefragCounts, DefragError, DefragOptions, Defragmenter, with_collector,
+};
 use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Thread};
 use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks};
 use std::marker::PhantomData;
@@ -40,7 +42,7 @@ pub struct Churned<S> {
     entries: u64,
     parts: u64,
     locks: Locks,
-    defragment: Option<DefragOptions>,
+    collect: Collect,
     structure: PhantomData<fn() -> S>,
 }
 
@@ -64,13 +66,14 @@ fn options<S: Structure>(setup: &Setup) -> HeapOptions {
     let bytes = 2 * setup.entries * S::ENTRY_BYTES + part * parts(setup);
     let chunks = bytes.div_ceil(CHUNK_BYTES) + CHUNKS_A_THREAD * setup.threads as u64 + 8;
     // What moves has two places for a while, and the sizes of objects a chunk each.
-    let chunks = if setup.defragment.is_some() { 2 * chunks + CHUNKS_A_THREAD } else { chunks };
+    let moves = setup.collect != Collect::Nobody;
+    let chunks = if moves { 2 * chunks + CHUNKS_A_THREAD } else { chunks };
     HeapOptions {
         bytes: CHUNK_BYTES,
         bytes_max: chunks * CHUNK_BYTES,
-        threads: setup.threads as u64,
+        threads: setup.threads as u64 + u64::from(matches!(setup.collect, Collect::Thread(_))),
         log_bytes: LOG_BYTES,
-        defragment: setup.defragment.is_some(),
+        defragment: moves,
         ..typed::options::<RootOf<S>>()
     }
 }
@@ -136,8 +139,8 @@ impl<S: Structure> Churned<S> {
         }
         let (arena, locks) = place(heap.dram_bytes(), heap.threads(), parts);
         layout.hold_dram(&arena)?;
-        let defragment = heap.moves().then(DefragOptions::default);
-        Ok(Churned { heap, entries, parts, locks, defragment, structure: PhantomData })
+        let collect = Collect::by_steps(heap.moves().then(DefragOptions::default));
+        Ok(Churned { heap, entries, parts, locks, collect, structure: PhantomData })
     }
 
     /// Runs one step on the part of its key, whose lock is held; gives what a search finds.
@@ -174,6 +177,10 @@ impl<S: Structure> Churned<S> {
     }
 }
 
+fn defragmenter<S: Structure>(way: DefragOptions) -> Defragmenter {
+    Defragmenter::of::<RootOf<S>>(way).expect("ratios from a setup that was checked")
+}
+
 impl<S: Structure> Workload for Churned<S> {
     const NAME: &'static str = S::NAME;
     const ABOUT: &'static str = S::ABOUT;
@@ -207,8 +214,8 @@ impl<S: Structure> Workload for Churned<S> {
         let (entries, parts) = (setup.entries, parts(setup));
         let (_, locks) = place(heap.dram_bytes(), heap.threads(), parts);
         let heap = heap.with_flaw(setup.flaw.of_heap());
-        let defragment = setup.defragment;
-        Churned { heap, entries, parts, locks, defragment, structure: PhantomData }
+        let collect = setup.collect;
+        Churned { heap, entries, parts, locks, collect, structure: PhantomData }
     }
 
     fn heap(&self) -> Option<Heap> {
@@ -240,9 +247,10 @@ impl<S: Structure> Workload for Churned<S> {
 
     fn join<'m, M: Memory>(&self, memory: &'m M) -> Joined<'m, M, S> {
         let thread = Thread::join(self.heap, memory).expect("a heap that was made or opened");
-        let ratios = "ratios from a setup that was checked";
-        let make = |options| Defragmenter::of::<RootOf<S>>(options).expect(ratios);
-        let defragmenter = self.defragment.filter(|_| memory.thread() == 0).map(make);
+        let defragmenter = match self.collect {
+            Collect::Steps(way) if memory.thread() == 0 => Some(defragmenter::<S>(way)),
+            _ => None,
+        };
         Joined { thread, phases: None, defragmenter }
     }
 
@@ -269,6 +277,23 @@ impl<S: Structure> Workload for Churned<S> {
                 Err(error) => assert!(worker.flaw != Flaw::None, "{error}"),
             }
         }
+    }
+
+    fn beside_collector<M: Memory, T>(
+        &self,
+        handle: impl FnOnce() -> M + Send,
+        body: impl FnOnce() -> T,
+    ) -> (T, Result<DefragCounts, DefragError>) {
+        match self.collect {
+            Collect::Thread(way) => {
+                with_collector(self.heap, handle, defragmenter::<S>(way), |_| body())
+            }
+            _ => (body(), Ok(DefragCounts::default())),
+        }
+    }
+
+    fn moved<M: Memory>(local: &Joined<'_, M, S>) -> DefragCounts {
+        local.defragmenter.as_ref().map(Defragmenter::counts).unwrap_or_default()
     }
 
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
