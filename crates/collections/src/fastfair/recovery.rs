@@ -53,6 +53,9 @@ impl FastFair {
     /// Reaches every node, and checks what no crash can change.
     fn levels<M: Memory>(&self, memory: &M, reached: &mut Reached<'_>) -> Result<Levels, Damage> {
         let mut first = memory.load::<u64>(self.root);
+        if first == 0 {
+            return Err(Damage::Broken("the tree has no root".to_owned()));
+        }
         let mut levels = Levels::new();
         let mut wanted = None;
         loop {
@@ -251,6 +254,13 @@ mod tests {
             let _ = tree.contents(&image);
             let _ = again(image, &tree).1;
         }
+    }
+
+    #[test]
+    fn a_tree_without_a_root_is_damage() {
+        let (image, tree) = place(8, 40);
+        image.store(tree.root, 0u64);
+        assert!(matches!(tree.contents(&image), Err(Damage::Broken(_))));
     }
 
     #[test]
