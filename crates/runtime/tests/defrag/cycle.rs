@@ -275,6 +275,27 @@ fn chunks_that_are_used_anew_before_their_pages_are_watched_are_left_alone() {
 }
 
 #[test]
+fn chunks_that_become_destinations_before_their_pages_are_watched_are_left_alone() {
+    for protocol in Protocol::ALL {
+        let (image, heap) = made(&options(64));
+        // The bitmap that hardware reads takes ten chunks more.
+        let room = if protocol == Protocol::Ffccd { 14 } else { 4 };
+        let mut thread = full_but_for(room, &image, heap);
+        let mut kept = values(&mut thread).unwrap();
+        let mut defragmenter = begun(&mut thread, protocol);
+        // The second half of the chunks is empty now, and there is no other room.
+        let first = kept[kept.len() / 2];
+        kept.retain(|value| *value < first);
+        retain(&mut thread, |value| value < first).unwrap();
+        while defragmenter.is_in_cycle() {
+            assert_ne!(thread.defragment(&mut defragmenter), Ok(Step::Waits));
+            assert_eq!(values(&mut thread).as_ref(), Ok(&kept));
+        }
+        assert!(heap.stats(&image).unwrap().fragmentation() < 1.8);
+    }
+}
+
+#[test]
 fn pages_that_were_written_to_before_a_defragmenter_was_dropped_are_usual_again() {
     for protocol in Protocol::ALL {
         let (image, heap) = made(&options(32));

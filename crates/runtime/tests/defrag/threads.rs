@@ -22,14 +22,20 @@ struct Lists<'p> {
 
 type Found = Vec<Vec<u64>>;
 
-/// Adds and removes at random, more of the one and more of the other in turn; gives what there is.
-fn churn<M: Memory>(memory: &M, heap: Heap, seed: u64, rounds: u64) -> Result<Found, String> {
+/// Adds and removes at random, more of the one and more of the other in turn, as long as it is to go
+/// on; gives what there is.
+fn churn<M: Memory>(
+    memory: &M,
+    heap: Heap,
+    seed: u64,
+    goes_on: impl Fn(u64) -> bool,
+) -> Result<Found, String> {
     let text = |error: HeapError| error.to_string();
     let mut thread = typed::Thread::<Lists<'static>, _>::join(heap, memory).map_err(text)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut lists: Vec<BTreeMap<u64, u64>> = vec![BTreeMap::new(); LISTS];
     let mine = memory.thread();
-    for round in 0..rounds {
+    for round in (0..).take_while(|round| goes_on(*round)) {
         let list = random.random_range(0..LISTS);
         let adds = random.random_range(0..100) < if round / 20_000 % 2 == 0 { 80 } else { 20 };
         let place = random.random_range(0..lists[list].len().clamp(1, 100));
@@ -121,13 +127,18 @@ fn threads_find_what_they_left_while_a_collector_moves_it() {
             heap,
             || pool.memory(THREADS),
             defragmenter,
-            |_| {
+            |collector| {
+                // A busy machine may give the collector little time.
+                let goes_on = &|round: u64| {
+                    let is_early = round % 100 > 0 || collector.counts().cycles < 3;
+                    round < 50_000 || is_early && round < 50_000_000
+                };
                 std::thread::scope(|scope| {
                     let threads: Vec<_> = (0..THREADS)
                         .map(|thread| {
                             let pool = &pool;
                             scope.spawn(move || {
-                                churn(&pool.memory(thread), heap, thread as u64, 100_000)
+                                churn(&pool.memory(thread), heap, thread as u64, goes_on)
                             })
                         })
                         .collect();
