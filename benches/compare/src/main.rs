@@ -103,7 +103,7 @@ fn run(args: &Args) -> Result<()> {
         format!("cannot make a folder in {}; choose another one with --dir", args.dir.display())
     })?;
     if let Some(objects) = args.fragmentation {
-        return fragmentation::run(folder.path(), objects);
+        return fragment(args, objects, folder.path());
     }
     if args.count {
         return count(args, &kinds, folder.path());
@@ -185,7 +185,29 @@ fn compare(args: &Args, kinds: &[&'static Kind], folder: &Path) -> Result<()> {
     println!("{}\n{}", report::table(&all), report::ratios(&comparisons));
     if let Some(json) = json {
         let mut records = vec![host.record()];
-        records.extend(report::records(&all, &comparisons));
+        records.extend(report::records(&all));
+        records.extend(report::ratio_records(&comparisons));
+        json.finish(&records)?;
+    }
+    Ok(())
+}
+
+fn fragment(args: &Args, objects: u64, folder: &Path) -> Result<()> {
+    let json = args.json.as_deref().map(JsonFile::create).transpose()?;
+    let host = host::Host::of(folder)?;
+    host.lines().iter().for_each(|line| println!("{line}"));
+    println!(
+        "medians of {} rounds in turns; {objects} objects of 128 bytes stay; pages and file in \
+         bytes for each byte of an object\n",
+        args.rounds
+    );
+    let all = fragmentation::run(folder, objects, args.rounds)?;
+    let comparisons = fragmentation::comparisons(&all);
+    println!("{}\n{}", fragmentation::table(&all), report::ratios(&comparisons));
+    if let Some(json) = json {
+        let mut records = vec![host.record()];
+        records.extend(fragmentation::records(&all));
+        records.extend(report::ratio_records(&comparisons));
         json.finish(&records)?;
     }
     Ok(())

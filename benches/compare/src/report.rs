@@ -50,8 +50,8 @@ pub(crate) fn ratios(comparisons: &[Comparison]) -> String {
     aligned(&rows, 2)
 }
 
-/// A record of each measurement and each ratio.
-pub(crate) fn records(measured: &[Measured], comparisons: &[Comparison]) -> Vec<Value> {
+/// A record of each measurement.
+pub(crate) fn records(measured: &[Measured]) -> Vec<Value> {
     let mut records = Vec::new();
     for one in measured {
         let spread = Spread::of(&one.ns);
@@ -71,8 +71,13 @@ pub(crate) fn records(measured: &[Measured], comparisons: &[Comparison]) -> Vec<
             "over_floor": over_floor(measured, one),
         }));
     }
-    for one in comparisons {
-        records.push(json!({
+    records
+}
+
+/// A record of each ratio.
+pub(crate) fn ratio_records(comparisons: &[Comparison]) -> Vec<Value> {
+    let record = |one: &Comparison| {
+        json!({
             "record": "ratio",
             "operation": one.operation,
             "what": one.what,
@@ -81,9 +86,9 @@ pub(crate) fn records(measured: &[Measured], comparisons: &[Comparison]) -> Vec<
             "max": one.ratio.max,
             "target": one.target,
             "verdict": one.verdict(),
-        }));
-    }
-    records
+        })
+    };
+    comparisons.iter().map(record).collect()
 }
 
 fn time(ns: f64) -> String {
@@ -103,7 +108,7 @@ fn hundredths(value: f64) -> String {
 }
 
 /// Columns under each other: the first `texts` of them to the left, the others to the right.
-fn aligned(rows: &[Vec<String>], texts: usize) -> String {
+pub(crate) fn aligned(rows: &[Vec<String>], texts: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
         |column| rows.iter().filter_map(|row: &Vec<String>| row.get(column)).map(String::len).max();
