@@ -308,8 +308,8 @@ pub(crate) struct ReproduceArgs {
     /// Run a fifth of the operations or entries, and few records of the logging figures
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Run as many records of the logging figures, and entries of programs that are defragmented, as
-    /// the papers
+    /// Run as many records of the logging figures, and entries of programs that are defragmented,
+    /// as the papers
     #[arg(long, conflicts_with = "quick")]
     pub(crate) full: bool,
     /// Exit with 1 if something does not hold

@@ -22,8 +22,8 @@ struct Lists<'p> {
 
 type Found = Vec<Vec<u64>>;
 
-/// Adds and removes at random, more of the one and more of the other in turn, as long as it is to go
-/// on; gives what there is.
+/// Adds and removes at random, more of the one and more of the other in turn, as long as it is to
+/// go on; gives what there is.
 fn churn<M: Memory>(
     memory: &M,
     heap: Heap,
