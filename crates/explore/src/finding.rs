@@ -321,6 +321,7 @@ fn what(trace: &Trace, kind: Kind) -> String {
         Kind::Sync { .. } => "reads DRAM of another thread".into(),
         Kind::Flush { line: index } => format!("flush of the line {}", line(index)),
         Kind::FlushElsewhere => "flush of what is not persistent".into(),
+        Kind::WroteBack { line: index } => format!("the line {} leaves the caches", line(index)),
         Kind::Order => "order".into(),
         Kind::Drain => "drain".into(),
         Kind::Strand => "a new strand".into(),

@@ -138,6 +138,9 @@ impl State {
             Kind::Drain => Act::Drain,
             Kind::Strand => Act::Strand,
             Kind::Join => Act::Join,
+            Kind::WroteBack { line } => {
+                return self.order.persist_line(line, self.order.stored(line));
+            }
             Kind::FlushElsewhere | Kind::Output { .. } | Kind::Grow { .. } => return,
         };
         self.follow(Step { thread: event.thread, act });

@@ -6,11 +6,16 @@
 //! more than that the line kept its stores up to those of the copy: the bitmap has no states of its
 //! own, and is read off the lines. (That hardware writes the words of a line's copy at once is more
 //! than is relied on here, where a crash may part them.)
+//!
+//! A program may ask while it runs, too. About every other line leaves the caches as soon as a copy
+//! was made there (which ones, the schedule's seed says; with seed 0 none does), and the program is
+//! told so; of the others it is not told before a crash.
 
 use crate::models::order::PersistOrder;
 use crate::trace::{LineIndex, Trace};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use seawall_memory::{Addr, LINE_BYTES, RELOCATION_PAGE, Relocation};
+use std::hash::{Hash, Hasher};
 
 /// A line of a copy.
 #[derive(Clone, Copy, Debug)]
@@ -54,19 +59,29 @@ impl Relocated {
 }
 
 impl Trace {
-    /// The line at `at`, which all stores so far were to that a copy made, is one of a copy.
-    pub(crate) fn add_copied(&mut self, registers: &Relocation, at: Addr) {
-        let Some(page) = registers.page_of(at) else { return };
+    /// The line at `at`, which all stores so far were to that a copy made, is one of a copy; gives
+    /// its number.
+    pub(crate) fn add_copied(&mut self, registers: &Relocation, at: Addr) -> Option<Copied> {
+        let page = registers.page_of(at)?;
         let line = self.line(at.line());
         let stores = self.lines[line as usize].stores.len() as u32;
         let word = (registers.reached(page).offset() / 8) as u32;
         let bit = (at.offset() % RELOCATION_PAGE / LINE_BYTES) as u32;
         let event = self.events.len() as u32;
-        self.relocated.copied.push(Copied { event, line, stores, word, bit });
+        let copied = Copied { event, line, stores, word, bit };
+        self.relocated.copied.push(copied);
+        Some(copied)
     }
 }
 
 impl Copied {
+    /// Whether the line leaves the caches as soon as the first copy was made there.
+    pub(crate) fn leaves(&self, seed: u64) -> bool {
+        let mut hasher = FxHasher::default();
+        (seed, self.word, self.bit).hash(&mut hasher);
+        seed > 0 && hasher.finish() >> 32 & 1 == 1
+    }
+
     /// Whether the line kept the copy; none if it may have.
     pub(crate) fn is_kept(&self, order: &PersistOrder) -> Option<bool> {
         let (low, high) = order.window(self.line);
@@ -98,15 +113,26 @@ pub(crate) fn combinations(count: usize) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CrashImage, Model, Schedule, Search, check, record, search};
+    use crate::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
     use seawall_memory::{Image, Memory};
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::collections::BTreeSet;
+    use std::rc::Rc;
 
     const FROM: Addr = Addr::pm(0);
     const TO: Addr = Addr::pm(4096 + 128);
     const REGISTERS: Relocation =
         Relocation { directory: Addr::pm(8192), pages: 2, filters: Addr::pm(12288) };
+
+    fn start() -> Image {
+        let start = Image::new(16384, 0);
+        (0..512).for_each(|word| start.store(FROM.plus(8 * word), 100 + word));
+        start
+    }
+
+    fn schedule(seed: u64) -> Schedule {
+        Schedule { seed, ..Schedule::default() }
+    }
 
     /// An object of two lines is copied, and one of its lines changed behind the copy.
     fn copies(memory: &impl Memory) {
@@ -118,16 +144,14 @@ mod tests {
 
     #[test]
     fn a_bit_is_set_with_the_line_whatever_was_stored_there_since_and_with_no_other() {
-        let start = Image::new(16384, 0);
-        (0..16).for_each(|word| start.store(FROM.plus(8 * word), 100 + word));
-        let trace = record(start, &Schedule::default(), |memory| copies(memory)).unwrap();
+        let trace = record(start(), &schedule(0), |memory| copies(memory)).unwrap();
         let seen = RefCell::new(BTreeSet::new());
         let recover = |image: &CrashImage<'_>| {
             let bits: u64 = image.load(REGISTERS.reached(1));
             let words = [0, 56, 64, 120].map(|at| image.load::<u64>(TO.plus(at)));
             Ok((bits >> 2, words))
         };
-        let judge = |(bits, words): &(u64, [u64; 4]), _: &crate::CrashPoint| {
+        let judge = |(bits, words): &(u64, [u64; 4]), _: &CrashPoint| {
             seen.borrow_mut().insert((*bits, *words));
             let is_whole = [words[1] == 107, words[3] == 115];
             let is_told = [bits & 1 == 1, bits & 2 == 2];
@@ -140,6 +164,40 @@ mod tests {
             assert!(seen.iter().any(|(of, _)| *of == bits), "{bits} of {seen:?}");
         }
         assert!(seen.contains(&(2, [0, 0, 7, 115])), "{seen:?}");
+    }
+
+    #[test]
+    fn a_line_of_which_a_program_is_told_that_it_has_left_the_caches_is_there_with_its_first_copy()
+    {
+        let told = Rc::new(Cell::new(0));
+        let tell = told.clone();
+        let trace = record(start(), &schedule(1), move |memory| {
+            memory.set_relocation(Some(REGISTERS));
+            let page = Addr::pm(4096);
+            memory.relocate(page, FROM, 512);
+            tell.set(memory.load::<u64>(REGISTERS.reached(1)));
+            // What is copied there now says nothing more, and may be lost.
+            (0..8).for_each(|line| memory.relocate(page.plus(64 * line + 32), FROM, 32));
+            assert_eq!(memory.load::<u64>(REGISTERS.reached(1)), tell.get());
+            memory.output(1);
+        });
+        let told = (trace.unwrap(), told.get());
+        assert!((1..8).contains(&told.1.count_ones()), "{:b}", told.1);
+        let lost = Cell::new(0);
+        let recover = |image: &CrashImage<'_>| {
+            let word = |line, at| image.load::<u64>(Addr::pm(4096 + 64 * line + at));
+            let lines = (0..8).filter(|line| told.1 >> line & 1 == 1);
+            Ok(lines.map(|line| (word(line, 0) == 100 + 8 * line, word(line, 32) == 100)).collect())
+        };
+        let judge = |lines: &Vec<(bool, bool)>, point: &CrashPoint| {
+            lost.set(lost.get() + lines.iter().filter(|(_, second)| !second).count());
+            match point.outputs[0] == 0 || lines.iter().all(|(first, _)| *first) {
+                true => Ok(()),
+                false => Err(format!("{lines:?}")),
+            }
+        };
+        let outcome = search(&told.0, &Search::new(Model::Px86), &check(recover, judge));
+        assert!(outcome.finding.is_none() && lost.get() > 0, "{:?}", outcome.finding);
     }
 
     #[test]

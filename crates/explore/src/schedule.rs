@@ -246,6 +246,7 @@ fn likeness(trace: &Trace, every_store: bool) -> u64 {
                 (1, known).hash(own);
             }
             Kind::Flush { line } => (2, trace.lines[line as usize].line).hash(own),
+            Kind::WroteBack { line } => (6, trace.lines[line as usize].line).hash(own),
             Kind::Output { number } => (3, number).hash(own),
             Kind::Grow { bytes } => (5, bytes).hash(own),
             _ => {}

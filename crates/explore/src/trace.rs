@@ -69,6 +69,11 @@ pub enum Kind {
     },
     /// The write-back of something that is not persistent was asked for.
     FlushElsewhere,
+    /// Hardware wrote a line back by itself, and tells whoever asks.
+    WroteBack {
+        /// The line.
+        line: u32,
+    },
     /// A persist barrier.
     Order,
     /// A wait for durability.

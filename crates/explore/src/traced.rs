@@ -10,6 +10,7 @@
 //! deadlock. Both are errors, not hangs. A loop that never touches memory is not bounded.
 
 use crate::guard::guarded;
+use crate::reached::Copied;
 use crate::schedule::{Access, Schedule, Turns};
 use crate::trace::{Event, Kind, Trace};
 use crate::words::Words;
@@ -73,6 +74,9 @@ struct Shared {
     steps: Cell<u64>,
     closing: Cell<bool>,
     relocation: Cell<Option<Relocation>>,
+    seed: u64,
+    /// Bits of the reached bitmap that whoever asks is told of, by their words.
+    told: RefCell<FxHashMap<u32, u64>>,
 }
 
 /// One thread's handle on memory that records what is done to it.
@@ -217,11 +221,32 @@ impl Shared {
             steps: Cell::new(schedule.steps.max(1)),
             closing: Cell::new(false),
             relocation: Cell::new(None),
+            seed: schedule.seed,
+            told: RefCell::default(),
         })
     }
 
     fn region(&self, at: Addr) -> &Words {
         if at.is_pm() { &self.pm } else { &self.dram }
+    }
+
+    /// The bits that hardware has set in a word of its bitmap.
+    fn told(&self, at: Addr, width: Width) -> u64 {
+        let told = self.told.borrow();
+        if told.is_empty() || !at.is_pm() || width != Width::B8 {
+            return 0;
+        }
+        told.get(&((at.offset() / 8) as u32)).copied().unwrap_or(0)
+    }
+
+    /// True if the line leaves the caches with the first copy that is made there; then hardware
+    /// says so.
+    fn write_back(&self, copied: Copied) -> bool {
+        let mut told = self.told.borrow_mut();
+        let bits = told.entry(copied.word).or_default();
+        let leaves = *bits >> copied.bit & 1 == 0 && copied.leaves(self.seed);
+        *bits |= u64::from(leaves) << copied.bit;
+        leaves
     }
 
     fn ready(&self, thread: usize) -> bool {
@@ -356,7 +381,7 @@ impl Memory for Traced<'_> {
         self.step();
         self.note_access(at, false);
         self.note_read(at, Location::caller());
-        self.shared.region(at).load(at, width)
+        self.shared.region(at).load(at, width) | self.shared.told(at, width)
     }
 
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
@@ -481,6 +506,7 @@ impl Memory for Traced<'_> {
         self.step();
         self.note_access(FENCES, true);
         self.shared.relocation.set(registers);
+        self.shared.told.borrow_mut().clear();
         let mut trace = self.shared.trace.borrow_mut();
         let since = trace.events.len() as u32;
         trace.relocated.settings.push(since);
@@ -503,8 +529,11 @@ impl Memory for Traced<'_> {
                     self.event(&mut trace, Kind::Store { store }, caller);
                 }
             }
-            if let Some(registers) = self.shared.relocation.get() {
-                self.shared.trace.borrow_mut().add_copied(&registers, start);
+            let registers = self.shared.relocation.get();
+            let mut trace = self.shared.trace.borrow_mut();
+            let copied = registers.and_then(|registers| trace.add_copied(&registers, start));
+            if let Some(copied) = copied.filter(|copied| self.shared.write_back(*copied)) {
+                self.event(&mut trace, Kind::WroteBack { line: copied.line }, caller);
             }
         }
     }

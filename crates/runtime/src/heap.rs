@@ -103,6 +103,9 @@ pub enum HeapFlaw {
     /// Recovery after moves by hardware believes of a line that two objects share that both copies
     /// are there if it has persisted since one of them was made.
     BelievesReached,
+    /// Pages whose objects hardware has moved are released without a flush of lines that copies
+    /// share, if those have persisted since one of the copies was made.
+    ReleasesReached,
     /// Recovery after moves by hardware does not put what the logs hold in place once more, behind
     /// the copies.
     ReplaysOnce,

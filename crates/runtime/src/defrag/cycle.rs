@@ -290,7 +290,9 @@ impl Defragmenter {
         if heap.protocol(memory) == Protocol::Ffccd {
             // Who decided may not have come to that.
             let table = self.table.as_ref().expect("just found");
-            Hardware::of(layout, table, self.pages).show(memory);
+            let hardware = Hardware::of(layout, table, self.pages);
+            hardware.show(memory);
+            self.hardware = Some(hardware);
         }
         memory.swap(layout.phase, 2);
         self.go(Stage::Named(Grace::of_now(memory, layout)))

@@ -137,6 +137,7 @@ impl Defragmenter {
             }
             last += 1;
         }
+        self.hardware.iter_mut().for_each(|hardware| hardware.add_tail(memory));
         for entry in entries.iter().filter(|entry| entry.objects == 0) {
             let page = (entry.chunk, entry.page);
             let _ = pages::change(memory, &layout, page, (Page::Watched, Page::Touched));
@@ -208,6 +209,7 @@ impl Defragmenter {
             memory.fetch_add(layout.freed(page.chunk), 1);
         }
         self.pages = written as u64;
+        self.hardware.iter_mut().for_each(|hardware| hardware.add_tail(memory));
         self.decided(session)?;
         Err(error.into())
     }

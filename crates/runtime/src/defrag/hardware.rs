@@ -19,8 +19,19 @@ use seawall_memory::{
 pub(crate) struct Hardware {
     pub(crate) registers: Relocation,
     entries: Addr,
-    /// What of the last page reaches into the next one: where it goes, and how many bytes.
-    tail: Option<(u64, Addr, u64)>,
+    /// What of the last page reaches into the next one.
+    tail: Option<Tail>,
+}
+
+/// The end of an object whose page has an entry, in the page behind it.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    page: u64,
+    /// Where it goes, and how many bytes.
+    to: Addr,
+    bytes: u64,
+    /// The place of an entry for nothing else.
+    number: u64,
 }
 
 impl Hardware {
@@ -38,7 +49,8 @@ impl Hardware {
         Hardware { registers, entries: filters.plus(FILTERS * FILTER_BYTES), tail: None }
     }
 
-    /// Nothing has persisted yet, and nothing goes anywhere; durable after the next fence.
+    /// Nothing has persisted yet, and nothing goes anywhere; durable after the next fence. Entries
+    /// are found by their places only.
     pub(super) fn clear<M: Memory>(&self, memory: &M) {
         let lines = self.entries.offset() - self.registers.directory.offset();
         for at in (0..lines).step_by(LINE_BYTES as usize) {
@@ -56,23 +68,30 @@ impl Hardware {
         let page = layout.chunk(entry.chunk).offset() / RELOCATION_PAGE + entry.page;
         let Some(first) = entry.moves(layout).next() else { return };
         let mut forwarding = Forwarding::to(first.to);
-        if let Some((_, to, bytes)) = self.tail.take().filter(|(next, ..)| *next == page) {
-            forwarding.add_tail(to, bytes);
+        match self.tail.filter(|tail| tail.page == page) {
+            Some(Tail { to, bytes, .. }) => forwarding.add_tail(to, bytes),
+            None => self.add_tail(memory),
         }
+        self.tail = None;
         for Move { from, to, bytes, .. } in entry.moves(layout) {
             let is_said = forwarding.add(from, to, bytes);
             assert!(is_said, "objects of a page go to less than a page");
             let end = from.offset() + bytes;
             let over = end.saturating_sub((page + 1) * RELOCATION_PAGE);
             if over > 0 {
-                self.tail = Some((page + 1, to.plus(bytes - over), over));
+                let (to, number) = (to.plus(bytes - over), 2 * number + 1);
+                self.tail = Some(Tail { page: page + 1, to, bytes: over, number });
             }
         }
         self.write(memory, page, 2 * number, &forwarding);
-        if let Some((next, to, bytes)) = self.tail {
+    }
+
+    /// Says where the end of the last object goes, if the page that it is in has not been added.
+    pub(super) fn add_tail<M: Memory>(&mut self, memory: &M) {
+        if let Some(Tail { page, to, bytes, number }) = self.tail.take() {
             let mut forwarding = Forwarding::to(Addr::NULL);
             forwarding.add_tail(to, bytes);
-            self.write(memory, next, 2 * number + 1, &forwarding);
+            self.write(memory, page, number, &forwarding);
         }
     }
 
@@ -94,7 +113,7 @@ impl Hardware {
     }
 
     /// True if the line at `at`, of a copy, has persisted, with what was copied there or with what
-    /// was stored to it since: to be asked after a crash.
+    /// was stored to it since. Of a line of several copies one has.
     pub(super) fn has_reached<M: Memory>(&self, memory: &M, at: Addr) -> bool {
         let page = self.registers.page_of(at).expect("the directory is for the pool");
         let line = at.offset() % RELOCATION_PAGE / LINE_BYTES;

@@ -3,15 +3,15 @@
 use super::cycle::{Defragmenter, Stage, Step};
 use super::decide::{BATCH_OBJECTS, push_state};
 use super::pages::{self, PAGE_BYTES, PAGES, Pages};
-use super::table::{self, Entry, Table};
+use super::table::{self, Entry, Move, Table};
 use super::{DefragError, Protocol};
-use crate::Session;
 use crate::heap::checked;
 use crate::heap::chunks::{self, Chunk};
 use crate::heap::class::CHUNK_BYTES;
 use crate::tx::log::Wait;
 use crate::tx::record::Builder;
-use seawall_memory::Memory;
+use crate::{HeapFlaw, Session};
+use seawall_memory::{LINE_BYTES, Line, Memory, lines_of};
 
 /// Chunks that are given back to the system in one step.
 const BATCH_CHUNKS: usize = 4;
@@ -30,6 +30,7 @@ impl Defragmenter {
         let (mut last, mut objects) = (next, 0);
         // With the others, who moves an object waits until it is durable.
         let is_lazy = heap.protocol(memory) == Protocol::Ffccd;
+        let mut flushed = None;
         while last < self.pages && objects < BATCH_OBJECTS {
             let entry = Entry::load(memory, &heap, table.entry(last))?;
             last += 1;
@@ -37,7 +38,10 @@ impl Defragmenter {
             objects += entry.objects.count_ones();
             for object in entry.moves(&layout) {
                 if is_lazy {
-                    memory.flush(object.to, object.bytes);
+                    let lines = self.unreached(session, &object);
+                    lines.filter(|line| flushed.replace(*line) != Some(*line)).for_each(|line| {
+                        memory.flush(line.start(), LINE_BYTES);
+                    });
                 }
                 push_state(&mut builder, entry.states(&layout, &object)[0], 0);
             }
@@ -57,6 +61,22 @@ impl Defragmenter {
         }
         self.emptied.sort_unstable();
         self.go(Stage::End(0))
+    }
+
+    /// The lines of a copy of which hardware does not say that they have persisted; of those that
+    /// other copies have a part of it may say so because of them.
+    fn unreached<'a, M: Memory>(
+        &'a self,
+        session: &'a Session<'_, M>,
+        object: &Move,
+    ) -> impl Iterator<Item = Line> + 'a {
+        let trusts_all = session.heap.flaw == HeapFlaw::ReleasesReached;
+        let (start, end) = (object.to, object.to.plus(object.bytes));
+        lines_of(start, object.bytes).filter(move |line| {
+            let is_own = line.start() >= start && line.start().plus(LINE_BYTES) <= end;
+            let hardware = self.hardware.as_ref().filter(|_| is_own || trusts_all);
+            !hardware.is_some_and(|known| known.has_reached(session.memory, line.start()))
+        })
     }
 
     /// The pages are usual again, chunks of nothing else are for anything, and the table is given
