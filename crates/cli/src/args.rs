@@ -164,7 +164,8 @@ pub(crate) struct CompareArgs {
     /// Such threads, each on a core of its own [default: 4]
     #[arg(long, requires = "ribbon", value_name = "N")]
     pub(crate) flushers: Option<u64>,
-    /// Run designs again with objects moved by espresso, sfccd, ffccd, or sfccd:TRIGGER:TARGET
+    /// Run designs again with objects moved by espresso, sfccd, ffccd, or sfccd:TRIGGER:TARGET;
+    /// espresso-cached and sfccd-cached copy as published
     #[arg(long, value_delimiter = ',', value_name = "PROTOCOLS")]
     pub(crate) defragment: Vec<DefragOptions>,
     /// Design that the others are relative to [default: lb, or the first one]

@@ -30,7 +30,8 @@ pub struct Schedule {
     pub threads: usize,
     /// Who runs when.
     pub turns: Turns,
-    /// Seed of what is random about it.
+    /// Seed of what is random about it. It also says which lines of copies that hardware makes
+    /// leave the caches by themselves; with 0 none does.
     pub seed: u64,
     /// Seam calls of all threads together after which the run is given up.
     pub steps: u64,

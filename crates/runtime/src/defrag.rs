@@ -97,7 +97,10 @@ impl fmt::Display for Protocol {
 
 /// A name that is no protocol's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown protocol {0}; it must be espresso, sfccd or ffccd")]
+#[error(
+    "unknown protocol {0}; it must be espresso, sfccd or ffccd, or, with copies as published, \
+     espresso-cached or sfccd-cached"
+)]
 pub struct UnknownProtocol(String);
 
 impl FromStr for Protocol {
@@ -106,6 +109,31 @@ impl FromStr for Protocol {
     fn from_str(text: &str) -> Result<Protocol, UnknownProtocol> {
         let found = Protocol::ALL.into_iter().find(|protocol| protocol.name() == text);
         found.ok_or_else(|| UnknownProtocol(text.to_owned()))
+    }
+}
+
+/// How software copies objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Copies {
+    /// By non-temporal stores, which fetch no line of the destination; those of `sfccd` up to eight
+    /// a fence.
+    #[default]
+    PastCaches,
+    /// As published, to compare with: by plain stores, with a flush of each line, one a fence.
+    Cached,
+}
+
+/// Behind the name of a protocol, for [`Copies::Cached`].
+const CACHED: &str = "-cached";
+
+impl Copies {
+    /// What threads are told of a cycle's.
+    pub(crate) fn bits(self) -> u64 {
+        u64::from(self == Copies::Cached) << 3
+    }
+
+    pub(crate) fn of_bits(bits: u64) -> Copies {
+        if bits >> 3 & 1 == 1 { Copies::Cached } else { Copies::PastCaches }
     }
 }
 
@@ -156,12 +184,22 @@ pub struct DefragOptions {
     pub target: f64,
     /// How objects move.
     pub protocol: Protocol,
+    /// How they are copied, if not by hardware.
+    pub copies: Copies,
 }
 
 impl Default for DefragOptions {
     /// As Redis has it, and the paper's "normal".
     fn default() -> DefragOptions {
-        DefragOptions { trigger: 1.5, target: 1.25, protocol: Protocol::Sfccd }
+        let (protocol, copies) = (Protocol::Sfccd, Copies::PastCaches);
+        DefragOptions { trigger: 1.5, target: 1.25, protocol, copies }
+    }
+}
+
+impl From<Protocol> for DefragOptions {
+    /// The usual ones.
+    fn from(protocol: Protocol) -> DefragOptions {
+        DefragOptions { protocol, ..DefragOptions::default() }
     }
 }
 
@@ -179,14 +217,16 @@ impl DefragOptions {
     }
 }
 
-/// As in options and outputs: `sfccd` with the usual ratios, `sfccd:1.7:1.5` with others.
+/// As in options and outputs: `sfccd` with the usual ratios, `sfccd:1.7:1.5` with others;
+/// `sfccd-cached` with copies through the caches.
 impl fmt::Display for DefragOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DefragOptions { trigger, target, protocol } = *self;
-        if *self == (DefragOptions { protocol, ..DefragOptions::default() }) {
-            return write!(f, "{protocol}");
+        let DefragOptions { trigger, target, protocol, copies } = *self;
+        write!(f, "{protocol}{}", if copies == Copies::Cached { CACHED } else { "" })?;
+        match *self == (DefragOptions { protocol, copies, ..DefragOptions::default() }) {
+            true => Ok(()),
+            false => write!(f, ":{trigger}:{target}"),
         }
-        write!(f, "{protocol}:{trigger}:{target}")
     }
 }
 
@@ -212,8 +252,15 @@ impl FromStr for DefragOptions {
 
     fn from_str(text: &str) -> Result<DefragOptions, DefragOptionsError> {
         let mut parts = text.split(':');
-        let protocol = parts.next().unwrap_or_default().parse()?;
-        let mut options = DefragOptions { protocol, ..DefragOptions::default() };
+        let name = parts.next().unwrap_or_default();
+        let (protocol, copies) = match name.strip_suffix(CACHED) {
+            Some(protocol) => (protocol.parse()?, Copies::Cached),
+            None => (name.parse()?, Copies::PastCaches),
+        };
+        if protocol == Protocol::Ffccd && copies == Copies::Cached {
+            return Err(UnknownProtocol(name.to_owned()).into());
+        }
+        let mut options = DefragOptions { protocol, copies, ..DefragOptions::default() };
         let ratios: Vec<Option<f64>> = parts.map(|part| part.parse().ok()).collect();
         match ratios[..] {
             [] => {}

@@ -7,7 +7,7 @@ mod steps;
 mod threads;
 
 use seawall_memory::{Image, Memory};
-use seawall_runtime::defrag::{DefragOptions, Defragmenter, Protocol};
+use seawall_runtime::defrag::{DefragOptions, Defragmenter};
 use seawall_runtime::typed::{self, Persist, Ptr, Session};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Recovered};
 
@@ -134,7 +134,12 @@ pub(crate) fn restarted(image: Image, options: &HeapOptions) -> (Image, Heap, Re
     (image, heap, recovered)
 }
 
-pub(crate) fn defragmenter(protocol: Protocol) -> Defragmenter {
-    let options = DefragOptions { protocol, ..DefragOptions::default() };
-    Defragmenter::of::<List<'_>>(options).expect("good options")
+pub(crate) fn defragmenter(how: impl Into<DefragOptions>) -> Defragmenter {
+    Defragmenter::of::<List<'_>>(how.into()).expect("good options")
+}
+
+/// All protocols, and those of software with copies as published.
+pub(crate) fn ways() -> impl Iterator<Item = DefragOptions> {
+    let names = ["espresso", "sfccd", "ffccd", "espresso-cached", "sfccd-cached"];
+    names.into_iter().map(|name| name.parse().expect("a way"))
 }

@@ -47,7 +47,7 @@ pub struct MovingFigure {
     pub full_entries: u64,
     /// How far from the paper's mean times ours may be, in points.
     pub tolerance: f64,
-    /// Protocols, each with its hardware, the slowest first.
+    /// Protocols, each with its hardware, the slowest first; behind them those that are no paper's.
     pub series: Vec<MovingSeries>,
     /// What runs.
     pub programs: Vec<MovingProgram>,
@@ -66,6 +66,9 @@ pub struct MovingSeries {
     pub options: DefragOptions,
     /// The paper's mean time, with that without defragmentation as 1.
     pub paper: Option<f64>,
+    /// True for one that the paper does not have: it has no place in the order.
+    #[serde(default)]
+    pub is_ours: bool,
     /// The paper's costs of copies, in per cent less than those of the first series.
     pub copies_less: Option<f64>,
     /// The same of look-ups.
@@ -82,7 +85,7 @@ pub struct MovingProgram {
     pub workload: String,
     /// Its threads.
     pub threads: usize,
-    /// The paper's times of each series; empty where it has none.
+    /// The paper's times of each of its series; empty where it has none.
     #[serde(default)]
     pub paper: Vec<f64>,
 }
@@ -125,7 +128,7 @@ pub struct MovingRecord {
 
 impl MovingFigure {
     pub(super) fn check(&self) -> Result<(), String> {
-        if self.programs.is_empty() || self.series.is_empty() {
+        if self.programs.is_empty() || self.published().next().is_none() {
             return Err("it has no programs or no series; give at least one of each".into());
         }
         for MovingProgram { name, workload, paper, .. } in &self.programs {
@@ -133,8 +136,9 @@ impl MovingFigure {
             if !entry.is_some_and(|entry| entry.moves) {
                 return Err(format!("{name}: the objects of {workload} do not move"));
             }
-            if !paper.is_empty() && paper.len() != self.series.len() {
-                return Err(format!("{name}: give a time of the paper for each series, or none"));
+            if !paper.is_empty() && paper.len() != self.published().count() {
+                let wanted = "give a time of the paper for each of its series, or none";
+                return Err(format!("{name}: {wanted}"));
             }
         }
         let machine = Machine::load(&self.machine).map_err(|error| error.to_string())?;
@@ -230,7 +234,11 @@ impl MovingFigure {
         series.paper.is_none_or(|paper| 100.0 * (mean - paper).abs() <= self.tolerance)
     }
 
-    /// Programs for which a series takes longer than the one before it.
+    fn published(&self) -> impl Iterator<Item = &MovingSeries> {
+        self.series.iter().filter(|series| !series.is_ours)
+    }
+
+    /// Programs for which a series of the paper takes longer than the one before it.
     fn out_of_order(&self, records: &[&MovingRecord]) -> Vec<String> {
         let time = |program: &str, series: &str| {
             let mut of = records.iter().filter(|record| record.program == program);
@@ -238,14 +246,14 @@ impl MovingFigure {
         };
         let is_out = |program: &&MovingProgram| {
             let times: Vec<f64> =
-                self.series.iter().map(|series| time(&program.name, &series.name)).collect();
+                self.published().map(|series| time(&program.name, &series.name)).collect();
             times.windows(2).any(|pair| pair[0] < pair[1])
         };
         self.programs.iter().filter(is_out).map(|program| program.name.clone()).collect()
     }
 
     /// True if all was measured, each mean time is the paper's within the tolerance, and in each
-    /// program each protocol is faster than the one before it.
+    /// program each protocol of the paper is faster than the one before it.
     pub(super) fn holds(&self, records: &[&MovingRecord]) -> bool {
         records.len() == self.programs.len() * self.series.len()
             && self.series.iter().all(|series| self.is_near(records, series))

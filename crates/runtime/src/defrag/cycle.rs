@@ -324,7 +324,8 @@ impl Defragmenter {
         if chosen.is_empty() || memory.compare_exchange(layout.phase, 0, 1).is_err() {
             return Ok(Step::Rest);
         }
-        memory.store(layout.protocol(), self.options.protocol.number());
+        let DefragOptions { protocol, copies, .. } = self.options;
+        memory.store(layout.protocol(), protocol.number() | copies.bits());
         let (empty, chosen): (Vec<_>, Vec<_>) =
             chosen.into_iter().partition(|page| page.objects == 0);
         let empty = watch_over(session, &empty).inspect_err(|_| {

@@ -25,12 +25,12 @@ impl Defragmenter {
         mut next: u64,
     ) -> Result<Step, DefragError> {
         let (memory, heap) = (session.memory, &session.heap);
-        let (table, protocol) = (self.table.expect("placed"), heap.protocol(memory));
+        let table = self.table.expect("placed");
         let (mut met, mut moved) = (0, Vec::new());
         while next < self.pages && met < BATCH_OBJECTS {
             if let Some(entry) = Entry::load(memory, heap, table.entry(next))? {
                 let objects: Vec<Move> = entry.moves(&heap.layout).collect();
-                objects.iter().for_each(|object| object.look_ahead(memory, protocol));
+                objects.iter().for_each(|object| object.look_ahead(memory, heap));
                 moved.extend(moves::ensure_all(memory, heap, &objects));
                 met += entry.objects.count_ones();
             }

@@ -10,6 +10,9 @@
 //! | `sfccd` | past the caches | yes | said, flushed | | the same |
 //! | `ffccd` | `relocate` | | | | copies the lines that were not reached |
 //!
+//! Software may copy through the caches instead, with a flush of each line, as published
+//! ([`Copies::Cached`]).
+//!
 //! An object's byte in the table says how far it is. Who claims it changes it by a locked
 //! operation, which is a fence on x86; all that follow are plain stores, so that no move has a
 //! fence that its protocol does not have. The walk that moves what nobody has met claims up to
@@ -31,9 +34,9 @@
 //! cycle begins (64 bits made from the pool's uuid). One that is not blank after a crash was
 //! copied, or is newer.
 
-use super::Protocol;
 use super::pages::{self, Page, Pages};
 use super::table::{ENTRY_BYTES, Entry, Move};
+use super::{Copies, Protocol};
 use crate::HeapFlaw;
 use crate::heap::Heap;
 use crate::heap::chunks::{self, Chunk};
@@ -162,15 +165,22 @@ impl Move {
     }
 
     /// Loads what copying it soon needs: copies wait for each other, loads do not.
-    pub(super) fn look_ahead<M: Memory>(&self, memory: &M, protocol: Protocol) {
+    pub(super) fn look_ahead<M: Memory>(&self, memory: &M, heap: &Heap) {
         let before = memory.purpose(Purpose::Copy);
         if self.state(memory) == STILL {
-            for line in (0..self.bytes).step_by(LINE_BYTES as usize) {
+            let lines = (0..self.bytes).step_by(LINE_BYTES as usize);
+            for line in lines.clone() {
                 memory.load::<u64>(self.from.plus(line));
             }
-            if protocol == Protocol::Ffccd {
+            let last = self.to.plus(self.bytes - 8);
+            if heap.copies(memory) == Copies::Cached {
+                for line in lines {
+                    memory.load::<u64>(self.to.plus(line));
+                }
+                memory.load::<u64>(last);
+            } else if heap.protocol(memory) == Protocol::Ffccd {
                 memory.load::<u64>(self.to);
-                memory.load::<u64>(self.to.plus(self.bytes - 8));
+                memory.load::<u64>(last);
             }
         }
         memory.purpose(before);
@@ -180,9 +190,9 @@ impl Move {
 /// Moves the objects, or waits for who does, as [`Move::ensure`] each of them, with one locked
 /// operation and one fence for as many as may be; gives those that this thread moved.
 pub(super) fn ensure_all<M: Memory>(memory: &M, heap: &Heap, objects: &[Move]) -> Vec<Move> {
-    let most = match heap.protocol(memory) {
-        Protocol::Espresso => 1,
-        Protocol::Sfccd | Protocol::Ffccd => GROUP_BYTES,
+    let most = match (heap.protocol(memory), heap.copies(memory)) {
+        (Protocol::Espresso, _) | (_, Copies::Cached) => 1,
+        (Protocol::Sfccd | Protocol::Ffccd, _) => GROUP_BYTES,
     };
     let mut moved = Vec::new();
     for group in objects.chunk_by(|one, other| one.word().0 == other.word().0) {
@@ -231,10 +241,17 @@ fn copy<M: Memory>(memory: &M, heap: &Heap, objects: &[Move]) {
 }
 
 fn copy_by<M: Memory>(memory: &M, heap: &Heap, objects: &[Move], protocol: Protocol) {
+    let copies = heap.copies(memory);
     for object in objects {
         let mut bytes = vec![0; object.bytes as usize];
         memory.read(object.from, &mut bytes);
-        memory.write_nt(object.to, &bytes);
+        match copies {
+            Copies::PastCaches => memory.write_nt(object.to, &bytes),
+            Copies::Cached => {
+                memory.write(object.to, &bytes);
+                memory.flush(object.to, object.bytes);
+            }
+        }
     }
     let says_first = matches!(heap.flaw, HeapFlaw::CopiesMoved | HeapFlaw::BelievesMoved);
     if !says_first {

@@ -20,7 +20,7 @@
 use super::moves::{Found, find};
 use super::pages::{self, PAGE_BYTES, Page, Pages};
 use super::table::Entry;
-use super::{Phase, Protocol};
+use super::{Copies, Phase, Protocol};
 use crate::Session;
 use crate::heap::Heap;
 use crate::heap::class::Class;
@@ -48,7 +48,12 @@ impl Heap {
     /// How objects move in this cycle.
     pub(crate) fn protocol<M: Memory>(&self, memory: &M) -> Protocol {
         let number = memory.load::<u64>(self.layout.protocol());
-        Protocol::of_number(number).unwrap_or(Protocol::Espresso)
+        Protocol::of_number(number & 7).unwrap_or(Protocol::Espresso)
+    }
+
+    /// How software copies them.
+    pub(crate) fn copies<M: Memory>(&self, memory: &M) -> Copies {
+        Copies::of_bits(memory.load(self.layout.protocol()))
     }
 }
 

@@ -1,4 +1,8 @@
 //! The end of a cycle: its pages are free, and what is free of whole pages goes back to the system.
+//!
+//! Where hardware moved the objects, it is asked which lines of the copies have persisted (FFCCD
+//! polls its bitmap until all have); the others are flushed, and those that copies share, as their
+//! bits are set by the first of them.
 
 use super::cycle::{Defragmenter, Stage, Step};
 use super::decide::{BATCH_OBJECTS, push_state};

@@ -1,6 +1,6 @@
 //! Without crashes.
 
-use super::{List, Thread, defragmenter, made, options, push, restarted, retain, values};
+use super::{List, Thread, defragmenter, made, options, push, restarted, retain, values, ways};
 use seawall_memory::{Image, Memory, pass};
 use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Protocol, Step};
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapOptions, typed};
@@ -11,13 +11,14 @@ fn every(step: u64, below: u64) -> Vec<u64> {
 
 #[test]
 fn a_sparse_list_becomes_dense_and_keeps_its_values() {
-    for protocol in Protocol::ALL {
+    for how in ways() {
+        assert_eq!(how.to_string().parse(), Ok(how));
         let (image, heap) = made(&options(32));
         let mut thread = Thread::join(heap, &image).unwrap();
         push(&mut thread, 0..5_000).unwrap();
         retain(&mut thread, |value| value % 5 == 0).unwrap();
         let before = heap.stats(&image).unwrap();
-        let mut defragmenter = defragmenter(protocol);
+        let mut defragmenter = defragmenter(how);
         defragmenter.run(thread.untyped()).unwrap();
         let after = heap.stats(&image).unwrap();
         let counts = defragmenter.counts();
@@ -165,6 +166,8 @@ fn what_cannot_be_is_refused_with_a_remedy() {
     for (trigger, target) in [(1.0, 1.0), (1.5, 0.9), (1.5, 1.6), (f64::NAN, 1.2)] {
         assert!(refused(trigger, target).contains("the trigger must be"));
     }
+    let refused = "ffccd-cached".parse::<DefragOptions>().unwrap_err().to_string();
+    assert!(refused.contains("ffccd-cached; it must be"), "{refused}");
     let (image, heap) = made(&HeapOptions { defragment: false, ..options(8) });
     let step = defragmenter(Protocol::Sfccd).step(&mut heap.join(&image));
     assert_eq!(step, Err(DefragError::Immobile));

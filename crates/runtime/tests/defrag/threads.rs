@@ -121,7 +121,7 @@ fn threads_find_what_they_left_while_a_collector_moves_it() {
         );
         let heap = made.unwrap();
         // Begins often, so that there is a cycle most of the time.
-        let options = DefragOptions { trigger: 1.05, target: 1.0, protocol };
+        let options = DefragOptions { trigger: 1.05, target: 1.0, protocol, ..Default::default() };
         let defragmenter = Defragmenter::of::<Lists<'_>>(options).unwrap();
         let (expected, counts) = with_collector(
             heap,
