@@ -130,7 +130,7 @@ fn threads_find_what_they_left_while_a_collector_moves_it() {
             |collector| {
                 // A busy machine may give the collector little time.
                 let goes_on = &|round: u64| {
-                    let is_early = round % 100 > 0 || collector.counts().cycles < 3;
+                    let is_early = !round.is_multiple_of(100) || collector.counts().cycles < 3;
                     round < 50_000 || is_early && round < 50_000_000
                 };
                 std::thread::scope(|scope| {
