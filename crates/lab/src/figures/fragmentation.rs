@@ -219,8 +219,11 @@ impl FragmentationFigure {
         for (way, Way { name, paper, options }) in self.ways.iter().enumerate() {
             let mean = self.mean(records, way);
             let stated = paper.map_or(String::new(), |paper| {
-                let held =
-                    if (mean - paper).abs() <= *tolerance { "it holds" } else { "it does NOT" };
+                let held = if (mean - paper).abs() <= *tolerance {
+                    "it holds"
+                } else {
+                    "it does NOT hold"
+                };
                 format!("; the paper's is {paper:.1} %; {held} (within {tolerance:.0})")
             });
             let DefragOptions { trigger, target, .. } = options;
