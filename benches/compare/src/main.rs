@@ -26,6 +26,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use targets::Comparison;
 
 const FULL_KEYS: usize = 1_000_000;
 const FULL_OBJECTS: u64 = 1_000_000;
@@ -183,13 +184,7 @@ fn compare(args: &Args, kinds: &[&'static Kind], folder: &Path) -> Result<()> {
     }
     let comparisons = targets::comparisons(&all);
     println!("{}\n{}", report::table(&all), report::ratios(&comparisons));
-    if let Some(json) = json {
-        let mut records = vec![host.record()];
-        records.extend(report::records(&all));
-        records.extend(report::ratio_records(&comparisons));
-        json.finish(&records)?;
-    }
-    Ok(())
+    finish(json, &host, report::records(&all), &comparisons)
 }
 
 fn fragment(args: &Args, objects: u64, folder: &Path) -> Result<()> {
@@ -204,13 +199,20 @@ fn fragment(args: &Args, objects: u64, folder: &Path) -> Result<()> {
     let all = fragmentation::run(folder, objects, args.rounds)?;
     let comparisons = fragmentation::comparisons(&all);
     println!("{}\n{}", fragmentation::table(&all), report::ratios(&comparisons));
-    if let Some(json) = json {
-        let mut records = vec![host.record()];
-        records.extend(fragmentation::records(&all));
-        records.extend(report::ratio_records(&comparisons));
-        json.finish(&records)?;
-    }
-    Ok(())
+    finish(json, &host, fragmentation::records(&all), &comparisons)
+}
+
+/// Writes the records, if they are asked for.
+fn finish(
+    json: Option<JsonFile>,
+    host: &host::Host,
+    measured: Vec<Value>,
+    comparisons: &[Comparison],
+) -> Result<()> {
+    let Some(json) = json else { return Ok(()) };
+    let ratios = report::ratio_records(comparisons);
+    let records: Vec<Value> = [vec![host.record()], measured, ratios].concat();
+    json.finish(&records)
 }
 
 /// A file that is there when it is whole.

@@ -96,8 +96,7 @@ fn all_goes_through_its_phases_while_objects_move() {
     for entry in each() {
         for protocol in [Protocol::Espresso, Protocol::Sfccd] {
             for (threads, entries) in [(1, 3000), (4, 3000)] {
-                let collect =
-                    Collect::Steps(DefragOptions { protocol, ..DefragOptions::default() });
+                let collect = Collect::Steps(protocol.into());
                 let run = InTurn { threads, entries, search_percent: 0, collect };
                 with_workload(entry.name, run).expect("a workload of the table");
             }
@@ -132,7 +131,7 @@ fn crashes() -> u64 {
 #[test]
 fn every_crash_while_objects_move_leaves_a_prefix_of_the_run() {
     let run = |threads, protocol| {
-        let collect = Collect::Steps(DefragOptions { protocol, ..DefragOptions::default() });
+        let collect = Collect::Steps(DefragOptions::from(protocol));
         let (entries, operations) = (250, Some(300));
         let one_of = 60_000 / crashes();
         Crash { threads, one_of, entries, operations, collect, ..Crash::default() }

@@ -2,7 +2,7 @@
 
 use super::ExploreError;
 use crate::native::CollectorReport;
-use seawall_explore::{Check, CrashImage, CrashPoint, Schedule, Trace, record};
+use seawall_explore::{Check, CrashImage, CrashPoint, Schedule, Trace, Turns, record};
 use seawall_memory::{Image, Memory};
 use seawall_runtime::defrag::{DefragCounts, DefragOptions};
 use seawall_workloads::history::Effect;
@@ -82,14 +82,15 @@ impl FromStr for RunKey {
     type Err = ();
 
     fn from_str(text: &str) -> Result<RunKey, ()> {
+        // Names of protocols may have hyphens, too.
+        let (text, way) = match text.split_once('+') {
+            Some((text, way)) => (text, Some(way.parse().map_err(|_| ())?)),
+            None => (text, None),
+        };
         let parts: Vec<&str> = text.splitn(5, '-').collect();
         let [seed, threads, ops, entries, rest] = parts[..] else { return Err(()) };
         // Names of mixes have hyphens.
         let (requests, letter) = rest.rsplit_once('-').ok_or(())?;
-        let (letter, way) = match letter.split_once('+') {
-            Some((letter, way)) => (letter, Some(way.parse().map_err(|_| ())?)),
-            None => (letter, None),
-        };
         let number = |text: &str| text.parse::<u64>().map_err(|_| ());
         let (search_percent, mix) = match requests.parse::<u32>() {
             Ok(percent) => (percent, None),
@@ -162,6 +163,10 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         let told = history.clone();
         let moved = Arc::new(Mutex::new(DefragCounts::default()));
         let tell = moved.clone();
+        // Its name says no seed where turns are not random: replays have the run's then.
+        let is_random = !matches!(schedule.turns, Turns::Preempted(_));
+        let seed = if is_random { schedule.seed } else { seed };
+        let schedule = &Schedule { seed, ..schedule.clone() };
         let trace = record(start, schedule, move |memory| {
             let mut worker = Worker::new(&setup, memory.thread(), told.clone());
             let mut local = workload.join(memory);

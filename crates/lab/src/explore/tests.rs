@@ -321,8 +321,8 @@ fn bad_options_are_errors_that_name_the_option() {
 
 #[test]
 fn objects_that_move_meanwhile_survive_and_a_report_says_whether_any_did() {
-    let moving = |protocol, entries, flaw| ExploreOptions {
-        defragment: Some(DefragOptions { protocol, ..DefragOptions::default() }),
+    let moving = |protocol: Protocol, entries, flaw| ExploreOptions {
+        defragment: Some(protocol.into()),
         models: vec![Model::Px86],
         ops: entries,
         depth: 0,
@@ -338,12 +338,15 @@ fn objects_that_move_meanwhile_survive_and_a_report_says_whether_any_did() {
     }
     let still = explore("c-ll", &moving(Protocol::Sfccd, 10, Flaw::None)).to_string();
     assert!(still.contains("have moved no object"), "{still}");
-    let broken = moving(Protocol::Sfccd, 60, Flaw::NoOrder);
-    let report = explore("c-ll", &broken);
-    assert!(report.found() && report.program.contains("moved by sfccd"), "{report}");
-    let command = report.models[0].replay_command.clone().expect("found");
-    let replay = command.split(' ').next_back().map(str::to_owned);
-    assert!(replay.as_ref().is_some_and(|image| image.contains("+sfccd-")), "{command}");
-    let again = explore("c-ll", &ExploreOptions { replay, ..ExploreOptions::default() });
-    assert_eq!(again.models[0].outcome.finding, report.models[0].outcome.finding);
+    let mut broken = moving(Protocol::Sfccd, 60, Flaw::NoOrder);
+    for way in ["sfccd", "sfccd-cached:1.6:1.2", "ffccd"] {
+        broken.defragment = Some(way.parse().unwrap());
+        let report = explore("c-ll", &broken);
+        assert!(report.found() && report.program.contains(&format!("moved by {way}")), "{report}");
+        let command = report.models[0].replay_command.clone().expect("found");
+        let replay = command.split(' ').next_back().map(str::to_owned);
+        assert!(replay.as_ref().is_some_and(|image| image.contains(&format!("+{way}-"))));
+        let again = explore("c-ll", &ExploreOptions { replay, ..ExploreOptions::default() });
+        assert_eq!(again.models[0].outcome.finding, report.models[0].outcome.finding);
+    }
 }

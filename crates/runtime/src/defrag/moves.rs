@@ -102,9 +102,9 @@ fn find_in<M: Memory>(memory: &M, heap: &Heap, (chunk, pages): (u64, Pages), at:
 }
 
 impl Move {
-    /// True if `at` is in its destination.
-    pub(crate) fn has_put(&self, at: Addr) -> bool {
-        at >= self.to && at < self.to.plus(self.bytes)
+    /// True if no other copy has a part of the line at `line`, which its own has one of.
+    pub(super) fn has_alone(&self, line: Addr) -> bool {
+        line >= self.to && line.plus(LINE_BYTES) <= self.to.plus(self.bytes)
     }
 
     fn state<M: Memory>(&self, memory: &M) -> u8 {

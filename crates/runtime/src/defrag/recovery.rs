@@ -13,7 +13,7 @@ use super::table::{self, Entry, Move, Table};
 use crate::HeapError;
 use crate::heap::chunks::{self, Chunk, UNTYPED};
 use crate::heap::{Heap, HeapFlaw, checked};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, Memory};
 use std::collections::HashSet;
 
 /// Refuses a table that no crash leaves behind.
@@ -202,7 +202,7 @@ fn complete<M: Memory>(
             let hardware = hardware.expect("of a table for hardware");
             let is_lost = |at: &u64| {
                 let line = object.to.plus(*at).line().start();
-                let is_own = line >= object.to && object.has_put(line.plus(LINE_BYTES - 1));
+                let is_own = object.has_alone(line);
                 match is_own || flaw == HeapFlaw::BelievesReached {
                     true => !hardware.has_reached(memory, line),
                     false => is_blank(at),

@@ -42,7 +42,7 @@ impl Defragmenter {
             objects += entry.objects.count_ones();
             for object in entry.moves(&layout) {
                 if is_lazy {
-                    let lines = self.unreached(session, &object);
+                    let lines = self.unreached(session, object);
                     lines.filter(|line| flushed.replace(*line) != Some(*line)).for_each(|line| {
                         memory.flush(line.start(), LINE_BYTES);
                     });
@@ -72,13 +72,12 @@ impl Defragmenter {
     fn unreached<'a, M: Memory>(
         &'a self,
         session: &'a Session<'_, M>,
-        object: &Move,
+        object: Move,
     ) -> impl Iterator<Item = Line> + 'a {
         let trusts_all = session.heap.flaw == HeapFlaw::ReleasesReached;
-        let (start, end) = (object.to, object.to.plus(object.bytes));
-        lines_of(start, object.bytes).filter(move |line| {
-            let is_own = line.start() >= start && line.start().plus(LINE_BYTES) <= end;
-            let hardware = self.hardware.as_ref().filter(|_| is_own || trusts_all);
+        lines_of(object.to, object.bytes).filter(move |line| {
+            let is_own = trusts_all || object.has_alone(line.start());
+            let hardware = self.hardware.as_ref().filter(|_| is_own);
             !hardware.is_some_and(|known| known.has_reached(session.memory, line.start()))
         })
     }
