@@ -165,7 +165,7 @@ impl<'a, M: Memory> Watched<'a, M> {
 }
 
 impl<M: Memory> Memory for Watched<'_, M> {
-    pass!(memory: thread, flush, strand, work, now, grow, output);
+    pass!(memory: thread, seats, flush, strand, work, now, grow, output);
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         let bits = self.memory.load_bits(at, width);

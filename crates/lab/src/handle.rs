@@ -27,7 +27,7 @@ pub(crate) enum Handle<'m, M: Memory, H: Deref<Target = M>> {
 }
 
 impl<M: Memory, H: Deref<Target = M>> Memory for Handle<'_, M, H> {
-    pass!((Plain Ribbon Watched Dirtiness Accounted): thread, load_bits, store_bits, swap);
+    pass!((Plain Ribbon Watched Dirtiness Accounted): thread, seats, load_bits, store_bits, swap);
     pass!((Plain Ribbon Watched Dirtiness Accounted): compare_exchange, fetch_add, flush, order);
     pass!((Plain Ribbon Watched Dirtiness Accounted): strand, join_strands, drain, work, now);
     pass!((Plain Ribbon Watched Dirtiness Accounted): purpose, grow, will_write, spin_while);

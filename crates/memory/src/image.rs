@@ -3,7 +3,7 @@
 //! Used to build a pool before a simulation, to recover and check the image that a crash left, and
 //! as the reference that the other machines are tested against.
 
-use crate::{Addr, LINE_BYTES, Memory, RELOCATION_PAGE, Relocation, Width, lines_of};
+use crate::{Addr, LINE_BYTES, Memory, RELOCATION_PAGE, Relocation, Seats, Width, lines_of};
 use std::cell::{Cell, RefCell};
 
 /// Persistent and volatile bytes; every store is durable at once, fences do nothing. Has hardware
@@ -15,6 +15,7 @@ pub struct Image {
     /// The most persistent bytes that it may grow to.
     pm_bytes_max: u64,
     relocation: Cell<Option<Relocation>>,
+    seats: Seats,
 }
 
 impl Image {
@@ -27,7 +28,8 @@ impl Image {
     pub fn from_pm(pm: Vec<u8>, dram_bytes: u64) -> Image {
         let pm_bytes_max = pm.len() as u64;
         let dram = RefCell::new(vec![0; dram_bytes as usize]);
-        Image { pm: RefCell::new(pm), dram, pm_bytes_max, relocation: Cell::new(None) }
+        let (pm, relocation) = (RefCell::new(pm), Cell::new(None));
+        Image { pm, dram, pm_bytes_max, relocation, seats: Seats::new() }
     }
 
     /// The image, with room to [grow](Memory::grow) to so many persistent bytes.
@@ -80,6 +82,10 @@ fn place(at: Addr, width: u64, len: usize) -> usize {
 impl Memory for Image {
     fn thread(&self) -> usize {
         0
+    }
+
+    fn seats(&self) -> Option<&Seats> {
+        Some(&self.seats)
     }
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {

@@ -32,6 +32,7 @@ mod image;
 mod pass;
 mod purpose;
 mod relocation;
+mod seats;
 mod word;
 
 pub use addr::{Addr, LINE_BYTES, Line, lines_of};
@@ -41,6 +42,7 @@ pub use purpose::Purpose;
 pub use relocation::{
     FILTER_BYTES, FILTERS, Forwarding, RELOCATION_PAGE, RELOCATION_SLOT, Relocation,
 };
+pub use seats::{Seat, SeatTaken, Seats};
 pub use word::{Width, Word};
 
 /// One hardware thread's view of persistent and volatile memory.
@@ -56,6 +58,13 @@ pub use word::{Width, Word};
 pub trait Memory {
     /// Index of this hardware thread, from 0.
     fn thread(&self) -> usize;
+
+    /// Who works with this memory, if it is one whose threads a program begins by itself: then
+    /// these are the same for all of its handles. A handle around another passes them on.
+    #[inline]
+    fn seats(&self) -> Option<&Seats> {
+        None
+    }
 
     /// Reads the aligned `width` at `at`, zero-extended.
     #[track_caller]

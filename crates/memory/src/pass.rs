@@ -15,7 +15,7 @@
 /// }
 ///
 /// impl Memory for Counting<'_> {
-///     pass!(memory: thread, load_bits, store_bits, compare_exchange, swap, fetch_add);
+///     pass!(memory: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add);
 ///     pass!(memory: order, drain, work, grow, spin_while, output);
 ///
 ///     fn flush(&self, at: Addr, len: u64) {
@@ -37,6 +37,9 @@ macro_rules! pass {
     };
     (@ $below:tt thread) => {
         $crate::pass!(# $below thread() -> usize);
+    };
+    (@ $below:tt seats) => {
+        $crate::pass!(# $below seats() -> ::core::option::Option<&$crate::Seats>);
     };
     (@ $below:tt load_bits) => {
         $crate::pass!(# $below load_bits(at: $crate::Addr, width: $crate::Width) -> u64);

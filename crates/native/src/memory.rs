@@ -20,7 +20,7 @@ use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind, LOCKED_IS_FENCE};
 use crate::map::{self, Mapping};
 use crate::space::Space;
 use crate::witness::Witness;
-use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Seats, Width, lines_of};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
@@ -50,6 +50,7 @@ pub struct NativeMemory<'a> {
     flush: FlushKind,
     domain: Domain,
     thread: usize,
+    seats: &'a Seats,
     witness: Option<&'a AtomicU64>,
     // First and last byte flushed and not yet written by msync; none if first > last.
     unwritten: Cell<(u64, u64)>,
@@ -99,7 +100,7 @@ impl<'a> NativeMemory<'a> {
         dram: &'a Mapping,
         flush: FlushKind,
         domain: Domain,
-        thread: usize,
+        (thread, seats): (usize, &'a Seats),
     ) -> NativeMemory<'a> {
         NativeMemory {
             space,
@@ -108,6 +109,7 @@ impl<'a> NativeMemory<'a> {
             flush,
             domain,
             thread,
+            seats,
             witness: None,
             unwritten: Cell::new(NOTHING),
             fenced_lines: Cell::new(0),
@@ -264,6 +266,10 @@ impl Memory for NativeMemory<'_> {
     #[inline]
     fn thread(&self) -> usize {
         self.thread
+    }
+
+    fn seats(&self) -> Option<&Seats> {
+        Some(self.seats)
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use crate::flush::{Flush, FlushKind};
 use crate::map::{self, Mapping};
 use crate::memory::NativeMemory;
 use crate::space::{LockedFile, Space};
-use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES};
+use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES, Seats};
 #[cfg(target_os = "linux")]
 use seawall_memory::{RecentStores, StoreSource};
 use std::fs::{File, OpenOptions};
@@ -43,6 +43,7 @@ pub struct Pool {
     flush: Flush,
     domain: Domain,
     durability: Durability,
+    seats: Seats,
 }
 
 impl Pool {
@@ -152,12 +153,13 @@ impl Pool {
         };
         let flushes = flush.kind != FlushKind::None;
         let durability = Durability::of(medium, domain, flushes, caches_persist);
-        Ok(Pool { space, dram, flush, domain, durability })
+        Ok(Pool { space, dram, flush, domain, durability, seats: Seats::new() })
     }
 
     /// The handle of hardware thread `thread`; take one in each thread.
     pub fn memory(&self, thread: usize) -> NativeMemory<'_> {
-        NativeMemory::new(&self.space, &self.dram, self.flush.kind, self.domain, thread)
+        let who = (thread, &self.seats);
+        NativeMemory::new(&self.space, &self.dram, self.flush.kind, self.domain, who)
     }
 
     /// Persistent bytes: the size of the file, as it is now.

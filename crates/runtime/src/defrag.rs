@@ -13,7 +13,8 @@
 //! | decide | destinations, table; pages not written to begin to move | that use old addresses |
 //! | move | all objects that have not moved yet | |
 //! | heal | all pointers; a rollback brings none back, as it was healed before it was logged | |
-//! | release | logs are retired, the pages go back to the system | that may keep old pointers |
+//! | release | logs are retired, the pages are free | that may keep old pointers |
+//! | give back | pages that nothing is in go to the system | that may have an address there |
 //!
 //! No access waits for a cycle but for the copy of the object that it needs, and of neighbours that
 //! are copied with it: a KiB at most, if the object is not larger. An allocation that has to find
@@ -164,6 +165,9 @@ pub enum DefragError {
          simulate it (`seawall compare --designs ffccd`), or take sfccd"
     )]
     Hardware,
+    /// The system has no thread to collect with.
+    #[error("the system gives no thread to defragment with: {0}; end some, or raise the limit")]
+    Thread(String),
     /// An object whose pointers are not known.
     #[error(
         "there are objects of type {name}, which no pointer from the root's type leads to; name it \

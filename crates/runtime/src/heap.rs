@@ -43,7 +43,7 @@ use class::CHUNK_BYTES;
 use layout::{
     CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, Layout, Numbers, ROOT_BYTES_MAX, THREADS_MAX,
 };
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Seats};
 use session::Session;
 
 /// Root words of the pool's header: what kind of pool it is, and the numbers of its layout.
@@ -171,6 +171,12 @@ pub enum HeapError {
         /// The most.
         high: u64,
     },
+    /// There is something in the pool that was to become a heap.
+    #[error("the pool is not empty: open the heap that it holds, or make one in a new file")]
+    Exists,
+    /// The heap is open already.
+    #[error("the heap is open: use the one that there is, or end its pool before it is opened")]
+    Open,
     /// Something in the pool that no crash leaves behind.
     #[error("the pool is damaged: {what}; restore the file from a copy")]
     Damaged {
@@ -303,7 +309,7 @@ pub struct Recovered {
     pub moved: u64,
 }
 
-/// A heap: where everything in its pool is. The same for all threads.
+/// A heap that is open: where everything in its pool is. The same for all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heap {
     pub(crate) layout: Layout,
@@ -311,6 +317,14 @@ pub struct Heap {
     pub(crate) uuid: u128,
     /// Shelves may be made.
     pub(crate) together: bool,
+    /// The memory that it was opened on, if that has seats.
+    memory: Option<u64>,
+}
+
+/// What the header of a heap says: for what has to be known before it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapInfo {
+    heap: Heap,
 }
 
 impl Heap {
@@ -319,7 +333,8 @@ impl Heap {
     /// not made, or a whole heap; when it returns it is durable.
     ///
     /// # Errors
-    /// When an option is out of range.
+    /// When an option is out of range; [`HeapError::Exists`] when the pool has a header, whole or
+    /// not: no byte of it has changed then.
     ///
     /// # Panics
     /// When the name is empty or longer than 16 bytes.
@@ -331,6 +346,9 @@ impl Heap {
     ) -> Result<Heap, HeapError> {
         options.check()?;
         let layout = Layout::of(options.checked_numbers());
+        if !pool::is_blank(memory) || memory.load::<u64>(layout.retired) != 0 {
+            return Err(HeapError::Exists);
+        }
         let chunks = options.bytes.div_ceil(CHUNK_BYTES);
         memory.store(layout.chunks, checked::encode(layout.chunks, chunks));
         memory.flush(layout.chunks, 8);
@@ -351,7 +369,9 @@ impl Heap {
             flags,
         ];
         pool::create(memory, name, uuid, layout.pm_bytes(chunks), &roots);
-        let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together: options.together };
+        let together = options.together;
+        let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together, memory: None };
+        let heap = heap.on(memory);
         heap.start(memory, 0);
         Ok(heap)
     }
@@ -363,7 +383,8 @@ impl Heap {
     ///
     /// # Errors
     /// When it is no heap of that name, or is damaged beyond what a crash does. Bytes of a pool are
-    /// untrusted: no other thing happens because of them.
+    /// untrusted: no other thing happens because of them. [`HeapError::Open`] when it is open on
+    /// this memory.
     pub fn open<M: Memory>(
         memory: &M,
         name: &str,
@@ -382,7 +403,10 @@ impl Heap {
         bytes: u64,
         flaw: HeapFlaw,
     ) -> Result<(Heap, Recovered), HeapError> {
-        let heap = Heap { flaw, ..Heap::read(memory, name, bytes)? };
+        let heap = Heap { flaw, ..Heap::described(memory, name, bytes)?.on(memory) };
+        if memory.load::<u64>(heap.layout.generation) != 0 {
+            return Err(HeapError::Open);
+        }
         let (retired, recovered) = recovery::recover(memory, &heap, bytes)?;
         heap.start(memory, retired);
         Ok((heap, recovered))
@@ -392,7 +416,11 @@ impl Heap {
     ///
     /// # Errors
     /// As [`open`](Heap::open).
-    pub fn read<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<Heap, HeapError> {
+    pub fn read<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<HeapInfo, HeapError> {
+        Ok(HeapInfo { heap: Heap::described(memory, name, bytes)? })
+    }
+
+    fn described<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<Heap, HeapError> {
         let header = pool::read(memory, bytes)?;
         if header.name != name {
             return Err(PoolError::Name { found: header.name, wanted: name.to_owned() }.into());
@@ -408,7 +436,7 @@ impl Heap {
         let layout = Layout::of(numbers);
         let together = kind == KIND_TOGETHER || moves && flags & TOGETHER != 0;
         let uuid = header.uuid;
-        let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together };
+        let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together, memory: None };
         if layout.pm_bytes(0) > bytes {
             let header = layout.pm_bytes(0);
             return Err(PoolError::Truncated { header, actual: bytes }.into());
@@ -436,6 +464,17 @@ impl Heap {
         Heap { flaw, ..self }
     }
 
+    fn on<M: Memory>(self, memory: &M) -> Heap {
+        Heap { memory: memory.seats().map(Seats::memory), ..self }
+    }
+
+    /// True unless `memory` is known to be another than that on which the heap was opened.
+    pub(crate) fn is_on<M: Memory>(&self, memory: &M) -> bool {
+        let here = memory.seats().map(Seats::memory);
+        let is_other = |(there, here): (u64, u64)| there != here;
+        pool::uuid(memory) == self.uuid && !self.memory.zip(here).is_some_and(is_other)
+    }
+
     fn start<M: Memory>(&self, memory: &M, retired: u64) {
         memory.store(self.layout.retired_now, retired);
         memory.store(self.layout.generation, retired + 1);
@@ -455,10 +494,11 @@ impl Heap {
     }
 
     /// The handle of the calling thread (its number is that of `memory`), which is the only one of
-    /// that number.
+    /// that number: an earlier one of the same thread of the system panics when it is used again.
     ///
     /// # Panics
-    /// When the heap was made for fewer threads, or `memory` is that of another pool.
+    /// When the heap was made for fewer threads, `memory` is not that on which it was opened, a
+    /// session of that number is another thread's, or one is in a transaction.
     pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'m, M> {
         Session::new(memory, *self)
     }
@@ -512,5 +552,52 @@ impl Heap {
     /// Bytes of the pool when it has grown as far as it can.
     pub fn pm_bytes_max(&self) -> u64 {
         self.layout.pm_bytes(self.layout.numbers.chunks_max)
+    }
+}
+
+impl HeapInfo {
+    /// As [`Heap::root`].
+    pub const fn root(&self) -> Addr {
+        self.heap.root()
+    }
+
+    /// As [`Heap::root_bytes`].
+    pub const fn root_bytes(&self) -> u64 {
+        self.heap.root_bytes()
+    }
+
+    /// As [`Heap::root_shape`].
+    pub const fn root_shape(&self) -> u64 {
+        self.heap.root_shape()
+    }
+
+    /// As [`Heap::uuid`].
+    pub const fn uuid(&self) -> u128 {
+        self.heap.uuid()
+    }
+
+    /// As [`Heap::threads`].
+    pub const fn threads(&self) -> u64 {
+        self.heap.threads()
+    }
+
+    /// As [`Heap::log_bytes`].
+    pub const fn log_bytes(&self) -> u64 {
+        self.heap.log_bytes()
+    }
+
+    /// As [`Heap::dram_bytes`].
+    pub const fn dram_bytes(&self) -> u64 {
+        self.heap.dram_bytes()
+    }
+
+    /// As [`Heap::pm_bytes_max`].
+    pub fn pm_bytes_max(&self) -> u64 {
+        self.heap.pm_bytes_max()
+    }
+
+    /// As [`Heap::moves`].
+    pub fn moves(&self) -> bool {
+        self.heap.moves()
     }
 }

@@ -80,7 +80,7 @@ pub use heap::class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 pub use heap::session::{Pending, Session};
 pub use heap::shelf::{Placement, TOGETHER_BYTES_MAX};
 pub use heap::walk::{HeapStats, Object};
-pub use heap::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
+pub use heap::{Heap, HeapError, HeapFlaw, HeapInfo, HeapOptions, Recovered};
 pub use lock::{Baton, Batons, Guard, Locks};
 pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
 pub use slots::{SLOT_RESERVE, Slots};

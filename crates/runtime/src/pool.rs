@@ -138,6 +138,11 @@ pub fn uuid<M: Memory>(memory: &M) -> u128 {
     word(UUID) | word(UUID + 1) << 64
 }
 
+/// True if there is no header, nor a part of one.
+pub(crate) fn is_blank<M: Memory>(memory: &M) -> bool {
+    (0..WORDS as u64).all(|word| memory.load::<u64>(Addr::pm(8 * word)) == 0)
+}
+
 /// The name of the layout of the pool that has `bytes` bytes.
 ///
 /// # Errors

@@ -70,8 +70,7 @@
 //!
 //! The call of such a closure is a *scope*: pointers live no longer. Where objects may move
 //! ([`HeapOptions::defragment`]), memory that they leave comes back when the scopes have ended that
-//! were open, so a program enters one for each request, by a [`Thread`]. A panic that passes
-//! [`create`], [`open`] or [`enter`] leaves their scope open until the pool is opened again.
+//! were open, so a program enters one for each request, by a [`Thread`].
 
 mod access;
 mod ptr;
@@ -152,10 +151,10 @@ impl<'p, R: Persist<'p>> Pool<'p, R> {
     }
 
     /// The handle of the calling thread (its number is that of `memory`), which is the only one of
-    /// that number.
+    /// that number; see [`Heap::join`].
     ///
     /// # Panics
-    /// When the heap was made for fewer threads, or `memory` is that of another pool.
+    /// As [`Heap::join`].
     pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'p, 'm, M> {
         let mut session = self.heap.join(memory);
         (session.view, session.is_scoped) = (self.view, true);
@@ -251,9 +250,25 @@ fn in_scope<R: Branded, T, E>(
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
     let scope = Shared::begin(memory, &heap);
+    let unwinding = Unwinding { memory, scope: &scope };
     let outcome = body(Pool::of(heap, recovered, scope.view));
+    std::mem::forget(unwinding);
     scope.end(memory);
     outcome
+}
+
+/// Ends the scope of a body that panics, on a machine that goes on then.
+struct Unwinding<'a, M: Memory> {
+    memory: &'a M,
+    scope: &'a Shared,
+}
+
+impl<M: Memory> Drop for Unwinding<'_, M> {
+    fn drop(&mut self) {
+        if self.memory.seats().is_some() {
+            self.scope.end(self.memory);
+        }
+    }
 }
 
 fn check_root<R: Branded>(bytes: u64, shape: u64) -> Result<(), HeapError> {

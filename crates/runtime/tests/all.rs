@@ -10,6 +10,7 @@ mod fuzz;
 mod generations;
 mod heap;
 mod hostile;
+mod misuse;
 mod pairs;
 mod places;
 mod ribbon;

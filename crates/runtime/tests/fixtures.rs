@@ -77,6 +77,7 @@ fn pools_of_earlier_programs_are_opened_and_hold_what_they_held() {
             subject.name
         );
         assert_eq!(read(&image, &heap), Ok(subject.state), "{}", subject.name);
+        let image = Image::from_pm(image.into_pm(), pool_options().dram_bytes());
         let again = Heap::open(&image, NAME, bytes).expect(subject.name).1;
         assert_eq!((again.replayed, again.rolled_back), (0, 0), "{}", subject.name);
     }

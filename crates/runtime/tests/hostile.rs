@@ -47,6 +47,7 @@ impl Hostile {
         let mut start = [0; 256];
         hostile.read(Addr::pm(0), &mut start);
         hostile.places.set(Some((Places::of(&start), start)));
+        hostile.words.borrow_mut().retain(|at, _| at.is_pm());
         (hostile, options.pm_bytes())
     }
 

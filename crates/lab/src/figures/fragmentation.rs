@@ -281,8 +281,8 @@ struct Numbered<'m> {
 }
 
 impl Memory for Numbered<'_> {
-    pass!(image: load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order, drain);
-    pass!(image: work, grow, spin_while, output, read, write, write_nt, discard, bring_back);
+    pass!(image: seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
+    pass!(image: drain, work, grow, spin_while, output, read, write, write_nt, discard, bring_back);
     pass!(image: relocates, forwards, set_relocation, relocate, forward);
 
     fn thread(&self) -> usize {

@@ -15,6 +15,7 @@ use crate::typed::Branded;
 use crate::{HeapError, Session};
 use rustc_hash::FxHashSet;
 use seawall_memory::{Memory, Purpose};
+use std::ops::Range;
 
 /// A survey is worth its time when so much of the live bytes has been freed since the last one: one
 /// part of so many.
@@ -48,6 +49,8 @@ pub(super) enum Stage {
     Hold(Grace),
     Release(u64),
     End(u64),
+    /// And what comes then: to choose pages, or the end of a cycle.
+    GiveBack(Grace, Option<Survey>),
 }
 
 impl Stage {
@@ -56,9 +59,11 @@ impl Stage {
             Stage::Rest | Stage::Survey(..) | Stage::Watch(..) => Purpose::Mark,
             Stage::Decide(_) | Stage::Named(_) => Purpose::Plan,
             Stage::Move(_) | Stage::Heal(_) => Purpose::Heal,
-            Stage::Retire(_) | Stage::Hold(_) | Stage::Release(_) | Stage::End(_) => {
-                Purpose::Release
-            }
+            Stage::Retire(_)
+            | Stage::Hold(_)
+            | Stage::Release(_)
+            | Stage::End(_)
+            | Stage::GiveBack(..) => Purpose::Release,
         }
     }
 }
@@ -81,6 +86,8 @@ pub struct Defragmenter {
     pub(super) counts: DefragCounts,
     /// Pages that nothing was allocated in and that objects have left: chunk and page.
     pub(super) emptied: Vec<(u64, u64)>,
+    /// Pages of a chunk that go to the system when no scope is left that may lead there.
+    pub(super) vacant: Vec<(u64, Range<u64>)>,
     /// Bytes that had been freed when the heap was last surveyed, and live bytes then.
     surveyed: Option<(u64, u64)>,
 }
@@ -108,6 +115,7 @@ impl Defragmenter {
             pages: 0,
             counts: DefragCounts::default(),
             emptied: Vec::new(),
+            vacant: Vec::new(),
             surveyed: None,
         })
     }
@@ -127,7 +135,7 @@ impl Defragmenter {
 
     /// True while objects may be on their way.
     pub fn is_in_cycle(&self) -> bool {
-        !matches!(self.stage, Stage::Rest | Stage::Survey(..))
+        !matches!(self.stage, Stage::Rest | Stage::Survey(..) | Stage::GiveBack(_, Some(_)))
     }
 
     /// Takes a step, if there is anything to do. The thread of `session` is in no scope, and the
@@ -140,6 +148,7 @@ impl Defragmenter {
     /// what is moved. A cycle that has not begun to move objects is given up then; one that has
     /// goes on with the next step, also by another defragmenter.
     pub fn step<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
+        session.sit();
         let memory = session.memory;
         let before = memory.purpose(self.stage.purpose());
         let outcome = self.step_on(session);
@@ -168,6 +177,7 @@ impl Defragmenter {
             Stage::Hold(grace) => self.wait(session, grace, Stage::Hold, Stage::Release(0)),
             Stage::Release(next) => self.release(session, next),
             Stage::End(next) => self.end(session, next),
+            Stage::GiveBack(grace, survey) => self.give_back(session, grace, survey),
         }
     }
 
@@ -204,9 +214,10 @@ impl Defragmenter {
     pub fn wait_for_one<M: Memory>(&self, session: &Session<'_, M>) {
         let (memory, layout) = (session.memory, &session.heap.layout);
         match &self.stage {
-            Stage::Watch(_, grace) | Stage::Named(grace) | Stage::Hold(grace) => {
-                grace.wait_for_one(memory, layout)
-            }
+            Stage::Watch(_, grace)
+            | Stage::Named(grace)
+            | Stage::Hold(grace)
+            | Stage::GiveBack(grace, _) => grace.wait_for_one(memory, layout),
             Stage::Decide(decision) => decision.grace.wait_for_one(memory, layout),
             _ => {}
         }
@@ -309,9 +320,23 @@ impl Defragmenter {
             session.look_at(chunk)?;
             let next = survey.look(memory, &heap, chunk, &self.known);
             session.look_away();
-            let next = if self.discard_free(session, chunk)? { next? } else { chunk };
+            let next = if self.vacate_free(session, chunk)? { next? } else { chunk };
             return self.go(Stage::Survey(next, survey));
         }
+        if self.vacant.is_empty() {
+            return self.choose(session, survey);
+        }
+        let grace = Grace::of_now(memory, &heap.layout);
+        self.go(Stage::GiveBack(grace, Some(survey)))
+    }
+
+    /// Chooses the pages that are to be emptied, if it is time.
+    pub(super) fn choose<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        survey: Survey,
+    ) -> Result<Step, DefragError> {
+        let (memory, heap) = (session.memory, session.heap);
         self.surveyed = self.surveyed.map(|(freed, _)| (freed, survey.live));
         if !survey.is_due(self.options.trigger) {
             return Ok(Step::Rest);

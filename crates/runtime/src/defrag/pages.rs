@@ -108,6 +108,13 @@ pub(crate) fn set_holes<M: Memory>(
     });
 }
 
+/// Nothing is in these pages: they are kept free until the system has them.
+pub(crate) fn vacate<M: Memory>(memory: &M, layout: &Layout, (chunk, pages): (u64, Range<u64>)) {
+    let all = |bits: u64| pages.clone().fold(0, |mask, page| mask | bits << (BITS * page));
+    let (moving, vacant) = (all(MOVING), all(KEPT | HOLE));
+    super::moves::change(memory, layout.pages(chunk), |word| word & !moving | vacant);
+}
+
 /// The chunk is a free one, or is about to be used as a whole.
 pub(crate) fn renew<M: Memory>(memory: &M, layout: &Layout, chunk: u64) {
     memory.store(layout.pages(chunk), 0u64);

@@ -7,6 +7,8 @@
 use super::cycle::{Defragmenter, Stage, Step};
 use super::decide::{BATCH_OBJECTS, push_state};
 use super::pages::{self, PAGE_BYTES, PAGES, Pages};
+use super::plan::Survey;
+use super::scopes::Grace;
 use super::table::{self, Entry, Move, Table};
 use super::{DefragError, Protocol};
 use crate::heap::checked;
@@ -16,8 +18,9 @@ use crate::tx::log::Wait;
 use crate::tx::record::Builder;
 use crate::{HeapFlaw, Session};
 use seawall_memory::{LINE_BYTES, Line, Memory, lines_of};
+use std::ops::Range;
 
-/// Chunks that are given back to the system in one step.
+/// Chunks that are made vacant, or vacant ranges that are given back, in one step.
 const BATCH_CHUNKS: usize = 4;
 
 impl Defragmenter {
@@ -82,8 +85,8 @@ impl Defragmenter {
         })
     }
 
-    /// The pages are usual again, chunks of nothing else are for anything, and the table is given
-    /// back.
+    /// The pages are usual again but for those that nothing is in, and chunks of nothing else are
+    /// for anything.
     pub(super) fn end<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -96,13 +99,44 @@ impl Defragmenter {
         let rest = &self.emptied[first..];
         let mut last = first;
         for group in rest.chunk_by(|one, other| one.0 == other.0).take(BATCH_CHUNKS) {
-            self.counts.discarded += session.give_back_pages(group)?;
+            session.vacate(group, &mut self.vacant)?;
             last += group.len();
         }
         if last < self.emptied.len() {
             return self.go(Stage::End(last as u64));
         }
         self.emptied.clear();
+        let grace = Grace::of_now(session.memory, &session.heap.layout);
+        self.go(Stage::GiveBack(grace, None))
+    }
+
+    /// What is vacant goes back to the system, once nobody can have an address there: neither a
+    /// program whose pointer was to an object that has been freed since, nor a commit that lists
+    /// lines to flush when logs are retired. Behind a survey pages are chosen then; else it is the
+    /// end of the cycle.
+    pub(super) fn give_back<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        mut grace: Grace,
+        survey: Option<Survey>,
+    ) -> Result<Step, DefragError> {
+        if !grace.is_over(session.memory, &session.heap.layout) {
+            self.stage = Stage::GiveBack(grace, survey);
+            return Ok(Step::Waits);
+        }
+        let batch = self.vacant.len().min(BATCH_CHUNKS);
+        for (chunk, pages) in self.vacant.drain(..batch) {
+            self.counts.discarded += session.discard_vacant(chunk, pages)?;
+        }
+        match survey {
+            _ if !self.vacant.is_empty() => self.go(Stage::GiveBack(grace, survey)),
+            Some(survey) => self.choose(session, survey),
+            None => self.close(session),
+        }
+    }
+
+    /// The table is given back, and the cycle is over.
+    fn close<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
         // Whoever set them, and by whatever protocol a cycle that was taken over went on.
         session.memory.set_relocation(None);
         self.hardware = None;
@@ -130,17 +164,17 @@ impl Defragmenter {
         memory.fetch_add(layout.orphans(), 1);
     }
 
-    /// Gives back to the system what is free at `chunk`, a part of it; false if there may be more.
-    pub(super) fn discard_free<M: Memory>(
+    /// Says of chunks that are free at `chunk` that they are vacant; false if there may be more.
+    pub(super) fn vacate_free<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
         chunk: u64,
     ) -> Result<bool, DefragError> {
         let (memory, layout) = (session.memory, session.heap.layout);
-        let discarded = session.with_chunk_lock(|session| {
+        let vacant = session.with_chunk_lock(|session| {
             let count = session.heap.chunks(memory)?;
             let Chunk::Run(length) = chunks::load_within(memory, &layout, chunk, count)? else {
-                return Ok(0);
+                return Ok(Vec::new());
             };
             // A run that is owned is being filled by a transaction that has not committed.
             let is_held = |chunk: &u64| {
@@ -148,10 +182,12 @@ impl Defragmenter {
                     && !Pages::load(memory, &layout, *chunk).are_holes()
             };
             let held = (chunk..chunk + length).filter(is_held).take(BATCH_CHUNKS);
-            Ok(held.map(|chunk| session.discard_chunk(chunk)).count())
+            let held: Vec<u64> = held.collect();
+            held.iter().for_each(|chunk| session.vacate_chunk(*chunk));
+            Ok(held)
         })?;
-        self.counts.discarded += discarded as u64 * PAGES;
-        Ok(discarded < BATCH_CHUNKS)
+        self.vacant.extend(vacant.iter().map(|chunk| (*chunk, 0..PAGES)));
+        Ok(vacant.len() < BATCH_CHUNKS)
     }
 }
 
@@ -174,12 +210,15 @@ fn free_table<M: Memory>(session: &mut Session<'_, M>, table: Table) -> Result<(
 }
 
 impl<M: Memory> Session<'_, M> {
-    /// Pages of a chunk in which nothing is allocated meanwhile: gives those that hold nothing to
-    /// the system, and the chunk to everybody, if it holds nothing. Gives how many pages the system
-    /// got.
-    fn give_back_pages(&mut self, group: &[(u64, u64)]) -> Result<u64, DefragError> {
+    /// Pages of a chunk in which nothing is allocated meanwhile: says of those that hold nothing,
+    /// or of the chunk if it holds nothing, that they are vacant. The others are usual again.
+    fn vacate(
+        &mut self,
+        group: &[(u64, u64)],
+        vacant: &mut Vec<(u64, Range<u64>)>,
+    ) -> Result<(), DefragError> {
         let (memory, layout, chunk) = (self.memory, self.heap.layout, group[0].0);
-        let Ok(Chunk::Small(class)) = chunks::load(memory, &layout, chunk) else { return Ok(0) };
+        let Ok(Chunk::Small(class)) = chunks::load(memory, &layout, chunk) else { return Ok(()) };
         let mut states = vec![0; class.blocks() as usize];
         memory.read(layout.chunk(chunk), &mut states);
         let pages = Pages::load(memory, &layout, chunk);
@@ -188,29 +227,27 @@ impl<M: Memory> Session<'_, M> {
         if states.iter().all(|state| *state == 0) && (0..PAGES).all(is_quiet) {
             self.wait_for_commits();
             self.release_chunk(chunk)?;
-            return Ok(PAGES);
+            vacant.push((chunk, 0..PAGES));
+            return Ok(());
         }
         let is_free = |block: &u64| states[*block as usize] == 0;
-        let holds_nothing = |page: u64| {
+        let holds_nothing = |page: &u64| {
             let start = page * PAGE_BYTES;
             let mut blocks = pages::overlapping(class, start..start + PAGE_BYTES);
             blocks.all(|block| is_free(&block) && is_kept(pages::page_of(class, block)))
         };
-        let mut discarded = 0;
-        let empty: Vec<u64> = group.iter().map(|(_, page)| *page).collect();
-        let empty: Vec<u64> =
-            empty.into_iter().filter(|page| *page > 0 && holds_nothing(*page)).collect();
+        let (empty, rest): (Vec<u64>, Vec<u64>) =
+            group.iter().map(|(_, page)| *page).partition(|page| *page > 0 && holds_nothing(page));
         for run in empty.chunk_by(|one, other| one + 1 == *other) {
-            let bytes = run.len() as u64 * PAGE_BYTES;
-            memory.discard(layout.chunk(chunk).plus(run[0] * PAGE_BYTES), bytes);
-            pages::set_holes(memory, &layout, (chunk, run[0]..run[run.len() - 1] + 1), true);
-            discarded += run.len() as u64;
+            let run = run[0]..run[run.len() - 1] + 1;
+            pages::vacate(memory, &layout, (chunk, run.clone()));
+            vacant.push((chunk, run));
         }
-        for page in group {
-            pages::forget(memory, &layout, *page);
+        for page in rest {
+            pages::forget(memory, &layout, (chunk, page));
         }
         memory.fetch_add(layout.freed(chunk), 1);
-        Ok(discarded)
+        Ok(())
     }
 
     /// Returns when no commit is under way of those that were: what they store may lie in objects
@@ -226,23 +263,50 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// The chunk, in which nothing is allocated, is for anything, and its memory the system's.
+    /// The chunk, in which nothing is allocated, is for anything, and vacant.
     fn release_chunk(&mut self, chunk: u64) -> Result<(), DefragError> {
         self.with_chunk_lock(|session| {
             session.write_entries(&[(chunk, Chunk::Run(1))], true)?;
             // In this order: who finds an old block of it in a list looks at the pages first.
             session.memory.swap(session.heap.layout.owner(chunk), 0);
-            session.discard_chunk(chunk);
+            session.vacate_chunk(chunk);
             Ok(())
         })?;
         Ok(())
     }
 
-    /// Gives a free chunk to the system. The chunk lock is held.
-    fn discard_chunk(&self, chunk: u64) {
+    /// A free chunk is vacant. The chunk lock is held.
+    fn vacate_chunk(&self, chunk: u64) {
         let layout = &self.heap.layout;
-        self.memory.discard(layout.chunk(chunk), CHUNK_BYTES);
         pages::renew(self.memory, layout, chunk);
         pages::set_holes(self.memory, layout, (chunk, 0..PAGES), true);
+    }
+
+    /// Gives vacant pages of a chunk to the system, unless they are in use again; gives how many
+    /// it got.
+    fn discard_vacant(&mut self, chunk: u64, vacant: Range<u64>) -> Result<u64, DefragError> {
+        let (memory, layout) = (self.memory, self.heap.layout);
+        let at = layout.chunk(chunk).plus(vacant.start * PAGE_BYTES);
+        let count = vacant.end - vacant.start;
+        let discard = |is_vacant: bool| {
+            if is_vacant {
+                memory.discard(at, count * PAGE_BYTES);
+            }
+            if is_vacant { count } else { 0 }
+        };
+        if count == PAGES {
+            return Ok(self.with_chunk_lock(|_| {
+                let is_free = memory.load::<u64>(layout.owner(chunk)) == 0;
+                Ok(discard(is_free && Pages::load(memory, &layout, chunk).are_holes()))
+            })?);
+        }
+        let pages = Pages::load(memory, &layout, chunk);
+        let is_vacant = |page| pages.is_hole(page) && pages.page(page) == pages::Page::Kept;
+        let discarded = discard(vacant.clone().all(is_vacant));
+        for page in vacant.filter(|_| discarded > 0) {
+            pages::forget(memory, &layout, (chunk, page));
+        }
+        memory.fetch_add(layout.freed(chunk), 1);
+        Ok(discarded)
     }
 }

@@ -36,7 +36,7 @@ impl Shared {
         Shared { counter: Some(counter), view: View::of(heap.phase(memory)) }
     }
 
-    pub(crate) fn end<M: Memory>(self, memory: &M) {
+    pub(crate) fn end<M: Memory>(&self, memory: &M) {
         if let Some(counter) = self.counter {
             memory.fetch_add(counter, u64::MAX);
         }

@@ -21,7 +21,7 @@ const STRETCH: Duration = Duration::from_micros(100);
 pub struct Collector {
     counts: Mutex<DefragCounts>,
     ends: AtomicBool,
-    /// The program panicked: scopes may be open that will never end.
+    /// The program panicked: a scope may be open that will never end.
     panics: AtomicBool,
 }
 
@@ -85,8 +85,8 @@ impl Drop for Ending<'_> {
 /// then this returns what `body` gave, and what the thread has done, or why it had to stop. A heap
 /// that has no room for what is moved is left as it is until there is.
 ///
-/// A scope that never ends, as a panic that passes [`typed::enter`](crate::typed::enter) leaves it,
-/// keeps a cycle from ending and this from returning.
+/// A scope that never ends keeps a cycle from ending and this from returning. When the system has no
+/// thread to give, `body` runs alone.
 ///
 /// ```
 /// use seawall_native::{Pool, PoolOptions};
@@ -123,7 +123,7 @@ impl Drop for Ending<'_> {
 /// ```
 ///
 /// # Panics
-/// When the system has no thread to give; and with `body`.
+/// With `body`, or with the collector.
 pub fn with_collector<M: Memory, T>(
     heap: Heap,
     handle: impl FnOnce() -> M + Send,
@@ -140,7 +140,10 @@ pub fn with_collector<M: Memory, T>(
             outcome
         };
         let named = Builder::new().name("collector".to_owned());
-        let thread = named.spawn_scoped(scope, work).expect("a thread to collect with");
+        let thread = match named.spawn_scoped(scope, work) {
+            Ok(thread) => thread,
+            Err(error) => return (body(collector), Err(DefragError::Thread(error.to_string()))),
+        };
         let ending = Ending(collector, thread.thread().clone());
         let result = body(collector);
         drop(ending);

@@ -79,6 +79,7 @@ impl<M: Memory> Session<'_, M> {
         &mut self,
         action: impl FnOnce(&mut Self) -> Result<T, HeapError>,
     ) -> Result<T, HeapError> {
+        self.sit();
         let guard = self.heap.layout.locks.acquire(self.memory, CHUNK_LOCK, 1);
         let outcome = action(self);
         self.heap.layout.locks.release(self.memory, guard);

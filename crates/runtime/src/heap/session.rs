@@ -8,14 +8,16 @@ use super::shelf::Placement;
 use crate::defrag::names::View;
 use crate::defrag::table::Move;
 use crate::hold::Holds;
-use crate::pool;
 use crate::tx::log::{Log, LogCounts, Wait};
 use crate::tx::recovery;
 use crate::tx::undo::Undo;
 use crate::tx::{Buffers, Tx, TxKind};
 use crate::{HeapError, Route, RouteChoice, RouteCounts};
-use seawall_memory::{Addr, LINE_BYTES, Memory, Word};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Seat, Word};
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A thread's handle on a heap: runs its transactions, one at a time.
 ///
@@ -36,6 +38,10 @@ pub struct Session<'m, M: Memory> {
     data_end: Cell<u64>,
     /// The chunk entry that was looked at last, and what it says.
     decoded: Cell<(Addr, u64, Chunk)>,
+    /// Tells it from all other sessions of this process.
+    number: u64,
+    /// Where its memory keeps who works with it.
+    seat: Option<Seat>,
     /// A transaction panicked and has not been cleaned up.
     broken: bool,
     /// How the scope that it is in calls objects that move.
@@ -49,16 +55,39 @@ pub struct Session<'m, M: Memory> {
 /// A transaction that is visible and ordered, but perhaps not durable yet.
 #[must_use = "nothing is promised until it is waited for"]
 #[derive(Debug)]
-pub struct Pending(());
+pub struct Pending {
+    session: u64,
+}
+
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Ends a transaction whose body panics.
+struct Unwinding<'s, 'm, M: Memory> {
+    session: &'s mut Session<'m, M>,
+    is_scope: bool,
+}
+
+impl<M: Memory> Drop for Unwinding<'_, '_, M> {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        self.session.end_by_panic(self.is_scope);
+    }
+}
 
 impl<'m, M: Memory> Session<'m, M> {
     pub(crate) fn new(memory: &'m M, heap: Heap) -> Session<'m, M> {
         let thread = memory.thread() as u64;
         let threads = heap.threads();
         assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
-        assert_eq!(pool::uuid(memory), heap.uuid, "the memory is that of another pool");
-        let mut log = Log::new(memory, &heap, thread);
-        recovery::undo_left_open(memory, &heap, thread, &mut log);
+        assert!(heap.is_on(memory), "the memory is that of another pool");
+        let seat = memory.seats().map(|seats| seats.take(memory.thread()));
+        let seat = seat.map(|seat| match seat {
+            Ok(seat) => seat,
+            Err(taken) => panic!("thread number {thread}: {taken}"),
+        });
+        let log = Log::new(memory, &heap, thread);
+        let left_open = recovery::undo_left_open(memory, &heap, thread);
         let mut session = Session {
             memory,
             heap,
@@ -71,13 +100,34 @@ impl<'m, M: Memory> Session<'m, M> {
             holds: Holds::default(),
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
+            number: SESSIONS.fetch_add(1, Relaxed),
+            seat,
             broken: false,
             view: View::Plain,
             moved: Cell::new(None),
             is_scoped: false,
         };
         session.buffers.clear();
+        if let Some(mut record) = left_open {
+            session.in_scope(|session| {
+                let done = session.log.commit(memory, &mut record, Wait::Durable);
+                done.expect("old values fit the log of new ones");
+            });
+            session.undo = Undo::new(memory, &heap, thread);
+        }
         session
+    }
+
+    /// Runs what may retire logs, whose lines it flushes: in a scope, as all that has addresses.
+    fn in_scope(&mut self, action: impl FnOnce(&mut Self)) {
+        let is_scope = self.heap.layout.numbers.moves && !self.is_scoped;
+        if is_scope {
+            self.begin_scope();
+        }
+        action(self);
+        if is_scope {
+            self.end_scope();
+        }
     }
 
     /// The memory below.
@@ -187,12 +237,15 @@ impl<'m, M: Memory> Session<'m, M> {
         kind: TxKind,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
     ) -> Result<(T, Pending), E> {
-        self.run(kind, Wait::Ordered, body).map(|value| (value, Pending(())))
+        self.run(kind, Wait::Ordered, body).map(|value| (value, Pending { session: self.number }))
     }
 
-    /// Returns when the transaction, and all that this thread committed before it, is durable.
+    /// Returns when the transaction, and all that this session committed before it, is durable.
+    ///
+    /// # Panics
+    /// When another session began the transaction.
     pub fn wait(&self, pending: Pending) {
-        let Pending(()) = pending;
+        assert_eq!(pending.session, self.number, "what another session began is waited for there");
         self.memory.drain();
     }
 
@@ -206,7 +259,9 @@ impl<'m, M: Memory> Session<'m, M> {
         let is_scope = self.enter()?;
         // The outcome stays where it is: a copy that is made behind the fence, of halves that were
         // stored behind it, would wait for the fence, and all that follows with it.
-        let mut outcome = body(&mut Tx { session: &mut *self, kind });
+        let unwinding = Unwinding { session: self, is_scope };
+        let mut outcome = body(&mut Tx { session: &mut *unwinding.session, kind });
+        std::mem::forget(unwinding);
         match self.leave_with(outcome.is_ok(), wait, is_scope) {
             Ok(None) => {}
             Ok(Some(error)) => outcome = Err(error.into()),
@@ -218,6 +273,7 @@ impl<'m, M: Memory> Session<'m, M> {
     /// A transaction begins; true if a scope does, too.
     #[inline(never)]
     fn enter(&mut self) -> Result<bool, HeapError> {
+        self.sit();
         if std::mem::replace(&mut self.broken, true) {
             self.abort()?;
             self.hold_no_more();
@@ -227,7 +283,40 @@ impl<'m, M: Memory> Session<'m, M> {
         if is_scope {
             self.begin_scope();
         }
+        self.set_busy(true);
         Ok(is_scope)
+    }
+
+    /// Whoever changes anything has to be the session that its thread number has now.
+    #[inline]
+    pub(crate) fn sit(&self) {
+        if !self.is_seated() {
+            panic!(
+                "another session of thread number {} has joined since; use that one",
+                self.thread
+            );
+        }
+    }
+
+    fn is_seated(&self) -> bool {
+        self.seat.as_ref().is_none_or(Seat::is_held)
+    }
+
+    fn set_busy(&self, is_busy: bool) {
+        if let Some(seat) = &self.seat {
+            seat.set_busy(is_busy);
+        }
+    }
+
+    /// The body of a transaction has panicked: nothing of it remains, before anybody else sees it.
+    /// A thread that ends with its machine leaves all as it is.
+    fn end_by_panic(&mut self, is_scope: bool) {
+        if self.seat.is_some() {
+            // A second panic, of a memory that fails, must not end the process. What could not be
+            // put back is tried again when the next transaction begins.
+            let end = AssertUnwindSafe(|| self.leave_with(false, Wait::Durable, is_scope));
+            let _ = catch_unwind(end);
+        }
     }
 
     /// It ends: commits if its body has gone well, else, and when that fails, is rolled back. Gives
@@ -239,6 +328,7 @@ impl<'m, M: Memory> Session<'m, M> {
         wait: Wait,
         is_scope: bool,
     ) -> Result<Option<HeapError>, HeapError> {
+        self.set_busy(false);
         let error = if is_good { self.commit(wait).err() } else { None };
         if !is_good || error.is_some() {
             self.abort()?;
@@ -352,12 +442,19 @@ impl<'m, M: Memory> Session<'m, M> {
 
     /// Retires the logs of all threads, as far as none of them writes meanwhile: all that was
     /// committed is in place and durable. Opening is quickest after it.
+    ///
+    /// # Panics
+    /// When another session of this thread number has joined since.
     pub fn retire(&mut self) {
-        self.log.retire_all(self.memory);
+        self.sit();
+        self.in_scope(|session| session.log.retire_all(session.memory));
     }
 
-    /// Gives the free space that this thread had to the others.
+    /// Gives the free space that this thread had to the others, unless another session of its
+    /// number has joined since.
     pub fn leave(mut self) {
-        self.disown();
+        if self.is_seated() {
+            self.disown();
+        }
     }
 }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     impl Memory for Noting {
-        pass!(memory: thread, load_bits, store_bits, compare_exchange, swap, fetch_add);
+        pass!(memory: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add);
         pass!(memory: order, grow, spin_while, output, work);
 
         fn flush(&self, at: Addr, _: u64) {

@@ -26,6 +26,7 @@ use super::lines::LineSet;
 use super::reach::Reach;
 use super::record::{BEFORE_WORDS, Builder, Entry};
 use super::sum::Keys;
+use crate::defrag::pages::{PAGE_BYTES, Pages};
 use crate::heap::checked;
 use crate::heap::layout::{Layout, RETIRE_LOCK};
 use crate::{Heap, HeapError, HeapFlaw, Route, RouteChoice};
@@ -299,12 +300,23 @@ impl Log {
             let listed: u64 = memory.load(list.plus(8 * place));
             let first = listed >> COUNT_BITS;
             for line in first..first + (listed & ((1 << COUNT_BITS) - 1)) {
-                if self.flushed.insert(line) {
+                if self.flushed.insert(line) && !self.is_vacant(memory, Line(line)) {
                     self.counts.flushed += 1;
                     memory.flush(Line(line).start(), LINE_BYTES);
                 }
             }
         }
+    }
+
+    /// True for a line of a page that the system has, or will have when no scope is left that was
+    /// open when this was said. What was logged of it is void. (Retiring is a part of a scope.)
+    fn is_vacant<M: Memory>(&self, memory: &M, line: Line) -> bool {
+        let layout = &self.layout;
+        layout.numbers.moves
+            && layout.chunk_of(line.start()).is_some_and(|chunk| {
+                let into = line.start().offset() - layout.chunk(chunk).offset();
+                Pages::load(memory, layout, chunk).is_hole(into / PAGE_BYTES)
+            })
     }
 
     /// Retires all that was logged so far by all threads, if none of them writes meanwhile.

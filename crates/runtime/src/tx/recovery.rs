@@ -12,7 +12,7 @@
 //! Any bytes are read in time that is linear in the logs: a record that is not whole ends a log,
 //! and behind it only the headers are looked at.
 
-use super::log::{Log, Wait, store_in_place};
+use super::log::store_in_place;
 use super::reach;
 use super::record::{Builder, Entry, Number, Record};
 use super::sum::{Keys, LINE_WORDS};
@@ -97,16 +97,16 @@ pub(crate) fn recover<M: Memory>(
     Ok((now, recovered))
 }
 
-/// Undoes the transaction that an earlier session of this thread left open, when it was dropped in
-/// the middle: its program panicked, and the process lives on.
-pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64, log: &mut Log) {
+/// What undoes the transaction that an earlier session of this thread left open, when it was
+/// dropped in the middle: a record for the log of new values.
+pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Option<Builder> {
     let at = heap.layout.undo(thread);
     let number = checked::claimed(memory, heap.layout.ended(thread)) + 1;
     let bits = memory.load(at.plus(16));
     if Number::decode(bits, &Keys::of(heap.uuid, at), 0).generation != number {
-        return;
+        return None;
     }
-    let Ok(records) = read_log(memory, heap, (thread, UNDO), number) else { return };
+    let records = read_log(memory, heap, (thread, UNDO), number).ok()?;
     let mut builder = Builder::default();
     builder.clear();
     for entry in records.iter().flat_map(|record| record.entries()) {
@@ -116,11 +116,11 @@ pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64, lo
             }
         }
     }
-    if !builder.is_empty() {
-        builder.push_end(number);
-        let done = log.commit(memory, &mut builder, Wait::Durable);
-        done.expect("old values fit the log of new ones");
+    if builder.is_empty() {
+        return None;
     }
+    builder.push_end(number);
+    Some(builder)
 }
 
 pub(super) fn damaged(what: String) -> HeapError {

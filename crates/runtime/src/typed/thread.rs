@@ -67,13 +67,13 @@ impl<R, M: Memory> std::fmt::Debug for Thread<'_, R, M> {
 
 impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     /// The handle of the calling thread (its number is that of `memory`), which is the only one of
-    /// that number.
+    /// that number; see [`Heap::join`].
     ///
     /// # Errors
     /// [`HeapError::Shape`] when the root of the heap is no `R`.
     ///
     /// # Panics
-    /// When the heap was made for fewer threads, or `memory` is that of another pool.
+    /// As [`Heap::join`].
     pub fn join(heap: Heap, memory: &'m M) -> Result<Self, HeapError> {
         check_root::<R>(heap.root_bytes(), heap.root_shape())?;
         Ok(Thread {
@@ -86,50 +86,52 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     ///
     /// # Errors
     /// What `body` gives.
-    ///
-    /// # Panics
-    /// When a panic passed an earlier `body`: the thread has to join again.
     pub fn enter<T, E>(
         &mut self,
         body: impl for<'p> FnOnce(&mut Session<'p, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let (mut session, types) = self.parts.take().expect(LOST);
+        let (mut session, types) = self.parts.take().expect(THERE);
         session.begin_scope();
         let root = Ptr::new(session.heap.root());
-        let mut session = Session::new(session, types);
-        let outcome = body(&mut session, root);
-        let (mut session, types) = session.into_parts();
-        session.end_scope();
-        self.parts = Some((session, types));
-        outcome
+        let session = Some(Session::new(session, types));
+        let mut inside = Inside { thread: self, session };
+        body(inside.session.as_mut().expect(THERE), root)
     }
 
     /// Lets this thread, which is in no scope, take a step of defragmentation.
     ///
     /// # Errors
     /// As [`Defragmenter::step`].
-    ///
-    /// # Panics
-    /// As [`enter`](Thread::enter).
     pub fn defragment(&mut self, defragmenter: &mut Defragmenter) -> Result<Step, DefragError> {
         defragmenter.step(self.untyped())
     }
 
     /// The session below, for what needs no types.
-    ///
-    /// # Panics
-    /// As [`enter`](Thread::enter).
     pub fn untyped(&mut self) -> &mut crate::Session<'m, M> {
-        &mut self.parts.as_mut().expect(LOST).0
+        &mut self.parts.as_mut().expect(THERE).0
     }
 
     /// Gives the free space that this thread had to the others.
-    ///
-    /// # Panics
-    /// As [`enter`](Thread::enter).
     pub fn leave(mut self) {
-        self.parts.take().expect(LOST).0.leave();
+        self.parts.take().expect(THERE).0.leave();
     }
 }
 
-const LOST: &str = "a panic passed a scope of this thread; let it join again";
+const THERE: &str = "it is away only while its thread is in a scope";
+
+/// A thread in a scope, which ends when this is dropped.
+struct Inside<'t, 'p, 'm, R, M: Memory> {
+    thread: &'t mut Thread<'m, R, M>,
+    session: Option<Session<'p, 'm, M>>,
+}
+
+impl<R, M: Memory> Drop for Inside<'_, '_, '_, R, M> {
+    fn drop(&mut self) {
+        let (mut session, types) = self.session.take().expect(THERE).into_parts();
+        // A machine that ends with this thread takes no more accesses.
+        if !std::thread::panicking() || session.memory.seats().is_some() {
+            session.end_scope();
+        }
+        self.thread.parts = Some((session, types));
+    }
+}

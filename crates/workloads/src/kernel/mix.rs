@@ -191,7 +191,7 @@ impl<M: Memory> Mixed<'_, M> {
 }
 
 impl<M: Memory> Memory for Mixed<'_, M> {
-    pass!(memory: thread, flush, order, strand, join_strands, drain, now, grow, spin_while);
+    pass!(memory: thread, seats, flush, order, strand, join_strands, drain, now, grow, spin_while);
     pass!(memory: output);
 
     #[inline]

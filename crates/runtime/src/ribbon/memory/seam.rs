@@ -8,9 +8,13 @@ use seawall_memory::{Addr, Memory, Width, lines_of, pass};
 use std::ops::Deref;
 
 impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
-    pass!(memory: thread, load_bits, strand, work, now, grow, will_write, spin_while, output);
-    pass!(memory: load_line, read, forward, discard, bring_back);
+    pass!(memory: thread, seats, load_bits, strand, work, now, grow, will_write, spin_while);
+    pass!(memory: output, load_line, read, forward, bring_back);
     pass!(memory: relocates, forwards, set_relocation, purpose);
+
+    /// Nothing: a flusher that is late may touch a line of these bytes after anybody needs it, and
+    /// so may the cleaner.
+    fn discard(&self, _: Addr, _: u64) {}
 
     #[inline]
     #[track_caller]
