@@ -30,6 +30,7 @@ impl<M: Memory, H: Deref<Target = M>> Memory for Handle<'_, M, H> {
     pass!((Plain Ribbon Watched Dirtiness Accounted): thread, seats, load_bits, store_bits, swap);
     pass!((Plain Ribbon Watched Dirtiness Accounted): compare_exchange, fetch_add, flush, order);
     pass!((Plain Ribbon Watched Dirtiness Accounted): strand, join_strands, drain, work, now);
+    pass!((Plain Ribbon Watched Dirtiness Accounted): sleep_while, wake);
     pass!((Plain Ribbon Watched Dirtiness Accounted): purpose, grow, will_write, spin_while);
     pass!((Plain Ribbon Watched Dirtiness Accounted): output, load_line, read, write, write_nt);
     pass!((Plain Ribbon Watched Dirtiness Accounted): discard, bring_back, relocates, forwards);

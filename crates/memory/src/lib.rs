@@ -178,6 +178,22 @@ pub trait Memory {
     #[track_caller]
     fn spin_while(&self, at: Addr, value: u64) -> u64;
 
+    /// As [`spin_while`](Memory::spin_while), for what may take long, so that a machine with more
+    /// threads than processors may let others run: whoever changes the word says so by
+    /// [`wake`](Memory::wake), and changes its low 32 bits.
+    #[inline]
+    #[track_caller]
+    fn sleep_while(&self, at: Addr, value: u64) -> u64 {
+        self.spin_while(at, value)
+    }
+
+    /// The word at `at` has changed, which somebody [waits for](Memory::sleep_while).
+    #[inline]
+    #[track_caller]
+    fn wake(&self, at: Addr) {
+        let _ = at;
+    }
+
     /// Tells the outside world that operation `number` of this thread is done.
     ///
     /// Takes its turn after all earlier fences of the thread, as an output instruction would. On a

@@ -110,6 +110,12 @@ macro_rules! pass {
     (@ $below:tt spin_while) => {
         $crate::pass!(# $below spin_while(at: $crate::Addr, value: u64) -> u64);
     };
+    (@ $below:tt sleep_while) => {
+        $crate::pass!(# $below sleep_while(at: $crate::Addr, value: u64) -> u64);
+    };
+    (@ $below:tt wake) => {
+        $crate::pass!(# $below wake(at: $crate::Addr) -> ());
+    };
     (@ $below:tt output) => {
         $crate::pass!(# $below output(number: u64) -> ());
     };

@@ -36,6 +36,7 @@ mod pool;
 mod space;
 #[cfg(target_os = "linux")]
 mod stores;
+mod wait;
 mod witness;
 
 pub use cpu::Cpu;

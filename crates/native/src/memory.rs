@@ -19,14 +19,12 @@ use crate::error::PoolError;
 use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind, LOCKED_IS_FENCE};
 use crate::map::{self, Mapping};
 use crate::space::Space;
+use crate::wait::{self, Sleepers};
 use crate::witness::Witness;
 use seawall_memory::{Addr, LINE_BYTES, Memory, Seats, Width, lines_of};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-
-/// Looks at a word this often before giving the CPU to another thread.
-const SPINS_MAX: u32 = 128;
+use std::sync::atomic::Ordering::{Release, SeqCst};
 
 /// What a handle has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,6 +49,7 @@ pub struct NativeMemory<'a> {
     domain: Domain,
     thread: usize,
     seats: &'a Seats,
+    sleepers: &'a Sleepers,
     witness: Option<&'a AtomicU64>,
     // First and last byte flushed and not yet written by msync; none if first > last.
     unwritten: Cell<(u64, u64)>,
@@ -100,7 +99,7 @@ impl<'a> NativeMemory<'a> {
         dram: &'a Mapping,
         flush: FlushKind,
         domain: Domain,
-        (thread, seats): (usize, &'a Seats),
+        (thread, seats, sleepers): (usize, &'a Seats, &'a Sleepers),
     ) -> NativeMemory<'a> {
         NativeMemory {
             space,
@@ -110,6 +109,7 @@ impl<'a> NativeMemory<'a> {
             domain,
             thread,
             seats,
+            sleepers,
             witness: None,
             unwritten: Cell::new(NOTHING),
             fenced_lines: Cell::new(0),
@@ -405,19 +405,19 @@ impl Memory for NativeMemory<'_> {
 
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let word = self.atomic(at);
-        let mut spins = 0;
-        loop {
-            let now = word.load(Acquire);
-            if now != value {
-                return now;
-            }
-            if spins < SPINS_MAX {
-                spins += 1;
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
-        }
+        wait::spin(word, value).unwrap_or_else(|| wait::give_way(word, value))
+    }
+
+    /// Looks for a while, as [`spin_while`](Memory::spin_while) does, and then sleeps until it is
+    /// [woken](Memory::wake).
+    fn sleep_while(&self, at: Addr, value: u64) -> u64 {
+        let word = self.atomic(at);
+        wait::spin(word, value).unwrap_or_else(|| self.sleepers.sleep(word, value))
+    }
+
+    #[inline]
+    fn wake(&self, at: Addr) {
+        self.sleepers.wake(self.atomic(at));
     }
 
     #[inline]

@@ -10,6 +10,7 @@ use crate::flush::{Flush, FlushKind};
 use crate::map::{self, Mapping};
 use crate::memory::NativeMemory;
 use crate::space::{LockedFile, Space};
+use crate::wait::Sleepers;
 use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES, Seats};
 #[cfg(target_os = "linux")]
 use seawall_memory::{RecentStores, StoreSource};
@@ -44,6 +45,7 @@ pub struct Pool {
     domain: Domain,
     durability: Durability,
     seats: Seats,
+    sleepers: Sleepers,
 }
 
 impl Pool {
@@ -153,12 +155,13 @@ impl Pool {
         };
         let flushes = flush.kind != FlushKind::None;
         let durability = Durability::of(medium, domain, flushes, caches_persist);
-        Ok(Pool { space, dram, flush, domain, durability, seats: Seats::new() })
+        let (seats, sleepers) = (Seats::new(), Sleepers::default());
+        Ok(Pool { space, dram, flush, domain, durability, seats, sleepers })
     }
 
     /// The handle of hardware thread `thread`; take one in each thread.
     pub fn memory(&self, thread: usize) -> NativeMemory<'_> {
-        let who = (thread, &self.seats);
+        let who = (thread, &self.seats, &self.sleepers);
         NativeMemory::new(&self.space, &self.dram, self.flush.kind, self.domain, who)
     }
 

@@ -304,7 +304,7 @@ impl<M: Memory> DirtinessMemory<'_, M> {
 
 impl<M: Memory> Memory for DirtinessMemory<'_, M> {
     pass!(memory: thread, seats, load_bits, order, strand, join_strands, drain, work, now, grow);
-    pass!(memory: will_write, spin_while, output, load_line, read, discard, bring_back);
+    pass!(memory: sleep_while, wake, will_write, spin_while, output, load_line, read, discard, bring_back);
     pass!(memory: purpose);
 
     #[inline]

@@ -2,7 +2,9 @@
 //!
 //! **Locks live in DRAM**, so none survives a crash. They are queue locks (Mellor-Crummey and
 //! Scott, 1991): a waiting thread spins on a line of its own, and threads enter in the order in
-//! which they came, so 32 waiters cost one line transfer each and not a storm.
+//! which they came, so 32 waiters cost one line transfer each and not a storm. Where there are more
+//! threads than processors the next one in line is rarely running; so a machine may let those who
+//! wait sleep, and is told whom to wake.
 //!
 //! **The baton is one PM word per lock.** Under buffered epoch persistency as in LB ("Efficient
 //! Persist Barriers for Multicores", Joshi et al., MICRO'15, section 5.1) hardware orders epochs of
@@ -81,7 +83,7 @@ impl Locks {
         let before = memory.swap(word, node.bits());
         if before != 0 {
             memory.store(Addr::from_bits(before).plus(NEXT), node.bits());
-            while memory.spin_while(node.plus(WAITS), 1) == 1 {}
+            while memory.sleep_while(node.plus(WAITS), 1) == 1 {}
         }
         Guard { word, node }
     }
@@ -98,7 +100,9 @@ impl Locks {
                 next = memory.spin_while(guard.node.plus(NEXT), 0);
             }
         }
-        memory.store(Addr::from_bits(next).plus(WAITS), 0u64);
+        let waits = Addr::from_bits(next).plus(WAITS);
+        memory.store(waits, 0u64);
+        memory.wake(waits);
     }
 }
 

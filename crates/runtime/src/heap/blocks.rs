@@ -166,7 +166,13 @@ impl<M: Memory> Session<'_, M> {
             if chunk >= chunks {
                 return false;
             }
-            let entry = chunks::load(self.memory, &layout, chunk);
+            let at = layout.chunk_entry(chunk);
+            let bits: u64 = self.memory.load(at);
+            if chunks::is_passed(bits, class) {
+                self.blocks.adopted[class.number()] = chunk + 1;
+                continue;
+            }
+            let entry = Chunk::decode(at, bits);
             let length = entry.as_ref().map_or(1, |entry| entry.length());
             self.blocks.adopted[class.number()] = chunk + length;
             let owner = layout.owner(chunk);

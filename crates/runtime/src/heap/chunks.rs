@@ -71,6 +71,14 @@ impl Chunk {
     }
 }
 
+/// True for an entry that, if it is sound, is of one chunk, and not of blocks of that class: for
+/// walks that look for these, most of whose steps need not decode anything.
+pub(crate) fn is_passed(bits: u64, class: Class) -> bool {
+    let value = bits & (checked::LIMIT - 1);
+    let is_other = value & 7 == 2 && value >> 10 != class.number() as u64;
+    is_other || value & 7 == 4
+}
+
 /// What starts at chunk `chunk`.
 pub(crate) fn load<M: Memory>(memory: &M, layout: &Layout, chunk: u64) -> Result<Chunk, HeapError> {
     let at = layout.chunk_entry(chunk);

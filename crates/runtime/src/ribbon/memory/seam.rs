@@ -9,6 +9,7 @@ use std::ops::Deref;
 
 impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
     pass!(memory: thread, seats, load_bits, strand, work, now, grow, will_write, spin_while);
+    pass!(memory: sleep_while, wake);
     pass!(memory: output, load_line, read, forward, bring_back);
     pass!(memory: relocates, forwards, set_relocation, purpose);
 
