@@ -1,7 +1,7 @@
 //! One flipped bit, or a file cut short: refused with a name, or exactly as harmless as
 //! `docs/format.md` says of the place. `SEAWALL_FLIPS=1` tries every bit of every line in use.
 
-use crate::places::{CHUNK, LINE, Part, Places, REACH_WORD, SIZES, STATES, TEXT, TYPES, word};
+use crate::places::{CHUNK, CLOSED_WORD, LINE, Part, Places, SIZES, STATES, TEXT, TYPES, word};
 use crate::script::{NAME, State, read};
 use crate::subjects::{self, Subject, pool_options};
 use proptest::prelude::*;
@@ -76,7 +76,7 @@ impl Damage {
         match places.part(at) {
             Part::Header => Fate::Refused,
             Part::State if at < places.state + 16 => Fate::Refused,
-            Part::Thread if bit - 8 * places.thread >= 8 * 8 * (REACH_WORD + 3) => Fate::Itself,
+            Part::Thread if bit - 8 * places.thread >= 8 * 8 * (CLOSED_WORD + 2) => Fate::Itself,
             Part::Thread if bit - 8 * places.thread >= 62 => Fate::Refused,
             Part::Log(log) => {
                 let records = places.records(pm, log);

@@ -1,13 +1,13 @@
 //! Crashes while the logs go from one generation to the next, again and again: what the halves say
 //! of each other is never taken for damage, by one thread or two.
 
-use crate::places::{Places, REACH_WORD, word};
+use crate::places::{CLOSED_WORD, Places, REACH_WORD, word};
 use crate::script::NAME;
 use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Schedule, Search, Store, Trace, Traced, Turns, check,
     record, search,
 };
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, pass};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions};
 
 /// How much is written how often.
@@ -214,4 +214,81 @@ fn a_line_is_listed_anew_in_each_generation_that_changes_it() {
     assert_eq!(explore_marks(HeapFlaw::None), None);
     let finding = explore_marks(HeapFlaw::OldList).expect("it is lost");
     assert!(finding.contains("mark 2 after round"), "{finding}");
+}
+
+/// A pool of two threads of which thread 0 has written three records of a generation that thread 1
+/// has moved on from; where these begin, and where their log ends.
+fn moved_on() -> (Vec<u8>, HeapOptions, Vec<usize>, usize) {
+    let size = Size { threads: 2, ..SMALL };
+    let options = size.options();
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
+    let [one, other] = [0, 1].map(|thread| Numbered { image: &image, thread });
+    let write = |memory: &Numbered<'_>, rounds: u64| {
+        let mut session = heap.join(memory);
+        for round in 1..=rounds {
+            let bytes = round.to_le_bytes().repeat(size.words as usize);
+            let part = size.part(&heap, memory.thread as u64);
+            let written = session.redo(|tx| tx.write(part, &bytes));
+            written.unwrap_or_else(|error: HeapError| panic!("{error}"));
+        }
+    };
+    write(&one, 3);
+    write(&other, 4);
+    let pm = image.into_pm();
+    let places = Places::of(&pm);
+    let records = places.records(&pm, 1).into_iter().map(|(start, _)| start).collect();
+    let end = places.log(2);
+    (pm, options, records, end)
+}
+
+/// A thread of the simplest machine.
+struct Numbered<'m> {
+    image: &'m Image,
+    thread: usize,
+}
+
+impl Memory for Numbered<'_> {
+    pass!(image: seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
+    pass!(image: drain, work, grow, spin_while, output);
+
+    fn thread(&self) -> usize {
+        self.thread
+    }
+}
+
+#[test]
+fn the_newest_record_of_an_older_half_is_missed_though_its_thread_wrote_no_more() {
+    let (pm, options, records, end) = moved_on();
+    assert_eq!(records.len(), 3);
+    for (missing, start) in (1..).zip(records.into_iter().rev()) {
+        let mut cut = pm.clone();
+        cut[start + 9] ^= 4;
+        cut[start + 64..end].fill(0);
+        let open = |flaw| {
+            let image = Image::from_pm(cut.clone(), options.dram_bytes());
+            Heap::open_flawed(&image, NAME, options.pm_bytes(), flaw).map(|opened| opened.1)
+        };
+        let error = open(HeapFlaw::None).expect_err("it is damage").to_string();
+        assert!(error.contains("thread 0") && error.contains("does not end where"), "{error}");
+        let unseen = open(HeapFlaw::NoBefore);
+        assert_eq!(unseen.map(|recovered| recovered.replayed), Ok(7 - missing as u64));
+    }
+}
+
+#[test]
+fn a_flipped_bit_of_what_is_said_of_an_older_half_is_damage() {
+    let (pm, options, ..) = moved_on();
+    let open = |pm: Vec<u8>| {
+        let image = Image::from_pm(pm, options.dram_bytes());
+        Heap::open(&image, NAME, options.pm_bytes()).map(|opened| opened.1.replayed)
+    };
+    assert_eq!(open(pm.clone()), Ok(7));
+    let first = Places::of(&pm).thread + 8 * CLOSED_WORD;
+    assert_eq!(word(&pm, first) & ((1 << 40) - 1), 1, "generation 1 is over");
+    for bit in 0..128 {
+        let mut flipped = pm.clone();
+        flipped[first + bit / 8] ^= 1 << (bit % 8);
+        assert!(open(flipped).is_err(), "bit {bit}");
+    }
 }

@@ -7,6 +7,8 @@ pub(crate) const STATES: usize = 2 << 10;
 pub(crate) const ENDED_WORD: usize = 1;
 /// The first of the three words that say how far logs are written.
 pub(crate) const REACH_WORD: usize = 2;
+/// The first of the two words that say where the half of a generation ends that is over.
+pub(crate) const CLOSED_WORD: usize = 5;
 const HEADER: usize = 192;
 const TYPE_TABLE: usize = 2048;
 pub(crate) const TYPES: usize = 126;

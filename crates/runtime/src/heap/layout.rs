@@ -165,6 +165,12 @@ impl Layout {
         self.done(thread).plus(16 + 8 * log)
     }
 
+    /// The last generation of which it is said where the thread's half ends, and at which line: two
+    /// checked words, in the same line.
+    pub(crate) fn closed(&self, thread: u64) -> [Addr; 2] {
+        [40, 48].map(|offset| self.done(thread).plus(offset))
+    }
+
     /// The half of the thread's log that records of `generation` go to.
     pub(crate) fn log(&self, thread: u64, generation: u64) -> Addr {
         self.logs.plus((3 * thread + generation % 2) * self.numbers.log_bytes)

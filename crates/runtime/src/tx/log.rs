@@ -10,7 +10,8 @@
 //! records wrote are flushed, by whoever needs the room, and then a word in the pool says so. A
 //! crash leaves two generations at most, so recovery takes time for what is in flight and not for
 //! what the pool holds. A thread's first record of a generation says how many lines its records of
-//! the one before take, so that recovery knows where the older half must end.
+//! the one before take, so that recovery knows where the older half must end. Of threads that write
+//! nothing in the newer one, whoever moves the heap on says it.
 //!
 //! Why generations and not each log by itself: if thread B overwrote a word of thread A and retired
 //! its log first, a crash would replay A's older value over it. Records of all threads carry
@@ -259,9 +260,29 @@ impl Log {
             if memory.load::<u64>(layout.retired_now) + 1 < generation {
                 self.retire(memory, generation - 1);
             }
-            memory.store(layout.generation, generation + 1);
+            // Locked: who does not see it has said before that it is writing.
+            memory.swap(layout.generation, generation + 1);
+            self.close(memory, generation);
         }
         layout.locks.release(memory, guard);
+    }
+
+    /// Says where the halves of `generation` end, in which nobody begins a record any more, but for
+    /// those of threads that are writing one. Needs no fence: a thread has stored `done`, in the
+    /// same line, behind each of its records.
+    fn close<M: Memory>(&self, memory: &M, generation: u64) {
+        for thread in 0..self.layout.numbers.threads {
+            let last: u64 = memory.load(self.layout.last(thread));
+            let is_writing = memory.load::<u64>(self.layout.busy(thread)) == generation;
+            if last >> USED_BITS != generation || is_writing {
+                continue;
+            }
+            let [closed, end] = self.layout.closed(thread);
+            let lines = last & ((1 << USED_BITS) - 1);
+            memory.store(end, checked::encode(end, lines));
+            memory.store(closed, checked::encode(closed, generation));
+            memory.flush(closed, 16);
+        }
     }
 
     /// Makes durable in place all that the records of `generation` wrote.

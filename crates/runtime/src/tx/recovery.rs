@@ -4,9 +4,9 @@
 //! stored in place; then the undo transactions that never ended put their old values back.
 //!
 //! A log ends at the first record that is not whole: that is where a crash cut it. A crash cuts
-//! only the record that a thread wrote last. So a header of the same generation behind it, or a
-//! record of the next generation that says that the older half was longer, are there only if the
-//! medium failed; then the heap is refused. Nothing is stored before all that was read is known to
+//! only the record that a thread wrote last. So a header of the same generation behind it, or a word
+//! that says that the older half was longer (in the first record of the next generation, or in the
+//! thread's line), are there only if the medium failed; then the heap is refused. Nothing is stored before all that was read is known to
 //! be sound, and doing it again after a crash of recovery gives the same bytes.
 //!
 //! Any bytes are read in time that is linear in the logs: a record that is not whole ends a log,
@@ -134,23 +134,49 @@ fn read_halves<M: Memory>(
     thread: u64,
     retired: u64,
 ) -> Result<Vec<Record>, HeapError> {
-    let mut records = Vec::new();
-    for generation in [retired + 1, retired + 2] {
-        let found = read_log(memory, heap, (thread, generation % 2), generation)?;
-        if found.iter().any(|record| record.generation != generation) {
-            let what = "holds a record of a generation that has not begun";
-            return Err(damaged(format!("the log of thread {thread} {what}")));
-        }
-        let lines: u64 = records.iter().map(Record::lines).sum();
-        let is_newer = generation == retired + 2;
-        let is_sound = |first: &Record| before(first) == Some(lines);
-        if is_newer && heap.flaw != HeapFlaw::NoBefore && !found.first().is_none_or(is_sound) {
-            let what = "does not end where its next half says that it did";
-            return Err(damaged(format!("the log of thread {thread} {what}")));
-        }
-        records.extend(found);
+    let [older, newer] = [1, 2].map(|ahead| read_half(memory, heap, thread, retired + ahead));
+    let (mut records, newer) = (older?, newer?);
+    let lines: u64 = records.iter().map(Record::lines).sum();
+    let closed = closed(memory, heap, thread, retired)?;
+    let mut ends = closed.into_iter().map(Some).chain(newer.first().map(before));
+    if heap.flaw != HeapFlaw::NoBefore && ends.any(|end| end != Some(lines)) {
+        let what = "does not end where its next half says that it did";
+        return Err(damaged(format!("the log of thread {thread} {what}")));
     }
+    records.extend(newer);
     Ok(records)
+}
+
+/// The records of `generation` of a thread.
+fn read_half<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    thread: u64,
+    generation: u64,
+) -> Result<Vec<Record>, HeapError> {
+    let found = read_log(memory, heap, (thread, generation % 2), generation)?;
+    if found.iter().any(|record| record.generation != generation) {
+        let what = "holds a record of a generation that has not begun";
+        return Err(damaged(format!("the log of thread {thread} {what}")));
+    }
+    Ok(found)
+}
+
+/// How many lines the records of the generation after the retired one take in the log of a thread,
+/// if that was said when the heap went on to the next.
+fn closed<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    thread: u64,
+    retired: u64,
+) -> Result<Option<u64>, HeapError> {
+    let [generation, lines] = heap.layout.closed(thread).map(|at| checked::load(memory, at).ok());
+    match generation.zip(lines) {
+        Some((generation, lines)) if generation <= retired + 1 => {
+            Ok((generation == retired + 1).then_some(lines))
+        }
+        _ => Err(damaged(format!("where thread {thread} ended its log does not add up"))),
+    }
 }
 
 /// What the first record of a generation says of the one before.
