@@ -225,6 +225,17 @@ pub enum HeapError {
     /// More types than a heap can tell apart.
     #[error("a heap has at most {} types of objects; allocate some as bytes", layout::TYPES_MAX)]
     Types,
+    /// A type that has changed since the pool was made.
+    #[error(
+        "type {name} has changed since the pool was made: {how}; open the pool with the program \
+         that made it, or copy what it holds to a new one (as `typed` says)"
+    )]
+    Changed {
+        /// What it is called.
+        name: String,
+        /// Which field, as it was and as it is.
+        how: String,
+    },
     /// A root or an object of another type.
     #[error(
         "{what} is of another type in this pool: it was made by another program or version; open \
@@ -317,6 +328,8 @@ pub struct Heap {
     pub(crate) uuid: u128,
     /// Shelves may be made.
     pub(crate) together: bool,
+    /// What the root leads to looks like; 0 if the pool does not say.
+    pub(crate) reached_shape: u64,
     /// The memory that it was opened on, if that has seats.
     memory: Option<u64>,
 }
@@ -324,7 +337,7 @@ pub struct Heap {
 /// What the header of a heap says: for what has to be known before it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapInfo {
-    heap: Heap,
+    pub(crate) heap: Heap,
 }
 
 impl Heap {
@@ -344,6 +357,18 @@ impl Heap {
         uuid: u128,
         options: &HeapOptions,
     ) -> Result<Heap, HeapError> {
+        Heap::create_for(memory, (name, uuid), options, 0, |_| {})
+    }
+
+    /// As [`create`](Heap::create), for a root that leads to types of that shape; `fill` stores what
+    /// is to be in the pool from the start.
+    pub(crate) fn create_for<M: Memory>(
+        memory: &M,
+        (name, uuid): (&str, u128),
+        options: &HeapOptions,
+        reached_shape: u64,
+        fill: impl FnOnce(&Layout),
+    ) -> Result<Heap, HeapError> {
         options.check()?;
         let layout = Layout::of(options.checked_numbers());
         if !pool::is_blank(memory) || memory.load::<u64>(layout.retired) != 0 {
@@ -352,6 +377,7 @@ impl Heap {
         let chunks = options.bytes.div_ceil(CHUNK_BYTES);
         memory.store(layout.chunks, checked::encode(layout.chunks, chunks));
         memory.flush(layout.chunks, 8);
+        fill(&layout);
         let numbers = layout.numbers;
         let kind = match (options.defragment, options.together) {
             (true, _) => KIND_MOVING,
@@ -367,10 +393,12 @@ impl Heap {
             numbers.root_shape,
             numbers.root_bytes,
             flags,
+            reached_shape,
         ];
         pool::create(memory, name, uuid, layout.pm_bytes(chunks), &roots);
         let together = options.together;
-        let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together, memory: None };
+        let flaw = HeapFlaw::None;
+        let heap = Heap { layout, flaw, uuid, together, reached_shape, memory: None };
         let heap = heap.on(memory);
         heap.start(memory, 0);
         Ok(heap)
@@ -425,8 +453,17 @@ impl Heap {
         if header.name != name {
             return Err(PoolError::Name { found: header.name, wanted: name.to_owned() }.into());
         }
-        let [kind, threads, log_bytes, chunks_max, root_shape, root_bytes, flags, ..] =
-            header.roots;
+        let [
+            kind,
+            threads,
+            log_bytes,
+            chunks_max,
+            root_shape,
+            root_bytes,
+            flags,
+            reached_shape,
+            ..,
+        ] = header.roots;
         let moves = kind == KIND_MOVING;
         let numbers = Numbers { threads, log_bytes, chunks_max, root_shape, root_bytes, moves };
         let is_known = !moves || flags & !TOGETHER == 0;
@@ -436,7 +473,8 @@ impl Heap {
         let layout = Layout::of(numbers);
         let together = kind == KIND_TOGETHER || moves && flags & TOGETHER != 0;
         let uuid = header.uuid;
-        let heap = Heap { layout, flaw: HeapFlaw::None, uuid, together, memory: None };
+        let flaw = HeapFlaw::None;
+        let heap = Heap { layout, flaw, uuid, together, reached_shape, memory: None };
         if layout.pm_bytes(0) > bytes {
             let header = layout.pm_bytes(0);
             return Err(PoolError::Truncated { header, actual: bytes }.into());
@@ -524,6 +562,12 @@ impl Heap {
         self.layout.numbers.root_shape
     }
 
+    /// A hash of all types that the root leads to; 0 if the pool does not have it: it has no typed
+    /// objects, or an earlier program made it.
+    pub const fn reached_shape(&self) -> u64 {
+        self.reached_shape
+    }
+
     /// The number that tells this pool from all others.
     pub const fn uuid(&self) -> u128 {
         self.uuid
@@ -569,6 +613,11 @@ impl HeapInfo {
     /// As [`Heap::root_shape`].
     pub const fn root_shape(&self) -> u64 {
         self.heap.root_shape()
+    }
+
+    /// As [`Heap::reached_shape`].
+    pub const fn reached_shape(&self) -> u64 {
+        self.heap.reached_shape()
     }
 
     /// As [`Heap::uuid`].

@@ -68,7 +68,8 @@ pub trait Persist<'p>: Copy {
     /// A hash of its name.
     const NAME: u64;
     /// A hash of its name and of the names and shapes of its fields; never 0. Another layout has
-    /// another shape. What pointers lead to counts by name only.
+    /// another shape. What pointers lead to counts by name only; the root of a heap has a hash of
+    /// all that it leads to besides.
     const SHAPE: u64;
 
     /// Appends what it is called in Rust, without brands.

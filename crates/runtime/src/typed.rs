@@ -73,6 +73,7 @@
 //! were open, so a program enters one for each request, by a [`Thread`].
 
 mod access;
+mod changes;
 mod ptr;
 mod reach;
 mod session;
@@ -91,6 +92,8 @@ pub use types::TypeInfo;
 
 use crate::defrag::names::View;
 use crate::defrag::scopes::Shared;
+use crate::heap::layout::Layout;
+use crate::persist::pointers::all_from;
 use crate::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
 use ptr::Brand;
 use seawall_memory::Memory;
@@ -192,8 +195,10 @@ pub fn create<R: Branded, T, E: From<HeapError>>(
     options: &HeapOptions,
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
-    check_root::<R>(options.root_bytes, options.root_shape)?;
-    let heap = Heap::create(memory, name, uuid, options)?;
+    changes::check_options::<R>(options)?;
+    let fill = |layout: &Layout| types::name_all::<R, _>(memory, layout);
+    let (_, reached_shape) = all_from::<R::In<'static>>();
+    let heap = Heap::create_for(memory, (name, uuid), options, reached_shape, fill)?;
     in_scope::<R, T, E>(memory, heap, Recovered::default(), body)
 }
 
@@ -201,8 +206,10 @@ pub fn create<R: Branded, T, E: From<HeapError>>(
 /// and gives it to `body`.
 ///
 /// # Errors
-/// What `body` gives. Before, as [`Heap::open`]; and [`HeapError::Shape`] when its root is no `R`:
-/// then nothing in the pool has changed.
+/// What `body` gives. Before, as [`Heap::open`]; [`HeapError::Shape`] when its root is no `R`, and
+/// [`HeapError::Changed`] when the fields of a type that an `R` leads to are others: then nothing in
+/// the pool has changed. (A pool that was made before pools said what they lead to is recovered
+/// before it is refused.)
 pub fn open<R: Branded, T, E: From<HeapError>>(
     memory: &impl Memory,
     name: &str,
@@ -223,9 +230,10 @@ pub fn open_flawed<R: Branded, T, E: From<HeapError>>(
     flaw: HeapFlaw,
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
-    let heap = Heap::read(memory, name, bytes)?;
-    check_root::<R>(heap.root_bytes(), heap.root_shape())?;
+    let info = Heap::read(memory, name, bytes)?;
+    changes::check_header::<R, _>(&info.heap, memory)?;
     let (heap, recovered) = Heap::open_flawed(memory, name, bytes, flaw)?;
+    changes::check::<R, _>(&heap, memory)?;
     in_scope::<R, T, E>(memory, heap, recovered, body)
 }
 
@@ -239,7 +247,7 @@ pub fn enter<R: Branded, T, E: From<HeapError>>(
     memory: &impl Memory,
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
-    check_root::<R>(heap.root_bytes(), heap.root_shape())?;
+    changes::check::<R, _>(&heap, memory)?;
     in_scope::<R, T, E>(memory, heap, Recovered::default(), body)
 }
 
@@ -269,13 +277,4 @@ impl<M: Memory> Drop for Unwinding<'_, M> {
             self.scope.end(self.memory);
         }
     }
-}
-
-fn check_root<R: Branded>(bytes: u64, shape: u64) -> Result<(), HeapError> {
-    let wanted = size_of_root::<R>();
-    if (bytes, shape) == (wanted, shape_of_root::<R>()) {
-        return Ok(());
-    }
-    let what = format!("the root ({wanted} bytes, there {bytes} bytes)");
-    Err(HeapError::Shape { what })
 }

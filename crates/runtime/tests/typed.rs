@@ -1,5 +1,6 @@
 //! The typed use of a heap, without crashes and with them.
 
+mod changes;
 mod crash;
 mod reach;
 mod threads;

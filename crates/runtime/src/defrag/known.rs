@@ -3,7 +3,7 @@
 use super::DefragError;
 use crate::heap::Heap;
 use crate::heap::layout::TYPES_MAX;
-use crate::persist::pointers::{Place, Shapes};
+use crate::persist::pointers::{Place, Shapes, all_from};
 use crate::typed::{Branded, Persist, types};
 use seawall_memory::Memory;
 
@@ -12,6 +12,7 @@ pub(crate) struct Known {
     shapes: Shapes,
     root_shape: u64,
     root_bytes: u64,
+    reached_shape: u64,
     root: Box<[Place]>,
     /// By number; none for types that the program has not named.
     types: Vec<Option<Box<[Place]>>>,
@@ -23,7 +24,8 @@ impl Known {
         let root_shape = <R::In<'static> as Persist<'static>>::SHAPE;
         let root_bytes = <R::In<'static> as Persist<'static>>::SIZE;
         let root = shapes.pointers(root_shape).map(Box::from).unwrap_or_default();
-        Known { shapes, root_shape, root_bytes, root, types: Vec::new() }
+        let (_, reached_shape) = all_from::<R::In<'static>>();
+        Known { shapes, root_shape, root_bytes, reached_shape, root, types: Vec::new() }
     }
 
     pub(crate) fn add<T: Branded>(&mut self) {
@@ -36,7 +38,8 @@ impl Known {
         heap: &Heap,
         memory: &M,
     ) -> Result<(), DefragError> {
-        if (heap.root_shape(), heap.root_bytes()) != (self.root_shape, self.root_bytes) {
+        let is_root = (heap.root_shape(), heap.root_bytes()) == (self.root_shape, self.root_bytes);
+        if !is_root || ![0, self.reached_shape].contains(&heap.reached_shape) {
             let what = "the root".to_owned();
             return Err(crate::HeapError::Shape { what }.into());
         }

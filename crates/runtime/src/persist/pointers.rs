@@ -4,7 +4,7 @@
 //! of one object tells which types can be reached from it, and where each of them has its pointers,
 //! before any object is looked at.
 
-use super::Persist;
+use super::{Persist, shape};
 use rustc_hash::FxHashMap;
 
 /// Gathers the pointers of one type; what `#[derive(Persist)]` writes calls it.
@@ -25,17 +25,57 @@ pub(crate) struct Place {
 
 /// A type that a pointer leads to, and how to ask it for its own.
 #[derive(Clone, Copy, Debug)]
-struct Target {
-    shape: u64,
+pub(crate) struct Target {
+    pub(crate) shape: u64,
+    pub(crate) bytes: u64,
     ask: fn(&mut Pointers, u64),
+    pub(crate) name: fn(&mut String),
+    pub(crate) fields: fn(&mut String),
+    /// Tells it from types of the same shape, in this process.
+    path: &'static str,
+}
+
+impl Target {
+    fn of<'p, T: Persist<'p>>() -> Target {
+        Target {
+            shape: T::SHAPE,
+            bytes: T::SIZE,
+            ask: T::pointers_to,
+            name: T::name_to,
+            fields: T::fields_to,
+            path: std::any::type_name::<T>(),
+        }
+    }
 }
 
 impl Pointers {
     /// A pointer to a `T` is so many bytes into the value.
     pub(crate) fn add<'p, T: Persist<'p>>(&mut self, offset: u64) {
         self.places.push(Place { offset, bytes: T::SIZE });
-        self.targets.push(Target { shape: T::SHAPE, ask: T::pointers_to });
+        self.targets.push(Target::of::<T>());
     }
+}
+
+/// A type, all that its pointers lead to, and so on, each once; and a hash of all of them: of their
+/// shapes, and of which pointer leads to which.
+pub(crate) fn all_from<'p, T: Persist<'p>>() -> (Vec<Target>, u64) {
+    let mut all = vec![Target::of::<T>()];
+    let mut numbers = FxHashMap::from_iter([((T::SHAPE, all[0].path), 0)]);
+    let (mut parts, mut next) = (Vec::new(), 0);
+    while next < all.len() {
+        let mut pointers = Pointers::default();
+        (all[next].ask)(&mut pointers, 0);
+        parts.push(all[next].shape);
+        for target in pointers.targets {
+            let number = *numbers.entry((target.shape, target.path)).or_insert_with(|| {
+                all.push(target);
+                all.len() - 1
+            });
+            parts.push(number as u64);
+        }
+        next += 1;
+    }
+    (all, shape::name("all", &parts))
 }
 
 /// A type, all that its pointers lead to, and so on; and where each has its pointers.
@@ -47,7 +87,7 @@ pub(crate) struct Shapes {
 impl Shapes {
     pub(crate) fn reached_from<'p, T: Persist<'p>>() -> Shapes {
         let mut known = FxHashMap::default();
-        let mut open = vec![Target { shape: T::SHAPE, ask: T::pointers_to }];
+        let mut open = vec![Target::of::<T>()];
         while let Some(target) = open.pop() {
             if known.contains_key(&target.shape) {
                 continue;

@@ -1,7 +1,7 @@
 //! A thread that is in a typed pool now and then: what it knows is kept, pointers are not.
 
 use super::types::Types;
-use super::{Branded, Ptr, Session, check_root};
+use super::{Branded, Ptr, Session, changes};
 use crate::defrag::{DefragError, Defragmenter, Step};
 use crate::{Heap, HeapError};
 use seawall_memory::Memory;
@@ -75,7 +75,7 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     /// # Panics
     /// As [`Heap::join`].
     pub fn join(heap: Heap, memory: &'m M) -> Result<Self, HeapError> {
-        check_root::<R>(heap.root_bytes(), heap.root_shape())?;
+        changes::check::<R, _>(&heap, memory)?;
         Ok(Thread {
             parts: Some((Box::new(heap.join(memory)), Types::default())),
             root: PhantomData,

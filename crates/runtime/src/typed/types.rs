@@ -13,17 +13,20 @@
 //! called, for people: a checked word (bytes of the text, and its CRC-32C), and the text, cut to
 //! what fits.
 //!
-//! A type gets the first free number when it is first allocated, under the chunk lock, by a log
-//! record of its own: it stays if the transaction around it does not commit, and is recovered as
-//! all else. A number is never taken away.
+//! The root's type and the structs that it leads to have the first numbers, from when the heap was
+//! made. Any other type gets the first free number when it is first allocated, under the chunk lock,
+//! by a log record of its own: it stays if the transaction around it does not commit, and is
+//! recovered as all else. A number is never taken away.
 
+use super::Branded;
 use crate::heap::checked;
-use crate::heap::layout::{TEXT_BYTES, TYPES_MAX};
+use crate::heap::layout::{Layout, TEXT_BYTES, TYPES_MAX};
 use crate::persist::Persist;
+use crate::persist::pointers::all_from;
 use crate::tx::log::Wait;
 use crate::tx::record::Builder;
 use crate::{Heap, HeapError, HeapFlaw, Session};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use seawall_memory::{Addr, Memory};
 
 /// The first size, in bytes, that an entry cannot say.
@@ -36,7 +39,7 @@ const TEXT_MAX: usize = TEXT_BYTES as usize - 8;
 const OPEN: &str = " { ";
 const CLOSE: &str = " }";
 /// Ends a text that was cut.
-const CUT: &str = "..";
+pub(super) const CUT: &str = "..";
 
 /// A type of objects that a heap knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,9 +69,7 @@ impl Heap {
                 continue;
             };
             let text = load_text(memory, self.layout.type_text(number))?;
-            let (name, fields) = text.split_once(OPEN).unwrap_or((&text, ""));
-            let fields = fields.strip_suffix(CLOSE).unwrap_or(fields);
-            let (name, fields) = (name.to_owned(), fields.to_owned());
+            let (name, fields) = split(&text);
             types.push(TypeInfo { number: number as u8, bytes: entry.size, name, fields });
         }
         Ok(types)
@@ -82,11 +83,52 @@ pub(crate) fn shapes<M: Memory>(heap: &Heap, memory: &M) -> Result<Vec<(u8, u64)
     (1..=TYPES_MAX).filter_map(|number| shape(number).transpose()).collect()
 }
 
+/// What the table says of each type, in the order of their numbers: shape, name, and fields. What
+/// does not add up is left out: a crash may have cut it short, or a thread may be writing it.
+pub(super) fn described<M: Memory>(memory: &M, layout: &Layout) -> Vec<(u64, String, String)> {
+    let describe = |number| {
+        let entry = Entry::load(memory, layout.type_entry(number)).ok()??;
+        let text = load_text(memory, layout.type_text(number)).ok()?;
+        let (name, fields) = split(&text);
+        Some((entry.shape, name, fields))
+    };
+    (1..=TYPES_MAX).filter_map(describe).collect()
+}
+
+/// The structs that a root leads to, and its own, get the first numbers of a heap that is made:
+/// so a program of other types learns what has changed, also of types without objects.
+pub(super) fn name_all<R: Branded, M: Memory>(memory: &M, layout: &Layout) {
+    let (all, _) = all_from::<R::In<'static>>();
+    let texts = all.iter().map(|target| (target, text_by(target.name, target.fields)));
+    let structs = texts.filter(|(target, text)| text.contains(OPEN) && target.bytes < SIZE_LIMIT);
+    let mut named = FxHashSet::default();
+    let first = structs.filter(|(target, _)| named.insert(target.shape));
+    for (number, (target, text)) in (1..=TYPES_MAX).zip(first) {
+        let (at, text_at) = (layout.type_entry(number), layout.type_text(number));
+        let entry = Entry { shape: target.shape, size: target.bytes };
+        let words = (0..).map(|word| at.plus(8 * word)).zip(entry.encode(at));
+        let text = (0..).map(|word| text_at.plus(8 * word)).zip(encode_text(text_at, &text));
+        words.chain(text).for_each(|(at, word)| memory.store(at, word));
+        memory.flush(at, 16);
+        memory.flush(text_at, TEXT_BYTES);
+    }
+}
+
+/// Name and fields of a text.
+fn split(text: &str) -> (String, String) {
+    let (name, fields) = text.split_once(OPEN).unwrap_or((text, ""));
+    (name.to_owned(), fields.strip_suffix(CLOSE).unwrap_or(fields).to_owned())
+}
+
 /// What `T` and its fields are called, as a pool keeps it.
 fn text_of<'p, T: Persist<'p>>() -> String {
+    text_by(T::name_to, T::fields_to)
+}
+
+fn text_by(name_to: fn(&mut String), fields_to: fn(&mut String)) -> String {
     let (mut text, mut fields) = (String::new(), String::new());
-    T::name_to(&mut text);
-    T::fields_to(&mut fields);
+    name_to(&mut text);
+    fields_to(&mut fields);
     if !fields.is_empty() {
         text.extend([OPEN, &fields, CLOSE]);
     }

@@ -1,0 +1,158 @@
+//! Whether a pool is of the types of the program that opens it, however deep they lie.
+//!
+//! The header has the shape of the root, and a hash of all types that the root leads to. Pools that
+//! were made before there was such a hash are judged by their table of types: a type that is called
+//! as one of the program's, and has another shape, has changed. The table also tells which field it
+//! was.
+
+use super::types::{self, CUT};
+use super::{Branded, Persist, shape_of_root, size_of_root};
+use crate::persist::pointers::{Target, all_from};
+use crate::{Heap, HeapError, HeapOptions};
+use seawall_memory::Memory;
+
+/// Refuses options that are not those of a heap with a root of type `R`.
+pub(super) fn check_options<R: Branded>(options: &HeapOptions) -> Result<(), HeapError> {
+    let given = (options.root_bytes, options.root_shape);
+    if given == (size_of_root::<R>(), shape_of_root::<R>()) {
+        return Ok(());
+    }
+    let (wanted, bytes) = (size_of_root::<R>(), options.root_bytes);
+    Err(HeapError::Shape { what: format!("the root ({wanted} bytes, there {bytes} bytes)") })
+}
+
+/// Refuses a heap whose root is no `R`, or leads to objects of other types than an `R` does, as far
+/// as its header tells. For before it is recovered.
+pub(super) fn check_header<R: Branded, M: Memory>(
+    heap: &Heap,
+    memory: &M,
+) -> Result<(), HeapError> {
+    let (all, reached) = all_from::<R::In<'static>>();
+    if is_root::<R>(heap) && [0, reached].contains(&heap.reached_shape) {
+        return Ok(());
+    }
+    let there = types::described(memory, &heap.layout);
+    Err(changed(heap, &all, &there).unwrap_or_else(|| other_root::<R>(heap, &there)))
+}
+
+/// The same of a heap that is open.
+pub(super) fn check<R: Branded, M: Memory>(heap: &Heap, memory: &M) -> Result<(), HeapError> {
+    check_header::<R, M>(heap, memory)?;
+    if heap.reached_shape != 0 {
+        return Ok(());
+    }
+    let (all, _) = all_from::<R::In<'static>>();
+    let there = types::described(memory, &heap.layout);
+    changed(heap, &all, &there).map_or(Ok(()), Err)
+}
+
+fn is_root<R: Branded>(heap: &Heap) -> bool {
+    (heap.root_bytes(), heap.root_shape()) == (size_of_root::<R>(), shape_of_root::<R>())
+}
+
+/// The first of the program's types, the root first, that is there with other fields.
+fn changed(heap: &Heap, all: &[Target], there: &[(u64, String, String)]) -> Option<HeapError> {
+    let text = |to: fn(&mut String)| {
+        let mut text = String::new();
+        to(&mut text);
+        text
+    };
+    all.iter().enumerate().find_map(|(number, target)| {
+        let (name, is) = (text(target.name), text(target.fields));
+        let is_it = |(shape, of, _): &&(u64, String, String)| {
+            *of == name && (number > 0 || *shape == heap.root_shape())
+        };
+        let found: Vec<_> = there.iter().filter(is_it).collect();
+        let (.., was) = found.first()?;
+        let is_there = found.iter().any(|(shape, ..)| *shape == target.shape);
+        (!is_there).then(|| HeapError::Changed { how: difference(was, &is), name })
+    })
+}
+
+/// What is said of a root of which no changed field is known.
+fn other_root<R: Branded>(heap: &Heap, there: &[(u64, String, String)]) -> HeapError {
+    if is_root::<R>(heap) {
+        return HeapError::Shape { what: "something that the root leads to".to_owned() };
+    }
+    let mut name = String::new();
+    <R::In<'static> as Persist<'static>>::name_to(&mut name);
+    let old = there.iter().find(|(shape, ..)| *shape == heap.root_shape());
+    let old = old.map_or(String::new(), |(_, old, _)| format!("{old}, "));
+    let (wanted, bytes) = (size_of_root::<R>(), heap.root_bytes());
+    HeapError::Shape {
+        what: format!("the root ({name}, {wanted} bytes; there {old}{bytes} bytes)"),
+    }
+}
+
+/// The fields of a text: names, and what they are called. The commas of a type are its own.
+fn fields(text: &str) -> Vec<(&str, &str)> {
+    let (mut depth, mut start, mut all) = (0u32, 0, Vec::new());
+    let text = text.strip_suffix(CUT).unwrap_or(text);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '<' | '[' => depth += 1,
+            '>' | ']' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                all.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    all.push(&text[start..]);
+    all.iter().filter_map(|field| field.trim().split_once(": ")).collect()
+}
+
+/// How fields that were `was` differ from those that are `is`.
+fn difference(was: &str, is: &str) -> String {
+    let is_cut = was.ends_with(CUT);
+    let (mut old, new) = (fields(was), fields(is));
+    if is_cut {
+        old.pop();
+    }
+    for (name, ty) in &old {
+        match new.iter().find(|(other, _)| other == name) {
+            None => return format!("field {name} ({ty}) is gone"),
+            Some((_, now)) if now != ty => return format!("field {name} was {ty} and is {now}"),
+            Some(_) => {}
+        }
+    }
+    let is_new = |(name, _): &&(&str, &str)| !old.iter().any(|(other, _)| other == name);
+    match new.iter().find(is_new) {
+        Some((name, ty)) if !is_cut => format!("field {name} ({ty}) is new"),
+        _ if old != new[..old.len().min(new.len())] => {
+            format!("its fields have another order, they were {{ {was} }}")
+        }
+        _ if is_cut => format!("a field behind those that the pool keeps, {{ {was} }}"),
+        _ => format!("a type within one of its fields, which are {{ {was} }}, or its alignment"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_field_that_differs_is_named() {
+        let was = "value: u64, next: Option<Ptr<Pair<u8, [u16; 3]>>>, more: [u8; 4]";
+        let cases = [
+            ("value: i64, next: u8", "field value was u64 and is i64"),
+            ("next: Option<Ptr<Pair<u8, [u16; 3]>>>, more: [u8; 4]", "field value (u64) is gone"),
+            (&format!("{was}, last: Bytes<3>"), "field last (Bytes<3>) is new"),
+            (
+                "next: Option<Ptr<Pair<u8, [u16; 3]>>>, value: u64, more: [u8; 4]",
+                "its fields have another order, they were",
+            ),
+            (was, "a type within one of its fields"),
+            (
+                "value: u64, next: Option<Ptr<Pair<u8, [u32; 3]>>>, more: [u8; 4]",
+                "field next was Option<Ptr<Pair<u8, [u16; 3]>>> and is Option<Ptr<Pair<u8, [u32; 3]>>>",
+            ),
+        ];
+        for (is, said) in cases {
+            assert!(difference(was, is).starts_with(said), "{}", difference(was, is));
+        }
+        let cut = "value: u64, next: Option<Pt..";
+        assert!(difference(cut, was).starts_with("a field behind those that the pool keeps"));
+    }
+}
