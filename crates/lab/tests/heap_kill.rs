@@ -7,12 +7,17 @@
 //! object is linked exactly once. The next child recovers the file itself and goes on where the
 //! last one was killed, so recovery is killed, too.
 //!
+//! The same is done to lists of typed objects, in a pool that grows, and is defragmented and shrinks,
+//! beside the program (`moving`).
+//!
 //! A killed process loses no store that it made: this cannot show a missing flush or order, which
 //! `seawall-explore` does. `SEAWALL_KILLS=10000 cargo test --release -p seawall-lab --test
 //! heap_kill` is the long run; it prints how far the kills reached.
 
 #[path = "heap_kill/model.rs"]
 mod model;
+#[path = "heap_kill/moving.rs"]
+mod moving;
 #[path = "heap_kill/work.rs"]
 mod work;
 
@@ -22,6 +27,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Image;
 use seawall_native::Witness;
 use seawall_runtime::Heap;
+use seawall_runtime::defrag::Protocol;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -30,12 +36,14 @@ use work::{NAME, options};
 
 const PLAN: &str = "SEAWALL_HEAP_KILL_PLAN";
 const PATIENCE: Duration = Duration::from_secs(60);
-const MICROS_MAX: u64 = 6_000;
+pub(crate) const MICROS_MAX: u64 = 6_000;
 /// Kills of one pool before the next is made.
-const KILLS_OF_A_POOL: u64 = 25;
+pub(crate) const KILLS_OF_A_POOL: u64 = 25;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// The protocol by which objects move; none in an untyped heap.
+    pub(crate) moves: Option<Protocol>,
     pub(crate) threads: usize,
     pub(crate) seed: u64,
     /// For each thread, the operations that are done.
@@ -46,16 +54,19 @@ pub(crate) struct Plan {
 impl Plan {
     fn to_text(&self) -> String {
         let done: Vec<String> = self.done.iter().map(u64::to_string).collect();
-        format!("{} {} {} {}", self.threads, self.seed, done.join(","), self.file.display())
+        let moves = self.moves.map_or("still", Protocol::name);
+        let (threads, seed, file) = (self.threads, self.seed, self.file.display());
+        format!("{moves} {threads} {seed} {} {file}", done.join(","))
     }
 
     fn from_text(text: &str) -> Plan {
-        let parts: Vec<&str> = text.splitn(4, ' ').collect();
+        let parts: Vec<&str> = text.splitn(5, ' ').collect();
         Plan {
-            threads: parts[0].parse().unwrap(),
-            seed: parts[1].parse().unwrap(),
-            done: parts[2].split(',').map(|count| count.parse().unwrap()).collect(),
-            file: parts[3].into(),
+            moves: parts[0].parse().ok(),
+            threads: parts[1].parse().unwrap(),
+            seed: parts[2].parse().unwrap(),
+            done: parts[3].split(',').map(|count| count.parse().unwrap()).collect(),
+            file: parts[4].into(),
         }
     }
 
@@ -64,7 +75,7 @@ impl Plan {
     }
 
     /// What each thread has announced, in all children so far.
-    fn announced(&self) -> Vec<u64> {
+    pub(crate) fn announced(&self) -> Vec<u64> {
         let new = Witness::read(&self.witness()).unwrap_or_default();
         let of = |thread: usize| new.get(thread).copied().unwrap_or(0).max(self.done[thread]);
         (0..self.threads).map(of).collect()
@@ -83,7 +94,7 @@ impl Plan {
 
     /// Starts a child and kills it `micros` after it announced `least` operations; at 0, after its
     /// start, so that opening is killed, too.
-    fn run_and_kill(&self, least: u64, micros: u64) {
+    pub(crate) fn run_and_kill(&self, least: u64, micros: u64) {
         let mut child = self.start();
         let started = Instant::now();
         let announced = || self.announced().into_iter().sum::<u64>();
@@ -128,15 +139,21 @@ fn look(path: &Path, threads: usize, reached: &mut Reached) -> Seen {
     seen
 }
 
-fn kill_many(threads: usize, kills: u64) -> Reached {
+/// A folder in memory, if there is one.
+pub(crate) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let folder = tempfile::tempdir_in(place).unwrap();
+    tempfile::tempdir_in(place).unwrap()
+}
+
+fn kill_many(threads: usize, kills: u64) -> Reached {
+    let folder = folder();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(threads as u64);
     let mut reached = Reached::default();
     for pool in 0..kills.div_ceil(KILLS_OF_A_POOL) {
         let file = folder.path().join(format!("{pool}.pool"));
-        let mut plan = Plan { threads, seed: rng.random(), done: vec![0; threads], file };
+        let (moves, done) = (None, vec![0; threads]);
+        let mut plan = Plan { moves, threads, seed: rng.random(), done, file };
         work::make(&plan);
         let mut states: Vec<State> = (0..threads).map(|_| State::default()).collect();
         for _ in 0..KILLS_OF_A_POOL.min(kills - reached.kills) {
@@ -165,7 +182,7 @@ fn kill_many(threads: usize, kills: u64) -> Reached {
     reached
 }
 
-fn kills() -> u64 {
+pub(crate) fn kills() -> u64 {
     std::env::var("SEAWALL_KILLS").map_or(20, |count| count.parse().expect("a number of kills"))
 }
 
@@ -179,7 +196,11 @@ fn kill_and_tell(threads: usize) {
 #[test]
 fn the_process_that_works_on_a_heap() {
     if let Ok(text) = std::env::var(PLAN) {
-        work::work(&Plan::from_text(&text));
+        let plan = Plan::from_text(&text);
+        match plan.moves {
+            None => work::work(&plan),
+            Some(protocol) => moving::work(&plan, protocol),
+        }
         panic!("not killed");
     }
 }
@@ -198,7 +219,7 @@ fn kills_of_two_threads_lose_nothing_that_was_announced() {
 fn what_was_lost_invented_or_leaked_would_be_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.pool");
-    let plan = Plan { threads: 1, seed: 5, done: vec![0], file };
+    let plan = Plan { moves: None, threads: 1, seed: 5, done: vec![0], file };
     work::make(&plan);
     plan.run_and_kill(200, 0);
     let announced = plan.announced();

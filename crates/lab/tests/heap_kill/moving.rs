@@ -1,0 +1,251 @@
+//! Lists that grow and shrink while their objects move: each thread has one, and a collector moves
+//! nodes of all of them and gives pages back. After a kill each list is the one after the
+//! operations that its thread announced, or one more; every live object is in a list.
+
+use crate::{KILLS_OF_A_POOL, MICROS_MAX, Plan, folder, kills};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_memory::{Image, Memory};
+use seawall_native::{Domain, Pool, PoolOptions, Witness};
+use seawall_runtime::defrag::{DefragOptions, Defragmenter, Protocol, with_collector};
+use seawall_runtime::typed::{self, Persist, Ptr, Session, Thread};
+use seawall_runtime::{Heap, HeapError, HeapOptions};
+
+const NAME: &str = "moving";
+const THREADS: usize = 2;
+/// Operations of a phase: in every second one a list grows, in the others it shrinks.
+const PHASE: u64 = 1_000;
+/// Values are taken out so far from the front at most.
+const DEPTH: u64 = 64;
+
+#[derive(Clone, Copy, Persist)]
+struct Lists<'p> {
+    first: [Option<Ptr<'p, Node<'p>>>; THREADS],
+}
+
+#[derive(Clone, Copy, Persist)]
+struct Node<'p> {
+    value: u64,
+    next: Option<Ptr<'p, Node<'p>>>,
+    filling: [u64; 10],
+}
+
+/// What an operation does.
+enum Act {
+    Push(u64),
+    /// Takes out the value at that place, or the last one of those in front of it.
+    Take(u64),
+}
+
+fn act(plan: &Plan, thread: usize, number: u64) -> Act {
+    let seed = plan.seed ^ (thread as u64) << 56 ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let grows = number / PHASE % 2 == 0;
+    let pushes = rng.random_bool(if grows { 0.9 } else { 0.1 });
+    if pushes { Act::Push(rng.random()) } else { Act::Take(rng.random_range(0..DEPTH)) }
+}
+
+/// What the operation makes of a list, the front last.
+fn apply(list: &mut Vec<u64>, act: Act) {
+    match act {
+        Act::Push(value) => list.push(value),
+        Act::Take(_) if list.is_empty() => {}
+        Act::Take(place) => {
+            list.remove(list.len() - 1 - (place as usize).min(list.len() - 1));
+        }
+    }
+}
+
+fn options() -> HeapOptions {
+    HeapOptions {
+        bytes: 4 << 16,
+        bytes_max: 64 << 16,
+        threads: THREADS as u64 + 1,
+        log_bytes: 16 << 10,
+        defragment: true,
+        ..typed::options::<Lists<'_>>()
+    }
+}
+
+fn pool_options() -> PoolOptions {
+    PoolOptions {
+        domain: Some(Domain::Line),
+        dram_bytes: options().dram_bytes(),
+        bytes_max: options().pm_bytes_max(),
+    }
+}
+
+fn make(plan: &Plan) {
+    let options = options();
+    let pool = Pool::create(&plan.file, options.pm_bytes(), &pool_options()).unwrap();
+    let made = typed::create::<Lists<'_>, _, HeapError>(
+        &pool.memory(0),
+        NAME,
+        plan.seed.into(),
+        &options,
+        |_| Ok(()),
+    );
+    made.unwrap();
+}
+
+fn opened<M: Memory>(memory: &M, bytes: u64) -> Heap {
+    let heap = typed::open::<Lists<'_>, _, HeapError>(memory, NAME, bytes, |pool| Ok(pool.heap()));
+    heap.unwrap()
+}
+
+/// Opens the pool and works in it until the process is killed.
+pub(crate) fn work(plan: &Plan, protocol: Protocol) {
+    let pool = Pool::open(&plan.file, &pool_options(), |_, _| Ok(())).unwrap();
+    let heap = opened(&pool.memory(0), pool.bytes());
+    let witness = Witness::create(&plan.witness(), THREADS).unwrap();
+    let often = DefragOptions { protocol, trigger: 1.05, target: 1.0, ..DefragOptions::default() };
+    let defragmenter = Defragmenter::of::<Lists<'_>>(often).unwrap();
+    let run = |thread: usize| {
+        let memory = pool.memory(thread).with_witness(&witness);
+        let mut joined = Thread::<Lists<'_>, _>::join(heap, &memory).unwrap();
+        for number in plan.done[thread].. {
+            let act = act(plan, thread, number);
+            let done = joined.enter(|session, root| {
+                let link = root.at(Lists::FIRST).index(thread);
+                step(session, link, act)
+            });
+            done.unwrap();
+            memory.output(number + 1);
+        }
+    };
+    let (_, outcome) = with_collector(
+        heap,
+        || pool.memory(THREADS),
+        defragmenter,
+        |_| {
+            std::thread::scope(|scope| {
+                (0..THREADS).for_each(|thread| drop(scope.spawn(move || run(thread))));
+            });
+        },
+    );
+    outcome.unwrap();
+}
+
+fn step<'p, M: Memory>(
+    session: &mut Session<'p, '_, M>,
+    first: Ptr<'p, Option<Ptr<'p, Node<'p>>>>,
+    act: Act,
+) -> Result<(), HeapError> {
+    session.redo(|tx| match act {
+        Act::Push(value) => {
+            let next = tx.get(first)?;
+            let node = tx.alloc(Node { value, next, filling: [value; 10] })?;
+            tx.set(first, Some(node))
+        }
+        Act::Take(place) => {
+            let (mut link, mut passed) = (first, 0);
+            while let Some(node) = tx.get(link)? {
+                let next = tx.get(node.at(Node::NEXT))?;
+                if passed == place || next.is_none() {
+                    tx.set(link, next)?;
+                    return tx.free(node);
+                }
+                link = node.at(Node::NEXT);
+                passed += 1;
+            }
+            Ok(())
+        }
+    })
+}
+
+/// The lists in a copy of the pool, the fronts last.
+fn look(plan: &Plan, reached: &mut Reached) -> Vec<Vec<u64>> {
+    let pm = std::fs::read(&plan.file).unwrap();
+    let bytes = pm.len() as u64;
+    let image = Image::from_pm(pm, options().dram_bytes());
+    let opened = typed::open::<Lists<'_>, _, HeapError>(&image, NAME, bytes, |pool| {
+        reached.moved += u64::from(pool.recovered().moved > 0);
+        let session = pool.join(&image);
+        let reach = session.reach(pool.root())?;
+        assert!(reach.dangling.is_empty() && reach.lost.is_empty(), "{reach:?}");
+        let root = session.get(pool.root())?;
+        let mut lists = Vec::new();
+        for first in root.first {
+            let (mut list, mut next) = (Vec::new(), first);
+            while let Some(node) = next {
+                let node = session.get(node)?;
+                assert_eq!(node.filling, [node.value; 10], "a torn node");
+                list.insert(0, node.value);
+                next = node.next;
+            }
+            lists.push(list);
+        }
+        Ok(lists)
+    });
+    reached.grown += u64::from(bytes > options().pm_bytes());
+    opened.unwrap()
+}
+
+/// How far the kills of a run reached.
+#[derive(Debug, Default)]
+struct Reached {
+    kills: u64,
+    operations: u64,
+    in_flight: u64,
+    /// Kills that found objects on their way, and pools that had grown.
+    moved: u64,
+    grown: u64,
+    /// Kills that found pages given back to the system.
+    shrunk: u64,
+}
+
+/// True if not all of the file has space.
+fn has_holes(plan: &Plan) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let status = std::fs::metadata(&plan.file).unwrap();
+    status.blocks() * 512 < status.len()
+}
+
+fn kill_many(protocol: Protocol, kills: u64) -> Reached {
+    let folder = folder();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(protocol as u64);
+    let mut reached = Reached::default();
+    for pool in 0..kills.div_ceil(KILLS_OF_A_POOL) {
+        let file = folder.path().join(format!("{pool}.pool"));
+        let done = vec![0; THREADS];
+        let (moves, seed) = (Some(protocol), rng.random());
+        let mut plan = Plan { moves, threads: THREADS, seed, done, file };
+        make(&plan);
+        let mut lists = vec![Vec::new(); THREADS];
+        for _ in 0..KILLS_OF_A_POOL.min(kills - reached.kills) {
+            // A child that opens fills all holes: so they are counted before the next one.
+            plan.run_and_kill(u64::from(rng.random_bool(0.9)), rng.random_range(0..MICROS_MAX));
+            reached.shrunk += u64::from(has_holes(&plan));
+            let announced = plan.announced();
+            let seen = look(&plan, &mut reached);
+            for (thread, list) in lists.iter_mut().enumerate() {
+                for number in plan.done[thread]..announced[thread] {
+                    apply(list, act(&plan, thread, number));
+                }
+                reached.operations += announced[thread] - plan.done[thread];
+                plan.done[thread] = announced[thread];
+                if *list != seen[thread] {
+                    apply(list, act(&plan, thread, announced[thread]));
+                    plan.done[thread] += 1;
+                    reached.in_flight += 1;
+                }
+                assert_eq!(*list, seen[thread], "thread {thread} after {announced:?}");
+            }
+            reached.kills += 1;
+        }
+        std::fs::remove_file(&plan.file).unwrap();
+    }
+    reached
+}
+
+#[test]
+fn kills_while_lists_grow_and_shrink_and_their_nodes_move_lose_nothing() {
+    for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+        let count = kills() / 2;
+        let reached = kill_many(protocol, count);
+        println!("{protocol}: {reached:?}");
+        assert!(reached.kills == count && reached.operations > 10 * count, "{reached:?}");
+        let all = count >= 100;
+        assert!(!all || reached.moved > 0 && reached.grown > 0 && reached.shrunk > 0);
+    }
+}
