@@ -25,6 +25,7 @@
 //! ```
 
 mod access;
+mod allocator;
 mod cpu;
 mod doctor;
 mod domain;
@@ -33,11 +34,13 @@ mod flush;
 mod map;
 mod memory;
 mod pool;
+mod signals;
 mod space;
 #[cfg(target_os = "linux")]
 mod stores;
 mod witness;
 
+pub use allocator::EndWithoutMemory;
 pub use cpu::Cpu;
 pub use doctor::Doctor;
 pub use domain::{DOMAIN_VARIABLE, Domain, DomainError, Durability};
@@ -45,4 +48,5 @@ pub use error::PoolError;
 pub use flush::{FLUSH_VARIABLE, Flush, FlushError, FlushKind};
 pub use memory::{Counters, NativeMemory};
 pub use pool::{POOL_BYTES_MIN, Pool, PoolOptions};
+pub use signals::on_stop;
 pub use witness::Witness;
