@@ -91,7 +91,10 @@ fn the_record_holds_the_same_numbers() {
     assert_eq!(record["heap"]["types"][0]["objects"], record["heap"]["objects"]);
     assert!(record["damage"].is_null());
     let name = file.to_str().unwrap();
-    assert!(run(2, "info", &file, &["--json", name]).contains("the pool file itself"));
+    assert!(
+        run(2, "info", &file, &["--json", name])
+            .contains("the pool file and --json name the same file")
+    );
 }
 
 #[test]
