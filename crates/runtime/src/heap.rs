@@ -420,6 +420,20 @@ impl Heap {
         Ok(heap)
     }
 
+    /// Bytes of a pool of `bytes` that its heap uses, as its first 4 KiB say, or of another kind of
+    /// pool all that it was made with: the file may have more.
+    ///
+    /// # Errors
+    /// As [`read`](Heap::read), but for the name.
+    pub fn bytes_used<M: Memory>(memory: &M, bytes: u64) -> Result<u64, HeapError> {
+        let header = pool::read(memory, bytes)?;
+        if !Heap::is_described_by(&header) {
+            return Ok(header.bytes);
+        }
+        let heap = Heap::read(memory, &header.name, bytes)?;
+        Ok(heap.layout.pm_bytes(heap.chunks(memory)?))
+    }
+
     /// True if the header is that of a heap, not of another kind of pool.
     pub fn is_described_by(header: &pool::Header) -> bool {
         [KIND, KIND_TOGETHER, KIND_MOVING].contains(&header.roots[0])

@@ -122,8 +122,10 @@ impl Drop for Ending<'_> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// When the system has no thread to give, `body` runs all the same, and the counts are that error.
+///
 /// # Panics
-/// When the system has no thread to give; and with `body`.
+/// With `body`.
 pub fn with_collector<M: Memory, T>(
     heap: Heap,
     handle: impl FnOnce() -> M + Send,
@@ -140,7 +142,12 @@ pub fn with_collector<M: Memory, T>(
             outcome
         };
         let named = Builder::new().name("collector".to_owned());
-        let thread = named.spawn_scoped(scope, work).expect("a thread to collect with");
+        let thread = match named.spawn_scoped(scope, work) {
+            Ok(thread) => thread,
+            Err(error) => {
+                return (body(collector), Err(DefragError::NoThread { why: error.to_string() }));
+            }
+        };
         let ending = Ending(collector, thread.thread().clone());
         let result = body(collector);
         drop(ending);
