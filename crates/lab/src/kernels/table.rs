@@ -193,6 +193,15 @@ impl Kernels {
         if self.cells.iter().any(|cell| cell.is_crashed_smaller()) {
             text += ";\ncrashes are of runs at the quick size";
         }
+        let cut = cuts().map(|cuts| cuts.crashes).min();
+        if let Some(least) = cut.filter(|least| *least < self.plan.crashes) {
+            let asked = self.plan.crashes;
+            let _ = write!(
+                text,
+                ";\n--crashes {asked} was cut to {least}: there is at most one \
+                                  after each store; take a larger size"
+            );
+        }
         text + "\n"
     }
 
