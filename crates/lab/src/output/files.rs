@@ -262,7 +262,6 @@ mod tests {
             let said = clash(Files::new().reads("--recover", at("a.pool")), at(name));
             let said = said.unwrap_or_else(|| panic!("{name} is taken for another file"));
             assert!(said.contains("--recover and --json name the same file"), "{said}");
-            assert!(said.contains(name), "{said}");
         }
         for name in ["new", "sub/../new", "ahead"] {
             let made = |file: &str| Files::new().makes("--file", Some(&at(file)));
