@@ -43,8 +43,11 @@ impl Stop {
             }
             std::process::exit(2);
         };
-        on_stop(act).map_err(|source| LabError::Thread { what: "for signals", source })?;
-        Ok(stop)
+        match on_stop(act) {
+            // Without the thread a signal ends the process, and its files are old or whole too.
+            Err(source) if is_asked => Err(LabError::Thread { what: "for signals", source }.into()),
+            _ => Ok(stop),
+        }
     }
 
     /// What a command that can end early looks at.

@@ -420,8 +420,8 @@ impl Heap {
         Ok(heap)
     }
 
-    /// Bytes of a pool of `bytes` that its heap uses, as its first 4 KiB say, or of another kind of
-    /// pool all that it was made with: the file may have more.
+    /// Bytes of a pool of `bytes` that are in use, as its first 4 KiB say: those that it was made
+    /// with, and of a heap those of its chunks. The file may have more.
     ///
     /// # Errors
     /// As [`read`](Heap::read), but for the name.
@@ -431,7 +431,7 @@ impl Heap {
             return Ok(header.bytes);
         }
         let heap = Heap::read(memory, &header.name, bytes)?;
-        Ok(heap.layout.pm_bytes(heap.chunks(memory)?))
+        Ok(heap.layout.pm_bytes(heap.chunks(memory)?).max(header.bytes))
     }
 
     /// True if the header is that of a heap, not of another kind of pool.
