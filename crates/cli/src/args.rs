@@ -15,7 +15,11 @@ use std::path::PathBuf;
 /// hardware, and try every crash.
 ///
 /// Exit codes: 0 fine, 1 something was found (a broken structure, a figure that does not hold with
-/// --strict), 2 it could not run.
+/// --strict), 2 it could not run, or was stopped.
+///
+/// Result files are written whole, at the end, and never over a file that the command reads or
+/// makes. Stopped by Ctrl-C or SIGTERM, a command leaves them as they were; what was finished goes
+/// to FILE.partial, where the option says so.
 #[derive(Debug, Parser)]
 #[command(name = "seawall", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -76,7 +80,7 @@ pub(crate) enum PoolCommand {
 pub(crate) struct PoolArgs {
     /// Pool file
     pub(crate) file: PathBuf,
-    /// Write what was found to this file, as one JSON record
+    /// Write what was found to this file, as one JSON record [if stopped: none]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -105,7 +109,7 @@ pub(crate) struct WhisperArgs {
     /// Host threads [default: one per core]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// Write a JSON record per application to this file
+    /// Write a JSON record per application to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -118,10 +122,10 @@ pub(crate) struct ValidateArgs {
     /// Seed of the orders in which memory is walked
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// Write a record per point to this file, as JSON Lines
+    /// Write a record per point to this file, as JSON Lines [if stopped: none]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw the curves into this folder, as SVG
+    /// Draw the curves into this folder, as SVG [if stopped: none]
     #[arg(long, value_name = "DIR")]
     pub(crate) plots: Option<PathBuf>,
 }
@@ -177,10 +181,10 @@ pub(crate) struct CompareArgs {
     /// Break the structures on purpose, to see it caught
     #[arg(long, value_name = "FLAW", value_parser = flaws())]
     pub(crate) flaw: Option<String>,
-    /// Write a JSON record per cell to this file
+    /// Write a JSON record per cell to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw the comparison to this SVG file
+    /// Draw the comparison to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -222,10 +226,10 @@ pub(crate) struct KernelsArgs {
     /// Host threads [default: one per core]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// Write a JSON record per kernel and design to this file
+    /// Write a JSON record per kernel and design to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw times and where they went to this SVG file
+    /// Draw times and where they went to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -238,13 +242,14 @@ pub(crate) struct KernelsArgs {
 pub(crate) struct SweepArgs {
     /// bsp-sweep, bsp-sweep-quick, or the path of a .toml file
     pub(crate) experiment: String,
-    /// File of records, as JSON Lines [default: the experiment's name with .jsonl, in this folder]
+    /// File of records, as JSON Lines, which keeps its finished points if stopped [default: the
+    /// experiment's name with .jsonl, in this folder]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Host threads [default: one per core]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// Draw a chart for each factor to this SVG file
+    /// Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -322,10 +327,10 @@ pub(crate) struct ReproduceArgs {
     /// Host threads [default: one per core]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// Write a JSON record per series to this file
+    /// Write a JSON record per series to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw the logging figures to SVG files in this folder
+    /// Draw the logging figures to SVG files in this folder [if stopped: in FOLDER.partial]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) plots: Option<PathBuf>,
 }
@@ -351,7 +356,7 @@ pub(crate) struct BenchDimmsArgs {
     /// Requests of a run
     #[arg(long, default_value_t = 2_000_000, value_name = "N")]
     pub(crate) requests: u64,
-    /// Write a JSON record per pattern to this file
+    /// Write a JSON record per pattern to this file [if stopped: none]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -361,7 +366,7 @@ pub(crate) struct BenchExploreArgs {
     /// Seconds that the exploration of the largest tree may take
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub(crate) seconds: u64,
-    /// Write a JSON record per program to this file
+    /// Write a JSON record per program to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -386,7 +391,7 @@ pub(crate) struct BenchArgs {
     /// References of a run, about
     #[arg(long, default_value_t = 2_000_000, value_name = "N")]
     pub(crate) references: u64,
-    /// Write a JSON record per point to this file
+    /// Write a JSON record per point to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

@@ -6,9 +6,14 @@
 mod args;
 mod meaning;
 mod run;
+mod stop;
 
 use clap::Parser;
+use seawall_lab::EndWithoutMemory;
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: EndWithoutMemory = EndWithoutMemory;
 
 fn main() -> ExitCode {
     let outcome = meaning::mean(args::Cli::parse()).and_then(run::run);

@@ -6,84 +6,84 @@ use crate::args::{
     CorpusArgs, ExploreArgs, KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs,
     RibbonChoice, RunArgs, ShowCommand, SweepArgs, ValidateArgs, What, WhisperArgs,
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreOptions};
 use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
 use seawall_lab::native::{Limit, NativeOptions};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
-    CellRibbon, CompareOptions, Domain, FLUSHERS, Figure, FigureOptions, Flaw, FlushMode,
-    KernelOptions, KernelPlan, Listing, Model, Plan, RequestMix, SweepPlan, WhisperOptions,
-    WhisperPlan, check_writable,
+    CellRibbon, CompareOptions, Domain, FLUSHERS, Figure, FigureOptions, Files, Flaw, FlushMode,
+    KernelOptions, KernelPlan, Listing, Model, Output, Plan, RequestMix, SweepPlan, WhisperOptions,
+    WhisperPlan,
 };
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Something to do.
 pub(crate) enum Job {
     Compare {
         plan: Box<Plan>,
-        json: Option<PathBuf>,
-        plot: Option<PathBuf>,
+        json: Option<Output>,
+        plot: Option<Output>,
     },
     Kernels {
         plan: Box<KernelPlan>,
         has_traffic: bool,
-        json: Option<PathBuf>,
-        plot: Option<PathBuf>,
+        json: Option<Output>,
+        plot: Option<Output>,
     },
     Sweep {
         plan: Box<SweepPlan>,
-        plot: Option<PathBuf>,
+        plot: Option<Output>,
     },
     Run {
         workload: String,
         options: Box<NativeOptions>,
-        json: Option<PathBuf>,
+        json: Option<Output>,
     },
     Explore {
         workload: String,
         options: Box<ExploreOptions>,
-        json: Option<PathBuf>,
-        html: Option<PathBuf>,
+        json: Option<Output>,
+        html: Option<Output>,
     },
     Corpus {
         options: CorpusOptions,
-        json: Option<PathBuf>,
+        json: Option<Output>,
     },
     BenchDimms {
         options: DimmBenchOptions,
-        json: Option<PathBuf>,
+        json: Option<Output>,
     },
     BenchExplore {
         limit: Duration,
-        json: Option<PathBuf>,
+        json: Option<Output>,
     },
     Litmus {
         plan: Box<LitmusPlan>,
-        json: Option<PathBuf>,
+        json: Option<Output>,
     },
     Reproduce {
         figures: Vec<Figure>,
         options: FigureOptions,
         is_strict: bool,
-        json: Option<PathBuf>,
-        plots: Option<PathBuf>,
+        json: Option<Output>,
+        plots: Option<Output>,
     },
     Bench {
         options: BenchOptions,
-        json: Option<PathBuf>,
+        json: Option<Output>,
     },
     Whisper {
         plan: Box<WhisperPlan>,
         is_strict: bool,
-        json: Option<PathBuf>,
+        json: Option<Output>,
     },
     Validate {
         options: ValidateOptions,
-        json: Option<PathBuf>,
-        plots: Option<PathBuf>,
+        json: Option<Output>,
+        plots: Option<Output>,
     },
     List(Listing),
     ShowMachine(String),
@@ -91,7 +91,7 @@ pub(crate) enum Job {
     Pool {
         file: PathBuf,
         is_brief: bool,
-        json: Option<PathBuf>,
+        json: Option<Output>,
     },
     Doctor,
 }
@@ -106,11 +106,11 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
         Command::Explore(args) => explore(args),
         Command::Litmus(args) => litmus(args),
         Command::Corpus(CorpusArgs { cases, long, json }) => {
-            writable(&[&json])?;
+            let [json] = Files::new().writes([("--json", json)])?;
             Ok(Job::Corpus { options: CorpusOptions { cases, long }, json })
         }
         Command::Bench(BenchCommand::Explore(BenchExploreArgs { seconds, json })) => {
-            writable(&[&json])?;
+            let [json] = Files::new().writes([("--json", json)])?;
             Ok(Job::BenchExplore { limit: Duration::from_secs(seconds), json })
         }
         Command::Reproduce(args) => reproduce(args),
@@ -128,28 +128,15 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
 }
 
 fn pool(PoolArgs { file, json }: PoolArgs, is_brief: bool) -> Result<Job> {
-    writable(&[&json])?;
-    let same = |json: &PathBuf| json.canonicalize().ok() == file.canonicalize().ok();
-    ensure!(!json.as_ref().is_some_and(same), "--json names the pool file itself");
+    let [json] = Files::new().reads("the pool file", &file).writes([("--json", json)])?;
     Ok(Job::Pool { file, is_brief, json })
 }
 
 fn validate(args: ValidateArgs) -> Result<Job> {
-    writable(&[&args.json])?;
-    let options = ValidateOptions { machine: args.machine, seed: args.seed };
-    Ok(Job::Validate { options, json: args.json, plots: args.plots })
-}
-
-/// Files that will be written: each can be, and no two are one.
-fn writable(files: &[&Option<PathBuf>]) -> Result<()> {
-    let files: Vec<&Path> = files.iter().filter_map(|file| file.as_deref()).collect();
-    for (at, file) in files.iter().enumerate() {
-        let name = file.display();
-        let is_new = !files[..at].contains(file);
-        ensure!(is_new, "two of --json, --plot and --html name the same file, {name}");
-        check_writable(file)?;
-    }
-    Ok(())
+    let ValidateArgs { machine, seed, json, plots } = args;
+    let (files, plots) = Files::new().reads("--machine", &machine).fills("--plots", plots)?;
+    let [json] = files.writes([("--json", json)])?;
+    Ok(Job::Validate { options: ValidateOptions { machine, seed }, json, plots })
 }
 
 fn flaw(name: Option<String>) -> Result<Flaw> {
@@ -185,6 +172,7 @@ fn compare(args: CompareArgs) -> Result<Job> {
     let flushers = args.flushers.unwrap_or(FLUSHERS);
     let early = args.early.unwrap_or_default();
     let ribbon = |choice| CellRibbon { flushers, mode: flush_mode(choice), early };
+    let files = Files::new().reads("--machine", &args.machine);
     let plan = Plan::new(&CompareOptions {
         workloads: args.workloads,
         designs: args.designs,
@@ -202,11 +190,12 @@ fn compare(args: CompareArgs) -> Result<Job> {
         jobs: args.jobs,
         flaw: flaw(args.flaw)?,
     })?;
-    writable(&[&args.json, &args.plot])?;
-    Ok(Job::Compare { plan: Box::new(plan), json: args.json, plot: args.plot })
+    let [json, plot] = files.writes([("--json", args.json), ("--plot", args.plot)])?;
+    Ok(Job::Compare { plan: Box::new(plan), json, plot })
 }
 
 fn kernels(args: KernelsArgs) -> Result<Job> {
+    let files = Files::new().reads("--machine", &args.machine);
     let plan = KernelPlan::new(&KernelOptions {
         kernels: args.kernels,
         designs: args.designs,
@@ -219,22 +208,23 @@ fn kernels(args: KernelsArgs) -> Result<Job> {
         baseline: Some(args.baseline),
         jobs: args.jobs,
     })?;
-    writable(&[&args.json, &args.plot])?;
-    let (has_traffic, json, plot) = (args.traffic, args.json, args.plot);
-    Ok(Job::Kernels { plan: Box::new(plan), has_traffic, json, plot })
+    let [json, plot] = files.writes([("--json", args.json), ("--plot", args.plot)])?;
+    Ok(Job::Kernels { plan: Box::new(plan), has_traffic: args.traffic, json, plot })
 }
 
 fn sweep(args: SweepArgs) -> Result<Job> {
     let plan = SweepPlan::new(&args.experiment, args.out, args.jobs)?;
-    writable(&[&args.plot])?;
-    let is_out = args.plot.as_deref() == Some(plan.out());
-    ensure!(!is_out, "--out and --plot name the same file: give each its own");
-    Ok(Job::Sweep { plan: Box::new(plan), plot: args.plot })
+    let files = Files::new().reads("the experiment", &args.experiment);
+    let [plot] = files.makes("--out", Some(plan.out())).writes([("--plot", args.plot)])?;
+    Ok(Job::Sweep { plan: Box::new(plan), plot })
 }
 
 fn run(args: RunArgs) -> Result<Job> {
     let domain = args.domain.map(|name| Domain::parse(&name, "--domain")).transpose()?;
-    writable(&[&args.json])?;
+    let read = args.recover.iter().fold(Files::new(), |files, it| files.reads("--recover", it));
+    let files = read.makes("--file", args.file.as_deref());
+    let files = files.makes("--witness", args.witness.as_deref());
+    let [json] = files.writes([("--json", args.json)])?;
     let options = NativeOptions {
         threads: args.threads,
         limit: args.ops.map_or(Limit::Seconds(args.seconds), Limit::Operations),
@@ -254,7 +244,7 @@ fn run(args: RunArgs) -> Result<Job> {
         recover: args.recover,
         ..NativeOptions::default()
     };
-    Ok(Job::Run { workload: args.workload, options: Box::new(options), json: args.json })
+    Ok(Job::Run { workload: args.workload, options: Box::new(options), json })
 }
 
 fn explore(args: ExploreArgs) -> Result<Job> {
@@ -265,11 +255,8 @@ fn explore(args: ExploreArgs) -> Result<Job> {
             models.push(model);
         }
     }
-    writable(&[&args.json, &args.html])?;
-    for file in [&args.json, &args.html] {
-        let is_resume = file.is_some() && *file == args.resume;
-        ensure!(!is_resume, "--resume and another option name the same file: give each its own");
-    }
+    let files = Files::new().makes("--resume", args.resume.as_deref());
+    let [json, html] = files.writes([("--json", args.json), ("--html", args.html)])?;
     let default = ExploreOptions::default();
     let options = ExploreOptions {
         models,
@@ -291,11 +278,11 @@ fn explore(args: ExploreArgs) -> Result<Job> {
         resume: args.resume,
         replay: args.replay,
     };
-    let (json, html) = (args.json, args.html);
     Ok(Job::Explore { workload: args.workload, options: Box::new(options), json, html })
 }
 
 fn litmus(args: LitmusArgs) -> Result<Job> {
+    let files = args.tests.iter().fold(Files::new(), |files, test| files.reads("a test", test));
     let plan = LitmusPlan::new(&LitmusOptions {
         tests: args.tests,
         models: args.models,
@@ -303,8 +290,8 @@ fn litmus(args: LitmusArgs) -> Result<Job> {
         crashes: if args.long { LITMUS_CRASHES_LONG } else { args.crashes },
         seed: args.seed,
     })?;
-    writable(&[&args.json])?;
-    Ok(Job::Litmus { plan: Box::new(plan), json: args.json })
+    let [json] = files.writes([("--json", args.json)])?;
+    Ok(Job::Litmus { plan: Box::new(plan), json })
 }
 
 fn reproduce(args: ReproduceArgs) -> Result<Job> {
@@ -318,29 +305,32 @@ fn reproduce(args: ReproduceArgs) -> Result<Job> {
         let groups: Result<Vec<Vec<Figure>>, _> = named.collect();
         groups.context("see `seawall reproduce --list`")?.concat()
     };
-    writable(&[&args.json])?;
-    let ReproduceArgs { quick, full, seed, jobs, json, plots, strict, .. } = args;
+    let ReproduceArgs { figures: names, quick, full, seed, jobs, json, plots, strict, .. } = args;
+    let files = names.iter().fold(Files::new(), |files, name| files.reads("a figure", name));
+    let (files, plots) = files.fills("--plots", plots)?;
+    let [json] = files.writes([("--json", json)])?;
     let options = FigureOptions { is_quick: quick, is_full: full, seed, jobs };
     Ok(Job::Reproduce { figures, options, is_strict: strict, json, plots })
 }
 
 fn whisper(args: WhisperArgs) -> Result<Job> {
     let WhisperArgs { applications, machine, threads, ops, seed, strict, jobs, json } = args;
+    let files = machine.iter().fold(Files::new(), |files, it| files.reads("--machine", it));
     let options = WhisperOptions { applications, machine, threads, operations: ops, seed, jobs };
     let plan = WhisperPlan::new(&options)?;
-    writable(&[&json])?;
+    let [json] = files.writes([("--json", json)])?;
     Ok(Job::Whisper { plan: Box::new(plan), is_strict: strict, json })
 }
 
 fn bench_dimms(args: BenchDimmsArgs) -> Result<Job> {
-    writable(&[&args.json])?;
     let BenchDimmsArgs { machine, runs, requests, json } = args;
+    let [json] = Files::new().reads("--machine", &machine).writes([("--json", json)])?;
     let options = DimmBenchOptions { machine, runs, requests, ..DimmBenchOptions::default() };
     Ok(Job::BenchDimms { options, json })
 }
 
 fn bench(args: BenchArgs) -> Result<Job> {
-    writable(&[&args.json])?;
+    let [json] = Files::new().reads("--machine", &args.machine).writes([("--json", args.json)])?;
     let options = BenchOptions {
         workloads: args.workloads,
         designs: args.designs,
@@ -349,5 +339,5 @@ fn bench(args: BenchArgs) -> Result<Job> {
         runs: args.runs,
         references: args.references,
     };
-    Ok(Job::Bench { options, json: args.json })
+    Ok(Job::Bench { options, json })
 }

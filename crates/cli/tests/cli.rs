@@ -217,6 +217,54 @@ fn a_plot_is_drawn_and_a_file_that_cannot_be_written_is_said_before_the_run() {
     refuses(&small(&["--plot", path(folder.path())]), &[path(folder.path())]);
 }
 
+#[test]
+fn crashes_that_a_run_is_too_short_for_are_said_to_be_left_out() {
+    let one = |crashes| small(&["--threads", "1", "--crashes", crashes]);
+    let told = run(0, &one("1000"));
+    assert!(told.contains("--crashes 1000 was cut to 45: "), "{told}");
+    assert!(!run(0, &one("44")).contains("was cut"));
+}
+
+#[test]
+fn entries_that_a_heap_has_no_room_for_are_refused() {
+    for command in [&["run", "heap"][..], &["compare", "-w", "heap", "-d", "lb"]] {
+        let args = [command, &["--entries", "100000000"]].concat();
+        refuses(&args, &["entries is 100000000", "1 to 44739242"]);
+    }
+}
+
+/// Runs it with at most so many KiB of addresses.
+#[cfg(target_os = "linux")]
+fn with_addresses(kib: u64, args: &[&str]) -> Output {
+    let line = format!("ulimit -v {kib}; exec \"$@\"");
+    let shell = ["-c", &line, "sh", env!("CARGO_BIN_EXE_seawall")];
+    Command::new("sh").args(shell).args(args).output().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_memory_or_threads_a_command_says_what_to_do_and_does_not_panic() {
+    let commands = [
+        &["compare", "-w", "hash", "-d", "lb,clwb", "--ops", "10", "--crashes", "1"][..],
+        &["kernels", "lu:8", "--crashes", "1"],
+        &["explore", "hash", "--ops", "2", "--budget", "100"],
+        &["run", "c-ll", "--ops", "5", "--defragment", "sfccd"],
+        &["litmus", "A04", "--crashes", "2"],
+    ];
+    for kib in [30_000, 60_000, 100_000] {
+        for args in commands {
+            let output = with_addresses(kib, args);
+            let said = text(&output.stderr);
+            let code = output.status.code();
+            assert!(matches!(code, Some(0 | 2)), "{kib} {args:?}: {code:?}\n{said}");
+            assert!(!said.contains("panicked"), "{kib} {args:?}\n{said}");
+            assert!(code == Some(0) || said.contains("error: "), "{kib} {args:?}\n{said}");
+        }
+    }
+    let said = text(&with_addresses(60_000, commands[1]).stderr);
+    assert!(said.contains("no memory for") && said.contains("--jobs"), "{said}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error_that_names_the_file() {

@@ -91,7 +91,10 @@ fn the_record_holds_the_same_numbers() {
     assert_eq!(record["heap"]["types"][0]["objects"], record["heap"]["objects"]);
     assert!(record["damage"].is_null());
     let name = file.to_str().unwrap();
-    assert!(run(2, "info", &file, &["--json", name]).contains("the pool file itself"));
+    assert!(
+        run(2, "info", &file, &["--json", name])
+            .contains("the pool file and --json name the same file")
+    );
 }
 
 #[test]
@@ -126,6 +129,54 @@ fn what_is_no_pool_or_cannot_be_read_exits_with_2() {
     let lock = fs::File::open(&used).unwrap();
     lock.lock().unwrap();
     assert!(run(2, "check", &used, &[]).contains("in use"));
+}
+
+/// Bytes that a file takes on the disk.
+#[cfg(unix)]
+fn space(file: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(file).unwrap().blocks() * 512
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pool_is_judged_by_its_header_however_long_the_file_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = |name: &str| {
+        let file = folder.path().join(name);
+        fs::OpenOptions::new().create(true).write(true).truncate(false).open(&file).unwrap()
+    };
+    let huge = 1 << 42;
+    long("empty").set_len(huge).unwrap();
+    assert!(run(2, "check", &folder.path().join("empty"), &[]).contains("cut short"));
+    let sound = kept(folder.path(), "clean");
+    let bytes = fs::metadata(&sound).unwrap().len();
+    let said = run(0, "check", &sound, &[]);
+    fs::OpenOptions::new().write(true).open(&sound).unwrap().set_len(huge).unwrap();
+    assert_eq!(run(0, "check", &sound, &[]), said);
+    assert!(run(0, "info", &sound, &[]).contains(&format!("{huge} (made with {bytes})")));
+    assert!(space(&sound) < 2 * bytes + (1 << 20), "{} bytes", space(&sound));
+}
+
+#[cfg(unix)]
+#[test]
+fn recovery_gives_space_to_what_is_in_use_only() {
+    let folder = tempfile::tempdir().unwrap();
+    for workload in ["map", "hash"] {
+        let file = folder.path().join(workload);
+        let seawall = |args: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
+            let output = command.args(args).arg(&file).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        };
+        seawall(&["run", workload, "--ops", "50", "--entries", "100", "--file"]);
+        let bytes = fs::metadata(&file).unwrap().len();
+        let longer = fs::OpenOptions::new().write(true).open(&file).unwrap();
+        longer.set_len(1 << 40).unwrap();
+        seawall(&["run", workload, "--recover"]);
+        assert!(space(&file) < 2 * bytes + (1 << 20), "{workload}: {} bytes", space(&file));
+        assert_eq!(fs::metadata(&file).unwrap().len(), 1 << 40, "nothing was cut off");
+    }
 }
 
 #[test]

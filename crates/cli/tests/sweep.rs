@@ -285,7 +285,8 @@ fn an_interrupted_sweep_says_how_to_go_on_and_its_points_stay() {
     assert_eq!(output.status.code(), Some(2));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(printed.contains("PARTIAL: ") && printed.contains("goes on from there"), "{printed}");
-    assert!(fs::read_to_string(&plot).unwrap().contains("</svg>"));
+    let partial = fs::read_to_string(folder.path("part.svg.partial")).unwrap();
+    assert!(partial.contains("</svg>") && !plot.exists());
     let text = fs::read_to_string(&out).unwrap();
     assert!(text.ends_with('\n') && text.lines().count() < 8, "{text}");
 }

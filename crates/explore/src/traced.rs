@@ -51,6 +51,14 @@ pub enum RunError {
         /// What it said, and where.
         message: String,
     },
+    /// The system has no memory for the stack of a thread.
+    #[error("no memory for the stack of thread {thread} ({why}); allow more (ulimit -v)")]
+    Stack {
+        /// Which thread.
+        thread: usize,
+        /// What the system said.
+        why: String,
+    },
     /// No threads.
     #[error("a run needs at least 1 thread")]
     NoThreads,
@@ -98,14 +106,15 @@ where
         return Err(RunError::NoThreads);
     }
     let shared = Shared::new(start, schedule);
-    let mut fibers: Vec<Fiber> = (0..schedule.threads)
-        .map(|thread| {
-            let (shared, program) = (shared.clone(), program.clone());
-            Fiber::new(move |pause| {
-                program(&Traced { shared: shared.clone(), thread, pause });
-            })
-        })
-        .collect();
+    let fiber = |thread| {
+        let (shared, program) = (shared.clone(), program.clone());
+        let fiber = Fiber::new(move |pause| {
+            program(&Traced { shared: shared.clone(), thread, pause });
+        });
+        fiber.map_err(|error| RunError::Stack { thread, why: error.to_string() })
+    };
+    let fibers: Result<Vec<Fiber>, RunError> = (0..schedule.threads).map(fiber).collect();
+    let mut fibers = fibers?;
     let result = drive(&shared, &mut fibers, schedule);
     shared.closing.set(true);
     drop(fibers);

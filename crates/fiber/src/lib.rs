@@ -11,6 +11,7 @@
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::io;
 
 /// Bytes of stack that a fiber gets unless told otherwise; untouched pages cost nothing.
 pub const STACK_BYTES: usize = 256 * 1024;
@@ -36,14 +37,22 @@ impl Pause<'_> {
 impl Fiber {
     /// A fiber that will run `body` when first resumed.
     ///
-    /// # Panics
-    /// If the system gives no memory for the stack.
-    pub fn new(body: impl FnOnce(&Pause<'_>) + 'static) -> Fiber {
-        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a fiber's stack");
+    /// # Errors
+    /// When the system gives no memory for the stack.
+    pub fn new(body: impl FnOnce(&Pause<'_>) + 'static) -> io::Result<Fiber> {
+        Fiber::with_stack(STACK_BYTES, body)
+    }
+
+    /// The same with a stack of `bytes`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_stack(bytes: usize, body: impl FnOnce(&Pause<'_>) + 'static) -> io::Result<Fiber> {
+        let stack = DefaultStack::new(bytes)?;
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
             body(&Pause { yielder });
         });
-        Fiber { coroutine }
+        Ok(Fiber { coroutine })
     }
 
     /// Runs until the function pauses (true) or returns (false).
@@ -79,6 +88,7 @@ mod tests {
                         pause.pause();
                     }
                 })
+                .unwrap()
             })
             .collect();
         while fibers.iter().any(|fiber| !fiber.is_done()) {
@@ -102,7 +112,8 @@ mod tests {
         let mut fiber = Fiber::new(move |pause| {
             let _flag = flag;
             pause.pause();
-        });
+        })
+        .unwrap();
         assert!(fiber.resume());
         drop(fiber);
         assert!(*dropped.borrow());
@@ -111,6 +122,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "from inside")]
     fn a_panic_inside_reaches_whoever_resumed() {
-        Fiber::new(|_| panic!("from inside")).resume();
+        Fiber::new(|_| panic!("from inside")).unwrap().resume();
+    }
+
+    #[test]
+    fn a_stack_that_the_system_has_no_memory_for_is_an_error() {
+        let fiber = Fiber::with_stack(1 << 60, |_| {});
+        assert_eq!(fiber.err().map(|error| error.kind()), Some(io::ErrorKind::OutOfMemory));
     }
 }

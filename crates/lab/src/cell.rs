@@ -282,6 +282,7 @@ pub(crate) fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabErro
         flaw: point.flaw,
     };
     setup.check()?;
+    setup.check_for::<W>()?;
     setup.collect.check_for::<W>()?;
     setup.flaw.check_for::<W>()?;
     let layout = W::layout(&setup);

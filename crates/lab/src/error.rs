@@ -146,11 +146,35 @@ pub enum LabError {
         /// What the system said.
         source: io::Error,
     },
+    /// What would be written takes the place of what is read, or of what else is written.
+    #[error("{first} and {second} name the same file, {path}: give each its own")]
+    SameFile {
+        /// The option that names it.
+        first: String,
+        /// The other.
+        second: String,
+        /// The file, as the other names it.
+        path: String,
+    },
     /// The plot cannot be drawn.
     #[error("the plot cannot be drawn: {0}")]
     Plot(String),
+    /// There is no thread for something.
+    #[error(
+        "no thread {what} ({source}); end other programs, or allow more memory and threads \
+         (ulimit -v, ulimit -u)"
+    )]
+    Thread {
+        /// What it is for.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The thread pool cannot be made.
-    #[error("{jobs} worker threads cannot be started: {why}; give fewer with --jobs")]
+    #[error(
+        "{jobs} worker threads cannot be started: {why}; give fewer with --jobs, where there is \
+         that option, or allow more memory and threads (ulimit -v, ulimit -u)"
+    )]
     Jobs {
         /// Threads asked for.
         jobs: usize,

@@ -219,6 +219,9 @@ pub enum ExploreError {
         /// The file.
         path: String,
     },
+    /// No such case of the corpus.
+    #[error(transparent)]
+    Case(#[from] UnknownCase),
     /// The replay string does not fit.
     #[error(transparent)]
     Replay(#[from] ReplayError),

@@ -379,30 +379,40 @@ impl Figures {
     /// # Errors
     /// When the file cannot be written.
     pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
-        let value = |error: serde_json::Error| LabError::file(path)(error.into());
+        let lines = self.lines().map_err(|error| LabError::file(path)(error.into()))?;
+        crate::record::write_lines(path, &lines)
+    }
+
+    /// True if nothing at all was measured.
+    pub fn is_empty(&self) -> bool {
+        self.lines().is_ok_and(|lines| lines.is_empty())
+    }
+
+    /// The records of all figures.
+    fn lines(&self) -> Result<Vec<serde_json::Value>, serde_json::Error> {
         let mut lines = Vec::new();
         for record in &self.records {
-            lines.push(serde_json::to_value(record).map_err(value)?);
+            lines.push(serde_json::to_value(record)?);
         }
         for record in &self.kernels.records {
-            lines.push(serde_json::to_value(record).map_err(value)?);
+            lines.push(serde_json::to_value(record)?);
         }
         for record in self.logging_records() {
-            lines.push(serde_json::to_value(record).map_err(value)?);
+            lines.push(serde_json::to_value(record)?);
         }
         for record in &self.dirtiness {
-            lines.push(serde_json::to_value(record).map_err(value)?);
+            lines.push(serde_json::to_value(record)?);
         }
         for record in &self.fragmentation {
-            lines.push(serde_json::to_value(record).map_err(value)?);
+            lines.push(serde_json::to_value(record)?);
         }
         for record in &self.moving {
-            lines.push(serde_json::to_value(record).map_err(value)?);
+            lines.push(serde_json::to_value(record)?);
         }
         for record in &self.coalescing {
-            lines.push(serde_json::to_value(record).map_err(value)?);
+            lines.push(serde_json::to_value(record)?);
         }
-        crate::record::write_lines(path, &lines)
+        Ok(lines)
     }
 
     /// Draws the figures of kernels and the curves of the logging figures to SVG files in `folder`,

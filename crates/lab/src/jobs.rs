@@ -15,6 +15,13 @@ pub(crate) trait Piece: Sync {
     fn design(&self) -> String;
 }
 
+/// So many threads of the host, or one per core, to `install` parallel work on.
+pub(crate) fn host_threads(jobs: Option<usize>) -> Result<rayon::ThreadPool, LabError> {
+    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+    pool.map_err(|error| LabError::Jobs { jobs, why: error.to_string() })
+}
+
 /// Does `run` with each of `pieces` on `jobs` host threads. What a request to stop cut short, or
 /// did not let begin, is none.
 pub(crate) fn run_all<P: Piece, T: Send>(
@@ -24,9 +31,7 @@ pub(crate) fn run_all<P: Piece, T: Send>(
     stop: &AtomicBool,
     run: impl Fn(&P) -> Result<T, LabError> + Sync,
 ) -> Result<Vec<Option<T>>, LabError> {
-    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-    let pool = pool.map_err(|error| LabError::Jobs { jobs, why: error.to_string() })?;
+    let pool = host_threads(jobs)?;
     progress.start(pieces.iter().map(Piece::program));
     let one = |piece: &P| {
         if stop.load(Ordering::Relaxed) {

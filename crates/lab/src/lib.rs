@@ -60,7 +60,7 @@ pub use kernel::{Extent, KernelPoint, KernelRun, run_kernel};
 pub use kernels::{
     KERNEL_BASELINE, KernelCell, KernelOptions, KernelPlan, KernelRecord, KernelSize, Kernels,
 };
-pub use output::{check_writable, write_file};
+pub use output::{Files, Finished, Output, write_file};
 pub use plan::{BASELINE, CRASHES, CompareOptions, FLUSHERS, MACHINE, OPERATIONS, Plan};
 pub use progress::Progress;
 pub use record::Record;
@@ -71,5 +71,5 @@ pub use whisper::{
 };
 
 pub use seawall_explore::Model;
-pub use seawall_native::{Doctor, Domain, DomainError};
+pub use seawall_native::{Doctor, Domain, DomainError, EndWithoutMemory, on_stop};
 pub use seawall_workloads::{Flaw, RequestMix, UnknownFlaw, UnknownMix};

@@ -15,6 +15,7 @@ mod report;
 pub use crash::Violation;
 pub use report::{DesignCell, LitmusReport, ModelCell, TestReport};
 
+use crate::jobs::host_threads;
 use crate::progress::Progress;
 use crash::Pair;
 use rayon::prelude::*;
@@ -105,6 +106,9 @@ pub enum LitmusError {
     /// Neither models nor designs.
     #[error("with neither models nor designs there is nothing to try: name some of either")]
     Nothing,
+    /// The host has no threads.
+    #[error("{0}")]
+    Host(String),
     /// The number of crashes is out of range.
     #[error("--crashes is {0}; it must be 1 to 1000000000")]
     Crashes(u64),
@@ -183,8 +187,9 @@ impl LitmusPlan {
             let report = self.run_test(test, progress, stop)?;
             Ok((at, report))
         };
+        let threads = host_threads(None).map_err(|error| LitmusError::Host(error.to_string()))?;
         let tests: Result<Vec<_>, LitmusError> =
-            self.tests.iter().enumerate().par_bridge().map(run).collect();
+            threads.install(|| self.tests.iter().enumerate().par_bridge().map(run).collect());
         progress.end();
         let mut tests = tests?;
         tests.sort_by_key(|(at, _)| *at);
@@ -232,7 +237,14 @@ impl LitmusPlan {
                 seed: self.seed,
             };
             // What an enumeration that was cut did not reach is not forbidden.
-            let crashes = if *is_all { pair.run(self.crashes)? } else { Default::default() };
+            let crashes = match *is_all {
+                true => pair.run(self.crashes, stop),
+                false => Ok(Default::default()),
+            };
+            let crashes = match crashes {
+                Err(SimError::Stopped) => return Ok(None),
+                crashes => crashes?,
+            };
             let cell = DesignCell::new(design.text.clone(), *model, allowed, crashes);
             report.designs.push(cell);
             progress.cell_done(&design.text, &test.id);

@@ -17,12 +17,12 @@ pub use times::LatencyReport;
 use crate::Progress;
 use seawall_memory::{Image, Memory};
 use seawall_native::{Counters, Domain, Pool, PoolError, PoolOptions, Witness};
-use seawall_runtime::Dirtiness;
 use seawall_runtime::defrag::{DefragError, DefragOptions, Protocol};
 use seawall_runtime::ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
+use seawall_runtime::{Dirtiness, Heap};
 use seawall_workloads::{
-    Collect, Damage, Flaw, Immobile, Layout, RequestMix, Setup, UnfitMix, UnknownWorkload, Visitor,
-    Workload, with_workload,
+    BadSetup, Collect, Damage, Flaw, Immobile, Layout, RequestMix, Setup, UnfitMix,
+    UnknownWorkload, Visitor, Workload, with_workload,
 };
 use std::io;
 use std::path::PathBuf;
@@ -126,6 +126,9 @@ pub enum NativeError {
     /// The workload cannot run the mix.
     #[error(transparent)]
     Mix(#[from] UnfitMix),
+    /// A number that the workload cannot run with.
+    #[error(transparent)]
+    Setup(#[from] BadSetup),
     /// An option is out of range.
     #[error("{option} is {value}; it must be {valid}")]
     Option {
@@ -170,6 +173,17 @@ pub enum NativeError {
         wanted: usize,
         /// What the system said.
         source: io::Error,
+    },
+    /// An operation had no room, most likely as the disk has none for pages that were given back.
+    #[error(
+        "{workload} could not go on: {why}. Free some space on the disk of the pool; a pool that \
+         was named with --file holds what was done, for --recover"
+    )]
+    NoRoom {
+        /// The workload.
+        workload: &'static str,
+        /// What the heap said.
+        why: String,
     },
     /// The witness file cannot be created.
     #[error("{path}: cannot create the witness file: {source}")]
@@ -348,6 +362,7 @@ impl Visitor for Run<'_> {
         let options = self.options;
         check_for::<W>(options)?;
         let setup = setup_of::<W>(options);
+        setup.check_for::<W>()?;
         let layout = W::layout(&setup);
         let pool_options = PoolOptions {
             domain: options.domain,
@@ -439,10 +454,12 @@ impl Visitor for Recover<'_> {
         let file_bytes = std::fs::metadata(self.path).map_or(0, |status| status.len());
         let dram_bytes = file_bytes.saturating_add(DRAM_BYTES_MORE);
         let options = PoolOptions { domain: self.domain, dram_bytes, ..PoolOptions::default() };
-        let pool = Pool::open(self.path, &options, |head, bytes| {
+        let pool = Pool::open_used(self.path, &options, |head, bytes| {
             let head = Image::from_pm(head.to_vec(), 0);
-            let header = seawall_runtime::pool::open(&head, W::NAME, bytes);
-            header.map(|_| ()).map_err(|error| error.to_string())
+            seawall_runtime::pool::open(&head, W::NAME, bytes)
+                .map_err(|error| error.to_string())?;
+            // What is wrong with a heap is said when it is opened.
+            Ok(Heap::bytes_used(&head, bytes).unwrap_or(bytes))
         })?;
         let memory = pool.memory(0);
         let layout = Layout { pm_bytes: pool.bytes(), dram_bytes };

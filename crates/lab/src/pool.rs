@@ -1,7 +1,8 @@
 //! What is in a pool file, without changing a byte of it.
 //!
-//! The file is read into memory and opened there, so recovery runs as it would, and leaves the file
-//! as it is. It is locked while it is read: what a running program changes could not be judged.
+//! Its header is judged first, and says how much of the file is in use. That is read into memory
+//! and opened there, so recovery runs as it would, and leaves the file as it is. The file is locked
+//! meanwhile: what a running program changes could not be judged.
 
 use seawall_memory::Image;
 use seawall_runtime::pool::{self, Header, PoolError};
@@ -10,11 +11,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{File, TryLockError};
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The largest file that is examined: all of it is held in memory.
+/// The largest heap that is examined: all of it is held in memory.
 pub const EXAMINED_BYTES_MAX: u64 = 16 << 30;
+/// Bytes that say how many are in use.
+const HEAD_BYTES: u64 = 4096;
 
 /// Why a file cannot be examined.
 #[derive(Debug, thiserror::Error)]
@@ -41,11 +45,11 @@ pub enum ExamineError {
         path: String,
     },
     /// It does not fit in memory.
-    #[error("{path}: {bytes} bytes; at most {EXAMINED_BYTES_MAX} can be examined")]
+    #[error("{path}: {bytes} bytes in use; at most {EXAMINED_BYTES_MAX} can be examined")]
     TooLarge {
         /// The file.
         path: String,
-        /// Its size.
+        /// Those of it that are in use.
         bytes: u64,
     },
     /// It is not a pool, or one of another version.
@@ -143,45 +147,68 @@ pub struct TypeReport {
 /// When it cannot be read, is in use, or is not a pool of this version. Damage is no error: the
 /// report names it.
 pub fn examine(path: &Path) -> Result<PoolReport, ExamineError> {
-    let pm = read_locked(path)?;
-    let file_bytes = pm.len() as u64;
-    let (file, image) = (path.to_owned(), Image::from_pm(pm, 0));
+    let opened = Opened::lock(path)?;
+    let (file, file_bytes) = (path.to_owned(), opened.bytes);
+    let head = Image::from_pm(opened.read(HEAD_BYTES)?, 0);
     let report = PoolReport { file, file_bytes, damage: None, header: None, heap: None };
-    match pool::read(&image, file_bytes) {
+    let header = match pool::read(&head, file_bytes) {
         Err(source @ (PoolError::NotAPool(_) | PoolError::Version { .. })) => {
-            Err(ExamineError::NotAPool { path: path.display().to_string(), source })
+            return Err(ExamineError::NotAPool { path: path.display().to_string(), source });
         }
-        Err(damage) => Ok(PoolReport { damage: Some(damage.to_string()), ..report }),
-        Ok(header) => {
-            let is_heap = Heap::is_described_by(&header);
-            let heap = is_heap.then(|| examine_heap(image.into_pm(), &header.name));
-            let heap = heap.transpose();
-            let damage = heap.as_ref().err().map(HeapError::to_string);
-            let header = Some(HeaderReport::of(&header, is_heap));
-            Ok(PoolReport { damage, header, heap: heap.unwrap_or(None), ..report })
-        }
+        Err(damage) => return Ok(PoolReport { damage: Some(damage.to_string()), ..report }),
+        Ok(header) => header,
+    };
+    let is_heap = Heap::is_described_by(&header);
+    let report = PoolReport { header: Some(HeaderReport::of(&header, is_heap)), ..report };
+    if !is_heap {
+        return Ok(report);
     }
+    let heap = match Heap::bytes_used(&head, file_bytes) {
+        Ok(used) => examine_heap(opened.read(used)?, &header.name),
+        Err(damage) => Err(damage),
+    };
+    Ok(match heap {
+        Ok(heap) => PoolReport { heap: Some(heap), ..report },
+        Err(damage) => PoolReport { damage: Some(damage.to_string()), ..report },
+    })
 }
 
-fn read_locked(path: &Path) -> Result<Vec<u8>, ExamineError> {
-    let name = || path.display().to_string();
-    let unreadable = |source| ExamineError::Unreadable { path: name(), source };
-    let status = std::fs::metadata(path).map_err(unreadable)?;
-    if !status.is_file() {
-        return Err(ExamineError::NotAFile { path: name() });
+/// A file that no program works on meanwhile.
+struct Opened {
+    file: File,
+    name: String,
+    bytes: u64,
+}
+
+impl Opened {
+    fn lock(path: &Path) -> Result<Opened, ExamineError> {
+        let name = path.display().to_string();
+        let unreadable = |source| ExamineError::Unreadable { path: name.clone(), source };
+        let status = std::fs::metadata(path).map_err(unreadable)?;
+        if !status.is_file() {
+            return Err(ExamineError::NotAFile { path: name });
+        }
+        let file = File::open(path).map_err(unreadable)?;
+        match file.try_lock_shared() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(ExamineError::InUse { path: name }),
+            Err(TryLockError::Error(source)) => return Err(unreadable(source)),
+        }
+        let bytes = file.metadata().map_err(unreadable)?.len();
+        Ok(Opened { file, name, bytes })
     }
-    if status.len() > EXAMINED_BYTES_MAX {
-        return Err(ExamineError::TooLarge { path: name(), bytes: status.len() });
+
+    /// The first `bytes` of it, or all if it has no more.
+    fn read(&self, bytes: u64) -> Result<Vec<u8>, ExamineError> {
+        let bytes = bytes.min(self.bytes);
+        if bytes > EXAMINED_BYTES_MAX {
+            return Err(ExamineError::TooLarge { path: self.name.clone(), bytes });
+        }
+        let mut pm = vec![0; bytes as usize];
+        let read = self.file.read_exact_at(&mut pm, 0);
+        read.map_err(|source| ExamineError::Unreadable { path: self.name.clone(), source })?;
+        Ok(pm)
     }
-    let mut file = File::open(path).map_err(unreadable)?;
-    match file.try_lock_shared() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(ExamineError::InUse { path: name() }),
-        Err(TryLockError::Error(source)) => return Err(unreadable(source)),
-    }
-    let mut pm = Vec::new();
-    file.read_to_end(&mut pm).map_err(unreadable)?;
-    Ok(pm)
 }
 
 fn examine_heap(pm: Vec<u8>, name: &str) -> Result<HeapReport, HeapError> {

@@ -41,7 +41,7 @@ impl Progress {
         }
         self.bar.reset();
         self.bar.set_length(left.values().sum::<usize>() as u64);
-        self.bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        self.tick();
     }
 
     /// Starts to show work that is not made of cells: so many units, in thousandths.
@@ -51,7 +51,15 @@ impl Progress {
             self.bar.set_style(style);
         }
         self.bar.set_length(units * 1000);
-        self.bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        self.tick();
+    }
+
+    /// Lets time go on in the bar, if somebody sees it and the system has a thread for that.
+    fn tick(&self) {
+        let has_thread = || std::thread::Builder::new().spawn(|| ()).is_ok();
+        if !self.bar.is_hidden() && has_thread() {
+            self.bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        }
     }
 
     /// So many thousandths of a unit are done.
@@ -69,7 +77,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{elapsed} elapsed  {msg}") {
             self.bar.set_style(style);
         }
-        self.bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        self.tick();
     }
 
     /// Shows a note, on a terminal.

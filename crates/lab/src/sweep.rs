@@ -336,6 +336,11 @@ impl Sweep {
         self.records.len() < self.plan.points.len()
     }
 
+    /// True if no point is done.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
     /// Crashes that left no consistent cut, and results that are wrong.
     pub fn broken(&self) -> u64 {
         let records = self.records.values();

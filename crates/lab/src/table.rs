@@ -157,6 +157,13 @@ impl Comparison {
             text += "; - where a design promises nothing";
         }
         text += "\n";
+        let cut = self.cells.iter().filter(|cell| cell.is_crashed());
+        let cut = cut.filter(|cell| cell.crashes < cell.point.crashes);
+        if let Some(least) = cut.min_by_key(|cell| cell.crashes) {
+            let (asked, crashes) = (least.point.crashes, least.crashes);
+            text += &format!("--crashes {asked} was cut to {crashes}: there is at most one for ");
+            text += "each operation, or store of a kernel; take more --ops\n";
+        }
         let mut unsafe_ones: Vec<String> = Vec::new();
         for cell in self.cells.iter().filter(|cell| !cell.is_crashed()) {
             let design = &cell.point.design;

@@ -25,6 +25,7 @@
 //! ```
 
 mod access;
+mod allocator;
 mod cpu;
 mod doctor;
 mod domain;
@@ -33,12 +34,14 @@ mod flush;
 mod map;
 mod memory;
 mod pool;
+mod signals;
 mod space;
 #[cfg(target_os = "linux")]
 mod stores;
 mod wait;
 mod witness;
 
+pub use allocator::EndWithoutMemory;
 pub use cpu::Cpu;
 pub use doctor::Doctor;
 pub use domain::{DOMAIN_VARIABLE, Domain, DomainError, Durability};
@@ -46,4 +49,5 @@ pub use error::PoolError;
 pub use flush::{FLUSH_VARIABLE, Flush, FlushError, FlushKind};
 pub use memory::{Counters, NativeMemory};
 pub use pool::{POOL_BYTES_MIN, Pool, PoolOptions};
+pub use signals::on_stop;
 pub use witness::Witness;

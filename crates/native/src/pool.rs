@@ -97,6 +97,20 @@ impl Pool {
         options: &PoolOptions,
         check: impl FnOnce(&[u8], u64) -> Result<(), String>,
     ) -> Result<Pool, PoolError> {
+        Pool::open_used(path, options, |head, bytes| check(head, bytes).map(|()| bytes))
+    }
+
+    /// As [`open`](Pool::open), but of the file only as many bytes as `check` answers are in use:
+    /// the pool has no more, and only they are sure to have their space. What the file has behind
+    /// them is cut off when the pool grows.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_used(
+        path: &Path,
+        options: &PoolOptions,
+        check: impl FnOnce(&[u8], u64) -> Result<u64, String>,
+    ) -> Result<Pool, PoolError> {
         let name = path.display().to_string();
         let fail = |action, error| explain(&name, action, 0, error);
         let status = std::fs::metadata(path).map_err(|error| fail("find it", error))?;
@@ -111,8 +125,9 @@ impl Pool {
         check_size(&name, bytes)?;
         let mut head = vec![0; POOL_BYTES_MIN as usize];
         file.read_exact_at(&mut head, 0).map_err(|error| fail("read it", error))?;
-        check(&head, bytes).map_err(|why| PoolError::Rejected { path: name.clone(), why })?;
-        Pool::map(locked, &name, bytes, options)
+        let used = check(&head, bytes);
+        let used = used.map_err(|why| PoolError::Rejected { path: name.clone(), why })?;
+        Pool::map(locked, &name, used.clamp(POOL_BYTES_MIN, bytes), options)
     }
 
     /// A pool of `bytes` zeroed bytes in a file without a name, in the folder for temporary files;
@@ -165,7 +180,7 @@ impl Pool {
         NativeMemory::new(&self.space, &self.dram, self.flush.kind, self.domain, who)
     }
 
-    /// Persistent bytes: the size of the file, as it is now.
+    /// Persistent bytes: the size of the file as it is now, or of what of it is in use.
     pub fn bytes(&self) -> u64 {
         self.space.bytes()
     }
@@ -345,6 +360,25 @@ mod tests {
             assert_eq!(matches!(error, PoolError::Rejected { .. }) && refused, !small, "{error}");
             assert_eq!(std::fs::read(&path).unwrap(), vec![3; bytes]);
         }
+    }
+
+    #[test]
+    fn what_is_behind_the_bytes_in_use_gets_no_space_and_is_cut_off_by_growth() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pool");
+        drop(Pool::create(&path, 8192, &PoolOptions::default()).unwrap());
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&[7; 64], 1 << 20).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let options = PoolOptions { bytes_max: 1 << 21, ..PoolOptions::default() };
+        let pool = Pool::open_used(&path, &options, |_, _| Ok(8192)).unwrap();
+        let status = file.metadata().unwrap();
+        assert_eq!((pool.bytes(), status.len()), (8192, 1 << 40));
+        assert!(status.blocks() * 512 < 1 << 19, "{} blocks", status.blocks());
+        pool.grow(1 << 21).unwrap();
+        assert_eq!((pool.bytes(), file.metadata().unwrap().len()), (1 << 21, 1 << 21));
+        assert_eq!(pool.memory(0).load::<u64>(Addr::pm(1 << 20)), 0, "new bytes are zero");
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl Space {
         if there.len() < before {
             return Err(PoolError::Truncated { path, bytes: there.len(), bytes_before: before });
         }
+        if there.len() > before {
+            // What lies behind the bytes in use is no part of the pool, and new bytes are zero.
+            let cut = self.file().set_len(before);
+            cut.map_err(|error| explain(&self.name, "cut off its end", before, error))?;
+        }
         let bytes = bytes.next_multiple_of(map::page_bytes()).min(bytes_max);
         if let Err(error) = self.extend(before, bytes) {
             // Nobody has touched what is cut off here. Should it fail, the file is only longer.

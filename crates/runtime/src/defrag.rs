@@ -165,9 +165,15 @@ pub enum DefragError {
          simulate it (`seawall compare --designs ffccd`), or take sfccd"
     )]
     Hardware,
-    /// The system has no thread to collect with.
-    #[error("the system gives no thread to defragment with: {0}; end some, or raise the limit")]
-    Thread(String),
+    /// The system has no thread to defragment in.
+    #[error(
+        "no thread to defragment in ({why}); end other programs, or allow more memory and threads \
+         (ulimit -v, ulimit -u)"
+    )]
+    NoThread {
+        /// What the system said.
+        why: String,
+    },
     /// An object whose pointers are not known.
     #[error(
         "there are objects of type {name}, which no pointer from the root's type leads to; name it \

@@ -486,6 +486,20 @@ impl Heap {
         Ok(heap)
     }
 
+    /// Bytes of a pool of `bytes` that are in use, as its first 4 KiB say: those that it was made
+    /// with, and of a heap those of its chunks. The file may have more.
+    ///
+    /// # Errors
+    /// As [`read`](Heap::read), but for the name.
+    pub fn bytes_used<M: Memory>(memory: &M, bytes: u64) -> Result<u64, HeapError> {
+        let header = pool::read(memory, bytes)?;
+        if !Heap::is_described_by(&header) {
+            return Ok(header.bytes);
+        }
+        let heap = Heap::described(memory, &header.name, bytes)?;
+        Ok(heap.layout.pm_bytes(heap.chunks(memory)?).max(header.bytes))
+    }
+
     /// True if the header is that of a heap, not of another kind of pool.
     pub fn is_described_by(header: &pool::Header) -> bool {
         [KIND, KIND_TOGETHER, KIND_MOVING].contains(&header.roots[0])

@@ -19,6 +19,7 @@ use crate::{Cycle, LineId, Machine as Config};
 use seawall_fiber::Fiber;
 use std::cell::RefCell;
 use std::fmt::Write as _;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,11 +113,13 @@ pub(crate) fn run<D: Design + 'static>(
     for (core, program) in setup.programs.into_iter().enumerate() {
         machine.borrow_mut().hw.queue.program(0, core);
         let machine = machine.clone();
-        fibers.push(Fiber::new(move |pause| {
+        let fiber = Fiber::new(move |pause| {
             let memory = SimMemory::new(machine.clone(), core, pause);
             program(&memory);
             machine.borrow_mut().finished(core);
-        }));
+        });
+        let no_stack = |error: io::Error| SimError::Stack { program: core, why: error.to_string() };
+        fibers.push(fiber.map_err(no_stack)?);
     }
     turn_by_turn(&machine, &mut fibers)?;
     drop(fibers);

@@ -122,6 +122,17 @@ pub enum SimError {
         /// The limit.
         cycles: Cycle,
     },
+    /// The system has no memory for the stacks of the programs.
+    #[error(
+        "no memory for the stack of program {program} ({why}); take fewer threads, do less at once \
+         (--jobs), or allow more memory (ulimit -v)"
+    )]
+    Stack {
+        /// Which program.
+        program: usize,
+        /// What the system said.
+        why: String,
+    },
     /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,

@@ -28,6 +28,8 @@ const CHUNKS_A_THREAD: u64 = 16;
 /// Chunks of the largest objects, whose bytes are these.
 const LARGEST_CHUNKS: u64 = 2;
 const LARGEST: u64 = 70_000;
+/// Chunks of a heap at most.
+const CHUNKS_MAX: u64 = 1 << 28;
 /// Bytes of an object that are written, at most: enough to go past the log.
 const WRITTEN_MAX: u64 = 4160;
 /// Words of a long object that are looked at: one of so many.
@@ -343,6 +345,7 @@ impl Workload for Scripts {
     const NAME: &'static str = "heap";
     const ABOUT: &'static str = "scripts of everything that a heap can do, on a table of objects";
     const ENTRIES: u64 = 256;
+    const ENTRIES_MAX: u64 = CHUNKS_MAX / (2 * (LARGEST_CHUNKS + 1));
     const SEARCH_PERCENT: u32 = 10;
     const IN_HEAP: bool = true;
 

@@ -130,6 +130,9 @@ pub struct Worker {
     pub flaw: Flaw,
     /// Share of operations that only search, in per cent.
     pub search_percent: u32,
+    /// Why the thread cannot go on, on a machine where room can run out; elsewhere it panics.
+    pub failure: Option<String>,
+    fails: bool,
     /// Threads of the run.
     threads: usize,
     mix: Option<RequestMix>,
@@ -165,10 +168,31 @@ impl Worker {
             history,
             flaw: setup.flaw,
             search_percent: setup.search_percent,
+            failure: None,
+            fails: false,
             threads: setup.threads,
             mix: setup.mix,
             requests: None,
         }
+    }
+
+    /// The same on a machine where room can run out: what drives it looks at
+    /// [`failure`](Worker::failure) after each operation, and ends the run.
+    #[must_use]
+    pub fn that_may_fail(self) -> Worker {
+        Worker { fails: true, ..self }
+    }
+
+    /// The operation could not be done, and changed nothing.
+    ///
+    /// # Panics
+    /// Where room cannot run out.
+    pub(crate) fn fail(&mut self, why: impl std::fmt::Display) {
+        assert!(
+            self.fails,
+            "a structure that was made or opened, with room for its entries: {why}"
+        );
+        self.failure = Some(why.to_string());
     }
 
     /// A number below `n`, all about equally likely.
@@ -257,6 +281,14 @@ impl Setup {
         BadSetup::find(&numbers)
     }
 
+    /// Refuses what a pool of `W` has no room for.
+    ///
+    /// # Errors
+    /// As [`check`](Setup::check).
+    pub fn check_for<W: Workload>(&self) -> Result<(), BadSetup> {
+        BadSetup::find(&[("entries", self.entries, 1, W::ENTRIES_MAX)])
+    }
+
     /// What tells its pool from others: the same for the same numbers.
     pub(crate) fn uuid(&self) -> u128 {
         u128::from(self.seed) << 64 | u128::from(self.entries) << 16 | self.threads as u128
@@ -286,6 +318,8 @@ pub trait Workload: Clone + Send + Sync + 'static {
     const ABOUT: &'static str;
     /// Entries at the start, unless told otherwise.
     const ENTRIES: u64;
+    /// The most entries that its pool has room for.
+    const ENTRIES_MAX: u64 = u64::MAX;
     /// Per cent of operations that only search, unless told otherwise.
     const SEARCH_PERCENT: u32;
     /// Whether it lives in a heap, and can make the mistakes of one.

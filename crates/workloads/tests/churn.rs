@@ -209,3 +209,56 @@ fn wild_bytes_are_refused_and_never_a_panic_or_a_loop() {
         assert!(refused > 80, "{}: {refused}", entry.name);
     }
 }
+
+/// Steps in a pool that something else has filled; whether one failed.
+struct Cramped {
+    may_fail: bool,
+}
+
+impl Visitor for Cramped {
+    type Output = bool;
+
+    fn visit<W: Workload>(self) -> bool {
+        let setup = Setup { entries: 200, search_percent: 0, ..Setup::of::<W>(1) };
+        let layout = W::layout(&setup);
+        let memory = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&memory, &setup);
+        let heap = workload.heap().expect("it lives in one");
+        let mut filler = heap.join(&memory);
+        let mut filled = Vec::new();
+        for bytes in (4..=12).rev().map(|power| 1 << power) {
+            while let Ok(block) = filler.redo(|tx| tx.alloc(bytes)) {
+                filled.push(block);
+            }
+        }
+        filler.leave();
+        let mut local = workload.join(&memory);
+        let worker = Worker::new(&setup, 0, Arc::new(History::off()));
+        let mut worker = if self.may_fail { worker.that_may_fail() } else { worker };
+        while worker.number < 2000 && worker.failure.is_none() {
+            workload.step(&memory, &mut local, &mut worker);
+            worker.number += 1;
+        }
+        drop(local);
+        let mut filler = heap.join(&memory);
+        for block in filled {
+            filler.redo(|tx| tx.free(block)).expect("a live block");
+        }
+        filler.leave();
+        workload.contents(&memory).expect("what failed has changed nothing");
+        let is_full = |why: &String| why.contains("no room for") && why.contains("free something");
+        worker.failure.as_ref().is_some_and(is_full)
+    }
+}
+
+#[test]
+fn a_thread_that_finds_no_room_says_so_and_leaves_a_sound_structure() {
+    let fails = |entry: &Entry| with_workload(entry.name, Cramped { may_fail: true }).unwrap();
+    assert!(each().filter(fails).count() > 0, "none of them wanted room");
+}
+
+#[test]
+#[should_panic(expected = "with room for its entries: no room")]
+fn where_room_cannot_run_out_that_is_a_mistake_of_the_program() {
+    each().for_each(|entry| drop(with_workload(entry.name, Cramped { may_fail: false })));
+}

@@ -49,7 +49,7 @@ pub(crate) struct ExploreArgs {
     /// Do one part of the work, as 3/64
     #[arg(long, value_name = "PART")]
     pub(crate) shard: Option<String>,
-    /// File to note finished work in, and to go on from
+    /// File to note finished work in, and to go on from if stopped
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
     /// Crash after each store, too
@@ -67,10 +67,11 @@ pub(crate) struct ExploreArgs {
     /// Build one image again, as a finding printed it
     #[arg(long, value_name = "IMAGE")]
     pub(crate) replay: Option<String>,
-    /// Write the report to this file, as one JSON record
+    /// Write the report to this file, as one JSON record [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the report to this file, as a page with what happened before each crash
+    /// Write the report to this file, as a page with what happened before each crash [if stopped:
+    /// to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -99,7 +100,7 @@ pub(crate) struct LitmusArgs {
     /// Seed of timing and crashes
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// Write a JSON record per test to this file
+    /// Write a JSON record per test to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -129,7 +130,7 @@ pub(crate) struct CorpusArgs {
     /// Crash after each store too, and crash recovery twice
     #[arg(long)]
     pub(crate) long: bool,
-    /// Write a JSON record per case and model to this file
+    /// Write a JSON record per case and model to this file [if stopped: none]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

@@ -60,7 +60,7 @@ pub(crate) struct RunArgs {
           conflicts_with_all = ["file", "witness", "ops", "seconds", "mix", "ribbon", "dirtiness",
                                 "defragment", "latency"])]
     pub(crate) recover: Option<PathBuf>,
-    /// Write what was done to this file, as one JSON record
+    /// Write what was done to this file, as one JSON record [if stopped: none]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

@@ -1,5 +1,7 @@
 //! The corpus of known bugs as a table: is every broken program found, and no fixed one?
 
+use super::ExploreError;
+use crate::jobs::host_threads;
 use crate::table::{plain_table, text_of};
 use crate::{LabError, Progress, write_file};
 use rayon::prelude::*;
@@ -31,12 +33,12 @@ impl Corpus {
     /// Explores both twins of the cases.
     ///
     /// # Errors
-    /// When a name names no case.
-    pub fn run(options: &CorpusOptions, progress: &Progress) -> Result<Corpus, UnknownCase> {
+    /// When a name names no case, or the host has no threads.
+    pub fn run(options: &CorpusOptions, progress: &Progress) -> Result<Corpus, ExploreError> {
         let is_named = |case: &dyn Case, name: &String| case.about().name.starts_with(&name[..]);
         for name in &options.cases {
             if !CASES.iter().any(|case| is_named(*case, name)) {
-                return Err(UnknownCase(name.clone()));
+                return Err(UnknownCase(name.clone()).into());
             }
         }
         let chosen = |case: &&&dyn Case| {
@@ -53,7 +55,8 @@ impl Corpus {
             progress.advance_work(1000);
             rows
         };
-        let rows: Vec<Vec<Row>> = cases.par_iter().map(explore).collect();
+        let threads = host_threads(None).map_err(|error| ExploreError::Lab(error.to_string()))?;
+        let rows: Vec<Vec<Row>> = threads.install(|| cases.par_iter().map(explore).collect());
         progress.end();
         Ok(Corpus { rows: rows.into_iter().flatten().collect() })
     }

@@ -7,6 +7,7 @@
 
 use super::target::{Recorded, Target};
 use super::{ExploreError, Shard};
+use crate::jobs::host_threads;
 use crate::{LabError, Progress};
 use rayon::prelude::*;
 use seawall_explore::{Model, Outcome, Preemptions, Schedule, Search, Turns, search_watched};
@@ -150,7 +151,9 @@ pub(super) fn work(
         }
         Ok(Some((at, outcome)))
     };
-    let outcomes: Result<Vec<_>, ExploreError> = mine.into_iter().par_bridge().map(one).collect();
+    let threads = host_threads(None).map_err(|error| ExploreError::Lab(error.to_string()))?;
+    let outcomes: Result<Vec<_>, ExploreError> =
+        threads.install(|| mine.into_iter().par_bridge().map(one).collect());
     work.progress.end();
     let mut outcomes: Vec<(usize, Outcome)> = outcomes?.into_iter().flatten().collect();
     outcomes.sort_by_key(|(at, _)| *at);

@@ -8,6 +8,7 @@
 
 use super::FigureOptions;
 use crate::LabError;
+use crate::jobs::host_threads;
 use crate::progress::Progress;
 use measure::{Host, Place, Simulated};
 use rayon::prelude::*;
@@ -283,10 +284,7 @@ impl Measured {
                 }
             }
         }
-        let default = || std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = options.jobs.unwrap_or_else(default);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-        let pool = pool.map_err(|error| LabError::Jobs { jobs, why: error.to_string() })?;
+        let pool = host_threads(options.jobs)?;
         progress.start(wanted.values().map(|(_, _, input)| input.structure.name()));
         let run = |(key, (machine, design, input)): (_, (Machine, Choice, Input))| {
             let simulated = Simulated::run(&machine, &design, &input, stop);

@@ -193,6 +193,15 @@ impl Kernels {
         if self.cells.iter().any(|cell| cell.is_crashed_smaller()) {
             text += ";\ncrashes are of runs at the quick size";
         }
+        let cut = cuts().map(|cuts| cuts.crashes).min();
+        if let Some(least) = cut.filter(|least| *least < self.plan.crashes) {
+            let asked = self.plan.crashes;
+            let _ = write!(
+                text,
+                ";\n--crashes {asked} was cut to {least}: there is at most one \
+                                  after each store; take a larger size"
+            );
+        }
         text + "\n"
     }
 
@@ -257,4 +266,28 @@ fn traffic(cell: &KernelCell) -> Vec<String> {
         share(counters.cache_to_cache),
         millions(run.cycles),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KernelOptions, KernelPlan, Progress};
+
+    #[test]
+    fn crashes_that_a_run_has_no_stores_for_are_said_to_be_left_out() {
+        let options = KernelOptions {
+            kernels: vec!["lu:4".into()],
+            designs: vec!["bsp-lb".into()],
+            machine: "desktop".into(),
+            threads: Some(1),
+            crashes: 1,
+            ..KernelOptions::default()
+        };
+        let plan = KernelPlan::new(&options).expect("a plan");
+        let kernels = Kernels::run(plan, &Progress::hidden(), &Default::default());
+        let mut kernels = kernels.expect("it runs");
+        assert!(!kernels.to_text().contains("was cut"), "{}", kernels.to_text());
+        kernels.plan.crashes = 7;
+        assert!(kernels.to_text().contains("--crashes 7 was cut to 1: "), "{}", kernels.to_text());
+    }
 }

@@ -23,6 +23,7 @@ use seawall_sim::{Choice, Cycle, Machine, Observer, Program, SimError, SimMemory
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Lines of persistent memory in which those of a test lie.
 const SLOTS: usize = 32;
@@ -80,11 +81,15 @@ pub(crate) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Runs the test until there were `crashes` crashes, or the model was broken.
-    pub(crate) fn run(&self, crashes: u64) -> Result<Crashes, SimError> {
+    /// Runs the test until there were `crashes` crashes, or the model was broken; or, as an error,
+    /// `stop` is true.
+    pub(crate) fn run(&self, crashes: u64, stop: &AtomicBool) -> Result<Crashes, SimError> {
         let mut all = Crashes::default();
         let mut horizon = 4000;
         while all.crashes < crashes && all.violation.is_none() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(SimError::Stopped);
+            }
             horizon = self.run_once(all.runs, horizon, &mut all)?;
             all.runs += 1;
         }

@@ -10,6 +10,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 use seawall_explore::Model;
 use seawall_explore::litmus::{Litmus, STATES_MAX, enumerate};
 use seawall_sim::{Choice, DESIGNS, Machine};
+use std::sync::atomic::AtomicBool;
 
 const WORDS: [&str; 4] = ["x.a", "x.b", "y", "z"];
 const FENCES: [&str; 7] = ["SF", "MF", "PB", "PB", "DF", "NS", "JS"];
@@ -114,7 +115,7 @@ fn refuted(design: &str, model: Model, programs_tried: u32, crashes: u64) -> Opt
             is_sc,
             seed: 1,
         };
-        let crashes = pair.run(crashes).expect("the simulation ends");
+        let crashes = pair.run(crashes, &AtomicBool::new(false)).expect("the simulation ends");
         prop_assert!(crashes.violation.is_none(), "{}", test.program());
         Ok(())
     });

@@ -77,6 +77,7 @@ pub(super) struct Done {
     pub(super) operations: u64,
     pub(super) counters: Counters,
     pub(super) times: Times,
+    failure: Option<String>,
     started: Instant,
     ended: Instant,
 }
@@ -108,7 +109,8 @@ impl<W: Workload> Threads<'_, W> {
         ready: Sender<()>,
         counters: impl FnOnce(&M) -> Counters,
     ) -> Done {
-        let mut worker = Worker::new(self.setup, memory.thread(), Arc::new(History::off()));
+        let worker = Worker::new(self.setup, memory.thread(), Arc::new(History::off()));
+        let mut worker = worker.that_may_fail();
         let mut local = self.workload.join(memory);
         let mut times = Times::new(self.measures);
         let _ = ready.send(());
@@ -119,11 +121,16 @@ impl<W: Workload> Threads<'_, W> {
         let started = Instant::now();
         while worker.number < self.operations_max && !self.stop.load(Ordering::Relaxed) {
             times.time(|| self.workload.step(memory, &mut local, &mut worker));
+            if worker.failure.is_some() {
+                self.stop.store(true, Ordering::Relaxed);
+                break;
+            }
             worker.number += 1;
             memory.output(worker.number);
         }
         let (operations, counters) = (worker.number, counters(memory));
-        Done { operations, counters, times, started, ended: Instant::now() }
+        let failure = worker.failure;
+        Done { operations, counters, times, failure, started, ended: Instant::now() }
     }
 
     fn run_on(
@@ -227,10 +234,14 @@ pub(super) fn run_threads<W: Workload>(
             Ok(done) => done,
             Err(cause) => std::panic::resume_unwind(cause),
         });
-        let done = done.collect();
-        match missing {
-            None => Ok(done),
-            Some(source) => Err(NativeError::Threads { started, wanted: setup.threads, source }),
+        let done: Vec<Done> = done.collect();
+        let failure = done.iter().find_map(|thread| thread.failure.clone());
+        match (missing, failure) {
+            (None, None) => Ok(done),
+            (None, Some(why)) => Err(NativeError::NoRoom { workload: W::NAME, why }),
+            (Some(source), _) => {
+                Err(NativeError::Threads { started, wanted: setup.threads, source })
+            }
         }
     })
 }

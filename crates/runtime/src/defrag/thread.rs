@@ -85,8 +85,7 @@ impl Drop for Ending<'_> {
 /// then this returns what `body` gave, and what the thread has done, or why it had to stop. A heap
 /// that has no room for what is moved is left as it is until there is.
 ///
-/// A scope that never ends keeps a cycle from ending and this from returning. When the system has no
-/// thread to give, `body` runs alone.
+/// A scope that never ends keeps a cycle from ending and this from returning.
 ///
 /// ```
 /// use seawall_native::{Pool, PoolOptions};
@@ -122,6 +121,8 @@ impl Drop for Ending<'_> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// When the system has no thread to give, `body` runs all the same, and the counts are that error.
+///
 /// # Panics
 /// With `body`, or with the collector.
 pub fn with_collector<M: Memory, T>(
@@ -142,7 +143,9 @@ pub fn with_collector<M: Memory, T>(
         let named = Builder::new().name("collector".to_owned());
         let thread = match named.spawn_scoped(scope, work) {
             Ok(thread) => thread,
-            Err(error) => return (body(collector), Err(DefragError::Thread(error.to_string()))),
+            Err(error) => {
+                return (body(collector), Err(DefragError::NoThread { why: error.to_string() }));
+            }
         };
         let ending = Ending(collector, thread.thread().clone());
         let result = body(collector);

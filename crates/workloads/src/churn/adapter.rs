@@ -267,8 +267,10 @@ impl<S: Structure> Workload for Churned<S> {
         let guard = self.locks.acquire(memory, step.key() % self.parts, 0);
         let done = self.run(thread, step, phases.dice(), worker);
         // Who slips may stumble later; it is for the check to find.
-        if worker.flaw != Flaw::Slip {
-            done.expect("a structure that was made or opened, with room for its entries");
+        if let Err(damage) = done
+            && worker.flaw != Flaw::Slip
+        {
+            worker.fail(damage);
         }
         self.locks.release(memory, guard);
         if let Some(defragmenter) = defragmenter {

@@ -1,0 +1,67 @@
+//! What Ctrl-C and SIGTERM do: the same to every command.
+//!
+//! The first one asks a command that can give what it has done to end; any other command ends at
+//! once, and so does every command with the second. No result file is emptied: each is written
+//! whole at the end, and what was finished of a command that was stopped goes beside it.
+
+use anyhow::Result;
+use seawall_lab::{LabError, Output, on_stop};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the signals set, and what they find.
+#[derive(Clone)]
+pub(crate) struct Stop {
+    asked: Arc<AtomicBool>,
+    /// Results are being written: they are whole, and so will the file be.
+    writes: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// A flag that the first signal sets.
+    pub(crate) fn ask(outputs: &[&Option<Output>]) -> Result<Stop> {
+        Stop::watch(outputs, true)
+    }
+
+    /// The first signal ends the process, unless it is about to end.
+    pub(crate) fn end(outputs: &[&Option<Output>]) -> Result<Stop> {
+        Stop::watch(outputs, false)
+    }
+
+    fn watch(outputs: &[&Option<Output>], is_asked: bool) -> Result<Stop> {
+        let stop = Stop { asked: Arc::default(), writes: Arc::default() };
+        let (flags, files) = (stop.clone(), said_of(outputs));
+        let act = move || {
+            let writes = flags.writes.load(Ordering::Relaxed);
+            let is_first = !flags.asked.swap(true, Ordering::Relaxed);
+            if is_first && (is_asked || writes) {
+                return;
+            }
+            match writes {
+                true => eprintln!("stopped while results were written: each file is whole or old"),
+                false => eprintln!("stopped{files}"),
+            }
+            std::process::exit(2);
+        };
+        match on_stop(act) {
+            // Without the thread a signal ends the process, and its files are old or whole too.
+            Err(source) if is_asked => Err(LabError::Thread { what: "for signals", source }.into()),
+            _ => Ok(stop),
+        }
+    }
+
+    /// What a command that can end early looks at.
+    pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
+        &self.asked
+    }
+
+    /// To be called before the first result is written.
+    pub(crate) fn writes(&self) {
+        self.writes.store(true, Ordering::Relaxed);
+    }
+}
+
+fn said_of(outputs: &[&Option<Output>]) -> String {
+    let paths = outputs.iter().copied().flatten().map(|output| output.path());
+    paths.map(|path| format!("; {} is as it was", path.display())).collect()
+}

@@ -1,0 +1,350 @@
+//! The files of a command: no output takes the place of what the command reads, makes, or writes
+//! besides, whatever it is called.
+//!
+//! Files that exist are told apart by device and number, so that links of both kinds are seen
+//! through; files that do not exist yet by the folder that they will be in, and their name there.
+//! Devices and pipes hold nothing that could be lost. Two files that are only read may be one.
+
+use super::{Finished, check_writable, end_of_links, with_ending};
+use crate::LabError;
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What the results of a command that was stopped go to: the name of the file with this behind it.
+const PARTIAL: &str = ".partial";
+/// The ending of what is written into folders.
+const PLOT: &str = "svg";
+
+/// A file that a command writes, which is none that it reads, makes, or writes besides; or a folder
+/// that it writes such files into.
+#[derive(Clone, Debug)]
+pub struct Output {
+    path: PathBuf,
+    partial: PathBuf,
+}
+
+impl Output {
+    fn new(path: PathBuf) -> Output {
+        // A pipe and a device have no file beside them that would be theirs.
+        let is_plain = fs::metadata(&path).map_or(true, |it| it.is_file() || it.is_dir());
+        let path: PathBuf = path.components().collect();
+        let partial = if is_plain { with_ending(&path, PARTIAL) } else { path.clone() };
+        Output { path, partial }
+    }
+
+    /// The file or folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes results by `write`: all of them to the file, those of a command that was stopped to
+    /// one beside it, and nothing where nothing was finished. Gives what a user who stopped it has
+    /// to be told.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn put<E>(
+        &self,
+        finished: Finished,
+        write: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<Option<String>, E> {
+        let (path, partial) = (self.path.display(), self.partial.display());
+        match finished {
+            Finished::All => write(&self.path).map(|()| None),
+            Finished::Nothing => {
+                Ok(Some(format!("stopped before anything was finished: {path} is as it was")))
+            }
+            Finished::Some => {
+                write(&self.partial)?;
+                let is_plain = self.path != self.partial;
+                let old = if is_plain { format!("; {path} is as it was") } else { String::new() };
+                Ok(Some(format!("stopped: what was finished is in {partial}{old}")))
+            }
+        }
+    }
+}
+
+/// What is done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Read,
+    Written,
+    /// A folder into which plots are written.
+    Filled,
+}
+
+/// Which file a path means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// One that there is: its device and number.
+    There(u64, u64),
+    /// One that will be: the device and number of its folder, and its name.
+    New(u64, u64, OsString),
+}
+
+/// A file, and who names it.
+#[derive(Clone, Debug)]
+struct Claim {
+    by: String,
+    path: PathBuf,
+    place: Place,
+    used: Use,
+}
+
+/// The files of a command.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    claims: Vec<Claim>,
+}
+
+impl Files {
+    /// None yet.
+    pub fn new() -> Files {
+        Files::default()
+    }
+
+    /// Adds a file that is read, if there is one of that name; `by` is who names it. The files of
+    /// machines that are named in a description count too.
+    #[must_use]
+    pub fn reads(mut self, by: &str, path: impl AsRef<Path>) -> Files {
+        let path = path.as_ref();
+        self.claim(by, path, Use::Read);
+        let is_description = path.extension().is_some_and(|end| end == "toml");
+        let text = is_description.then(|| fs::read_to_string(path).ok()).flatten();
+        let described = text.and_then(|text| text.parse::<toml::Table>().ok());
+        let mut named = Vec::new();
+        described.iter().for_each(|table| table.values().for_each(|it| names(it, &mut named)));
+        for machine in named {
+            self.claim(&format!("{by} ({})", path.display()), Path::new(&machine), Use::Read);
+        }
+        self
+    }
+
+    /// Adds a file that is made, or added to, while the command runs.
+    #[must_use]
+    pub fn makes(mut self, by: &str, path: Option<&Path>) -> Files {
+        path.into_iter().for_each(|path| self.claim(by, path, Use::Written));
+        self
+    }
+
+    /// Adds a folder that plots are written to, and gives it, too.
+    ///
+    /// # Errors
+    /// When there is something else of that name.
+    pub fn fills(
+        mut self,
+        by: &str,
+        folder: Option<PathBuf>,
+    ) -> Result<(Files, Option<Output>), LabError> {
+        let Some(folder) = folder.map(Output::new) else { return Ok((self, None)) };
+        if fs::metadata(&folder.path).is_ok_and(|status| !status.is_dir()) {
+            return Err(LabError::file(&folder.path)(ErrorKind::NotADirectory.into()));
+        }
+        for path in [&folder.path, &folder.partial] {
+            self.claim(by, path, Use::Filled);
+            let there = fs::read_dir(path).into_iter().flatten().flatten();
+            let is_plot = |path: &PathBuf| path.extension().is_some_and(|end| end == PLOT);
+            let plots = there.map(|entry| entry.path()).filter(is_plot);
+            plots.for_each(|plot| self.claim(by, &plot, Use::Written));
+        }
+        Ok((self, Some(folder)))
+    }
+
+    /// The files that results are written to, each with the option that names it.
+    ///
+    /// # Errors
+    /// When two are the same and not both are only read; when one of these cannot be written.
+    pub fn writes<const N: usize>(
+        mut self,
+        outputs: [(&str, Option<PathBuf>); N],
+    ) -> Result<[Option<Output>; N], LabError> {
+        let outputs = outputs.map(|(by, path)| (by, path.map(Output::new)));
+        for (by, output) in &outputs {
+            let Some(Output { path, partial }) = output else { continue };
+            self.claim(by, path, Use::Written);
+            if path != partial {
+                self.claim(&format!("{by} of a run that is stopped"), partial, Use::Written);
+            }
+        }
+        self.check()?;
+        outputs
+            .iter()
+            .flat_map(|(_, output)| output)
+            .try_for_each(|it| check_writable(&it.path))?;
+        Ok(outputs.map(|(_, output)| output))
+    }
+
+    fn claim(&mut self, by: &str, path: &Path, used: Use) {
+        let place = place_of(path);
+        // A name that no file has means something else, or is refused by whoever reads it.
+        let is_meant = |place: &Place| used != Use::Read || matches!(place, Place::There(..));
+        if let Some(place) = place.filter(is_meant) {
+            self.claims.push(Claim { by: by.to_owned(), path: path.to_owned(), place, used });
+        }
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        for (at, second) in self.claims.iter().enumerate() {
+            let same = self.claims[..at].iter().find(|first| first.clashes_with(second));
+            if let Some(first) = same {
+                return Err(LabError::SameFile {
+                    first: first.by.clone(),
+                    second: second.by.clone(),
+                    path: second.path.display().to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Claim {
+    fn clashes_with(&self, other: &Claim) -> bool {
+        let is_written = self.used != Use::Read || other.used != Use::Read;
+        let is_in = |file: &Claim, folder: &Claim| match (&file.place, &folder.place) {
+            (Place::New(device, number, name), Place::There(folder_device, folder_number)) => {
+                let is_plot = Path::new(name).extension().is_some_and(|end| end == PLOT);
+                let is_there = (device, number) == (folder_device, folder_number);
+                folder.used == Use::Filled && is_plot && is_there
+            }
+            _ => false,
+        };
+        let is_same = self.by != other.by && self.place == other.place;
+        is_written && (is_same || is_in(self, other) || is_in(other, self))
+    }
+}
+
+/// Every text in `value` that ends like the name of a description.
+fn names(value: &toml::Value, found: &mut Vec<String>) {
+    match value {
+        toml::Value::String(text) if text.ends_with(".toml") => found.push(text.clone()),
+        toml::Value::Array(all) => all.iter().for_each(|value| names(value, found)),
+        toml::Value::Table(all) => all.values().for_each(|value| names(value, found)),
+        _ => {}
+    }
+}
+
+/// Which file `path` means; none for devices and pipes, and where no file can be.
+fn place_of(path: &Path) -> Option<Place> {
+    if let Ok(status) = fs::metadata(path) {
+        let holds_something = status.is_file() || status.is_dir();
+        return holds_something.then(|| Place::There(status.dev(), status.ino()));
+    }
+    let path = end_of_links(path).ok()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let status = fs::metadata(folder.unwrap_or(Path::new("."))).ok()?;
+    Some(Place::New(status.dev(), status.ino(), path.file_name()?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn clash(files: Files, output: PathBuf) -> Option<String> {
+        files.writes([("--json", Some(output))]).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_is_known_by_every_name_that_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a.pool"), "precious").unwrap();
+        fs::create_dir(at("sub")).unwrap();
+        fs::hard_link(at("a.pool"), at("hard")).unwrap();
+        symlink("a.pool", at("soft")).unwrap();
+        symlink("new", at("ahead")).unwrap();
+        let of_old = ["a.pool", "./a.pool", "sub/../a.pool", "hard", "soft"];
+        for name in of_old {
+            let said = clash(Files::new().reads("--recover", at("a.pool")), at(name));
+            let said = said.unwrap_or_else(|| panic!("{name} is taken for another file"));
+            assert!(said.contains("--recover and --json name the same file"), "{said}");
+        }
+        for name in ["new", "sub/../new", "ahead"] {
+            let made = |file: &str| Files::new().makes("--file", Some(&at(file)));
+            assert!(clash(made("new"), at(name)).is_some(), "{name} is taken for another file");
+            assert!(clash(made(name), at("new")).is_some(), "{name} is taken for another file");
+        }
+        for name in ["other", "sub/new", "sub/a.pool"] {
+            let files = Files::new().reads("--recover", at("a.pool"));
+            assert_eq!(clash(files.makes("--file", Some(&at("new"))), at(name)), None);
+        }
+        assert_eq!(fs::read(at("a.pool")).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn what_a_stopped_run_leaves_takes_no_place_either() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let said = clash(Files::new().makes("--file", Some(&at("a.partial"))), at("a")).unwrap();
+        assert!(said.contains("of a run that is stopped"), "{said}");
+        let names = [("--json", Some(at("a"))), ("--plot", Some(at("a.partial")))];
+        assert!(Files::new().writes(names).is_err());
+    }
+
+    #[test]
+    fn two_that_are_read_may_be_one_and_a_device_holds_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.litmus");
+        fs::write(&file, "x").unwrap();
+        let files = || Files::new().reads("a test", &file).reads("another test", &file);
+        files().writes([("--json", None)]).unwrap();
+        files().writes([("--json", Some("/dev/null".into()))]).unwrap();
+        let null = || Some(PathBuf::from("/dev/null"));
+        Files::new().writes([("--json", null()), ("--plot", null())]).unwrap();
+        assert!(clash(files(), file.clone()).is_some());
+    }
+
+    #[test]
+    fn a_machine_that_an_experiment_names_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let machine = at("m.toml");
+        fs::write(&machine, "").unwrap();
+        let text = format!("[[series]]\nmachine = '{}'\n", machine.display());
+        fs::write(at("figure.toml"), text).unwrap();
+        let said = clash(Files::new().reads("a figure", at("figure.toml")), machine).unwrap();
+        assert!(said.contains("figure.toml) and --json"), "{said}");
+    }
+
+    #[test]
+    fn a_plot_in_a_folder_takes_no_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("m.toml"), "").unwrap();
+        let fills = || {
+            let plots = Some(folder.path().to_owned());
+            Files::new().fills("--plots", plots).unwrap().0.reads("-m", at("m.toml"))
+        };
+        assert_eq!(clash(fills(), at("out.json")), None);
+        assert!(clash(fills(), at("new.svg")).is_some(), "a plot could have this name");
+        symlink("m.toml", at("old.svg")).unwrap();
+        let said = clash(fills(), at("out.json")).unwrap();
+        assert!(said.contains("--plots and -m"), "{said}");
+        let said = Files::new().fills("--plots", Some(at("m.toml"))).unwrap_err().to_string();
+        assert!(said.contains("m.toml"), "{said}");
+    }
+
+    #[test]
+    fn what_was_finished_before_a_stop_goes_beside_the_old_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.json");
+        fs::write(&path, "of yesterday").unwrap();
+        let [output] = Files::new().writes([("--json", Some(path.clone()))]).unwrap();
+        let output = output.unwrap();
+        let put = |finished, text: &str| output.put(finished, |path| fs::write(path, text));
+        let said = put(Finished::Nothing, "").unwrap().unwrap();
+        assert!(said.contains("before anything was finished"), "{said}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let said = put(Finished::Some, "half").unwrap().unwrap();
+        assert!(said.contains("out.json.partial; ") && said.contains("as it was"), "{said}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "of yesterday");
+        let partial = folder.path().join("out.json.partial");
+        assert_eq!(fs::read_to_string(partial).unwrap(), "half");
+        assert_eq!(put(Finished::All, "whole").unwrap(), None);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+    }
+}

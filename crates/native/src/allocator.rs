@@ -1,0 +1,54 @@
+//! What happens when the system has no memory: the command ends with a message and exit code 2, as
+//! it does with any other limit of the system, and does not abort.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// The exit code of a command that could not run.
+const CANNOT_RUN: i32 = 2;
+
+/// The system's allocator, for a program to make its own. Where that has no memory, the process
+/// ends with exit code 2, as a kill would end it: a pool is as after a crash.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndWithoutMemory;
+
+// SAFETY: each call is one of the system's allocator, which keeps the contract; only null is never
+// given on.
+unsafe impl GlobalAlloc for EndWithoutMemory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract.
+        or_end(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        or_end(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: as above.
+        or_end(unsafe { System.realloc(old, layout, bytes) }, bytes)
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[inline]
+fn or_end(memory: *mut u8, bytes: usize) -> *mut u8 {
+    if memory.is_null() {
+        end(bytes);
+    }
+    memory
+}
+
+#[cold]
+fn end(bytes: usize) -> ! {
+    eprintln!(
+        "error: no memory for {bytes} bytes more; take fewer entries, threads or --jobs, end other \
+         programs, or allow more memory (ulimit -v)"
+    );
+    // SAFETY: nothing runs after it; what is registered to run at the end could want memory.
+    unsafe { libc::_exit(CANNOT_RUN) }
+}
