@@ -7,8 +7,8 @@
 //! object is linked exactly once. The next child recovers the file itself and goes on where the
 //! last one was killed, so recovery is killed, too.
 //!
-//! The same is done to lists of typed objects, in a pool that grows, and is defragmented and shrinks,
-//! beside the program (`moving`).
+//! The same is done to lists of typed objects, in a pool that grows, and is defragmented and
+//! shrinks, beside the program (`moving`).
 //!
 //! A killed process loses no store that it made: this cannot show a missing flush or order, which
 //! `seawall-explore` does. `SEAWALL_KILLS=10000 cargo test --release -p seawall-lab --test

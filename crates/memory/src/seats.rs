@@ -1,11 +1,11 @@
 //! Who works with a memory: one program, and of each thread number one session.
 //!
 //! Two sessions of one thread number would give one block to two objects, and write their logs over
-//! each other; the memory of another pool would be worked on without its recovery. Both are mistakes
-//! that safe code can make, so whoever stands above the seam asks here and refuses them. What is
-//! kept here is the host's: no access of the machine, nothing that survives a crash, no cycle of a
-//! simulation. Machines that run their threads themselves, as fibers, have no seats: they begin
-//! each thread once, and none of them goes on when one has panicked.
+//! each other; the memory of another pool would be worked on without its recovery. Both are
+//! mistakes that safe code can make, so whoever stands above the seam asks here and refuses them.
+//! What is kept here is the host's: no access of the machine, nothing that survives a crash, no
+//! cycle of a simulation. Machines that run their threads themselves, as fibers, have no seats:
+//! they begin each thread once, and none of them goes on when one has panicked.
 
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;

@@ -80,7 +80,8 @@ impl Handles for Held {
 }
 
 impl Memory for HeldMemory<'_> {
-    pass!(memory: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
+    pass!(memory: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush);
+    pass!(memory: order);
     pass!(memory: grow, spin_while, output);
 
     fn drain(&self) {

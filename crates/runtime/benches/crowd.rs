@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p seawall-runtime --bench crowd`. Each thread allocates and frees blocks of its
 //! own; what they share is the clock of transactions, the logs' generations, and the lock of
-//! chunks. Threads that are started and join are a part of the time. Prints medians and their ratio.
+//! chunks. Threads that are started and join are a part of the time. Prints medians and their
+//! ratio.
 
 use seawall_memory::{Addr, Memory};
 use seawall_native::{Pool, PoolOptions};

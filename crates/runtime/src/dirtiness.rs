@@ -304,7 +304,8 @@ impl<M: Memory> DirtinessMemory<'_, M> {
 
 impl<M: Memory> Memory for DirtinessMemory<'_, M> {
     pass!(memory: thread, seats, load_bits, order, strand, join_strands, drain, work, now, grow);
-    pass!(memory: sleep_while, wake, will_write, spin_while, output, load_line, read, discard, bring_back);
+    pass!(memory: sleep_while, wake, will_write, spin_while, output, load_line, read, discard);
+    pass!(memory: bring_back);
     pass!(memory: purpose);
 
     #[inline]

@@ -360,8 +360,8 @@ impl Heap {
         Heap::create_for(memory, (name, uuid), options, 0, |_| {})
     }
 
-    /// As [`create`](Heap::create), for a root that leads to types of that shape; `fill` stores what
-    /// is to be in the pool from the start.
+    /// As [`create`](Heap::create), for a root that leads to types of that shape; `fill` stores
+    /// what is to be in the pool from the start.
     pub(crate) fn create_for<M: Memory>(
         memory: &M,
         (name, uuid): (&str, u128),

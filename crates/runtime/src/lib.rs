@@ -34,16 +34,31 @@
 //! | a write outside of a transaction, or after its end | by the compiler |
 //! | two transactions at once on one session | by the compiler |
 //! | a session on another thread than its memory's | by the compiler |
-//! | another program's pool, another version of the root | at run time, [`HeapError::Shape`] |
-//! | objects of a type whose fields have changed | at run time: they are another type |
-//! | a pointer that was never set, or leads out of the heap | at run time, when followed |
-//! | freeing twice, or as another type, or in the middle of an object | at run time, when freed |
-//! | the memory of another pool, or of a thread too many | at run time, a panic when joining |
+//! | work on a heap that was read and not opened | by the compiler: [`HeapInfo`] |
+//! | another program's pool, or another root | when opened, [`HeapError::Shape`] |
+//! | a type that the root leads to and that has changed | when opened, [`HeapError::Changed`] |
+//! | a heap made over another, or over a part of a header | [`HeapError::Exists`] |
+//! | a heap opened where it is open | [`HeapError::Open`] |
+//! | the memory of another pool or of a copy, or of a thread too many | a panic when joining |
+//! | a second session of a thread number, on another thread of the system | a panic when joining |
+//! | the same, on one thread of the system | the first one panics when it is used again |
+//! | joining in the middle of a transaction of that number | a panic when joining |
+//! | a panic in a transaction, caught or not | no; the transaction is as if it had not been |
+//! | a [`Pending`] that is waited for by another session | a panic |
+//! | a pointer that was never set, or leads out | when followed, [`HeapError::NoData`] |
+//! | freeing twice, or as another type, or in the middle of an object | when freed |
 //! | damage by a failing disk | in headers, tables, states, logs; not in objects |
 //! | a pointer that is followed after its object was freed | no; but `reach` finds it |
 //! | an object that nothing points to any more | no; [`reach`](typed::Session::reach) finds it |
 //! | two threads that write an object without a lock | no |
 //! | a pointer from a transaction that failed, used later | no; as after freeing |
+//! | an implementation of [`typed::Persist`] by hand that says what is not so | no; derive it |
+//! | bytes of the pool changed past the heap, by [`Memory`](seawall_memory::Memory) itself | no |
+//!
+//! What a freed object's pointer reads may be another object's bytes, of any type: pointers among
+//! them too. A forgotten session keeps its thread number from other threads of the system until the
+//! pool is opened again. Who is where is told apart on machines whose threads a program starts
+//! itself; a simulated or explored program starts each once.
 //!
 //! None of them is undefined behaviour: values are copied through the seam, every pattern of bits
 //! is some value, and no access leaves the pool.

@@ -68,6 +68,54 @@
 //! # Ok::<(), HeapError>(())
 //! ```
 //!
+//! **When a type changes** the pools of the program that had it before are refused, with the field
+//! ([`HeapError::Changed`]). A program that is to go on with what they hold keeps the old types in
+//! a module (`v1`), opens the old pool with those, makes a new one under another name with the new
+//! types, copies, and gives the new file the name of the old one by `std::fs::rename` when it is
+//! whole and durable. A crash before that leaves the old pool; the next start removes what there is
+//! of the new one and begins again. `crates/runtime/tests/typed/changes.rs` has such a program, cut
+//! short at each of its steps:
+//!
+//! ```
+//! use seawall_memory::Image;
+//! use seawall_runtime::typed::{self, Persist};
+//! use seawall_runtime::{HeapError, HeapOptions};
+//!
+//! mod v1 {
+//!     use super::*;
+//!     #[derive(Clone, Copy, Persist)]
+//!     pub struct Counter {
+//!         pub count: u32,
+//!     }
+//! }
+//!
+//! #[derive(Clone, Copy, Persist)]
+//! struct Counter {
+//!     count: u64,
+//! }
+//!
+//! # let old = HeapOptions { threads: 1, ..typed::options::<v1::Counter>() };
+//! # let from = Image::new(old.pm_bytes(), old.dram_bytes());
+//! # typed::create::<v1::Counter, _, HeapError>(&from, "c", 1, &old, |pool| {
+//! #     pool.join(&from).redo(|tx| tx.set(pool.root(), v1::Counter { count: 7 }))
+//! # })?;
+//! # let from = Image::from_pm(from.into_pm(), old.dram_bytes());
+//! # let bytes = from.pm_bytes();
+//! let refused = typed::open::<Counter, (), HeapError>(&from, "c", bytes, |_| Ok(()));
+//! let text = refused.unwrap_err().to_string();
+//! assert!(text.contains("type Counter has changed") && text.contains("count was u32 and is u64"));
+//!
+//! let count = typed::open::<v1::Counter, _, HeapError>(&from, "c", bytes, |pool| {
+//!     Ok(pool.join(&from).get(pool.root())?.count)
+//! })?;
+//! let options = HeapOptions { threads: 1, ..typed::options::<Counter>() };
+//! let to = Image::new(options.pm_bytes(), options.dram_bytes());
+//! typed::create::<Counter, _, HeapError>(&to, "c", 2, &options, |pool| {
+//!     pool.join(&to).redo(|tx| tx.set(pool.root(), Counter { count: count.into() }))
+//! })?; // and now the new file takes the name of the old one
+//! # Ok::<(), HeapError>(())
+//! ```
+//!
 //! The call of such a closure is a *scope*: pointers live no longer. Where objects may move
 //! ([`HeapOptions::defragment`]), memory that they leave comes back when the scopes have ended that
 //! were open, so a program enters one for each request, by a [`Thread`].
@@ -207,8 +255,8 @@ pub fn create<R: Branded, T, E: From<HeapError>>(
 ///
 /// # Errors
 /// What `body` gives. Before, as [`Heap::open`]; [`HeapError::Shape`] when its root is no `R`, and
-/// [`HeapError::Changed`] when the fields of a type that an `R` leads to are others: then nothing in
-/// the pool has changed. (A pool that was made before pools said what they lead to is recovered
+/// [`HeapError::Changed`] when the fields of a type that an `R` leads to are others: then nothing
+/// in the pool has changed. (A pool that was made before pools said what they lead to is recovered
 /// before it is refused.)
 pub fn open<R: Branded, T, E: From<HeapError>>(
     memory: &impl Memory,

@@ -4,10 +4,11 @@
 //! stored in place; then the undo transactions that never ended put their old values back.
 //!
 //! A log ends at the first record that is not whole: that is where a crash cut it. A crash cuts
-//! only the record that a thread wrote last. So a header of the same generation behind it, or a word
-//! that says that the older half was longer (in the first record of the next generation, or in the
-//! thread's line), are there only if the medium failed; then the heap is refused. Nothing is stored before all that was read is known to
-//! be sound, and doing it again after a crash of recovery gives the same bytes.
+//! only the record that a thread wrote last. So a header of the same generation behind it, or a
+//! word that says that the older half was longer (in the first record of the next generation, or in
+//! the thread's line), are there only if the medium failed; then the heap is refused. Nothing is
+//! stored before all that was read is known to be sound, and doing it again after a crash of
+//! recovery gives the same bytes.
 //!
 //! Any bytes are read in time that is linear in the logs: a record that is not whole ends a log,
 //! and behind it only the headers are looked at.

@@ -14,8 +14,8 @@
 //! what fits.
 //!
 //! The root's type and the structs that it leads to have the first numbers, from when the heap was
-//! made. Any other type gets the first free number when it is first allocated, under the chunk lock,
-//! by a log record of its own: it stays if the transaction around it does not commit, and is
+//! made. Any other type gets the first free number when it is first allocated, under the chunk
+//! lock, by a log record of its own: it stays if the transaction around it does not commit, and is
 //! recovered as all else. A number is never taken away.
 
 use super::Branded;

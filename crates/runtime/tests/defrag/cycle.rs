@@ -153,7 +153,8 @@ struct Software<'m> {
 }
 
 impl Memory for Software<'_> {
-    pass!(image: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
+    pass!(image: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush);
+    pass!(image: order);
     pass!(image: drain, work, grow, spin_while, output);
 }
 

@@ -10,7 +10,8 @@ use seawall_runtime::{Heap, HeapError};
 /// another, one in an array; one of which there are no objects.
 macro_rules! program {
     (
-        $name:ident: $leaf:ty, { $($near:ident: $near_type:ty)? }, { $($twin:ident: $twin_type:ty)? },
+        $name:ident: $leaf:ty,
+        { $($near:ident: $near_type:ty)? }, { $($twin:ident: $twin_type:ty)? },
         { $($part:ident),* }, { $($unused:ident),* }
     ) => {
         mod $name {
