@@ -1,0 +1,100 @@
+//! What can be wrong with a heap, or with what is asked of one.
+
+use super::layout;
+use crate::pool::PoolError;
+use seawall_memory::Addr;
+
+/// Why a heap cannot be made, opened or used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeapError {
+    /// The pool is no pool, or another program's.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// An option is out of range.
+    #[error("{what} is {value}; it must be {low} to {high}")]
+    Option {
+        /// Which one.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least it may be.
+        low: u64,
+        /// The most.
+        high: u64,
+    },
+    /// There is something in the pool that was to become a heap.
+    #[error("the pool is not empty: open the heap that it holds, or make one in a new file")]
+    Exists,
+    /// The heap is open already.
+    #[error("the heap is open: use the one that there is, or end its pool before it is opened")]
+    Open,
+    /// Something in the pool that no crash leaves behind.
+    #[error("the pool is damaged: {what}; restore the file from a copy")]
+    Damaged {
+        /// What is wrong.
+        what: String,
+    },
+    /// No room for an object.
+    #[error(
+        "no room for {wanted} chunks of 64 KiB in a row in a heap of {chunks}; free something, or \
+         make the heap with a greater bytes_max and room on its disk"
+    )]
+    Full {
+        /// Chunks that the heap has.
+        chunks: u64,
+        /// Chunks wanted.
+        wanted: u64,
+    },
+    /// A transaction that does not fit its log.
+    #[error(
+        "a transaction wrote {bytes} bytes of log, of which there are {room}; split it, or make \
+         the heap with a greater log_bytes"
+    )]
+    TooLarge {
+        /// Bytes that its record takes.
+        bytes: u64,
+        /// Bytes that there are.
+        room: u64,
+    },
+    /// An address that is no data of the heap.
+    #[error("{bytes} bytes at {at} are not data of this heap")]
+    NoData {
+        /// The address.
+        at: Addr,
+        /// Bytes from there.
+        bytes: u64,
+    },
+    /// A lock that another thread holds, and that may not be waited for.
+    #[error("another thread holds what the transaction needs; run it with Session::retry")]
+    Busy,
+    /// An address at which no object starts, or one that was freed before.
+    #[error("no object starts at {at}, or it was freed before")]
+    NoObject {
+        /// The address.
+        at: Addr,
+    },
+    /// More types than a heap can tell apart.
+    #[error("a heap has at most {} types of objects; allocate some as bytes", layout::TYPES_MAX)]
+    Types,
+    /// A type that has changed since the pool was made.
+    #[error(
+        "type {name} has changed since the pool was made: {how}; open the pool with the program \
+         that made it, or copy what it holds to a new one (as `typed` says)"
+    )]
+    Changed {
+        /// What it is called.
+        name: String,
+        /// Which field, as it was and as it is.
+        how: String,
+    },
+    /// A root or an object of another type.
+    #[error(
+        "{what} is of another type in this pool: it was made by another program or version; open \
+         it with that, or move the data to a new pool"
+    )]
+    Shape {
+        /// What it is.
+        what: String,
+    },
+}
