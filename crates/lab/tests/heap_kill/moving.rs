@@ -9,7 +9,7 @@ use seawall_memory::{Image, Memory};
 use seawall_native::{Domain, Pool, PoolOptions, Witness};
 use seawall_runtime::defrag::{DefragOptions, Defragmenter, Protocol, with_collector};
 use seawall_runtime::typed::{self, Persist, Ptr, Session, Thread};
-use seawall_runtime::{Heap, HeapError, HeapOptions};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Recovered};
 
 const NAME: &str = "moving";
 const THREADS: usize = 2;
@@ -153,14 +153,24 @@ fn step<'p, M: Memory>(
     })
 }
 
-/// The lists in a copy of the pool, the fronts last.
+/// The lists in a copy of the pool, the fronts last; the same after a second opening.
 fn look(plan: &Plan, reached: &mut Reached) -> Vec<Vec<u64>> {
     let pm = std::fs::read(&plan.file).unwrap();
-    let bytes = pm.len() as u64;
+    reached.grown += u64::from(pm.len() as u64 > options().pm_bytes());
     let image = Image::from_pm(pm, options().dram_bytes());
-    let opened = typed::open::<Lists<'_>, _, HeapError>(&image, NAME, bytes, |pool| {
-        reached.moved += u64::from(pool.recovered().moved > 0);
-        let session = pool.join(&image);
+    let (lists, recovered) = lists(&image);
+    reached.moved += u64::from(recovered.moved > 0);
+    let image = Image::from_pm(image.into_pm(), options().dram_bytes());
+    let (again, recovered) = self::lists(&image);
+    assert_eq!((recovered.replayed, recovered.rolled_back), (0, 0));
+    assert_eq!(again, lists, "opened twice");
+    lists
+}
+
+fn lists(image: &Image) -> (Vec<Vec<u64>>, Recovered) {
+    let bytes = image.pm_bytes();
+    let opened = typed::open::<Lists<'_>, _, HeapError>(image, NAME, bytes, |pool| {
+        let session = pool.join(image);
         let reach = session.reach(pool.root())?;
         assert!(reach.dangling.is_empty() && reach.lost.is_empty(), "{reach:?}");
         let root = session.get(pool.root())?;
@@ -170,15 +180,35 @@ fn look(plan: &Plan, reached: &mut Reached) -> Vec<Vec<u64>> {
             while let Some(node) = next {
                 let node = session.get(node)?;
                 assert_eq!(node.filling, [node.value; 10], "a torn node");
-                list.insert(0, node.value);
+                list.push(node.value);
                 next = node.next;
             }
+            list.reverse();
             lists.push(list);
         }
-        Ok(lists)
+        Ok((lists, pool.recovered()))
     });
-    reached.grown += u64::from(bytes > options().pm_bytes());
     opened.unwrap()
+}
+
+/// The operations, one more than was announced perhaps, that lead from `list` to what was seen.
+fn explain(
+    plan: &Plan,
+    thread: usize,
+    announced: u64,
+    (list, seen): (&mut Vec<u64>, &[u64]),
+) -> Result<u64, String> {
+    for number in plan.done[thread]..announced {
+        apply(list, act(plan, thread, number));
+    }
+    if list == seen {
+        return Ok(announced);
+    }
+    apply(list, act(plan, thread, announced));
+    match list == seen {
+        true => Ok(announced + 1),
+        false => Err(format!("thread {thread} after {announced} operations: {seen:?}")),
+    }
 }
 
 /// How far the kills of a run reached.
@@ -216,20 +246,14 @@ fn kill_many(protocol: Protocol, kills: u64) -> Reached {
             // A child that opens fills all holes: so they are counted before the next one.
             plan.run_and_kill(u64::from(rng.random_bool(0.9)), rng.random_range(0..MICROS_MAX));
             reached.shrunk += u64::from(has_holes(&plan));
-            let announced = plan.announced();
-            let seen = look(&plan, &mut reached);
+            let (announced, seen) = (plan.announced(), look(&plan, &mut reached));
             for (thread, list) in lists.iter_mut().enumerate() {
-                for number in plan.done[thread]..announced[thread] {
-                    apply(list, act(&plan, thread, number));
-                }
-                reached.operations += announced[thread] - plan.done[thread];
-                plan.done[thread] = announced[thread];
-                if *list != seen[thread] {
-                    apply(list, act(&plan, thread, announced[thread]));
-                    plan.done[thread] += 1;
-                    reached.in_flight += 1;
-                }
-                assert_eq!(*list, seen[thread], "thread {thread} after {announced:?}");
+                let seen = seen[thread].as_slice();
+                let done = explain(&plan, thread, announced[thread], (list, seen));
+                let done = done.unwrap_or_else(|why| panic!("{why}"));
+                reached.operations += done - plan.done[thread];
+                reached.in_flight += u64::from(done > announced[thread]);
+                plan.done[thread] = done;
             }
             reached.kills += 1;
         }
@@ -240,12 +264,32 @@ fn kill_many(protocol: Protocol, kills: u64) -> Reached {
 
 #[test]
 fn kills_while_lists_grow_and_shrink_and_their_nodes_move_lose_nothing() {
+    let (mut grown, mut shrunk) = (0, 0);
     for protocol in [Protocol::Espresso, Protocol::Sfccd] {
         let count = kills() / 2;
         let reached = kill_many(protocol, count);
         println!("{protocol}: {reached:?}");
         assert!(reached.kills == count && reached.operations > 10 * count, "{reached:?}");
-        let all = count >= 100;
-        assert!(!all || reached.moved > 0 && reached.grown > 0 && reached.shrunk > 0);
+        assert!(count < 100 || reached.moved > 0, "{reached:?}");
+        (grown, shrunk) = (grown + reached.grown, shrunk + reached.shrunk);
+    }
+    assert!(grown > 0 && shrunk > 0, "{grown} had grown and {shrunk} had shrunk");
+}
+
+#[test]
+fn a_list_that_lost_or_invented_an_operation_would_be_noticed() {
+    let folder = folder();
+    let file = folder.path().join("a.pool");
+    let (moves, done) = (Some(Protocol::Sfccd), vec![0; THREADS]);
+    let plan = Plan { moves, threads: THREADS, seed: 5, done, file };
+    make(&plan);
+    plan.run_and_kill(2_000, 0);
+    let (announced, seen) = (plan.announced(), look(&plan, &mut Reached::default()));
+    for thread in (0..THREADS).filter(|thread| announced[*thread] > 100) {
+        let judge = |count: u64| explain(&plan, thread, count, (&mut Vec::new(), &seen[thread]));
+        judge(announced[thread]).unwrap();
+        for wrong in [announced[thread] - 20, announced[thread] + 20] {
+            judge(wrong).expect_err("20 operations too many or few");
+        }
     }
 }
