@@ -166,7 +166,7 @@ fn put_entry(pm: &mut [u8], places: &Places, start: usize, data: &mut Bytes<'_>)
     put(pm, place + 8, data.number());
 }
 
-/// What `action` panics with. Nothing hears of it: libFuzzer takes a panic for a finding by its hook.
+/// What `action` panics with. The hook is not told: by it libFuzzer takes a panic for a finding.
 fn panic_of<T>(action: impl FnOnce() -> T) -> String {
     thread_local! { static MEANT: Cell<bool> = const { Cell::new(false) } }
     static HOOK: Once = Once::new();
@@ -234,7 +234,7 @@ fn step_of_another<'m, T>(
     assert!(image.clone().into_pm() == before, "the first session has changed something");
 }
 
-/// Nobody joins in the middle of a transaction of the same number, which ends as if nobody had tried.
+/// Nobody joins in the middle of a transaction of the same number, which ends as it would have.
 fn join_within(session: &mut Session<'_, Image>, heap: &Heap, image: &Image, kind: TxKind) {
     let tries = session.transaction::<(), HeapError>(kind, |tx| {
         let link: u64 = tx.load(heap.root());

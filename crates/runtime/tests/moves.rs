@@ -1,7 +1,7 @@
 //! The fuzz target `moves`: scripts on a heap whose objects move.
 //!
-//! The bytes say what is done with a list, between which steps of a cycle, and where a process ends;
-//! the next one may go on with another protocol. A model has the same list in a vector.
+//! The bytes say what is done with a list, between which steps of a cycle, and where a process
+//! ends; the next one may go on with another protocol. A model has the same list in a vector.
 
 use crate::fuzz::Bytes;
 use crate::script::Meant;
