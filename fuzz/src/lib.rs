@@ -10,6 +10,8 @@
 mod damage;
 #[path = "../../crates/runtime/tests/fuzz.rs"]
 mod fuzz;
+#[path = "../../crates/runtime/tests/moves.rs"]
+mod moves;
 #[path = "../../crates/runtime/tests/places.rs"]
 mod places;
 #[path = "../../crates/runtime/tests/script.rs"]
@@ -21,7 +23,7 @@ mod subjects;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 3] = fuzz::TARGETS;
+pub const TARGETS: [Target; 4] = fuzz::TARGETS;
 
 /// Runs the target of that name on `data`.
 ///

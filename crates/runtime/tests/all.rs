@@ -11,6 +11,7 @@ mod generations;
 mod heap;
 mod hostile;
 mod misuse;
+mod moves;
 mod pairs;
 mod places;
 mod ribbon;

@@ -4,23 +4,30 @@
 //! for its own driver. Every function panics when the heap breaks a promise, and only then.
 
 use crate::damage::work_in;
+use crate::moves::moves;
 use crate::places::{LINE, Places, word};
 use crate::script::{NAME, State, Step, options, read, seen};
 use crate::subjects;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Image;
-use seawall_runtime::{Heap, HeapError, TxKind};
-use std::sync::OnceLock;
+use seawall_runtime::{Heap, HeapError, HeapOptions, Session, TxKind};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::{Once, OnceLock};
 
 /// A target, by name.
 pub(crate) type Target = (&'static str, fn(&[u8]));
 
-pub(crate) const TARGETS: [Target; 3] =
-    [("pool_open", pool_open), ("recovery", recovery), ("transactions", transactions)];
+pub(crate) const TARGETS: [Target; 4] = [
+    ("pool_open", pool_open),
+    ("recovery", recovery),
+    ("transactions", transactions),
+    ("moves", moves),
+];
 
 /// Bytes that were given, read from the front; zeros when there are no more.
-struct Bytes<'a>(&'a [u8]);
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl Bytes<'_> {
     fn take<const N: usize>(&mut self) -> [u8; N] {
@@ -31,11 +38,11 @@ impl Bytes<'_> {
         taken
     }
 
-    fn byte(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         self.take::<1>()[0]
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         u32::from_le_bytes(self.take()) as usize % limit
     }
 
@@ -72,6 +79,8 @@ fn use_pool(pm: Vec<u8>) -> Option<Vec<u8>> {
         return None;
     };
     let opened = image.clone().into_pm();
+    assert_eq!(Heap::open(&image, NAME, bytes).map(|_| ()), Err(HeapError::Open));
+    assert_eq!(Heap::create(&image, NAME, 7, &options(1, 2)), Err(HeapError::Exists));
     let _ = heap.objects(&image, |_| {});
     let _ = heap.stats(&image);
     work_in(&image, &heap);
@@ -157,6 +166,24 @@ fn put_entry(pm: &mut [u8], places: &Places, start: usize, data: &mut Bytes<'_>)
     put(pm, place + 8, data.number());
 }
 
+/// What `action` panics with. The hook is not told: by it libFuzzer takes a panic for a finding.
+fn panic_of<T>(action: impl FnOnce() -> T) -> String {
+    thread_local! { static MEANT: Cell<bool> = const { Cell::new(false) } }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let others = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !MEANT.get() {
+                others(panic);
+            }
+        }));
+    });
+    MEANT.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(|| drop(action())));
+    MEANT.set(false);
+    *outcome.expect_err("it panics").downcast().expect("a text with what is wrong")
+}
+
 /// A script of transactions, held to a model, with reopening in between.
 pub(crate) fn transactions(data: &[u8]) {
     let mut data = Bytes(data);
@@ -171,6 +198,14 @@ pub(crate) fn transactions(data: &[u8]) {
             number += 1;
             let kind = if data.byte().is_multiple_of(2) { TxKind::Redo } else { TxKind::Undo };
             let step = step(&mut data);
+            match data.byte() % 64 {
+                0 => step_of_another(&mut session, &heap, &image, |session| {
+                    step.run(session, kind, number)
+                }),
+                1 => join_within(&mut session, &heap, &image, kind),
+                2 => begin_again(&image, &options),
+                _ => {}
+            }
             match step.run(&mut session, kind, number) {
                 Ok(()) => step.apply(&mut state, number),
                 Err(HeapError::Full { .. } | HeapError::TooLarge { .. }) => {}
@@ -184,6 +219,41 @@ pub(crate) fn transactions(data: &[u8]) {
     }
 }
 
+/// Another session of the same number takes over; the first changes nothing more.
+fn step_of_another<'m, T>(
+    session: &mut Session<'m, Image>,
+    heap: &Heap,
+    image: &'m Image,
+    step: impl FnOnce(&mut Session<'m, Image>) -> T,
+) {
+    let mut first = std::mem::replace(session, heap.join(image));
+    let before = image.clone().into_pm();
+    let text = panic_of(|| step(&mut first));
+    assert!(text.contains("joined since"), "{text}");
+    drop(first);
+    assert!(image.clone().into_pm() == before, "the first session has changed something");
+}
+
+/// Nobody joins in the middle of a transaction of the same number, which ends as it would have.
+fn join_within(session: &mut Session<'_, Image>, heap: &Heap, image: &Image, kind: TxKind) {
+    let tries = session.transaction::<(), HeapError>(kind, |tx| {
+        let link: u64 = tx.load(heap.root());
+        tx.store(heap.root(), link)?;
+        let text = panic_of(|| drop(heap.join(image)));
+        assert!(text.contains("in a transaction"), "{text}");
+        Ok(())
+    });
+    assert_eq!(tries, Ok(()));
+}
+
+/// The pool is not made again, nor opened a second time, and stays as it is.
+fn begin_again(image: &Image, options: &HeapOptions) {
+    let before = image.clone().into_pm();
+    assert_eq!(Heap::create(image, NAME, 8, options), Err(HeapError::Exists));
+    assert_eq!(Heap::open(image, NAME, options.pm_bytes()).map(|_| ()), Err(HeapError::Open));
+    assert!(image.clone().into_pm() == before, "a refusal has changed something");
+}
+
 fn step(data: &mut Bytes<'_>) -> Step {
     let slot = u64::from(data.byte() % 4);
     let bytes = match data.byte() % 8 {
@@ -191,15 +261,22 @@ fn step(data: &mut Bytes<'_>) -> Step {
         1 => 4000 + u64::from(data.byte()) * 100,
         _ => 1 + u64::from(data.byte()),
     };
-    let step = match data.byte() % 10 {
+    let step = match data.byte() % 12 {
         0..=3 => Step::Alloc(slot, bytes),
         4 | 5 => Step::Free(slot),
         6 => Step::Update,
         7 => Step::Byte(slot),
         8 => Step::Nested(slot, bytes.min(300), data.byte().is_multiple_of(2)),
+        9 => Step::Together(slot, [bytes.min(300), bytes.min(90)]),
+        10 => Step::Near(slot, bytes.min(300)),
         _ => return Step::Retire,
     };
-    if data.byte().is_multiple_of(5) { Step::Aborted(Box::new(step)) } else { step }
+    match data.byte() % 20 {
+        0..=3 => Step::Aborted(Box::new(step)),
+        4..=6 => Step::Panicked(Box::new(step), false),
+        7 => Step::Panicked(Box::new(step), true),
+        _ => step,
+    }
 }
 
 /// Input `run` of a target for a seed: random bytes, of any length up to some hundred.

@@ -2,6 +2,7 @@
 
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Session, Tx, TxKind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 pub(crate) const LINKS: u64 = 4;
 pub(crate) const NAME: &str = "script";
@@ -26,9 +27,14 @@ pub(crate) enum Step {
     Nested(u64, u64, bool),
     /// As the step within, but fails at the end.
     Aborted(Box<Step>),
+    /// As the step within, but panics at the end; in a nested transaction, or not.
+    Panicked(Box<Step>, bool),
     /// Retires the logs.
     Retire,
 }
+
+/// What a script panics with.
+pub(crate) struct Meant;
 
 /// What a link leads to: the bytes of the object (of large ones some, to keep the images that
 /// recovery can tell apart few); empty if there is none.
@@ -76,9 +82,27 @@ impl Step {
                     outcome => outcome?,
                 }
             }
+            Step::Panicked(step, is_nested) => {
+                let panics = || {
+                    session.transaction::<(), HeapError>(kind, |tx| match is_nested {
+                        true => tx.nested(|tx| step.panics(tx, number)),
+                        false => step.panics(tx, number),
+                    })
+                };
+                match catch_unwind(AssertUnwindSafe(panics)) {
+                    Err(panic) if panic.is::<Meant>() => {}
+                    Err(panic) => resume_unwind(panic),
+                    Ok(outcome) => outcome?,
+                }
+            }
             step => session.transaction(kind, |tx| step.body(tx, number))?,
         }
         Ok(())
+    }
+
+    fn panics<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, number: u64) -> Result<(), HeapError> {
+        self.body(tx, number)?;
+        resume_unwind(Box::new(Meant))
     }
 
     fn body<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, number: u64) -> Result<(), HeapError> {
@@ -134,7 +158,9 @@ impl Step {
                     outcome => outcome,
                 }
             }
-            Step::Aborted(_) | Step::Retire => unreachable!("not within a transaction"),
+            Step::Aborted(_) | Step::Panicked(..) | Step::Retire => {
+                unreachable!("not within a transaction")
+            }
         }
     }
 
@@ -169,7 +195,7 @@ impl Step {
                     Step::Alloc((slot + 1) % LINKS, *bytes).apply(state, number + 50);
                 }
             }
-            Step::Aborted(_) | Step::Retire => {}
+            Step::Aborted(_) | Step::Panicked(..) | Step::Retire => {}
         }
     }
 }

@@ -2,13 +2,18 @@
 //!
 //! `tidy` holds the tree to the rules of CONTRIBUTING.md that neither the formatter nor the
 //! compiler knows. It prints each problem with its place and exits with 1 if there is one.
+//! `sanitize` with `address` or `miri` runs the tests that such a tool can run.
 
 #![forbid(unsafe_code)]
 
+mod sanitize;
 mod tidy;
 
 use anyhow::{Result, bail};
+use sanitize::Tool;
 use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo run -p seawall-xtask -- tidy | sanitize address|miri";
 
 fn main() -> ExitCode {
     match chore() {
@@ -22,9 +27,20 @@ fn main() -> ExitCode {
 
 fn chore() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments != ["tidy"] {
-        bail!("usage: cargo run -p seawall-xtask -- tidy");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["tidy"] => tidy(),
+        ["sanitize", name] => match Tool::of_name(name) {
+            Some(tool) => {
+                Ok(if sanitize::run(tool)? { ExitCode::SUCCESS } else { ExitCode::from(1) })
+            }
+            None => bail!("{USAGE}"),
+        },
+        _ => bail!("{USAGE}"),
     }
+}
+
+fn tidy() -> Result<ExitCode> {
     let (files, problems) = tidy::check_workspace()?;
     for problem in &problems {
         println!("{problem}");

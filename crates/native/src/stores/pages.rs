@@ -12,17 +12,17 @@
 
 use super::Window;
 use linux_raw_sys::general as raw;
-use rustix::ioctl::{Updater, ioctl, opcode};
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::mm::{Advice, UserfaultfdFlags, madvise, userfaultfd};
 use seawall_memory::{Addr, RecentStores};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-const API: u32 = opcode::read_write::<raw::uffdio_api>(0xaa, 0x3f);
-const REGISTER: u32 = opcode::read_write::<raw::uffdio_register>(0xaa, 0);
-const UNREGISTER: u32 = opcode::read::<raw::uffdio_range>(0xaa, 1);
-const SCAN: u32 = opcode::read_write::<raw::pm_scan_arg>(b'f', 16);
+const API: Opcode = opcode::read_write::<raw::uffdio_api>(0xaa, 0x3f);
+const REGISTER: Opcode = opcode::read_write::<raw::uffdio_register>(0xaa, 0);
+const UNREGISTER: Opcode = opcode::read::<raw::uffdio_range>(0xaa, 1);
+const SCAN: Opcode = opcode::read_write::<raw::pm_scan_arg>(b'f', 16);
 
 /// Runs of pages that the kernel gives at a time.
 const RUNS: usize = 512;

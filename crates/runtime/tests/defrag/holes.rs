@@ -144,7 +144,7 @@ fn churn(
                 }
             }
         }
-        let keeps = |value: u64| value % 16 == 0 && (value / 1200 + 3 > round);
+        let keeps = |value: u64| value.is_multiple_of(16) && (value / 1200 + 3 > round);
         retain(thread, keeps)?;
         expected.retain(|value| keeps(*value));
         let _ = defragmenter.run(thread.untyped());
