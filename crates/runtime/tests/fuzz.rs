@@ -301,6 +301,12 @@ fn a_thousand_random_inputs_of_each_fuzz_target_break_nothing() {
 }
 
 #[test]
+fn a_number_of_an_ended_transaction_that_is_out_of_range_is_refused() {
+    // What a fuzzer found: a forged record that ends transaction 2^64 - 1.
+    recovery(&input(1, 558_000));
+}
+
+#[test]
 fn the_targets_reach_what_they_are_for() {
     let opened = (0..200).filter(|run| {
         let mut pm = kept()[1].clone();

@@ -258,6 +258,10 @@ fn read_undo<M: Memory>(
         _ => None,
     });
     let ended = ends.fold(read_thread_line(memory, heap, thread)?, u64::max);
+    if ended >= NUMBER_MAX {
+        let what = "ends a transaction whose number is out of range";
+        return Err(damaged(format!("the log of thread {thread} {what}")));
+    }
     let records = read_log(memory, heap, (thread, UNDO), ended + 1)?;
     if records.iter().any(|record| record.generation != ended + 1) {
         let what = "holds old values of a transaction that is not the one after the last that";
