@@ -1,6 +1,7 @@
 //! The structures that live in a heap: without crashes, with them, and with several threads.
 
 mod indexes;
+mod linear;
 mod map_crash;
 mod map_threads;
 mod maps;
