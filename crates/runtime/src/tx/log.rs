@@ -219,7 +219,7 @@ impl Log {
                 return (generation, stamp);
             }
             self.leave(memory);
-            self.advance(memory, generation);
+            self.advance(memory, generation, true);
         }
     }
 
@@ -250,10 +250,11 @@ impl Log {
         memory.store(self.places.done, self.done);
     }
 
-    /// Moves on from `generation`, if nobody has yet, once the one before it is retired.
+    /// Moves on from `generation`, if nobody has yet, once the one before it is retired, and
+    /// says where that ended if it `closes` it.
     #[cold]
     #[inline(never)]
-    fn advance<M: Memory>(&mut self, memory: &M, generation: u64) {
+    fn advance<M: Memory>(&mut self, memory: &M, generation: u64, closes: bool) {
         let layout = self.layout;
         let guard = layout.locks.acquire(memory, RETIRE_LOCK, 0);
         if memory.load::<u64>(layout.generation) == generation {
@@ -262,16 +263,19 @@ impl Log {
             }
             // Locked: who does not see it has said before that it is writing.
             memory.swap(layout.generation, generation + 1);
-            self.close(memory, generation);
+            if closes {
+                self.close(memory, generation);
+            }
         }
         layout.locks.release(memory, guard);
     }
 
     /// Says where the halves of `generation` end, in which nobody begins a record any more, but for
-    /// those of threads that are writing one. Needs no fence: a thread has stored `done`, in the
-    /// same line, behind each of its records.
+    /// those of threads that are writing one, and of this thread: its next record says it. Needs no
+    /// fence of its own: a thread has stored `done`, in the same line, behind each of its records.
     fn close<M: Memory>(&self, memory: &M, generation: u64) {
-        for thread in 0..self.layout.numbers.threads {
+        let threads = 0..self.layout.numbers.threads;
+        for thread in threads.filter(|thread| *thread != self.places.thread) {
             let last: u64 = memory.load(self.layout.last(thread));
             let is_writing = memory.load::<u64>(self.layout.busy(thread)) == generation;
             if last >> USED_BITS != generation || is_writing {
@@ -344,7 +348,7 @@ impl Log {
     pub(crate) fn retire_all<M: Memory>(&mut self, memory: &M) {
         for _ in 0..2 {
             let generation = memory.load(self.layout.generation);
-            self.advance(memory, generation);
+            self.advance(memory, generation, false);
         }
     }
 }
