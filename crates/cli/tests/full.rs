@@ -46,8 +46,8 @@ fn fill(path: &Path) -> bool {
     let zeros = vec![0; 64 << 10];
     let mut is_new = false;
     loop {
-        match file.write(&zeros) {
-            Ok(_) => is_new = true,
+        match file.write_all(&zeros) {
+            Ok(()) => is_new = true,
             Err(error) => {
                 assert_full(&error);
                 return is_new;

@@ -40,7 +40,7 @@ enum Act {
 fn act(plan: &Plan, thread: usize, number: u64) -> Act {
     let seed = plan.seed ^ (thread as u64) << 56 ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let grows = number / PHASE % 2 == 0;
+    let grows = (number / PHASE).is_multiple_of(2);
     let pushes = rng.random_bool(if grows { 0.9 } else { 0.1 });
     if pushes { Act::Push(rng.random()) } else { Act::Take(rng.random_range(0..DEPTH)) }
 }
