@@ -82,7 +82,8 @@
 //! use seawall_runtime::{HeapError, HeapOptions};
 //!
 //! mod v1 {
-//!     use super::*;
+//!     use seawall_runtime::typed::Persist;
+//!
 //!     #[derive(Clone, Copy, Persist)]
 //!     pub struct Counter {
 //!         pub count: u32,

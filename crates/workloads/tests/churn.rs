@@ -170,7 +170,8 @@ impl Visitor for Slips {
         let found = (0..300).find_map(|number| {
             worker.number = number;
             workload.step(&image, &mut local, &mut worker);
-            workload.contents(&image).err()
+            // On a copy: to look takes the thread's number.
+            workload.contents(&image.clone()).err()
         });
         found.map(|damage| damage.to_string())
     }

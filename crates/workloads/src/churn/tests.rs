@@ -52,7 +52,8 @@ impl<'m, S: Structure> Beside<'m, S> {
 
     /// Compares all entries, and checks all that holds.
     fn check(&self) {
-        let contents = self.churned.contents(self.image);
+        // On a copy: to look takes the thread's number.
+        let contents = self.churned.contents(&self.image.clone());
         let contents = contents.unwrap_or_else(|damage| panic!("{}: {damage}", S::NAME));
         assert!(contents == self.map, "{}: other entries than the map", S::NAME);
     }
