@@ -9,12 +9,15 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
+#[cfg(target_os = "linux")]
+use std::time::{Duration, Instant};
 
 /// Looks at a word this often before giving the CPU to another thread.
 const SPINS_MAX: u32 = 128;
-/// Gives the CPU away this often before going to sleep.
+/// Gives the CPU away for so long before going to sleep: what a lock is held for at most where
+/// nobody else wants the processors. Where others do, one turn takes longer.
 #[cfg(target_os = "linux")]
-const TURNS_MAX: u32 = 4;
+const PATIENCE: Duration = Duration::from_micros(200);
 
 /// What the word holds when it is not `value` any more; none if that takes long.
 #[inline]
@@ -49,11 +52,12 @@ pub(crate) struct Sleepers {
 
 #[cfg(target_os = "linux")]
 impl Sleepers {
-    /// Lets others run for a few turns, then sleeps until the low half of the word is not that of
+    /// Lets others run for a while, then sleeps until the low half of the word is not that of
     /// `value` any more and somebody says so.
     pub(crate) fn sleep(&self, word: &AtomicU64, value: u64) -> u64 {
         use rustix::thread::futex::{Flags, wait};
-        for _ in 0..TURNS_MAX {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
             let now = word.load(Acquire);
             if now != value {
                 return now;
