@@ -276,8 +276,9 @@ impl Log {
     fn close<M: Memory>(&self, memory: &M, generation: u64) {
         let threads = 0..self.layout.numbers.threads;
         for thread in threads.filter(|thread| *thread != self.places.thread) {
-            let last: u64 = memory.load(self.layout.last(thread));
+            // In this order: who is not writing any more has said how far it came.
             let is_writing = memory.load::<u64>(self.layout.busy(thread)) == generation;
+            let last: u64 = memory.load(self.layout.last(thread));
             if last >> USED_BITS != generation || is_writing {
                 continue;
             }
