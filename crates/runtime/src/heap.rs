@@ -424,11 +424,12 @@ impl Heap {
         Heap { memory: memory.seats().map(Seats::memory), ..self }
     }
 
-    /// True unless `memory` is known to be another than that on which the heap was opened.
-    pub(crate) fn is_on<M: Memory>(&self, memory: &M) -> bool {
+    /// Panics if `memory` is known to be another than that on which the heap was opened.
+    pub(crate) fn assert_on<M: Memory>(&self, memory: &M) {
         let here = memory.seats().map(Seats::memory);
-        let is_other = |(there, here): (u64, u64)| there != here;
-        pool::uuid(memory) == self.uuid && !self.memory.zip(here).is_some_and(is_other)
+        let is_other = self.memory.zip(here).is_some_and(|(there, here)| there != here);
+        let is_same = !is_other && pool::uuid(memory) == self.uuid;
+        assert!(is_same, "the memory is that of another pool");
     }
 
     fn start<M: Memory>(&self, memory: &M, retired: u64) {

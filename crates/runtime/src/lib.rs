@@ -39,7 +39,8 @@
 //! | a type that the root leads to and that has changed | when opened, [`HeapError::Changed`] |
 //! | a heap made over another, or over a part of a header | [`HeapError::Exists`] |
 //! | a heap opened where it is open | [`HeapError::Open`] |
-//! | the memory of another pool or of a copy, or of a thread too many | a panic when joining |
+//! | the memory of another pool or of a copy | a panic when joining or entering |
+//! | a thread too many | a panic when joining |
 //! | a second session of a thread number, on another thread of the system | a panic when joining |
 //! | the same, on one thread of the system | the first one panics when it is used again |
 //! | joining in the middle of a transaction of that number | a panic when joining |

@@ -291,11 +291,15 @@ pub fn open_flawed<R: Branded, T, E: From<HeapError>>(
 ///
 /// # Errors
 /// What `body` gives. Before, [`HeapError::Shape`] when its root is no `R`.
+///
+/// # Panics
+/// If `memory` is that of another pool, or of a copy.
 pub fn enter<R: Branded, T, E: From<HeapError>>(
     heap: Heap,
     memory: &impl Memory,
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
+    heap.assert_on(memory);
     changes::check::<R, _>(&heap, memory)?;
     in_scope::<R, T, E>(memory, heap, Recovered::default(), body)
 }

@@ -115,6 +115,16 @@ fn the_memory_of_a_copy_is_not_that_of_its_original() {
 }
 
 #[test]
+fn entering_with_the_memory_of_another_pool_is_refused_by_that_name() {
+    let options = HeapOptions { defragment: true, ..typed::options::<u64>() };
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).unwrap();
+    let other = Image::new(4096, 64);
+    let text = panic_of(|| typed::enter::<u64, (), HeapError>(heap, &other, |_| Ok(())));
+    assert!(text.contains("another pool"), "{text}");
+}
+
+#[test]
 fn a_second_session_of_a_number_takes_over_and_the_first_changes_nothing_more() {
     let (pool, heap) = native();
     let (one, other) = (pool.memory(0), pool.memory(0));

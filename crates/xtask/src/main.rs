@@ -2,7 +2,7 @@
 //!
 //! `tidy` holds the tree to the rules of CONTRIBUTING.md that neither the formatter nor the
 //! compiler knows. It prints each problem with its place and exits with 1 if there is one.
-//! `sanitize` with `address` or `miri` runs the tests that such a tool can run.
+//! `sanitize` with `address`, `thread` or `miri` runs the tests that such a tool can run.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use sanitize::Tool;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo run -p seawall-xtask -- tidy | sanitize address|miri";
+const USAGE: &str = "usage: cargo run -p seawall-xtask -- tidy | sanitize address|thread|miri";
 
 fn main() -> ExitCode {
     match chore() {

@@ -1,7 +1,8 @@
-//! Runs tests under AddressSanitizer and Miri, on a nightly compiler.
+//! Runs tests under AddressSanitizer, ThreadSanitizer and Miri, on a nightly compiler.
 //!
-//! Each sees another kind of mistake, and can run other tests. AddressSanitizer sees memory that is
-//! used after its end, around pools in mapped memory, too. Miri interprets, much slower, and knows
+//! Each sees another kind of mistake, and can run other tests. The sanitizers see memory that is
+//! used after its end and accesses that nothing puts in order, and get the tests whose threads are
+//! the system's: explorer and simulator run them as fibers. Miri interprets, much slower, and knows
 //! neither inline assembly nor files that are mapped: it gets what runs on `Image`.
 
 use anyhow::{Context, Result};
@@ -12,6 +13,7 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
     Address,
+    Thread,
     Miri,
 }
 
@@ -27,7 +29,7 @@ struct Tests {
 const LIB: &[&str] = &["--lib"];
 const ALL: &[&str] = &["--test", "all"];
 
-/// Pools in mapped memory, with threads of the system.
+/// What both sanitizers run: pools in mapped memory, with threads of the system.
 const NATIVE: &[Tests] = &[
     Tests { package: "seawall-native", targets: LIB, only: &[], skip: &[] },
     Tests {
@@ -44,7 +46,7 @@ const NATIVE: &[Tests] = &[
     },
 ];
 
-/// Forks, and single threads on `Image`.
+/// What AddressSanitizer runs besides: forks, and single threads on `Image`.
 const IMAGE: &[Tests] = &[
     Tests { package: "seawall-native", targets: &["--test", "fork"], only: &[], skip: &[] },
     Tests { package: "seawall-runtime", targets: LIB, only: &[], skip: &[] },
@@ -74,13 +76,14 @@ const INTERPRETED: &[Tests] = &[
     },
 ];
 
-/// The sanitizer needs a target that is named, to leave build scripts and macros alone.
+/// The sanitizers need a target that is named, to leave build scripts and macros alone.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 impl Tool {
     pub(crate) fn of_name(name: &str) -> Option<Tool> {
         match name {
             "address" => Some(Tool::Address),
+            "thread" => Some(Tool::Thread),
             "miri" => Some(Tool::Miri),
             _ => None,
         }
@@ -89,6 +92,7 @@ impl Tool {
     fn tests(self) -> impl Iterator<Item = &'static Tests> {
         let (first, second): (&[Tests], &[Tests]) = match self {
             Tool::Address => (NATIVE, IMAGE),
+            Tool::Thread => (NATIVE, &[]),
             Tool::Miri => (INTERPRETED, &[]),
         };
         first.iter().chain(second)
@@ -102,6 +106,9 @@ impl Tool {
                 ("PROPTEST_CASES", "32"),
                 ("SEAWALL_FUZZ_RUNS", "200"),
             ],
+            Tool::Thread => {
+                vec![("RUSTFLAGS", "-Zsanitizer=thread"), ("CARGO_TARGET_DIR", "target/tsan")]
+            }
             Tool::Miri => vec![
                 ("MIRIFLAGS", "-Zmiri-disable-isolation"),
                 ("CARGO_TARGET_DIR", "target/miri"),
@@ -114,6 +121,8 @@ impl Tool {
     fn words(self, tests: &Tests) -> Vec<&'static str> {
         let mut words = match self {
             Tool::Address => vec!["+nightly", "test", "--target", TARGET],
+            // The standard library, too: or its locks put nothing in order that is seen.
+            Tool::Thread => vec!["+nightly", "test", "-Zbuild-std", "--target", TARGET],
             Tool::Miri => vec!["+nightly", "miri", "test"],
         };
         words.extend(["-p", tests.package]);
@@ -157,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_tool_has_a_name_and_tests_to_run() {
-        for name in ["address", "miri"] {
+        for name in ["address", "thread", "miri"] {
             let tool = Tool::of_name(name).unwrap();
             assert!(tool.tests().count() > 1, "{name}");
         }

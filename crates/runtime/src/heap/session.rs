@@ -80,7 +80,7 @@ impl<'m, M: Memory> Session<'m, M> {
         let thread = memory.thread() as u64;
         let threads = heap.threads();
         assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
-        assert!(heap.is_on(memory), "the memory is that of another pool");
+        heap.assert_on(memory);
         let seat = memory.seats().map(|seats| seats.take(memory.thread()));
         let seat = seat.map(|seat| match seat {
             Ok(seat) => seat,
