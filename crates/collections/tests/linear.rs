@@ -1,11 +1,14 @@
 //! Histories of many threads in a map, a tree and a heap, and whether some order explains them:
-//! on this machine, in orders that a seed decides, and on simulated machines that crash.
+//! on this machine, killed or not, in orders that a seed decides, and on simulated machines that
+//! crash.
 //!
 //! Ranges and `for_each` are left out: they promise no moment at which all that they show was there
 //! at once.
 
+mod cells;
 mod checker;
 mod crashed;
+mod killed;
 mod native;
 mod objects;
 mod simulated;
@@ -140,13 +143,40 @@ fn keys(plan: &Plan) -> impl Iterator<Item = u64> + use<> {
     first..first + plan.keys
 }
 
-/// The operations of one thread: each is put into `ops` when it is called, and its answer when it
-/// is back. `memory.output` tells the world that.
+/// Where operations are recorded when they are called, and when they are back.
+trait Recorder {
+    fn now(&self) -> u64;
+    /// Gives the number of the operation.
+    fn begin(&self, op: Op) -> usize;
+    fn end(&self, number: usize, op: Op);
+}
+
+/// Keeps operations in memory, with moments of a clock.
+struct Kept<'a, C> {
+    ops: &'a RefCell<Vec<Op>>,
+    clock: C,
+}
+
+impl<C: Fn() -> u64> Recorder for Kept<'_, C> {
+    fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    fn begin(&self, op: Op) -> usize {
+        self.ops.borrow_mut().push(op);
+        self.ops.borrow().len() - 1
+    }
+
+    fn end(&self, number: usize, op: Op) {
+        self.ops.borrow_mut()[number] = op;
+    }
+}
+
+/// The operations of one thread. `memory.output` tells the world that one is back.
 fn work<K: Keyed, M: Memory>(
     (memory, heap, target): (&M, &Heap, &K),
     plan: &Plan,
-    ops: &RefCell<Vec<Op>>,
-    clock: impl Fn() -> u64,
+    recorder: &impl Recorder,
 ) {
     let thread = memory.thread();
     let stream = plan.seed ^ plan.base << 20 ^ (thread as u64) << 48;
@@ -160,16 +190,11 @@ fn work<K: Keyed, M: Memory>(
             4..8 => Act::Insert(plan.base + thread as u64 * plan.count + number),
             _ => Act::Remove,
         };
-        let at = ops.borrow().len();
-        let (answer, call, back) = (Answer::Lost, clock(), u64::MAX);
+        let (answer, call, back) = (Answer::Lost, recorder.now(), u64::MAX);
         let op = Op { thread, key, act, answer, call, back, cut: true };
-        ops.borrow_mut().push(op);
+        let at = recorder.begin(op);
         let answer = target.act(&mut session, key, act);
-        let back = clock();
-        {
-            let op = &mut ops.borrow_mut()[at];
-            (op.answer, op.back, op.cut) = (answer, back, false);
-        }
+        recorder.end(at, Op { answer, back: recorder.now(), cut: false, ..op });
         memory.output(number);
     }
     session.leave();

@@ -1,8 +1,9 @@
 //! 8 to 32 threads in orders that a seed decides, and crashes in any of them. Deliberate mistakes
 //! are caught by the history alone.
 
+use super::cells::Cells;
 use super::checker::{Op, Refusal, check};
-use super::{Keyed, Plan, Small, crashed, dram_bytes, options, recovered, work};
+use super::{Kept, Keyed, Plan, Small, crashed, dram_bytes, options, recovered, work};
 use crate::subject::{Contents, NAME};
 use seawall_collections::{BTreeFlaw, KvMap, Map, MapFlaw};
 use seawall_explore::{
@@ -45,7 +46,7 @@ fn run<K: Keyed>(
     let (told, clock, plan) = (ops.clone(), Rc::new(Cell::new(0)), *plan);
     let trace = record(image, &schedule, move |memory| {
         let tick = || clock.replace(clock.get() + 1);
-        work((memory, &heap, &target), &plan, &told, tick);
+        work((memory, &heap, &target), &plan, &Kept { ops: &told, clock: tick });
     })?;
     Ok(Run { trace, ops: ops.take(), bytes: options.pm_bytes() })
 }
@@ -109,6 +110,11 @@ fn some_order_explains_what_threads_saw_and_what_a_crash_left_of_a_tree() {
     all::<Small>(4);
 }
 
+#[test]
+fn some_order_explains_what_threads_saw_and_what_a_crash_left_of_a_heap() {
+    all::<Cells>(4);
+}
+
 /// The first seed whose history no order explains. Runs in which a mistake does other harm, such as
 /// a wild address, do not count.
 fn caught<K: Keyed>(flawed: impl Fn(K) -> K) -> Option<u64> {
@@ -131,6 +137,7 @@ fn each_deliberate_mistake_between_threads_is_caught_by_the_history_alone() {
         let tree = caught::<Small>(|tree| tree.with_flaw(flaw));
         assert!(tree.is_some(), "{flaw:?} of a tree was not caught");
     }
+    assert!(caught(Cells::without_locks).is_some(), "cells without locks were not caught");
     assert_eq!(caught::<Map>(|map| map), None);
 }
 

@@ -1,8 +1,9 @@
 //! 8, 16 and 32 threads as fast as this machine runs them. `SEAWALL_LINEAR=100` makes it a hundred
 //! times as many runs.
 
+use super::cells::Cells;
 use super::checker::{Act, Answer, Op, check};
-use super::{Keyed, Plan, Small, crashed, dram_bytes, options, recovered, work};
+use super::{Kept, Keyed, Plan, Small, crashed, dram_bytes, options, recovered, work};
 use crate::subject::NAME;
 use seawall_collections::{KvMap, Map};
 use seawall_memory::{Addr, Image, Memory};
@@ -38,7 +39,7 @@ fn history<K: Keyed>(
     let thread = |thread: usize, target: K| {
         let (memory, ops) = (pool.memory(thread), RefCell::new(Vec::new()));
         start.wait();
-        work((&memory, heap, &target), plan, &ops, tick);
+        work((&memory, heap, &target), plan, &Kept { ops: &ops, clock: tick });
         ops.into_inner()
     };
     let thread = &thread;
@@ -98,6 +99,11 @@ fn some_order_explains_what_up_to_32_real_threads_see_in_a_map_of_byte_strings()
 #[test]
 fn some_order_explains_what_up_to_32_real_threads_see_in_a_tree() {
     assert!(many::<Small>(6) > 6 * 56 * 150);
+}
+
+#[test]
+fn some_order_explains_what_up_to_32_real_threads_see_in_a_heap() {
+    assert!(many::<Cells>(6) > 6 * 56 * 150);
 }
 
 /// A map whose insertions look up what they replace in a step of its own.

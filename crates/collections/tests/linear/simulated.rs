@@ -1,8 +1,9 @@
 //! 8 to 32 threads on a simulated machine that crashes again and again: what each crash leaves is
 //! looked at, and from one of them the next run goes on, so that a history has several crashes.
 
+use super::cells::Cells;
 use super::checker::{Op, check};
-use super::{Keyed, Plan, Small, crashed, dram_bytes, options, recovered, work};
+use super::{Kept, Keyed, Plan, Small, crashed, dram_bytes, options, recovered, work};
 use crate::subject::NAME;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -76,7 +77,8 @@ fn run<K: Keyed>(
     let program = |_| -> Program {
         let (ops, target, plan, heap) = (ops.clone(), target.clone(), *plan, heap);
         Box::new(move |memory: &SimMemory| {
-            work((memory, &heap, &target), &plan, &ops, || base + memory.now());
+            let clock = || base + memory.now();
+            work((memory, &heap, &target), &plan, &Kept { ops: &ops, clock });
         })
     };
     let crasher = Rc::new(RefCell::new(Crasher {
@@ -162,6 +164,11 @@ fn histories_of_a_map_of_byte_strings_go_on_through_crashes() {
 #[test]
 fn histories_of_a_tree_go_on_through_crashes() {
     all::<Small>(["clwb", "lbpp"]);
+}
+
+#[test]
+fn histories_of_a_heap_go_on_through_crashes() {
+    all::<Cells>(["clwb", "hops"]);
 }
 
 #[test]
