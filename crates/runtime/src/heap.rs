@@ -83,6 +83,8 @@ pub enum HeapFlaw {
     NoOrder,
     /// Recovery does not ask the newer half of a log where the older one ended.
     NoBefore,
+    /// Where a thread's half ended is read before whether it still writes to it.
+    EarlyEnd,
     /// A record may lie behind the zone that its thread named last.
     NoReach,
     /// Freeing a large block does not say that its bytes are void.

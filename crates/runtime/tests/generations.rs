@@ -160,6 +160,54 @@ fn no_crash_makes_the_halves_of_two_logs_disagree() {
     }
 }
 
+/// Thread 0 writes a word again and again at the moment when thread 1, whose half is full, moves on.
+/// The first run with a bad image, and what is bad.
+fn explore_uneven(flaw: HeapFlaw, runs: u64) -> Option<(u64, String)> {
+    let options = Size { threads: 2, ..SMALL }.options();
+    let program = |memory: &Traced<'_>, heap: &Heap| {
+        let (mut session, full) = (heap.join(memory), Addr::dram(heap.dram_bytes()));
+        let (rounds, words) = if memory.thread() == 0 { (5, 1) } else { (4, SMALL.words) };
+        for round in 1..=rounds {
+            match memory.thread() {
+                0 if round == 2 => assert_eq!(memory.spin_while(full, 0), 1),
+                1 if round == 4 => memory.store(full, 1u64),
+                _ => {}
+            }
+            let bytes = u64::to_le_bytes(round).repeat(words as usize);
+            let part = SMALL.part(heap, memory.thread() as u64);
+            let written = session.redo(|tx| tx.write(part, &bytes));
+            written.unwrap_or_else(|error: HeapError| panic!("{error}"));
+            memory.output(round - 1);
+        }
+    };
+    let recover = |image: &CrashImage<'_>| {
+        let opened = Heap::open(image, NAME, options.pm_bytes());
+        let (heap, _) = opened.map_err(|error| error.to_string())?;
+        Ok([0, 1].map(|thread| image.load::<u64>(SMALL.part(&heap, thread))))
+    };
+    let judge = |rounds: &[u64; 2], point: &CrashPoint| {
+        let is_old = |thread: usize| rounds[thread] < point.outputs[thread];
+        if (0..2).any(is_old) { Err(format!("{rounds:?} after {point:?}")) } else { Ok(()) }
+    };
+    let how = Search { depth: 0, budget: 300, samples: 20, ..Search::new(Model::Px86) };
+    (0..runs).find_map(|seed| {
+        let image = Image::new(options.pm_bytes(), options.dram_bytes() + 64);
+        let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
+        let schedule = Schedule { threads: 2, turns: Turns::Random, seed, ..Schedule::default() };
+        let trace = record(image, &schedule, move |memory| program(memory, &heap));
+        let trace = trace.expect("it ends");
+        let finding = search(&trace, &how, &check(recover, judge)).finding?;
+        Some((seed, finding.to_string()))
+    })
+}
+
+#[test]
+fn an_end_that_is_read_before_its_thread_has_stopped_writing_is_caught() {
+    let (seed, finding) = explore_uneven(HeapFlaw::EarlyEnd, 2000).expect("it is caught");
+    assert!(finding.contains("does not end where"), "{finding}");
+    assert_eq!(explore_uneven(HeapFlaw::None, seed + 1), None);
+}
+
 #[test]
 fn a_thread_that_joins_anew_goes_on_where_its_log_was() {
     let size = Size { threads: 2, ..SMALL };

@@ -276,9 +276,11 @@ impl Log {
     fn close<M: Memory>(&self, memory: &M, generation: u64) {
         let threads = 0..self.layout.numbers.threads;
         for thread in threads.filter(|thread| *thread != self.places.thread) {
+            let (busy, at) = (self.layout.busy(thread), self.layout.last(thread));
+            let early: u64 = if self.flaw == HeapFlaw::EarlyEnd { memory.load(at) } else { 0 };
             // In this order: who is not writing any more has said how far it came.
-            let is_writing = memory.load::<u64>(self.layout.busy(thread)) == generation;
-            let last: u64 = memory.load(self.layout.last(thread));
+            let is_writing = memory.load::<u64>(busy) == generation;
+            let last = if self.flaw == HeapFlaw::EarlyEnd { early } else { memory.load(at) };
             if last >> USED_BITS != generation || is_writing {
                 continue;
             }
