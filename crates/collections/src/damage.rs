@@ -1,8 +1,6 @@
 //! What recovery and checks find wrong with the bytes of a pool.
 
 use seawall_memory::Addr;
-use seawall_runtime::Slots;
-use seawall_runtime::epoch::LogError;
 
 /// An invariant of a structure that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,17 +16,6 @@ pub enum Damage {
         /// What it may be.
         range: String,
     },
-    /// The pool is too small for the structure that its roots describe.
-    #[error("the pool's structure takes {wanted} bytes, the pool has {actual}")]
-    Size {
-        /// Bytes that the shape takes.
-        wanted: u64,
-        /// Bytes that there are.
-        actual: u64,
-    },
-    /// A log that no transaction wrote.
-    #[error(transparent)]
-    Log(#[from] LogError),
     /// A pointer to something that is no entry.
     #[error("{what} points to {to:#x}, where no entry is")]
     Pointer {
@@ -45,82 +32,7 @@ pub enum Damage {
         /// The entry.
         at: Addr,
     },
-    /// An entry whose words were not written by one operation.
-    #[error("the entry at {at} (key {key}, tag {tag:#x}) is torn: its word {word} is wrong")]
-    Torn {
-        /// The entry.
-        at: Addr,
-        /// Its key.
-        key: u64,
-        /// Its tag.
-        tag: u64,
-        /// Index of the first wrong word.
-        word: u64,
-    },
-    /// A counter that does not say what is there.
-    #[error("{what} says {stored}, there are {found}")]
-    Count {
-        /// The counter.
-        what: String,
-        /// What it says.
-        stored: u64,
-        /// What there is.
-        found: u64,
-    },
     /// Any other invariant.
     #[error("{0}")]
     Broken(String),
-}
-
-/// Refuses `value` outside `low..=high`.
-pub(crate) fn within(what: &'static str, value: u64, low: u64, high: u64) -> Result<u64, Damage> {
-    if (low..=high).contains(&value) {
-        return Ok(value);
-    }
-    Err(Damage::Shape { what, value, range: format!("{low} to {high}") })
-}
-
-/// The entries that a walk has reached: each may be reached once.
-pub(crate) struct Reached<'a> {
-    slots: &'a Slots,
-    /// One mark a slot.
-    pub(crate) live: Vec<bool>,
-}
-
-impl<'a> Reached<'a> {
-    pub(crate) fn none(slots: &'a Slots) -> Reached<'a> {
-        Reached { slots, live: vec![false; slots.count() as usize] }
-    }
-
-    /// Marks the entry that `what` points to by `to`, which is not null.
-    pub(crate) fn reach(&mut self, to: u64, what: impl Fn() -> String) -> Result<Addr, Damage> {
-        let at = Addr::from_bits(to);
-        let Some(slot) = self.slots.index(at) else {
-            return Err(Damage::Pointer { what: what(), to });
-        };
-        if std::mem::replace(&mut self.live[slot as usize], true) {
-            return Err(Damage::Twice { what: what(), at });
-        }
-        Ok(at)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use seawall_runtime::Arena;
-
-    #[test]
-    fn a_walk_refuses_wild_pointers_and_second_visits() {
-        let slots = Slots::place(&mut Arena::new(), 4, 512, 1);
-        let first = (0..10_000).map(Addr::pm).find(|at| slots.index(*at) == Some(0));
-        let first = first.expect("the area is near the start").bits();
-        let mut reached = Reached::none(&slots);
-        let what = || "the test".to_owned();
-        assert!(reached.reach(first, what).is_ok());
-        assert!(matches!(reached.reach(first, what), Err(Damage::Twice { .. })));
-        assert!(matches!(reached.reach(first + 8, what), Err(Damage::Pointer { .. })));
-        assert!(matches!(reached.reach(u64::MAX, what), Err(Damage::Pointer { .. })));
-        assert_eq!(reached.live, [true, false, false, false]);
-    }
 }

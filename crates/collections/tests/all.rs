@@ -1,6 +1,5 @@
 //! The structures that live in a heap: without crashes, with them, and with several threads.
 
-mod indexes;
 mod linear;
 mod map_crash;
 mod map_threads;

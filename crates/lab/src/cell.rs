@@ -14,8 +14,8 @@ use crate::spent::Spent;
 use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
 use seawall_memory::{Image, Memory, Purpose};
+use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_runtime::defrag::{DefragOptions, Protocol};
-use seawall_runtime::ribbon::{RibbonCounts, RibbonOptions};
 use seawall_sim::{
     Choice, Counters, Cycle, Machine, Model, Observer, Outcome, Program, Reason, Simulation, Stalls,
 };
@@ -34,7 +34,7 @@ mod ribbon;
 
 pub(crate) use ribbon::check as check_ribbon;
 pub use ribbon::{CellRibbon, FlushMode, Flushed};
-pub use seawall_runtime::ribbon::EarlyStores;
+pub use seawall_ribbon::EarlyStores;
 
 /// The most memory that a simulated program may have: the host keeps a few copies of it.
 pub(crate) const BYTES_MAX: u64 = 4 << 30;

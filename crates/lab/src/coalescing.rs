@@ -1,9 +1,9 @@
 //! What placing objects better is worth: PACT'20 ("Ribbon"), flush coalescing.
 //!
 //! A dictionary of small objects, as Redis has it, runs on a simulated machine with its objects
-//! packed, aligned, and together (`seawall_workloads::objects`). Counted are the lines of objects
-//! and of their states that it flushes, how much of them was dirty, and cycles. Twice: with the
-//! heap as it is, which flushes a data line once for hundreds of transactions, and with the logs
+//! packed, aligned, and together (`seawall_workloads::ribbon20::objects`). Counted are the lines of
+//! objects and of their states that it flushes, how much of them was dirty, and cycles. Twice: with
+//! the heap as it is, which flushes a data line once for hundreds of transactions, and with the logs
 //! retired after each operation, as libraries do that flush a transaction's data at its commit.
 //!
 //! Published are 47 % mean dirtiness of the lines that Redis flushes (YCSB load, A to F, TPC-C),
@@ -13,10 +13,13 @@
 use crate::LabError;
 use crate::plan::in_range;
 use seawall_memory::{Addr, Image, LINE_BYTES, Memory};
-use seawall_runtime::{Dirtiness, DirtyCounts, HeapError, HeapStats, RouteChoice};
+use seawall_ribbon::{Dirtiness, DirtyCounts};
+use seawall_runtime::{HeapError, HeapStats, RouteChoice};
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};
 use seawall_workloads::Damage;
-use seawall_workloads::objects::{Change, Objects, Placing, draw, key_of, numbers, options};
+use seawall_workloads::ribbon20::objects::{
+    Change, Objects, Placing, draw, key_of, numbers, options,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

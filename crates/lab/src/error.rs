@@ -1,8 +1,8 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
 use crate::native::NativeError;
+use seawall_ribbon::RibbonError;
 use seawall_runtime::defrag::DefragError;
-use seawall_runtime::ribbon::RibbonError;
 use seawall_sim::{MachineError, SimError};
 use seawall_workloads::{
     BadSetup, Damage, Immobile, UnfitFlaw, UnfitMix, UnknownKernel, UnknownWorkload,

@@ -8,8 +8,8 @@
 use crate::accounted::Accounted;
 use crate::characterise::Watched;
 use seawall_memory::{Memory, pass};
-use seawall_runtime::DirtinessMemory;
-use seawall_runtime::ribbon::RibbonMemory;
+use seawall_ribbon::DirtinessMemory;
+use seawall_ribbon::RibbonMemory;
 use seawall_sim::SimMemory;
 use std::ops::Deref;
 

@@ -11,15 +11,16 @@ mod times;
 pub use report::{
     CollectorReport, DirtinessReport, NativeReport, Place, RecoveryReport, RibbonReport, RunReport,
 };
-pub use seawall_runtime::ribbon::{Mode as RibbonMode, Source as EarlySource};
+pub use seawall_ribbon::{Mode as RibbonMode, Source as EarlySource};
 pub use times::LatencyReport;
 
 use crate::Progress;
 use seawall_memory::{Image, Memory};
 use seawall_native::{Counters, Domain, Pool, PoolError, PoolOptions, Witness};
+use seawall_ribbon::Dirtiness;
+use seawall_ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
+use seawall_runtime::Heap;
 use seawall_runtime::defrag::{DefragError, DefragOptions, Protocol};
-use seawall_runtime::ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
-use seawall_runtime::{Dirtiness, Heap};
 use seawall_workloads::{
     BadSetup, Collect, Damage, Flaw, Immobile, Layout, RequestMix, Setup, UnfitMix,
     UnknownWorkload, Visitor, Workload, with_workload,

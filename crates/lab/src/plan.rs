@@ -3,8 +3,8 @@
 
 use crate::LabError;
 use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
+use seawall_ribbon::RibbonOptions;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
-use seawall_runtime::ribbon::RibbonOptions;
 use seawall_sim::{Choice, DESIGNS, Machine, SimError};
 use seawall_workloads::{Flaw, RequestMix, WORKLOADS};
 
@@ -298,7 +298,7 @@ fn baseline(asked: Option<&str>, designs: &[String]) -> Result<String, LabError>
 mod tests {
     use super::*;
     use crate::cell::FlushMode;
-    use seawall_runtime::ribbon::EarlyStores;
+    use seawall_ribbon::EarlyStores;
 
     fn strings(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| name.to_string()).collect()

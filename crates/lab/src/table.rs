@@ -7,7 +7,7 @@ use crate::cell::{Cell, CellRibbon, Flushed, Point};
 use crate::compare::Comparison;
 use crate::spent::Groups;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
-use seawall_runtime::ribbon::{EarlyStores, Mode};
+use seawall_ribbon::{EarlyStores, Mode};
 use std::fmt::Write;
 
 /// How many broken crashes of a cell are told in full.

@@ -3,7 +3,7 @@
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_lab::{Coalescing, CoalescingOptions};
 use seawall_memory::{Image, Memory};
-use seawall_workloads::objects::{Change, Objects, Placing, options};
+use seawall_workloads::ribbon20::objects::{Change, Objects, Placing, options};
 use std::sync::Arc;
 
 const KEYS: u64 = 4;

@@ -5,7 +5,7 @@ use seawall_lab::{
     Cell, CompareOptions, Figure, FigureOptions, Figures, Flaw, LabError, Plan, Point, Progress,
     run_cell,
 };
-use seawall_runtime::ribbon::{EarlyStores, Mode, RibbonFlaw, RibbonOptions, SAMPLE_EVERY};
+use seawall_ribbon::{EarlyStores, Mode, RibbonFlaw, RibbonOptions, SAMPLE_EVERY};
 use seawall_sim::{Machine, Reason};
 use std::sync::Arc;
 

@@ -7,8 +7,8 @@ use seawall_lab::explore::{ExploreOptions, explore};
 use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress};
 use seawall_memory::{Image, Memory, pass};
 use seawall_runtime::Arena;
-use seawall_runtime::strands::{StrandFlaw, StrandLogs, StrandTx};
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};
+use seawall_workloads::strand_log::{StrandFlaw, StrandLogs, StrandTx};
 use seawall_workloads::{History, Setup, Visitor, Worker, Workload, with_workload};
 use std::sync::Arc;
 

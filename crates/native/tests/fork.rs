@@ -9,7 +9,7 @@
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use seawall_memory::{Addr, FlushBy, Handles, Memory, pass};
 use seawall_native::{Domain, NativeMemory, Pool, PoolError, PoolOptions};
-use seawall_runtime::ribbon::{Mode, Ribbon, RibbonOptions, RibbonPool, Source};
+use seawall_ribbon::{Mode, Ribbon, RibbonOptions, RibbonPool, Source};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -64,42 +64,32 @@
 //! None of them is undefined behaviour: values are copied through the seam, every pattern of bits
 //! is some value, and no access leaves the pool.
 //!
-//! Below the heap are parts for structures with places of their own, as the workloads of the papers
-//! have: [`Arena`] lays areas out, [`Slots`] hands out entries of a fixed size, [`Locks`] exclude
-//! threads and [`Batons`] carry their order into persistence, and [`epoch`] has a redo log of three
-//! epochs for hardware with persist barriers, [`strands`] an undo log whose entries persist without
-//! regard to each other. [`ribbon`] leaves cache-line flushes to other threads, or skips them. No
-//! data structure is here: those are in `seawall-collections`.
+//! Below the heap are two parts for structures with places of their own, as the programs of the
+//! papers have: [`Arena`] lays areas out, [`Locks`] exclude threads. Data structures are in
+//! `seawall-collections`; flushes by other threads (Ribbon) are in `seawall-ribbon`.
 
 #![forbid(unsafe_code)]
 
 mod arena;
 pub mod defrag;
-mod dirtiness;
-pub mod epoch;
 mod heap;
 mod hold;
 mod lock;
 mod persist;
 pub mod pool;
-pub mod ribbon;
 mod route;
-mod slots;
-pub mod strands;
 mod stripes;
 mod tx;
 pub mod typed;
 
 pub use arena::Arena;
-pub use dirtiness::{Dirtiness, DirtinessMemory, DirtyCounts};
 pub use heap::class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 pub use heap::session::{Pending, Session};
 pub use heap::shelf::{Placement, TOGETHER_BYTES_MAX};
 pub use heap::walk::{HeapStats, Object};
 pub use heap::{Heap, HeapError, HeapFlaw, HeapInfo, HeapOptions, Recovered};
-pub use lock::{Baton, Batons, Guard, Locks};
+pub use lock::{Guard, Locks};
 pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
-pub use slots::{SLOT_RESERVE, Slots};
 pub use stripes::{Held, Stripe, Stripes};
 pub use tx::direct::DIRECT_BYTES;
 pub use tx::log::LogCounts;

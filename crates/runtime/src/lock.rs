@@ -1,20 +1,10 @@
-//! Mutual exclusion that no crash can leave behind, and the baton that makes it persist in order.
+//! Mutual exclusion that no crash can leave behind.
 //!
 //! **Locks live in DRAM**, so none survives a crash. They are queue locks (Mellor-Crummey and
 //! Scott, 1991): a waiting thread spins on a line of its own, and threads enter in the order in
 //! which they came, so 32 waiters cost one line transfer each and not a storm. Where there are more
 //! threads than processors the next one in line is rarely running; so a machine may let those who
 //! wait sleep, and is told whom to wake.
-//!
-//! **The baton is one PM word per lock.** Under buffered epoch persistency as in LB ("Efficient
-//! Persist Barriers for Multicores", Joshi et al., MICRO'15, section 5.1) hardware orders epochs of
-//! different threads only where they touch the same PM line. With locks in DRAM, thread B could
-//! persist an update that builds on one of thread A while A's retire mark is lost; recovery would
-//! then apply A's old log over B's data. So the holder loads the baton after it acquires the lock,
-//! and stores baton + 1 in the epoch that retires its log ([`Tx::commit`](crate::Tx::commit)).
-//! Reading what A wrote in its last epoch makes every later epoch of B follow it. A critical
-//! section that changes nothing loads the baton and does not store it. On x86 all this costs one
-//! load and one store.
 
 use crate::Arena;
 use seawall_memory::{Addr, LINE_BYTES, Memory};
@@ -106,62 +96,20 @@ impl Locks {
     }
 }
 
-/// The batons of a set of locks: one PM word each, each on its own line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batons {
-    words: Addr,
-    count: u64,
-}
-
-/// A baton as its holder found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Baton {
-    at: Addr,
-    value: u64,
-}
-
-impl Batons {
-    /// Places `count` batons.
-    pub fn place(arena: &mut Arena, count: u64) -> Batons {
-        Batons { words: arena.pm(count * LINE_BYTES), count }
-    }
-
-    /// Loads baton `index`; call it right after acquiring the lock it goes with.
-    ///
-    /// # Panics
-    /// When there is no such baton.
-    #[track_caller]
-    pub fn pick<M: Memory>(&self, memory: &M, index: u64) -> Baton {
-        assert!(index < self.count, "baton {index} of {}", self.count);
-        let at = self.words.plus(index * LINE_BYTES);
-        Baton { at, value: memory.load(at) }
-    }
-}
-
-impl Baton {
-    /// Stores and flushes the baton's next value: part of the holder's last epoch.
-    #[track_caller]
-    pub fn hand_on<M: Memory>(self, memory: &M) {
-        memory.store(self.at, self.value.wrapping_add(1));
-        memory.flush(self.at, 8);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use seawall_memory::Image;
 
-    fn place() -> (Image, Locks, Batons) {
+    fn place() -> (Image, Locks) {
         let mut arena = Arena::new();
         let locks = Locks::place(&mut arena, 2, 1, 2);
-        let batons = Batons::place(&mut arena, 2);
-        (Image::new(arena.pm_bytes(), arena.dram_bytes()), locks, batons)
+        (Image::new(arena.pm_bytes(), arena.dram_bytes()), locks)
     }
 
     #[test]
     fn a_released_lock_is_as_it_was_and_can_be_taken_again() {
-        let (image, locks, _) = place();
+        let (image, locks) = place();
         for _ in 0..2 {
             let first = locks.acquire(&image, 0, 0);
             let second = locks.acquire(&image, 1, 1);
@@ -175,14 +123,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "waits for itself")]
     fn a_held_lock_makes_the_next_wait() {
-        let (image, locks, _) = place();
+        let (image, locks) = place();
         let _held = locks.acquire(&image, 0, 0);
         let _again = locks.acquire(&image, 0, 1);
     }
 
     #[test]
     fn the_waiter_gets_the_lock_from_whoever_releases_it() {
-        let (image, locks, _) = place();
+        let (image, locks) = place();
         let held = locks.acquire(&image, 0, 0);
         let waiter = locks.nodes.plus(LINE_BYTES);
         image.store(waiter.plus(WAITS), 1u64);
@@ -191,14 +139,5 @@ mod tests {
         locks.release(&image, held);
         assert_eq!(image.load::<u64>(waiter.plus(WAITS)), 0);
         assert_eq!(image.load::<u64>(locks.words), waiter.bits());
-    }
-
-    #[test]
-    fn a_baton_handed_on_differs_from_the_one_picked() {
-        let (image, _, batons) = place();
-        let first = batons.pick(&image, 1);
-        first.hand_on(&image);
-        assert_ne!(batons.pick(&image, 1), first);
-        assert_eq!(batons.pick(&image, 0).value, 0);
     }
 }

@@ -3,7 +3,6 @@
 mod crash;
 mod damage;
 mod defrag;
-mod dirtiness;
 mod fences;
 mod fixtures;
 mod fuzz;
@@ -14,9 +13,7 @@ mod misuse;
 mod moves;
 mod pairs;
 mod places;
-mod ribbon;
 mod script;
-mod strands;
 mod subjects;
 mod threads;
 mod together;

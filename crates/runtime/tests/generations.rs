@@ -160,8 +160,8 @@ fn no_crash_makes_the_halves_of_two_logs_disagree() {
     }
 }
 
-/// Thread 0 writes a word again and again at the moment when thread 1, whose half is full, moves on.
-/// The first run with a bad image, and what is bad.
+/// Thread 0 writes a word again and again when thread 1, whose half is full, moves on. The
+/// first run with a bad image, and what is bad.
 fn explore_uneven(flaw: HeapFlaw, runs: u64) -> Option<(u64, String)> {
     let options = Size { threads: 2, ..SMALL }.options();
     let program = |memory: &Traced<'_>, heap: &Heap| {

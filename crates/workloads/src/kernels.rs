@@ -20,6 +20,7 @@
 
 use crate::{Checkpointed, Kernel};
 
+pub(crate) mod checkpoint;
 mod forest;
 pub(crate) mod sync;
 

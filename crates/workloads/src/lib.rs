@@ -31,32 +31,31 @@
 
 #![forbid(unsafe_code)]
 
-mod apps;
-mod checkpoint;
-mod churn;
-mod collect;
-mod flaw;
-pub mod history;
-mod index;
-mod kernel;
+mod ffccd;
+mod harness;
 pub mod kernels;
-mod keyed;
-pub mod logging;
-pub mod objects;
-mod requests;
-mod workload;
+mod library;
+pub mod memsys17;
+pub mod micro15;
+pub mod ribbon20;
+mod shared;
+mod whisper;
+mod ycsb;
 
-pub use checkpoint::{Checkpointed, Phased};
-pub use collect::{Collect, Immobile};
-pub use flaw::{Flaw, UnfitFlaw, UnknownFlaw};
-pub use history::{Contents, Explainer, History, Violation};
-pub use kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};
+pub use harness::collect::{Collect, Immobile};
+pub use harness::flaw::{Flaw, UnfitFlaw, UnknownFlaw};
+pub use harness::history::{self, Contents, Explainer, History, Violation};
+pub use harness::kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};
+pub use harness::workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
+pub use kernels::checkpoint::{Checkpointed, Phased};
 pub use kernels::{
     CHECKPOINTED, KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_checkpointed,
     with_kernel,
 };
-pub use requests::{Accepts, KeyChoice, MIXES, RequestMix, UnfitMix, UnknownMix};
-pub use workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
+pub use shared::epoch_log::LogError;
+pub use shared::strand_log;
+pub use shared::{Baton, Batons, Change, Full, Inconsistency, SLOT_RESERVE, Slots};
+pub use ycsb::{Accepts, KeyChoice, MIXES, RequestMix, UnfitMix, UnknownMix};
 
 /// A workload in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,15 +123,15 @@ fn names() -> String {
 
 macro_rules! workloads {
     (
-        files { $($module:ident :: $Type:ident, default: $default:literal;)* }
+        files { $($suite:ident :: $module:ident :: $Type:ident, default: $default:literal;)* }
         evaluation { $($index:ident :: $Index:ident;)* }
         apps { $($App:ident;)* }
         churn { $($Churned:ident;)* }
     ) => {
-        $(mod $module; pub use $module::$Type;)*
-        $(mod $index; pub use $index::$Index;)*
-        $(pub use apps::$App;)*
-        $(pub use churn::$Churned;)*
+        $(pub use $suite::$module::$Type;)*
+        $(pub use ribbon20::$index::$Index;)*
+        $(pub use whisper::$App;)*
+        $(pub use ffccd::$Churned;)*
 
         /// Every workload, in the order in which tables show them.
         pub const WORKLOADS: &[Entry] = &[
@@ -163,16 +162,16 @@ macro_rules! workloads {
 
 workloads! {
     files {
-        hash::Hash, default: true;
-        queue::Queue, default: true;
-        rbtree::RbTree, default: true;
-        sdg::Sdg, default: true;
-        sps::Sps, default: true;
-        ht::Ht, default: false;
-        btree::BTree, default: false;
-        map::Map, default: false;
-        kv::Kv, default: false;
-        heap::Scripts, default: false;
+        micro15::hash::Hash, default: true;
+        micro15::queue::Queue, default: true;
+        micro15::rbtree::RbTree, default: true;
+        micro15::sdg::Sdg, default: true;
+        micro15::sps::Sps, default: true;
+        micro15::ht::Ht, default: false;
+        library::btree::BTree, default: false;
+        library::map::Map, default: false;
+        library::kv::Kv, default: false;
+        library::heap::Scripts, default: false;
     }
     evaluation {
         level::Level;

@@ -9,4 +9,6 @@ mod kernels;
 mod machines;
 mod media;
 mod pools;
+mod strands;
+mod structures;
 mod threads;

@@ -34,9 +34,10 @@ const NATIVE: &[Tests] = &[
     Tests {
         package: "seawall-runtime",
         targets: ALL,
-        only: &["misuse", "ribbon::real", "ribbon::pool", "defrag::threads"],
+        only: &["misuse", "defrag::threads"],
         skip: &[],
     },
+    Tests { package: "seawall-ribbon", targets: ALL, only: &["real", "pool"], skip: &[] },
     Tests {
         package: "seawall-collections",
         targets: &["--test", "all", "--test", "btree"],

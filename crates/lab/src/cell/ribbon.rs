@@ -8,8 +8,8 @@ use super::{BYTES_MAX, Point};
 use crate::LabError;
 use crate::handle::{Handle, Simulated};
 use seawall_memory::{Addr, Memory};
+use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonCounts, RibbonOptions};
 use seawall_runtime::Arena;
-use seawall_runtime::ribbon::{EarlyStores, Mode, Ribbon, RibbonCounts, RibbonOptions};
 use seawall_sim::{Machine, Program, SimMemory};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cell::Cell;
@@ -30,7 +30,7 @@ pub struct CellRibbon {
     /// Whether threads leave flushes to them.
     pub mode: FlushMode,
     /// Which stores have their lines cleaned early: `none`, `hook`, `samples`, or `samples:16` with
-    /// a mean period other than [`SAMPLE_EVERY`](seawall_runtime::ribbon::SAMPLE_EVERY).
+    /// a mean period other than [`SAMPLE_EVERY`](seawall_ribbon::SAMPLE_EVERY).
     #[serde(default, serialize_with = "early_text", deserialize_with = "early")]
     pub early: EarlyStores,
 }

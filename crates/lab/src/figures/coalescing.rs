@@ -7,7 +7,7 @@ use crate::jobs::{Piece, run_all};
 use crate::plan;
 use crate::progress::Progress;
 use crate::table::{plain_table, text_of};
-use seawall_workloads::objects::Placing;
+use seawall_workloads::ribbon20::objects::Placing;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::sync::Arc;

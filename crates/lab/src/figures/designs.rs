@@ -6,7 +6,7 @@ use crate::cell::{Cell, CellRibbon, Flushed, Point, check_point, check_ribbon};
 use crate::compare::run_points;
 use crate::plan::{self, CompareOptions, Plan};
 use crate::progress::Progress;
-use seawall_runtime::ribbon::RibbonOptions;
+use seawall_ribbon::RibbonOptions;
 use seawall_sim::Machine;
 use seawall_workloads::CHECKPOINTED;
 use serde::{Deserialize, Serialize};

@@ -14,7 +14,7 @@ use measure::{Host, Place, Simulated};
 use rayon::prelude::*;
 use seawall_runtime::RouteChoice;
 use seawall_sim::{Choice, Machine, SimError};
-use seawall_workloads::logging::{Input, Log, Structure};
+use seawall_workloads::memsys17::{Input, Log, Structure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;

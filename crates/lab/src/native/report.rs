@@ -2,9 +2,9 @@
 
 use super::times::LatencyReport;
 use seawall_native::Pool;
-use seawall_runtime::DirtyCounts;
+use seawall_ribbon::DirtyCounts;
+use seawall_ribbon::{CleanerCounters, RibbonCounts, RibbonPool, Taken};
 use seawall_runtime::defrag::{DefragCounts, DefragOptions};
-use seawall_runtime::ribbon::{CleanerCounters, RibbonCounts, RibbonPool, Taken};
 use seawall_workloads::Contents;
 use serde::Serialize;
 use std::fmt;

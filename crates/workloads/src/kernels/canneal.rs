@@ -12,7 +12,7 @@
 //! it is shorter than at the start.
 
 use super::sync::Team;
-use crate::workload::below;
+use crate::harness::workload::below;
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Memory;

@@ -12,7 +12,7 @@
 
 use super::forest::{Forest, TREES};
 use super::sync::Team;
-use crate::workload::below;
+use crate::harness::workload::below;
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;

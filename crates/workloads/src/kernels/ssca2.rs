@@ -10,7 +10,7 @@
 //! check sorts both lists, and compares all else as it is.
 
 use super::sync::{Team, lock, unlock};
-use crate::workload::below;
+use crate::harness::workload::below;
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
 use seawall_memory::Memory;

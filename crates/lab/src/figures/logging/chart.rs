@@ -3,7 +3,7 @@
 use super::measure::Place;
 use super::{Column, View};
 use crate::chart::{Axis, Chart, Series};
-use seawall_workloads::logging::{Log, Structure};
+use seawall_workloads::memsys17::{Log, Structure};
 
 impl View<'_> {
     /// A chart for every table and structure, where there are sizes enough for a curve.

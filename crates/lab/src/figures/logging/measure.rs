@@ -14,7 +14,7 @@ use seawall_memory::Memory;
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::RouteCounts;
 use seawall_sim::{Choice, Counters, Machine, Program, SimMemory, Simulation};
-use seawall_workloads::logging::{Input, Log, Structure};
+use seawall_workloads::memsys17::{Input, Log, Structure};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

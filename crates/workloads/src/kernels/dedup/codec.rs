@@ -6,7 +6,7 @@
 //! words that are new, and for those that came before their places, four to a word.
 
 use crate::Input;
-use crate::workload::below;
+use crate::harness::workload::below;
 use rand_xoshiro::rand_core::Rng;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use super::{RESULT, SET_ITEMS, SETS, SUM, weight};
 use crate::Input;
-use crate::workload::below;
+use crate::harness::workload::below;
 
 /// Items that there are.
 pub(super) const ITEMS: u64 = 256;

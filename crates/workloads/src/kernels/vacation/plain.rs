@@ -2,7 +2,7 @@
 
 use super::KINDS;
 use crate::Input;
-use crate::workload::below;
+use crate::harness::workload::below;
 use std::collections::BTreeMap;
 
 /// Rows that a transaction looks at or changes.

@@ -1,0 +1,329 @@
+//! A structure of typed objects as a workload: its parts, their locks, and the phases.
+
+use super::directory::KEYS_MAX;
+use super::phases::{self, Step, shuffle};
+use super::{Change, PartOf, Phases, Structure, Walk};
+use crate::harness::history::{Contents, initial_tag, tag};
+use crate::harness::workload::stream;
+use crate::{Collect, Damage, Flaw, Layout, Setup, Worker, Workload};
+use seawall_memory::Memory;
+use seawall_runtime::defrag::{
+    DefragCounts, DefragError, DefragOptions, Defragmenter, with_collector,
+};
+use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Thread};
+use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks};
+use std::marker::PhantomData;
+
+/// Parts that there may be; as many as a heap may have threads.
+const PARTS_MAX: usize = 1024;
+/// Chunks of each thread, beyond those that the entries take: one of each size of objects.
+const CHUNKS_A_THREAD: u64 = 10;
+/// Bytes of half a log.
+const LOG_BYTES: u64 = 16 << 10;
+
+/// What everything is reached from.
+#[derive(Clone, Copy, Persist)]
+pub(crate) struct Root<'p, P> {
+    entries: u64,
+    count: u64,
+    parts: [Option<Ptr<'p, P>>; PARTS_MAX],
+}
+
+/// The root of a structure, its brand left open.
+pub(crate) struct RootOf<S>(PhantomData<S>);
+
+impl<S: Structure> Branded for RootOf<S> {
+    type In<'p> = Root<'p, PartOf<'p, S>>;
+}
+
+/// The benchmark of a structure that grows and shrinks.
+pub struct Churned<S> {
+    heap: Heap,
+    entries: u64,
+    parts: u64,
+    locks: Locks,
+    collect: Collect,
+    structure: PhantomData<fn() -> S>,
+}
+
+impl<S> Clone for Churned<S> {
+    fn clone(&self) -> Churned<S> {
+        *self
+    }
+}
+
+impl<S> Copy for Churned<S> {}
+
+/// How many parts: one a thread, or as many times more as it takes for none to be too large.
+fn parts(setup: &Setup) -> u64 {
+    let threads = setup.threads as u64;
+    threads * setup.entries.div_ceil(threads * KEYS_MAX)
+}
+
+/// Small at first, with room for twice the entries: what is free is in the wrong place at times.
+fn options<S: Structure>(setup: &Setup) -> HeapOptions {
+    let part = <PartOf<'static, S> as Persist<'static>>::SIZE.next_multiple_of(CHUNK_BYTES / 3);
+    let bytes = 2 * setup.entries * S::ENTRY_BYTES + part * parts(setup);
+    let chunks = bytes.div_ceil(CHUNK_BYTES) + CHUNKS_A_THREAD * setup.threads as u64 + 8;
+    // What moves has two places for a while, and the sizes of objects a chunk each.
+    let moves = setup.collect != Collect::Nobody;
+    let chunks = if moves { 2 * chunks + CHUNKS_A_THREAD } else { chunks };
+    HeapOptions {
+        bytes: CHUNK_BYTES,
+        bytes_max: chunks * CHUNK_BYTES,
+        threads: setup.threads as u64 + u64::from(matches!(setup.collect, Collect::Thread(_))),
+        log_bytes: LOG_BYTES,
+        defragment: moves,
+        ..typed::options::<RootOf<S>>()
+    }
+}
+
+/// Places the locks of the parts behind the DRAM of the heap.
+fn place(heap_dram: u64, threads: u64, parts: u64) -> (Arena, Locks) {
+    let mut arena = Arena::new();
+    arena.dram(heap_dram);
+    let locks = Locks::place(&mut arena, parts, threads, 1);
+    (arena, locks)
+}
+
+/// Makes the parts and fills them, in an order that is random.
+fn fill<'p, S: Structure, M: Memory>(
+    pool: Pool<'p, Root<'p, PartOf<'p, S>>>,
+    memory: &M,
+    setup: &Setup,
+) -> Result<Heap, HeapError> {
+    let (root, parts) = (pool.root(), parts(setup));
+    let mut session = pool.join(memory);
+    let mut made = Vec::new();
+    for number in 0..parts as usize {
+        let part = session.redo(|tx| {
+            let part = tx.alloc(S::empty(setup.entries.div_ceil(parts)))?;
+            tx.set(root.at(Root::PARTS).index(number), Some(part))?;
+            Ok::<_, HeapError>(part)
+        })?;
+        made.push(part);
+    }
+    let mut keys: Vec<u64> = (0..setup.entries).collect();
+    shuffle(&mut keys, &mut stream(setup.seed, 0));
+    for (number, key) in (0..).zip(keys) {
+        let (tag, dice, slip) = (initial_tag(number), 0, false);
+        let mut change = Change { key: key / parts, tag, dice, slip, note: &mut |_, _| () };
+        S::put(&mut session, made[(key % parts) as usize], &mut change)?;
+    }
+    session.redo(|tx| {
+        tx.set(root.at(Root::ENTRIES), setup.entries)?;
+        tx.set(root.at(Root::COUNT), parts)
+    })?;
+    session.retire();
+    session.leave();
+    Ok(pool.heap())
+}
+
+/// What a thread keeps: its place in the heap, and in the phases once it has begun.
+pub struct Joined<'m, M: Memory, S> {
+    pub(super) thread: Thread<'m, RootOf<S>, M>,
+    phases: Option<Phases>,
+    defragmenter: Option<Defragmenter>,
+}
+
+impl<S: Structure> Churned<S> {
+    fn opened<M: Memory>(memory: &M, heap: Heap, layout: Layout) -> Result<Self, Damage> {
+        let mut thread = Thread::<RootOf<S>, M>::join(heap, memory)?;
+        let (entries, parts) = thread.enter(|session, root| {
+            let entries = session.get(root.at(Root::ENTRIES))?;
+            Ok::<_, Damage>((entries, session.get(root.at(Root::COUNT))?))
+        })?;
+        let fits = parts.checked_mul(KEYS_MAX).is_some_and(|keys| entries <= keys);
+        if parts == 0 || parts > PARTS_MAX as u64 || !fits {
+            return Err(Damage(format!("the root says {entries} entries in {parts} parts")));
+        }
+        let (arena, locks) = place(heap.dram_bytes(), heap.threads(), parts);
+        layout.hold_dram(&arena)?;
+        let collect = Collect::by_steps(heap.moves().then(DefragOptions::default));
+        Ok(Churned { heap, entries, parts, locks, collect, structure: PhantomData })
+    }
+
+    /// Runs one step on the part of its key, whose lock is held; gives what a search finds.
+    pub(super) fn run<M: Memory>(
+        &self,
+        thread: &mut Thread<'_, RootOf<S>, M>,
+        step: Step,
+        dice: u64,
+        worker: &Worker,
+    ) -> Result<Option<u64>, Damage> {
+        let (part, key) = (step.key() % self.parts, step.key() / self.parts);
+        let tag = tag(worker.thread, worker.number);
+        let mut note = |key, tag| {
+            worker.history.effect(worker.thread, worker.number, key * self.parts + part, tag);
+        };
+        match step {
+            Step::Put(_) => note(key, tag),
+            Step::Remove(_) => note(key, 0),
+            Step::Get(_) | Step::Touch(_) => {}
+        }
+        let slip = worker.flaw == Flaw::Slip;
+        let change = &mut Change { key, tag, dice, slip, note: &mut note };
+        thread.enter(|session, root| {
+            let part = session.get(root.at(Root::PARTS).index(part as usize))?;
+            let part = part.ok_or_else(|| Damage(format!("there is no part of key {key}")))?;
+            match step {
+                Step::Get(_) => return Ok(S::get(session, part, key)?),
+                Step::Put(_) => S::put(session, part, change)?,
+                Step::Remove(_) => S::remove(session, part, change)?,
+                Step::Touch(_) => S::touch(session, part, change)?,
+            }
+            Ok(None)
+        })
+    }
+}
+
+fn defragmenter<S: Structure>(way: DefragOptions) -> Defragmenter {
+    Defragmenter::of::<RootOf<S>>(way).expect("ratios from a setup that was checked")
+}
+
+impl<S: Structure> Workload for Churned<S> {
+    const NAME: &'static str = S::NAME;
+    const ABOUT: &'static str = S::ABOUT;
+    const ENTRIES: u64 = 4096;
+    const SEARCH_PERCENT: u32 = 0;
+    const IN_HEAP: bool = true;
+    const MOVES: bool = true;
+    const SLIPS: bool = true;
+
+    fn layout(setup: &Setup) -> Layout {
+        let options = options::<S>(setup);
+        let (arena, _) = place(options.dram_bytes(), options.threads, parts(setup));
+        Layout { pm_bytes: options.pm_bytes_max(), dram_bytes: arena.dram_bytes() }
+    }
+
+    fn steps(setup: &Setup, thread: usize, phases: u64) -> Option<u64> {
+        let place = (thread as u64, setup.threads as u64);
+        Some(phases::steps(setup.entries, place, phases, S::TOUCHES))
+    }
+
+    fn create<M: Memory>(memory: &M, setup: &Setup) -> Churned<S> {
+        let options = options::<S>(setup);
+        let heap = typed::create::<RootOf<S>, Heap, HeapError>(
+            memory,
+            S::NAME,
+            setup.uuid(),
+            &options,
+            |pool| fill::<S, M>(pool, memory, setup),
+        );
+        let heap = heap.expect("options made from a setup that was checked, and room for entries");
+        let (entries, parts) = (setup.entries, parts(setup));
+        let (_, locks) = place(heap.dram_bytes(), heap.threads(), parts);
+        let heap = heap.with_flaw(setup.flaw.of_heap());
+        let collect = setup.collect;
+        Churned { heap, entries, parts, locks, collect, structure: PhantomData }
+    }
+
+    fn heap(&self) -> Option<Heap> {
+        Some(self.heap)
+    }
+
+    fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Churned<S>, Damage> {
+        Churned::open_flawed(memory, layout, Flaw::None)
+    }
+
+    fn open_flawed<M: Memory>(
+        memory: &M,
+        layout: Layout,
+        flaw: Flaw,
+    ) -> Result<Churned<S>, Damage> {
+        let heap = Heap::read(memory, S::NAME, layout.pm_bytes)?;
+        layout.hold_dram(&place(heap.dram_bytes(), heap.threads(), 0).0)?;
+        let heap = typed::open_flawed::<RootOf<S>, Heap, HeapError>(
+            memory,
+            S::NAME,
+            layout.pm_bytes,
+            flaw.of_heap(),
+            |pool| Ok(pool.heap()),
+        )?;
+        Churned::opened(memory, heap, layout)
+    }
+
+    type Local<'m, M: Memory + 'm> = Joined<'m, M, S>;
+
+    fn join<'m, M: Memory>(&self, memory: &'m M) -> Joined<'m, M, S> {
+        let thread = Thread::join(self.heap, memory).expect("a heap that was made or opened");
+        let defragmenter = match self.collect {
+            Collect::Steps(way) if memory.thread() == 0 => Some(defragmenter::<S>(way)),
+            _ => None,
+        };
+        Joined { thread, phases: None, defragmenter }
+    }
+
+    fn step<M: Memory>(&self, memory: &M, local: &mut Joined<'_, M, S>, worker: &mut Worker) {
+        let Joined { thread, phases, defragmenter } = local;
+        let phases = phases.get_or_insert_with(|| {
+            let seed = worker.below(u64::MAX);
+            Phases::new(self.entries, worker.place(), seed, S::TOUCHES)
+        });
+        memory.work(20);
+        let Some(step) = phases.step(worker.number) else { return };
+        let is_search = worker.below(100) < u64::from(worker.search_percent);
+        let step = if is_search { Step::Get(step.key()) } else { step };
+        let guard = self.locks.acquire(memory, step.key() % self.parts, 0);
+        let done = self.run(thread, step, phases.dice(), worker);
+        // Who slips may stumble later; it is for the check to find.
+        if let Err(damage) = done
+            && worker.flaw != Flaw::Slip
+        {
+            worker.fail(damage);
+        }
+        self.locks.release(memory, guard);
+        if let Some(defragmenter) = defragmenter {
+            match thread.defragment(defragmenter) {
+                Ok(_) | Err(DefragError::Heap(HeapError::Full { .. })) => {}
+                Err(error) => assert!(worker.flaw != Flaw::None, "{error}"),
+            }
+        }
+    }
+
+    fn beside_collector<M: Memory, T>(
+        &self,
+        handle: impl FnOnce() -> M + Send,
+        body: impl FnOnce() -> T,
+    ) -> (T, Result<DefragCounts, DefragError>) {
+        match self.collect {
+            Collect::Thread(way) => {
+                with_collector(self.heap, handle, defragmenter::<S>(way), |_| body())
+            }
+            _ => (body(), Ok(DefragCounts::default())),
+        }
+    }
+
+    fn moved<M: Memory>(local: &Joined<'_, M, S>) -> DefragCounts {
+        local.defragmenter.as_ref().map(Defragmenter::counts).unwrap_or_default()
+    }
+
+    fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
+        Thread::<RootOf<S>, M>::join(self.heap, memory)?.enter(|session, root| {
+            let reach = session.reach(root)?;
+            if let Some(dangling) = reach.dangling.first() {
+                let (at, to) = (dangling.at, dangling.to);
+                return Err(Damage(format!("the pointer at {at} leads to no object, but to {to}")));
+            }
+            if let Some(lost) = reach.lost.first() {
+                return Err(Damage(format!("no pointer leads to the object at {}", lost.at)));
+            }
+            let mut contents = Contents::new();
+            let (parts, left) = (self.parts, reach.reached);
+            let mut walk = Walk { left, contents: &mut contents, parts, part: 0 };
+            for number in 0..PARTS_MAX {
+                walk.part = number as u64;
+                let part = session.get(root.at(Root::PARTS).index(number))?;
+                walk.ensure(part.is_some() == (walk.part < parts), || {
+                    "it is there, or is not there, as the others are".to_owned()
+                })?;
+                if let Some(part) = part {
+                    walk.object("part")?;
+                    S::check(session, part, &mut walk)?;
+                }
+            }
+            walk.ensure(walk.left == 0, || format!("{} objects more can be reached", walk.left))?;
+            Ok(contents)
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! Which key is put or removed next.
+//!
+//! A thread has the keys that are its number modulo the threads. It starts with all of them, and
+//! in turn removes four fifths of them and puts those back, in phase after phase; which ones, and
+//! in which order, is random. So its keys are never another thread's business.
+
+use crate::harness::workload::{below, stream};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// The phases of one thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Phases {
+    keys: Vec<u64>,
+    rng: Xoshiro256PlusPlus,
+    touches: bool,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Get(u64),
+    Remove(u64),
+    Put(u64),
+    Touch(u64),
+}
+
+impl Step {
+    /// The key that it is about.
+    pub(crate) fn key(self) -> u64 {
+        let (Step::Get(key) | Step::Remove(key) | Step::Put(key) | Step::Touch(key)) = self;
+        key
+    }
+}
+
+/// Each step of this number that has touches is one.
+const TOUCH_EVERY: u64 = 4;
+
+impl Phases {
+    /// Those of thread `place.0` of `place.1` in a structure of so many entries; with `touches`
+    /// each fourth step is neither a put nor a remove.
+    pub(crate) fn new(entries: u64, place: (u64, u64), seed: u64, touches: bool) -> Phases {
+        let (thread, threads) = place;
+        let keys = (thread..entries).step_by(threads as usize).collect();
+        Phases { keys, rng: stream(seed, thread + 1), touches }
+    }
+
+    fn changes(&self) -> u64 {
+        changes(self.keys.len() as u64)
+    }
+
+    /// Step `number`: call it for each, in turn. None where there are no keys.
+    pub(crate) fn step(&mut self, number: u64) -> Option<Step> {
+        let mut change = number;
+        if self.keys.is_empty() {
+            return None;
+        }
+        if self.touches {
+            if number % TOUCH_EVERY == TOUCH_EVERY - 1 {
+                let at = below(&mut self.rng, self.keys.len() as u64);
+                return Some(Step::Touch(self.keys[at as usize]));
+            }
+            change -= number / TOUCH_EVERY;
+        }
+        let (phase, at) = (change / self.changes(), change % self.changes());
+        let is_put = phase % 2 == 1;
+        if at == 0 {
+            let shuffled = if is_put { self.changes() as usize } else { self.keys.len() };
+            shuffle(&mut self.keys[..shuffled], &mut self.rng);
+        }
+        let key = self.keys[at as usize];
+        Some(if is_put { Step::Put(key) } else { Step::Remove(key) })
+    }
+
+    /// A number for what a step leaves to chance.
+    pub(crate) fn dice(&mut self) -> u64 {
+        below(&mut self.rng, u64::MAX)
+    }
+}
+
+/// Changes of a phase of a thread that has so many keys.
+fn changes(keys: u64) -> u64 {
+    (4 * keys / 5).max(1)
+}
+
+/// Steps that the first so many phases take; the others are as for [`Phases::new`].
+pub(crate) fn steps(entries: u64, place: (u64, u64), phases: u64, touches: bool) -> u64 {
+    let (thread, threads) = place;
+    let keys = entries.saturating_sub(thread).div_ceil(threads);
+    let changes = phases * changes(keys);
+    let touched = if touches { changes.saturating_sub(1) / (TOUCH_EVERY - 1) } else { 0 };
+    if keys == 0 { 0 } else { changes + touched }
+}
+
+/// Puts keys into an order that is as likely as any other.
+pub(crate) fn shuffle(keys: &mut [u64], rng: &mut Xoshiro256PlusPlus) {
+    for place in (1..keys.len()).rev() {
+        keys.swap(place, below(rng, place as u64 + 1) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn four_fifths_go_and_come_back_and_no_thread_needs_anothers_keys() {
+        let (entries, threads) = (103, 4);
+        for (thread, touches) in (0..threads).flat_map(|thread| [(thread, false), (thread, true)]) {
+            let place = (thread, threads);
+            let mut phases = Phases::new(entries, place, 5, touches);
+            let steps = |phases| steps(entries, place, phases, touches);
+            let mut there: BTreeSet<u64> = (0..entries).filter(|key| key % 4 == thread).collect();
+            let all = there.len();
+            for phase in 0..4 {
+                for number in steps(phase)..steps(phase + 1) {
+                    match phases.step(number).unwrap() {
+                        Step::Remove(key) => assert!(there.remove(&key)),
+                        Step::Put(key) => assert!(key % 4 == thread && there.insert(key)),
+                        Step::Touch(key) => assert!(touches && key % 4 == thread),
+                        Step::Get(_) => panic!("phases search for nothing"),
+                    }
+                }
+                let left = if phase % 2 == 0 { all - 4 * all / 5 } else { all };
+                assert_eq!(there.len(), left, "after phase {phase}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_without_keys_has_nothing_to_do() {
+        let mut phases = Phases::new(2, (3, 4), 1, true);
+        assert_eq!((steps(2, (3, 4), 3, true), phases.step(0)), (0, None));
+    }
+}

@@ -1,0 +1,406 @@
+//! What a workload is, and what a run of one is told.
+
+use crate::harness::history::{Contents, History, tag};
+use crate::shared::{Change, Inconsistency};
+use crate::ycsb::{Accepts, Op, RequestMix, Requests};
+use crate::{Collect, Flaw};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use seawall_memory::Memory;
+use seawall_runtime::defrag::{DefragCounts, DefragError};
+use seawall_runtime::pool::PoolError;
+use seawall_runtime::{Arena, Heap, HeapError};
+use std::sync::Arc;
+
+/// What a run is told; the same for every machine and every design.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// Hardware threads that will run operations, 1 to 1024.
+    pub threads: usize,
+    /// Seed of everything random in the workload.
+    pub seed: u64,
+    /// Entries that the structure has at the start, at least 1.
+    pub entries: u64,
+    /// Share of operations that only search, in per cent (0 to 100).
+    pub search_percent: u32,
+    /// Requests to make instead of the workload's own operations, if it can.
+    pub mix: Option<RequestMix>,
+    /// Who moves objects together meanwhile.
+    pub collect: Collect,
+    /// A deliberate mistake, to prove that the checkers find it.
+    pub flaw: Flaw,
+}
+
+/// The most threads that a pool is made for.
+pub(crate) const THREADS_MAX: u64 = 1024;
+/// The most entries: 128 GiB of them.
+pub(crate) const ENTRIES_MAX: u64 = 1 << 28;
+
+/// A number of a [`Setup`] or an [`Input`](crate::Input) that nothing can run with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is {value}; it must be {low} to {high}")]
+pub struct BadSetup {
+    what: &'static str,
+    value: u64,
+    low: u64,
+    high: u64,
+}
+
+impl BadSetup {
+    /// The first of (name, value, low, high) that is out of its range.
+    pub(crate) fn find(numbers: &[(&'static str, u64, u64, u64)]) -> Result<(), BadSetup> {
+        match numbers.iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
+            None => Ok(()),
+            Some(&(what, value, low, high)) => Err(BadSetup { what, value, low, high }),
+        }
+    }
+}
+
+/// Memory that a workload needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Persistent bytes: the size of the pool.
+    pub pm_bytes: u64,
+    /// Volatile bytes.
+    pub dram_bytes: u64,
+}
+
+/// Why a pool cannot be opened or an invariant does not hold; names the thing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Damage(pub String);
+
+impl From<PoolError> for Damage {
+    fn from(error: PoolError) -> Damage {
+        Damage(error.to_string())
+    }
+}
+
+impl From<HeapError> for Damage {
+    fn from(error: HeapError) -> Damage {
+        Damage(error.to_string())
+    }
+}
+
+impl From<Inconsistency> for Damage {
+    fn from(damage: Inconsistency) -> Damage {
+        Damage(damage.to_string())
+    }
+}
+
+impl From<seawall_collections::Damage> for Damage {
+    fn from(damage: seawall_collections::Damage) -> Damage {
+        Damage(damage.to_string())
+    }
+}
+
+impl Layout {
+    pub(crate) fn of(arena: &Arena) -> Layout {
+        Layout { pm_bytes: arena.pm_bytes(), dram_bytes: arena.dram_bytes() }
+    }
+
+    /// Refuses a structure that takes more than there is.
+    pub(crate) fn hold(self, arena: &Arena) -> Result<(), Damage> {
+        let (wanted, actual) = (arena.pm_bytes(), self.pm_bytes);
+        if wanted > actual {
+            return Err(Inconsistency::Size { wanted, actual }.into());
+        }
+        self.hold_dram(arena)
+    }
+
+    /// Refuses a structure that takes more DRAM than there is.
+    pub(crate) fn hold_dram(self, arena: &Arena) -> Result<(), Damage> {
+        let (wanted, actual) = (arena.dram_bytes(), self.dram_bytes);
+        if wanted > actual {
+            return Err(Damage(format!(
+                "the pool's structure takes {wanted} bytes of DRAM, there are {actual}; \
+                 open it with more"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What one thread of a run carries from operation to operation.
+#[derive(Clone)]
+pub struct Worker {
+    /// Index of the thread, from 0.
+    pub thread: usize,
+    /// Number of the operation about to run, from 0; the driver counts it up.
+    pub number: u64,
+    /// The thread's own generator, split from the seed by thread index.
+    pub rng: Xoshiro256PlusPlus,
+    /// Where the operation says what it did, under its lock.
+    pub history: Arc<History>,
+    /// The mistake to make, if any.
+    pub flaw: Flaw,
+    /// Share of operations that only search, in per cent.
+    pub search_percent: u32,
+    /// Why the thread cannot go on, on a machine where room can run out; elsewhere it panics.
+    pub failure: Option<String>,
+    fails: bool,
+    /// Threads of the run.
+    threads: usize,
+    mix: Option<RequestMix>,
+    /// The requests of the mix, once it is known how many keys they are about.
+    requests: Option<Requests>,
+}
+
+/// What the next operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Search,
+    Insert,
+    Delete,
+}
+
+impl From<Action> for Op {
+    fn from(action: Action) -> Op {
+        match action {
+            Action::Search => Op::Read,
+            Action::Insert => Op::Insert,
+            Action::Delete => Op::Delete,
+        }
+    }
+}
+
+impl Worker {
+    /// The worker of `thread` at its first operation.
+    pub fn new(setup: &Setup, thread: usize, history: Arc<History>) -> Worker {
+        Worker {
+            thread,
+            number: 0,
+            rng: stream(setup.seed, thread as u64 + 1),
+            history,
+            flaw: setup.flaw,
+            search_percent: setup.search_percent,
+            failure: None,
+            fails: false,
+            threads: setup.threads,
+            mix: setup.mix,
+            requests: None,
+        }
+    }
+
+    /// The same on a machine where room can run out: what drives it looks at
+    /// [`failure`](Worker::failure) after each operation, and ends the run.
+    #[must_use]
+    pub fn that_may_fail(self) -> Worker {
+        Worker { fails: true, ..self }
+    }
+
+    /// The operation could not be done, and changed nothing.
+    ///
+    /// # Panics
+    /// Where room cannot run out.
+    pub(crate) fn fail(&mut self, why: impl std::fmt::Display) {
+        assert!(
+            self.fails,
+            "a structure that was made or opened, with room for its entries: {why}"
+        );
+        self.failure = Some(why.to_string());
+    }
+
+    /// A number below `n`, all about equally likely.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        below(&mut self.rng, n)
+    }
+
+    /// This thread's number among the threads of the run, and how many they are.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.thread as u64, self.threads as u64)
+    }
+
+    /// Searches in their share; of the others half insert and half delete.
+    pub(crate) fn action(&mut self) -> Action {
+        if self.below(100) < u64::from(self.search_percent) {
+            return Action::Search;
+        }
+        if self.below(2) == 0 { Action::Insert } else { Action::Delete }
+    }
+
+    /// The next request about the numbers below `keys`, which all threads share: of the mix, or an
+    /// operation as [`action`](Worker::action) says with a key that is as likely as any other.
+    pub(crate) fn request(&mut self, keys: u64) -> (Op, u64) {
+        match self.request_of_mix(keys, self.place()) {
+            Some(request) => request,
+            None => (self.action().into(), self.below(keys)),
+        }
+    }
+
+    /// The next request of the mix, if there is one, about the numbers below `keys`, which so many
+    /// threads share; `place` is this thread's among them, and how many they are.
+    pub(crate) fn request_of_mix(&mut self, keys: u64, place: (u64, u64)) -> Option<(Op, u64)> {
+        let mix = self.mix?;
+        let requests = self.requests.get_or_insert_with(|| Requests::new(mix, keys, place));
+        Some(requests.next(&mut self.rng))
+    }
+
+    /// What the operation about to run tells the structure that it changes.
+    pub(crate) fn change(&self) -> Change<impl FnMut(u64, u64) + '_> {
+        let note = |key, tag| self.history.effect(self.thread, self.number, key, tag);
+        Change { tag: tag(self.thread, self.number), flaw: self.flaw.of_epochs(), note }
+    }
+}
+
+/// Generator `index` of those that a seed gives: 0 fills the pool, the others are the threads'.
+pub(crate) fn stream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
+    ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64
+}
+
+/// The numbers below `2 * entries` that are keys at the start: `entries` of them, shuffled; or
+/// those that the mix starts with.
+pub(crate) fn initial_keys(setup: &Setup) -> Vec<u64> {
+    initial_keys_in(setup, 1)
+}
+
+/// The same, where the threads have parts of the keys, modulo how many parts there are.
+pub(crate) fn initial_keys_in(setup: &Setup, parts: u64) -> Vec<u64> {
+    if let Some(mix) = setup.mix {
+        return mix.initial_keys(setup, parts);
+    }
+    let mut rng = stream(setup.seed, 0);
+    let mut keys: Vec<u64> = (0..2 * setup.entries).collect();
+    for place in (1..keys.len()).rev() {
+        keys.swap(place, below(&mut rng, place as u64 + 1) as usize);
+    }
+    keys.truncate(setup.entries as usize);
+    keys
+}
+
+impl Setup {
+    /// Refuses numbers that no workload can run with; [`Workload::layout`] and
+    /// [`Workload::create`] rely on it.
+    ///
+    /// # Errors
+    /// The number, and what it may be.
+    pub fn check(&self) -> Result<(), BadSetup> {
+        let numbers = [
+            ("threads", self.threads as u64, 1, THREADS_MAX),
+            ("entries", self.entries, 1, ENTRIES_MAX),
+            ("search_percent", u64::from(self.search_percent), 0, 100),
+        ];
+        BadSetup::find(&numbers)
+    }
+
+    /// Refuses what a pool of `W` has no room for.
+    ///
+    /// # Errors
+    /// As [`check`](Setup::check).
+    pub fn check_for<W: Workload>(&self) -> Result<(), BadSetup> {
+        BadSetup::find(&[("entries", self.entries, 1, W::ENTRIES_MAX)])
+    }
+
+    /// What tells its pool from others: the same for the same numbers.
+    pub(crate) fn uuid(&self) -> u128 {
+        u128::from(self.seed) << 64 | u128::from(self.entries) << 16 | self.threads as u128
+    }
+
+    /// The workload's own numbers for `threads` threads, seed 1, no mistake.
+    pub fn of<W: Workload>(threads: usize) -> Setup {
+        Setup {
+            threads,
+            seed: 1,
+            entries: W::ENTRIES,
+            search_percent: W::SEARCH_PERCENT,
+            mix: None,
+            collect: Collect::Nobody,
+            flaw: Flaw::None,
+        }
+    }
+}
+
+/// A benchmark program above the seam.
+///
+/// The value itself is only a handful of addresses and sizes, the same for every thread.
+pub trait Workload: Clone + Send + Sync + 'static {
+    /// Name on the command line.
+    const NAME: &'static str;
+    /// One line for `seawall list workloads`.
+    const ABOUT: &'static str;
+    /// Entries at the start, unless told otherwise.
+    const ENTRIES: u64;
+    /// The most entries that its pool has room for.
+    const ENTRIES_MAX: u64 = u64::MAX;
+    /// Per cent of operations that only search, unless told otherwise.
+    const SEARCH_PERCENT: u32;
+    /// Whether it lives in a heap, and can make the mistakes of one.
+    const IN_HEAP: bool = false;
+    /// Whether its objects can be moved ([`Setup::defragment`]).
+    const MOVES: bool = false;
+    /// Whether it can make a mistake of its own.
+    const SLIPS: bool = false;
+    /// Which requests of a mix it can answer.
+    const ACCEPTS: Accepts = Accepts::Own;
+
+    /// Memory needed for `setup`.
+    fn layout(setup: &Setup) -> Layout;
+
+    /// Steps that the first so many phases of a thread take, if the workload has phases.
+    fn steps(_setup: &Setup, _thread: usize, _phases: u64) -> Option<u64> {
+        None
+    }
+
+    /// Formats a zeroed pool and fills it, on one thread; durable when it returns.
+    fn create<M: Memory>(memory: &M, setup: &Setup) -> Self;
+
+    /// The heap that it lives in, if that is a heap of typed objects.
+    fn heap(&self) -> Option<Heap> {
+        None
+    }
+
+    /// Recovers: finishes or undoes what a crash cut short, then rebuilds what lives in DRAM
+    /// (which must be zeroed). Running it twice is the same as once.
+    ///
+    /// # Errors
+    /// When the pool is not this workload's, or is damaged beyond what any crash could do. Pool
+    /// bytes are untrusted: it never panics, loops or reads out of range because of them.
+    fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Self, Damage>;
+
+    /// As [`open`](Workload::open), with a deliberate mistake if recovery can make it.
+    ///
+    /// # Errors
+    /// As [`open`](Workload::open).
+    fn open_flawed<M: Memory>(memory: &M, layout: Layout, _flaw: Flaw) -> Result<Self, Damage> {
+        Self::open(memory, layout)
+    }
+
+    /// What a thread keeps from one operation to the next, in its process only.
+    type Local<'m, M: Memory + 'm>;
+
+    /// What the thread of `memory` starts with.
+    fn join<'m, M: Memory>(&self, memory: &'m M) -> Self::Local<'m, M>;
+
+    /// Runs operation `worker.number` of thread `worker.thread`. One that changed something ends
+    /// with an [`order`](Memory::order); none calls [`output`](Memory::output).
+    fn step<M: Memory>(&self, memory: &M, local: &mut Self::Local<'_, M>, worker: &mut Worker);
+
+    /// Runs `body` beside the thread of [`Collect::Thread`], on the handle that `handle` gives, and
+    /// gives what that thread did, when the cycle that there is has ended; or only runs it, where
+    /// the setup has no such thread.
+    ///
+    /// # Errors
+    /// Why nothing is moved any more. What was done until then stays, and loses nothing.
+    fn beside_collector<M: Memory, T>(
+        &self,
+        _handle: impl FnOnce() -> M + Send,
+        body: impl FnOnce() -> T,
+    ) -> (T, Result<DefragCounts, DefragError>) {
+        (body(), Ok(DefragCounts::default()))
+    }
+
+    /// What the steps of this thread have moved so far, where it takes them ([`Collect::Steps`]).
+    fn moved<M: Memory>(_local: &Self::Local<'_, M>) -> DefragCounts {
+        DefragCounts::default()
+    }
+
+    /// Checks every invariant and gives what the structure holds.
+    ///
+    /// # Errors
+    /// The invariant that does not hold.
+    fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage>;
+}

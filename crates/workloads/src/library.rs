@@ -1,0 +1,8 @@
+//! The library's own structures as workloads: maps and a tree in a heap, and scripts of everything
+//! that a heap can do.
+
+pub(crate) mod btree;
+pub(crate) mod heap;
+pub(crate) mod keyed;
+pub(crate) mod kv;
+pub(crate) mod map;

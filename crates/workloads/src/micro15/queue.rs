@@ -1,0 +1,102 @@
+//! Enqueue, dequeue and peek in copy-while-locked queues (MICRO'15, Table 2, "Queue", and
+//! Figure 10).
+//!
+//! One lock serialises all who share a queue, so there are many. A thread works mostly on queues
+//! of its own, and hands entries over through the others. A full queue turns an enqueue, and an
+//! empty one a dequeue, into an operation without effect.
+
+use super::structures::QueueShape;
+use crate::harness::history::{Contents, initial_tag};
+use crate::harness::workload::Action;
+use crate::shared::Change;
+use crate::{Damage, Layout, Setup, Worker, Workload};
+use seawall_memory::Memory;
+use seawall_runtime::{Arena, pool};
+
+/// Queues for each thread, unless there are too few entries.
+const QUEUES_PER_THREAD: u64 = 10;
+
+/// Per cent of operations on the thread's own queues; the others draw any queue.
+const OWN_PERCENT: u64 = 75;
+
+/// The queue benchmark.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    queues: super::structures::Queue,
+}
+
+fn shape(setup: &Setup) -> QueueShape {
+    let threads = setup.threads as u64;
+    let queues = (QUEUES_PER_THREAD * threads).min(setup.entries.div_ceil(4)).max(1);
+    QueueShape { threads, queues, capacity: 2 * setup.entries.div_ceil(queues) }
+}
+
+/// The queue that the next operation uses.
+fn draw(shape: QueueShape, worker: &mut Worker) -> u64 {
+    let own = shape.queues / shape.threads;
+    if own > 0 && worker.below(100) < OWN_PERCENT {
+        return worker.thread as u64 * own + worker.below(own);
+    }
+    worker.below(shape.queues)
+}
+
+impl Workload for Queue {
+    const NAME: &'static str = "queue";
+    const ABOUT: &'static str = "enqueue and dequeue in copy-while-locked queues";
+    const ENTRIES: u64 = 8192;
+    const SEARCH_PERCENT: u32 = 33;
+
+    fn layout(setup: &Setup) -> Layout {
+        let mut arena = Arena::new();
+        super::structures::Queue::place(shape(setup), &mut arena);
+        Layout::of(&arena)
+    }
+
+    fn create<M: Memory>(memory: &M, setup: &Setup) -> Queue {
+        let mut arena = Arena::new();
+        let shape = shape(setup);
+        let queues = super::structures::Queue::place(shape, &mut arena);
+        for number in 0..setup.entries {
+            let change = Change::of(initial_tag(number));
+            queues.enqueue(memory, number % shape.queues, change).expect("room at the start");
+        }
+        let roots = [shape.threads, shape.queues, shape.capacity];
+        pool::create(memory, Queue::NAME, setup.uuid(), arena.pm_bytes(), &roots);
+        Queue { queues }
+    }
+
+    fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Queue, Damage> {
+        let [threads, queues, capacity, ..] = pool::open(memory, Queue::NAME, layout.pm_bytes)?;
+        let mut arena = Arena::new();
+        let shape = QueueShape { threads, queues, capacity }.check()?;
+        let queues = super::structures::Queue::place(shape, &mut arena);
+        layout.hold(&arena)?;
+        queues.recover(memory)?;
+        Ok(Queue { queues })
+    }
+
+    type Local<'m, M: Memory + 'm> = ();
+
+    fn join<M: Memory>(&self, _: &M) {}
+
+    fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
+        let action = worker.action();
+        let queue = draw(self.queues.shape(), worker);
+        memory.work(20);
+        match action {
+            Action::Search => {
+                self.queues.peek(memory, queue);
+            }
+            Action::Insert => {
+                let _ = self.queues.enqueue(memory, queue, worker.change());
+            }
+            Action::Delete => {
+                self.queues.dequeue(memory, queue, worker.change());
+            }
+        }
+    }
+
+    fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
+        Ok(self.queues.contents(memory)?)
+    }
+}

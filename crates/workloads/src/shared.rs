@@ -1,0 +1,14 @@
+//! What programs of several papers are made of: slots of a fixed size, logs of three epochs and of
+//! strands, batons, and the refusal of inconsistent bytes.
+
+pub(crate) mod batons;
+pub(crate) mod change;
+pub(crate) mod epoch_log;
+pub(crate) mod inconsistency;
+pub(crate) mod slots;
+pub mod strand_log;
+
+pub use batons::{Baton, Batons};
+pub use change::{Change, Full};
+pub use inconsistency::Inconsistency;
+pub use slots::{SLOT_RESERVE, Slots};

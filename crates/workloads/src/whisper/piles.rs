@@ -1,0 +1,130 @@
+//! Slots of one size, a pile of free ones for each thread.
+//!
+//! As [`Slots`](crate::shared::Slots) of the runtime, it keeps in the pool nothing of what is
+//! free: recovery finds what is reached. Unlike there, slots belong to a thread and never move to
+//! another, so threads with data of their own share no line of it.
+
+use crate::Damage;
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_runtime::Arena;
+
+/// Slots and the piles of the free ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piles {
+    area: Addr,
+    piles: Addr,
+    threads: u64,
+    each: u64,
+    bytes: u64,
+}
+
+impl Piles {
+    /// Places `each` slots of `bytes` bytes (rounded up to lines) for each thread. The piles are
+    /// empty until [`rebuild`](Piles::rebuild).
+    pub(super) fn place(arena: &mut Arena, threads: u64, each: u64, bytes: u64) -> Piles {
+        let bytes = bytes.next_multiple_of(LINE_BYTES);
+        let piles = Piles { area: Addr::NULL, piles: Addr::NULL, threads, each, bytes };
+        let area = arena.pm(threads * each * bytes);
+        Piles { area, piles: arena.dram(threads * piles.pile_bytes()), ..piles }
+    }
+
+    /// Bytes of a pile: a line with its height, and the slots.
+    const fn pile_bytes(&self) -> u64 {
+        LINE_BYTES + (8 * self.each).next_multiple_of(LINE_BYTES)
+    }
+
+    fn pile(&self, thread: u64) -> Addr {
+        self.piles.plus(thread * self.pile_bytes())
+    }
+
+    /// The number of the slot of `thread` that starts at `at`; `None` when none does.
+    pub(super) fn index(&self, thread: u64, at: Addr) -> Option<u64> {
+        let from_start = at.bits().checked_sub(self.area.bits())?;
+        let index = from_start / self.bytes;
+        let is_one = from_start.is_multiple_of(self.bytes) && index / self.each == thread;
+        is_one.then_some(index)
+    }
+
+    /// Takes the slot on top of the thread's pile; its bytes are what its last user left.
+    pub(super) fn take<M: Memory>(&self, memory: &M, thread: u64) -> Option<Addr> {
+        let pile = self.pile(thread);
+        let below = memory.load::<u64>(pile).checked_sub(1)?;
+        memory.store(pile, below);
+        Some(memory.load(pile.plus(LINE_BYTES + 8 * below)))
+    }
+
+    /// Puts a slot of the thread, which nothing leads to any more, on its pile.
+    pub(super) fn give<M: Memory>(&self, memory: &M, thread: u64, at: Addr) {
+        let pile = self.pile(thread);
+        let height = memory.load::<u64>(pile);
+        memory.store(pile.plus(LINE_BYTES + 8 * height), at);
+        memory.store(pile, height + 1);
+    }
+
+    /// Piles up all slots that were not reached; one thread runs.
+    pub(super) fn rebuild<M: Memory>(&self, memory: &M, reached: &Marks<'_>) {
+        for thread in 0..self.threads {
+            memory.store(self.pile(thread), 0u64);
+            for slot in (thread * self.each..(thread + 1) * self.each).rev() {
+                if !reached.marks[slot as usize] {
+                    self.give(memory, thread, self.area.plus(slot * self.bytes));
+                }
+            }
+        }
+    }
+
+    /// Slots that a walk may reach, each once.
+    pub(super) fn marks(&self) -> Marks<'_> {
+        Marks { piles: self, marks: vec![false; (self.threads * self.each) as usize] }
+    }
+}
+
+/// Which slots a walk has reached.
+pub(super) struct Marks<'a> {
+    piles: &'a Piles,
+    marks: Vec<bool>,
+}
+
+impl Marks<'_> {
+    /// Marks the slot at `at` of a thread.
+    ///
+    /// # Errors
+    /// When there is none, or it was reached before.
+    pub(super) fn reach(&mut self, thread: u64, at: Addr) -> Result<(), Damage> {
+        match self.piles.index(thread, at) {
+            Some(slot) if !std::mem::replace(&mut self.marks[slot as usize], true) => Ok(()),
+            Some(_) => Err(Damage(format!("the slot at {at} is reached a second time"))),
+            None => Err(Damage(format!("data of thread {thread} leads to {at}, no slot of it"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_memory::Image;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_thread_gets_its_own_slots_each_once_and_none_that_was_reached() {
+        let mut arena = Arena::new();
+        let piles = Piles::place(&mut arena, 2, 5, 100);
+        let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
+        assert_eq!(piles.take(&image, 0), None);
+        let mut marks = piles.marks();
+        let reached = piles.area.plus(6 * 128);
+        assert_eq!(marks.reach(1, reached), Ok(()));
+        assert!(marks.reach(1, reached).unwrap_err().0.contains("second time"));
+        assert!(marks.reach(0, reached).unwrap_err().0.contains("no slot of it"));
+        assert!(marks.reach(1, reached.plus(8)).is_err());
+        assert!(marks.reach(1, piles.area.plus(10 * 128)).is_err());
+        piles.rebuild(&image, &marks);
+        for (thread, count) in [(0, 5), (1, 4)] {
+            let taken: Vec<Addr> = std::iter::from_fn(|| piles.take(&image, thread)).collect();
+            assert!(taken.iter().all(|at| piles.index(thread, *at).is_some() && *at != reached));
+            assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), count);
+            piles.give(&image, thread, taken[0]);
+            assert_eq!(piles.take(&image, thread), Some(taken[0]));
+        }
+    }
+}
