@@ -3,8 +3,9 @@
 //! A dictionary of small objects, as Redis has it, runs on a simulated machine with its objects
 //! packed, aligned, and together (`seawall_workloads::ribbon20::objects`). Counted are the lines of
 //! objects and of their states that it flushes, how much of them was dirty, and cycles. Twice: with
-//! the heap as it is, which flushes a data line once for hundreds of transactions, and with the logs
-//! retired after each operation, as libraries do that flush a transaction's data at its commit.
+//! the heap as it is, which flushes a data line once for hundreds of transactions, and with the
+//! logs retired after each operation, as libraries do that flush a transaction's data at its
+//! commit.
 //!
 //! Published are 47 % mean dirtiness of the lines that Redis flushes (YCSB load, A to F, TPC-C),
 //! and a gain of 13.8 % on average, 33.3 % at most, for in-memory databases. Sizes of objects are
