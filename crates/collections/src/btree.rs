@@ -186,12 +186,35 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         Ok(tree)
     }
 
+    /// As [`open`](Tree::open), as a transaction sees it: also a tree that this has made.
+    ///
+    /// # Errors
+    /// As [`open`](Tree::open).
+    ///
+    /// # Panics
+    /// As [`create`](Tree::create).
+    pub fn open_in<M: Memory>(
+        tx: &Tx<'_, '_, M>,
+        anchor: Addr,
+        dram: Addr,
+        versions: u64,
+    ) -> Result<Self, BTreeError> {
+        if !tx.is_data(anchor, Self::ANCHOR_BYTES) {
+            return Err(HeapError::NoData { at: anchor, bytes: Self::ANCHOR_BYTES }.into());
+        }
+        Self::check_word(tx.load(anchor.plus(8)))?;
+        Ok(Self::handle(&tx.heap(), anchor, dram, versions))
+    }
+
     const fn kind() -> u64 {
         KIND | (SLOTS as u64) << 16 | KEYS as u64
     }
 
     fn check_kind<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
-        let there: u64 = memory.load(self.anchor.plus(8));
+        Self::check_word(memory.load(self.anchor.plus(8)))
+    }
+
+    fn check_word(there: u64) -> Result<(), Damage> {
         if there == Self::kind() {
             return Ok(());
         }
@@ -343,6 +366,23 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
             next = self.merge(tx, key, level)?;
         }
         Ok(old)
+    }
+
+    /// Frees all nodes and clears the anchor. No other thread may use the tree.
+    ///
+    /// # Errors
+    /// [`HeapError::TooLarge`] when the transaction does not fit its log.
+    pub fn free_in<M: Memory>(self, tx: &mut Tx<'_, '_, M>) -> Result<(), BTreeError> {
+        let mut nodes = vec![descend::parse(tx.load(self.anchor))];
+        while let Some((at, level)) = nodes.pop() {
+            if level > 0 {
+                let (_, children) = node::Inner::<KEYS>(at).content(&Within(tx));
+                nodes.extend(children.into_iter().map(|child| (child, level - 1)));
+            }
+            tx.free(at)?;
+        }
+        tx.write(self.anchor, &[0; 16])?;
+        Ok(())
     }
 
     /// Runs steps, from level 0 on, each in a transaction of its own, while they say at which level

@@ -161,6 +161,14 @@ impl KvMap {
         Ok(KvMap { table: Table::open(session, link, KIND)? })
     }
 
+    /// As [`open`](KvMap::open), as a transaction sees it: also a map that this has made.
+    ///
+    /// # Errors
+    /// As [`open`](KvMap::open).
+    pub fn open_in<M: Memory>(tx: &Tx<'_, '_, M>, link: Addr) -> Result<KvMap, MapError> {
+        Ok(KvMap { table: Table::open_in(tx, link, KIND)? })
+    }
+
     /// The map with a deliberate mistake.
     #[must_use]
     pub fn with_flaw(mut self, flaw: MapFlaw) -> KvMap {
@@ -292,6 +300,35 @@ impl KvMap {
         let Some(word) = self.table.take(tx, self.hash(key), is_it)? else { return Ok(false) };
         tx.free(Addr::from_bits(word))?;
         Ok(true)
+    }
+
+    /// Shows keys and values to `each` as a transaction sees them; they stay until it is over.
+    ///
+    /// # Errors
+    /// [`HeapError::Busy`].
+    pub fn for_each_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), HeapError> {
+        self.table.each_in(tx, |tx, _, word| {
+            let record = Addr::from_bits(word);
+            let lengths = Lengths::of(tx.load(record));
+            let mut bytes = vec![0; lengths.bytes() - 8];
+            tx.read(record.plus(8), &mut bytes);
+            each(&bytes[..lengths.key], &bytes[lengths.value_at() - 8..]);
+            Ok(())
+        })
+    }
+
+    /// Frees the map with all that it holds, and clears the `link` that it was created with. No
+    /// other thread may use it.
+    ///
+    /// # Errors
+    /// [`HeapError::TooLarge`] when the transaction does not fit its log.
+    pub fn free_in<M: Memory>(self, tx: &mut Tx<'_, '_, M>, link: Addr) -> Result<(), HeapError> {
+        self.table.each_in(tx, |tx, _, word| tx.free(Addr::from_bits(word)))?;
+        self.table.free_in(tx, link)
     }
 
     /// Puts a record, or the one that was by mistake allocated too early, where that of its key is;

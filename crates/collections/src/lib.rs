@@ -10,6 +10,7 @@
 
 mod btree;
 mod damage;
+pub mod fields;
 mod kv;
 mod map;
 mod reads;

@@ -220,29 +220,50 @@ impl Table {
         link: Addr,
         kind: Kind,
     ) -> Result<Table, MapError> {
+        let load = |at| session.load(at);
+        Table::found(link, kind, load, |at, bytes| session.is_data(at, bytes), &session.heap())
+    }
+
+    /// As [`open`](Table::open), as a transaction sees it: also a table that this has made.
+    pub(crate) fn open_in<M: Memory>(
+        tx: &Tx<'_, '_, M>,
+        link: Addr,
+        kind: Kind,
+    ) -> Result<Table, MapError> {
+        let load = |at| tx.load(at);
+        Table::found(link, kind, load, |at, bytes| tx.is_data(at, bytes), &tx.heap())
+    }
+
+    fn found(
+        link: Addr,
+        kind: Kind,
+        load: impl Fn(Addr) -> u64,
+        is_data: impl Fn(Addr, u64) -> bool,
+        heap: &Heap,
+    ) -> Result<Table, MapError> {
         let none = MapError::NoMap { kind: kind.name, link };
         let is_data = |at: Addr, bytes| {
-            session.is_data(at, bytes) && at.offset().is_multiple_of(bytes.min(LINE_BYTES))
+            is_data(at, bytes) && at.offset().is_multiple_of(bytes.min(LINE_BYTES))
         };
         if !is_data(link, 8) {
             return Err(none);
         }
-        let root = session.load(link);
+        let root = Addr::from_bits(load(link));
         if !is_data(root, LINE_BYTES) {
             return Err(none);
         }
         let [found, directory, lines] =
-            [KIND, DIRECTORY, LINES].map(|offset| session.load::<u64>(root.plus(offset)));
+            [KIND, DIRECTORY, LINES].map(|offset| load(root.plus(offset)));
         let bits = (directory & DEPTH_MASK) as u32;
         let is_sound = found == kind.word
             && (SEGMENT_LINES_MIN..=SEGMENT_LINES_MAX).contains(&lines)
             && (1..=DEPTH_MAX).contains(&bits)
             && is_data(Addr::from_bits(directory & !DEPTH_MASK), 8 << bits);
-        let seed = [0, 8].map(|offset| session.load(root.plus(SEED + offset)));
-        if !is_sound || session.load::<u64>(root.plus(SUM)) != sum(kind, lines, seed) {
+        let seed = [0, 8].map(|offset| load(root.plus(SEED + offset)));
+        if !is_sound || load(root.plus(SUM)) != sum(kind, lines, seed) {
             return Err(none);
         }
-        Ok(Table::at(root, lines, seed, &session.heap()))
+        Ok(Table::at(root, lines, seed, heap))
     }
 
     fn at(root: Addr, lines: u64, seed: [u64; 2], heap: &Heap) -> Table {

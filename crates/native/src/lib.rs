@@ -48,6 +48,6 @@ pub use domain::{DOMAIN_VARIABLE, Domain, DomainError, Durability};
 pub use error::PoolError;
 pub use flush::{FLUSH_VARIABLE, Flush, FlushError, FlushKind};
 pub use memory::{Counters, NativeMemory};
-pub use pool::{POOL_BYTES_MIN, Pool, PoolOptions};
+pub use pool::{Needs, POOL_BYTES_MIN, Pool, PoolOptions};
 pub use signals::on_stop;
 pub use witness::Witness;

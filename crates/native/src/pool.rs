@@ -34,6 +34,17 @@ pub struct PoolOptions {
     pub bytes_max: u64,
 }
 
+/// What the first bytes of a pool say that it needs ([`Pool::open_as`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Bytes of the file that are in use.
+    pub used: u64,
+    /// As [`PoolOptions::dram_bytes`].
+    pub dram_bytes: u64,
+    /// As [`PoolOptions::bytes_max`].
+    pub bytes_max: u64,
+}
+
 /// A mapped pool file; unmapped and unlocked when dropped.
 ///
 /// Dropping makes nothing durable: what was drained is, what was not is not. The lock keeps out
@@ -111,6 +122,20 @@ impl Pool {
         options: &PoolOptions,
         check: impl FnOnce(&[u8], u64) -> Result<u64, String>,
     ) -> Result<Pool, PoolError> {
+        let PoolOptions { dram_bytes, bytes_max, .. } = *options;
+        let needs = |used| Needs { used, dram_bytes, bytes_max };
+        Pool::open_as(path, options.domain, |head, bytes| check(head, bytes).map(needs))
+    }
+
+    /// As [`open_used`](Pool::open_used), for those who learn from the first bytes what they need.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_as(
+        path: &Path,
+        domain: Option<Domain>,
+        check: impl FnOnce(&[u8], u64) -> Result<Needs, String>,
+    ) -> Result<Pool, PoolError> {
         let name = path.display().to_string();
         let fail = |action, error| explain(&name, action, 0, error);
         let status = std::fs::metadata(path).map_err(|error| fail("find it", error))?;
@@ -125,9 +150,11 @@ impl Pool {
         check_size(&name, bytes)?;
         let mut head = vec![0; POOL_BYTES_MIN as usize];
         file.read_exact_at(&mut head, 0).map_err(|error| fail("read it", error))?;
-        let used = check(&head, bytes);
-        let used = used.map_err(|why| PoolError::Rejected { path: name.clone(), why })?;
-        Pool::map(locked, &name, used.clamp(POOL_BYTES_MIN, bytes), options)
+        let needs = check(&head, bytes);
+        let needs = needs.map_err(|why| PoolError::Rejected { path: name.clone(), why })?;
+        let Needs { used, dram_bytes, bytes_max } = needs;
+        let options = PoolOptions { domain, dram_bytes, bytes_max };
+        Pool::map(locked, &name, used.clamp(POOL_BYTES_MIN, bytes), &options)
     }
 
     /// A pool of `bytes` zeroed bytes in a file without a name, in the folder for temporary files;

@@ -46,6 +46,12 @@ pub trait Sink: Sealed {
     fn pointer(&mut self, at: Addr, bits: u64) {
         self.store(at, bits);
     }
+
+    /// Leaves `bytes` bytes at `at` as they are; those of a new object become zero. Both are
+    /// multiples of 8.
+    fn keep(&mut self, at: Addr, bytes: u64) {
+        let _ = (at, bytes);
+    }
 }
 
 /// A value that can live in the pool of brand `'p`: a number, a [`Ptr`](crate::typed::Ptr) of that
@@ -221,6 +227,20 @@ impl<T: Branded, const N: usize> Branded for [T; N] {
 
 impl<const N: usize> Branded for Bytes<N> {
     type In<'p> = Bytes<N>;
+}
+
+/// Appends the bytes that `value` takes in a pool.
+pub fn encode<'p, T: Persist<'p>>(value: T, bytes: &mut Vec<u8>) {
+    let mut buffer = Buffer(vec![0; T::SIZE as usize]);
+    value.store(&mut buffer, Addr::NULL);
+    bytes.extend(buffer.0);
+}
+
+/// The value that these bytes are; missing ones are zero.
+pub fn decode<'p, T: Persist<'p>>(bytes: &[u8]) -> T {
+    let mut buffer = Buffer(bytes.to_vec());
+    buffer.0.resize(T::SIZE as usize, 0);
+    T::load(&buffer, Addr::NULL)
 }
 
 /// Bytes in this process, as a source and a sink: what is at address 0 is first.

@@ -155,7 +155,7 @@ use types::Types;
 pub mod derived {
     pub use crate::persist::pointers::Pointers;
     pub use crate::persist::shape::{align, name, of_struct, offset, size};
-    pub use crate::persist::{Sink, Source};
+    pub use crate::persist::{Sink, Source, decode, encode};
     pub use seawall_memory::Addr;
 }
 

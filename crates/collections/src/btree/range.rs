@@ -6,12 +6,28 @@
 
 use super::descend::Bounds;
 use super::node::Leaf;
-use super::versions::Reader;
+use super::versions::{Reader, Writer};
 use super::{BTreeError, Tree};
 use crate::Damage;
+use crate::reads::Within;
 use seawall_memory::Memory;
-use seawall_runtime::Session;
+use seawall_runtime::{Session, Tx};
 use std::ops::{Bound, ControlFlow, RangeBounds};
+
+/// The least and the greatest key of a range, if it has any.
+fn ends(range: &impl RangeBounds<u64>) -> Option<(u64, u64)> {
+    let from = match range.start_bound() {
+        Bound::Included(from) => Some(*from),
+        Bound::Excluded(before) => before.checked_add(1),
+        Bound::Unbounded => Some(0),
+    };
+    let last = match range.end_bound() {
+        Bound::Included(last) => Some(*last),
+        Bound::Excluded(end) => end.checked_sub(1),
+        Bound::Unbounded => Some(u64::MAX),
+    };
+    from.zip(last)
+}
 
 /// The entries of one leaf in a range of keys, in order, and the range of the leaf.
 struct Page<const SLOTS: usize> {
@@ -35,21 +51,44 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         range: impl RangeBounds<u64>,
         mut each: impl FnMut(u64, u64),
     ) -> Result<(), BTreeError> {
-        let from = match range.start_bound() {
-            Bound::Included(from) => Some(*from),
-            Bound::Excluded(before) => before.checked_add(1),
-            Bound::Unbounded => Some(0),
-        };
-        let last = match range.end_bound() {
-            Bound::Included(last) => Some(*last),
-            Bound::Excluded(end) => end.checked_sub(1),
-            Bound::Unbounded => Some(u64::MAX),
-        };
-        let (Some(from), Some(last)) = (from, last) else { return Ok(()) };
+        let Some((from, last)) = ends(&range) else { return Ok(()) };
         self.scan(session, from, last, |key, value| {
             each(key, value);
             ControlFlow::Continue(())
         })
+    }
+
+    /// As [`range`](Tree::range), as a transaction sees it; what is shown stays until it is over.
+    ///
+    /// # Errors
+    /// As [`range`](Tree::range), and [`HeapError::Busy`].
+    pub fn range_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        range: impl RangeBounds<u64>,
+        mut each: impl FnMut(u64, u64),
+    ) -> Result<(), BTreeError> {
+        let Some((mut next, last)) = ends(&range) else { return Ok(()) };
+        while next <= last {
+            let (spot, bounds) = self.descend::<Bounds>(&mut Writer(tx), next, 0)?;
+            if !self.lock(tx, [(spot.at, spot.seen)]) {
+                continue;
+            }
+            let mut entries = Vec::new();
+            Leaf::<SLOTS>(spot.at).entries(&Within(tx), |(key, value, _)| {
+                if (next..=last).contains(&key) {
+                    entries.push((key, value));
+                }
+            });
+            entries.sort_unstable();
+            entries.into_iter().for_each(|(key, value)| each(key, value));
+            match bounds.high {
+                None => return Ok(()),
+                Some(high) if high > next => next = high,
+                Some(_) => return Err(Damage::Broken("its keys are not in order".into()).into()),
+            }
+        }
+        Ok(())
     }
 
     /// The entry of the least key. Under concurrency: of some moment while it ran, unless smaller

@@ -3,8 +3,9 @@
 use super::segment::Segment;
 use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapFlaw, Table, top};
 use crate::Damage;
+use crate::reads::Within;
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Heap, Held};
+use seawall_runtime::{Heap, HeapError, Held, Tx};
 
 /// How large a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -110,6 +111,50 @@ impl Table {
         let mut count = 0;
         self.each(memory, |_, _| (), |()| count += 1);
         count
+    }
+
+    /// Shows every entry to `each` as a transaction sees it, in the order of their hashes; they stay
+    /// until it is over.
+    pub(crate) fn each_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        mut each: impl FnMut(&mut Tx<'_, '_, M>, u64, u64) -> Result<(), HeapError>,
+    ) -> Result<(), HeapError> {
+        self.segments_in(tx, |tx, segment, from| {
+            let mut entries = segment.live(&Within(tx), from);
+            entries.sort_unstable();
+            entries.into_iter().try_for_each(|(hash, word)| each(tx, hash, word))
+        })
+    }
+
+    /// Frees the table, but for what its words lead to, and clears its link. Nobody else may use it.
+    pub(crate) fn free_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        link: Addr,
+    ) -> Result<(), HeapError> {
+        self.segments_in(tx, |tx, segment, _| tx.free(segment.at))?;
+        let directory: u64 = tx.load(self.root.plus(DIRECTORY));
+        tx.free(Addr::from_bits(directory & !DEPTH_MASK))?;
+        tx.free(self.root)?;
+        tx.store(link, Addr::NULL)
+    }
+
+    fn segments_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        mut each: impl FnMut(&mut Tx<'_, '_, M>, Segment, u64) -> Result<(), HeapError>,
+    ) -> Result<(), HeapError> {
+        let mut from = 0;
+        loop {
+            let segment = self.held(tx, from)?;
+            each(tx, segment, from)?;
+            let last = from | u64::MAX.checked_shr(segment.depth).unwrap_or(0);
+            match last.checked_add(1) {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
     }
 
     /// Checks root, directory and segments, and shows every entry to `each` with its hash. No other

@@ -77,9 +77,19 @@ pub(super) fn put<'p, T: Persist<'p>, M: Memory>(
     if tx.kind() == TxKind::Undo {
         keep_old::<T, M>(tx, at)?;
     }
-    let start = at.bits();
+    store(tx, at, value, false)
+}
+
+#[inline]
+fn store<'p, T: Persist<'p>, M: Memory>(
+    tx: &mut Tx<'_, '_, M>,
+    at: Addr,
+    value: T,
+    is_new: bool,
+) -> Result<(), HeapError> {
+    let (start, outcome) = (at.bits(), Ok(()));
     let mut words =
-        Words { tx, start, end: start + T::SIZE, word: start & !7, bits: 0, outcome: Ok(()) };
+        Words { tx, start, end: start + T::SIZE, word: start & !7, bits: 0, is_new, outcome };
     value.store(&mut words, at);
     words.finish()
 }
@@ -110,7 +120,10 @@ pub(super) fn fill<'p, T: Persist<'p>, M: Memory>(
         let bytes = named.bytes.0;
         return tx.fill(at, &bytes);
     }
-    put(tx, at, value)
+    if tx.kind() == TxKind::Undo {
+        keep_old::<T, M>(tx, at)?;
+    }
+    store(tx, at, value, true)
 }
 
 /// The bytes of a value, with its pointers as they are stored.
@@ -144,6 +157,8 @@ struct Words<'t, 's, 'm, M: Memory> {
     /// The word that is being gathered, and what is known of it.
     word: u64,
     bits: u64,
+    /// There is nothing to keep.
+    is_new: bool,
     outcome: Result<(), HeapError>,
 }
 
@@ -197,6 +212,18 @@ impl<M: Memory> Sink for Words<'_, '_, '_, M> {
     #[inline]
     fn pointer(&mut self, at: Addr, bits: u64) {
         self.gather(at.bits(), self.tx.session.stored(bits));
+    }
+
+    fn keep(&mut self, at: Addr, bytes: u64) {
+        if self.is_new {
+            return;
+        }
+        while self.word < at.bits() {
+            self.put();
+            self.word += 8;
+            self.bits = 0;
+        }
+        self.word = at.bits() + bytes;
     }
 
     fn write(&mut self, at: Addr, from: &[u8]) {

@@ -6,7 +6,7 @@ use super::reach::{self, Reach};
 use super::types::Types;
 use super::{Persist, Ptr, Tx};
 use crate::{HeapError, Pending, TxKind};
-use seawall_memory::Memory;
+use seawall_memory::{Addr, Memory};
 use std::marker::PhantomData;
 
 /// A thread's handle on a pool: reads, and runs transactions, one at a time. It cannot write
@@ -79,6 +79,33 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     ) -> Result<T, E> {
         let types = &mut self.types;
         self.session.transaction(kind, |tx| body(&mut Tx::new(tx, types)))
+    }
+
+    /// As [`transaction`](Session::transaction), and again from the start while it fails with
+    /// [`HeapError::Busy`]; see [`Session::retry`](crate::Session::retry).
+    ///
+    /// # Errors
+    /// As [`redo`](Session::redo).
+    pub fn retry<T, E: From<HeapError>>(
+        &mut self,
+        kind: TxKind,
+        mut body: impl FnMut(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let types = &mut self.types;
+        self.session.retry(kind, |tx| body(&mut Tx::new(tx, types)))
+    }
+
+    /// Where `ptr` leads now, and the session below: for structures that are fields.
+    ///
+    /// # Errors
+    /// [`HeapError::NoData`] when it leads nowhere.
+    #[doc(hidden)]
+    pub fn place<T: Persist<'p>>(
+        &mut self,
+        ptr: Ptr<'p, T>,
+    ) -> Result<(Addr, &mut crate::Session<'m, M>), HeapError> {
+        let at = self.session.place_to_read(access::check(&self.session, ptr)?);
+        Ok((at, &mut self.session))
     }
 
     /// As [`transaction`](Session::transaction), but does not wait for the fence; see

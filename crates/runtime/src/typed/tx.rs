@@ -6,7 +6,7 @@ use super::types::Types;
 use super::{Persist, Ptr};
 use crate::heap::shelf::Wanted;
 use crate::{HeapError, TxKind};
-use seawall_memory::Memory;
+use seawall_memory::{Addr, Memory};
 use std::marker::PhantomData;
 
 /// A transaction in progress on the pool of brand `'p`.
@@ -33,6 +33,19 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// The memory below.
     pub fn memory(&self) -> &M {
         self.tx.memory()
+    }
+
+    /// Where `ptr` leads now, and the transaction below: for structures that are fields.
+    ///
+    /// # Errors
+    /// [`HeapError::NoData`] when it leads nowhere.
+    #[doc(hidden)]
+    pub fn place<T: Persist<'p>>(
+        &mut self,
+        ptr: Ptr<'p, T>,
+    ) -> Result<(Addr, &mut crate::Tx<'t, 'm, M>), HeapError> {
+        let at = self.tx.session.place_to_write(access::check(self.tx.session, ptr)?);
+        Ok((at, &mut self.tx))
     }
 
     /// A copy of what `ptr` leads to, as this transaction sees it.

@@ -1,0 +1,160 @@
+//! Structures that are fields of typed structs.
+//!
+//! A [`Map`], [`BTree`], [`Vector`] or [`Text`] is a field like any other; zeros are an empty one,
+//! so a new object has empty ones and nothing has to be made first. Its methods are those of a
+//! pointer to the field (`root.at(Root::NAMES).insert(tx, "ada", &1)?`), by the traits [`MapField`],
+//! [`BTreeField`], [`VectorField`] and [`TextField`]. What one transaction does to a struct, a map
+//! in it and a list in it happens wholly or not at all.
+//!
+//! **A structure belongs to its place.** Copying the struct around it copies no content: storing a
+//! struct leaves the structures that are in it there as they are. Freeing the object around one
+//! does not free its content: [`clear`](MapField::clear) it first.
+//!
+//! Keys and values are [`Item`]s: persistent values without pointers, `str` or `[u8]`. (Pointers
+//! in values would be invisible to [`reach`](seawall_runtime::typed::Session::reach) and to
+//! defragmentation; so the compiler refuses them.)
+//!
+//! In a [`Session`] (outside of a transaction) reading sees what is committed; in a transaction it
+//! sees that one's changes, too, and what it has read holds until the end.
+
+mod btree;
+mod bytes;
+mod item;
+mod map;
+mod text;
+mod vector;
+
+pub use btree::{BTree, BTreeField, DRAM_BYTES, OrderedKey};
+pub use item::Item;
+pub use map::{Map, MapField};
+pub use text::{Text, TextField};
+pub use vector::{Vector, VectorField};
+
+use seawall_memory::{Addr, Memory};
+use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
+use seawall_runtime::{HeapError, Session as HeapSession, Tx as HeapTx};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl<M: Memory> sealed::Sealed for Session<'_, '_, M> {}
+impl<M: Memory> sealed::Sealed for Tx<'_, '_, '_, M> {}
+
+/// What can read: a [`Session`], or a [`Tx`].
+pub trait Access<'p>: sealed::Sealed {
+    /// The machine.
+    type Memory: Memory;
+
+    /// A copy of what `ptr` leads to.
+    ///
+    /// # Errors
+    /// [`HeapError::NoData`] when it leads nowhere.
+    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, HeapError>;
+
+    /// Runs the one that is for this kind of access.
+    #[doc(hidden)]
+    fn either<T: Persist<'p>, R>(
+        &mut self,
+        ptr: Ptr<'p, T>,
+        inside: impl FnOnce(Addr, &mut HeapTx<'_, '_, Self::Memory>) -> Result<R, HeapError>,
+        outside: impl FnOnce(Addr, &mut HeapSession<'_, Self::Memory>) -> Result<R, HeapError>,
+    ) -> Result<R, HeapError>;
+}
+
+impl<'p, M: Memory> Access<'p> for Session<'p, '_, M> {
+    type Memory = M;
+
+    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
+        self.get(ptr)
+    }
+
+    fn either<T: Persist<'p>, R>(
+        &mut self,
+        ptr: Ptr<'p, T>,
+        _: impl FnOnce(Addr, &mut HeapTx<'_, '_, M>) -> Result<R, HeapError>,
+        outside: impl FnOnce(Addr, &mut HeapSession<'_, M>) -> Result<R, HeapError>,
+    ) -> Result<R, HeapError> {
+        let (at, session) = self.place(ptr)?;
+        outside(at, session)
+    }
+}
+
+impl<'p, M: Memory> Access<'p> for Tx<'p, '_, '_, M> {
+    type Memory = M;
+
+    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
+        self.get(ptr)
+    }
+
+    fn either<T: Persist<'p>, R>(
+        &mut self,
+        ptr: Ptr<'p, T>,
+        inside: impl FnOnce(Addr, &mut HeapTx<'_, '_, M>) -> Result<R, HeapError>,
+        _: impl FnOnce(Addr, &mut HeapSession<'_, M>) -> Result<R, HeapError>,
+    ) -> Result<R, HeapError> {
+        let (at, tx) = self.place(ptr)?;
+        inside(at, tx)
+    }
+}
+
+/// Words of a structure's field: loaded with the struct around it, and left alone when that is
+/// stored.
+macro_rules! field {
+    ($Type:ident [$($Part:ident)*], $words:literal) => {
+        impl<$($Part: Item + ?Sized),*> Clone for $Type<$($Part),*> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<$($Part: Item + ?Sized),*> Copy for $Type<$($Part),*> {}
+
+        impl<$($Part: Item + ?Sized),*> Default for $Type<$($Part),*> {
+            fn default() -> Self {
+                Self::EMPTY
+            }
+        }
+
+        impl<$($Part: Item + ?Sized),*> std::fmt::Debug for $Type<$($Part),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($Type)).finish_non_exhaustive()
+            }
+        }
+
+        impl<$($Part: Item + ?Sized),*> $Type<$($Part),*> {
+            /// What a new object has: it stands for an empty one, whatever else is stored there.
+            pub const EMPTY: Self = $Type { parts: std::marker::PhantomData };
+        }
+
+        impl<'p, $($Part: Item + ?Sized),*> Persist<'p> for $Type<$($Part),*> {
+            const SIZE: u64 = 8 * $words;
+            const ALIGN: u64 = 8;
+            const NAME: u64 = derived::name(stringify!($Type), &[$($Part::NAME),*]);
+            const SHAPE: u64 = derived::name(stringify!($Type), &[$($Part::SHAPE),*]);
+
+            fn name_to(text: &mut String) {
+                text.push_str(stringify!($Type));
+                let parts: &[fn(&mut String)] = &[$($Part::name_to),*];
+                for (number, part) in parts.iter().enumerate() {
+                    text.push_str(if number == 0 { "<" } else { ", " });
+                    part(text);
+                }
+                text.push_str(if parts.is_empty() { "" } else { ">" });
+            }
+
+            fn load<S: derived::Source>(_: &S, _: Addr) -> Self {
+                Self::EMPTY
+            }
+
+            fn store<S: derived::Sink>(self, to: &mut S, at: Addr) {
+                to.keep(at, Self::SIZE);
+            }
+        }
+
+        impl<$($Part: Item + ?Sized + 'static),*> Branded for $Type<$($Part),*> {
+            type In<'p> = Self;
+        }
+    };
+}
+use field;

@@ -1,0 +1,72 @@
+//! Persistent memory for Rust: structs, maps and lists that live in a file, change in transactions,
+//! and survive every crash.
+//!
+//! Persistent memory is memory that keeps its content when power fails; a file that is mapped is
+//! the same for a process that is killed. What makes it hard is the order: caches write lines back
+//! when they like, so a crash can keep the pointer and lose what it points to. seawall's
+//! transactions take care of that, with one fence each, and its tests try every crash.
+//!
+//! ```
+//! use seawall::{Options, Persist};
+//!
+//! #[derive(Clone, Copy, Persist)]
+//! struct Counter {
+//!     count: u64,
+//! }
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("counter.pool");
+//! let pool = seawall::open::<Counter>(&path, Options::default())?; // creates, or recovers
+//! pool.transaction(|tx, root| tx.update(root.at(Counter::COUNT), |count| count + 1))?;
+//! let count = pool.read(|view, root| view.get(root.at(Counter::COUNT)))?;
+//! assert_eq!(count, 1); // durable: kill the program, and it says 2 the next time
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **What can be in a pool**: numbers, arrays, structs that derive [`Persist`], pointers to such
+//! ([`Ptr`]), and as fields of structs [`Map`], [`BTree`], [`Vector`] and [`Text`]. Pointers are
+//! offsets: they mean the same after a restart. A volatile pointer (`Box`, `Vec`, `String`) in a
+//! pool is refused by the compiler, and so is a pointer of one pool in another.
+//!
+//! **Transactions** happen wholly or not at all: what one changes, allocates and frees is durable
+//! when [`transaction`](Thread::transaction) returns `Ok`, and undone when its closure fails or
+//! panics, or the program is killed before. They exclude each other and [`read`](Thread::read)s
+//! that are in progress; several reads run at once.
+//!
+//! **Threads** call the methods of [`Pool`], each of which joins it for that call, or work for
+//! longer with a handle: [`Pool::work`].
+//!
+//! **Durability** depends on the file: [`Pool::durability`] says what committed data survives. On
+//! persistent memory (DAX) and with [`Domain::Page`] it is a power failure; an ordinary file that
+//! is flushed by lines survives the end of the process only.
+//!
+//! **Tests**: with the feature `explore`, `seawall::explore()` runs a program, and recovery on
+//! every image that a crash of it can leave. With `simulate`, `seawall::simulate()` runs it on
+//! simulated multicores with persistency hardware, and tells the time.
+
+#![forbid(unsafe_code)]
+
+mod error;
+#[cfg(feature = "explore")]
+mod explore;
+mod lock;
+mod pool;
+#[cfg(feature = "simulate")]
+mod simulate;
+mod thread;
+
+pub use error::OpenError;
+#[cfg(feature = "explore")]
+pub use explore::{Crashed, Exploration, ExploreError, Explored, explore};
+pub use pool::{Options, Pool, open};
+pub use seawall_collections::fields::{
+    Access, BTree, BTreeField, Item, Map, MapField, OrderedKey, Text, TextField, Vector,
+    VectorField,
+};
+pub use seawall_memory::Memory;
+pub use seawall_native::{Domain, Durability};
+pub use seawall_runtime::typed::{Branded, Bytes, Field, Persist, Ptr, Session, Tx};
+pub use seawall_runtime::{HeapError as Error, TxKind as Logging};
+#[cfg(feature = "simulate")]
+pub use simulate::{SimulateError, Simulated, Simulation, simulate};
+pub use thread::Thread;

@@ -1,0 +1,274 @@
+//! A pool in a file: opened by its path and the type of its root, and nothing else.
+
+use crate::thread::{BEHIND_BYTES, Thread};
+use crate::{Branded, Domain, Durability, Error, Logging, OpenError, Ptr, Session, Tx};
+use seawall_memory::Image;
+use seawall_native::{NativeMemory, Needs, Pool as File, PoolError, PoolOptions};
+use seawall_runtime::{Heap, HeapOptions, typed};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::ThreadId;
+
+/// What pools of this library are called; what is in one the type of its root says.
+const NAME: &str = "seawall";
+
+/// What a pool is made with. An existing one keeps what it was made with, but for `domain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// The most bytes of objects that it may grow to: 1 GiB unless told otherwise. Costs addresses,
+    /// and no space before it is used.
+    pub bytes_max: u64,
+    /// Threads that may work in it at once, 1 to 1024: 64 unless told otherwise. Each takes 3 times
+    /// `log_bytes` of the file.
+    pub threads: u64,
+    /// The most that one transaction may write, in bytes: 64 KiB unless told otherwise.
+    pub log_bytes: u64,
+    /// What makes data durable; what fits the file, unless told otherwise.
+    pub domain: Option<Domain>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { bytes_max: 1 << 30, threads: 64, log_bytes: 64 << 10, domain: None }
+    }
+}
+
+impl Options {
+    /// With another limit of its size.
+    #[must_use]
+    pub fn bytes_max(self, bytes_max: u64) -> Options {
+        Options { bytes_max, ..self }
+    }
+
+    /// For so many threads.
+    #[must_use]
+    pub fn threads(self, threads: u64) -> Options {
+        Options { threads, ..self }
+    }
+
+    /// With transactions of up to so many bytes.
+    #[must_use]
+    pub fn log_bytes(self, log_bytes: u64) -> Options {
+        Options { log_bytes, ..self }
+    }
+
+    /// With this durability domain.
+    #[must_use]
+    pub fn domain(self, domain: Domain) -> Options {
+        Options { domain: Some(domain), ..self }
+    }
+
+    pub(crate) fn heap<R: Branded>(&self) -> HeapOptions {
+        HeapOptions {
+            bytes: 1 << 20,
+            bytes_max: self.bytes_max.max(1 << 20),
+            threads: self.threads,
+            log_bytes: self.log_bytes,
+            ..typed::options::<R>()
+        }
+    }
+}
+
+/// An open pool whose root is an `R`; closed when it is dropped. Threads share it by reference.
+pub struct Pool<R> {
+    file: File,
+    heap: Heap,
+    numbers: Numbers,
+    root: PhantomData<fn() -> R>,
+}
+
+impl<R> std::fmt::Debug for Pool<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("uuid", &self.heap.uuid()).finish_non_exhaustive()
+    }
+}
+
+/// Opens the pool at `path`, and recovers it after a crash; makes it if there is no file. The root
+/// of a new one is an `R` of zeros: numbers are 0, pointers are `None`, maps and lists are empty.
+///
+/// A crash while it is made leaves no pool, or an empty one. Opening takes time for what was in
+/// flight, not for what the pool holds.
+///
+/// # Errors
+/// [`OpenError::File`] when the file cannot be used; [`OpenError::Content`] when it is another
+/// program's pool, or the types have changed since it was made (the error says which field), or it
+/// is damaged. The file is as it was then.
+pub fn open<R: Branded>(path: impl AsRef<Path>, options: Options) -> Result<Pool<R>, OpenError> {
+    let path = path.as_ref();
+    match File::open_as(path, options.domain, needs) {
+        Ok(file) => opened(file),
+        Err(PoolError::NotFound { .. }) => create(path, options),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What the pool needs that begins with these bytes.
+fn needs(head: &[u8], bytes: u64) -> Result<Needs, String> {
+    let image = Image::from_pm(head.to_vec(), 0);
+    let read = || {
+        let info = Heap::read(&image, NAME, bytes)?;
+        let used = Heap::bytes_used(&image, bytes)?;
+        let (dram_bytes, bytes_max) = (info.dram_bytes() + BEHIND_BYTES, info.pm_bytes_max());
+        Ok(Needs { used, dram_bytes, bytes_max })
+    };
+    read().map_err(|error: Error| error.to_string())
+}
+
+fn create<R: Branded>(path: &Path, options: Options) -> Result<Pool<R>, OpenError> {
+    let heap = options.heap::<R>();
+    heap.check()?;
+    let pool = PoolOptions {
+        domain: options.domain,
+        dram_bytes: heap.dram_bytes() + BEHIND_BYTES,
+        bytes_max: heap.pm_bytes_max(),
+    };
+    let file = File::create(path, heap.pm_bytes(), &pool)?;
+    let heap = typed::create::<R, _, Error>(&file.memory(0), NAME, identity(), &heap, |pool| {
+        Ok(pool.heap())
+    })?;
+    Ok(Pool { numbers: Numbers::of(&heap), file, heap, root: PhantomData })
+}
+
+fn opened<R: Branded>(file: File) -> Result<Pool<R>, OpenError> {
+    let bytes = file.bytes();
+    let heap = typed::open::<R, _, Error>(&file.memory(0), NAME, bytes, |pool| Ok(pool.heap()))?;
+    Ok(Pool { numbers: Numbers::of(&heap), file, heap, root: PhantomData })
+}
+
+/// Bits that no other pool has.
+fn identity() -> u128 {
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    half() << 64 | half()
+}
+
+impl<R: Branded> Pool<R> {
+    /// Runs `body` as a transaction; see [`Thread::transaction`].
+    ///
+    /// # Errors
+    /// What `body` returns; [`Error::TooLarge`] when it wrote more than the log holds.
+    ///
+    /// # Panics
+    /// Within another call of this pool by the same thread, which it would wait for.
+    pub fn transaction<T, E: From<Error>>(
+        &self,
+        body: impl for<'p, 'm> FnMut(
+            &mut Tx<'p, '_, 'm, NativeMemory<'m>>,
+            Ptr<'p, R::In<'p>>,
+        ) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.work(|thread| thread.transaction(body))
+    }
+
+    /// As [`transaction`](Pool::transaction), with a choice of logging.
+    ///
+    /// # Errors
+    /// As [`transaction`](Pool::transaction).
+    ///
+    /// # Panics
+    /// As [`transaction`](Pool::transaction).
+    pub fn transaction_with<T, E: From<Error>>(
+        &self,
+        logging: Logging,
+        body: impl for<'p, 'm> FnMut(
+            &mut Tx<'p, '_, 'm, NativeMemory<'m>>,
+            Ptr<'p, R::In<'p>>,
+        ) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.work(|thread| thread.transaction_with(logging, body))
+    }
+
+    /// Runs `body`, which reads what is committed; see [`Thread::read`].
+    ///
+    /// # Errors
+    /// What `body` returns.
+    ///
+    /// # Panics
+    /// As [`transaction`](Pool::transaction).
+    pub fn read<T, E>(
+        &self,
+        body: impl for<'p, 'm> FnOnce(
+            &mut Session<'p, 'm, NativeMemory<'m>>,
+            Ptr<'p, R::In<'p>>,
+        ) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.work(|thread| thread.read(body))
+    }
+
+    /// Gives the calling thread a handle for as long as `body` runs. Waits while as many threads
+    /// work as the pool was made for.
+    ///
+    /// # Panics
+    /// Within another call of this pool by the same thread.
+    pub fn work<T>(
+        &self,
+        body: impl for<'m> FnOnce(&mut Thread<'m, R, NativeMemory<'m>>) -> T,
+    ) -> T {
+        let number = self.numbers.take();
+        let memory = self.file.memory(number.number);
+        let thread = Thread::join(self.heap, &memory);
+        body(&mut thread.expect("the types were compared when it was opened"))
+    }
+
+    /// What committed data survives; its text is fit to be printed.
+    pub fn durability(&self) -> Durability {
+        self.file.durability()
+    }
+
+    /// Bytes of the file that are in use.
+    pub fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+impl<R> Drop for Pool<R> {
+    fn drop(&mut self) {
+        // Nobody works in it any more. With its logs truncated it opens at once the next time.
+        if !std::thread::panicking() {
+            let memory = self.file.memory(0);
+            self.heap.join(&memory).retire();
+        }
+    }
+}
+
+/// The numbers under which threads work.
+struct Numbers {
+    taken: Mutex<Vec<Option<ThreadId>>>,
+    freed: Condvar,
+}
+
+/// A number, until it is dropped.
+struct Number<'n> {
+    numbers: &'n Numbers,
+    number: usize,
+}
+
+impl Numbers {
+    fn of(heap: &Heap) -> Numbers {
+        Numbers { taken: Mutex::new(vec![None; heap.threads() as usize]), freed: Condvar::new() }
+    }
+
+    fn take(&self) -> Number<'_> {
+        let me = Some(std::thread::current().id());
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(!taken.contains(&me), "this thread is in the pool already: use the handle it has");
+        loop {
+            if let Some(number) = taken.iter().position(Option::is_none) {
+                taken[number] = me;
+                return Number { numbers: self, number };
+            }
+            taken = self.freed.wait(taken).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Number<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.numbers.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken[self.number] = None;
+        self.numbers.freed.notify_one();
+    }
+}

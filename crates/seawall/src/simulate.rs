@@ -1,0 +1,142 @@
+//! A program on persistency hardware that nobody can buy.
+
+use crate::thread::{BEHIND_BYTES, Thread};
+use crate::{Branded, Error};
+use seawall_memory::Image;
+use seawall_runtime::{HeapOptions, typed};
+use seawall_sim::{
+    Choice, Counters, Machine, Program, SimError, SimMemory, Simulation as Simulator,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const NAME: &str = "simulated";
+const UUID: u128 = 0x5ea_3a11;
+
+/// What [`simulate`] runs on.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    machine: String,
+    design: String,
+    threads: usize,
+    bytes: u64,
+}
+
+impl Simulation {
+    /// The persistency design of this name, with parameters if any (`lbpp:epochs=4`), on the machine
+    /// of MICRO'15, one thread. `seawall list designs` shows them.
+    pub fn of(design: &str) -> Simulation {
+        let (machine, design) = ("micro15".to_owned(), design.to_owned());
+        Simulation { machine, design, threads: 1, bytes: 1 << 20 }
+    }
+
+    /// On this machine: a name, as `seawall list machines` shows them, or the path of a file.
+    #[must_use]
+    pub fn machine(self, machine: &str) -> Simulation {
+        Simulation { machine: machine.to_owned(), ..self }
+    }
+
+    /// So many threads, each on a core of its own.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Simulation {
+        Simulation { threads, ..self }
+    }
+
+    /// Bytes of objects that the pool has room for: 1 MiB unless told otherwise.
+    #[must_use]
+    pub fn bytes(self, bytes: u64) -> Simulation {
+        Simulation { bytes, ..self }
+    }
+}
+
+/// What a simulated run took.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Simulated {
+    /// When the last thread had finished, in cycles.
+    pub cycles: u64,
+    /// What happened in the machine.
+    pub counters: Counters,
+}
+
+/// Why a simulation came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulateError {
+    /// The pool cannot be made, or a transaction failed.
+    #[error(transparent)]
+    Program(#[from] Error),
+    /// More threads than cores, a deadlock, no memory.
+    #[error(transparent)]
+    Run(#[from] SimError),
+    /// There is no such machine or design.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+/// Runs `program` once for each thread, on a pool that `setup` has filled, and tells the time.
+/// The same input takes the same cycles, every time.
+///
+/// ```
+/// use seawall::{Persist, Simulation, simulate};
+///
+/// #[derive(Clone, Copy, Persist)]
+/// struct Counter {
+///     count: u64,
+/// }
+///
+/// let cycles = |design: &str| {
+///     simulate::<Counter>(
+///         &Simulation::of(design),
+///         |_| Ok(()),
+///         |pool| {
+///             (0..100).try_for_each(|_| {
+///                 pool.transaction(|tx, root| tx.update(root.at(Counter::COUNT), |n| n + 1))
+///             })
+///         },
+///     )
+///     .map(|run| run.cycles)
+/// };
+/// assert!(cycles("volatile")? < cycles("clwb")?);
+/// # Ok::<(), seawall::SimulateError>(())
+/// ```
+///
+/// # Errors
+/// When there is no such machine or design, a transaction fails, or the run does not end.
+pub fn simulate<R: Branded + 'static>(
+    how: &Simulation,
+    setup: impl FnOnce(&mut Thread<'_, R, Image>) -> Result<(), Error>,
+    program: impl Fn(&mut Thread<'_, R, SimMemory<'_>>) -> Result<(), Error> + Clone + 'static,
+) -> Result<Simulated, SimulateError> {
+    let unknown = |error: &dyn std::fmt::Display| SimulateError::Unknown(error.to_string());
+    let machine = Machine::load(&how.machine).map_err(|error| unknown(&error))?;
+    let design = Choice::parse(&how.design).map_err(|error| unknown(&error))?;
+    let options = HeapOptions {
+        bytes: how.bytes,
+        bytes_max: how.bytes,
+        threads: how.threads as u64,
+        ..typed::options::<R>()
+    };
+    options.check()?;
+    let image = Image::new(options.pm_bytes(), options.dram_bytes() + BEHIND_BYTES);
+    let heap = typed::create::<R, _, Error>(&image, NAME, UUID, &options, |pool| Ok(pool.heap()))?;
+    let mut thread = Thread::join(heap, &image)?;
+    setup(&mut thread)?;
+    thread.leave();
+    let failed = Rc::new(RefCell::new(None));
+    let programs = (0..how.threads).map(|_| -> Program {
+        let (program, failed) = (program.clone(), failed.clone());
+        Box::new(move |memory: &SimMemory<'_>| {
+            let thread = Thread::join(heap, memory);
+            if let Err(error) = thread.and_then(|mut thread| program(&mut thread)) {
+                *failed.borrow_mut() = Some(error);
+            }
+        })
+    });
+    let (pm, dram) = image.into_parts();
+    let outcome = Simulator::new(&machine, &design, pm, dram).run(programs.collect())?;
+    match failed.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(Simulated { cycles: outcome.cycles, counters: outcome.counters }),
+    }
+}

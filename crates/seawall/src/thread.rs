@@ -1,0 +1,95 @@
+//! A thread that works in a pool, on whatever machine.
+
+use crate::lock::PoolLock;
+use crate::{Branded, Error, Logging, Ptr, Session, Tx};
+use seawall_collections::fields::DRAM_BYTES;
+use seawall_memory::{Addr, Memory};
+use seawall_runtime::{Heap, typed};
+
+/// Bytes of volatile memory that a pool needs behind those of its heap.
+pub(crate) const BEHIND_BYTES: u64 = DRAM_BYTES + crate::lock::LOCK_BYTES;
+
+/// A thread's handle on a pool whose root is an `R`, on the machine of `M`.
+///
+/// Functions that take one by `&mut Thread<'_, Root, M>` with `M: Memory` run on mapped files, under
+/// the explorer and on simulated machines alike.
+pub struct Thread<'m, R, M: Memory> {
+    thread: typed::Thread<'m, R, M>,
+    memory: &'m M,
+    /// None where there is only one thread.
+    lock: Option<PoolLock>,
+}
+
+impl<R, M: Memory> std::fmt::Debug for Thread<'_, R, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread").finish_non_exhaustive()
+    }
+}
+
+impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
+    pub(crate) fn join(heap: Heap, memory: &'m M) -> Result<Self, Error> {
+        let word = Addr::dram(heap.dram_bytes() + DRAM_BYTES);
+        let lock = (heap.threads() > 1).then_some(PoolLock::at(word));
+        Ok(Thread { thread: typed::Thread::join(heap, memory)?, memory, lock })
+    }
+
+    /// Runs `body` as a transaction that logs new values: with one fence it is durable when this
+    /// returns `Ok`. When `body` fails or panics, nothing has happened.
+    ///
+    /// Transactions of other threads, and reads, wait meanwhile. `body` may run more than once, if
+    /// it needs what a thread holds that works below this interface.
+    ///
+    /// # Errors
+    /// What `body` returns; [`Error::TooLarge`] when it wrote more than the log holds.
+    pub fn transaction<T, E: From<Error>>(
+        &mut self,
+        body: impl for<'p> FnMut(&mut Tx<'p, '_, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.transaction_with(Logging::Redo, body)
+    }
+
+    /// As [`transaction`](Thread::transaction), with a choice: `Logging::Undo` logs old values and
+    /// stores in place, at a fence for each first store; it can write more than the log of new
+    /// values holds.
+    ///
+    /// # Errors
+    /// As [`transaction`](Thread::transaction).
+    pub fn transaction_with<T, E: From<Error>>(
+        &mut self,
+        logging: Logging,
+        mut body: impl for<'p> FnMut(&mut Tx<'p, '_, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _held = self.lock.map(|lock| lock.write(self.memory));
+        self.thread.enter(|session, root| session.retry(logging, |tx| body(tx, root)))
+    }
+
+    /// Runs `body`, which reads what is committed. Others may read at the same time.
+    ///
+    /// # Errors
+    /// What `body` returns.
+    pub fn read<T, E>(
+        &mut self,
+        body: impl for<'p> FnOnce(&mut Session<'p, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _held = self.lock.map(|lock| lock.read(self.memory));
+        self.thread.enter(body)
+    }
+
+    /// Tells the outside world that operation `number` of this thread is done: what was committed
+    /// before must not be lost by a crash after it. Machines that crash programs take note of it;
+    /// elsewhere it does nothing.
+    #[track_caller]
+    pub fn output(&self, number: u64) {
+        self.memory.output(number);
+    }
+
+    /// Gives the free space that this thread had to the others.
+    pub fn leave(self) {
+        self.thread.leave();
+    }
+
+    /// The memory below.
+    pub fn memory(&self) -> &'m M {
+        self.memory
+    }
+}
