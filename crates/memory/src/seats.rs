@@ -29,7 +29,14 @@ static MEMORIES: AtomicU64 = AtomicU64::new(1);
 #[derive(Debug)]
 pub struct Seats {
     memory: u64,
-    taken: Mutex<Vec<(usize, Weak<Place>)>>,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    places: Vec<(usize, Weak<Place>)>,
+    /// How often each thread number has been sat under.
+    turns: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -45,6 +52,7 @@ struct Place {
 pub struct Seat {
     place: Arc<Place>,
     number: u64,
+    turn: u64,
     /// It stays on the thread of the system that took it.
     stays: PhantomData<*const ()>,
 }
@@ -79,7 +87,7 @@ impl Seats {
     #[allow(clippy::new_without_default, reason = "no two are equal")]
     pub fn new() -> Seats {
         let memory = MEMORIES.fetch_add(1, Relaxed);
-        Seats { memory, taken: Mutex::new(Vec::new()) }
+        Seats { memory, taken: Mutex::default() }
     }
 
     /// The number that tells the memory from all others of this process.
@@ -94,31 +102,34 @@ impl Seats {
     /// When another thread of the system has it, or the earlier holder is [busy](Seat::set_busy).
     pub fn take(&self, thread: usize) -> Result<Seat, SeatTaken> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.retain(|(_, place)| place.strong_count() > 0);
+        let Taken { places, turns } = &mut *taken;
+        places.retain(|(_, place)| place.strong_count() > 0);
         let me = std::thread::current().id();
-        let found = taken.iter().find(|(number, _)| *number == thread);
-        if let Some(place) = found.and_then(|(_, place)| place.upgrade()) {
-            if place.owner != me {
-                return Err(SeatTaken::ByAnotherThread);
+        let found = places.iter().find(|(number, _)| *number == thread);
+        let (place, number) = match found.and_then(|(_, place)| place.upgrade()) {
+            Some(place) if place.owner != me => return Err(SeatTaken::ByAnotherThread),
+            Some(place) if place.busy.load(Relaxed) != 0 => return Err(SeatTaken::InUse),
+            Some(place) => {
+                let number = place.holder.load(Relaxed) + 1;
+                place.holder.store(number, Relaxed);
+                (place, number)
             }
-            if place.busy.load(Relaxed) != 0 {
-                return Err(SeatTaken::InUse);
+            None => {
+                let place = Arc::new(Place { owner: me, holder: 0.into(), busy: 0.into() });
+                places.push((thread, Arc::downgrade(&place)));
+                (place, 0)
             }
-            let number = place.holder.load(Relaxed) + 1;
-            place.holder.store(number, Relaxed);
-            return Ok(Seat { place, number, stays: PhantomData });
-        }
-        let place = Place { owner: me, holder: 0.into(), busy: 0.into() };
-        let place = Arc::new(place);
-        taken.push((thread, Arc::downgrade(&place)));
-        Ok(Seat { place, number: 0, stays: PhantomData })
+        };
+        turns.resize(turns.len().max(thread + 1), 0);
+        turns[thread] += 1;
+        Ok(Seat { place, number, turn: turns[thread], stays: PhantomData })
     }
 }
 
 /// The same memory, as it was: what is left of a crash that was tried on a copy. Nobody sits there.
 impl Clone for Seats {
     fn clone(&self) -> Seats {
-        Seats { memory: self.memory, taken: Mutex::new(Vec::new()) }
+        Seats { memory: self.memory, taken: Mutex::default() }
     }
 }
 
@@ -127,6 +138,12 @@ impl Seat {
     #[inline]
     pub fn is_held(&self) -> bool {
         self.place.holder.load(Relaxed) == self.number
+    }
+
+    /// How often somebody has sat under this thread number, this time included.
+    #[inline]
+    pub fn turn(&self) -> u64 {
+        self.turn
     }
 
     /// Says whether the holder is in the middle of something, so that nobody may take over.
@@ -148,6 +165,7 @@ mod tests {
         let beside = || std::thread::scope(|scope| scope.spawn(try_it).join().unwrap());
         assert_eq!(beside(), Err(SeatTaken::ByAnotherThread));
         assert!(seats.take(4).is_ok(), "another number");
+        assert_eq!((seat.turn(), seats.take(4).map(|seat| seat.turn())), (1, Ok(2)));
         drop(seat);
         assert_eq!(beside(), Ok(()));
     }

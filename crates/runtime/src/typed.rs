@@ -135,7 +135,7 @@ pub use ptr::{Field, Ptr};
 pub use reach::{Dangling, Reach};
 pub use seawall_derive::Persist;
 pub use session::Session;
-pub use thread::Thread;
+pub use thread::{Suspended, Thread};
 pub use tx::Tx;
 pub use types::TypeInfo;
 

@@ -8,8 +8,8 @@ mod v1 {
     use seawall::Persist;
 
     #[derive(Clone, Copy, Persist)]
-    pub struct Counter {
-        pub count: u32,
+    pub(crate) struct Counter {
+        pub(crate) count: u32,
     }
 }
 

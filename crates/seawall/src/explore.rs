@@ -23,6 +23,7 @@ pub struct Exploration {
     interruptions: usize,
     runs: usize,
     states: u64,
+    depth: usize,
     bytes: u64,
     log_bytes: u64,
 }
@@ -34,7 +35,8 @@ impl Default for Exploration {
             models: vec![Model::Px86, Model::Epoch],
             interruptions: 2,
             runs: 100,
-            states: 20_000,
+            states: 50_000,
+            depth: 1,
             bytes: 1 << 20,
             log_bytes: 16 << 10,
         }
@@ -55,10 +57,16 @@ impl Exploration {
         Exploration { runs, ..self }
     }
 
-    /// At most so many crash states of each run under each model: 20,000 unless told otherwise.
+    /// At most so many crash states of each run under each model: 50,000 unless told otherwise.
     #[must_use]
     pub fn states(self, states: u64) -> Exploration {
         Exploration { states, ..self }
+    }
+
+    /// Power may fail so often again while recovery runs: once unless told otherwise.
+    #[must_use]
+    pub fn crashes_of_recovery(self, depth: usize) -> Exploration {
+        Exploration { depth, ..self }
     }
 
     /// Bytes of objects that the pool has room for: 1 MiB unless told otherwise.
@@ -190,7 +198,7 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash>(
         explored.runs = explored.runs.max(traces.len());
         explored.all_runs &= all;
         for trace in &traces {
-            let search_for = Search { budget: how.states, ..Search::new(*model) };
+            let search_for = Search { budget: how.states, depth: how.depth, ..Search::new(*model) };
             let outcome: Outcome = search(trace, &search_for, &check);
             explored.states += outcome.states;
             explored.complete &= outcome.reached == seawall_explore::Reached::Complete;
@@ -219,6 +227,7 @@ fn started<R: Branded>(
     let heap = typed::create::<R, _, Error>(&image, NAME, UUID, &options, |pool| Ok(pool.heap()))?;
     let mut thread = Thread::join(heap, &image)?;
     setup(&mut thread)?;
+    thread.settle();
     thread.leave();
     Ok((image, heap))
 }

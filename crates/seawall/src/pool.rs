@@ -7,7 +7,6 @@ use seawall_native::{NativeMemory, Needs, Pool as File, PoolError, PoolOptions};
 use seawall_runtime::{Heap, HeapOptions, typed};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
@@ -77,8 +76,7 @@ impl Options {
 pub struct Pool<R> {
     file: File,
     heap: Heap,
-    numbers: Numbers,
-    root: PhantomData<fn() -> R>,
+    places: Places<R>,
 }
 
 impl<R> std::fmt::Debug for Pool<R> {
@@ -130,13 +128,13 @@ fn create<R: Branded>(path: &Path, options: Options) -> Result<Pool<R>, OpenErro
     let heap = typed::create::<R, _, Error>(&file.memory(0), NAME, identity(), &heap, |pool| {
         Ok(pool.heap())
     })?;
-    Ok(Pool { numbers: Numbers::of(&heap), file, heap, root: PhantomData })
+    Ok(Pool { places: Places::of(&heap), file, heap })
 }
 
 fn opened<R: Branded>(file: File) -> Result<Pool<R>, OpenError> {
     let bytes = file.bytes();
     let heap = typed::open::<R, _, Error>(&file.memory(0), NAME, bytes, |pool| Ok(pool.heap()))?;
-    Ok(Pool { numbers: Numbers::of(&heap), file, heap, root: PhantomData })
+    Ok(Pool { places: Places::of(&heap), file, heap })
 }
 
 /// Bits that no other pool has.
@@ -207,10 +205,15 @@ impl<R: Branded> Pool<R> {
         &self,
         body: impl for<'m> FnOnce(&mut Thread<'m, R, NativeMemory<'m>>) -> T,
     ) -> T {
-        let number = self.numbers.take();
-        let memory = self.file.memory(number.number);
-        let thread = Thread::join(self.heap, &memory);
-        body(&mut thread.expect("the types were compared when it was opened"))
+        let mut place = self.places.take();
+        let memory = self.file.memory(place.number);
+        let mut thread = match place.thread.take() {
+            Some(before) => Thread::resume(self.heap, &memory, before),
+            None => Thread::join(self.heap, &memory).expect("its types are known"),
+        };
+        let outcome = body(&mut thread);
+        place.thread = thread.suspend();
+        outcome
     }
 
     /// What committed data survives; its text is fit to be printed.
@@ -234,41 +237,61 @@ impl<R> Drop for Pool<R> {
     }
 }
 
-/// The numbers under which threads work.
-struct Numbers {
-    taken: Mutex<Vec<Option<ThreadId>>>,
+/// Where threads work: each place has a thread number, and what is known there.
+struct Places<R> {
+    places: Mutex<Vec<State<R>>>,
     freed: Condvar,
 }
 
-/// A number, until it is dropped.
-struct Number<'n> {
-    numbers: &'n Numbers,
-    number: usize,
+enum State<R> {
+    Free(Option<typed::Suspended<R>>),
+    Taken(ThreadId),
 }
 
-impl Numbers {
-    fn of(heap: &Heap) -> Numbers {
-        Numbers { taken: Mutex::new(vec![None; heap.threads() as usize]), freed: Condvar::new() }
+/// A place, until it is dropped.
+struct Place<'n, R> {
+    places: &'n Places<R>,
+    number: usize,
+    thread: Option<typed::Suspended<R>>,
+}
+
+impl<R> Places<R> {
+    fn of(heap: &Heap) -> Places<R> {
+        let places = (0..heap.threads()).map(|_| State::Free(None)).collect();
+        Places { places: Mutex::new(places), freed: Condvar::new() }
     }
 
-    fn take(&self) -> Number<'_> {
-        let me = Some(std::thread::current().id());
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(!taken.contains(&me), "this thread is in the pool already: use the handle it has");
+    /// The first that is free: so that one thread after the other finds what the last one knew.
+    fn take(&self) -> Place<'_, R> {
+        let me = std::thread::current().id();
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(number) = taken.iter().position(Option::is_none) {
-                taken[number] = me;
-                return Number { numbers: self, number };
+            let mut free = None;
+            for (number, place) in places.iter().enumerate() {
+                match place {
+                    State::Taken(thread) => assert!(
+                        *thread != me,
+                        "this thread is in the pool already: use the handle that it has"
+                    ),
+                    State::Free(_) => free = free.or(Some(number)),
+                }
             }
-            taken = self.freed.wait(taken).unwrap_or_else(PoisonError::into_inner);
+            if let Some(number) = free {
+                let State::Free(thread) = std::mem::replace(&mut places[number], State::Taken(me))
+                else {
+                    unreachable!("it is free");
+                };
+                return Place { places: self, number, thread };
+            }
+            places = self.freed.wait(places).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-impl Drop for Number<'_> {
+impl<R> Drop for Place<'_, R> {
     fn drop(&mut self) {
-        let mut taken = self.numbers.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken[self.number] = None;
-        self.numbers.freed.notify_one();
+        let mut places = self.places.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places[self.number] = State::Free(self.thread.take());
+        self.places.freed.notify_one();
     }
 }

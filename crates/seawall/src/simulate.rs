@@ -122,6 +122,7 @@ pub fn simulate<R: Branded + 'static>(
     let heap = typed::create::<R, _, Error>(&image, NAME, UUID, &options, |pool| Ok(pool.heap()))?;
     let mut thread = Thread::join(heap, &image)?;
     setup(&mut thread)?;
+    thread.settle();
     thread.leave();
     let failed = Rc::new(RefCell::new(None));
     let programs = (0..how.threads).map(|_| -> Program {

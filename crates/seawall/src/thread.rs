@@ -20,6 +20,11 @@ pub struct Thread<'m, R, M: Memory> {
     lock: Option<PoolLock>,
 }
 
+fn lock_of(heap: &Heap) -> Option<PoolLock> {
+    let word = Addr::dram(heap.dram_bytes() + DRAM_BYTES);
+    (heap.threads() > 1).then_some(PoolLock::at(word))
+}
+
 impl<R, M: Memory> std::fmt::Debug for Thread<'_, R, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Thread").finish_non_exhaustive()
@@ -28,9 +33,17 @@ impl<R, M: Memory> std::fmt::Debug for Thread<'_, R, M> {
 
 impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     pub(crate) fn join(heap: Heap, memory: &'m M) -> Result<Self, Error> {
-        let word = Addr::dram(heap.dram_bytes() + DRAM_BYTES);
-        let lock = (heap.threads() > 1).then_some(PoolLock::at(word));
+        let lock = lock_of(&heap);
         Ok(Thread { thread: typed::Thread::join(heap, memory)?, memory, lock })
+    }
+
+    pub(crate) fn resume(heap: Heap, memory: &'m M, before: typed::Suspended<R>) -> Self {
+        let thread = typed::Thread::resume(heap, memory, before);
+        Thread { thread, memory, lock: lock_of(&heap) }
+    }
+
+    pub(crate) fn suspend(self) -> Option<typed::Suspended<R>> {
+        self.thread.suspend()
     }
 
     /// Runs `body` as a transaction that logs new values: with one fence it is durable when this
@@ -86,6 +99,12 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     /// Gives the free space that this thread had to the others.
     pub fn leave(self) {
         self.thread.leave();
+    }
+
+    /// Truncates the logs: all that is committed is in its place.
+    #[cfg(any(feature = "explore", feature = "simulate"))]
+    pub(crate) fn settle(&mut self) {
+        self.thread.untyped().retire();
     }
 
     /// The memory below.

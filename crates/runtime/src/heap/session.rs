@@ -67,6 +67,17 @@ struct Unwinding<'s, 'm, M: Memory> {
     is_scope: bool,
 }
 
+/// The seat of the thread that joins.
+fn seated<M: Memory>(memory: &M, heap: &Heap) -> Option<Seat> {
+    let (thread, threads) = (memory.thread() as u64, heap.threads());
+    assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
+    heap.assert_on(memory);
+    match memory.seats()?.take(memory.thread()) {
+        Ok(seat) => Some(seat),
+        Err(taken) => panic!("thread number {thread}: {taken}"),
+    }
+}
+
 impl<M: Memory> Drop for Unwinding<'_, '_, M> {
     #[cold]
     #[inline(never)]
@@ -75,17 +86,67 @@ impl<M: Memory> Drop for Unwinding<'_, '_, M> {
     }
 }
 
+/// What a session has between two times at work: without its memory, and on no thread.
+#[derive(Debug)]
+pub(crate) struct Suspended {
+    log: Log,
+    undo: Undo,
+    blocks: Blocks,
+    placement: Placement,
+    buffers: Buffers,
+    holds: Holds,
+    heap: Heap,
+    number: u64,
+    turn: u64,
+}
+
 impl<'m, M: Memory> Session<'m, M> {
     pub(crate) fn new(memory: &'m M, heap: Heap) -> Session<'m, M> {
+        let seat = seated(memory, &heap);
+        Session::seated_on(memory, heap, seat)
+    }
+
+    /// Goes on as a session that was suspended on this memory; as a new one if another has joined
+    /// under its thread number since.
+    pub(crate) fn resume(memory: &'m M, heap: Heap, before: Suspended) -> Session<'m, M> {
+        let seat = seated(memory, &heap);
+        if seat.as_ref().is_none_or(|seat| seat.turn() != before.turn + 1) || before.heap != heap {
+            return Session::seated_on(memory, heap, seat);
+        }
+        let Suspended { log, undo, blocks, placement, buffers, holds, number, .. } = before;
+        Session {
+            memory,
+            heap,
+            thread: memory.thread() as u64,
+            log,
+            undo,
+            blocks,
+            placement,
+            buffers,
+            holds,
+            data_end: Cell::new(0),
+            decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
+            number,
+            seat,
+            broken: false,
+            view: View::Plain,
+            moved: Cell::new(None),
+            is_scoped: false,
+        }
+    }
+
+    /// Leaves its thread, to be [resumed](Session::resume) on any; none if it has been replaced, or
+    /// is to be cleaned up.
+    pub(crate) fn suspend(self) -> Option<Suspended> {
+        let turn = self.seat.as_ref().filter(|seat| seat.is_held())?.turn();
+        let Session { log, undo, blocks, placement, buffers, holds, heap, number, .. } = self;
+        let suspended =
+            Suspended { log, undo, blocks, placement, buffers, holds, heap, number, turn };
+        (!self.broken).then_some(suspended)
+    }
+
+    fn seated_on(memory: &'m M, heap: Heap, seat: Option<Seat>) -> Session<'m, M> {
         let thread = memory.thread() as u64;
-        let threads = heap.threads();
-        assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
-        heap.assert_on(memory);
-        let seat = memory.seats().map(|seats| seats.take(memory.thread()));
-        let seat = seat.map(|seat| match seat {
-            Ok(seat) => seat,
-            Err(taken) => panic!("thread number {thread}: {taken}"),
-        });
         let log = Log::new(memory, &heap, thread);
         let left_open = recovery::undo_left_open(memory, &heap, thread);
         let mut session = Session {

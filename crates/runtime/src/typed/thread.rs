@@ -59,6 +59,19 @@ pub struct Thread<'m, R, M: Memory> {
     root: PhantomData<fn() -> R>,
 }
 
+/// A [`Thread`] between two times at work.
+pub struct Suspended<R> {
+    session: crate::heap::session::Suspended,
+    types: Types,
+    root: PhantomData<fn() -> R>,
+}
+
+impl<R> std::fmt::Debug for Suspended<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Suspended").finish_non_exhaustive()
+    }
+}
+
 impl<R, M: Memory> std::fmt::Debug for Thread<'_, R, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Thread").finish_non_exhaustive()
@@ -80,6 +93,24 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
             parts: Some((Box::new(heap.join(memory)), Types::default())),
             root: PhantomData,
         })
+    }
+
+    /// Goes on as a thread that was suspended in this heap, on any thread of the system; as a new
+    /// one if another has joined under its number since.
+    ///
+    /// # Panics
+    /// As [`join`](Thread::join).
+    pub fn resume(heap: Heap, memory: &'m M, before: Suspended<R>) -> Self {
+        let session = crate::Session::resume(memory, heap, before.session);
+        Thread { parts: Some((Box::new(session), before.types)), root: PhantomData }
+    }
+
+    /// Leaves the thread of the system with all that it knows, to be [resumed](Thread::resume);
+    /// none if another has joined under its number. Dropping what this returns is as dropping the
+    /// thread.
+    pub fn suspend(mut self) -> Option<Suspended<R>> {
+        let (session, types) = self.parts.take().expect(THERE);
+        Some(Suspended { session: session.suspend()?, types, root: PhantomData })
     }
 
     /// Runs `body` in a scope: pointers live no longer than the call.

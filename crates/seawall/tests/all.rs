@@ -1,0 +1,5 @@
+//! The front door: pools by path and type, structures in structs, and every crash.
+
+mod composed;
+mod pools;
+mod threads;

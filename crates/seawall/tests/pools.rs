@@ -1,0 +1,142 @@
+//! Making, opening and refusing pools.
+
+use seawall::{Error, Logging, Map, MapField, OpenError, Options, Persist, Ptr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+#[derive(Clone, Copy, Debug, PartialEq, Persist)]
+struct Root {
+    count: u64,
+    words: [u64; 4],
+}
+
+mod other {
+    use seawall::Persist;
+
+    #[derive(Clone, Copy, Persist)]
+    pub(crate) struct Root {
+        pub(crate) count: u64,
+        pub(crate) words: [u64; 5],
+    }
+}
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("room");
+    let path = folder.path().join("a.pool");
+    (folder, path)
+}
+
+fn count(pool: &seawall::Pool<Root>) -> u64 {
+    pool.read(|view, root| view.get(root.at(Root::COUNT))).expect("whole")
+}
+
+fn add(pool: &seawall::Pool<Root>, by: u64) {
+    let added = pool.transaction(|tx, root| tx.update(root.at(Root::COUNT), |count| count + by));
+    added.expect("it fits");
+}
+
+#[test]
+fn a_pool_is_made_once_and_found_again_by_its_path_and_type() {
+    let (_folder, path) = folder();
+    for run in 0..3 {
+        let pool = seawall::open::<Root>(&path, Options::default()).expect("room");
+        assert_eq!(count(&pool), run);
+        add(&pool, 1);
+    }
+}
+
+#[test]
+fn what_was_committed_is_there_after_an_end_without_a_close() {
+    let (_folder, path) = folder();
+    let copy = path.with_extension("copy");
+    let pool = seawall::open::<Root>(&path, Options::default()).expect("room");
+    add(&pool, 7);
+    std::fs::copy(&path, &copy).expect("room");
+    add(&pool, 1);
+    let copied = seawall::open::<Root>(&copy, Options::default()).expect("it recovers");
+    assert_eq!((count(&copied), count(&pool)), (7, 8));
+}
+
+#[test]
+fn a_transaction_that_fails_or_panics_changes_nothing() {
+    let (_folder, path) = folder();
+    let pool = seawall::open::<Root>(&path, Options::default()).expect("room");
+    add(&pool, 5);
+    for logging in [Logging::Redo, Logging::Undo] {
+        let failed = pool.transaction_with(logging, |tx, root| {
+            tx.set(root.at(Root::COUNT), 9)?;
+            Err::<(), _>(Error::Types)
+        });
+        assert_eq!(failed, Err(Error::Types));
+        let panics = AssertUnwindSafe(|| {
+            pool.transaction_with(logging, |tx, root| -> Result<(), Error> {
+                tx.set(root.at(Root::COUNT), 9)?;
+                panic!("a bug of the program")
+            })
+        });
+        assert!(catch_unwind(panics).is_err());
+        assert_eq!(count(&pool), 5);
+    }
+    add(&pool, 1);
+    assert_eq!(count(&pool), 6);
+}
+
+#[test]
+fn a_pool_of_other_types_is_refused_with_the_field_and_left_alone() {
+    let (_folder, path) = folder();
+    drop(seawall::open::<Root>(&path, Options::default()).expect("room"));
+    let before = std::fs::read(&path).expect("it is there");
+    let refused = seawall::open::<other::Root>(&path, Options::default()).expect_err("another");
+    assert!(refused.to_string().contains("words was [u64; 4] and is [u64; 5]"), "{refused}");
+    assert_eq!(std::fs::read(&path).expect("it is there"), before);
+}
+
+#[test]
+fn files_that_are_no_pools_or_in_use_are_refused_with_their_name() {
+    let (_folder, path) = folder();
+    std::fs::write(&path, vec![b'x'; 8192]).expect("room");
+    let refused = seawall::open::<Root>(&path, Options::default()).expect_err("no pool");
+    assert!(matches!(refused, OpenError::File(_)) && refused.to_string().contains("a.pool"));
+    std::fs::remove_file(&path).expect("it is there");
+    let _pool = seawall::open::<Root>(&path, Options::default()).expect("room");
+    let refused = seawall::open::<Root>(&path, Options::default()).expect_err("in use");
+    assert!(refused.to_string().contains("in use"), "{refused}");
+    let refused = seawall::open::<Root>(path.with_extension("b"), Options::default().threads(0));
+    assert!(refused.expect_err("no threads").to_string().contains("threads is 0"));
+    assert!(!path.with_extension("b").exists());
+}
+
+#[test]
+fn a_pool_grows_as_it_is_filled_up_to_its_limit() {
+    let (_folder, path) = folder();
+    let options = Options::default().threads(1).bytes_max(4 << 20).log_bytes(1 << 20);
+    #[derive(Clone, Copy, Persist)]
+    struct Filled {
+        names: Map<u64, [u8]>,
+    }
+    let pool = seawall::open::<Filled>(&path, options).expect("room");
+    let before = pool.bytes();
+    let mut keys = 0;
+    let full = loop {
+        let filled = pool
+            .transaction(|tx, root| root.at(Filled::NAMES).insert(tx, &keys, &[7; 1000]).map(drop));
+        match filled {
+            Ok(()) => keys += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::Full { .. }), "{full}");
+    assert!(pool.bytes() > before && keys > 2000, "{keys} keys: {full}");
+    let freed = pool.transaction(|tx, root| root.at(Filled::NAMES).clear(tx));
+    assert!(matches!(freed, Err(Error::TooLarge { .. })) || freed.is_ok());
+    let len = pool.read(|view, root| root.at(Filled::NAMES).len(view)).expect("whole");
+    assert!(len == keys || len == 0);
+}
+
+#[test]
+#[should_panic(expected = "in the pool already")]
+fn a_call_within_a_call_is_refused_instead_of_waiting_for_ever() {
+    let (_folder, path) = folder();
+    let pool = seawall::open::<Root>(&path, Options::default()).expect("room");
+    let _ = pool.read(|_, _: Ptr<'_, Root>| Ok::<_, Error>(count(&pool)));
+}
