@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use seawall_collections::BTree;
 use seawall_collections::Map;
 use seawall_native::{Pool as NativePool, PoolOptions};
-use seawall_runtime::TxKind;
+use seawall_runtime::Logging;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -203,7 +203,7 @@ fn our_pool(sizes: &Sizes<'_>, bytes: u64) -> Result<(Rc<OurPool>, PathBuf)> {
 /// Our forms of an operation, with the names that they have in the report.
 fn our_forms(operation: Operation) -> Vec<(&'static str, ours::Operation)> {
     use ours::Operation as Ours;
-    let form: fn(TxKind) -> Ours = match operation {
+    let form: fn(Logging) -> Ours = match operation {
         Operation::Tx64 => Ours::Tx64,
         Operation::Tx256 => Ours::Tx256,
         Operation::Tx1024 => Ours::Tx1024,
@@ -213,7 +213,7 @@ fn our_forms(operation: Operation) -> Vec<(&'static str, ours::Operation)> {
         Operation::TxAlloc => return vec![("seawall", Ours::TxAlloc)],
         Operation::FreeLinked | Operation::AllocLost => return Vec::new(),
     };
-    vec![("seawall redo", form(TxKind::Redo)), ("seawall undo", form(TxKind::Undo))]
+    vec![("seawall redo", form(Logging::Redo)), ("seawall undo", form(Logging::Undo))]
 }
 
 fn small(

@@ -13,7 +13,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use seawall_collections::BTree;
 use seawall_memory::{Addr, LINE_BYTES};
 use seawall_native::{NativeMemory, Pool, PoolOptions};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Session, Tx, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Session, Tx, Logging};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -91,7 +91,7 @@ impl OurPool {
         self.work(|session| {
             let zeros = vec![0; bytes as usize];
             let mut object = || {
-                session.redo(|tx| {
+                session.transaction(|tx| {
                     let at = tx.alloc(bytes)?;
                     tx.fill(at, &zeros)?;
                     Ok::<Addr, HeapError>(at)
@@ -106,13 +106,13 @@ impl OurPool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
     /// Add and write one range of that many bytes, commit.
-    Tx64(TxKind),
-    Tx256(TxKind),
-    Tx1024(TxKind),
+    Tx64(Logging),
+    Tx256(Logging),
+    Tx1024(Logging),
     /// The same with four ranges of 64 B.
-    TxFour(TxKind),
+    TxFour(Logging),
     /// Add and write 64 B, fail.
-    TxAbort(TxKind),
+    TxAbort(Logging),
     /// Allocate 64 B into a link, free them from it.
     AllocFree,
     /// Allocate 64 B and link them in one transaction.
@@ -181,7 +181,7 @@ fn run(
             session.free_from(links)
         }),
         Operation::TxAlloc => (0..count).try_for_each(|i| {
-            session.redo(|tx| {
+            session.transaction(|tx| {
                 let at = tx.alloc(64)?;
                 tx.store(links.plus(8 * i), at)
             })
@@ -191,12 +191,12 @@ fn run(
 
 fn changes<const RANGES: usize, const BYTES: usize>(
     session: &mut Work<'_>,
-    kind: TxKind,
+    kind: Logging,
     field: Addr,
     count: u64,
 ) -> Result<(), HeapError> {
     (0..count)
-        .try_for_each(|i| session.transaction(kind, |tx| change::<RANGES, BYTES>(tx, field, i)))
+        .try_for_each(|i| session.transaction_with(kind, |tx| change::<RANGES, BYTES>(tx, field, i)))
 }
 
 /// Adds and writes the ranges of transaction `i`, which are a part of the field apart.
@@ -225,8 +225,8 @@ impl From<HeapError> for Ended {
     }
 }
 
-fn abort(session: &mut Work<'_>, kind: TxKind, field: Addr, i: u64) -> Result<(), HeapError> {
-    let outcome = session.transaction(kind, |tx| {
+fn abort(session: &mut Work<'_>, kind: Logging, field: Addr, i: u64) -> Result<(), HeapError> {
+    let outcome = session.transaction_with(kind, |tx| {
         change::<1, 64>(tx, field, i)?;
         Err::<(), Ended>(Ended::OnPurpose)
     });
@@ -268,8 +268,8 @@ impl Reopen {
         let path = folder.join("killed.pool");
         let pool = OurPool::create(&path, POOL_BYTES)?;
         pool.work(|session| {
-            let ranges = session.redo(|tx| tx.alloc(RANGES * RANGE_BYTES))?;
-            session.redo(|tx| tx.store(pool.heap.root(), ranges))?;
+            let ranges = session.transaction(|tx| tx.alloc(RANGES * RANGE_BYTES))?;
+            session.transaction(|tx| tx.store(pool.heap.root(), ranges))?;
             (0..objects).try_for_each(|_| allocate(session))
         })?;
         Ok(Reopen { path })
@@ -281,7 +281,7 @@ impl Reopen {
 }
 
 fn allocate(session: &mut Work<'_>) -> Result<()> {
-    session.redo(|tx| tx.alloc(64))?;
+    session.transaction(|tx| tx.alloc(64))?;
     Ok(())
 }
 
@@ -309,7 +309,7 @@ pub(crate) fn die_in_transaction(path: &Path) -> Result<()> {
     pool.work(|session| {
         let ranges: Addr = session.load(pool.heap.root());
         ensure!(!ranges.is_null(), "the pool has no ranges to change");
-        session.undo(|tx| {
+        session.transaction_with(Logging::Undo, |tx| {
             for range in 0..RANGES {
                 let at = ranges.plus(range * RANGE_BYTES);
                 tx.add(&[(at, RANGE_BYTES)])?;

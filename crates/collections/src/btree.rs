@@ -44,7 +44,7 @@ use crate::Damage;
 use crate::reads::{Reads, Within};
 use node::{Leaf, SLOTS_MAX, fingerprint};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, HeapError, Session, Tx, TxKind};
+use seawall_runtime::{Heap, HeapError, Logging, Session, Tx};
 use std::cell::Cell;
 use versions::{Reader, Versions, Writer};
 
@@ -141,7 +141,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         dram: Addr,
         versions: u64,
     ) -> Result<Self, BTreeError> {
-        session.redo(|tx| Self::create_in(tx, anchor, dram, versions))
+        session.transaction(|tx| Self::create_in(tx, anchor, dram, versions))
     }
 
     /// As [`create`](Tree::create), as part of a transaction.
@@ -262,7 +262,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         value: u64,
     ) -> Result<Option<u64>, BTreeError> {
         loop {
-            if let Some(old) = session.retry(TxKind::Redo, |tx| self.put(tx, key, value))? {
+            if let Some(old) = session.retry(Logging::Redo, |tx| self.put(tx, key, value))? {
                 return Ok(old);
             }
             self.apart(session, |tx, level| self.make_room(tx, key, level))?;
@@ -281,7 +281,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         key: u64,
         mut change: impl FnMut(u64) -> u64,
     ) -> Result<Option<u64>, BTreeError> {
-        session.retry(TxKind::Redo, |tx| self.update_in(tx, key, &mut change))
+        session.retry(Logging::Redo, |tx| self.update_in(tx, key, &mut change))
     }
 
     /// Takes `key` out; gives its value, if it was there. Durable when it returns.
@@ -293,7 +293,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         session: &mut Session<'_, M>,
         key: u64,
     ) -> Result<Option<u64>, BTreeError> {
-        let (old, is_sparse) = session.retry(TxKind::Redo, |tx| self.take(tx, key))?;
+        let (old, is_sparse) = session.retry(Logging::Redo, |tx| self.take(tx, key))?;
         if is_sparse {
             self.apart(session, |tx, level| self.merge(tx, key, level))?;
         }
@@ -394,7 +394,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     ) -> Result<(), BTreeError> {
         let mut next = Some(0);
         while let Some(level) = next {
-            next = session.retry(TxKind::Redo, |tx| step(tx, level))?;
+            next = session.retry(Logging::Redo, |tx| step(tx, level))?;
         }
         Ok(())
     }

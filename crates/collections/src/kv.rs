@@ -17,7 +17,7 @@ use crate::reads::{Reads, Within};
 use crate::table::{Kind, Live, Table, mix};
 use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, HeapError, Session, Tx, TxKind};
+use seawall_runtime::{Heap, HeapError, Logging, Session, Tx};
 use siphasher::sip::SipHasher13;
 
 const KIND: Kind = Kind { word: u64::from_le_bytes(*b"kvmap v1"), name: "map of byte strings" };
@@ -49,7 +49,7 @@ pub const KV_BYTES_MAX: usize = u32::MAX as usize;
 /// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
 /// let heap = Heap::create(&memory, "names", 42, &options)?;
 /// let mut session = heap.join(&memory);
-/// let map = session.redo(|tx| KvMap::create(tx, heap.root(), &MapOptions::default()))?;
+/// let map = session.transaction(|tx| KvMap::create(tx, heap.root(), &MapOptions::default()))?;
 /// map.insert(&mut session, b"name", b"value")?; // durable here
 /// assert_eq!(map.get(&memory, b"name").as_deref(), Some(&b"value"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -230,12 +230,12 @@ impl KvMap {
         let (mut short, mut long) = ([0; SHORT], Vec::new());
         let record = record((key, value), &mut short, &mut long)?;
         let early = match self.table.flaw {
-            MapFlaw::EarlyRecord => Some(session.redo(|tx| filled(tx, record))?),
+            MapFlaw::EarlyRecord => Some(session.transaction(|tx| filled(tx, record))?),
             _ => None,
         };
-        let old = session.retry(TxKind::Redo, |tx| self.put(tx, key, record, early))?;
+        let old = session.retry(Logging::Redo, |tx| self.put(tx, key, record, early))?;
         if let (Some(old), MapFlaw::LateFree) = (old, self.table.flaw) {
-            session.redo(|tx| tx.free(Addr::from_bits(old)))?;
+            session.transaction(|tx| tx.free(Addr::from_bits(old)))?;
         }
         Ok(old.is_some())
     }
@@ -249,7 +249,7 @@ impl KvMap {
         session: &mut Session<'_, M>,
         key: &[u8],
     ) -> Result<bool, MapError> {
-        session.retry(TxKind::Redo, |tx| self.remove_in(tx, key))
+        session.retry(Logging::Redo, |tx| self.remove_in(tx, key))
     }
 
     /// The value of `key` as a transaction sees it; it holds until that is over.

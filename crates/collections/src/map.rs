@@ -9,7 +9,7 @@
 use crate::table::{Kind, Live, Table, mix, unmix};
 use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, Session, Tx, TxKind};
+use seawall_runtime::{Heap, Logging, Session, Tx};
 
 const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map from u64 to u64" };
 
@@ -38,17 +38,17 @@ const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map fro
 /// ```
 /// use seawall_collections::{Map, MapOptions};
 /// use seawall_memory::Image;
-/// use seawall_runtime::{Heap, HeapOptions, TxKind};
+/// use seawall_runtime::{Heap, HeapOptions, Logging};
 ///
 /// let options = HeapOptions { threads: 1, ..HeapOptions::default() };
 /// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
 /// let heap = Heap::create(&memory, "numbers", 42, &options)?;
 /// let mut session = heap.join(&memory);
-/// let map = session.redo(|tx| Map::create(tx, heap.root(), &MapOptions::default()))?;
+/// let map = session.transaction(|tx| Map::create(tx, heap.root(), &MapOptions::default()))?;
 /// map.insert(&mut session, 7, 49)?; // durable here
 /// let again = Map::open(&mut session, heap.root())?;
 /// assert_eq!(again.get(&memory, 7), Some(49));
-/// session.retry(TxKind::Redo, |tx| {
+/// session.retry(Logging::Redo, |tx| {
 ///     let value = map.remove_in(tx, 7)?.unwrap_or(0);
 ///     map.insert_in(tx, 8, value) // a crash finds the value under 7 or under 8
 /// })?;
@@ -117,7 +117,7 @@ impl Map {
         key: u64,
         value: u64,
     ) -> Result<Option<u64>, MapError> {
-        session.retry(TxKind::Redo, |tx| self.insert_in(tx, key, value))
+        session.retry(Logging::Redo, |tx| self.insert_in(tx, key, value))
     }
 
     /// Makes the value of `key` what `change` gives for the one before; gives that. Other threads
@@ -132,7 +132,7 @@ impl Map {
         key: u64,
         mut change: impl FnMut(Option<u64>) -> u64,
     ) -> Result<Option<u64>, MapError> {
-        session.retry(TxKind::Redo, |tx| self.update_in(tx, key, &mut change))
+        session.retry(Logging::Redo, |tx| self.update_in(tx, key, &mut change))
     }
 
     /// Removes `key`; gives its value.
@@ -144,7 +144,7 @@ impl Map {
         session: &mut Session<'_, M>,
         key: u64,
     ) -> Result<Option<u64>, MapError> {
-        session.retry(TxKind::Redo, |tx| self.remove_in(tx, key))
+        session.retry(Logging::Redo, |tx| self.remove_in(tx, key))
     }
 
     /// As [`get`](Map::get), in a transaction: sees what that has stored, and holds until it is

@@ -19,7 +19,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_collections::{KvMap, Map, MapError, Tree};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, HeapOptions, Session, TxKind};
+use seawall_runtime::{Heap, HeapOptions, Logging, Session};
 use std::cell::RefCell;
 
 /// A tree whose nodes are soon full.
@@ -40,7 +40,7 @@ trait Keyed: Clone + Send + 'static {
 impl Keyed for Map {
     fn create<M: Memory>(session: &mut Session<'_, M>) -> Map {
         let root = session.heap().root();
-        session.redo(|tx| Map::create(tx, root, &TINY)).expect("room")
+        session.transaction(|tx| Map::create(tx, root, &TINY)).expect("room")
     }
 
     fn open<M: Memory>(session: &mut Session<'_, M>) -> Result<Map, String> {
@@ -65,7 +65,7 @@ fn key_bytes(key: u64) -> Vec<u8> {
 impl Keyed for KvMap {
     fn create<M: Memory>(session: &mut Session<'_, M>) -> KvMap {
         let root = session.heap().root();
-        session.redo(|tx| KvMap::create(tx, root, &TINY)).expect("room")
+        session.transaction(|tx| KvMap::create(tx, root, &TINY)).expect("room")
     }
 
     fn open<M: Memory>(session: &mut Session<'_, M>) -> Result<KvMap, String> {
@@ -85,7 +85,7 @@ impl Keyed for KvMap {
                 Answer::There(there)
             }
             Act::Insert(value) => {
-                let replaced = session.retry(TxKind::Redo, |tx| {
+                let replaced = session.retry(Logging::Redo, |tx| {
                     let old = self.get_in(tx, key)?;
                     self.insert_in(tx, key, &value_bytes(value))?;
                     Ok::<_, MapError>(old)

@@ -18,7 +18,7 @@ fn race<S: Subject>(rounds: u64) {
     let heap = Heap::create(&pool.memory(0), NAME, 7, &options).expect("good options");
     let memory = pool.memory(0);
     let mut session = heap.join(&memory);
-    let map = session.redo(|tx| S::create(tx, heap.root(), &TINY)).expect("room");
+    let map = session.transaction(|tx| S::create(tx, heap.root(), &TINY)).expect("room");
     session.leave();
     let work = |thread: u64| {
         let memory = pool.memory(thread as usize);

@@ -240,7 +240,7 @@ fn a_map_in_a_full_heap_says_so_and_is_as_before() {
     session.leave();
     let mut other = heap.join(&image);
     for chunk in [1 << 12, 1 << 8, 8] {
-        while other.redo(|tx| tx.alloc(chunk)).is_ok() {}
+        while other.transaction(|tx| tx.alloc(chunk)).is_ok() {}
     }
     assert!((0..count).all(|key| map.remove(&mut other, key) == Ok(Some(key))));
     assert!(map.is_empty(&image));
@@ -272,7 +272,7 @@ fn what_is_no_map_of_the_kind_is_not_opened_as_one() {
         assert!(matches!(Map::open(&mut session, link), Err(MapError::NoMap { .. })));
     }
     let bad = MapOptions { segment_lines: 3, ..TINY };
-    let error = session.redo(|tx| Map::create(tx, heap.root(), &bad)).expect_err("too few");
+    let error = session.transaction(|tx| Map::create(tx, heap.root(), &bad)).expect_err("too few");
     assert_eq!(error.to_string(), "segment_lines is 3; it must be 4 to 992");
 }
 
@@ -285,7 +285,7 @@ fn two_maps_of_one_heap_hash_differently_and_a_copy_of_a_pool_alike() {
         let mut session = heap.join(&image);
         let mut orders = Vec::new();
         for _ in 0..2 {
-            let map = session.redo(|tx| Map::create(tx, heap.root(), &TINY)).expect("room");
+            let map = session.transaction(|tx| Map::create(tx, heap.root(), &TINY)).expect("room");
             (0..20).for_each(|key| assert_eq!(map.insert(&mut session, key, 0), Ok(None)));
             let mut keys = Vec::new();
             map.for_each(&image, |key, _| keys.push(key));

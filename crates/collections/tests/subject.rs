@@ -197,7 +197,7 @@ pub(crate) fn made<S: Subject>(
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     let heap = Heap::create(&image, NAME, 7, options).expect("good options");
     let mut session = heap.join(&image);
-    let map = session.redo(|tx| S::create(tx, heap.root(), map_options)).expect("room");
+    let map = session.transaction(|tx| S::create(tx, heap.root(), map_options)).expect("room");
     session.leave();
     (image, heap, map)
 }

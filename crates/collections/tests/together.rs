@@ -7,7 +7,7 @@ use seawall_explore::{CrashImage, CrashPoint, Interleavings, Model, Preemptions,
 use seawall_explore::{Schedule, Search, Trace, Traced, check, record, search};
 use seawall_memory::{Addr, Image, Memory};
 use seawall_native::{Pool, PoolOptions};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Session, Tx, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, Tx};
 use std::collections::BTreeMap;
 
 const NAME: &str = "together";
@@ -52,7 +52,7 @@ impl World {
         let heap = Heap::create(memory, NAME, 7, options).expect("good options");
         let ([one, two, tree], dram) = links(&heap);
         let mut session = heap.join(memory);
-        let made = session.redo(|tx| {
+        let made = session.transaction(|tx| {
             Ok::<_, Failure>(World {
                 one: Map::create(tx, one, &TINY)?,
                 two: KvMap::create(tx, two, &TINY)?,
@@ -195,7 +195,7 @@ fn run<M: Memory>(
     model: &[Contents; 3],
     (acts, is_undo, gives_up): &Batch,
 ) -> Result<Option<[Contents; 3]>, TestCaseError> {
-    let kind = if *is_undo { TxKind::Undo } else { TxKind::Redo };
+    let kind = if *is_undo { Logging::Undo } else { Logging::Redo };
     let outcome = session.retry(kind, |tx| {
         let mut after = model.clone();
         for act in acts {
@@ -250,7 +250,7 @@ fn filled(threads: u64) -> (Image, Heap, World) {
     let mut session = heap.join(&image);
     for key in 0..30 {
         let place = key as usize / 10;
-        session.redo(|tx| world.insert(tx, place, key, 10 * key)).expect("room");
+        session.transaction(|tx| world.insert(tx, place, key, 10 * key)).expect("room");
     }
     session.retire();
     session.leave();
@@ -284,12 +284,12 @@ fn shift_all(world: &World, heap: &Heap, memory: &Traced<'_>, moves: &Moves, is_
     let mut session = heap.join(memory);
     for (number, (key, from, to)) in (0..).zip(moves[memory.thread()]) {
         if is_apart {
-            let value = session.retry(TxKind::Redo, |tx| world.remove(tx, from, key));
+            let value = session.retry(Logging::Redo, |tx| world.remove(tx, from, key));
             let value = value.expect("sound").expect("there");
-            let inserted = session.retry(TxKind::Redo, |tx| world.insert(tx, to, key, value));
+            let inserted = session.retry(Logging::Redo, |tx| world.insert(tx, to, key, value));
             inserted.expect("room");
         } else {
-            let moved = session.retry(TxKind::Redo, |tx| world.shift(tx, key, from, to));
+            let moved = session.retry(Logging::Redo, |tx| world.shift(tx, key, from, to));
             assert!(moved.expect("room"));
         }
         memory.output(number);
@@ -378,7 +378,7 @@ fn real_threads_that_move_keys_to_and_fro_lose_none_and_always_end() {
     let (heap, world) = World::create(&memory, &options);
     let mut session = heap.join(&memory);
     for key in 0..30 {
-        session.redo(|tx| world.insert(tx, key as usize / 10, key, 0)).expect("room");
+        session.transaction(|tx| world.insert(tx, key as usize / 10, key, 0)).expect("room");
     }
     session.leave();
     std::thread::scope(|scope| {
@@ -392,7 +392,7 @@ fn real_threads_that_move_keys_to_and_fro_lose_none_and_always_end() {
                     let random = (number ^ thread << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
                     let (key, from) = (random % 30, random as usize / 64 % 3);
                     let to = (from + 1 + random as usize / 256 % 2) % 3;
-                    let was_there = session.retry(TxKind::Redo, |tx| {
+                    let was_there = session.retry(Logging::Redo, |tx| {
                         let places = (0..3).filter_map(|at| world.get(tx, at, key).transpose());
                         let there = places.collect::<Result<Vec<u64>, Failure>>()?;
                         assert_eq!(there.len(), 1, "key {key} is in one place");

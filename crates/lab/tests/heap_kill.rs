@@ -238,6 +238,6 @@ fn what_was_lost_invented_or_leaked_would_be_noticed() {
     let bytes = pm.len() as u64;
     let image = Image::from_pm(pm, options(1).dram_bytes());
     let (heap, _) = Heap::open(&image, NAME, bytes).unwrap();
-    heap.join(&image).redo(|tx| tx.alloc(100)).unwrap();
+    heap.join(&image).transaction(|tx| tx.alloc(100)).unwrap();
     Seen::of(&image, &heap, 1).expect_err("a leaked object");
 }

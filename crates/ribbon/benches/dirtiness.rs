@@ -52,7 +52,7 @@ fn objects<M: Memory>(session: &mut Session<'_, M>, slots: &mut [Addr], stores: 
         for number in 0..OPERATIONS {
             let slot = (number * 29 % slots.len() as u64) as usize;
             let old = slots[slot];
-            let changed = session.redo(|tx| {
+            let changed = session.transaction(|tx| {
                 let at = tx.alloc(40 + number % 3 * 24)?;
                 (0..stores).try_for_each(|word| tx.store(at.plus(8 * word), number))?;
                 if !old.is_null() {

@@ -7,7 +7,7 @@ use seawall_explore::{
 };
 use seawall_memory::{Addr, Image, Memory};
 use seawall_ribbon::{Ribbon, RibbonFlaw, RibbonOptions};
-use seawall_runtime::{Arena, Heap, HeapError, HeapOptions, TxKind};
+use seawall_runtime::{Arena, Heap, HeapError, HeapOptions, Logging};
 
 const NAME: &str = "ribbon";
 /// In the root: two words that change together, on lines of their own.
@@ -17,7 +17,7 @@ fn heap_options() -> HeapOptions {
     HeapOptions { bytes: 3 << 16, log_bytes: 4096, root_bytes: 128, ..HeapOptions::default() }
 }
 
-fn program(memory: &Traced<'_>, heap: &Heap, ribbon: &Ribbon, kind: TxKind) {
+fn program(memory: &Traced<'_>, heap: &Heap, ribbon: &Ribbon, kind: Logging) {
     if memory.thread() > 0 {
         return ribbon.serve(memory, 0);
     }
@@ -25,7 +25,7 @@ fn program(memory: &Traced<'_>, heap: &Heap, ribbon: &Ribbon, kind: TxKind) {
     let mut session = heap.join(&joined);
     let places = PAIR.map(|at| heap.root().plus(at));
     for value in 1..=3u64 {
-        let done = session.transaction(kind, |tx| {
+        let done = session.transaction_with(kind, |tx| {
             tx.add(&places.map(|at| (at, 8)))?;
             places.iter().try_for_each(|at| tx.store(*at, value))
         });
@@ -40,7 +40,7 @@ fn program(memory: &Traced<'_>, heap: &Heap, ribbon: &Ribbon, kind: TxKind) {
     ribbon.close(memory);
 }
 
-fn explore(kind: TxKind, options: &RibbonOptions) -> Result<usize, String> {
+fn explore(kind: Logging, options: &RibbonOptions) -> Result<usize, String> {
     let heap_options = heap_options();
     let mut arena = Arena::new();
     arena.dram(heap_options.dram_bytes());
@@ -81,7 +81,7 @@ fn explore(kind: TxKind, options: &RibbonOptions) -> Result<usize, String> {
 
 #[test]
 fn transactions_survive_whole_with_flushers_and_with_lines_cleaned_early() {
-    for kind in [TxKind::Redo, TxKind::Undo] {
+    for kind in [Logging::Redo, Logging::Undo] {
         for early in EVERY_SOURCE {
             let options = RibbonOptions { early, ..options(1, 1) };
             let outcome = explore(kind, &options);
@@ -93,6 +93,6 @@ fn transactions_survive_whole_with_flushers_and_with_lines_cleaned_early() {
 #[test]
 fn a_transaction_that_does_not_wait_for_its_flusher_is_found() {
     let options = RibbonOptions { flaw: RibbonFlaw::WaitsForClaims, ..options(1, 1) };
-    let outcome = explore(TxKind::Undo, &options);
+    let outcome = explore(Logging::Undo, &options);
     assert!(outcome.is_err(), "not caught in {outcome:?} runs");
 }

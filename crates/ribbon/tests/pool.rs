@@ -130,7 +130,7 @@ fn a_heap_keeps_the_dram_that_it_had_and_its_transactions_commit_on_such_handles
     let memory = pool.memory(0);
     let mut session = heap.join(&memory);
     for value in 1..=500u64 {
-        let done: Result<(), HeapError> = session.redo(|tx| tx.store(heap.root(), value));
+        let done: Result<(), HeapError> = session.transaction(|tx| tx.store(heap.root(), value));
         done.unwrap();
     }
     drop(session);

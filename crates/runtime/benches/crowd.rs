@@ -18,9 +18,9 @@ fn work<M: Memory>(session: &mut Session<'_, M>, operations: u64) -> Result<(), 
     for number in 0..operations {
         if number % 2 == 1 {
             let at = mine.pop().expect("pushed before");
-            session.redo(|tx| tx.free(at))?;
+            session.transaction(|tx| tx.free(at))?;
         } else {
-            mine.push(session.redo(|tx| {
+            mine.push(session.transaction(|tx| {
                 let at = tx.alloc(40)?;
                 tx.store(at, number)?;
                 Ok::<_, HeapError>(at)

@@ -14,7 +14,7 @@
 //! let memory = Image::new(options.pm_bytes(), options.dram_bytes());
 //! let heap = Heap::create(&memory, "counter", 42, &options)?;
 //! let mut session = heap.join(&memory);
-//! let at = session.redo(|tx| {
+//! let at = session.transaction(|tx| {
 //!     let at = tx.alloc(16)?;
 //!     tx.store(at, 7u64)?;
 //!     tx.store(heap.root(), at)?; // a crash keeps object and link, or neither

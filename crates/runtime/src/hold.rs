@@ -18,7 +18,7 @@
 //!
 //! The locks are [stripes](crate::Stripes), in DRAM: free after a crash.
 
-use crate::tx::{Tx, TxKind};
+use crate::tx::{Logging, Tx};
 use crate::{HeapError, Session, Stripe};
 use seawall_memory::{Addr, Memory};
 
@@ -44,7 +44,7 @@ impl Holds {
 }
 
 impl<'m, M: Memory> Session<'m, M> {
-    /// Runs `body` as a transaction of that kind, as [`transaction`](Session::transaction) does,
+    /// Runs `body` as a transaction of that kind, as [`transaction`](Session::transaction_with) does,
     /// and once more whenever it fails for a lock that another thread has: for bodies that change
     /// several structures, or one at several places. Nothing remains of a run that failed, except
     /// what `body` did to its own variables.
@@ -54,10 +54,10 @@ impl<'m, M: Memory> Session<'m, M> {
     #[inline]
     pub fn retry<T, E: From<HeapError>>(
         &mut self,
-        kind: TxKind,
+        kind: Logging,
         mut body: impl FnMut(&mut Tx<'_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let outcome = self.transaction(kind, &mut body);
+        let outcome = self.transaction_with(kind, &mut body);
         if outcome.is_ok() || self.holds.lacked.is_none() {
             return outcome;
         }
@@ -68,7 +68,7 @@ impl<'m, M: Memory> Session<'m, M> {
     #[inline(never)]
     fn run_again<T, E: From<HeapError>>(
         &mut self,
-        kind: TxKind,
+        kind: Logging,
         mut body: impl FnMut(&mut Tx<'_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut first = Vec::new();
@@ -76,7 +76,7 @@ impl<'m, M: Memory> Session<'m, M> {
             first.push(lacked);
             first.sort_unstable();
             self.holds.first.clone_from(&first);
-            let outcome = self.transaction(kind, &mut body);
+            let outcome = self.transaction_with(kind, &mut body);
             if outcome.is_ok() || self.holds.lacked.is_none() {
                 return outcome;
             }
@@ -255,7 +255,7 @@ mod tests {
         let mut session = heap.join(&image);
         for fails in [false, true] {
             let versions = [low, high].map(|lock| lock.version(&image));
-            let outcome = session.redo(|tx| {
+            let outcome = session.transaction(|tx| {
                 tx.lock(low)?;
                 let _: Result<(), HeapError> = tx.nested(|tx| {
                     tx.lock(high)?;
@@ -277,7 +277,7 @@ mod tests {
         let mut session = heap.join(&image);
         let mut other = Some(low.acquire(&image));
         let mut runs = 0;
-        let outcome = session.retry(TxKind::Redo, |tx| {
+        let outcome = session.retry(Logging::Redo, |tx| {
             runs += 1;
             tx.lock(high)?;
             let outcome = tx.lock(low);
@@ -289,7 +289,7 @@ mod tests {
         });
         assert_eq!((outcome, runs), (Ok(()), 2));
         assert_eq!((low.version(&image), high.version(&image)), (4, 4));
-        let outcome = session.redo(|tx| tx.lock(high));
+        let outcome = session.transaction(|tx| tx.lock(high));
         assert_eq!(outcome, Ok(()));
         assert_eq!(low.version(&image), 4, "it is not taken first any more");
     }
@@ -298,7 +298,7 @@ mod tests {
     fn all_of_several_locks_are_taken_at_their_versions_or_none() {
         let (image, heap, [one, two, three]) = made();
         let mut session = heap.join(&image);
-        let outcome: Result<(), HeapError> = session.redo(|tx| {
+        let outcome: Result<(), HeapError> = session.transaction(|tx| {
             let seen = [tx.version(one)?, tx.version(two)?];
             two.acquire(tx.memory()).release(tx.memory());
             assert!(!tx.lock_seen(&[(one, seen[0]), (two, seen[1])]));
@@ -318,13 +318,13 @@ mod tests {
         let (image, heap, [lock, ..]) = made();
         let mut session = heap.join(&image);
         let panics = std::panic::AssertUnwindSafe(|| {
-            session.redo::<(), HeapError>(|tx| {
+            session.transaction::<(), HeapError>(|tx| {
                 tx.lock(lock)?;
                 panic!("a bug of the program")
             })
         });
         assert!(std::panic::catch_unwind(panics).is_err());
-        assert_eq!(session.redo(|tx| tx.lock(lock)), Ok(()));
+        assert_eq!(session.transaction(|tx| tx.lock(lock)), Ok(()));
         assert_eq!(lock.version(&image), 4);
     }
 }

@@ -93,4 +93,4 @@ pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
 pub use stripes::{Held, Stripe, Stripes};
 pub use tx::direct::DIRECT_BYTES;
 pub use tx::log::LogCounts;
-pub use tx::{Tx, TxKind};
+pub use tx::{Logging, Tx};

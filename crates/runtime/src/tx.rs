@@ -39,7 +39,7 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, Width, Word};
 
 /// Which values a transaction logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum TxKind {
+pub enum Logging {
     /// New ones, at commit.
     #[default]
     Redo,
@@ -87,7 +87,7 @@ impl Buffers {
 /// chunks of the heap, are refused.
 pub struct Tx<'s, 'm, M: Memory> {
     pub(crate) session: &'s mut Session<'m, M>,
-    pub(crate) kind: TxKind,
+    pub(crate) kind: Logging,
 }
 
 /// A state to which a nested transaction returns when it fails.
@@ -101,7 +101,7 @@ struct Mark {
 
 impl<M: Memory> Tx<'_, '_, M> {
     /// Which values it logs.
-    pub fn kind(&self) -> TxKind {
+    pub fn kind(&self) -> Logging {
         self.kind
     }
 
@@ -191,7 +191,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     pub fn store<W: Word>(&mut self, at: Addr, value: W) -> Result<(), HeapError> {
         self.check(at, W::WIDTH.bytes())?;
         assert!(at.bits().is_multiple_of(W::WIDTH.bytes()), "{at:?} is not aligned");
-        if self.kind == TxKind::Undo {
+        if self.kind == Logging::Undo {
             self.save(&[(at, W::WIDTH.bytes())])?;
             self.session.memory.store(at, value);
             return Ok(());
@@ -207,7 +207,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[track_caller]
     pub fn write(&mut self, at: Addr, from: &[u8]) -> Result<(), HeapError> {
         self.check(at, from.len() as u64)?;
-        if self.kind == TxKind::Undo {
+        if self.kind == Logging::Undo {
             self.save(&[(at, from.len() as u64)])?;
             self.session.memory.write(at, from);
             return Ok(());
@@ -252,8 +252,8 @@ impl<M: Memory> Tx<'_, '_, M> {
             self.check(*at, *bytes)?;
         }
         match self.kind {
-            TxKind::Redo => Ok(()),
-            TxKind::Undo => self.save(ranges),
+            Logging::Redo => Ok(()),
+            Logging::Undo => self.save(ranges),
         }
     }
 

@@ -47,7 +47,7 @@
 //! typed::create::<List, _, _>(&memory, "list", 42, &options, |pool| {
 //!     let mut session = pool.join(&memory);
 //!     for value in [3, 1, 2] {
-//!         session.redo(|tx| insert(tx, pool.root(), value))?; // durable here
+//!         session.transaction(|tx| insert(tx, pool.root(), value))?; // durable here
 //!     }
 //!     Ok::<_, HeapError>(())
 //! })?;
@@ -98,7 +98,7 @@
 //! # let old = HeapOptions { threads: 1, ..typed::options::<v1::Counter>() };
 //! # let from = Image::new(old.pm_bytes(), old.dram_bytes());
 //! # typed::create::<v1::Counter, _, HeapError>(&from, "c", 1, &old, |pool| {
-//! #     pool.join(&from).redo(|tx| tx.set(pool.root(), v1::Counter { count: 7 }))
+//! #     pool.join(&from).transaction(|tx| tx.set(pool.root(), v1::Counter { count: 7 }))
 //! # })?;
 //! # let from = Image::from_pm(from.into_pm(), old.dram_bytes());
 //! # let bytes = from.pm_bytes();
@@ -112,7 +112,7 @@
 //! let options = HeapOptions { threads: 1, ..typed::options::<Counter>() };
 //! let to = Image::new(options.pm_bytes(), options.dram_bytes());
 //! typed::create::<Counter, _, HeapError>(&to, "c", 2, &options, |pool| {
-//!     pool.join(&to).redo(|tx| tx.set(pool.root(), Counter { count: count.into() }))
+//!     pool.join(&to).transaction(|tx| tx.set(pool.root(), Counter { count: count.into() }))
 //! })?; // and now the new file takes the name of the old one
 //! # Ok::<(), HeapError>(())
 //! ```

@@ -3,10 +3,10 @@
 use crate::script::{self, NAME, State, Step, options, reopen, seen, states};
 use seawall_explore::{CrashImage, Model, Reached, Schedule, Search, check, record, search};
 use seawall_memory::{Image, Memory};
-use seawall_runtime::{Heap, HeapFlaw, HeapOptions, RouteChoice, TxKind};
+use seawall_runtime::{Heap, HeapFlaw, HeapOptions, Logging, RouteChoice};
 
 /// The message of the first bad image, if there is one.
-fn explore(steps: &[Step], kind: TxKind, how: &Search, flaw: HeapFlaw) -> Result<Reached, String> {
+fn explore(steps: &[Step], kind: Logging, how: &Search, flaw: HeapFlaw) -> Result<Reached, String> {
     explore_by(RouteChoice::Uncached, &options(1, 6), steps, kind, how, flaw)
 }
 
@@ -14,7 +14,7 @@ fn explore_by(
     route: RouteChoice,
     options: &HeapOptions,
     steps: &[Step],
-    kind: TxKind,
+    kind: Logging,
     how: &Search,
     flaw: HeapFlaw,
 ) -> Result<Reached, String> {
@@ -71,7 +71,7 @@ fn every_kind_of_step() -> Vec<Step> {
 #[test]
 fn no_crash_breaks_a_script_under_any_model() {
     for model in Model::all() {
-        for kind in [TxKind::Redo, TxKind::Undo] {
+        for kind in [Logging::Redo, Logging::Undo] {
             explore(&every_kind_of_step(), kind, &Search::new(model), HeapFlaw::None)
                 .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
         }
@@ -91,7 +91,7 @@ fn no_crash_at_all_breaks_a_short_script_under_px86() {
     let (one, two) = (Search::new(Model::Px86), Search::new(Model::Px86));
     let one = Search { depth: 0, budget: 1_000_000, point_limit: 50_000, ..one };
     for steps in scripts {
-        for kind in [TxKind::Redo, TxKind::Undo] {
+        for kind in [Logging::Redo, Logging::Undo] {
             let reached = explore(&steps, kind, &one, HeapFlaw::None);
             assert_eq!(reached, Ok(Reached::Complete), "{steps:?} {kind:?}");
             explore(&steps, kind, &two, HeapFlaw::None).unwrap();
@@ -101,7 +101,7 @@ fn no_crash_at_all_breaks_a_short_script_under_px86() {
 
 #[test]
 fn no_crash_breaks_a_script_whose_log_goes_through_the_caches() {
-    for kind in [TxKind::Redo, TxKind::Undo] {
+    for kind in [Logging::Redo, Logging::Undo] {
         let how = Search::new(Model::Px86);
         let steps = every_kind_of_step();
         explore_by(RouteChoice::Cached, &options(1, 6), &steps, kind, &how, HeapFlaw::None)
@@ -120,7 +120,7 @@ fn no_crash_breaks_large_objects_and_the_reuse_of_their_place() {
         Step::Free(2),
         Step::Alloc(3, 40),
     ];
-    explore(&steps, TxKind::Redo, &Search::new(Model::Px86), HeapFlaw::None).unwrap();
+    explore(&steps, Logging::Redo, &Search::new(Model::Px86), HeapFlaw::None).unwrap();
 }
 
 /// A pool with shelves, and steps that use them in every way.
@@ -146,7 +146,7 @@ fn sharing() -> (HeapOptions, Vec<Step>) {
 fn no_crash_breaks_objects_that_share_lines_under_any_model() {
     let (options, steps) = sharing();
     for model in Model::all() {
-        for kind in [TxKind::Redo, TxKind::Undo] {
+        for kind in [Logging::Redo, Logging::Undo] {
             let (route, how) = (RouteChoice::Uncached, Search::new(model));
             explore_by(route, &options, &steps, kind, &how, HeapFlaw::None)
                 .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
@@ -164,7 +164,7 @@ fn no_crash_at_all_breaks_a_few_objects_that_share_lines_under_px86() {
         vec![together(), Step::Aborted(Box::new(Step::Near(3, 90))), Step::Near(3, 90)],
         vec![together(), Step::Retire, together()],
     ] {
-        for kind in [TxKind::Redo, TxKind::Undo] {
+        for kind in [Logging::Redo, Logging::Undo] {
             let route = RouteChoice::Uncached;
             let reached = explore_by(route, &options, &steps, kind, &how, HeapFlaw::None);
             assert_eq!(reached, Ok(Reached::Complete), "{steps:?} {kind:?}");
@@ -176,7 +176,7 @@ fn no_crash_at_all_breaks_a_few_objects_that_share_lines_under_px86() {
 fn objects_whose_states_are_not_all_logged_are_caught_under_px86() {
     let (options, steps) = sharing();
     let (route, flaw) = (RouteChoice::Uncached, HeapFlaw::UnloggedStates);
-    let found = explore_by(route, &options, &steps, TxKind::Redo, &px86(), flaw);
+    let found = explore_by(route, &options, &steps, Logging::Redo, &px86(), flaw);
     let message = found.expect_err("nothing was found");
     assert!(message.contains("no object of") || message.contains("state"), "{message}");
 }
@@ -203,7 +203,7 @@ fn growing() -> (HeapOptions, Vec<Step>) {
 fn no_crash_breaks_a_pool_while_it_grows() {
     let (options, mut steps) = growing();
     for model in Model::all() {
-        for kind in [TxKind::Redo, TxKind::Undo] {
+        for kind in [Logging::Redo, Logging::Undo] {
             let how = Search { depth: usize::from(model == Model::Px86), ..Search::new(model) };
             let flaw = HeapFlaw::None;
             explore_by(RouteChoice::Uncached, &options, &steps, kind, &how, flaw)
@@ -212,7 +212,7 @@ fn no_crash_breaks_a_pool_while_it_grows() {
     }
     steps = vec![Step::Alloc(0, 70_000), Step::Free(0), Step::Alloc(1, 140_000)];
     let (route, how) = (RouteChoice::Uncached, Search { depth: 0, ..Search::new(Model::Px86) });
-    explore_by(route, &options, &steps, TxKind::Redo, &how, HeapFlaw::None).unwrap();
+    explore_by(route, &options, &steps, Logging::Redo, &how, HeapFlaw::None).unwrap();
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_heap_that_counts_chunks_before_it_has_grown_is_caught_under_every_model() {
     for model in Model::all() {
         let (route, how) = (RouteChoice::Uncached, Search::new(model));
         let flaw = HeapFlaw::EarlyGrowth;
-        let found = explore_by(route, &options, &steps, TxKind::Redo, &how, flaw);
+        let found = explore_by(route, &options, &steps, Logging::Redo, &how, flaw);
         let message = found.expect_err("nothing was found");
         assert!(message.contains("bytes"), "{model}: {message}");
     }
@@ -231,11 +231,11 @@ fn a_heap_that_counts_chunks_before_it_has_grown_is_caught_under_every_model() {
 fn each_deliberate_mistake_is_caught() {
     let reuse = vec![Step::Alloc(0, 5000), Step::Byte(0), Step::Free(0), Step::Alloc(1, 5000)];
     let cases = [
-        (HeapFlaw::NoFence, TxKind::Redo, every_kind_of_step()),
-        (HeapFlaw::NoFlush, TxKind::Redo, every_kind_of_step()),
-        (HeapFlaw::NoLogFlush, TxKind::Redo, every_kind_of_step()),
-        (HeapFlaw::LateUndo, TxKind::Undo, every_kind_of_step()),
-        (HeapFlaw::NoFreed, TxKind::Redo, reuse),
+        (HeapFlaw::NoFence, Logging::Redo, every_kind_of_step()),
+        (HeapFlaw::NoFlush, Logging::Redo, every_kind_of_step()),
+        (HeapFlaw::NoLogFlush, Logging::Redo, every_kind_of_step()),
+        (HeapFlaw::LateUndo, Logging::Undo, every_kind_of_step()),
+        (HeapFlaw::NoFreed, Logging::Redo, reuse),
     ];
     for (flaw, kind, steps) in cases {
         let found = explore(&steps, kind, &Search::new(Model::Px86), flaw);

@@ -6,7 +6,7 @@ use crate::script::{NAME, State, read};
 use crate::subjects::{self, Subject, pool_options};
 use proptest::prelude::*;
 use seawall_memory::Image;
-use seawall_runtime::{Heap, HeapError, HeapFlaw, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, Logging};
 
 /// What opening a damaged pool may come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,8 +248,8 @@ proptest! {
 /// A few transactions in what was opened; they may be refused, and may not panic.
 pub(crate) fn work_in(image: &Image, heap: &Heap) {
     let mut session = heap.join(image);
-    for (kind, bytes) in [(TxKind::Redo, 40), (TxKind::Undo, 5000), (TxKind::Redo, 70_000)] {
-        let _ = session.transaction(kind, |tx| {
+    for (kind, bytes) in [(Logging::Redo, 40), (Logging::Undo, 5000), (Logging::Redo, 70_000)] {
+        let _ = session.transaction_with(kind, |tx| {
             let at = tx.alloc(bytes)?;
             tx.store(heap.root(), at)?;
             tx.store(at, bytes)?;

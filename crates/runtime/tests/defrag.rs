@@ -59,7 +59,7 @@ pub(crate) fn put<'p, M: Memory>(
     root: Root<'p>,
     value: u64,
 ) -> Result<(), HeapError> {
-    session.redo(|tx| {
+    session.transaction(|tx| {
         let next = tx.get(root.at(List::FIRST))?;
         let node = tx.alloc(node(value, next))?;
         tx.set(root.at(List::FIRST), Some(node))
@@ -78,7 +78,7 @@ pub(crate) fn retain<M: Memory>(
             if keeps(found.value) {
                 link = ptr.at(Node::NEXT);
             } else {
-                session.redo(|tx| {
+                session.transaction(|tx| {
                     tx.set(link, found.next)?;
                     tx.free(ptr)
                 })?;

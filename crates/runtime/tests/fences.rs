@@ -6,7 +6,7 @@ use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Schedule, Search, Trace, Traced, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
-use seawall_runtime::{DIRECT_BYTES, Heap, HeapError, Session, TxKind};
+use seawall_runtime::{DIRECT_BYTES, Heap, HeapError, Logging, Session};
 use std::collections::BTreeSet;
 
 type Sessions<'m, 'a> = Session<'m, Traced<'a>>;
@@ -33,8 +33,8 @@ fn fences(program: impl Fn(&mut Sessions<'_, '_>) + Clone + 'static) -> Vec<u32>
     all
 }
 
-fn aborted<M: Memory>(session: &mut Session<'_, M>, kind: TxKind, at: Addr) {
-    let outcome = session.transaction(kind, |tx| {
+fn aborted<M: Memory>(session: &mut Session<'_, M>, kind: Logging, at: Addr) {
+    let outcome = session.transaction_with(kind, |tx| {
         tx.store(at, 9u64)?;
         Err::<(), HeapError>(HeapError::Types)
     });
@@ -53,23 +53,23 @@ fn every_operation_has_the_fences_that_its_documentation_says() {
         memory.output(1);
         session.alloc_into(root, 40, &[2; 40]).expect("room");
         memory.output(2);
-        let stored =
-            session.redo(|tx| words(root.plus(8)).iter().try_for_each(|at| tx.store(*at, 3u64)));
+        let stored = session
+            .transaction(|tx| words(root.plus(8)).iter().try_for_each(|at| tx.store(*at, 3u64)));
         stored.expect("it fits");
         memory.output(3);
-        let added = session.undo(|tx| {
+        let added = session.transaction_with(Logging::Undo, |tx| {
             tx.add(&words(root.plus(8)).map(|at| (at, 8)))?;
             words(root.plus(8)).iter().try_for_each(|at| tx.store(*at, 4u64))
         });
         added.expect("it fits");
         memory.output(4);
-        aborted(session, TxKind::Redo, root.plus(8));
+        aborted(session, Logging::Redo, root.plus(8));
         memory.output(5);
-        aborted(session, TxKind::Undo, root.plus(8));
+        aborted(session, Logging::Undo, root.plus(8));
         memory.output(6);
-        session.redo(|_| Ok::<_, HeapError>(())).expect("nothing");
+        session.transaction(|_| Ok::<_, HeapError>(())).expect("nothing");
         memory.output(7);
-        let filled = session.redo(|tx| {
+        let filled = session.transaction(|tx| {
             let at = tx.alloc(DIRECT_BYTES)?;
             tx.fill(at, &[5; DIRECT_BYTES as usize])?;
             tx.store(root.plus(24), at)
@@ -82,7 +82,7 @@ fn every_operation_has_the_fences_that_its_documentation_says() {
 
 #[test]
 fn no_line_is_flushed_twice_between_two_fences() {
-    for kind in [TxKind::Redo, TxKind::Undo] {
+    for kind in [Logging::Redo, Logging::Undo] {
         let trace = traced(move |session| {
             for round in 0..3 {
                 for number in 1..6 {
@@ -113,7 +113,7 @@ fn what_was_begun_is_ordered_at_once_and_durable_when_waited_for() {
         let trace = traced(|session| {
             let root = session.heap().root();
             let begun = [1u64, 2].map(|value| {
-                let begun = session.begin(TxKind::Redo, |tx| {
+                let begun = session.begin(Logging::Redo, |tx| {
                     tx.store(root, value)?;
                     tx.store(root.plus(8), value)
                 });

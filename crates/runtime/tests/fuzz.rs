@@ -11,7 +11,7 @@ use crate::subjects;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Image;
-use seawall_runtime::{Heap, HeapError, HeapOptions, Session, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::{Once, OnceLock};
@@ -196,7 +196,7 @@ pub(crate) fn transactions(data: &[u8]) {
         let mut session = heap.join(&image);
         for _ in 0..data.below(24) {
             number += 1;
-            let kind = if data.byte().is_multiple_of(2) { TxKind::Redo } else { TxKind::Undo };
+            let kind = if data.byte().is_multiple_of(2) { Logging::Redo } else { Logging::Undo };
             let step = step(&mut data);
             match data.byte() % 64 {
                 0 => step_of_another(&mut session, &heap, &image, |session| {
@@ -235,8 +235,8 @@ fn step_of_another<'m, T>(
 }
 
 /// Nobody joins in the middle of a transaction of the same number, which ends as it would have.
-fn join_within(session: &mut Session<'_, Image>, heap: &Heap, image: &Image, kind: TxKind) {
-    let tries = session.transaction::<(), HeapError>(kind, |tx| {
+fn join_within(session: &mut Session<'_, Image>, heap: &Heap, image: &Image, kind: Logging) {
+    let tries = session.transaction_with::<(), HeapError>(kind, |tx| {
         let link: u64 = tx.load(heap.root());
         tx.store(heap.root(), link)?;
         let text = panic_of(|| drop(heap.join(image)));

@@ -51,7 +51,7 @@ fn program(memory: &Traced<'_>, heap: &Heap, size: Size) {
             session = heap.join(memory);
         }
         let bytes = round.to_le_bytes().repeat(size.words as usize);
-        let written = session.redo(|tx| tx.write(part, &bytes));
+        let written = session.transaction(|tx| tx.write(part, &bytes));
         written.unwrap_or_else(|error: HeapError| panic!("{error}"));
         memory.output(round - 1);
     }
@@ -110,7 +110,7 @@ fn after_losing_the_root(rounds: u64, flaw: HeapFlaw) -> (u64, u64) {
     let mut session = heap.join(&image);
     for round in 1..=rounds {
         let bytes = round.to_le_bytes().repeat(ZONES.words as usize);
-        let written = session.redo(|tx| tx.write(ZONES.part(&heap, 0), &bytes));
+        let written = session.transaction(|tx| tx.write(ZONES.part(&heap, 0), &bytes));
         written.unwrap_or_else(|error: HeapError| panic!("{error}"));
     }
     drop(session);
@@ -175,7 +175,7 @@ fn explore_uneven(flaw: HeapFlaw, runs: u64) -> Option<(u64, String)> {
             }
             let bytes = u64::to_le_bytes(round).repeat(words as usize);
             let part = SMALL.part(heap, memory.thread() as u64);
-            let written = session.redo(|tx| tx.write(part, &bytes));
+            let written = session.transaction(|tx| tx.write(part, &bytes));
             written.unwrap_or_else(|error: HeapError| panic!("{error}"));
             memory.output(round - 1);
         }
@@ -216,7 +216,7 @@ fn a_thread_that_joins_anew_goes_on_where_its_log_was() {
     let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
     for round in 1..=10 * size.rounds {
         let bytes = round.to_le_bytes().repeat(size.words as usize);
-        let written = heap.join(&image).redo(|tx| tx.write(size.part(&heap, 0), &bytes));
+        let written = heap.join(&image).transaction(|tx| tx.write(size.part(&heap, 0), &bytes));
         written.unwrap_or_else(|error: HeapError| panic!("{error}"));
         let crashed = Image::from_pm(image.clone().into_pm(), options.dram_bytes());
         let (_, recovered) = Heap::open(&crashed, NAME, options.pm_bytes()).expect("whole");
@@ -237,7 +237,7 @@ fn explore_marks(flaw: HeapFlaw) -> Option<String> {
         let mut session = heap.join(memory);
         for round in 1..=280 {
             let at = if MARKS.contains(&round) { heap.root() } else { heap.root().plus(64) };
-            session.redo(|tx| tx.store(at, round)).expect("it fits");
+            session.transaction(|tx| tx.store(at, round)).expect("it fits");
             memory.output(round - 1);
         }
     };
@@ -277,7 +277,7 @@ fn moved_on() -> (Vec<u8>, HeapOptions, Vec<usize>, usize) {
         for round in 1..=rounds {
             let bytes = round.to_le_bytes().repeat(size.words as usize);
             let part = size.part(&heap, memory.thread as u64);
-            let written = session.redo(|tx| tx.write(part, &bytes));
+            let written = session.transaction(|tx| tx.write(part, &bytes));
             written.unwrap_or_else(|error: HeapError| panic!("{error}"));
         }
     };

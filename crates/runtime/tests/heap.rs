@@ -3,7 +3,7 @@
 use crate::script::{NAME, Step, options, read, reopen, seen, states};
 use proptest::prelude::*;
 use seawall_memory::{Addr, Image, Memory};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Tx, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Tx};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) fn made(options: &HeapOptions) -> (Image, Heap) {
@@ -32,8 +32,8 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-fn kind() -> impl Strategy<Value = TxKind> {
-    prop_oneof![Just(TxKind::Redo), Just(TxKind::Undo)]
+fn kind() -> impl Strategy<Value = Logging> {
+    prop_oneof![Just(Logging::Redo), Just(Logging::Undo)]
 }
 
 fn fits(error: &HeapError) -> bool {
@@ -61,7 +61,7 @@ proptest! {
         let (heap, found) = reopen(&again, options.pm_bytes(), HeapFlaw::None).expect("whole");
         prop_assert_eq!(&found, &seen(&state));
         let mut session = heap.join(&again);
-        Step::Alloc(0, 100).run(&mut session, TxKind::Redo, 1).expect("room");
+        Step::Alloc(0, 100).run(&mut session, Logging::Redo, 1).expect("room");
         Step::Alloc(0, 100).apply(&mut state, 1);
         prop_assert_eq!(read(&again, &heap), Ok(seen(&state)));
     }
@@ -74,7 +74,7 @@ proptest! {
         let mut session = heap.join(&image);
         let mut blocks: Vec<(Addr, u64)> = Vec::new();
         for bytes in sizes {
-            let at = session.redo(|tx| if lines { tx.alloc_lines(bytes) } else { tx.alloc(bytes) });
+            let at = session.transaction(|tx| if lines { tx.alloc_lines(bytes) } else { tx.alloc(bytes) });
             let at = at.expect("room");
             prop_assert!(!lines || at.offset().is_multiple_of(64));
             let apart = |(start, size): &(Addr, u64)| {
@@ -87,7 +87,7 @@ proptest! {
         prop_assert_eq!(stats.objects, blocks.len() as u64);
         prop_assert!(stats.live >= blocks.iter().map(|(_, bytes)| bytes).sum());
         prop_assert!(stats.footprint >= stats.live && stats.bytes >= stats.footprint);
-        session.redo(|tx| blocks.iter().try_for_each(|(at, _)| tx.free(*at))).expect("freed");
+        session.transaction(|tx| blocks.iter().try_for_each(|(at, _)| tx.free(*at))).expect("freed");
         prop_assert_eq!(heap.stats(&image).expect("whole").objects, 0);
     }
 }
@@ -98,31 +98,31 @@ fn a_full_heap_says_so_and_goes_on() {
     let mut session = heap.join(&image);
     let mut blocks = Vec::new();
     let full = loop {
-        match session.redo(|tx| tx.alloc(5000)) {
+        match session.transaction(|tx| tx.alloc(5000)) {
             Ok(at) => blocks.push(at),
             Err(error) => break error,
         }
     };
     assert!(matches!(full, HeapError::Full { .. }), "{full}");
     assert_eq!(blocks.len(), 24);
-    session.redo(|tx| tx.free(blocks[3])).expect("freed");
-    assert_eq!(session.redo(|tx| tx.alloc(5000)), Ok(blocks[3]));
+    session.transaction(|tx| tx.free(blocks[3])).expect("freed");
+    assert_eq!(session.transaction(|tx| tx.alloc(5000)), Ok(blocks[3]));
 }
 
 #[test]
 fn what_is_no_object_cannot_be_freed_and_nothing_twice() {
     let (image, heap) = made(&options(1, 4));
     let mut session = heap.join(&image);
-    let small = session.redo(|tx| tx.alloc(100)).expect("room");
-    let large = session.redo(|tx| tx.alloc(100_000)).expect("room");
+    let small = session.transaction(|tx| tx.alloc(100)).expect("room");
+    let large = session.transaction(|tx| tx.alloc(100_000)).expect("room");
     for at in [small.plus(8), large.plus(64), large.plus(65_536), heap.root(), Addr::NULL] {
-        assert_eq!(session.redo(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
+        assert_eq!(session.transaction(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
     }
     for at in [small, large] {
-        session.redo(|tx| tx.free(at)).expect("live");
-        assert_eq!(session.redo(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
+        session.transaction(|tx| tx.free(at)).expect("live");
+        assert_eq!(session.transaction(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
     }
-    let twice = session.redo(|tx| {
+    let twice = session.transaction(|tx| {
         let at = tx.alloc(8)?;
         tx.free(at)?;
         tx.free(at)
@@ -135,8 +135,8 @@ fn transactions_write_data_only() {
     let (image, heap) = made(&options(1, 2));
     let mut session = heap.join(&image);
     for at in [Addr::NULL, Addr::pm(192), Addr::dram(0), Addr::pm(1 << 40), Addr::from_bits(!7)] {
-        for kind in [TxKind::Redo, TxKind::Undo] {
-            let stored = session.transaction(kind, |tx| tx.store(at, 1u64));
+        for kind in [Logging::Redo, Logging::Undo] {
+            let stored = session.transaction_with(kind, |tx| tx.store(at, 1u64));
             assert_eq!(stored, Err(HeapError::NoData { at, bytes: 8 }));
         }
     }
@@ -147,8 +147,8 @@ fn a_transaction_sees_what_it_wrote_in_any_width_and_others_see_it_at_commit() {
     let (image, heap) = made(&options(1, 2));
     let mut session = heap.join(&image);
     let root = heap.root();
-    session.redo(|tx| tx.store(root, 0x1122_3344_5566_7788u64)).expect("stored");
-    let seen = session.redo(|tx| {
+    session.transaction(|tx| tx.store(root, 0x1122_3344_5566_7788u64)).expect("stored");
+    let seen = session.transaction(|tx| {
         tx.store(root.plus(1), 0xaau8)?;
         tx.store(root.plus(4), 0xbbbbu16)?;
         tx.write(root.plus(7), &[0xcc, 0xdd])?;
@@ -187,13 +187,13 @@ fn a_session_needs_the_memory_of_its_heap() {
 fn chunks_that_were_joined_are_handed_out_once() {
     let (image, heap) = made(&options(1, 6));
     let mut session = heap.join(&image);
-    let mut take = |bytes| session.redo(|tx| tx.alloc(bytes)).expect("room");
+    let mut take = |bytes| session.transaction(|tx| tx.alloc(bytes)).expect("room");
     let (_, small) = (take(3 << 16), take(5000));
-    session.redo(|tx| tx.free(small)).expect("live");
-    let mut take = |bytes| session.redo(|tx| tx.alloc(bytes)).expect("room");
+    session.transaction(|tx| tx.free(small)).expect("live");
+    let mut take = |bytes| session.transaction(|tx| tx.alloc(bytes)).expect("room");
     let joined = take(3 << 16);
-    session.redo(|tx| tx.free(joined)).expect("live");
-    session.redo(|tx| tx.alloc(100)).expect("room");
+    session.transaction(|tx| tx.free(joined)).expect("live");
+    session.transaction(|tx| tx.alloc(100)).expect("room");
     assert_eq!(heap.stats(&image).expect("whole").objects, 2);
 }
 
@@ -202,8 +202,8 @@ fn a_thread_that_joins_again_finds_the_free_blocks_that_it_had() {
     let (image, heap) = made(&options(1, 2));
     for _ in 0..100 {
         let mut session = heap.join(&image);
-        let at = session.redo(|tx| tx.alloc(5000)).expect("room, as it is freed each time");
-        session.redo(|tx| tx.free(at)).expect("live");
+        let at = session.transaction(|tx| tx.alloc(5000)).expect("room, as it is freed each time");
+        session.transaction(|tx| tx.free(at)).expect("live");
     }
 }
 
@@ -217,12 +217,12 @@ fn a_transaction_that_panicked_is_undone_before_anything_else_happens() {
         assert_ne!(value, 2, "the program panics in the middle");
         tx.store(second, value)
     };
-    session.redo(|tx| set(tx, 1)).expect("stored");
+    session.transaction(|tx| set(tx, 1)).expect("stored");
     session.retire();
-    let panics = AssertUnwindSafe(|| session.undo(|tx| set(tx, 2)));
+    let panics = AssertUnwindSafe(|| session.transaction_with(Logging::Undo, |tx| set(tx, 2)));
     catch_unwind(panics).expect_err("it panics");
     assert_eq!(image.load::<u64>(first), 1, "nobody sees a half of it");
-    session.undo(|tx| tx.store(second.plus(8), 9u64)).expect("stored");
+    session.transaction_with(Logging::Undo, |tx| tx.store(second.plus(8), 9u64)).expect("stored");
     let again = Image::from_pm(image.into_pm(), options(1, 4).dram_bytes());
     Heap::open(&again, NAME, options(1, 4).pm_bytes()).expect("whole");
     let found = [first, second, second.plus(8)].map(|at| again.load::<u64>(at));
@@ -232,13 +232,13 @@ fn a_transaction_that_panicked_is_undone_before_anything_else_happens() {
 #[test]
 fn a_block_that_a_thread_freed_after_it_joined_again_is_handed_out_once() {
     let (image, heap) = made(&options(1, 2));
-    let first = heap.join(&image).redo(|tx| tx.alloc(5000)).expect("room");
-    heap.join(&image).redo(|tx| tx.alloc(5000)).expect("room");
+    let first = heap.join(&image).transaction(|tx| tx.alloc(5000)).expect("room");
+    heap.join(&image).transaction(|tx| tx.alloc(5000)).expect("room");
     let mut session = heap.join(&image);
-    session.redo(|tx| tx.free(first)).expect("live");
-    assert!(session.redo(|tx| tx.alloc(70_000)).is_err(), "a chunk of the two is in use");
+    session.transaction(|tx| tx.free(first)).expect("live");
+    assert!(session.transaction(|tx| tx.alloc(70_000)).is_err(), "a chunk of the two is in use");
     let mut blocks = Vec::new();
-    while let Ok(at) = session.redo(|tx| tx.alloc(5000)) {
+    while let Ok(at) = session.transaction(|tx| tx.alloc(5000)) {
         assert!(!blocks.contains(&at), "{at} is handed out twice");
         blocks.push(at);
     }
@@ -247,12 +247,12 @@ fn a_block_that_a_thread_freed_after_it_joined_again_is_handed_out_once() {
 
 #[test]
 fn a_nested_transaction_that_fails_leaves_the_word_behind_the_last_that_was_stored() {
-    for kind in [TxKind::Redo, TxKind::Undo] {
+    for kind in [Logging::Redo, Logging::Undo] {
         let (image, heap) = made(&options(1, 2));
         let [first, second, third] = [0, 8, 24].map(|offset| heap.root().plus(offset));
         let mut session = heap.join(&image);
-        session.redo(|tx| tx.store(second, 7u64)).expect("stored");
-        let outcome = session.transaction(kind, |tx| {
+        session.transaction(|tx| tx.store(second, 7u64)).expect("stored");
+        let outcome = session.transaction_with(kind, |tx| {
             tx.store(first, 1u64)?;
             let inner = tx.nested(|tx| {
                 tx.store(second, 2u64)?;

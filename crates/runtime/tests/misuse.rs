@@ -4,13 +4,13 @@ use crate::script::NAME;
 use seawall_memory::{Addr, Image, Memory, Width, pass};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::typed::{self, Persist, Ptr};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Session, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-const KINDS: [TxKind; 2] = [TxKind::Redo, TxKind::Undo];
+const KINDS: [Logging; 2] = [Logging::Redo, Logging::Undo];
 
 fn options(threads: u64) -> HeapOptions {
     HeapOptions {
@@ -51,7 +51,7 @@ fn panic_of<T>(action: impl FnOnce() -> T) -> String {
 }
 
 fn set<M: Memory>(session: &mut Session<'_, M>, at: Addr, value: u64) {
-    session.redo(|tx| tx.store(at, value)).expect("it fits");
+    session.transaction(|tx| tx.store(at, value)).expect("it fits");
 }
 
 #[test]
@@ -129,9 +129,10 @@ fn a_second_session_of_a_number_takes_over_and_the_first_changes_nothing_more() 
     let (pool, heap) = native();
     let (one, other) = (pool.memory(0), pool.memory(0));
     let mut first = heap.join(&one);
-    let mine = first.redo(|tx| tx.alloc(40)).expect("room");
+    let mine = first.transaction(|tx| tx.alloc(40)).expect("room");
     let mut second = heap.join(&other);
-    let alloc = |session: &mut Session<'_, _>| session.redo(|tx| tx.alloc(40)).expect("room");
+    let alloc =
+        |session: &mut Session<'_, _>| session.transaction(|tx| tx.alloc(40)).expect("room");
     let mut all = BTreeSet::from([mine]);
     for _ in 0..100 {
         let text = panic_of(|| alloc(&mut first));
@@ -171,7 +172,7 @@ fn a_number_is_one_threads_at_a_time() {
 fn nobody_joins_in_the_middle_of_a_transaction_of_the_same_number() {
     let (image, heap) = image();
     let mut session = heap.join(&image);
-    let outcome: Result<(), HeapError> = session.redo(|tx| {
+    let outcome: Result<(), HeapError> = session.transaction(|tx| {
         tx.store(heap.root(), 5u64)?;
         let text = panic_of(|| heap.join(&image));
         assert!(text.contains("in a transaction"), "{text}");
@@ -203,14 +204,14 @@ fn no_pointer_is_made_of_a_number_by_two_sessions() {
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     typed::create::<Root, _, HeapError>(&image, NAME, 7, &options, |pool| {
         let mut first = pool.join(&image);
-        first.redo(|tx| tx.alloc(Holder { number: [None; 2] }).map(|_| ()))?;
+        first.transaction(|tx| tx.alloc(Holder { number: [None; 2] }).map(|_| ()))?;
         let mut second = pool.join(&image);
-        panic_of(|| first.redo(|tx| tx.alloc(Number { value: [0x4141; 2] }).map(|_| ())));
-        second.redo(|tx| {
+        panic_of(|| first.transaction(|tx| tx.alloc(Number { value: [0x4141; 2] }).map(|_| ())));
+        second.transaction(|tx| {
             let holder = tx.alloc(Holder { number: [None; 2] })?;
             tx.set(pool.root().at(Root::HOLDER), Some(holder))
         })?;
-        panic_of(|| first.redo(|tx| tx.alloc(Number { value: [0x4141; 2] }).map(|_| ())));
+        panic_of(|| first.transaction(|tx| tx.alloc(Number { value: [0x4141; 2] }).map(|_| ())));
         let holder = second.get(pool.root())?.holder.expect("just set");
         assert!(second.get(holder)?.number.iter().all(Option::is_none));
         Ok(())
@@ -224,17 +225,17 @@ fn a_pending_transaction_is_waited_for_where_it_was_begun() {
     let (one, other) = (pool.memory(0), pool.memory(1));
     let (mut first, second) = (heap.join(&one), heap.join(&other));
     let store = |tx: &mut seawall_runtime::Tx<'_, '_, _>| tx.store(heap.root(), 5u64);
-    let begun = first.begin::<_, HeapError>(TxKind::Redo, store);
+    let begun = first.begin::<_, HeapError>(Logging::Redo, store);
     let text = panic_of(|| second.wait(begun.expect("it fits").1));
     assert!(text.contains("waited for there"), "{text}");
-    let begun = first.begin::<_, HeapError>(TxKind::Redo, store);
+    let begun = first.begin::<_, HeapError>(Logging::Redo, store);
     first.wait(begun.expect("it fits").1);
 }
 
 /// Ends by a panic, in the middle of a transaction that has stored 2 and taken the lock.
-fn panics<M: Memory>(session: &mut Session<'_, M>, heap: &Heap, kind: TxKind, way: usize) {
+fn panics<M: Memory>(session: &mut Session<'_, M>, heap: &Heap, kind: Logging, way: usize) {
     let (at, lock) = (heap.root(), heap.stripes().outer(heap.root()));
-    let _ = session.transaction::<(), HeapError>(kind, |tx| {
+    let _ = session.transaction_with::<(), HeapError>(kind, |tx| {
         tx.lock(lock)?;
         tx.store(at, 2u64)?;
         let gone = tx.alloc(100)?;
@@ -263,14 +264,14 @@ fn a_panic_in_a_transaction_leaves_no_lock_and_no_value_for_others_to_see() {
         let text = panic_of(|| panics(&mut first, &heap, kind, way));
         assert!(text.contains("a bug of the program"), "{text}");
         assert_eq!(second.load::<u64>(heap.root()), 1, "{kind:?} {way}");
-        let seen = second.redo(|tx| {
+        let seen = second.transaction(|tx| {
             tx.lock(lock)?;
             let seen: u64 = tx.load(heap.root());
             tx.store(heap.root(), seen + 10)?;
             Ok::<_, HeapError>(seen)
         });
         assert_eq!(seen, Ok(1), "{kind:?} {way}");
-        first.redo(|tx| tx.lock(lock)).expect("it is free");
+        first.transaction(|tx| tx.lock(lock)).expect("it is free");
         assert_eq!(one.load::<u64>(heap.root()), 11, "a later transaction takes nothing back");
         assert_eq!(heap.stats(&one).expect("whole").objects, 0);
     }
@@ -292,7 +293,7 @@ fn a_thread_that_ends_by_a_panic_takes_nothing_with_it_and_a_restart_brings_noth
             scope.spawn(work).join().is_err()
         });
         assert!(ended);
-        session.redo(|tx| tx.lock(heap.stripes().outer(heap.root()))).expect("it is free");
+        session.transaction(|tx| tx.lock(heap.stripes().outer(heap.root()))).expect("it is free");
         set(&mut session, heap.root(), 777);
         drop(session);
         set(&mut heap.join(&pool.memory(0)), heap.root().plus(8), 8);
@@ -314,7 +315,7 @@ fn a_panic_in_what_is_tried_again_leaves_it_as_it_was() {
     let held = Cell::new(Some(locks[0].acquire(&other)));
     let runs = Cell::new(0u64);
     let text = panic_of(|| {
-        first.retry::<(), HeapError>(TxKind::Redo, |tx| {
+        first.retry::<(), HeapError>(Logging::Redo, |tx| {
             runs.set(runs.get() + 1);
             tx.lock(locks[1])?;
             tx.store(heap.root(), runs.get())?;
@@ -327,7 +328,7 @@ fn a_panic_in_what_is_tried_again_leaves_it_as_it_was() {
     assert_eq!(text, "in run 2");
     assert_eq!(second.load::<u64>(heap.root()), 0);
     for lock in locks {
-        second.redo(|tx| tx.lock(lock)).expect("it is free");
+        second.transaction(|tx| tx.lock(lock)).expect("it is free");
     }
 }
 
@@ -343,7 +344,7 @@ fn a_scope_ends_with_a_panic_and_its_thread_goes_on() {
     let mut thread = typed::Thread::<Root, _>::join(heap, &memory).unwrap();
     panic_of(|| thread.enter::<(), HeapError>(|_, _| panic!("in a scope")));
     let number = thread.enter::<_, HeapError>(|session, root| {
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let number = tx.alloc(Number { value: [1, 2] })?;
             tx.set(root.at(Root::NUMBER), Some(number))
         })?;
@@ -396,7 +397,7 @@ fn a_thread_that_is_torn_down_with_its_machine_touches_nothing_any_more() {
         let memory = Ending { image: &image, is_over: &is_over };
         let mut session = heap.join(&memory);
         let text = panic_of(|| {
-            session.transaction::<(), HeapError>(kind, |tx| {
+            session.transaction_with::<(), HeapError>(kind, |tx| {
                 tx.store(heap.root(), 2u64)?;
                 is_over.set(true);
                 panic!("torn down")

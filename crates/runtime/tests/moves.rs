@@ -8,7 +8,7 @@ use crate::script::Meant;
 use seawall_memory::Image;
 use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Step};
 use seawall_runtime::typed::{self, Persist, Ptr, Session, Tx};
-use seawall_runtime::{Heap, HeapError, HeapOptions, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const NAME: &str = "moves";
@@ -69,13 +69,13 @@ impl Held {
     /// A transaction; true if it is to be seen.
     fn ended(
         thread: &mut Thread<'_>,
-        kind: TxKind,
+        kind: Logging,
         end: End,
         body: impl for<'p> Fn(&mut Tx<'p, '_, '_, Image>, Root<'p>) -> Result<(), HeapError>,
     ) -> bool {
         let run = || {
             thread.enter(|session, root| {
-                session.transaction(kind, |tx| {
+                session.transaction_with(kind, |tx| {
                     body(tx, root)?;
                     match end {
                         End::Commit => Ok(()),
@@ -95,7 +95,7 @@ impl Held {
         }
     }
 
-    fn push(&mut self, thread: &mut Thread<'_>, kind: TxKind, end: End, count: u64) {
+    fn push(&mut self, thread: &mut Thread<'_>, kind: Logging, end: End, count: u64) {
         self.number += count;
         let values = self.number - count..self.number;
         let is_seen = Held::ended(thread, kind, end, |tx, root| {
@@ -112,7 +112,7 @@ impl Held {
     }
 
     /// Gives all rings from some place on new values, as many as a log can hold.
-    fn change(&mut self, thread: &mut Thread<'_>, kind: TxKind, end: End, from: usize) {
+    fn change(&mut self, thread: &mut Thread<'_>, kind: Logging, end: End, from: usize) {
         self.number += 1;
         let (number, places) = (self.number << 32, from..from + 12);
         let is_seen = Held::ended(thread, kind, end, |tx, root| {
@@ -136,7 +136,7 @@ impl Held {
     }
 
     /// Removes all but each `step`th ring, in one transaction each.
-    fn thin(&mut self, thread: &mut Thread<'_>, kind: TxKind, step: usize) {
+    fn thin(&mut self, thread: &mut Thread<'_>, kind: Logging, step: usize) {
         let keeps = |place: usize| place.is_multiple_of(step);
         let thinned = thread.enter::<_, HeapError>(|session, root| {
             let (mut place, mut link) = (0, root.at(Chain::FIRST));
@@ -144,7 +144,7 @@ impl Held {
                 if keeps(place) {
                     link = ptr.at(Ring::NEXT);
                 } else {
-                    session.transaction::<_, HeapError>(kind, |tx| {
+                    session.transaction_with::<_, HeapError>(kind, |tx| {
                         let next = tx.get(ptr)?.next;
                         tx.set(link, next)?;
                         tx.free(ptr)
@@ -175,7 +175,7 @@ impl Held {
     }
 
     fn act(&mut self, data: &mut Bytes<'_>, thread: &mut Thread<'_>, collector: &mut Defragmenter) {
-        let kind = if data.byte().is_multiple_of(2) { TxKind::Redo } else { TxKind::Undo };
+        let kind = if data.byte().is_multiple_of(2) { Logging::Redo } else { Logging::Undo };
         let end = match data.byte() % 8 {
             0 => End::Abort,
             1 => End::Panic,

@@ -12,22 +12,22 @@ use seawall_explore::{
     CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Session, Tx, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, Tx};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What one thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
-    Store(TxKind),
-    Write(TxKind),
-    Replace(TxKind, u64),
-    Lines(TxKind),
-    Free(TxKind),
-    Both(TxKind),
-    Nested(TxKind, bool),
-    Abort(TxKind),
-    Begin(TxKind),
+    Store(Logging),
+    Write(Logging),
+    Replace(Logging, u64),
+    Lines(Logging),
+    Free(Logging),
+    Both(Logging),
+    Nested(Logging, bool),
+    Abort(Logging),
+    Begin(Logging),
     AllocInto,
     FreeFrom,
     Retire,
@@ -53,7 +53,7 @@ fn operations() -> Vec<Op> {
         ]
     };
     let alone = [Op::AllocInto, Op::FreeFrom, Op::Retire, Op::Rejoin];
-    both(TxKind::Redo).into_iter().chain(both(TxKind::Undo)).chain(alone).collect()
+    both(Logging::Redo).into_iter().chain(both(Logging::Undo)).chain(alone).collect()
 }
 
 /// Slots of a thread, and what its operation writes.
@@ -79,7 +79,7 @@ impl Op {
             }
             Op::FreeFrom => session.free_from(link(&heap, slot))?,
             Op::Abort(kind) => {
-                let outcome = session.transaction(kind, |tx| {
+                let outcome = session.transaction_with(kind, |tx| {
                     self.body(tx, slot)?;
                     Err::<(), HeapError>(HeapError::Types)
                 });
@@ -90,10 +90,10 @@ impl Op {
                 session.wait(pending);
             }
             Op::Store(kind) | Op::Write(kind) | Op::Replace(kind, _) | Op::Lines(kind) => {
-                session.transaction(kind, |tx| self.body(tx, slot))?;
+                session.transaction_with(kind, |tx| self.body(tx, slot))?;
             }
             Op::Free(kind) | Op::Both(kind) | Op::Nested(kind, _) => {
-                session.transaction(kind, |tx| self.body(tx, slot))?;
+                session.transaction_with(kind, |tx| self.body(tx, slot))?;
             }
         }
         Ok(())
@@ -144,7 +144,7 @@ impl Op {
         if self == Op::Rejoin {
             session.leave();
             session = heap.join(memory);
-            Op::Replace(TxKind::Redo, 40).run(&mut session, slot).expect("room");
+            Op::Replace(Logging::Redo, 40).run(&mut session, slot).expect("room");
         }
     }
 }
@@ -156,7 +156,7 @@ fn pool() -> (Image, Heap) {
     let image = image.with_room(options.pm_bytes_max());
     let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
     let mut session = heap.join(&image);
-    let made: Result<(), HeapError> = session.redo(|tx| {
+    let made: Result<(), HeapError> = session.transaction(|tx| {
         for slot in (0..LINKS).step_by(OWN as usize) {
             replace(tx, slot, 40, 1 + slot)?;
             tx.store(link(&heap, slot + 1).plus(8), 30u64)?;
@@ -243,10 +243,10 @@ fn no_crash_breaks_any_two_operations_of_two_threads() {
 
 #[test]
 fn pairs_find_logs_that_are_retired_too_early_and_chunks_that_are_counted_too_early() {
-    let ops = [Op::Replace(TxKind::Redo, 40), Op::Retire];
+    let ops = [Op::Replace(Logging::Redo, 40), Op::Retire];
     let (runs, finding) = explore(ops, 400, HeapFlaw::NoWait);
     assert!(finding.is_some(), "not caught in {runs} runs");
-    let ops = [Op::Replace(TxKind::Redo, 70_000), Op::Store(TxKind::Redo)];
+    let ops = [Op::Replace(Logging::Redo, 70_000), Op::Store(Logging::Redo)];
     let (_, finding) = explore(ops, 4, HeapFlaw::EarlyGrowth);
     assert!(finding.is_some(), "no pool grows");
 }

@@ -1,7 +1,7 @@
 //! Small programs on a heap whose root is four links, and what each of them must leave.
 
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Session, Tx, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, Tx};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 pub(crate) const LINKS: u64 = 4;
@@ -67,13 +67,13 @@ impl Step {
     pub(crate) fn run<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
-        kind: TxKind,
+        kind: Logging,
         number: u64,
     ) -> Result<(), HeapError> {
         match self {
             Step::Retire => session.retire(),
             Step::Aborted(step) => {
-                let outcome = session.transaction(kind, |tx| {
+                let outcome = session.transaction_with(kind, |tx| {
                     step.body(tx, number)?;
                     Err::<(), HeapError>(HeapError::Types)
                 });
@@ -84,7 +84,7 @@ impl Step {
             }
             Step::Panicked(step, is_nested) => {
                 let panics = || {
-                    session.transaction::<(), HeapError>(kind, |tx| match is_nested {
+                    session.transaction_with::<(), HeapError>(kind, |tx| match is_nested {
                         true => tx.nested(|tx| step.panics(tx, number)),
                         false => step.panics(tx, number),
                     })
@@ -95,7 +95,7 @@ impl Step {
                     Ok(outcome) => outcome?,
                 }
             }
-            step => session.transaction(kind, |tx| step.body(tx, number))?,
+            step => session.transaction_with(kind, |tx| step.body(tx, number))?,
         }
         Ok(())
     }

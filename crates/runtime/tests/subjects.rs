@@ -4,7 +4,7 @@ use crate::places::{Places, word};
 use crate::script::{LINKS, NAME, State, Step, options, seen, states};
 use seawall_memory::{Addr, Image};
 use seawall_runtime::typed::{self, Bytes, Persist, Ptr};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Session, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session};
 
 /// A pool, and what it must hold when it is opened.
 pub(crate) struct Subject {
@@ -34,7 +34,7 @@ fn made() -> (Image, Heap) {
     (image, heap)
 }
 
-fn run(session: &mut Session<'_, Image>, kind: TxKind, steps: &[Step], first: u64) {
+fn run(session: &mut Session<'_, Image>, kind: Logging, steps: &[Step], first: u64) {
     for (number, step) in (first..).zip(steps) {
         step.run(session, kind, number).expect("room");
     }
@@ -48,7 +48,7 @@ fn state_after(steps: &[Step]) -> State {
 fn clean() -> Subject {
     let (image, heap) = made();
     let mut session = heap.join(&image);
-    run(&mut session, TxKind::Undo, &first_steps(), 1);
+    run(&mut session, Logging::Undo, &first_steps(), 1);
     session.retire();
     let pm = image.clone().into_pm();
     Subject { name: "clean", pm, state: state_after(&first_steps()), pending: (0, 0) }
@@ -68,11 +68,11 @@ fn committed() -> Subject {
     let (image, heap) = made();
     let mut session = heap.join(&image);
     let more = [Step::Alloc(3, 48), Step::Byte(1), Step::Free(2), Step::Update];
-    run(&mut session, TxKind::Redo, &first_steps(), 1);
+    run(&mut session, Logging::Redo, &first_steps(), 1);
     session.retire();
     let before = image.clone().into_pm();
     let records = session.log_counts().records;
-    run(&mut session, TxKind::Redo, &more, 6);
+    run(&mut session, Logging::Redo, &more, 6);
     let pending = (session.log_counts().records - records, 0);
     let pm = only_logged(before, &image.clone().into_pm());
     let steps: Vec<Step> = first_steps().into_iter().chain(more).collect();
@@ -83,7 +83,7 @@ fn committed() -> Subject {
 fn generations() -> Subject {
     let (image, heap) = made();
     let mut session = heap.join(&image);
-    run(&mut session, TxKind::Redo, &first_steps(), 1);
+    run(&mut session, Logging::Redo, &first_steps(), 1);
     session.retire();
     let (mut before, mut steps) = (image.clone().into_pm(), first_steps());
     let retired = |pm: &[u8]| word(pm, Places::of(pm).state);
@@ -92,7 +92,7 @@ fn generations() -> Subject {
     while more > 0 {
         let number = steps.len() as u64 + 1;
         steps.push(if number.is_multiple_of(2) { Step::Update } else { Step::Byte(number % 4) });
-        run(&mut session, TxKind::Redo, &steps[steps.len() - 1..], number);
+        run(&mut session, Logging::Redo, &steps[steps.len() - 1..], number);
         let now = image.clone().into_pm();
         if retired(&now) == first || retired(&before) != first {
             more -= u64::from(retired(&before) != first);
@@ -109,10 +109,10 @@ fn generations() -> Subject {
 fn open_undo() -> Subject {
     let (image, heap) = made();
     let mut session = heap.join(&image);
-    run(&mut session, TxKind::Undo, &first_steps(), 1);
+    run(&mut session, Logging::Undo, &first_steps(), 1);
     session.retire();
     let mut pm = Vec::new();
-    let failed = session.undo(|tx| {
+    let failed = session.transaction_with(Logging::Undo, |tx| {
         for slot in 1..LINKS {
             let at: Addr = tx.load(heap.root().plus(16 * slot));
             if !at.is_null() {
@@ -133,7 +133,7 @@ fn large() -> Subject {
     let mut session = heap.join(&image);
     let mut state = State::default();
     for (slot, bytes) in [(0, 70_000), (1, 4096)] {
-        let done = session.redo(|tx| {
+        let done = session.transaction(|tx| {
             let at = tx.alloc(bytes)?;
             let mut content = vec![0; if bytes == 4096 { 4096 } else { 24 }];
             content[..24].fill(7 + slot as u8);
@@ -173,14 +173,14 @@ fn typed() -> Subject {
     let made = typed::create::<Links, _, _>(&image, NAME, 7, &options, |pool| {
         let mut session = pool.join(&image);
         let links = pool.root().at(Links::LINKS);
-        let leaf = session.redo(|tx| {
+        let leaf = session.transaction(|tx| {
             let leaf = tx.alloc(leaf)?;
             tx.set(links.index(0), [leaf.addr().bits(), Leaf::SIZE])?;
             Ok::<_, HeapError>(leaf)
         })?;
         session.retire();
         let before = image.clone().into_pm();
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let pair = tx.alloc(Pair { value: pair, next: Some(leaf), more: [0; 2] })?;
             tx.set(links.index(1), [pair.addr().bits(), 24])
         })?;

@@ -6,7 +6,7 @@ use seawall_explore::{
     record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Session, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session};
 
 const ROUNDS: u64 = 2;
 /// In the root: two counters that both threads add to, and for each thread an object it made.
@@ -33,11 +33,11 @@ fn locked<M: Memory>(memory: &M, heap: &Heap, action: impl FnOnce()) {
     memory.store(lock, 0u64);
 }
 
-fn add_to_pair<M: Memory>(session: &mut Session<'_, M>, kind: TxKind) {
+fn add_to_pair<M: Memory>(session: &mut Session<'_, M>, kind: Logging) {
     let pair = session.heap().root().plus(PAIR);
     let memory = session.memory();
     locked(memory, &session.heap(), || {
-        let added = session.transaction(kind, |tx| {
+        let added = session.transaction_with(kind, |tx| {
             let next = tx.load::<u64>(pair) + 1;
             tx.add(&[(pair, 16)])?;
             tx.store(pair, next)?;
@@ -47,9 +47,9 @@ fn add_to_pair<M: Memory>(session: &mut Session<'_, M>, kind: TxKind) {
     });
 }
 
-fn replace_object<M: Memory>(session: &mut Session<'_, M>, round: u64, kind: TxKind) {
+fn replace_object<M: Memory>(session: &mut Session<'_, M>, round: u64, kind: Logging) {
     let link = session.heap().root().plus(OBJECTS + 64 * session.memory().thread() as u64);
-    let replaced = session.transaction(kind, |tx| {
+    let replaced = session.transaction_with(kind, |tx| {
         let old: Addr = tx.load(link);
         let new = tx.alloc(40)?;
         tx.store(new, round)?;
@@ -60,7 +60,7 @@ fn replace_object<M: Memory>(session: &mut Session<'_, M>, round: u64, kind: TxK
     replaced.unwrap_or_else(|error: HeapError| panic!("{error}"));
 }
 
-fn program(memory: &Traced<'_>, heap: &Heap, kind: TxKind) {
+fn program(memory: &Traced<'_>, heap: &Heap, kind: Logging) {
     let mut session = heap.join(memory);
     for round in 0..ROUNDS {
         add_to_pair(&mut session, kind);
@@ -74,10 +74,10 @@ fn program(memory: &Traced<'_>, heap: &Heap, kind: TxKind) {
 }
 
 /// What each of two threads runs.
-type Program = fn(&Traced<'_>, &Heap, TxKind);
+type Program = fn(&Traced<'_>, &Heap, Logging);
 
 /// One thread writes, the other retires what it wrote.
-fn writer_and_retirer(memory: &Traced<'_>, heap: &Heap, kind: TxKind) {
+fn writer_and_retirer(memory: &Traced<'_>, heap: &Heap, kind: Logging) {
     let mut session = heap.join(memory);
     if memory.thread() == 0 {
         session.retire();
@@ -128,7 +128,7 @@ fn judge(found: &Found, point: &CrashPoint) -> Result<(), String> {
 /// The first bad image of any run, and how many runs there were.
 fn explore(
     program: Program,
-    kind: TxKind,
+    kind: Logging,
     flaw: HeapFlaw,
     interrupted: &Preemptions,
     random: u64,
@@ -158,7 +158,7 @@ fn explore(
 fn no_crash_breaks_two_threads_however_they_are_interrupted() {
     let limit =
         std::env::var("SEAWALL_INTERLEAVINGS").map_or(24, |limit| limit.parse().expect("a number"));
-    for kind in [TxKind::Redo, TxKind::Undo] {
+    for kind in [Logging::Redo, Logging::Undo] {
         let once = Preemptions { bound: 1, limit, every_store: false };
         let (runs, finding) = explore(program, kind, HeapFlaw::None, &once, limit as u64 / 4);
         assert_eq!(finding, None, "{kind:?}");
@@ -176,7 +176,7 @@ fn what_only_two_threads_get_wrong_is_caught() {
     let cases: [(_, Program, _); 2] =
         [(HeapFlaw::NoOrder, program, once), (HeapFlaw::NoWait, writer_and_retirer, twice)];
     for (flaw, program, interrupted) in cases {
-        let (runs, finding) = explore(program, TxKind::Redo, flaw, &interrupted, 0);
+        let (runs, finding) = explore(program, Logging::Redo, flaw, &interrupted, 0);
         let is_it = finding.is_some_and(|finding| finding.contains("the counters are"));
         assert!(is_it, "{flaw:?} was not caught in {runs} runs");
     }

@@ -6,7 +6,7 @@ use crate::script::{NAME, options};
 use proptest::prelude::*;
 use seawall_memory::{Addr, Image, Memory, lines_of};
 use seawall_native::{Pool, PoolOptions};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Placement, TOGETHER_BYTES_MAX, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Placement, TOGETHER_BYTES_MAX};
 
 fn sharing(threads: u64, chunks: u64) -> HeapOptions {
     HeapOptions { together: true, ..options(threads, chunks) }
@@ -47,10 +47,10 @@ fn run(
     session: &mut seawall_runtime::Session<'_, Image>,
     live: &Live,
     step: &Step,
-    kind: TxKind,
+    kind: Logging,
     fails: bool,
 ) -> Result<Live, HeapError> {
-    let outcome = session.transaction(kind, |tx| {
+    let outcome = session.transaction_with(kind, |tx| {
         let mut live = live.clone();
         match step {
             Step::Together(bytes) => {
@@ -104,7 +104,7 @@ proptest! {
             session.set_placement(Placement::Lines);
             let mut leaves = false;
             for (step, is_undo, luck) in steps.by_ref() {
-                let kind = if *is_undo { TxKind::Undo } else { TxKind::Redo };
+                let kind = if *is_undo { Logging::Undo } else { Logging::Redo };
                 let before = live.len();
                 live = run(&mut session, &live, step, kind, *luck == 0).expect("sound");
                 for (at, bytes) in &live[before.min(live.len())..] {
@@ -125,8 +125,8 @@ proptest! {
             check(&heap, &image, &live)?;
         }
         let mut session = heap.join(&image);
-        session.redo(|tx| live.iter().try_for_each(|(at, _)| tx.free(*at))).expect("live");
-        let whole = session.redo(|tx| tx.alloc(3 << 16)).expect("all chunks in a row are free");
+        session.transaction(|tx| live.iter().try_for_each(|(at, _)| tx.free(*at))).expect("live");
+        let whole = session.transaction(|tx| tx.alloc(3 << 16)).expect("all chunks in a row are free");
         prop_assert_eq!(whole.offset() % (1 << 16), 0);
     }
 
@@ -139,7 +139,7 @@ proptest! {
             let mut session = heap.join(&image);
             session.set_placement(placement);
             for bytes in &sizes {
-                let at = session.redo(|tx| tx.alloc(*bytes)).expect("room");
+                let at = session.transaction(|tx| tx.alloc(*bytes)).expect("room");
                 let least = bytes.div_ceil(64);
                 assert!(lines(at, *bytes) <= least + u64::from(placement == Placement::Packed));
             }
@@ -156,18 +156,19 @@ proptest! {
 fn objects_together_share_lines_and_later_ones_take_what_is_left_of_them() {
     let (image, heap) = made(&sharing(1, 4));
     let mut session = heap.join(&image);
-    let [entry, key, value] = session.redo(|tx| tx.alloc_together([24, 16, 50])).expect("room");
+    let [entry, key, value] =
+        session.transaction(|tx| tx.alloc_together([24, 16, 50])).expect("room");
     assert_eq!((key, value), (entry.plus(32), entry.plus(64)));
     let near = |session: &mut seawall_runtime::Session<'_, Image>, at, bytes| {
-        session.redo(|tx| tx.alloc_near(at, bytes)).expect("room")
+        session.transaction(|tx| tx.alloc_near(at, bytes)).expect("room")
     };
     assert_eq!(near(&mut session, entry, 16), entry.plus(48));
     let other = near(&mut session, value, 30);
     assert_eq!(other, entry.plus(128), "no room on the line, but behind it");
-    session.redo(|tx| tx.free(key)).expect("live");
+    session.transaction(|tx| tx.free(key)).expect("live");
     assert_eq!(near(&mut session, entry, 10), key, "freed by itself, and used again");
-    session.redo(|tx| tx.free(value)).expect("live");
-    session.redo(|tx| tx.free(other)).expect("live");
+    session.transaction(|tx| tx.free(value)).expect("live");
+    session.transaction(|tx| tx.free(other)).expect("live");
     assert_eq!(near(&mut session, entry, 60), value);
     // A restart forgets no place: the shelf is adopted when something is to be near.
     let again = Image::from_pm(image.into_pm(), heap.dram_bytes());
@@ -182,25 +183,25 @@ fn objects_together_share_lines_and_later_ones_take_what_is_left_of_them() {
 fn a_wish_that_cannot_be_fulfilled_is_an_allocation_all_the_same() {
     let (image, heap) = made(&options(1, 4));
     let mut session = heap.join(&image);
-    let [one, two] = session.redo(|tx| tx.alloc_together([40, 40])).expect("room");
+    let [one, two] = session.transaction(|tx| tx.alloc_together([40, 40])).expect("room");
     assert!(one.line() != two.line() && image.load::<u64>(Addr::pm(64)) != 0);
-    assert_eq!(lines(session.redo(|tx| tx.alloc_near(one, 40)).expect("room"), 40), 1);
+    assert_eq!(lines(session.transaction(|tx| tx.alloc_near(one, 40)).expect("room"), 40), 1);
     let (image, heap) = made(&sharing(1, 8));
     let mut session = heap.join(&image);
     let long = TOGETHER_BYTES_MAX - 60;
-    let [one, two] = session.redo(|tx| tx.alloc_together([long, 70])).expect("room");
+    let [one, two] = session.transaction(|tx| tx.alloc_together([long, 70])).expect("room");
     assert_ne!(one.plus(long.next_multiple_of(16)), two);
-    let block = session.redo(|tx| tx.alloc(48)).expect("room");
-    assert_eq!(lines(session.redo(|tx| tx.alloc_near(block, 48)).expect("room"), 48), 1);
+    let block = session.transaction(|tx| tx.alloc(48)).expect("room");
+    assert_eq!(lines(session.transaction(|tx| tx.alloc_near(block, 48)).expect("room"), 48), 1);
     for at in [block.plus(16), Addr::NULL, heap.root()] {
-        let error = session.redo(|tx| tx.alloc_near(at, 8)).expect_err("no object");
+        let error = session.transaction(|tx| tx.alloc_near(at, 8)).expect_err("no object");
         assert_eq!(error, HeapError::NoObject { at });
     }
-    let [first, _] = session.redo(|tx| tx.alloc_together([40, 8])).expect("room");
+    let [first, _] = session.transaction(|tx| tx.alloc_together([40, 8])).expect("room");
     for at in [first.plus(8), first.plus(16)] {
-        assert_eq!(session.redo(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
+        assert_eq!(session.transaction(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
     }
-    let none: Result<[Addr; 0], _> = session.redo(|tx| tx.alloc_together([]));
+    let none: Result<[Addr; 0], _> = session.transaction(|tx| tx.alloc_together([]));
     assert_eq!(none, Ok([]));
 }
 
@@ -208,7 +209,7 @@ fn a_wish_that_cannot_be_fulfilled_is_an_allocation_all_the_same() {
 fn if_one_of_several_finds_no_room_none_was_allocated() {
     let (image, heap) = made(&sharing(1, 1));
     let mut session = heap.join(&image);
-    let full = session.redo(|tx| {
+    let full = session.transaction(|tx| {
         let full = tx.alloc_together([100, 200_000]);
         assert!(matches!(full, Err(HeapError::Full { .. })), "{full:?}");
         Ok::<_, HeapError>(())
@@ -225,15 +226,18 @@ fn what_another_thread_frees_is_found_again_by_the_owner() {
     let heap = Heap::create(&one, NAME, 7, &options).expect("good options");
     let (mut one, mut two) = (heap.join(&one), heap.join(&two));
     let mut groups = Vec::new();
-    while let Ok(group) = one.redo(|tx| tx.alloc_together([40, 24])) {
+    while let Ok(group) = one.transaction(|tx| tx.alloc_together([40, 24])) {
         groups.push(group);
     }
     assert_eq!(groups.len(), 480, "two lines each");
-    assert!(two.redo(|tx| tx.alloc_near(groups[3][0], 8)).is_err(), "not its own, and no room");
-    two.redo(|tx| tx.free(groups[3][1])).expect("live");
-    assert_eq!(one.redo(|tx| tx.alloc_near(groups[3][0], 20)), Ok(groups[3][1]));
-    two.redo(|tx| groups[7].iter().try_for_each(|at| tx.free(*at))).expect("live");
-    assert_eq!(one.redo(|tx| tx.alloc_together([64, 50])), Ok(groups[7].map(|at| at)));
+    assert!(
+        two.transaction(|tx| tx.alloc_near(groups[3][0], 8)).is_err(),
+        "not its own, and no room"
+    );
+    two.transaction(|tx| tx.free(groups[3][1])).expect("live");
+    assert_eq!(one.transaction(|tx| tx.alloc_near(groups[3][0], 20)), Ok(groups[3][1]));
+    two.transaction(|tx| groups[7].iter().try_for_each(|at| tx.free(*at))).expect("live");
+    assert_eq!(one.transaction(|tx| tx.alloc_together([64, 50])), Ok(groups[7].map(|at| at)));
 }
 
 #[test]
@@ -241,7 +245,7 @@ fn any_flipped_bit_of_a_state_of_a_shelf_is_noticed() {
     let options = sharing(1, 1);
     let (image, heap) = made(&options);
     let mut session = heap.join(&image);
-    let objects: [Addr; 2] = session.redo(|tx| tx.alloc_together([100, 30])).expect("room");
+    let objects: [Addr; 2] = session.transaction(|tx| tx.alloc_together([100, 30])).expect("room");
     session.retire();
     let shelf = objects[0].offset() / (1 << 16) * (1 << 16);
     let pm = image.into_pm();
@@ -265,7 +269,7 @@ proptest! {
         let options = sharing(1, 2);
         let (image, heap) = made(&options);
         let mut session = heap.join(&image);
-        let [first] = session.redo(|tx| tx.alloc_together([64])).expect("room");
+        let [first] = session.transaction(|tx| tx.alloc_together([64])).expect("room");
         session.retire();
         let shelf = (first.offset() / (1 << 16) * (1 << 16)) as usize;
         let mut pm = image.into_pm();
@@ -281,9 +285,9 @@ proptest! {
         let mut session = heap.join(&image);
         for (granule, length) in steps {
             let at = Addr::pm(shelf as u64 + 4096 + 16 * granule);
-            let _ = session.redo(|tx| tx.alloc_near(at, length));
-            let _ = session.redo(|tx| tx.alloc_together([length, 24]));
-            let _ = session.undo(|tx| tx.free(at));
+            let _ = session.transaction(|tx| tx.alloc_near(at, length));
+            let _ = session.transaction(|tx| tx.alloc_together([length, 24]));
+            let _ = session.transaction_with(Logging::Undo, |tx| tx.free(at));
         }
     }
 }

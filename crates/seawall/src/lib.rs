@@ -66,7 +66,7 @@ pub use seawall_collections::fields::{
 pub use seawall_memory::Memory;
 pub use seawall_native::{Domain, Durability};
 pub use seawall_runtime::typed::{Branded, Bytes, Field, Persist, Ptr, Session, Tx};
-pub use seawall_runtime::{HeapError as Error, TxKind as Logging};
+pub use seawall_runtime::{HeapError as Error, Logging};
 #[cfg(feature = "simulate")]
 pub use simulate::{SimulateError, Simulated, Simulation, simulate};
 pub use thread::Thread;

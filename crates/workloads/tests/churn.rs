@@ -228,7 +228,7 @@ impl Visitor for Cramped {
         let mut filler = heap.join(&memory);
         let mut filled = Vec::new();
         for bytes in (4..=12).rev().map(|power| 1 << power) {
-            while let Ok(block) = filler.redo(|tx| tx.alloc(bytes)) {
+            while let Ok(block) = filler.transaction(|tx| tx.alloc(bytes)) {
                 filled.push(block);
             }
         }
@@ -243,7 +243,7 @@ impl Visitor for Cramped {
         drop(local);
         let mut filler = heap.join(&memory);
         for block in filled {
-            filler.redo(|tx| tx.free(block)).expect("a live block");
+            filler.transaction(|tx| tx.free(block)).expect("a live block");
         }
         filler.leave();
         workload.contents(&memory).expect("what failed has changed nothing");

@@ -45,7 +45,7 @@ type Ours<'m> = Thread<'m, Table<'static>, NativeMemory<'m>>;
 fn put(thread: &mut Ours<'_>, slot: u64) -> Result<(), HeapError> {
     thread.enter(|session, root| {
         let place = place(session, root, slot)?;
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let thing = tx.alloc(Thing { words: [slot; 16] })?;
             tx.set(place, Some(thing))
         })
@@ -55,7 +55,7 @@ fn put(thread: &mut Ours<'_>, slot: u64) -> Result<(), HeapError> {
 fn take(thread: &mut Ours<'_>, slot: u64) -> Result<(), HeapError> {
     thread.enter(|session, root| {
         let place = place(session, root, slot)?;
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let thing = tx.get(place)?.expect("it was put in");
             tx.set(place, None)?;
             tx.free(thing)
@@ -68,7 +68,7 @@ fn table(memory: &NativeMemory<'_>, options: &HeapOptions, slots: u64) -> Result
     typed::create::<Table<'_>, Heap, HeapError>(memory, "slots", 1, options, |pool| {
         let mut session = pool.join(memory);
         for page in 0..slots.div_ceil(SLOTS_A_PAGE as u64) as usize {
-            session.redo(|tx| {
+            session.transaction(|tx| {
                 let made = tx.alloc(Page { slots: [None; SLOTS_A_PAGE] })?;
                 tx.set(pool.root().at(Table::PAGES).index(page), Some(made))
             })?;

@@ -29,7 +29,7 @@ pub(crate) trait Keyed: Sized {
 
 impl Keyed for Map {
     fn create(pool: &OurPool, session: &mut Work<'_>) -> Result<()> {
-        session.redo(|tx| Map::create(tx, pool.heap.root(), &MapOptions::default()))?;
+        session.transaction(|tx| Map::create(tx, pool.heap.root(), &MapOptions::default()))?;
         Ok(())
     }
 
@@ -137,13 +137,13 @@ fn touch(session: &mut Work<'_>, bytes: u64) -> Result<()> {
     let zeros = vec![0; TOUCH_BYTES as usize];
     let mut objects: Vec<Addr> = Vec::new();
     for _ in 0..bytes.div_ceil(TOUCH_BYTES) {
-        objects.push(session.redo(|tx| {
+        objects.push(session.transaction(|tx| {
             let at = tx.alloc(TOUCH_BYTES)?;
             tx.fill(at, &zeros)?;
             Ok::<Addr, HeapError>(at)
         })?);
     }
-    objects.into_iter().rev().try_for_each(|at| session.redo(|tx| tx.free(at)))?;
+    objects.into_iter().rev().try_for_each(|at| session.transaction(|tx| tx.free(at)))?;
     Ok(())
 }
 

@@ -127,7 +127,7 @@ fn taken<V: Item + ?Sized, M: Memory>(
 /// let memory = Image::new(options.pm_bytes(), options.dram_bytes() + DRAM_BYTES);
 /// typed::create::<Diary, _, _>(&memory, "diary", 1, &options, |pool| {
 ///     let (mut session, days) = (pool.join(&memory), pool.root().at(Diary::DAYS));
-///     session.redo(|tx| {
+///     session.transaction(|tx| {
 ///         days.insert(tx, 3, "rain")?;
 ///         days.insert(tx, -1, "sun")
 ///     })?;

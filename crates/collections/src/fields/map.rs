@@ -59,7 +59,7 @@ fn opened<M: Memory>(
 /// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
 /// typed::create::<Library, _, _>(&memory, "library", 1, &options, |pool| {
 ///     let (mut session, books) = (pool.join(&memory), pool.root().at(Library::BOOKS));
-///     session.redo(|tx| {
+///     session.transaction(|tx| {
 ///         books.insert(tx, "Middlemarch", &1871)?;
 ///         tx.update(pool.root().at(Library::COUNT), |count| count + 1)
 ///     })?; // both or neither

@@ -4,7 +4,7 @@
 use super::Keyed;
 use super::checker::{Act, Answer};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{HeapError, Session, Tx, TxKind};
+use seawall_runtime::{HeapError, Logging, Session, Tx};
 
 /// Keys are below it.
 const CELLS: u64 = 128;
@@ -60,7 +60,7 @@ impl Cells {
 impl Keyed for Cells {
     fn create<M: Memory>(session: &mut Session<'_, M>) -> Cells {
         let root = session.heap().root();
-        let first = session.redo(|tx| {
+        let first = session.transaction(|tx| {
             let first = tx.alloc(8 * CELLS)?;
             (0..CELLS).try_for_each(|cell| tx.store(first.plus(8 * cell), 0u64))?;
             tx.store(root, first.bits())?;
@@ -77,8 +77,8 @@ impl Keyed for Cells {
     /// Every third value is written with its old one in an undo log.
     fn act<M: Memory>(&self, session: &mut Session<'_, M>, key: u64, act: Act) -> Answer {
         let kind = match act {
-            Act::Insert(value) if value.is_multiple_of(3) => TxKind::Undo,
-            _ => TxKind::Redo,
+            Act::Insert(value) if value.is_multiple_of(3) => Logging::Undo,
+            _ => Logging::Redo,
         };
         let value = session.retry(kind, |tx| self.act_in(tx, key, act));
         Answer::Value(value.expect("room, and what is freed is live"))

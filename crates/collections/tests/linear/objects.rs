@@ -7,7 +7,7 @@ use crate::subject::NAME;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, HeapError, Session, TxKind};
+use seawall_runtime::{Heap, HeapError, Logging, Session};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,7 @@ fn allocated<M: Memory>(
     mark: u64,
     tick: &impl Fn() -> u64,
 ) -> Owned {
-    let at = session.retry(TxKind::Redo, |tx| {
+    let at = session.retry(Logging::Redo, |tx| {
         let at = tx.alloc(bytes)?;
         for word in 0..bytes / 8 {
             tx.store(at.plus(8 * word), mark)?;
@@ -75,7 +75,7 @@ fn freed<M: Memory>(session: &mut Session<'_, M>, owned: &Owned, tick: &impl Fn(
         assert_eq!(found, owned.mark, "word {word} of {:?}", owned.at);
     }
     let to = tick();
-    session.retry(TxKind::Redo, |tx| tx.free(owned.at)).expect("live");
+    session.retry(Logging::Redo, |tx| tx.free(owned.at)).expect("live");
     Life { at: owned.at.offset(), bytes: owned.bytes, from: owned.from, to }
 }
 

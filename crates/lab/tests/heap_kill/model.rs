@@ -5,7 +5,7 @@ use crate::work::{SHARED, link};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Heap, TxKind};
+use seawall_runtime::{Heap, Logging};
 use std::collections::BTreeMap;
 
 /// Objects of a thread up to some KiB, and large ones.
@@ -29,9 +29,9 @@ pub(crate) enum Act {
 }
 
 /// Operation `number` of a thread.
-pub(crate) fn act(seed: u64, thread: usize, number: u64) -> (Act, TxKind) {
+pub(crate) fn act(seed: u64, thread: usize, number: u64) -> (Act, Logging) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (number << 8 | thread as u64));
-    let kind = if rng.random() { TxKind::Redo } else { TxKind::Undo };
+    let kind = if rng.random() { Logging::Redo } else { Logging::Undo };
     let slot = rng.random_range(0..SLOTS);
     let bytes = match rng.random_range(0..20) {
         0 => rng.random_range(4096..9000),

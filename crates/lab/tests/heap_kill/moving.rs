@@ -131,7 +131,7 @@ fn step<'p, M: Memory>(
     first: Ptr<'p, Option<Ptr<'p, Node<'p>>>>,
     act: Act,
 ) -> Result<(), HeapError> {
-    session.redo(|tx| match act {
+    session.transaction(|tx| match act {
         Act::Push(value) => {
             let next = tx.get(first)?;
             let node = tx.alloc(Node { value, next, filling: [value; 10] })?;

@@ -4,7 +4,7 @@ use crate::Plan;
 use crate::model::{Act, LARGE_SLOTS, SLOTS, act, content};
 use seawall_memory::{Addr, Memory};
 use seawall_native::{Domain, NativeMemory, Pool, PoolOptions, Witness};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Session, Tx, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, Tx};
 
 pub(crate) const NAME: &str = "kills";
 /// In the root, before the links of the threads: an object that all threads replace, and two
@@ -84,10 +84,12 @@ fn step(
         }
         Act::FreeFrom(slot) => session.free_from(to(slot)),
         Act::Replace(slot, bytes) => {
-            session.transaction(kind, |tx| replace(tx, to(slot), thread, number, bytes))
+            session.transaction_with(kind, |tx| replace(tx, to(slot), thread, number, bytes))
         }
-        Act::Update(slot) => session.transaction(kind, |tx| update(tx, to(slot), thread, number)),
-        Act::Nested(slot, other, bytes, fails) => session.transaction(kind, |tx| {
+        Act::Update(slot) => {
+            session.transaction_with(kind, |tx| update(tx, to(slot), thread, number))
+        }
+        Act::Nested(slot, other, bytes, fails) => session.transaction_with(kind, |tx| {
             replace(tx, to(slot), thread, number, bytes)?;
             let inner = tx.nested(|tx| {
                 update(tx, to(other), thread, number)?;
@@ -97,7 +99,7 @@ fn step(
             if fails && inner == Err(FAILED) { Ok(()) } else { inner }
         }),
         Act::Aborted(slot, bytes) => {
-            let failed = session.transaction(kind, |tx| {
+            let failed = session.transaction_with(kind, |tx| {
                 replace(tx, to(slot), thread, number, bytes)?;
                 update(tx, to(slot), thread, number + 1)?;
                 Err::<(), _>(FAILED)
@@ -143,7 +145,7 @@ fn update<M: Memory>(
 /// Replaces the shared object, under a lock in DRAM behind that of the heap.
 fn shared<M: Memory>(
     session: &mut Session<'_, M>,
-    kind: TxKind,
+    kind: Logging,
     number: u64,
     bytes: u64,
 ) -> Result<(), HeapError> {
@@ -152,7 +154,7 @@ fn shared<M: Memory>(
     while memory.compare_exchange(lock, 0, 1).is_err() {
         memory.spin_while(lock, 1);
     }
-    let done = session.transaction(kind, |tx| {
+    let done = session.transaction_with(kind, |tx| {
         replace(tx, link, memory.thread(), number, bytes)?;
         for counter in [link.plus(8), link.plus(16)] {
             let count: u64 = tx.load(counter);

@@ -110,7 +110,7 @@ impl Drop for Ending<'_> {
 ///     let memory = pool.memory(0);
 ///     let mut thread = typed::Thread::<Stack, _>::join(heap, &memory)?;
 ///     thread.enter(|session, root| {
-///         session.redo(|tx| {
+///         session.transaction(|tx| {
 ///             let top = tx.alloc(Stack { top: None })?;
 ///             tx.set(root.at(Stack::TOP), Some(top))
 ///         })

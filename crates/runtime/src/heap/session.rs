@@ -11,7 +11,7 @@ use crate::hold::Holds;
 use crate::tx::log::{Log, LogCounts, Wait};
 use crate::tx::recovery;
 use crate::tx::undo::Undo;
-use crate::tx::{Buffers, Tx, TxKind};
+use crate::tx::{Buffers, Logging, Tx};
 use crate::{HeapError, Route, RouteChoice, RouteCounts};
 use seawall_memory::{Addr, LINE_BYTES, Memory, Seat, Word};
 use std::cell::Cell;
@@ -248,54 +248,43 @@ impl<'m, M: Memory> Session<'m, M> {
         self.memory.load(at)
     }
 
-    /// Runs `body` as a transaction that logs new values, and commits if it gives `Ok`. A crash
+    /// Runs `body` as a transaction that logs new values, and commits if it returns `Ok`. A crash
     /// before the return keeps all that it stored, allocated and freed, or nothing; one after the
     /// return keeps all. One fence.
     ///
     /// # Errors
-    /// What `body` gives; then nothing has changed. [`HeapError::TooLarge`] when it wrote more than
-    /// the log holds.
-    pub fn redo<T, E: From<HeapError>>(
-        &mut self,
-        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.run(TxKind::Redo, Wait::Durable, body)
-    }
-
-    /// Runs `body` as a transaction that logs old values and stores in place; else as
-    /// [`redo`](Session::redo). A fence for each first store, or set of ranges
-    /// [added](Tx::add), and one at the end.
-    ///
-    /// # Errors
-    /// As [`redo`](Session::redo).
-    pub fn undo<T, E: From<HeapError>>(
-        &mut self,
-        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.run(TxKind::Undo, Wait::Durable, body)
-    }
-
-    /// Runs `body` as [`redo`](Session::redo) or [`undo`](Session::undo) does, as `kind` says.
-    ///
-    /// # Errors
-    /// As [`redo`](Session::redo).
+    /// What `body` returns; then nothing has changed. [`HeapError::TooLarge`] when it wrote more
+    /// than the log holds.
     pub fn transaction<T, E: From<HeapError>>(
         &mut self,
-        kind: TxKind,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.run(kind, Wait::Durable, body)
+        self.run(Logging::Redo, Wait::Durable, body)
     }
 
-    /// As [`transaction`](Session::transaction), but begins the fence and does not wait for it:
+    /// As [`transaction`](Session::transaction), with a choice: [`Logging::Undo`] logs old values
+    /// and stores in place. A fence for each first store, or set of ranges [added](Tx::add), and
+    /// one at the end.
+    ///
+    /// # Errors
+    /// As [`transaction`](Session::transaction).
+    pub fn transaction_with<T, E: From<HeapError>>(
+        &mut self,
+        logging: Logging,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(logging, Wait::Durable, body)
+    }
+
+    /// As [`transaction_with`](Session::transaction_with), but begins the fence and does not wait for it:
     /// what the thread does next overlaps with it. The transaction is visible to all threads and
     /// ordered before anything later; it is promised only when [`wait`](Session::wait) returns.
     ///
     /// # Errors
-    /// As [`redo`](Session::redo).
+    /// As [`transaction`](Session::transaction).
     pub fn begin<T, E: From<HeapError>>(
         &mut self,
-        kind: TxKind,
+        kind: Logging,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
     ) -> Result<(T, Pending), E> {
         self.run(kind, Wait::Ordered, body).map(|value| (value, Pending { session: self.number }))
@@ -313,7 +302,7 @@ impl<'m, M: Memory> Session<'m, M> {
     #[inline]
     fn run<T, E: From<HeapError>>(
         &mut self,
-        kind: TxKind,
+        kind: Logging,
         wait: Wait,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -451,14 +440,14 @@ impl<'m, M: Memory> Session<'m, M> {
     /// address in the word at `link`: all three or none, with one fence.
     ///
     /// # Errors
-    /// As [`redo`](Session::redo).
+    /// As [`transaction`](Session::transaction).
     pub fn alloc_into(
         &mut self,
         link: Addr,
         bytes: u64,
         content: &[u8],
     ) -> Result<Addr, HeapError> {
-        self.redo(|tx| {
+        self.transaction(|tx| {
             let at = tx.alloc(bytes.max(content.len() as u64))?;
             if !content.is_empty() {
                 tx.fill(at, content)?;
@@ -472,9 +461,9 @@ impl<'m, M: Memory> Session<'m, M> {
     /// neither, with one fence. Nothing happens if the word is zero.
     ///
     /// # Errors
-    /// As [`redo`](Session::redo), and [`HeapError::NoObject`].
+    /// As [`transaction`](Session::transaction), and [`HeapError::NoObject`].
     pub fn free_from(&mut self, link: Addr) -> Result<(), HeapError> {
-        self.redo(|tx| {
+        self.transaction(|tx| {
             let at: Addr = tx.load(link);
             if at.is_null() {
                 return Ok(());

@@ -5,7 +5,7 @@
 //! that makes it reachable. What the logs still hold about earlier uses of the place must not be
 //! replayed over it; so freeing a block that large logs that its bytes are void.
 
-use super::{Tx, TxKind};
+use super::{Logging, Tx};
 use crate::HeapError;
 use seawall_memory::{Addr, Memory};
 
@@ -36,7 +36,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// True if words of the range are in the record already, and would be stored over it.
     fn was_stored(&self, at: Addr, bytes: u64) -> bool {
         let buffers = &self.session.buffers;
-        let words = if self.kind == TxKind::Redo { &buffers.places } else { &buffers.saved };
+        let words = if self.kind == Logging::Redo { &buffers.places } else { &buffers.saved };
         let mut words = words.words();
         words.any(|word| word.plus(8) > at && word < at.plus(bytes))
     }

@@ -4,7 +4,7 @@ use super::{Persist, Ptr};
 use crate::defrag::names::View;
 use crate::persist::{Buffer, Sealed, Sink, Source};
 use crate::tx::direct::DIRECT_BYTES;
-use crate::{HeapError, Session, Tx, TxKind};
+use crate::{HeapError, Logging, Session, Tx};
 use seawall_memory::{Addr, Memory, Word};
 
 /// Where `ptr` leads, if all of a `T` there is data of the heap: a pointer that was never set, or
@@ -74,7 +74,7 @@ pub(super) fn put<'p, T: Persist<'p>, M: Memory>(
     at: Addr,
     value: T,
 ) -> Result<(), HeapError> {
-    if tx.kind() == TxKind::Undo {
+    if tx.kind() == Logging::Undo {
         keep_old::<T, M>(tx, at)?;
     }
     store(tx, at, value, false)
@@ -120,7 +120,7 @@ pub(super) fn fill<'p, T: Persist<'p>, M: Memory>(
         let bytes = named.bytes.0;
         return tx.fill(at, &bytes);
     }
-    if tx.kind() == TxKind::Undo {
+    if tx.kind() == Logging::Undo {
         keep_old::<T, M>(tx, at)?;
     }
     store(tx, at, value, true)

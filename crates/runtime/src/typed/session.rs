@@ -5,7 +5,7 @@ use super::ptr::Brand;
 use super::reach::{self, Reach};
 use super::types::Types;
 use super::{Persist, Ptr, Tx};
-use crate::{HeapError, Pending, TxKind};
+use crate::{HeapError, Logging, Pending};
 use seawall_memory::{Addr, Memory};
 use std::marker::PhantomData;
 
@@ -44,51 +44,40 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     }
 
     /// Runs `body` as a transaction that logs new values; see
-    /// [`Session::redo`](crate::Session::redo).
+    /// [`Session::transaction`](crate::Session::transaction).
     ///
     /// # Errors
-    /// What `body` gives; then nothing has changed. [`HeapError::TooLarge`] when it wrote more than
-    /// the log holds.
-    pub fn redo<T, E: From<HeapError>>(
-        &mut self,
-        body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.transaction(TxKind::Redo, body)
-    }
-
-    /// Runs `body` as a transaction that logs old values and stores in place; see
-    /// [`Session::undo`](crate::Session::undo).
-    ///
-    /// # Errors
-    /// As [`redo`](Session::redo).
-    pub fn undo<T, E: From<HeapError>>(
-        &mut self,
-        body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.transaction(TxKind::Undo, body)
-    }
-
-    /// Runs `body` as [`redo`](Session::redo) or [`undo`](Session::undo) does, as `kind` says.
-    ///
-    /// # Errors
-    /// As [`redo`](Session::redo).
+    /// What `body` returns; then nothing has changed. [`HeapError::TooLarge`] when it wrote more
+    /// than the log holds.
     pub fn transaction<T, E: From<HeapError>>(
         &mut self,
-        kind: TxKind,
+        body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.transaction_with(Logging::Redo, body)
+    }
+
+    /// As [`transaction`](Session::transaction), with a choice of what is logged; see
+    /// [`Session::transaction_with`](crate::Session::transaction_with).
+    ///
+    /// # Errors
+    /// As [`transaction`](Session::transaction).
+    pub fn transaction_with<T, E: From<HeapError>>(
+        &mut self,
+        logging: Logging,
         body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
         let types = &mut self.types;
-        self.session.transaction(kind, |tx| body(&mut Tx::new(tx, types)))
+        self.session.transaction_with(logging, |tx| body(&mut Tx::new(tx, types)))
     }
 
-    /// As [`transaction`](Session::transaction), and again from the start while it fails with
+    /// As [`transaction_with`](Session::transaction_with), and again from the start while it fails with
     /// [`HeapError::Busy`]; see [`Session::retry`](crate::Session::retry).
     ///
     /// # Errors
-    /// As [`redo`](Session::redo).
+    /// As [`transaction`](Session::transaction).
     pub fn retry<T, E: From<HeapError>>(
         &mut self,
-        kind: TxKind,
+        kind: Logging,
         mut body: impl FnMut(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
         let types = &mut self.types;
@@ -108,14 +97,14 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         Ok((at, &mut self.session))
     }
 
-    /// As [`transaction`](Session::transaction), but does not wait for the fence; see
+    /// As [`transaction_with`](Session::transaction_with), but does not wait for the fence; see
     /// [`Session::begin`](crate::Session::begin).
     ///
     /// # Errors
-    /// As [`redo`](Session::redo).
+    /// As [`transaction`](Session::transaction).
     pub fn begin<T, E: From<HeapError>>(
         &mut self,
-        kind: TxKind,
+        kind: Logging,
         body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
     ) -> Result<(T, Pending), E> {
         let types = &mut self.types;
@@ -174,12 +163,12 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     /// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
     /// typed::create::<Root, _, _>(&memory, "reach", 7, &options, |pool| {
     ///     let mut session = pool.join(&memory);
-    ///     session.redo(|tx| {
+    ///     session.transaction(|tx| {
     ///         let last = tx.alloc(Node { next: None })?;
     ///         let first = tx.alloc(Node { next: Some(last) })?;
     ///         tx.set(pool.root().at(Root::FIRST), Some(first))
     ///     })?;
-    ///     session.redo(|tx| tx.set(pool.root().at(Root::FIRST), None))?; // and frees neither
+    ///     session.transaction(|tx| tx.set(pool.root().at(Root::FIRST), None))?; // and frees neither
     ///     let found = session.reach(pool.root())?;
     ///     assert_eq!((found.reached, found.lost.len()), (0, 2));
     ///     Ok::<_, HeapError>(())

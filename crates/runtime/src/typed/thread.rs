@@ -40,7 +40,7 @@ use std::marker::PhantomData;
 /// let mut defragmenter = Defragmenter::of::<Stack>(DefragOptions::default())?;
 /// for number in 0..1000 {
 ///     thread.enter(|session, root| {
-///         session.redo(|tx| {
+///         session.transaction(|tx| {
 ///             let mut below = tx.get(root.at(Stack::TOP))?;
 ///             if let Some(plate) = below.filter(|_| number % 10 > 0) {
 ///                 below = tx.get(plate)?.below; // of ten plates the last one stays

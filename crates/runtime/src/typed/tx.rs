@@ -5,7 +5,7 @@ use super::ptr::Brand;
 use super::types::Types;
 use super::{Persist, Ptr};
 use crate::heap::shelf::Wanted;
-use crate::{HeapError, TxKind};
+use crate::{HeapError, Logging};
 use seawall_memory::{Addr, Memory};
 use std::marker::PhantomData;
 
@@ -26,7 +26,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     }
 
     /// Which values it logs.
-    pub fn kind(&self) -> TxKind {
+    pub fn kind(&self) -> Logging {
         self.tx.kind()
     }
 
@@ -149,14 +149,14 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// let memory = Image::new(options.pm_bytes(), options.dram_bytes());
     /// typed::create::<Root, _, _>(&memory, "near", 7, &options, |pool| {
     ///     let mut session = pool.join(&memory);
-    ///     let (entry, old) = session.redo(|tx| {
+    ///     let (entry, old) = session.transaction(|tx| {
     ///         let new = Entry { value: None, changes: 0 };
     ///         let (entry, value) = tx.alloc_together(new, Bytes(*b"the first value."))?;
     ///         tx.set(entry.at(Entry::VALUE), Some(value))?;
     ///         tx.set(pool.root().at(Root::ENTRY), Some(entry))?;
     ///         Ok::<_, HeapError>((entry, value))
     ///     })?;
-    ///     let value = session.redo(|tx| {
+    ///     let value = session.transaction(|tx| {
     ///         let value = tx.alloc_near(entry, Bytes(*b"another value..."))?;
     ///         tx.set(entry, Entry { value: Some(value), changes: 1 })?;
     ///         tx.free(old)?;

@@ -123,7 +123,7 @@ fn ascending() -> Image {
     let appended = thread.enter(|session, root| {
         let mut link = root.at(List::FIRST);
         for value in 0..60 {
-            link = session.redo(|tx| {
+            link = session.transaction(|tx| {
                 let new = tx.alloc(node(value, None))?;
                 tx.set(link, Some(new))?;
                 Ok::<_, HeapError>(new.at(Node::NEXT))
@@ -173,7 +173,7 @@ fn change<'p, M: Memory>(
     number: u64,
 ) -> Result<(), HeapError> {
     let first = root.at(List::FIRST);
-    session.redo(|tx| match number {
+    session.transaction(|tx| match number {
         1 => {
             let second = tx.get(first)?.expect("a node").at(Node::NEXT);
             let second = tx.get(second)?.expect("another");

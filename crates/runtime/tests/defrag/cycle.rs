@@ -107,7 +107,7 @@ fn retain_newest<M: Memory>(
 ) -> Result<(), seawall_runtime::HeapError> {
     thread.enter(|session, root| {
         for _ in 1..count {
-            session.redo(|tx| {
+            session.transaction(|tx| {
                 let gone = tx.get(root.at(List::FIRST))?.expect("a node");
                 let next = tx.get(gone)?.next;
                 tx.set(root.at(List::FIRST), next)?;
@@ -187,7 +187,7 @@ fn objects_of_types_that_were_not_named_keep_a_cycle_from_beginning() {
     let mut thread = Thread::join(heap, &image).unwrap();
     push(&mut thread, 0..2_000).unwrap();
     retain(&mut thread, |value| value % 5 == 0).unwrap();
-    thread.enter(|session, _| session.redo(|tx| tx.alloc([7u16; 5]).map(drop))).unwrap();
+    thread.enter(|session, _| session.transaction(|tx| tx.alloc([7u16; 5]).map(drop))).unwrap();
     let error = defragmenter(Protocol::Sfccd).run(thread.untyped()).unwrap_err();
     assert!(matches!(&error, DefragError::UnknownType { name } if name.contains("u16")), "{error}");
     let mut defragmenter = defragmenter(Protocol::Sfccd).also::<[u16; 5]>();
@@ -199,11 +199,11 @@ fn objects_of_types_that_were_not_named_keep_a_cycle_from_beginning() {
 fn full_but_for(chunks: u64, image: &Image, heap: Heap) -> Thread<'_, Image> {
     let mut thread = Thread::join(heap, image).unwrap();
     let bytes = (chunks - 1) * CHUNK_BYTES + 1;
-    let held = thread.untyped().redo(|tx| tx.alloc(bytes)).unwrap();
+    let held = thread.untyped().transaction(|tx| tx.alloc(bytes)).unwrap();
     let is_full = |error: &HeapError| matches!(error, HeapError::Full { .. });
     assert!(push(&mut thread, 0..).is_err_and(|error| is_full(&error)));
     retain(&mut thread, |value| value % 7 == 0).unwrap();
-    thread.untyped().redo(|tx| tx.free(held)).unwrap();
+    thread.untyped().transaction(|tx| tx.free(held)).unwrap();
     thread
 }
 

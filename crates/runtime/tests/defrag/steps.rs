@@ -6,7 +6,7 @@ use super::{
 use seawall_memory::{Image, Memory, pass};
 use seawall_runtime::defrag::{Protocol, Step};
 use seawall_runtime::typed::{Ptr, Session};
-use seawall_runtime::{Heap, HeapError};
+use seawall_runtime::{Heap, HeapError, Logging};
 
 /// The collector's handle on a memory whose other handles are thread 0's.
 struct Second<'m> {
@@ -62,7 +62,7 @@ fn change<'p, M: Memory>(
         0 => {
             let next = session.get(ptr)?.next;
             known[place].1 = value + 1;
-            session.redo(|tx| tx.set(ptr, node(value + 1, next)))
+            session.transaction(|tx| tx.set(ptr, node(value + 1, next)))
         }
         1 if known.len() > 4 => {
             let after = session.get(ptr)?.next;
@@ -71,7 +71,7 @@ fn change<'p, M: Memory>(
                 None => root.at(List::FIRST),
             };
             known.remove(place);
-            session.undo(|tx| {
+            session.transaction_with(Logging::Undo, |tx| {
                 tx.set(link, after)?;
                 tx.free(ptr)
             })
@@ -149,7 +149,7 @@ fn a_page_that_is_written_to_while_a_cycle_begins_stays() {
         thread.enter(|session, root| {
             for (ptr, _) in nodes(session, root)? {
                 let same = session.get(ptr)?;
-                session.redo(|tx| tx.set(ptr, same))?;
+                session.transaction(|tx| tx.set(ptr, same))?;
             }
             Ok::<_, HeapError>(())
         })
@@ -216,7 +216,7 @@ fn fails_beside(begins: u64) -> bool {
     }
     let mut thread = Thread::join(heap, &image).unwrap();
     let failed = thread.enter(|session, root| {
-        session.undo(|tx| {
+        session.transaction_with(Logging::Undo, |tx| {
             // What is stored over has not been loaded in this scope.
             let first = tx.get(root.at(List::FIRST))?.expect("a node");
             tx.set(first.at(Node::NEXT), None)?;

@@ -47,7 +47,7 @@ fn churn<M: Memory>(
                 while let Some(ptr) = session.get(link)?.filter(|_| !adds && seen < place) {
                     (link, seen) = (ptr.at(Node::NEXT), seen + 1);
                 }
-                session.redo(|tx| {
+                session.transaction(|tx| {
                     let next = tx.get(link)?;
                     match next.filter(|_| !adds) {
                         None if adds => {

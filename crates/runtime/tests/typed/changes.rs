@@ -69,7 +69,7 @@ fn pool() -> Vec<u8> {
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     let made = typed::create::<first::Root<'_>, _, HeapError>(&image, NAME, 7, &options, |pool| {
         let mut session = pool.join(&image);
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let part = first::Part { a: 1, b: 2 };
             let twin = tx.alloc(first::Twin { back: None, parts: [part; 2] })?;
             let leaf = Some(tx.alloc(first::Leaf { value: 5 })?);
@@ -188,7 +188,7 @@ struct Crossed<'p> {
 #[test]
 fn types_of_one_name_are_told_apart_by_which_pointer_leads_to_them() {
     let image = super::made::<Both<'_>>(4, |image, pool| {
-        pool.join(image).redo(|tx| {
+        pool.join(image).transaction(|tx| {
             let x = Some(tx.alloc(twice::one::Item { a: 1 })?);
             let y = Some(tx.alloc(twice::other::Item { b: 2 })?);
             tx.set(pool.root(), Both { x, y })
@@ -251,7 +251,7 @@ fn migrate(folder: &std::path::Path, steps: &mut u32) -> Result<(), Box<dyn std:
             let mut session = pool.join(&memory);
             for value in values {
                 step()?;
-                session.redo(|tx| {
+                session.transaction(|tx| {
                     let leaf = Some(tx.alloc(leaf_type::Leaf { value: -(value as i64) })?);
                     let far = Some(tx.alloc(leaf_type::Far { leaf, twin: None })?);
                     let near = Some(tx.alloc(leaf_type::Near { far, n: 9 })?);

@@ -4,7 +4,7 @@ use super::{Account, NAME, Node, Root, made, options};
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_memory::Memory;
 use seawall_runtime::typed::{self, Bytes, Pool, Session, Tx};
-use seawall_runtime::{HeapError, HeapFlaw, TxKind};
+use seawall_runtime::{HeapError, HeapFlaw, Logging};
 
 /// The stack from its top, the balance, the count; what can be seen of a state.
 type State = (Vec<u16>, Option<i64>, u32);
@@ -37,10 +37,10 @@ fn pop<'p, M: Memory>(
 fn run<'p, M: Memory>(
     session: &mut Session<'p, '_, M>,
     pool: Pool<'p, Root<'p>>,
-    kind: TxKind,
+    kind: Logging,
     step: u64,
 ) -> Result<(), HeapError> {
-    let outcome = session.transaction(kind, |tx| match step {
+    let outcome = session.transaction_with(kind, |tx| match step {
         0 => push(tx, pool, 1),
         1 => {
             tx.alloc(0u32)?;
@@ -117,7 +117,7 @@ impl From<HeapError> for Text {
     }
 }
 
-fn explore(kind: TxKind, model: Model, flaw: HeapFlaw) -> Result<(), String> {
+fn explore(kind: Logging, model: Model, flaw: HeapFlaw) -> Result<(), String> {
     let bytes = options::<Root<'_>>(4).pm_bytes();
     let image = made::<Root<'_>>(4, |_, _| Ok(()));
     let image = super::restarted::<Root<'_>>(image);
@@ -153,7 +153,7 @@ fn explore(kind: TxKind, model: Model, flaw: HeapFlaw) -> Result<(), String> {
 #[test]
 fn no_crash_loses_a_type_or_half_an_object_under_any_model() {
     for model in Model::all() {
-        for kind in [TxKind::Redo, TxKind::Undo] {
+        for kind in [Logging::Redo, Logging::Undo] {
             explore(kind, model, HeapFlaw::None)
                 .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
         }
@@ -162,7 +162,7 @@ fn no_crash_loses_a_type_or_half_an_object_under_any_model() {
 
 #[test]
 fn a_type_that_is_not_logged_is_caught() {
-    for kind in [TxKind::Redo, TxKind::Undo] {
+    for kind in [Logging::Redo, Logging::Undo] {
         let found = explore(kind, Model::Px86, HeapFlaw::UnloggedType);
         assert!(found.is_err(), "{kind:?}");
     }

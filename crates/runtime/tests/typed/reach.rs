@@ -74,7 +74,7 @@ fn random_graphs_are_reached_as_a_walk_beside_them_says() {
     for seed in 0..60 {
         let drawn = Drawn::new(seed);
         let reach = found(|image, pool| {
-            pool.join(image).redo(|tx| {
+            pool.join(image).transaction(|tx| {
                 let vertices: Vec<_> =
                     (0..VERTICES).map(|_| tx.alloc(empty())).collect::<Result<_, _>>()?;
                 for (vertex, links) in vertices.iter().zip(&drawn.links) {
@@ -95,7 +95,7 @@ fn random_graphs_are_reached_as_a_walk_beside_them_says() {
 #[test]
 fn a_pointer_into_an_object_reaches_it_and_what_lies_in_the_root_is_no_object() {
     let reach = found(|image, pool| {
-        pool.join(image).redo(|tx| {
+        pool.join(image).transaction(|tx| {
             let account = tx.alloc(Account { owner: Bytes(*b"alice"), balance: 5 })?;
             let vertex = tx.alloc(empty())?;
             let first = pool.root().at(Graph::VERTICES).index(0);
@@ -112,7 +112,8 @@ fn a_pointer_into_an_object_reaches_it_and_what_lies_in_the_root_is_no_object() 
     }
     made::<Own<'_>>(4, |image, pool| {
         let mut session = pool.join(image);
-        session.redo(|tx| tx.set(pool.root().at(Own::OWN), Some(pool.root().at(Own::VALUE))))?;
+        session
+            .transaction(|tx| tx.set(pool.root().at(Own::OWN), Some(pool.root().at(Own::VALUE))))?;
         assert_eq!(session.reach(pool.root())?, Reach::default());
         Ok(())
     });
@@ -129,7 +130,7 @@ fn objects_of_every_place_are_reached_and_those_of_bytes_are_left_out() {
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     let outcome = typed::create::<All<'_>, _, HeapError>(&image, "all", 7, &options, |pool| {
         let mut session = pool.join(&image);
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let number = tx.alloc(1u64)?;
             let mut links = [None; 10_000];
             links[9_999] = Some(number);
@@ -137,7 +138,7 @@ fn objects_of_every_place_are_reached_and_those_of_bytes_are_left_out() {
             tx.set(pool.root(), All { large: Some(large), shelf: Some(shelf) })?;
             Ok::<_, HeapError>(lost)
         })?;
-        pool.heap().join(&image).redo(|tx| tx.alloc(100))?;
+        pool.heap().join(&image).transaction(|tx| tx.alloc(100))?;
         session.reach(pool.root())
     });
     let reach = outcome.expect("there is room");
@@ -147,7 +148,7 @@ fn objects_of_every_place_are_reached_and_those_of_bytes_are_left_out() {
 #[test]
 fn a_pointer_to_an_object_that_was_freed_is_told_with_its_place() {
     made::<Graph<'_>>(4, |image, pool| {
-        pool.join(image).redo(|tx| {
+        pool.join(image).transaction(|tx| {
             let vertex = tx.alloc(empty())?;
             tx.set(pool.root().at(Graph::VERTICES).index(1), Some(vertex))?;
             tx.free(vertex)
@@ -164,7 +165,7 @@ fn a_pointer_to_an_object_that_was_freed_is_told_with_its_place() {
 fn it_may_begin_anywhere_also_at_a_field() {
     made::<Graph<'_>>(4, |image, pool| {
         let mut session = pool.join(image);
-        let [first, second] = session.redo(|tx| {
+        let [first, second] = session.transaction(|tx| {
             let first = tx.alloc(empty())?;
             let second = tx.alloc(Vertex { links: [Some(first), None], ..empty() })?;
             tx.set(first.at(Vertex::LINKS).index(1), Some(second))?;
@@ -175,7 +176,7 @@ fn it_may_begin_anywhere_also_at_a_field() {
             assert_eq!(session.reach(vertex)?.reached, 2);
         }
         // From a field of the second to the first, from that to the second, and on from all of it.
-        let third = session.redo(|tx| {
+        let third = session.transaction(|tx| {
             let third = tx.alloc(empty())?;
             tx.set(second.at(Vertex::LINKS).index(1), Some(third))?;
             Ok::<_, HeapError>(third)

@@ -18,18 +18,18 @@ fn program(memory: &Traced<'_>, heap: Heap) {
     typed::enter::<Root<'_>, _, HeapError>(heap, memory, |pool| {
         let mut session = pool.join(memory);
         if memory.thread() == 0 {
-            session.redo(|tx| {
+            session.transaction(|tx| {
                 let account = tx.alloc(Account { owner: Bytes(*b"alice"), balance: 5 })?;
                 tx.set(pool.root().at(Root::ACCOUNT), Some(account))
             })?;
         } else {
-            session.redo(|tx| {
+            session.transaction(|tx| {
                 let node = tx.alloc(Node { value: 7, below: None })?;
                 tx.set(pool.root().at(Root::TOP), Some(node))
             })?;
         }
         memory.output(0);
-        session.redo(|tx| tx.alloc(u16::MAX))?;
+        session.transaction(|tx| tx.alloc(u16::MAX))?;
         memory.output(1);
         Ok(())
     })

@@ -3,7 +3,7 @@
 use super::{Account, NAME, Node, Root, made, options, restarted};
 use seawall_memory::{Image, Memory};
 use seawall_runtime::typed::{self, Bytes, Persist, derived};
-use seawall_runtime::{Heap, HeapError, HeapOptions, TxKind};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging};
 
 fn account(balance: i64) -> Account {
     Account { owner: Bytes(*b"alice"), balance }
@@ -16,7 +16,7 @@ fn the_root_of_another_program_is_refused_and_left_alone() {
         top: u64,
     }
     let image = made::<Root<'_>>(4, |image, pool| {
-        pool.join(image).redo(|tx| tx.set(pool.root().at(Root::COUNT), 5))
+        pool.join(image).transaction(|tx| tx.set(pool.root().at(Root::COUNT), 5))
     });
     let image = restarted::<Root<'_>>(image);
     let before = image.clone().into_pm();
@@ -43,8 +43,8 @@ fn a_root_that_the_options_do_not_have_is_refused_before_anything_is_made() {
 fn objects_are_found_by_their_type_also_after_a_restart() {
     let image = made::<Root<'_>>(4, |image, pool| {
         let mut session = pool.join(image);
-        for kind in [TxKind::Redo, TxKind::Undo] {
-            session.transaction(kind, |tx| {
+        for kind in [Logging::Redo, Logging::Undo] {
+            session.transaction_with(kind, |tx| {
                 tx.alloc(account(1))?;
                 tx.alloc(Node { value: 7, below: None })?;
                 tx.alloc(account(2))?;
@@ -70,7 +70,7 @@ fn objects_are_found_by_their_type_also_after_a_restart() {
         session.for_each(|_, _: [Account; 2]| arrays += 1)?;
         assert_eq!(arrays, 2);
         // An object allocated now is of the number that the first run gave.
-        session.redo(|tx| tx.alloc(account(4)))?;
+        session.transaction(|tx| tx.alloc(account(4)))?;
         found.clear();
         session.for_each(|_, account: Account| found.push(account.balance))?;
         found.sort_unstable();
@@ -84,8 +84,8 @@ fn objects_are_found_by_their_type_also_after_a_restart() {
 fn a_type_stays_known_if_its_first_transaction_fails_and_its_object_does_not() {
     made::<Root<'_>>(4, |image, pool| {
         let mut session = pool.join(image);
-        for kind in [TxKind::Undo, TxKind::Redo] {
-            let failed = session.transaction(kind, |tx| {
+        for kind in [Logging::Undo, Logging::Redo] {
+            let failed = session.transaction_with(kind, |tx| {
                 tx.update(pool.root().at(Root::COUNT), |count| count + 1)?;
                 tx.alloc(account(1))?;
                 Err::<(), HeapError>(HeapError::Types)
@@ -94,7 +94,7 @@ fn a_type_stays_known_if_its_first_transaction_fails_and_its_object_does_not() {
         }
         assert_eq!(session.get(pool.root())?.count, 0);
         session.for_each(|_, _: Account| panic!("it was not allocated"))?;
-        session.redo(|tx| tx.alloc(account(2)))?;
+        session.transaction(|tx| tx.alloc(account(2)))?;
         let mut found = 0;
         session.for_each(|_, _: Account| found += 1)?;
         assert_eq!(found, 1);
@@ -106,11 +106,11 @@ fn a_type_stays_known_if_its_first_transaction_fails_and_its_object_does_not() {
 fn only_whole_live_objects_of_the_right_type_are_freed() {
     made::<Root<'_>>(4, |image, pool| {
         let mut session = pool.join(image);
-        let (array, one) = session.redo(|tx| {
+        let (array, one) = session.transaction(|tx| {
             let array = tx.alloc([account(1); 2])?;
             Ok::<_, HeapError>((array, tx.alloc(account(2))?))
         })?;
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let first = array.index(0);
             assert!(!tx.is_live(first)? && tx.is_live(array)? && tx.is_live(one)?);
             assert!(matches!(tx.free(first), Err(HeapError::Shape { .. })));
@@ -135,7 +135,7 @@ struct Numbered<const N: u16> {
 
 macro_rules! alloc_numbered {
     ($session:ident: $($number:literal)*) => {
-        vec![$($session.redo(|tx| tx.alloc(Numbered::<$number> { value: $number }).map(drop))),*]
+        vec![$($session.transaction(|tx| tx.alloc(Numbered::<$number> { value: $number }).map(drop))),*]
     };
 }
 
@@ -189,9 +189,9 @@ impl<'p> Persist<'p> for Impostor {
 #[test]
 fn a_shape_of_another_size_is_refused() {
     made::<u64>(4, |image, pool| {
-        pool.join(image).redo(|tx| tx.alloc(account(1)))?;
+        pool.join(image).transaction(|tx| tx.alloc(account(1)))?;
         let mut session = pool.join(image);
-        let refused = session.redo(|tx| tx.alloc(Impostor(1)).map(drop));
+        let refused = session.transaction(|tx| tx.alloc(Impostor(1)).map(drop));
         assert!(matches!(refused, Err(HeapError::Shape { .. })), "{refused:?}");
         let refused = session.for_each(|_, _: Impostor| panic!("there is none"));
         assert!(matches!(refused, Err(HeapError::Shape { .. })), "{refused:?}");
@@ -203,7 +203,7 @@ fn a_shape_of_another_size_is_refused() {
 fn a_flipped_bit_in_the_table_of_types_is_damage() {
     let image = made::<u64>(4, |image, pool| {
         let mut session = pool.join(image);
-        session.redo(|tx| tx.alloc(account(1)))?;
+        session.transaction(|tx| tx.alloc(account(1)))?;
         session.retire();
         Ok(())
     });
@@ -235,7 +235,7 @@ fn a_struct_that_was_renamed_in_the_program_opens_its_pools() {
     }
     made::<u64>(4, |image, pool| {
         let mut session = pool.join(image);
-        session.redo(|tx| tx.alloc(account(8)))?;
+        session.transaction(|tx| tx.alloc(account(8)))?;
         let mut found = Vec::new();
         session.for_each(|_, account: later::Renamed| found.push(account))?;
         assert_eq!((found[0].owner, found[0].balance), (Bytes(*b"alice"), 8));
@@ -252,7 +252,7 @@ fn a_heap_that_is_open_can_be_entered_by_its_root_only() {
     });
     let heap = heap.expect("it was made");
     let entered = typed::enter::<Root<'_>, _, HeapError>(heap, &image, |pool| {
-        pool.join(&image).redo(|tx| tx.set(pool.root().at(Root::COUNT), 5))?;
+        pool.join(&image).transaction(|tx| tx.set(pool.root().at(Root::COUNT), 5))?;
         Ok(pool.join(&image).get(pool.root())?.count)
     });
     assert_eq!(entered, Ok(5));
@@ -276,10 +276,10 @@ fn the_memory_of_another_pool_is_refused_when_joining() {
 fn untyped_objects_are_of_no_type() {
     made::<u64>(4, |image, pool| {
         let mut untyped = Heap::join(&pool.heap(), image);
-        untyped.redo(|tx| tx.alloc(16).map(drop))?;
+        untyped.transaction(|tx| tx.alloc(16).map(drop))?;
         untyped.leave();
         let mut session = pool.join(image);
-        session.redo(|tx| tx.alloc(account(1)))?;
+        session.transaction(|tx| tx.alloc(account(1)))?;
         let mut found = 0;
         session.for_each(|_, _: Account| found += 1)?;
         assert_eq!(found, 1);
@@ -302,7 +302,7 @@ fn what_lies_together_keeps_its_types_and_lives() {
         let image = Image::new(options.pm_bytes(), options.dram_bytes());
         typed::create::<Root<'_>, _, HeapError>(&image, NAME, 7, &options, |pool| {
             let mut session = pool.join(&image);
-            session.redo(|tx| {
+            session.transaction(|tx| {
                 let node = Node { value: 7, below: None };
                 let (node, number) = tx.alloc_together(node, 5u64)?;
                 let near = tx.alloc_near(node, account(1))?;
@@ -328,8 +328,8 @@ fn what_lies_together_keeps_its_types_and_lives() {
             assert_eq!((accounts, numbers), (vec![account(1)], vec![6]));
             assert_eq!(nodes.iter().map(|(_, value)| *value).collect::<Vec<_>>(), [7]);
             let (node, _) = nodes[0];
-            session.redo(|tx| tx.free(node))?;
-            let freed = session.redo(|tx| tx.alloc_near(node, 1u64).map(drop));
+            session.transaction(|tx| tx.free(node))?;
+            let freed = session.transaction(|tx| tx.alloc_near(node, 1u64).map(drop));
             assert!(matches!(freed, Err(HeapError::NoObject { .. })), "{freed:?}");
             Ok(())
         })

@@ -4,7 +4,7 @@ use super::{Account, NAME, Node, Root, made, restarted};
 use proptest::prelude::*;
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::typed::{self, Bytes, Persist, Ptr, Tx};
-use seawall_runtime::{HeapError, TxKind};
+use seawall_runtime::{HeapError, Logging};
 
 /// Fields of all sizes, so that words are shared and padded.
 #[derive(Clone, Copy, Debug, PartialEq, Persist)]
@@ -64,8 +64,8 @@ fn mixed() -> impl Strategy<Value = Mixed> {
     })
 }
 
-fn kinds() -> [TxKind; 2] {
-    [TxKind::Redo, TxKind::Undo]
+fn kinds() -> [Logging; 2] {
+    [Logging::Redo, Logging::Undo]
 }
 
 proptest! {
@@ -77,14 +77,14 @@ proptest! {
             let image = made::<Option3>(4, |image, pool| {
                 let mut session = pool.join(image);
                 let root = pool.root();
-                let array = session.transaction(kind, |tx| {
+                let array = session.transaction_with(kind, |tx| {
                     let array = tx.alloc([first; 3])?;
                     assert_eq!(tx.get(array)?, [first; 3]);
                     tx.set(root.at(Option3::ARRAY), Some(array))?;
                     Ok::<_, HeapError>(array)
                 })?;
                 assert_eq!(session.get(array)?, [first; 3]);
-                session.transaction(kind, |tx| {
+                session.transaction_with(kind, |tx| {
                     tx.set(array.index(place), second)?;
                     let x_at = array.index(place).at(Mixed::G).index(1).at(Inner::X);
                     tx.set(x_at, x)?;
@@ -112,8 +112,8 @@ proptest! {
         for kind in kinds() {
             made::<Option3>(4, |image, pool| {
                 let mut session = pool.join(image);
-                let ptr = session.transaction(kind, |tx| tx.alloc(before))?;
-                session.transaction(kind, |tx| {
+                let ptr = session.transaction_with(kind, |tx| tx.alloc(before))?;
+                session.transaction_with(kind, |tx| {
                     tx.set(ptr.at(Mixed::C), after.c)?;
                     tx.set(ptr.at(Mixed::E), after.e)?;
                     tx.set(ptr.at(Mixed::NAME), after.name)?;
@@ -156,7 +156,7 @@ fn a_struct_with_parameters_is_a_type_for_each_of_them() {
     made::<Pair<u32, 2>>(4, |image, pool| {
         let mut session = pool.join(image);
         let value = Pair { left: 1, rest: [2, 3] };
-        session.redo(|tx| tx.set(pool.root(), value))?;
+        session.transaction(|tx| tx.set(pool.root(), value))?;
         assert_eq!(session.get(pool.root().at(Pair::REST).index(1))?, 3);
         Ok(())
     });
@@ -173,7 +173,7 @@ struct Stack<'p, T: Persist<'p>> {
 fn a_struct_with_parameters_may_point_to_itself_and_be_the_root() {
     made::<Stack<'_, [i16; 3]>>(4, |image, pool| {
         let mut session = pool.join(image);
-        session.undo(|tx| {
+        session.transaction_with(Logging::Undo, |tx| {
             let below = tx.alloc(Stack { r#type: [1, 2, 3], below: None })?;
             tx.set(pool.root(), Stack { r#type: [4, 5, 6], below: Some(below) })
         })?;
@@ -189,7 +189,7 @@ fn objects_of_whole_lines_share_none() {
     made::<u64>(4, |image, pool| {
         let mut session = pool.join(image);
         for value in 0..40 {
-            let ptr = session.redo(|tx| tx.alloc(Whole { value }))?;
+            let ptr = session.transaction(|tx| tx.alloc(Whole { value }))?;
             assert!(ptr.addr().offset().is_multiple_of(64));
             assert_eq!(session.get(ptr)?.value, value);
         }
@@ -203,9 +203,9 @@ fn large_objects_are_written_past_the_log_and_come_back() {
         made::<u64>(4, |image, pool| {
             let mut session = pool.join(image);
             let value = Large { head: 1, body: Bytes([7; 5000]), tail: 9 };
-            let ptr = session.transaction(kind, |tx| tx.alloc(value))?;
+            let ptr = session.transaction_with(kind, |tx| tx.alloc(value))?;
             assert_eq!(session.get(ptr)?, value);
-            session.transaction(kind, |tx| tx.set(ptr.at(Large::TAIL), 10))?;
+            session.transaction_with(kind, |tx| tx.set(ptr.at(Large::TAIL), 10))?;
             assert_eq!(session.get(ptr)?, Large { tail: 10, ..value });
             Ok(())
         });
@@ -216,16 +216,16 @@ fn large_objects_are_written_past_the_log_and_come_back() {
 fn what_lies_between_fields_is_zero() {
     let image = made::<Root<'_>>(4, |image, pool| {
         let mut untyped = pool.heap().join(image);
-        let dirty = untyped.redo(|tx| {
+        let dirty = untyped.transaction(|tx| {
             let at = tx.alloc(16)?;
             tx.write(at, &[1; 16])?;
             Ok::<_, HeapError>(at)
         })?;
-        untyped.redo(|tx| tx.free(dirty))?;
+        untyped.transaction(|tx| tx.free(dirty))?;
         untyped.leave();
         let mut session = pool.join(image);
         let owner = Bytes([0xff; 5]);
-        let ptr = session.redo(|tx| tx.alloc(Account { owner, balance: -1 }))?;
+        let ptr = session.transaction(|tx| tx.alloc(Account { owner, balance: -1 }))?;
         assert_eq!(ptr.addr(), dirty);
         Ok(())
     });
@@ -250,7 +250,7 @@ fn transactions_that_fail_change_nothing_and_nested_ones_only_themselves() {
         made::<Root<'_>>(4, |image, pool| {
             let mut session = pool.join(image);
             let top = pool.root().at(Root::TOP);
-            session.transaction(kind, |tx| {
+            session.transaction_with(kind, |tx| {
                 push(tx, top, 1)?;
                 let inner = tx.nested(|tx| {
                     push(tx, top, 2)?;
@@ -260,7 +260,7 @@ fn transactions_that_fail_change_nothing_and_nested_ones_only_themselves() {
                 assert_eq!(inner, Err(HeapError::Types));
                 tx.nested(|tx| push(tx, top, 3))
             })?;
-            let failed = session.transaction(kind, |tx| {
+            let failed = session.transaction_with(kind, |tx| {
                 push(tx, top, 4)?;
                 Err::<(), HeapError>(HeapError::Types)
             });
@@ -281,7 +281,7 @@ fn an_ordered_transaction_can_be_waited_for_later() {
     made::<Root<'_>>(4, |image, pool| {
         let mut session = pool.join(image);
         let count = pool.root().at(Root::COUNT);
-        let ((), pending) = session.begin(TxKind::Redo, |tx| tx.set(count, 3))?;
+        let ((), pending) = session.begin(Logging::Redo, |tx| tx.set(count, 3))?;
         assert_eq!(session.get(count)?, 3);
         session.wait(pending);
         Ok(())
@@ -302,7 +302,7 @@ fn pointers_that_lead_nowhere_are_not_followed() {
         let nowhere = |outcome| matches!(outcome, Err(HeapError::NoData { bytes: 16, .. }));
         assert!(nowhere(session.get(never_set).map(|_| ())));
         assert!(session.get(never_set.at(Node::VALUE)).is_err());
-        session.redo(|tx| {
+        session.transaction(|tx| {
             assert!(nowhere(tx.set(never_set, Node { value: 1, below: None })));
             assert!(matches!(tx.free(never_set), Err(HeapError::NoObject { .. })));
             tx.set(pool.root().at(Bare::BITS), 1)
@@ -318,7 +318,7 @@ fn pointers_that_lead_nowhere_are_not_followed() {
             let mut session = pool.join(&image);
             let node = session.get(pool.root())?.node;
             let _ = session.get(node);
-            let _ = session.redo(|tx| {
+            let _ = session.transaction(|tx| {
                 let _ = tx.is_live(node)?;
                 tx.free(node)
             });

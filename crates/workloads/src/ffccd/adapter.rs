@@ -96,7 +96,7 @@ fn fill<'p, S: Structure, M: Memory>(
     let mut session = pool.join(memory);
     let mut made = Vec::new();
     for number in 0..parts as usize {
-        let part = session.redo(|tx| {
+        let part = session.transaction(|tx| {
             let part = tx.alloc(S::empty(setup.entries.div_ceil(parts)))?;
             tx.set(root.at(Root::PARTS).index(number), Some(part))?;
             Ok::<_, HeapError>(part)
@@ -110,7 +110,7 @@ fn fill<'p, S: Structure, M: Memory>(
         let mut change = Change { key: key / parts, tag, dice, slip, note: &mut |_, _| () };
         S::put(&mut session, made[(key % parts) as usize], &mut change)?;
     }
-    session.redo(|tx| {
+    session.transaction(|tx| {
         tx.set(root.at(Root::ENTRIES), setup.entries)?;
         tx.set(root.at(Root::COUNT), parts)
     })?;

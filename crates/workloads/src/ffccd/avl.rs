@@ -207,7 +207,7 @@ impl Structure for Avl {
         part: Ptr<'p, Tree<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let Tree { root, nodes } = tx.get(part)?;
             let value = Value128::new(change.key, change.tag);
             let (root, is_new) = insert(tx, root, value, change.slip)?;
@@ -221,7 +221,7 @@ impl Structure for Avl {
         part: Ptr<'p, Tree<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let Tree { root, nodes } = tx.get(part)?;
             let (root, is_gone) = remove(tx, root, change.key)?;
             put(tx, part.at(Tree::ROOT), root)?;

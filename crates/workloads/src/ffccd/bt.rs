@@ -162,7 +162,7 @@ impl Structure for Bt {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| insert(tx, tree, Value128::new(change.key, change.tag)))
+        session.transaction(|tx| insert(tx, tree, Value128::new(change.key, change.tag)))
     }
 
     fn remove<'p, M: Memory>(
@@ -174,10 +174,10 @@ impl Structure for Bt {
             let found = find(session, tree, change.key)?;
             let entries = found.map(|(_, _, entries)| entries).unwrap_or_default();
             if let Some((_, value)) = entries.iter().find(|(key, _)| *key == change.key) {
-                session.redo(|tx| tx.free(*value))?;
+                session.transaction(|tx| tx.free(*value))?;
             }
         }
-        session.redo(|tx| match unlink(tx, tree, change.key)? {
+        session.transaction(|tx| match unlink(tx, tree, change.key)? {
             Some(value) if !change.slip => tx.free(value),
             _ => Ok(()),
         })

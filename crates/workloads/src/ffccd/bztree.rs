@@ -229,7 +229,7 @@ impl Structure for BzTree {
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
         let value = Value128::new(change.key, change.tag);
-        session.redo(|tx| insert(tx, tree, value, change.slip))
+        session.transaction(|tx| insert(tx, tree, value, change.slip))
     }
 
     fn remove<'p, M: Memory>(
@@ -237,7 +237,7 @@ impl Structure for BzTree {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| remove(tx, tree, change.key, change.slip))
+        session.transaction(|tx| remove(tx, tree, change.key, change.slip))
     }
 
     fn get<'p, M: Memory>(

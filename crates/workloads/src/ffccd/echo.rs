@@ -70,7 +70,7 @@ impl Structure for Echo {
     ) -> Result<(), HeapError> {
         let (table, hash) = (store.at(Store::TABLE), spread(change.key));
         let value = Value128::new(change.key, change.tag);
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let Some(entry) = Buckets::find(tx, table, hash)? else {
                 let newest = Some(tx.alloc(Version { number: 0, older: None, value })?);
                 let entry = tx.alloc(Entry { hash, next: None, key: change.key, newest })?;
@@ -101,7 +101,7 @@ impl Structure for Echo {
         store: Ptr<'p, Store<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let entry = Buckets::unlink(tx, store.at(Store::TABLE), spread(change.key))?;
             let Some(entry) = entry else { return Ok(()) };
             let mut gone = tx.get(entry.at(Entry::NEWEST))?;

@@ -249,7 +249,7 @@ impl Structure for FpTree {
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
         let value = Value128::new(change.key, change.tag);
-        session.redo(|tx| insert(tx, tree, value, change.slip))
+        session.transaction(|tx| insert(tx, tree, value, change.slip))
     }
 
     fn remove<'p, M: Memory>(
@@ -257,7 +257,7 @@ impl Structure for FpTree {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| remove(tx, tree, change.key))
+        session.transaction(|tx| remove(tx, tree, change.key))
     }
 
     fn get<'p, M: Memory>(

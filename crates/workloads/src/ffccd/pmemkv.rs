@@ -63,7 +63,7 @@ impl Structure for PmemKv {
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
         let (table, hash) = (store.at(Store::TABLE), spread(change.key));
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let value = tx.alloc(Value128::new(change.key, change.tag))?;
             if let Some(entry) = Buckets::find(tx, table, hash)? {
                 let old = tx.get(entry.at(Entry::VALUE))?;
@@ -81,7 +81,7 @@ impl Structure for PmemKv {
         store: Ptr<'p, Store<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let entry = Buckets::unlink(tx, store.at(Store::TABLE), spread(change.key))?;
             let Some(entry) = entry else { return Ok(()) };
             let Entry { key, value, .. } = tx.get(entry)?;

@@ -288,7 +288,7 @@ impl Structure for Rb {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let value = Value128::new(change.key, change.tag);
             let (parent, side) = match find(tx, tree, change.key)? {
                 Ok(node) => return tx.set(node.at(Node::VALUE), value),
@@ -308,7 +308,7 @@ impl Structure for Rb {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let Ok(node) = find(tx, tree, change.key)? else { return Ok(()) };
             Edit { tx, tree }.unlink(node)?;
             tx.free(node)?;

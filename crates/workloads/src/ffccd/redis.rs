@@ -239,7 +239,7 @@ impl Structure for Redis {
         cache: Ptr<'p, Cache<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| put(tx, cache, change))
+        session.transaction(|tx| put(tx, cache, change))
     }
 
     fn remove<'p, M: Memory>(
@@ -247,7 +247,7 @@ impl Structure for Redis {
         cache: Ptr<'p, Cache<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| remove(tx, cache, spread(change.key), false))
+        session.transaction(|tx| remove(tx, cache, spread(change.key), false))
     }
 
     fn get<'p, M: Memory>(
@@ -268,7 +268,7 @@ impl Structure for Redis {
         cache: Ptr<'p, Cache<'p>>,
         change: &mut Change<'_>,
     ) -> Result<(), HeapError> {
-        session.redo(|tx| {
+        session.transaction(|tx| {
             let entry = Buckets::find(tx, cache.at(Cache::TABLE), spread(change.key))?;
             let Some(entry) = entry else { return Ok(()) };
             let used = tx.get(cache.at(Cache::CLOCK))? + 1;

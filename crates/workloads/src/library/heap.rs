@@ -13,7 +13,7 @@ use crate::harness::workload::{Action, initial_keys};
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{
-    Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks, Session, Tx, TxKind,
+    Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks, Logging, Session, Tx,
 };
 use std::collections::BTreeMap;
 
@@ -140,8 +140,8 @@ fn size(worker: &mut Worker) -> u64 {
     }
 }
 
-fn kind(worker: &mut Worker) -> TxKind {
-    if worker.below(2) == 0 { TxKind::Redo } else { TxKind::Undo }
+fn kind(worker: &mut Worker) -> Logging {
+    if worker.below(2) == 0 { Logging::Redo } else { Logging::Undo }
 }
 
 impl Scripts {
@@ -222,7 +222,7 @@ impl Scripts {
         match op {
             Op::Replace { .. } => {
                 effect(key, tag);
-                session.transaction(kind, |tx| self.replace(tx, key, plan))
+                session.transaction_with(kind, |tx| self.replace(tx, key, plan))
             }
             Op::Begin => {
                 effect(key, tag);
@@ -233,16 +233,16 @@ impl Scripts {
             }
             Op::Update if is_there => {
                 effect(key, tag);
-                session.transaction(kind, |tx| self.update(tx, key, tag))
+                session.transaction_with(kind, |tx| self.update(tx, key, tag))
             }
             Op::Free if is_there => {
                 effect(key, 0);
-                session.transaction(kind, |tx| self.clear(tx, key))
+                session.transaction_with(kind, |tx| self.clear(tx, key))
             }
             Op::Exchange if key != other => {
                 effect(key, self.tag(memory, other));
                 effect(other, self.tag(memory, key));
-                session.transaction(kind, |tx| self.exchange(tx, [key, other]))
+                session.transaction_with(kind, |tx| self.exchange(tx, [key, other]))
             }
             Op::Call if is_there => {
                 effect(key, 0);
@@ -259,13 +259,13 @@ impl Scripts {
                     effect(other, tag);
                 }
                 let too = Plan { bytes: bytes_too, ..plan };
-                session.transaction(kind, |tx| {
+                session.transaction_with(kind, |tx| {
                     self.replace(tx, key, plan)?;
                     self.nested(tx, [key, other], too, fails)
                 })
             }
             Op::Abort => {
-                unless_meant(session.transaction(kind, |tx| self.fail(tx, [key, other], plan)))
+                unless_meant(session.transaction_with(kind, |tx| self.fail(tx, [key, other], plan)))
             }
             Op::Update | Op::Free | Op::Exchange | Op::Retire | Op::Rejoin => Ok(()),
         }
@@ -356,7 +356,7 @@ impl Workload for Scripts {
         let heap = heap.expect("options made from a setup that was checked");
         let keys = 2 * setup.entries;
         let mut session = heap.join(memory);
-        let made: Result<Addr, HeapError> = session.redo(|tx| {
+        let made: Result<Addr, HeapError> = session.transaction(|tx| {
             let table = tx.alloc_lines(8 * keys)?;
             tx.store(heap.root().plus(TABLE), table)?;
             tx.store(heap.root().plus(KEYS), keys)?;
@@ -368,7 +368,7 @@ impl Workload for Scripts {
         memory.persist(table, 8 * keys);
         for (number, key) in (0..).zip(initial_keys(setup)) {
             let plan = Plan { bytes: 16 + number % 150, lines: false, tag: initial_tag(number) };
-            let made = session.redo(|tx| this.replace(tx, key, plan));
+            let made = session.transaction(|tx| this.replace(tx, key, plan));
             made.expect("room for the initial objects");
         }
         session.retire();
@@ -392,7 +392,7 @@ impl Workload for Scripts {
         let table: Addr = memory.load(heap.root().plus(TABLE));
         let keys: u64 = memory.load(heap.root().plus(KEYS));
         let bytes = keys.checked_mul(8).filter(|bytes| *bytes > 0).ok_or_else(none)?;
-        let is_data = heap.join(memory).redo(|tx| tx.add(&[(table, bytes)]));
+        let is_data = heap.join(memory).transaction(|tx| tx.add(&[(table, bytes)]));
         if is_data.is_err() || !table.offset().is_multiple_of(8) {
             return Err(none());
         }

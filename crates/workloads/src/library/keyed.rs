@@ -177,7 +177,7 @@ impl<S: Structure> Workload for Keyed<S> {
             let inserted = structure.insert(&mut session, key, initial_tag(number));
             inserted.expect("room for the initial entries");
         }
-        let noted = session.redo(|tx| tx.store(root.plus(KEYS), this.keys));
+        let noted = session.transaction(|tx| tx.store(root.plus(KEYS), this.keys));
         noted.expect("a word of the root");
         session.retire();
         session.leave();

@@ -78,7 +78,7 @@ impl<V: Values> Structure for Strings<V> {
         _: Addr,
         entries: u64,
     ) -> Result<Self, Damage> {
-        let map = session.redo(|tx| KvMap::create(tx, link, &shape(entries)))?;
+        let map = session.transaction(|tx| KvMap::create(tx, link, &shape(entries)))?;
         Ok(Strings(map, PhantomData))
     }
 

@@ -37,7 +37,7 @@ impl Structure for Table {
         _: Addr,
         entries: u64,
     ) -> Result<Table, Damage> {
-        Ok(session.redo(|tx| Table::create(tx, link, &shape(entries)))?)
+        Ok(session.transaction(|tx| Table::create(tx, link, &shape(entries)))?)
     }
 
     fn open<M: Memory>(session: &mut Session<'_, M>, link: Addr, _: Addr) -> Result<Table, Damage> {

@@ -143,7 +143,7 @@ impl Objects {
         let heap = Heap::create(memory, NAME, u128::from(keys) + 1, &options)?;
         let buckets = keys.next_power_of_two();
         let mut session = heap.join(memory);
-        let table = session.redo(|tx| {
+        let table = session.transaction(|tx| {
             let table = tx.alloc_lines(8 * buckets * threads)?;
             tx.store(heap.root().plus(TABLE), table)?;
             tx.store(heap.root().plus(BUCKETS), buckets)?;
@@ -169,8 +169,9 @@ impl Objects {
         let threads: u64 = memory.load(heap.root().plus(THREADS));
         let size = buckets.checked_mul(8).and_then(|size| size.checked_mul(threads));
         let size = size.filter(|size| *size > 0 && buckets.is_power_of_two());
-        let is_data =
-            size.is_some_and(|size| heap.join(memory).redo(|tx| tx.add(&[(table, size)])).is_ok());
+        let is_data = size.is_some_and(|size| {
+            heap.join(memory).transaction(|tx| tx.add(&[(table, size)])).is_ok()
+        });
         if !is_data || !table.offset().is_multiple_of(LINE_BYTES) {
             return Err(Damage("the root leads to no table of buckets".into()));
         }
@@ -232,18 +233,18 @@ impl Objects {
         let memory = session.memory();
         let (link, found) = self.find(memory, key);
         match (change, found) {
-            (Change::Insert, None) => session.redo(|tx| self.insert(tx, key, number)),
+            (Change::Insert, None) => session.transaction(|tx| self.insert(tx, key, number)),
             (Change::Replace, Some(entry)) => {
-                session.redo(|tx| self.replace(tx, entry, key, number))
+                session.transaction(|tx| self.replace(tx, entry, key, number))
             }
             (Change::Count, Some(entry)) => {
                 let value: Addr = memory.load(entry.plus(VALUE));
-                session.redo(|tx| {
+                session.transaction(|tx| {
                     tx.store(entry.plus(CHANGED), number)?;
                     tx.store(value.plus(WRITTEN), number)
                 })
             }
-            (Change::Remove, Some(entry)) => session.redo(|tx| {
+            (Change::Remove, Some(entry)) => session.transaction(|tx| {
                 let parts = [KEY, VALUE].map(|part| tx.load::<Addr>(entry.plus(part)));
                 tx.store(link, tx.load::<Addr>(entry.plus(NEXT)))?;
                 parts.into_iter().chain([entry]).try_for_each(|part| tx.free(part))

@@ -5,7 +5,7 @@ use seawall_runtime::HeapError;
 use seawall_runtime::typed::Pool;
 
 fn body<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
-    pool.join(memory).redo(|tx| tx.alloc("text").map(drop))
+    pool.join(memory).transaction(|tx| tx.alloc("text").map(drop))
 }
 
 fn main() {}

@@ -6,14 +6,14 @@ use seawall_runtime::typed::Pool;
 
 fn returned<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
     let mut session = pool.join(memory);
-    let tx = session.redo(|tx| Ok::<_, HeapError>(tx))?;
+    let tx = session.transaction(|tx| Ok::<_, HeapError>(tx))?;
     tx.set(pool.root(), 7)
 }
 
 fn kept<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
     let mut session = pool.join(memory);
     let mut kept = None;
-    session.redo(|tx| {
+    session.transaction(|tx| {
         kept = Some(tx);
         Ok::<_, HeapError>(())
     })

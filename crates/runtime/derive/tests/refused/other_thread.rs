@@ -6,7 +6,7 @@ use seawall_runtime::typed::Pool;
 fn body<'p>(pool: Pool<'p, u64>, memory: &Image) {
     let mut session = pool.join(memory);
     std::thread::scope(|scope| {
-        scope.spawn(|| session.redo(|tx| tx.set(pool.root(), 7)));
+        scope.spawn(|| session.transaction(|tx| tx.set(pool.root(), 7)));
     });
 }
 

@@ -15,14 +15,14 @@ struct Account {
 }
 
 fn pointer<'p>(pool: Pool<'p, Root<'p>>, memory: &Image) -> Result<(), HeapError> {
-    pool.join(memory).redo(|tx| {
+    pool.join(memory).transaction(|tx| {
         let number = tx.alloc(7i64)?;
         tx.set(pool.root().at(Root::ACCOUNT), Some(number))
     })
 }
 
 fn value<'p>(account: Ptr<'p, Account>, pool: Pool<'p, u64>, memory: &Image) {
-    let _ = pool.join(memory).redo(|tx| tx.set(account.at(Account::BALANCE), 7u32));
+    let _ = pool.join(memory).transaction(|tx| tx.set(account.at(Account::BALANCE), 7u32));
 }
 
 fn field<'p>(account: Ptr<'p, Account>) {

@@ -6,15 +6,15 @@ use seawall_runtime::typed::Pool;
 
 fn within<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
     let mut session = pool.join(memory);
-    session.redo(|tx| {
-        session.redo(|inner| inner.set(pool.root(), 1))?;
+    session.transaction(|tx| {
+        session.transaction(|inner| inner.set(pool.root(), 1))?;
         tx.set(pool.root(), 2)
     })
 }
 
 fn around<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
     let mut session = pool.join(memory);
-    session.redo(|tx| tx.nested(|inner| tx.set(pool.root(), 2)))
+    session.transaction(|tx| tx.nested(|inner| tx.set(pool.root(), 2)))
 }
 
 fn main() {}
