@@ -1,0 +1,213 @@
+//! Structures that are fields: the same as those of the standard library, whatever is done, in a
+//! transaction and outside; and whole after a transaction that fails.
+
+use proptest::prelude::*;
+use seawall_collections::fields::{
+    BTree, BTreeField, DRAM_BYTES, Map, MapField, Text, TextField, Vector, VectorField,
+};
+use seawall_memory::Image;
+use seawall_runtime::typed::{self, Persist, Ptr};
+use seawall_runtime::{HeapError, HeapOptions, Logging};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Persist)]
+struct Pair {
+    one: u32,
+    other: u8,
+}
+
+#[derive(Clone, Copy, Persist)]
+struct Root {
+    before: u64,
+    words: Map<str, [u8]>,
+    pairs: Map<Pair, Pair>,
+    numbers: BTree<i32, u16>,
+    names: BTree<u64, str>,
+    list: Vector<Pair>,
+    text: Text,
+    after: u64,
+}
+
+/// What a root holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Model {
+    words: BTreeMap<String, Vec<u8>>,
+    pairs: BTreeMap<(u32, u8), Pair>,
+    numbers: BTreeMap<i32, u16>,
+    names: BTreeMap<u64, String>,
+    list: Vec<Pair>,
+    text: String,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Word(String, Option<Vec<u8>>),
+    Pair(u32, Option<u8>),
+    Number(i32, Option<u16>),
+    Name(u64, Option<String>),
+    Push(u32),
+    Pop,
+    Set(u64, u8),
+    Text(String),
+    Clear(u8),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let bytes = proptest::collection::vec(any::<u8>(), 0..40);
+    prop_oneof![
+        ("[a-e]{0,2}", proptest::option::of(bytes)).prop_map(|(key, value)| Act::Word(key, value)),
+        (0u32..6, any::<Option<u8>>()).prop_map(|(key, value)| Act::Pair(key, value)),
+        (-4i32..4, any::<Option<u16>>()).prop_map(|(key, value)| Act::Number(key, value)),
+        (0u64..6, proptest::option::of("[a-z]{0,20}"))
+            .prop_map(|(key, value)| Act::Name(key, value)),
+        any::<u32>().prop_map(Act::Push),
+        Just(Act::Pop),
+        (0u64..6, any::<u8>()).prop_map(|(at, value)| Act::Set(at, value)),
+        "[a-z]{0,30}".prop_map(Act::Text),
+        (0u8..6).prop_map(Act::Clear),
+    ]
+}
+
+fn pair(key: u32) -> Pair {
+    Pair { one: key, other: key as u8 }
+}
+
+type Tx<'p, 't, 'm> = typed::Tx<'p, 't, 'm, Image>;
+
+/// Does it to both, and compares what they answer.
+fn apply<'p>(
+    tx: &mut Tx<'p, '_, '_>,
+    root: Ptr<'p, Root>,
+    model: &mut Model,
+    act: &Act,
+) -> Result<(), HeapError> {
+    match act {
+        Act::Word(key, Some(value)) => {
+            let old = root.at(Root::WORDS).insert(tx, key, value)?;
+            assert_eq!(old, model.words.insert(key.clone(), value.clone()));
+        }
+        Act::Word(key, None) => {
+            assert_eq!(root.at(Root::WORDS).remove(tx, key)?, model.words.remove(key));
+        }
+        Act::Pair(key, Some(value)) => {
+            let value = Pair { one: 1, other: *value };
+            let old = root.at(Root::PAIRS).insert(tx, &pair(*key), &value)?;
+            assert_eq!(old, model.pairs.insert((*key, *key as u8), value));
+        }
+        Act::Pair(key, None) => {
+            let old = root.at(Root::PAIRS).remove(tx, &pair(*key))?;
+            assert_eq!(old, model.pairs.remove(&(*key, *key as u8)));
+        }
+        Act::Number(key, Some(value)) => {
+            let old = root.at(Root::NUMBERS).insert(tx, *key, value)?;
+            assert_eq!(old, model.numbers.insert(*key, *value));
+        }
+        Act::Number(key, None) => {
+            assert_eq!(root.at(Root::NUMBERS).remove(tx, *key)?, model.numbers.remove(key));
+        }
+        Act::Name(key, Some(value)) => {
+            let old = root.at(Root::NAMES).insert(tx, *key, value)?;
+            assert_eq!(old, model.names.insert(*key, value.clone()));
+        }
+        Act::Name(key, None) => {
+            assert_eq!(root.at(Root::NAMES).remove(tx, *key)?, model.names.remove(key));
+        }
+        Act::Push(value) => {
+            root.at(Root::LIST).push(tx, pair(*value))?;
+            model.list.push(pair(*value));
+        }
+        Act::Pop => assert_eq!(root.at(Root::LIST).pop(tx)?, model.list.pop()),
+        Act::Set(at, value) => {
+            let new = Pair { one: 9, other: *value };
+            let old = root.at(Root::LIST).set(tx, *at, new)?;
+            let place = model.list.get_mut(*at as usize);
+            assert_eq!(old, place.map(|place| std::mem::replace(place, new)));
+        }
+        Act::Text(text) => {
+            root.at(Root::TEXT).set(tx, text)?;
+            model.text.clone_from(text);
+        }
+        Act::Clear(what) => clear(tx, root, model, *what)?,
+    }
+    Ok(())
+}
+
+fn clear<'p>(
+    tx: &mut Tx<'p, '_, '_>,
+    root: Ptr<'p, Root>,
+    model: &mut Model,
+    what: u8,
+) -> Result<(), HeapError> {
+    match what {
+        0 => root.at(Root::WORDS).clear(tx).map(|()| model.words.clear()),
+        1 => root.at(Root::PAIRS).clear(tx).map(|()| model.pairs.clear()),
+        2 => root.at(Root::NUMBERS).clear(tx).map(|()| model.numbers.clear()),
+        3 => root.at(Root::NAMES).clear(tx).map(|()| model.names.clear()),
+        4 => root.at(Root::LIST).clear(tx).map(|()| model.list.clear()),
+        _ => root.at(Root::TEXT).set(tx, "").map(|()| model.text.clear()),
+    }
+}
+
+fn found<'p>(
+    access: &mut impl seawall_collections::fields::Access<'p>,
+    root: Ptr<'p, Root>,
+) -> Result<Model, HeapError> {
+    let pairs = root.at(Root::PAIRS).entries(access)?;
+    let list = root.at(Root::LIST).to_vec(access)?;
+    assert_eq!(root.at(Root::LIST).len(access)?, list.len() as u64);
+    assert_eq!(root.at(Root::LIST).get(access, 0)?, list.first().copied());
+    Ok(Model {
+        words: root.at(Root::WORDS).entries(access)?.into_iter().collect(),
+        pairs: pairs.into_iter().map(|(key, value)| ((key.one, key.other), value)).collect(),
+        numbers: root.at(Root::NUMBERS).range(access, ..)?.into_iter().collect(),
+        names: root.at(Root::NAMES).range(access, ..)?.into_iter().collect(),
+        list,
+        text: root.at(Root::TEXT).get(access)?,
+    })
+}
+
+proptest! {
+    #[test]
+    fn fields_do_what_the_standard_library_does_and_nothing_when_a_transaction_fails(
+        rounds in proptest::collection::vec(
+            (proptest::collection::vec(act(), 1..6), any::<bool>(), any::<bool>()), 1..12,
+        ),
+    ) {
+        let options = HeapOptions { threads: 1, log_bytes: 1 << 18, ..typed::options::<Root>() };
+        let memory = Image::new(options.pm_bytes(), options.dram_bytes() + DRAM_BYTES);
+        let mut model = Model::default();
+        typed::create::<Root, _, HeapError>(&memory, "fields", 1, &options, |pool| {
+            let (mut session, root) = (pool.join(&memory), pool.root());
+            session.transaction(|tx| {
+                tx.set(root.at(Root::BEFORE), 7)?;
+                tx.set(root.at(Root::AFTER), 9)
+            })?;
+            let empty = pool.heap().stats(&memory)?.objects;
+            for (acts, fails, undo) in rounds {
+                let logging = if undo { Logging::Undo } else { Logging::Redo };
+                let mut next = model.clone();
+                let outcome = session.transaction_with(logging, |tx| {
+                    for act in &acts {
+                        apply(tx, root, &mut next, act)?;
+                    }
+                    assert_eq!(found(tx, root)?, next);
+                    if fails { Err(HeapError::Types) } else { Ok(()) }
+                });
+                assert_eq!(outcome.is_err(), fails);
+                if !fails {
+                    model = next;
+                }
+                assert_eq!(found(&mut session, root)?, model);
+            }
+            session.transaction(|tx| {
+                (0..6).try_for_each(|what| clear(tx, root, &mut model, what))
+            })?;
+            assert_eq!(found(&mut session, root)?, Model::default());
+            assert_eq!(pool.heap().stats(&memory)?.objects, empty, "what was cleared is free");
+            let whole = session.get(root)?;
+            assert_eq!((whole.before, whole.after), (7, 9));
+            Ok(())
+        })
+        .expect("room");
+    }
+}
