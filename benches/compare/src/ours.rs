@@ -196,7 +196,9 @@ fn changes<const RANGES: usize, const BYTES: usize>(
     count: u64,
 ) -> Result<(), HeapError> {
     (0..count)
-        .try_for_each(|i| session.transaction_with(kind, |tx| change::<RANGES, BYTES>(tx, field, i)))
+        .try_for_each(|i| {
+            session.transaction_with(kind, |tx| change::<RANGES, BYTES>(tx, field, i))
+        })
 }
 
 /// Adds and writes the ranges of transaction `i`, which are a part of the field apart.

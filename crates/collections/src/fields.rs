@@ -2,9 +2,9 @@
 //!
 //! A [`Map`], [`BTree`], [`Vector`] or [`Text`] is a field like any other; zeros are an empty one,
 //! so a new object has empty ones and nothing has to be made first. Its methods are those of a
-//! pointer to the field (`root.at(Root::NAMES).insert(tx, "ada", &1)?`), by the traits [`MapField`],
-//! [`BTreeField`], [`VectorField`] and [`TextField`]. What one transaction does to a struct, a map
-//! in it and a list in it happens wholly or not at all.
+//! pointer to the field (`root.at(Root::NAMES).insert(tx, "ada", &1)?`), by the traits
+//! [`MapField`], [`BTreeField`], [`VectorField`] and [`TextField`]. What one transaction does to a
+//! struct, a map in it and a list in it happens wholly or not at all.
 //!
 //! **A structure belongs to its place.** Copying the struct around it copies no content: storing a
 //! struct leaves the structures that are in it there as they are. Freeing the object around one

@@ -1,9 +1,9 @@
 //! Litmus tests over models and over simulated designs: what `seawall litmus` runs.
 //!
 //! A model must reach exactly the outcomes that a test's file expects of it; a design must never
-//! leave those that its model allows, whenever it crashes ([`crash`]). Pairs are independent and
-//! every run has a seed of its own, so neither the number of host threads nor what else is run
-//! reaches a result.
+//! leave those that its model allows, whenever it crashes (`litmus/crash.rs`). Pairs are
+//! independent and every run has a seed of its own, so neither the number of host threads nor what
+//! else is run reaches a result.
 //!
 //! The language of the files is told at [`seawall_explore::litmus`].
 

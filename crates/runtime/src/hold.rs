@@ -44,8 +44,8 @@ impl Holds {
 }
 
 impl<'m, M: Memory> Session<'m, M> {
-    /// Runs `body` as a transaction of that kind, as [`transaction`](Session::transaction_with) does,
-    /// and once more whenever it fails for a lock that another thread has: for bodies that change
+    /// Runs `body` as a transaction, as [`transaction_with`](Session::transaction_with) does, and
+    /// once more whenever it fails for a lock that another thread has: for bodies that change
     /// several structures, or one at several places. Nothing remains of a run that failed, except
     /// what `body` did to its own variables.
     ///

@@ -1,7 +1,7 @@
 //! The persistent-memory library of seawall: what stands between a data structure and the seam.
 //!
 //! A pool ([`pool`]) names itself. In it lives a [`Heap`]: objects are allocated, changed and freed
-//! in transactions ([`Session::redo`], [`Session::undo`]), each of which a crash keeps whole or not
+//! in transactions ([`Session::transaction`]), each of which a crash keeps whole or not
 //! at all. Everything is generic over `Memory` and runs on any machine below it.
 //!
 //! Fences are what durability costs, so this is how many there are:

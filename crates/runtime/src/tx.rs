@@ -81,7 +81,7 @@ impl Buffers {
     }
 }
 
-/// A transaction in progress; [`Session::redo`] and [`Session::undo`] give one to a closure.
+/// A transaction in progress; [`Session::transaction`] gives one to a closure.
 ///
 /// Addresses are those of persistent memory; volatile ones, and ones outside the root and the
 /// chunks of the heap, are refused.

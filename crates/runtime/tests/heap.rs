@@ -74,7 +74,10 @@ proptest! {
         let mut session = heap.join(&image);
         let mut blocks: Vec<(Addr, u64)> = Vec::new();
         for bytes in sizes {
-            let at = session.transaction(|tx| if lines { tx.alloc_lines(bytes) } else { tx.alloc(bytes) });
+            let at = session.transaction(|tx| match lines {
+                true => tx.alloc_lines(bytes),
+                false => tx.alloc(bytes),
+            });
             let at = at.expect("room");
             prop_assert!(!lines || at.offset().is_multiple_of(64));
             let apart = |(start, size): &(Addr, u64)| {
@@ -87,7 +90,8 @@ proptest! {
         prop_assert_eq!(stats.objects, blocks.len() as u64);
         prop_assert!(stats.live >= blocks.iter().map(|(_, bytes)| bytes).sum());
         prop_assert!(stats.footprint >= stats.live && stats.bytes >= stats.footprint);
-        session.transaction(|tx| blocks.iter().try_for_each(|(at, _)| tx.free(*at))).expect("freed");
+        let freed = session.transaction(|tx| blocks.iter().try_for_each(|(at, _)| tx.free(*at)));
+        freed.expect("freed");
         prop_assert_eq!(heap.stats(&image).expect("whole").objects, 0);
     }
 }

@@ -126,7 +126,8 @@ proptest! {
         }
         let mut session = heap.join(&image);
         session.transaction(|tx| live.iter().try_for_each(|(at, _)| tx.free(*at))).expect("live");
-        let whole = session.transaction(|tx| tx.alloc(3 << 16)).expect("all chunks in a row are free");
+        let whole = session.transaction(|tx| tx.alloc(3 << 16));
+        let whole = whole.expect("all chunks in a row are free");
         prop_assert_eq!(whole.offset() % (1 << 16), 0);
     }
 

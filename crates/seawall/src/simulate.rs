@@ -23,8 +23,8 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// The persistency design of this name, with parameters if any (`lbpp:epochs=4`), on the machine
-    /// of MICRO'15, one thread. `seawall list designs` shows them.
+    /// The persistency design of this name, with parameters if any (`lbpp:epochs=4`), on the
+    /// machine of MICRO'15, one thread. `seawall list designs` shows them.
     pub fn of(design: &str) -> Simulation {
         let (machine, design) = ("micro15".to_owned(), design.to_owned());
         Simulation { machine, design, threads: 1, bytes: 1 << 20 }

@@ -11,8 +11,8 @@ pub(crate) const BEHIND_BYTES: u64 = DRAM_BYTES + crate::lock::LOCK_BYTES;
 
 /// A thread's handle on a pool whose root is an `R`, on the machine of `M`.
 ///
-/// Functions that take one by `&mut Thread<'_, Root, M>` with `M: Memory` run on mapped files, under
-/// the explorer and on simulated machines alike.
+/// Functions that take one by `&mut Thread<'_, Root, M>` with `M: Memory` run on mapped files,
+/// under the explorer and on simulated machines alike.
 pub struct Thread<'m, R, M: Memory> {
     thread: typed::Thread<'m, R, M>,
     memory: &'m M,

@@ -113,8 +113,8 @@ impl Table {
         count
     }
 
-    /// Shows every entry to `each` as a transaction sees it, in the order of their hashes; they stay
-    /// until it is over.
+    /// Shows every entry to `each` as a transaction sees it, in the order of their hashes; they
+    /// stay until it is over.
     pub(crate) fn each_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -127,7 +127,8 @@ impl Table {
         })
     }
 
-    /// Frees the table, but for what its words lead to, and clears its link. Nobody else may use it.
+    /// Frees the table, but for what its words lead to, and clears its link. Nobody else may use
+    /// it.
     pub(crate) fn free_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,

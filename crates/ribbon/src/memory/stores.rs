@@ -47,7 +47,7 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
     }
 
     /// Begins or ends, for this thread, to have lines cleaned early; nothing without
-    /// [`RibbonOptions::early`](super::RibbonOptions::early). In mode auto the thread may decide
+    /// [`RibbonOptions::early`](crate::RibbonOptions::early). In mode auto the thread may decide
     /// otherwise later.
     ///
     /// While it is off, stores make lines the thread's own or shared as before (rule 1), as long as

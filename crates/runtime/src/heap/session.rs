@@ -276,9 +276,10 @@ impl<'m, M: Memory> Session<'m, M> {
         self.run(logging, Wait::Durable, body)
     }
 
-    /// As [`transaction_with`](Session::transaction_with), but begins the fence and does not wait for it:
-    /// what the thread does next overlaps with it. The transaction is visible to all threads and
-    /// ordered before anything later; it is promised only when [`wait`](Session::wait) returns.
+    /// As [`transaction_with`](Session::transaction_with), but begins the fence and does not wait
+    /// for it: what the thread does next overlaps with it. The transaction is visible to all
+    /// threads and ordered before anything later; it is promised only when [`wait`](Session::wait)
+    /// returns.
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).

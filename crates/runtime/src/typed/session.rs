@@ -70,8 +70,8 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         self.session.transaction_with(logging, |tx| body(&mut Tx::new(tx, types)))
     }
 
-    /// As [`transaction_with`](Session::transaction_with), and again from the start while it fails with
-    /// [`HeapError::Busy`]; see [`Session::retry`](crate::Session::retry).
+    /// As [`transaction_with`](Session::transaction_with), and again from the start while it fails
+    /// with [`HeapError::Busy`]; see [`Session::retry`](crate::Session::retry).
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).
@@ -168,7 +168,8 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     ///         let first = tx.alloc(Node { next: Some(last) })?;
     ///         tx.set(pool.root().at(Root::FIRST), Some(first))
     ///     })?;
-    ///     session.transaction(|tx| tx.set(pool.root().at(Root::FIRST), None))?; // and frees neither
+    ///     // And frees neither.
+    ///     session.transaction(|tx| tx.set(pool.root().at(Root::FIRST), None))?;
     ///     let found = session.reach(pool.root())?;
     ///     assert_eq!((found.reached, found.lost.len()), (0, 2));
     ///     Ok::<_, HeapError>(())

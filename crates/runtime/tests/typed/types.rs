@@ -135,7 +135,9 @@ struct Numbered<const N: u16> {
 
 macro_rules! alloc_numbered {
     ($session:ident: $($number:literal)*) => {
-        vec![$($session.transaction(|tx| tx.alloc(Numbered::<$number> { value: $number }).map(drop))),*]
+        vec![$($session.transaction(|tx| {
+            tx.alloc(Numbered::<$number> { value: $number }).map(drop)
+        })),*]
     };
 }
 

@@ -330,7 +330,7 @@ pub trait Workload: Clone + Send + Sync + 'static {
     const SEARCH_PERCENT: u32;
     /// Whether it lives in a heap, and can make the mistakes of one.
     const IN_HEAP: bool = false;
-    /// Whether its objects can be moved ([`Setup::defragment`]).
+    /// Whether its objects can be moved ([`Setup::collect`]).
     const MOVES: bool = false;
     /// Whether it can make a mistake of its own.
     const SLIPS: bool = false;

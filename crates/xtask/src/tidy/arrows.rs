@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("corpus", &["memory", "explore"]),
     ("ribbon", &["memory", "runtime"]),
     ("collections", &["memory", "runtime"]),
+    ("seawall", &["memory", "native", "runtime", "collections", "sim", "explore"]),
     ("workloads", &["memory", "runtime", "collections"]),
     ("lab", &["memory", "native", "runtime", "ribbon", "workloads", "sim", "explore", "corpus"]),
     ("cli", &["lab"]),
@@ -30,6 +31,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 pub(super) const OUTSIDE: &[&str] = &["benches/compare", "fuzz"];
 
 const PREFIX: &str = "seawall-";
+/// The front door has the name of the whole.
+const DOOR: &str = "seawall";
 
 /// What cargo knows of the workspace that `folder` is in.
 pub(super) fn metadata(folder: &Path) -> Result<Value> {
@@ -86,7 +89,8 @@ fn list(value: &Value) -> &[Value] {
 }
 
 fn ours(name: &Value) -> Option<&str> {
-    name.as_str()?.strip_prefix(PREFIX)
+    let name = name.as_str()?;
+    name.strip_prefix(PREFIX).or((name == DOOR).then_some(name))
 }
 
 #[cfg(test)]
