@@ -133,7 +133,7 @@ pub(crate) mod types;
 pub use crate::persist::{Branded, Bytes, Persist};
 pub use ptr::{Field, Ptr};
 pub use reach::{Dangling, Reach};
-pub use seawall_derive::Persist;
+pub use seawall_derive::{Persist, PersistOfSeawall};
 pub use session::Session;
 pub use thread::{Suspended, Thread};
 pub use tx::Tx;
@@ -155,7 +155,7 @@ use types::Types;
 pub mod derived {
     pub use crate::persist::pointers::Pointers;
     pub use crate::persist::shape::{align, name, of_struct, offset, size};
-    pub use crate::persist::{Sink, Source, decode, encode};
+    pub use crate::persist::{Persist, Sink, Source, decode, encode};
     pub use seawall_memory::Addr;
 }
 

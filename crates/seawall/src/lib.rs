@@ -65,8 +65,30 @@ pub use seawall_collections::fields::{
 };
 pub use seawall_memory::Memory;
 pub use seawall_native::{Domain, Durability};
-pub use seawall_runtime::typed::{Branded, Bytes, Field, Persist, Ptr, Session, Tx};
+pub use seawall_runtime::typed::{Branded, Bytes, Field, Ptr, Session, Tx};
 pub use seawall_runtime::{HeapError as Error, Logging};
 #[cfg(feature = "simulate")]
 pub use simulate::{SimulateError, Simulated, Simulation, simulate};
 pub use thread::Thread;
+
+/// A value that can live in a pool; derive it for structs of such values.
+///
+/// ```
+/// use seawall::{Persist, Ptr};
+///
+/// #[derive(Clone, Copy, Persist)]
+/// struct Node<'p> {
+///     value: u64,
+///     next: Option<Ptr<'p, Node<'p>>>, // of the same pool, which 'p stands for
+/// }
+/// # let _: fn(Node<'_>) -> u64 = |node| node.value;
+/// ```
+pub use seawall_runtime::typed::PersistOfSeawall as Persist;
+pub use seawall_runtime::typed::derived::Persist;
+
+/// What `#[derive(Persist)]` writes uses; not for people.
+#[doc(hidden)]
+pub mod typed {
+    pub use seawall_runtime::typed::derived::{self, Persist};
+    pub use seawall_runtime::typed::{Branded, Field};
+}

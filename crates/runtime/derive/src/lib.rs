@@ -22,8 +22,19 @@ use syn::{DeriveInput, Token, TypeParamBound, WherePredicate, parse_macro_input,
 /// Makes a struct with named fields, all of them persistent, persistent; see the crate's head.
 #[proc_macro_derive(Persist, attributes(persist))]
 pub fn derive_persist(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    let input = parse_macro_input!(input as DeriveInput);
-    parse(input).map_or_else(|error| error.to_compile_error(), |parsed| expand(&parsed)).into()
+    derive(parse_macro_input!(input as DeriveInput), quote!(::seawall_runtime::typed))
+}
+
+/// The same for those who use the crate `seawall`.
+#[proc_macro_derive(PersistOfSeawall, attributes(persist))]
+pub fn derive_persist_of_seawall(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    derive(parse_macro_input!(input as DeriveInput), quote!(::seawall::typed))
+}
+
+/// `typed` is where the program finds what the code uses.
+fn derive(input: DeriveInput, typed: TokenStream) -> proc_macro::TokenStream {
+    let parsed = parse(input, typed);
+    parsed.map_or_else(|error| error.to_compile_error(), |parsed| expand(&parsed)).into()
 }
 
 fn expand(parsed: &Parsed) -> TokenStream {
@@ -35,15 +46,12 @@ fn expand(parsed: &Parsed) -> TokenStream {
 /// The generics of an impl: those of the struct, its brand, and what is asked of its parameters.
 fn impl_generics(parsed: &Parsed) -> syn::Generics {
     let mut generics = parsed.generics.clone();
-    let brand = &parsed.brand;
+    let Parsed { brand, typed, .. } = parsed;
     if generics.lifetimes().next().is_none() {
         generics.params.insert(0, parse_quote!(#brand));
     }
     for name in &parsed.types {
-        generics
-            .make_where_clause()
-            .predicates
-            .push(parse_quote!(#name: ::seawall_runtime::typed::Persist<#brand>));
+        generics.make_where_clause().predicates.push(parse_quote!(#name: #typed::Persist<#brand>));
     }
     generics
 }
@@ -55,7 +63,7 @@ fn constant(field: &Ident) -> Ident {
 }
 
 fn expand_fields(parsed: &Parsed) -> TokenStream {
-    let Parsed { name, brand, .. } = parsed;
+    let Parsed { name, brand, typed, .. } = parsed;
     let generics = impl_generics(parsed);
     let (impl_generics, _, predicates) = generics.split_for_impl();
     let (_, arguments, _) = parsed.generics.split_for_impl();
@@ -67,9 +75,9 @@ fn expand_fields(parsed: &Parsed) -> TokenStream {
         quote! {
             #[doc = #doc]
             #[allow(dead_code, reason = "not every field is used by itself")]
-            #visibility const #constant: ::seawall_runtime::typed::Field<Self, #ty> =
-                ::seawall_runtime::typed::Field::derived(
-                    ::seawall_runtime::typed::derived::offset(&Self::__FIELDS, #place),
+            #visibility const #constant: #typed::Field<Self, #ty> =
+                #typed::Field::derived(
+                    #typed::derived::offset(&Self::__FIELDS, #place),
                 );
         }
     });
@@ -77,8 +85,8 @@ fn expand_fields(parsed: &Parsed) -> TokenStream {
         #[automatically_derived]
         impl #impl_generics #name #arguments #predicates {
             const __FIELDS: [(u64, u64); #count] = [#((
-                <#types as ::seawall_runtime::typed::Persist<#brand>>::SIZE,
-                <#types as ::seawall_runtime::typed::Persist<#brand>>::ALIGN,
+                <#types as #typed::Persist<#brand>>::SIZE,
+                <#types as #typed::Persist<#brand>>::ALIGN,
             )),*];
             #(#constants)*
         }
@@ -86,7 +94,7 @@ fn expand_fields(parsed: &Parsed) -> TokenStream {
 }
 
 fn expand_persist(parsed: &Parsed) -> TokenStream {
-    let Parsed { name, brand, shape_name, align, .. } = parsed;
+    let Parsed { name, brand, shape_name, align, typed, .. } = parsed;
     let generics = impl_generics(parsed);
     let (impl_generics, _, predicates) = generics.split_for_impl();
     let (_, arguments, _) = parsed.generics.split_for_impl();
@@ -94,43 +102,40 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
     let texts = names.iter().map(|name| name.to_string().trim_start_matches("r#").to_owned());
     let types: Vec<_> = parsed.fields.iter().map(|field| &field.ty).collect();
     let constants: Vec<_> = names.iter().map(|name| constant(name)).collect();
-    let parts = parsed
-        .types
-        .iter()
-        .map(|ty| quote!(<#ty as ::seawall_runtime::typed::Persist<#brand>>::NAME));
+    let parts = parsed.types.iter().map(|ty| quote!(<#ty as #typed::Persist<#brand>>::NAME));
     let numbers = parsed.numbers.iter().map(|number| quote!(#number as u64));
     let described = expand_described(parsed);
     quote! {
         #[automatically_derived]
-        impl #impl_generics ::seawall_runtime::typed::Persist<#brand> for #name #arguments
+        impl #impl_generics #typed::Persist<#brand> for #name #arguments
         #predicates
         {
             const SIZE: u64 =
-                ::seawall_runtime::typed::derived::size(&Self::__FIELDS, #align);
+                #typed::derived::size(&Self::__FIELDS, #align);
             const ALIGN: u64 =
-                ::seawall_runtime::typed::derived::align(&Self::__FIELDS, #align);
-            const NAME: u64 = ::seawall_runtime::typed::derived::name(
+                #typed::derived::align(&Self::__FIELDS, #align);
+            const NAME: u64 = #typed::derived::name(
                 #shape_name,
                 &[#(#parts,)* #(#numbers),*],
             );
-            const SHAPE: u64 = ::seawall_runtime::typed::derived::of_struct(
-                <Self as ::seawall_runtime::typed::Persist<#brand>>::NAME,
-                <Self as ::seawall_runtime::typed::Persist<#brand>>::ALIGN,
+            const SHAPE: u64 = #typed::derived::of_struct(
+                <Self as #typed::Persist<#brand>>::NAME,
+                <Self as #typed::Persist<#brand>>::ALIGN,
                 &[#((
                     #texts,
-                    <#types as ::seawall_runtime::typed::Persist<#brand>>::SHAPE,
+                    <#types as #typed::Persist<#brand>>::SHAPE,
                 )),*],
             );
 
             #described
 
             #[inline]
-            fn load<S: ::seawall_runtime::typed::derived::Source>(
+            fn load<S: #typed::derived::Source>(
                 from: &S,
-                at: ::seawall_runtime::typed::derived::Addr,
+                at: #typed::derived::Addr,
             ) -> Self {
                 Self { #(
-                    #names: <#types as ::seawall_runtime::typed::Persist<#brand>>::load(
+                    #names: <#types as #typed::Persist<#brand>>::load(
                         from,
                         at.plus(Self::#constants.offset()),
                     ),
@@ -138,13 +143,13 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
             }
 
             #[inline]
-            fn store<S: ::seawall_runtime::typed::derived::Sink>(
+            fn store<S: #typed::derived::Sink>(
                 self,
                 to: &mut S,
-                at: ::seawall_runtime::typed::derived::Addr,
+                at: #typed::derived::Addr,
             ) {
                 #(
-                    <#types as ::seawall_runtime::typed::Persist<#brand>>::store(
+                    <#types as #typed::Persist<#brand>>::store(
                         self.#names,
                         to,
                         at.plus(Self::#constants.offset()),
@@ -157,11 +162,9 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
 
 /// What it and its fields are called in the pool, and which of them have pointers.
 fn expand_described(parsed: &Parsed) -> TokenStream {
-    let Parsed { brand, shape_name, .. } = parsed;
-    let types = parsed
-        .types
-        .iter()
-        .map(|ty| quote!(<#ty as ::seawall_runtime::typed::Persist<#brand>>::name_to(text)));
+    let Parsed { brand, shape_name, typed, .. } = parsed;
+    let types =
+        parsed.types.iter().map(|ty| quote!(<#ty as #typed::Persist<#brand>>::name_to(text)));
     let numbers = parsed
         .numbers
         .iter()
@@ -179,7 +182,7 @@ fn expand_described(parsed: &Parsed) -> TokenStream {
         let ty = &field.ty;
         quote! {
             text.push_str(#name);
-            <#ty as ::seawall_runtime::typed::Persist<#brand>>::name_to(text);
+            <#ty as #typed::Persist<#brand>>::name_to(text);
         }
     });
     quote! {
@@ -193,9 +196,9 @@ fn expand_described(parsed: &Parsed) -> TokenStream {
             #(#fields)*
         }
 
-        fn pointers_to(found: &mut ::seawall_runtime::typed::derived::Pointers, offset: u64) {
+        fn pointers_to(found: &mut #typed::derived::Pointers, offset: u64) {
             #(
-                <#types_of_fields as ::seawall_runtime::typed::Persist<#brand>>::pointers_to(
+                <#types_of_fields as #typed::Persist<#brand>>::pointers_to(
                     found,
                     offset + Self::#constants.offset(),
                 );
@@ -225,14 +228,14 @@ fn forget_persist(generics: &mut syn::Generics) {
 
 /// The struct with its brand left open; its parameters, if it has any, are types without one.
 fn expand_branded(parsed: &Parsed) -> TokenStream {
-    let Parsed { name, types, numbers, .. } = parsed;
+    let Parsed { name, types, numbers, typed, .. } = parsed;
     let mut generics = parsed.generics.clone();
     forget_persist(&mut generics);
     for ty in types {
         generics
             .make_where_clause()
             .predicates
-            .push(parse_quote!(#ty: for<'any> ::seawall_runtime::typed::Persist<'any>));
+            .push(parse_quote!(#ty: for<'any> #typed::Persist<'any>));
     }
     let (impl_generics, _, predicates) = generics.split_for_impl();
     let (_, own, _) = parsed.generics.split_for_impl();
@@ -242,7 +245,7 @@ fn expand_branded(parsed: &Parsed) -> TokenStream {
         .chain(numbers.iter().map(|number| quote!(#number)));
     quote! {
         #[automatically_derived]
-        impl #impl_generics ::seawall_runtime::typed::Branded for #name #own #predicates {
+        impl #impl_generics #typed::Branded for #name #own #predicates {
             type In<'seawall_in> = #name<#(#arguments),*>;
         }
     }

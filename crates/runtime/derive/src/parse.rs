@@ -1,11 +1,13 @@
 //! What the macro wants to know of a struct, and what it refuses.
 
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenStream};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, GenericParam, Generics, Lifetime, LitStr, Result};
 
 /// A struct that can be persistent.
 pub(crate) struct Parsed {
+    /// The path of what the derived code uses.
+    pub(crate) typed: TokenStream,
     pub(crate) name: Ident,
     /// The name that counts for the shape.
     pub(crate) shape_name: String,
@@ -27,7 +29,7 @@ pub(crate) struct Field {
     pub(crate) ty: syn::Type,
 }
 
-pub(crate) fn parse(input: DeriveInput) -> Result<Parsed> {
+pub(crate) fn parse(input: DeriveInput, typed: TokenStream) -> Result<Parsed> {
     let fields = fields(&input)?;
     let mut lifetimes = input.generics.lifetimes().map(|param| param.lifetime.clone());
     let brand = lifetimes.next().unwrap_or_else(|| Lifetime::new("'seawall", Span::call_site()));
@@ -46,7 +48,7 @@ pub(crate) fn parse(input: DeriveInput) -> Result<Parsed> {
     }
     let (shape_name, align) = options(&input)?;
     let (name, generics) = (input.ident, input.generics);
-    Ok(Parsed { name, shape_name, align, generics, brand, types, numbers, fields })
+    Ok(Parsed { typed, name, shape_name, align, generics, brand, types, numbers, fields })
 }
 
 fn fields(input: &DeriveInput) -> Result<Vec<Field>> {
