@@ -26,7 +26,7 @@ mod vector;
 
 pub use btree::{BTree, BTreeField, DRAM_BYTES, OrderedKey};
 pub use item::Item;
-pub use map::{Map, MapField};
+pub use map::{Entries, Map, MapField};
 pub use text::{Text, TextField};
 pub use vector::{Vector, VectorField};
 

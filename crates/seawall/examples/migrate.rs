@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let old = seawall::open::<v1::Counter>(&path, Options::default())?;
     old.transaction(|tx, root| tx.set(root, v1::Counter { count: 7 }))?;
     drop(old);
-    let refused = seawall::open::<Counter>(&path, Options::default()).err().expect("another type");
+    let refused = seawall::open::<Counter>(&path, Options::default()).expect_err("another type");
     println!("{refused}");
     let pool = migrated(&path)?;
     let counter = pool.read(|view, root| view.get(root))?;

@@ -208,11 +208,11 @@ impl<R: Branded> Pool<R> {
         let mut place = self.places.take();
         let memory = self.file.memory(place.number);
         let mut thread = match place.thread.take() {
-            Some(before) => Thread::resume(self.heap, &memory, before),
+            Some(before) => Thread::resume(self.heap, &memory, *before),
             None => Thread::join(self.heap, &memory).expect("its types are known"),
         };
         let outcome = body(&mut thread);
-        place.thread = thread.suspend();
+        place.thread = thread.suspend().map(Box::new);
         outcome
     }
 
@@ -244,7 +244,7 @@ struct Places<R> {
 }
 
 enum State<R> {
-    Free(Option<typed::Suspended<R>>),
+    Free(Option<Box<typed::Suspended<R>>>),
     Taken(ThreadId),
 }
 
@@ -252,7 +252,7 @@ enum State<R> {
 struct Place<'n, R> {
     places: &'n Places<R>,
     number: usize,
-    thread: Option<typed::Suspended<R>>,
+    thread: Option<Box<typed::Suspended<R>>>,
 }
 
 impl<R> Places<R> {

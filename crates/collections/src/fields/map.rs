@@ -20,6 +20,9 @@ pub struct Map<K: Item + ?Sized, V: Item + ?Sized> {
 
 field!(Map [K V], 1);
 
+/// Keys with their values.
+pub type Entries<K, V> = Vec<(<K as Item>::Owned, <V as Item>::Owned)>;
+
 fn heap_error(error: MapError) -> HeapError {
     match error {
         MapError::Heap(error) => error,
@@ -116,8 +119,7 @@ pub trait MapField<'p, K: Item + ?Sized, V: Item + ?Sized>: Sized {
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn entries<A: Access<'p>>(self, access: &mut A)
-    -> Result<Vec<(K::Owned, V::Owned)>, HeapError>;
+    fn entries<A: Access<'p>>(self, access: &mut A) -> Result<Entries<K, V>, HeapError>;
 
     /// Removes all keys and frees what the map has taken.
     ///
@@ -180,10 +182,7 @@ impl<'p, K: Item + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, Map<
         self.entries(access).map(|entries| entries.len() as u64)
     }
 
-    fn entries<A: Access<'p>>(
-        self,
-        access: &mut A,
-    ) -> Result<Vec<(K::Owned, V::Owned)>, HeapError> {
+    fn entries<A: Access<'p>>(self, access: &mut A) -> Result<Entries<K, V>, HeapError> {
         let entry = |key: &[u8], value: &[u8]| (K::decode(key), V::decode(value));
         access.either(
             self,
