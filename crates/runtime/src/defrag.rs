@@ -29,17 +29,17 @@
 
 pub(crate) mod cycle;
 mod decide;
+mod fixup;
+pub(crate) mod forwarding_table;
+pub(crate) mod grace;
 mod hardware;
-mod heal;
 mod known;
-pub(crate) mod moves;
-pub(crate) mod names;
 pub(crate) mod pages;
 pub(crate) mod plan;
+pub(crate) mod read_barrier;
 pub(crate) mod recovery;
 mod release;
-pub(crate) mod scopes;
-pub(crate) mod table;
+pub(crate) mod relocate;
 mod thread;
 
 pub use cycle::{Defragmenter, Step};

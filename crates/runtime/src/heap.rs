@@ -24,27 +24,22 @@
 //! # Ok::<(), HeapError>(())
 //! ```
 
-pub(crate) mod blocks;
-pub(crate) mod checked;
-pub(crate) mod chunks;
-pub(crate) mod class;
+pub(crate) mod checked_word;
 mod error;
 #[cfg(test)]
 mod format;
 mod info;
 pub(crate) mod layout;
-mod runs;
 pub(crate) mod session;
-pub(crate) mod shelf;
 pub(crate) mod walk;
 
 pub use error::HeapError;
 pub use info::HeapInfo;
 
 use crate::Stripes;
+use crate::alloc::size_class::CHUNK_BYTES;
 use crate::pool::{self, PoolError};
 use crate::tx::recovery;
-use class::CHUNK_BYTES;
 use layout::{
     CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, Layout, Numbers, ROOT_BYTES_MAX, THREADS_MAX,
 };
@@ -281,7 +276,7 @@ impl Heap {
             return Err(HeapError::Exists);
         }
         let chunks = options.bytes.div_ceil(CHUNK_BYTES);
-        memory.store(layout.chunks, checked::encode(layout.chunks, chunks));
+        memory.store(layout.chunks, crate::heap::checked_word::encode(layout.chunks, chunks));
         memory.flush(layout.chunks, 8);
         fill(&layout);
         let numbers = layout.numbers;
@@ -441,8 +436,8 @@ impl Heap {
     }
 
     pub(crate) fn chunks<M: Memory>(&self, memory: &M) -> Result<u64, HeapError> {
-        let chunks = checked::load(memory, self.layout.chunks).map_err(|_| HeapError::Damaged {
-            what: "the number of its chunks does not add up".into(),
+        let chunks = crate::heap::checked_word::load(memory, self.layout.chunks).map_err(|_| {
+            HeapError::Damaged { what: "the number of its chunks does not add up".into() }
         })?;
         if chunks == 0 || chunks > self.layout.numbers.chunks_max {
             return Err(HeapError::Damaged {

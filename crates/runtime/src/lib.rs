@@ -70,27 +70,26 @@
 
 #![forbid(unsafe_code)]
 
+mod alloc;
 mod arena;
 pub mod defrag;
 mod heap;
-mod hold;
-mod lock;
+mod locks;
 mod persist;
 pub mod pool;
 mod route;
-mod stripes;
 mod tx;
 pub mod typed;
 
+pub use alloc::coalesce::{Placement, TOGETHER_BYTES_MAX};
+pub use alloc::size_class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 pub use arena::Arena;
-pub use heap::class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 pub use heap::session::{Pending, Session};
-pub use heap::shelf::{Placement, TOGETHER_BYTES_MAX};
 pub use heap::walk::{HeapStats, Object};
 pub use heap::{Heap, HeapError, HeapFlaw, HeapInfo, HeapOptions, Recovered};
-pub use lock::{Guard, Locks};
+pub use locks::queue::{Guard, Locks};
+pub use locks::stripes::{Held, Stripe, Stripes};
 pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
-pub use stripes::{Held, Stripe, Stripes};
 pub use tx::direct::DIRECT_BYTES;
-pub use tx::log::LogCounts;
+pub use tx::redo_log::LogCounts;
 pub use tx::{Logging, Tx};

@@ -21,17 +21,18 @@
 //! Retiring the logs costs two fences and a flush of each line that changed, every few hundred
 //! transactions.
 
+pub(crate) mod checksum;
 pub(crate) mod direct;
 mod index;
 mod lines;
-pub(crate) mod log;
 pub(crate) mod reach;
 pub(crate) mod record;
 pub(crate) mod recovery;
-pub(crate) mod sum;
-pub(crate) mod undo;
+pub(crate) mod redo_log;
+mod truncate;
+pub(crate) mod undo_log;
 
-use crate::heap::blocks::Block;
+use crate::alloc::block::Block;
 use crate::{Heap, HeapError, Session};
 use index::{Found, Index};
 use record::{Builder, spread};

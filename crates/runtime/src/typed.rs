@@ -139,8 +139,8 @@ pub use thread::{Suspended, Thread};
 pub use tx::Tx;
 pub use types::TypeInfo;
 
-use crate::defrag::names::View;
-use crate::defrag::scopes::Shared;
+use crate::defrag::grace::Shared;
+use crate::defrag::read_barrier::View;
 use crate::heap::layout::Layout;
 use crate::persist::pointers::all_from;
 use crate::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};

@@ -8,8 +8,10 @@
 //! into the store buffer, which drains in order in the background; fences and flushes take their
 //! turn there, so that they hold up later stores and not later loads.
 
+pub(crate) mod write_combining;
+
 use crate::config::Machine;
-use crate::counters::{Reason, Stalls};
+use crate::engine::counters::{Reason, Stalls};
 use crate::{Cycle, LineId};
 use seawall_memory::{Addr, LINE_BYTES};
 use std::collections::VecDeque;

@@ -7,22 +7,19 @@
 //! change what a program sees.
 
 use crate::Cycle;
-use crate::cache::Slot;
+use crate::caches::private::Way;
+use crate::caches::shared::Slot;
 use crate::config::Machine;
+use crate::families::params;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::machine::{Outcome, Setup};
-use crate::mesh::Tile;
-use crate::private::Way;
+use crate::memory::versions::LineData;
+use crate::noc::mesh::Tile;
 use crate::relocation::{Arriving, Late, Lookup, Walk};
-use crate::values::LineData;
 use crate::{LineId, SimError};
 use seawall_memory::{Addr, Forwarding, Relocation};
 
-mod buffers;
-mod epochs;
-mod params;
-
-pub use params::ParameterDoc;
+pub use crate::families::params::ParameterDoc;
 
 /// What a design promises about crashes, to be checked on every image that it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

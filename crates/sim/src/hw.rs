@@ -2,18 +2,18 @@
 //! happens next. Everything here is free of persistency; a [`Design`](crate::designs::Design)
 //! decides what may happen when, and moves lines with what it finds here.
 
-use crate::cache::{Llc, NO_CORE, Slot};
-use crate::calendar::Calendar;
-use crate::combining::{Combining, Origin};
+use crate::caches::private::{LineCopy, Private, State, Way};
+use crate::caches::shared::{Llc, NO_CORE, Slot};
+use crate::caches::stream_prefetcher::Streamer;
 use crate::config::Machine;
-use crate::controller::Memory;
+use crate::core::write_combining::{Combining, Origin};
 use crate::core::{Core, Waits};
-use crate::counters::{Counters, Reason};
-use crate::mesh::{Mesh, Tile};
-use crate::private::{LineCopy, Private, State, Way};
-use crate::queue::Queue;
-use crate::streamer::Streamer;
-use crate::values::{LineData, Values, Version};
+use crate::engine::calendar::Calendar;
+use crate::engine::counters::{Counters, Reason};
+use crate::engine::event_queue::Queue;
+use crate::memory::controller::Memory;
+use crate::memory::versions::{LineData, Values, Version};
+use crate::noc::mesh::{Mesh, Tile};
 use crate::{Cycle, LineId};
 use seawall_memory::LINE_BYTES;
 

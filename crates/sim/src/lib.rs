@@ -26,40 +26,32 @@
 
 #![forbid(unsafe_code)]
 
-mod cache;
-mod calendar;
-mod coherence;
-mod combining;
+mod caches;
 mod config;
-mod controller;
 mod core;
-mod counters;
 mod designs;
+mod engine;
+mod families;
 mod hw;
-mod link;
 mod machine;
 mod memory;
-mod mesh;
-mod private;
-mod queue;
+mod noc;
 mod recording;
 mod relocation;
+mod seam;
 mod simulation;
-mod streamer;
-mod values;
-mod xpdimm;
 
 pub use config::{
     CoreConfig, DeviceConfig, DimmConfig, L1Config, L2Config, LlcConfig, MACHINES, Machine,
     MachineError, MemoryConfig, MeshConfig, PrefetchConfig,
 };
-pub use counters::{Counters, Reason, Stalls};
 pub use designs::{Choice, DESIGNS, DesignEntry, Model, ParameterDoc};
+pub use engine::counters::{Counters, Reason, Stalls};
 pub use machine::Outcome;
-pub use memory::SimMemory;
+pub use memory::optane::{DimmTraffic, Taken, XpDimms};
 pub use recording::Recording;
+pub use seam::SimMemory;
 pub use simulation::{Access, Crash, Observer, Program, SimError, Simulation};
-pub use xpdimm::{DimmTraffic, Taken, XpDimms};
 
 /// A point in simulated time, in core cycles from the start.
 pub type Cycle = u64;

@@ -4,17 +4,17 @@
 //! Its stores need none, as they only enter its own store buffer; that buffer drains in turns of
 //! its own. So the order of everything that one core can see of another is exact.
 
-use crate::cache::NO_LINE;
-use crate::combining::Origin;
+use crate::caches::private::State;
+use crate::caches::shared::NO_LINE;
+use crate::core::write_combining::Origin;
 use crate::core::{Kind, Waits};
-use crate::counters::{Counters, Reason, Stalls};
 use crate::designs::Design;
+use crate::engine::counters::{Counters, Reason, Stalls};
+use crate::engine::event_queue::Turn;
 use crate::hw::{Event, Hw, Waiter};
-use crate::memory::{Core as _, SimMemory};
-use crate::private::State;
-use crate::queue::Turn;
+use crate::memory::versions::LineData;
+use crate::seam::{Core as _, SimMemory};
 use crate::simulation::{Crash, Observer, Program, SimError};
-use crate::values::LineData;
 use crate::{Cycle, LineId, Machine as Config};
 use seawall_fiber::Fiber;
 use std::cell::RefCell;

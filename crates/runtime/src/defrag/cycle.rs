@@ -2,15 +2,15 @@
 //! chunks), and waits for no scope.
 
 use super::decide::Decision;
+use super::forwarding_table::{self, Table};
+use super::grace::Grace;
 use super::hardware::Hardware;
 use super::known::Known;
 use super::pages::{self, Page, Pages};
 use super::plan::{Survey, Surveyed};
-use super::scopes::Grace;
-use super::table::{self, Table};
 use super::{DefragCounts, DefragError, DefragOptions, Phase, Protocol};
-use crate::heap::checked;
-use crate::heap::chunks::{self, Chunk};
+use crate::alloc::chunk::{self, Chunk};
+use crate::heap::checked_word;
 use crate::typed::Branded;
 use crate::{HeapError, Session};
 use rustc_hash::FxHashSet;
@@ -167,7 +167,7 @@ impl Defragmenter {
             Stage::Move(next) => self.move_some(session, next),
             Stage::Heal(chunk) => self.heal(session, chunk),
             Stage::Retire(generation) => {
-                session.log.retire_all(session.memory);
+                session.log.truncate_all(session.memory);
                 let retired: u64 = session.memory.load(layout.retired_now);
                 if retired < generation {
                     return self.go(Stage::Retire(generation));
@@ -273,12 +273,12 @@ impl Defragmenter {
         let (memory, heap) = (session.memory, &session.heap);
         let layout = &heap.layout;
         session.look_away();
-        let table = checked::load(memory, layout.moved_table()).unwrap_or(0);
+        let table = checked_word::load(memory, layout.moved_table()).unwrap_or(0);
         self.table = table.checked_sub(1).map(|chunk| Table::at(layout, chunk));
         self.pages = self.table.and_then(|table| table.head(memory)).map_or(0, |(pages, _)| pages);
         let named = self.table.iter().flat_map(|table| {
             let heads = (0..self.pages).map(|number| table.entry(number));
-            heads.filter_map(|at| table::page_of(checked::claimed(memory, at)))
+            heads.filter_map(|at| forwarding_table::page_of(checked_word::claimed(memory, at)))
         });
         let named: FxHashSet<(u64, u64)> = named.collect();
         for chunk in 0..heap.chunks(memory)? {
@@ -398,7 +398,7 @@ pub(super) fn watch_over<M: Memory>(
         let is_same = session.with_chunk_lock(|_| {
             let chunk = group[0].chunk;
             let is_destination = Pages::load(memory, &layout, chunk).is_destination();
-            let entry = chunks::load(memory, &layout, chunk)?;
+            let entry = chunk::load(memory, &layout, chunk)?;
             let is_same = entry == Chunk::Small(group[0].class) && !is_destination;
             for page in group.iter().filter(|_| is_same) {
                 let to = if page.objects == 0 { Page::Kept } else { Page::Watched };

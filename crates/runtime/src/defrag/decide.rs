@@ -2,19 +2,19 @@
 //! ISCA'22, section 4.3.1).
 
 use super::cycle::{Defragmenter, Stage, Step, watch_over};
+use super::forwarding_table::{Entry, Table};
+use super::grace::Grace;
 use super::hardware::Hardware;
 use super::known::Known;
 use super::pages::{self, Page, Pages};
 use super::plan::Surveyed;
-use super::scopes::Grace;
-use super::table::{Entry, Table};
 use super::{DefragError, Protocol};
-use crate::heap::checked;
-use crate::heap::chunks::{self, Chunk, UNTYPED};
-use crate::heap::class::{Class, STATE_BYTES};
+use crate::alloc::chunk::{self, Chunk, UNTYPED};
+use crate::alloc::size_class::{Class, STATE_BYTES};
+use crate::heap::checked_word;
 use crate::heap::layout::Layout;
-use crate::tx::log::Wait;
 use crate::tx::record::Builder;
+use crate::tx::redo_log::Wait;
 use crate::{HeapError, Session};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use std::ops::Range;
@@ -103,7 +103,7 @@ impl Defragmenter {
         builder.clear();
         let (entry, word) = (layout.chunk_entry(block.chunk), layout.moved_table());
         builder.push_word(entry, Chunk::Large(length, UNTYPED).encode(entry));
-        builder.push_word(word, checked::encode(word, block.chunk + 1));
+        builder.push_word(word, checked_word::encode(word, block.chunk + 1));
         session.log.commit(session.memory, &mut builder, Wait::Durable)?;
         session.memory.set_relocation(hardware.map(|hardware| hardware.registers));
         self.hardware = hardware;
@@ -262,7 +262,7 @@ fn has_known_types<M: Memory>(
     let first = pages::blocks_of(entry.class, entry.page).start;
     (0..128).filter(|bit| live >> bit & 1 == 1).all(|bit| {
         let state = memory.load::<u8>(layout.chunk(entry.chunk).plus(first + bit));
-        chunks::tag(state).is_some_and(|tag| known.pointers(tag).is_some())
+        chunk::tag(state).is_some_and(|tag| known.pointers(tag).is_some())
     })
 }
 

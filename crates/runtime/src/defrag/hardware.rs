@@ -7,8 +7,8 @@
 //! pool as large as it may become, and cleared in one step: for pools of the paper's size, up to a
 //! GiB.
 
-use super::table::{Entry, Move, Table};
-use crate::heap::class::CHUNK_BYTES;
+use super::forwarding_table::{Entry, Move, Table};
+use crate::alloc::size_class::CHUNK_BYTES;
 use crate::heap::layout::Layout;
 use seawall_memory::{
     Addr, FILTER_BYTES, FILTERS, Forwarding, LINE_BYTES, Memory, RELOCATION_PAGE, Relocation,

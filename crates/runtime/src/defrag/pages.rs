@@ -3,7 +3,7 @@
 //! been given back to the system since it was last used. A block belongs to the page that it starts
 //! in.
 
-use crate::heap::class::{CHUNK_BYTES, Class, STATE_BYTES};
+use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
 use crate::heap::layout::Layout;
 use seawall_memory::{Addr, Memory};
 use std::ops::Range;
@@ -103,7 +103,7 @@ pub(crate) fn set_holes<M: Memory>(
     are_holes: bool,
 ) {
     let mask = pages.fold(0, |mask, page| mask | HOLE << (BITS * page));
-    super::moves::change(memory, layout.pages(chunk), |word| {
+    super::relocate::change(memory, layout.pages(chunk), |word| {
         if are_holes { word | mask } else { word & !mask }
     });
 }
@@ -112,7 +112,7 @@ pub(crate) fn set_holes<M: Memory>(
 pub(crate) fn vacate<M: Memory>(memory: &M, layout: &Layout, (chunk, pages): (u64, Range<u64>)) {
     let all = |bits: u64| pages.clone().fold(0, |mask, page| mask | bits << (BITS * page));
     let (moving, vacant) = (all(MOVING), all(KEPT | HOLE));
-    super::moves::change(memory, layout.pages(chunk), |word| word & !moving | vacant);
+    super::relocate::change(memory, layout.pages(chunk), |word| word & !moving | vacant);
 }
 
 /// The chunk is a free one, or is about to be used as a whole.
@@ -151,7 +151,7 @@ pub(crate) fn change<M: Memory>(
 /// Makes the page usual again, whatever it is.
 pub(crate) fn forget<M: Memory>(memory: &M, layout: &Layout, (chunk, page): (u64, u64)) {
     let mask = (KEPT | MOVING) << (BITS * page);
-    super::moves::change(memory, layout.pages(chunk), |word| word & !mask);
+    super::relocate::change(memory, layout.pages(chunk), |word| word & !mask);
 }
 
 /// The page of its chunk that a block starts in.

@@ -4,10 +4,10 @@
 use super::known::Known;
 use super::pages::{PAGE_BYTES, PAGES, Pages};
 use crate::HeapError;
+use crate::alloc::block::Kind;
+use crate::alloc::chunk::{Chunk, UNTYPED};
+use crate::alloc::size_class::Class;
 use crate::heap::Heap;
-use crate::heap::blocks::Kind;
-use crate::heap::chunks::{Chunk, UNTYPED};
-use crate::heap::class::Class;
 use seawall_memory::Memory;
 
 /// A page fuller than this, in parts of 16, is not worth emptying.

@@ -6,13 +6,13 @@
 //! one ended.
 
 use super::Protocol;
+use super::forwarding_table::{self, Entry, Move, Table};
 use super::hardware::Hardware;
-use super::moves;
 use super::pages::{self, Page};
-use super::table::{self, Entry, Move, Table};
+use super::relocate;
 use crate::HeapError;
-use crate::heap::chunks::{self, Chunk, UNTYPED};
-use crate::heap::{Heap, HeapFlaw, checked};
+use crate::alloc::chunk::{self, Chunk, UNTYPED};
+use crate::heap::{Heap, HeapFlaw, checked_word};
 use seawall_memory::{Addr, Memory};
 use std::collections::HashSet;
 
@@ -93,7 +93,7 @@ impl Resumed {
             memory.flush(state, 1);
         }
         for object in &objects {
-            object.set_state(memory, moves::MOVED);
+            object.set_state(memory, relocate::MOVED);
             memory.flush(Entry::state(object.entry, object.bit), 1);
         }
         memory.drain();
@@ -120,8 +120,8 @@ fn listed<M: Memory>(
     let (mut entries, mut sources, mut taken) = (Vec::new(), HashSet::new(), HashSet::new());
     for number in 0..count {
         let at = table.entry(number);
-        let head = checked::load(memory, at).map_err(|_| damaged("an entry"))?;
-        let Some(page) = table::page_of(head) else { continue };
+        let head = checked_word::load(memory, at).map_err(|_| damaged("an entry"))?;
+        let Some(page) = forwarding_table::page_of(head) else { continue };
         let entry = Entry::load(memory, heap, at)?;
         let before = entries.last().map(|(_, before, _): &Listed| *before);
         let is_next = match before {
@@ -161,13 +161,14 @@ fn find_table<M: Memory>(
     if !layout.numbers.moves {
         return Ok(None);
     }
-    let word = checked::load(memory, layout.moved_table()).map_err(|_| damaged("the place"))?;
+    let word =
+        checked_word::load(memory, layout.moved_table()).map_err(|_| damaged("the place"))?;
     let Some(chunk) = word.checked_sub(1) else { return Ok(None) };
     let chunks = heap.chunks(memory)?;
     if chunk >= chunks {
         return Err(damaged("the place"));
     }
-    let Chunk::Large(length, UNTYPED) = chunks::load_within(memory, layout, chunk, chunks)? else {
+    let Chunk::Large(length, UNTYPED) = chunk::load_within(memory, layout, chunk, chunks)? else {
         return Err(damaged("the place"));
     };
     let table = Table::at(layout, chunk);

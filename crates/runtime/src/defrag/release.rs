@@ -6,16 +6,16 @@
 
 use super::cycle::{Defragmenter, Stage, Step};
 use super::decide::{BATCH_OBJECTS, push_state};
+use super::forwarding_table::{self, Entry, Move, Table};
+use super::grace::Grace;
 use super::pages::{self, PAGE_BYTES, PAGES, Pages};
 use super::plan::Survey;
-use super::scopes::Grace;
-use super::table::{self, Entry, Move, Table};
 use super::{DefragError, Protocol};
-use crate::heap::checked;
-use crate::heap::chunks::{self, Chunk};
-use crate::heap::class::CHUNK_BYTES;
-use crate::tx::log::Wait;
+use crate::alloc::chunk::{self, Chunk};
+use crate::alloc::size_class::CHUNK_BYTES;
+use crate::heap::checked_word;
 use crate::tx::record::Builder;
+use crate::tx::redo_log::Wait;
 use crate::{HeapFlaw, Session};
 use seawall_memory::{LINE_BYTES, Line, Memory, lines_of};
 use std::ops::Range;
@@ -64,7 +64,10 @@ impl Defragmenter {
             return self.go(Stage::Release(last));
         }
         for number in 0..self.pages {
-            self.emptied.extend(table::page_of(checked::claimed(memory, table.entry(number))));
+            self.emptied.extend(forwarding_table::page_of(checked_word::claimed(
+                memory,
+                table.entry(number),
+            )));
         }
         self.emptied.sort_unstable();
         self.go(Stage::End(0))
@@ -154,7 +157,7 @@ impl Defragmenter {
         let (memory, layout) = (session.memory, &session.heap.layout);
         let entries = (0..self.pages).map(|number| table.entry(number));
         let mut chunks: Vec<u64> =
-            entries.filter_map(|at| table::destination_of(memory, at)).collect();
+            entries.filter_map(|at| forwarding_table::destination_of(memory, at)).collect();
         chunks.sort_unstable();
         chunks.dedup();
         for chunk in chunks.into_iter().filter(|chunk| session.is_destination(*chunk)) {
@@ -173,7 +176,7 @@ impl Defragmenter {
         let (memory, layout) = (session.memory, session.heap.layout);
         let vacant = session.with_chunk_lock(|session| {
             let count = session.heap.chunks(memory)?;
-            let Chunk::Run(length) = chunks::load_within(memory, &layout, chunk, count)? else {
+            let Chunk::Run(length) = chunk::load_within(memory, &layout, chunk, count)? else {
                 return Ok(Vec::new());
             };
             // A run that is owned is being filled by a transaction that has not committed.
@@ -195,7 +198,7 @@ impl Defragmenter {
 fn free_table<M: Memory>(session: &mut Session<'_, M>, table: Table) -> Result<(), DefragError> {
     let (memory, layout) = (session.memory, session.heap.layout);
     let count = session.heap.chunks(memory)?;
-    let length = chunks::load_within(memory, &layout, table.chunk, count)?.length();
+    let length = chunk::load_within(memory, &layout, table.chunk, count)?.length();
     let mut builder = Builder::default();
     builder.clear();
     let (entry, word) = (layout.chunk_entry(table.chunk), layout.moved_table());
@@ -218,7 +221,7 @@ impl<M: Memory> Session<'_, M> {
         vacant: &mut Vec<(u64, Range<u64>)>,
     ) -> Result<(), DefragError> {
         let (memory, layout, chunk) = (self.memory, self.heap.layout, group[0].0);
-        let Ok(Chunk::Small(class)) = chunks::load(memory, &layout, chunk) else { return Ok(()) };
+        let Ok(Chunk::Small(class)) = chunk::load(memory, &layout, chunk) else { return Ok(()) };
         let mut states = vec![0; class.blocks() as usize];
         memory.read(layout.chunk(chunk), &mut states);
         let pages = Pages::load(memory, &layout, chunk);

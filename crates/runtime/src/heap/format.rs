@@ -1,12 +1,12 @@
 //! Holds `docs/format.md` to the code: every number in its table, and the size classes.
 
-use super::checked::LIMIT;
-use super::chunks::UNTYPED;
-use super::class::{BLOCK_BYTES_MAX, CHUNK_BYTES, SIZES, STATE_BYTES};
 use super::layout::{
     CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, ROOT_BYTES_MAX, TEXT_BYTES, THREADS_MAX, TYPES_MAX,
 };
-use super::shelf::{GRANULE_BYTES, GRANULES, MORE, SHELF_STATE_BYTES};
+use crate::alloc::chunk::UNTYPED;
+use crate::alloc::coalesce::{GRANULE_BYTES, GRANULES, MORE, SHELF_STATE_BYTES};
+use crate::alloc::size_class::{BLOCK_BYTES_MAX, CHUNK_BYTES, SIZES, STATE_BYTES};
+use crate::heap::checked_word::LIMIT;
 use crate::pool::{HEADER_BYTES, VERSION};
 use crate::tx::direct::DIRECT_BYTES;
 use crate::tx::record::{COUNT_MAX, HEADER_WORDS};

@@ -3,7 +3,7 @@
 //! `docs/format.md` draws the same picture byte by byte. Nothing here is ever stored but the
 //! numbers, so no address in the pool can be wrong without the header's checksum saying so.
 
-use super::class::CHUNK_BYTES;
+use crate::alloc::size_class::CHUNK_BYTES;
 use crate::{Arena, Locks, Stripes};
 use seawall_memory::{Addr, LINE_BYTES};
 

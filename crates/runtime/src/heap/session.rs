@@ -1,16 +1,16 @@
 //! One thread at work in a heap.
 
 use super::Heap;
-use super::blocks::Blocks;
-use super::chunks::Chunk;
 use super::layout::Layout;
-use super::shelf::Placement;
-use crate::defrag::names::View;
-use crate::defrag::table::Move;
-use crate::hold::Holds;
-use crate::tx::log::{Log, LogCounts, Wait};
+use crate::alloc::block::Blocks;
+use crate::alloc::chunk::Chunk;
+use crate::alloc::coalesce::Placement;
+use crate::defrag::forwarding_table::Move;
+use crate::defrag::read_barrier::View;
+use crate::locks::lock_set::Holds;
 use crate::tx::recovery;
-use crate::tx::undo::Undo;
+use crate::tx::redo_log::{Log, LogCounts, Wait};
+use crate::tx::undo_log::Undo;
 use crate::tx::{Buffers, Logging, Tx};
 use crate::{HeapError, Route, RouteChoice, RouteCounts};
 use seawall_memory::{Addr, LINE_BYTES, Memory, Seat, Word};
@@ -498,7 +498,7 @@ impl<'m, M: Memory> Session<'m, M> {
     /// When another session of this thread number has joined since.
     pub fn retire(&mut self) {
         self.sit();
-        self.in_scope(|session| session.log.retire_all(session.memory));
+        self.in_scope(|session| session.log.truncate_all(session.memory));
     }
 
     /// Gives the free space that this thread had to the others, unless another session of its

@@ -1,12 +1,12 @@
 //! Looking at a heap as a whole: every live object, how much space is used, whether all adds up.
 
 use super::Heap;
-use super::blocks::{Block, Kind, state_at};
-use super::chunks::{self, Chunk};
-use super::class::{CHUNK_BYTES, Class, STATE_BYTES};
-use super::shelf::{GRANULE_BYTES, GRANULES, MORE, SHELF_STATE_BYTES};
 use crate::HeapError;
-use crate::defrag::moves;
+use crate::alloc::block::{Block, Kind, state_at};
+use crate::alloc::chunk::{self, Chunk};
+use crate::alloc::coalesce::{GRANULE_BYTES, GRANULES, MORE, SHELF_STATE_BYTES};
+use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
+use crate::defrag::relocate;
 use seawall_memory::{Addr, LINE_BYTES, Memory, lines_of};
 
 /// A live object.
@@ -58,7 +58,7 @@ impl Heap {
         mut each: impl FnMut(Object),
     ) -> Result<(), HeapError> {
         self.walk(memory, |block, tag| {
-            let type_number = (tag != chunks::UNTYPED).then_some(tag);
+            let type_number = (tag != chunk::UNTYPED).then_some(tag);
             each(Object { at: block.at, bytes: block.bytes(), type_number });
         })
         .map(|_| ())
@@ -94,7 +94,7 @@ impl Heap {
         let (count, mut chunk, mut used) = (self.chunks(memory)?, 0, 0);
         while chunk < count {
             let entry = self.walk_chunk(memory, chunk, &mut |block, tag| {
-                if !self.layout.numbers.moves || moves::is_shown(memory, self, block.at) {
+                if !self.layout.numbers.moves || relocate::is_shown(memory, self, block.at) {
                     each(block, tag);
                 }
             })?;
@@ -111,7 +111,7 @@ impl Heap {
         chunk: u64,
         each: &mut impl FnMut(Block, u8),
     ) -> Result<Chunk, HeapError> {
-        let entry = chunks::load_within(memory, &self.layout, chunk, self.chunks(memory)?)?;
+        let entry = chunk::load_within(memory, &self.layout, chunk, self.chunks(memory)?)?;
         let at = self.layout.chunk(chunk);
         match entry {
             Chunk::Clean | Chunk::Run(_) => {}
@@ -136,10 +136,10 @@ impl Heap {
         memory.read(start, &mut states);
         for (block, state) in (0..).zip(states) {
             let at = start.plus(STATE_BYTES + block * class.bytes());
-            if !chunks::is_state(state) {
-                return Err(chunks::no_state(at, state));
+            if !chunk::is_state(state) {
+                return Err(chunk::no_state(at, state));
             }
-            if let Some(tag) = chunks::tag(state) {
+            if let Some(tag) = chunk::tag(state) {
                 debug_assert_eq!(state_at(start, class, at), start.plus(block));
                 each(Block { at, chunk, kind: Kind::Small(class) }, tag);
             }
@@ -159,13 +159,13 @@ impl Heap {
         let mut open: Option<(Block, u8)> = None;
         for (granule, state) in (0..).zip(states) {
             let at = start.plus(SHELF_STATE_BYTES + GRANULE_BYTES * granule);
-            let tag = chunks::tag(state).filter(|_| chunks::is_state(state));
+            let tag = chunk::tag(state).filter(|_| chunk::is_state(state));
             if tag.is_none() && state != 0 {
-                return Err(chunks::no_state(at, state));
+                return Err(chunk::no_state(at, state));
             }
             match (&mut open, tag) {
                 (Some((Block { kind: Kind::Shelf(count), .. }, _)), Some(MORE)) => *count += 1,
-                (None, Some(MORE)) => return Err(chunks::no_state(at, state)),
+                (None, Some(MORE)) => return Err(chunk::no_state(at, state)),
                 (_, tag) => {
                     let next = tag.map(|tag| (Block { at, chunk, kind: Kind::Shelf(1) }, tag));
                     if let Some((block, tag)) = std::mem::replace(&mut open, next) {

@@ -6,7 +6,7 @@
 //! record of that generation. The word costs a fence of its own, once in hundreds of records.
 
 use super::recovery::damaged;
-use crate::heap::checked;
+use crate::heap::checked_word;
 use crate::{Heap, HeapError, HeapFlaw};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 
@@ -14,7 +14,7 @@ use seawall_memory::{Addr, LINE_BYTES, Memory};
 pub(crate) const ZONE_BYTES: u64 = 64 << 10;
 /// Low bits of the word: the zone. Above them, the low bits of the generation.
 const ZONE_BITS: u32 = 14;
-const GENERATION_MASK: u64 = (1 << (checked::VALUE_BITS - ZONE_BITS)) - 1;
+const GENERATION_MASK: u64 = (1 << (checked_word::VALUE_BITS - ZONE_BITS)) - 1;
 
 /// What the writer of a log knows of its word.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Reach {
         if self.flaw != HeapFlaw::NoReach {
             let zone = (self.end / ZONE_BYTES) - 1;
             let value = (self.generation & GENERATION_MASK) << ZONE_BITS | zone;
-            memory.store(self.at, checked::encode(self.at, value));
+            memory.store(self.at, checked_word::encode(self.at, value));
             memory.flush(self.at, 8);
             memory.order();
         }
@@ -68,7 +68,7 @@ pub(crate) fn lines<M: Memory>(
     (thread, log): (u64, u64),
     generation: u64,
 ) -> Result<u64, HeapError> {
-    let value = checked::load(memory, heap.layout.reach(thread, log))
+    let value = checked_word::load(memory, heap.layout.reach(thread, log))
         .map_err(|_| damaged(format!("how far thread {thread} has logged does not add up")))?;
     let is_current = value >> ZONE_BITS == generation & GENERATION_MASK;
     let zone = if is_current { value & ((1 << ZONE_BITS) - 1) } else { 0 };

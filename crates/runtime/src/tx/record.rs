@@ -4,9 +4,9 @@
 //!
 //! | word | content |
 //! |---|---|
-//! | 0 | [sum](super::sum) of all its lines |
+//! | 0 | [sum](super::checksum) of all its lines |
 //! | 1 | stamp: its place in the order of all transactions of the heap |
-//! | 2 | generation (high 40 bits), lines but one (low 24); [veiled](super::sum) for its place |
+//! | 2 | generation (high 40 bits), lines but one (low 24); [veiled](super::checksum) by place |
 //! | 3.. | entries; a zero word, or the end of the lines, ends them |
 //!
 //! The sum makes one fence enough: a record whose lines did not all reach the medium does not add
@@ -24,8 +24,8 @@
 //! | 4 freed | 0 | bytes from the address that are nobody's: older entries about them are void |
 //! | 5 before | 0 | lines that this thread's records of the generation before take |
 
+use super::checksum::{Keys, LINE_WORDS};
 use super::index::{Found, Index};
-use super::sum::{Keys, LINE_WORDS};
 use seawall_memory::{Addr, LINE_BYTES};
 
 /// Words of a record's header.

@@ -13,12 +13,12 @@
 //! Any bytes are read in time that is linear in the logs: a record that is not whole ends a log,
 //! and behind it only the headers are looked at.
 
-use super::log::store_in_place;
+use super::checksum::{Keys, LINE_WORDS};
 use super::reach;
 use super::record::{Builder, Entry, Number, Record};
-use super::sum::{Keys, LINE_WORDS};
+use super::redo_log::store_in_place;
 use crate::defrag::recovery::Resumed;
-use crate::heap::checked::{self, LIMIT};
+use crate::heap::checked_word::{self, LIMIT};
 use crate::{Heap, HeapError, HeapFlaw, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub(crate) fn recover<M: Memory>(
     let layout = heap.layout;
     let chunks = heap.chunks(memory)?;
     debug_assert!(layout.pm_bytes(chunks) <= bytes, "checked when the header was read");
-    let retired = checked::load(memory, layout.retired)
+    let retired = checked_word::load(memory, layout.retired)
         .ok()
         .filter(|retired| *retired < NUMBER_MAX)
         .ok_or_else(|| damaged("the generation of its logs does not add up".into()))?;
@@ -87,13 +87,13 @@ pub(crate) fn recover<M: Memory>(
     memory.drain();
     recovered.moved = cycle.map_or(0, |cycle| cycle.end(memory));
     for (done, number) in &ended {
-        memory.store(*done, checked::encode(*done, *number));
+        memory.store(*done, checked_word::encode(*done, *number));
         memory.flush(*done, 8);
     }
     recovered.rolled_back = ended.len() as u64;
     // What a torn record left in these two generations must never be met again.
     let now = retired + 2;
-    memory.store(layout.retired, checked::encode(layout.retired, now));
+    memory.store(layout.retired, checked_word::encode(layout.retired, now));
     memory.persist(layout.retired, 8);
     Ok((now, recovered))
 }
@@ -102,7 +102,7 @@ pub(crate) fn recover<M: Memory>(
 /// dropped in the middle: a record for the log of new values.
 pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Option<Builder> {
     let at = heap.layout.undo(thread);
-    let number = checked::claimed(memory, heap.layout.ended(thread)) + 1;
+    let number = checked_word::claimed(memory, heap.layout.ended(thread)) + 1;
     let bits = memory.load(at.plus(16));
     if Number::decode(bits, &Keys::of(heap.uuid, at), 0).generation != number {
         return None;
@@ -171,7 +171,8 @@ fn closed<M: Memory>(
     thread: u64,
     retired: u64,
 ) -> Result<Option<u64>, HeapError> {
-    let [generation, lines] = heap.layout.closed(thread).map(|at| checked::load(memory, at).ok());
+    let [generation, lines] =
+        heap.layout.closed(thread).map(|at| checked_word::load(memory, at).ok());
     match generation.zip(lines) {
         Some((generation, lines)) if generation <= retired + 1 => {
             Ok((generation == retired + 1).then_some(lines))
@@ -272,7 +273,7 @@ fn read_undo<M: Memory>(
 
 /// The number of the last undo transaction of a thread whose end is in place.
 fn read_thread_line<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Result<u64, HeapError> {
-    let ended = checked::load(memory, heap.layout.ended(thread)).ok();
+    let ended = checked_word::load(memory, heap.layout.ended(thread)).ok();
     let done: u64 = memory.load(heap.layout.done(thread));
     match ended.filter(|ended| *ended < NUMBER_MAX && done < DONE_MAX) {
         Some(ended) => Ok(ended),

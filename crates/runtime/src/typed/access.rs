@@ -1,7 +1,7 @@
 //! How typed values reach the seam: checked once, loaded field by field, stored word by word.
 
 use super::{Persist, Ptr};
-use crate::defrag::names::View;
+use crate::defrag::read_barrier::View;
 use crate::persist::{Buffer, Sealed, Sink, Source};
 use crate::tx::direct::DIRECT_BYTES;
 use crate::{HeapError, Logging, Session, Tx};

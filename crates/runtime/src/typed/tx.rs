@@ -4,7 +4,7 @@ use super::access;
 use super::ptr::Brand;
 use super::types::Types;
 use super::{Persist, Ptr};
-use crate::heap::shelf::Wanted;
+use crate::alloc::coalesce::Wanted;
 use crate::{HeapError, Logging};
 use seawall_memory::{Addr, Memory};
 use std::marker::PhantomData;

@@ -19,12 +19,12 @@
 //! recovered as all else. A number is never taken away.
 
 use super::Branded;
-use crate::heap::checked;
+use crate::heap::checked_word;
 use crate::heap::layout::{Layout, TEXT_BYTES, TYPES_MAX};
 use crate::persist::Persist;
 use crate::persist::pointers::all_from;
-use crate::tx::log::Wait;
 use crate::tx::record::Builder;
+use crate::tx::redo_log::Wait;
 use crate::{Heap, HeapError, HeapFlaw, Session};
 use rustc_hash::{FxHashMap, FxHashSet};
 use seawall_memory::{Addr, Memory};
@@ -147,14 +147,14 @@ fn encode_text(at: Addr, text: &str) -> [u64; TEXT_BYTES as usize / 8] {
     let (words, _) = bytes.as_chunks();
     let mut words: [u64; TEXT_BYTES as usize / 8] =
         std::array::from_fn(|word| u64::from_le_bytes(words[word]));
-    words[0] = checked::encode(at, value);
+    words[0] = checked_word::encode(at, value);
     words
 }
 
 fn load_text<M: Memory>(memory: &M, at: Addr) -> Result<String, HeapError> {
     let mut bytes = [0; TEXT_BYTES as usize];
     memory.read(at, &mut bytes);
-    let value = checked::load(memory, at).unwrap_or(0);
+    let value = checked_word::load(memory, at).unwrap_or(0);
     let length = (value >> 32) as usize;
     let is_sound = value as u32 == crc32c::crc32c(&bytes[8..]) && length <= TEXT_MAX;
     let text = is_sound.then(|| str::from_utf8(&bytes[8..8 + length]).ok()).flatten();
@@ -179,7 +179,7 @@ impl Entry {
     fn encode(self, at: Addr) -> [u64; 2] {
         let halves = self.shape ^ self.shape >> 32;
         let fold = (halves ^ halves >> 16) & ((1 << FOLD_BITS) - 1);
-        [self.shape, checked::encode(at.plus(8), self.size << FOLD_BITS | fold)]
+        [self.shape, checked_word::encode(at.plus(8), self.size << FOLD_BITS | fold)]
     }
 
     /// The entry at `at`; none if it was never written.
@@ -188,7 +188,7 @@ impl Entry {
         if words == [0, 0] {
             return Ok(None);
         }
-        let size = checked::decode(at.plus(8), words[1]).map_or(0, |value| value >> FOLD_BITS);
+        let size = checked_word::decode(at.plus(8), words[1]).map_or(0, |value| value >> FOLD_BITS);
         let entry = Entry { shape: words[0], size };
         if entry.encode(at) != words || entry.shape == 0 {
             let what = format!("the entry of a type at {at} does not add up");

@@ -19,13 +19,13 @@
 //! filter does both, and no early value is ever read from memory. [`flush`] has the cores' side,
 //! [`controllers`] the other.
 
-use super::buffers::{Buffered, Buffers, Call, Front, Sizes, Source};
-use super::params::parameters;
+use crate::families::buffers::{Buffered, Buffers, Call, Front, Sizes, Source};
+use crate::families::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
-use crate::counters::Reason;
+use crate::engine::counters::Reason;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
-use crate::values::LineData;
+use crate::memory::versions::LineData;
 use crate::{Cycle, Epoch, LineId};
 use serde::{Deserialize, Serialize};
 use table::Table;
@@ -109,7 +109,7 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Asap {
 
 /// What a core has beside its buffer.
 #[derive(Default)]
-pub(super) struct Own {
+pub(crate) struct Own {
     /// Slots of entries that were refused and have not been sent again.
     refused: Vec<u8>,
     /// Controllers that have not answered to the commit of the oldest epoch.

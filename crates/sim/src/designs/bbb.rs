@@ -13,13 +13,13 @@
 //! Dirty persistent lines are dropped when they leave the shared cache, which includes the buffers:
 //! the entry of such a line is written then, and who fetches the line meanwhile waits for that.
 
-use super::buffers::{Buffer, Entry};
-use super::params::parameters;
+use crate::families::buffers::{Buffer, Entry};
+use crate::families::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
-use crate::counters::Reason;
+use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
-use crate::values::LineData;
+use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};

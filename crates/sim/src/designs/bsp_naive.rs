@@ -6,14 +6,14 @@
 //! store in another core's queue waits until it is durable, so what was read or overwritten never
 //! persists later than what followed from it. Nothing is logged, as each store is an epoch.
 
-use super::params::parameters;
+use crate::families::params::parameters;
 use super::{Design, Model, Store};
-use crate::cache::Slot;
-use crate::private::Way;
+use crate::caches::shared::Slot;
+use crate::caches::private::Way;
 use crate::config::Machine;
-use crate::counters::Reason;
+use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
-use crate::values::LineData;
+use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

@@ -10,12 +10,12 @@
 //! its flush waits for that write. With `adr` a line is durable when the controller's queue has
 //! accepted it, without when it is in the cells (the world of MICRO'15).
 
-use super::params::parameters;
+use crate::families::params::parameters;
 use super::{Design, Model};
 use crate::Cycle;
 use crate::LineId;
 use crate::config::Machine;
-use crate::counters::Reason;
+use crate::engine::counters::Reason;
 use crate::hw::{Gate, Hw, Token, Waiter};
 use serde::{Deserialize, Serialize};
 

@@ -23,14 +23,14 @@
 //! drain, which is not in the paper, is a fence that waits until all that was before its marker is
 //! durable. What sends the entries when is in [`engine`].
 
-use super::buffers::Filter;
-use super::params::parameters;
+use crate::families::buffers::Filter;
+use crate::families::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
-use crate::counters::Reason;
+use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
-use crate::mesh::Tile;
-use crate::values::LineData;
+use crate::noc::mesh::Tile;
+use crate::memory::versions::LineData;
 use crate::{Cycle, Epoch, LineId};
 use engine::Sender;
 use serde::{Deserialize, Serialize};

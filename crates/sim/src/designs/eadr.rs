@@ -2,11 +2,11 @@
 //! and fences only order. Store buffers are not saved.
 
 use crate::LineId;
-use super::params::parameters;
+use crate::families::params::parameters;
 use super::{Design, Model};
 use crate::config::Machine;
 use crate::hw::Hw;
-use crate::values::LineData;
+use crate::memory::versions::LineData;
 
 pub(super) const ABOUT: &str =
     "Caches inside the persistence domain (eADR, flush on fail): nothing needs a flush.";

@@ -15,13 +15,13 @@
 //! cycle sets no bits in the next.
 
 use super::clwb::{self, Clwb};
-use super::params::parameters;
+use crate::families::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
-use crate::private::Way;
+use crate::caches::private::Way;
 use crate::relocation::{Arriving, Late, Lookup, Walk};
-use crate::values::LineData;
+use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use lookup::Lookups;
 use reached::Reached;

@@ -20,11 +20,11 @@
 //! end of that epoch. So it is on the wrap of a timestamp: the core drains its buffer, and the
 //! others forget what they know of it. What writes the buffer when is in [`engine`].
 
-use super::buffers::{Buffered, Buffers, Call, Sizes, Source};
-use super::params::parameters;
+use crate::families::buffers::{Buffered, Buffers, Call, Sizes, Source};
+use crate::families::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
-use crate::counters::Reason;
+use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, Epoch, LineId};
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Hops {
 
 /// What a core has beside its buffer.
 #[derive(Default)]
-pub(super) struct Own {
+pub(crate) struct Own {
     /// The timestamp has no number left: the buffer drains, and stores wait.
     is_wrapping: bool,
     /// A message about the global timestamps is on its way.

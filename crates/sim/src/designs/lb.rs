@@ -2,7 +2,7 @@
 //! asks for them, and whoever met the conflict waits.
 
 use super::Model;
-use super::epochs::epoch_params;
+use crate::families::epochs::epoch_params;
 
 pub(super) const ABOUT: &str =
     "Lazy barrier (BPFS): epochs are flushed when a conflict asks for them.";

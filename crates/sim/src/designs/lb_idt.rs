@@ -2,7 +2,7 @@
 //! registers and kept by the arbiters, instead of waited for.
 
 use super::Model;
-use super::epochs::epoch_params;
+use crate::families::epochs::epoch_params;
 
 pub(super) const ABOUT: &str =
     "LB with inter-thread dependence tracking.";

@@ -2,7 +2,7 @@
 //! epochs before it are durable.
 
 use super::Model;
-use super::epochs::epoch_params;
+use crate::families::epochs::epoch_params;
 
 pub(super) const ABOUT: &str =
     "LB with proactive flushing of complete epochs.";

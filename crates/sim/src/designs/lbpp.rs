@@ -1,7 +1,7 @@
 //! LB++ (MICRO'15): dependence tracking and proactive flushing together.
 
 use super::Model;
-use super::epochs::epoch_params;
+use crate::families::epochs::epoch_params;
 
 pub(super) const ABOUT: &str =
     "LB++ (MICRO'15): dependence tracking and proactive flushing.";

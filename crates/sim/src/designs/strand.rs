@@ -22,12 +22,12 @@
 //! a load of a baton, not by a JoinStrand before each release of a lock. What moves the queues is
 //! in [`engine`].
 
-use super::params::parameters;
+use crate::families::params::parameters;
 use super::{Design, Model, Store};
-use crate::cache::Slot;
-use crate::private::Way;
+use crate::caches::shared::Slot;
+use crate::caches::private::Way;
 use crate::config::Machine;
-use crate::counters::Reason;
+use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, Epoch, LineId};
 use engine::{Item, Strands};

@@ -5,10 +5,10 @@
 //! visible, so that a value read from another thread never outlives the value it was made from.
 //! The line is pinned meanwhile: were it taken, two cores would write back halves of one line.
 
-use super::params::parameters;
+use crate::families::params::parameters;
 use super::{Design, Model, Store};
 use crate::config::Machine;
-use crate::counters::Reason;
+use crate::engine::counters::Reason;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, LineId};
 

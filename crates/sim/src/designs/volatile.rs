@@ -2,7 +2,7 @@
 //! anything survives. The upper bound that persistency designs are measured against.
 
 use crate::LineId;
-use super::params::parameters;
+use crate::families::params::parameters;
 use super::{Design, Model};
 use crate::config::Machine;
 

@@ -1,11 +1,11 @@
 //! Lines on their way to memory: who sends what, what memory held before, and which line a copy.
 
 use super::{Event, Hw, Token};
-use crate::cache::Slot;
-use crate::combining::{Filling, Origin};
-use crate::mesh::Tile;
-use crate::private::Way;
-use crate::values::{LineData, Version};
+use crate::caches::private::Way;
+use crate::caches::shared::Slot;
+use crate::core::write_combining::{Filling, Origin};
+use crate::memory::versions::{LineData, Version};
+use crate::noc::mesh::Tile;
 use crate::{Cycle, LineId};
 
 impl<M: Copy> Hw<M> {

@@ -1,14 +1,14 @@
 //! What the program of a core asks for, one attempt at a time.
 
 use super::Machine;
-use crate::coherence::{Fill, acquire};
+use crate::caches::coherence::{Fill, acquire};
+use crate::caches::private::Way;
 use crate::core::{Entry, Kind, Waits};
-use crate::counters::{Counters, Reason};
 use crate::designs::{Design, Store};
+use crate::engine::counters::{Counters, Reason};
 use crate::hw::Gate;
-use crate::memory::{Core, Fence, Locked};
-use crate::private::Way;
 use crate::relocation::{Lookup, Walk};
+use crate::seam::{Core, Fence, Locked};
 use crate::{Cycle, LineId};
 use seawall_memory::{Addr, Forwarding, LINE_BYTES, Relocation, Width};
 

@@ -5,11 +5,11 @@
 
 use super::Machine;
 use super::front::Pause;
-use crate::controller::Written;
+use crate::caches::private::Way;
 use crate::core::{Entry, Kind, Waits};
-use crate::counters::Reason;
 use crate::designs::Design;
-use crate::private::Way;
+use crate::engine::counters::Reason;
+use crate::memory::controller::Written;
 use crate::relocation::{Arriving, Lookup, Walk};
 use crate::{Cycle, LineId};
 use seawall_memory::{Addr, Forwarding, Relocation, Width};

@@ -1,12 +1,12 @@
 //! The store buffer at work: its head takes effect in order, one line a cycle.
 
 use super::Machine;
-use crate::coherence::acquire;
+use crate::caches::coherence::acquire;
+use crate::caches::private::{State, Way};
 use crate::core::{Entry, Kind, Waits};
-use crate::counters::Reason;
 use crate::designs::{Design, Store};
+use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Waiter};
-use crate::private::{State, Way};
 use crate::{Cycle, LineId};
 
 impl<D: Design> Machine<D> {

@@ -8,8 +8,8 @@ use super::Machine;
 use crate::Cycle;
 use crate::LineId;
 use crate::core::{Entry, Kind};
-use crate::counters::Reason;
 use crate::designs::Design;
+use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Waiter};
 
 const REASON: Reason = Reason::WriteCombining;

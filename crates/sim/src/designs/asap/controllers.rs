@@ -1,6 +1,6 @@
 //! The controllers' side: what becomes of a flush, and commits.
 
-use super::super::buffers::{Call, Source};
+use crate::families::buffers::{Call, Source};
 use super::table::Taken;
 use super::{Asap, Flaw, Message};
 use crate::hw::{Event, Hw, Token};

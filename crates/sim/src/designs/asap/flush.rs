@@ -4,7 +4,7 @@
 //! and every few thousand cycles: an entry a cycle with its data, oldest first. A version of a line
 //! waits for the acknowledgement of one before it of the same epoch; it absorbs stores meanwhile.
 
-use super::super::buffers::{Buffered, Buffers, Entry};
+use crate::families::buffers::{Buffered, Buffers, Entry};
 use super::{Asap, Flaw, Message, Own, safe};
 use crate::hw::{Event, Hw};
 use crate::{Cycle, Epoch};

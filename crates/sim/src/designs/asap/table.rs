@@ -8,10 +8,10 @@
 //! record of a later epoch. On its way into the write queue a value still has its record, from
 //! which ADR would write it; so a commit need not wait for the queue.
 
-use super::super::buffers::Source;
+use crate::families::buffers::Source;
 use super::Flaw;
 use crate::LineId;
-use crate::values::LineData;
+use crate::memory::versions::LineData;
 
 /// Where a flush has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 
 use super::{Flaw, Params};
 use crate::hw::Hw;
-use crate::values::LineData;
+use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use seawall_memory::{Addr, LINE_BYTES, RELOCATION_PAGE, Relocation};
 

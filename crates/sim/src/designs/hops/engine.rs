@@ -5,10 +5,10 @@
 //! told to write, an entry a cycle, and acknowledge. An epoch that depends on another thread's asks
 //! for the global timestamps again and again until they say that it is durable.
 
-use super::super::buffers::Buffered;
+use crate::families::buffers::Buffered;
 use super::{Flaw, Hops, Message};
 use crate::hw::{Event, Hw, Token};
-use crate::mesh::Tile;
+use crate::noc::mesh::Tile;
 use crate::{Cycle, Epoch};
 
 /// Where the global timestamps are: at the first bank of the shared cache.

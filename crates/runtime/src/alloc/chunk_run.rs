@@ -1,0 +1,239 @@
+//! Whole chunks: taking some in a row, growing the pool, and making empty ones fit for anything.
+
+use crate::alloc::block::{Block, Kind};
+use crate::alloc::chunk::{self, Chunk};
+use crate::alloc::size_class::{CHUNK_BYTES, Class};
+use crate::defrag::pages::{self, Pages};
+use crate::heap::layout::CHUNK_LOCK;
+use crate::tx::record::Builder;
+use crate::tx::redo_log::Wait;
+use crate::{HeapError, HeapFlaw, Session};
+use rustc_hash::FxHashMap;
+use seawall_memory::{Addr, Memory};
+
+impl<M: Memory> Session<'_, M> {
+    /// Takes a chunk for `content`, which starts with so many bytes of states, all zero.
+    pub(crate) fn fresh(&mut self, content: Chunk, states: u64) -> Result<u64, HeapError> {
+        let chunk = self.with_chunk_lock(|session| {
+            let (chunk, entry) = session.find_run(1)?;
+            let layout = session.heap.layout;
+            let is_shelf = content == Chunk::Shelf;
+            session.use_again(chunk)?;
+            if entry != Chunk::Clean || is_shelf && !session.has_zeros(chunk, states) {
+                session.memory.write(layout.chunk(chunk), &vec![0; states as usize]);
+                session.memory.flush(layout.chunk(chunk), states);
+                session.memory.order();
+            }
+            let rest = Chunk::Run(entry.length() - 1);
+            session.write_entries(&[(chunk, content), (chunk + 1, rest)], false)?;
+            session.memory.store(layout.owner(chunk), session.thread + 1);
+            Ok(chunk)
+        })?;
+        self.memory.will_write(self.heap.layout.chunk(chunk), CHUNK_BYTES);
+        Ok(chunk)
+    }
+
+    /// The chunk, which is free, is about to be used.
+    fn use_again(&mut self, chunk: u64) -> Result<(), HeapError> {
+        let layout = self.heap.layout;
+        if !layout.numbers.moves {
+            return Ok(());
+        }
+        self.forget_all_of(chunk);
+        let has_holes = !Pages::load(self.memory, &layout, chunk).are_usual();
+        if has_holes && !self.memory.bring_back(layout.chunk(chunk), CHUNK_BYTES) {
+            return Err(HeapError::Full { chunks: self.chunks(), wanted: 1 });
+        }
+        pages::renew(self.memory, &layout, chunk);
+        Ok(())
+    }
+
+    /// True if that many bytes at the start of the chunk are zero.
+    fn has_zeros(&self, chunk: u64, states: u64) -> bool {
+        let mut bytes = vec![0; states as usize];
+        self.memory.read(self.heap.layout.chunk(chunk), &mut bytes);
+        bytes.iter().all(|byte| *byte == 0)
+    }
+
+    /// Takes `length` chunks in a row.
+    pub(crate) fn take_large(&mut self, length: u64) -> Result<Block, HeapError> {
+        let chunk = self.with_chunk_lock(|session| {
+            let (chunk, found) = session.find_run(length)?;
+            let rest = Chunk::Run(found.length() - length);
+            let entries = [(chunk, Chunk::Run(length)), (chunk + length, rest)];
+            (chunk..chunk + length).try_for_each(|chunk| session.use_again(chunk))?;
+            session.write_entries(&entries, false)?;
+            session.own_run(chunk, length, session.thread + 1);
+            Ok(chunk)
+        })?;
+        Ok(Block { at: self.heap.layout.chunk(chunk), chunk, kind: Kind::Large(length) })
+    }
+
+    pub(super) fn own_run(&self, chunk: u64, length: u64, owner: u64) {
+        for chunk in chunk..chunk + length {
+            self.memory.store(self.heap.layout.owner(chunk), owner);
+        }
+    }
+
+    pub(crate) fn with_chunk_lock<T>(
+        &mut self,
+        action: impl FnOnce(&mut Self) -> Result<T, HeapError>,
+    ) -> Result<T, HeapError> {
+        self.sit();
+        let guard = self.heap.layout.locks.acquire(self.memory, CHUNK_LOCK, 1);
+        let outcome = action(self);
+        self.heap.layout.locks.release(self.memory, guard);
+        outcome
+    }
+
+    /// Writes chunk entries, of which those of no length are left out, as one transaction; says
+    /// that what the chunks held is void, if `is_void`.
+    pub(crate) fn write_entries(
+        &mut self,
+        entries: &[(u64, Chunk)],
+        is_void: bool,
+    ) -> Result<(), HeapError> {
+        let mut builder = Builder::default();
+        builder.clear();
+        for (chunk, entry) in entries.iter().filter(|(_, entry)| entry.length() > 0) {
+            let at = self.heap.layout.chunk_entry(*chunk);
+            builder.push_word(at, entry.encode(at));
+            if is_void {
+                let start = self.heap.layout.chunk(*chunk);
+                builder.push_freed(start, entry.length() * CHUNK_BYTES);
+            }
+        }
+        self.log.commit(self.memory, &mut builder, Wait::Durable)
+    }
+
+    /// Finds `length` free chunks in a row, joins the runs they are in, and gives the first with
+    /// what is there. Grows the pool if there are none. The chunk lock is held.
+    fn find_run(&mut self, length: u64) -> Result<(u64, Chunk), HeapError> {
+        let layout = self.heap.layout;
+        let chunks = self.chunks();
+        let cursor: u64 = self.memory.load(layout.cursor);
+        for (from, to) in [(cursor, chunks), (0, chunks)] {
+            if let Some((chunk, found)) = self.search_run(from, to, length)? {
+                return Ok(self.found_run(chunk, found, length));
+            }
+        }
+        // Cycles give back what is empty: to look for that here keeps the lock for long.
+        let has_grown = layout.numbers.moves && self.grow(length);
+        if has_grown || self.release_empty()? || self.grow(length) {
+            if let Some((chunk, found)) = self.search_run(0, self.chunks(), length)? {
+                return Ok(self.found_run(chunk, found, length));
+            }
+            if self.grow(length)
+                && let Some((chunk, found)) = self.search_run(0, self.chunks(), length)?
+            {
+                return Ok(self.found_run(chunk, found, length));
+            }
+        }
+        Err(HeapError::Full { chunks, wanted: length })
+    }
+
+    /// The next search starts behind the chunks that were found: within them there is no entry that
+    /// counts.
+    fn found_run(&self, chunk: u64, found: Chunk, length: u64) -> (u64, Chunk) {
+        let next = (chunk + length) % self.chunks().max(1);
+        self.memory.store(self.heap.layout.cursor, next);
+        (chunk, found)
+    }
+
+    /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true
+    /// if there were any. The chunk lock is held.
+    fn release_empty(&mut self) -> Result<bool, HeapError> {
+        let layout = self.heap.layout;
+        let mut released = self.release_empty_shelves()?;
+        for number in 0..Class::COUNT {
+            let class = Class::new(number as u64).expect("a class");
+            while self.adopt_locked(class, usize::MAX) {}
+            self.drop_lost(class);
+            self.list_again(class);
+            let mut free: FxHashMap<u64, u64> = FxHashMap::default();
+            for at in &self.blocks.free[number] {
+                *free.entry(layout.chunk_of(Addr::pm(*at)).expect("a block")).or_default() += 1;
+            }
+            let mine = self.blocks.mine[number].0.clone();
+            let is_empty = |session: &Self, chunk| {
+                free.get(&chunk) == Some(&class.blocks()) && session.is_idle(chunk)
+            };
+            for chunk in mine {
+                if !is_empty(self, chunk) {
+                    continue;
+                }
+                self.write_entries(&[(chunk, Chunk::Run(1))], true)?;
+                let keeps = |at: &u64| layout.chunk_of(Addr::pm(*at)) != Some(chunk);
+                self.blocks.free[number].retain(keeps);
+                self.blocks.mine[number].0.retain(|mine| *mine != chunk);
+                self.memory.store(layout.owner(chunk), 0u64);
+                released = true;
+            }
+        }
+        Ok(released)
+    }
+
+    /// Lists what others have freed in chunks of this thread.
+    fn list_again(&mut self, class: Class) {
+        for chunk in self.blocks.mine[class.number()].0.clone() {
+            if self.memory.swap(self.heap.layout.freed(chunk), 0) > 0 {
+                self.forget(class, chunk, self.thread + 1);
+                self.scan(class, chunk);
+            }
+        }
+    }
+
+    /// Walks the chunks of `from..to` for `length` free ones in a row.
+    fn search_run(
+        &mut self,
+        from: u64,
+        to: u64,
+        length: u64,
+    ) -> Result<Option<(u64, Chunk)>, HeapError> {
+        let layout = self.heap.layout;
+        let (mut chunk, mut first, mut joined) = (from, from, 0);
+        while chunk < to {
+            let entry = chunk::load_within(self.memory, &layout, chunk, to)?;
+            let is_free = entry.is_free() && self.memory.load::<u64>(layout.owner(chunk)) == 0;
+            if is_free {
+                if joined == 0 {
+                    first = chunk;
+                }
+                joined += entry.length();
+            } else {
+                joined = 0;
+            }
+            chunk += entry.length();
+            if joined >= length {
+                let is_one = first + joined == chunk && entry.length() == joined;
+                return Ok(Some((first, if is_one { entry } else { Chunk::Run(joined) })));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the pool longer by an eighth, or at least by `length` chunks.
+    fn grow(&mut self, length: u64) -> bool {
+        let layout = self.heap.layout;
+        let chunks = self.chunks();
+        let most = layout.numbers.chunks_max;
+        for more in [(chunks / 8).max(length), length] {
+            let wanted = (chunks + more).min(most);
+            let is_enough = wanted >= chunks + length;
+            if is_enough && self.heap.flaw == HeapFlaw::EarlyGrowth {
+                self.count_chunks(wanted);
+            }
+            if is_enough && self.memory.grow(layout.pm_bytes(wanted)) {
+                self.count_chunks(wanted);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn count_chunks(&self, chunks: u64) {
+        let at = self.heap.layout.chunks;
+        self.memory.store(at, crate::heap::checked_word::encode(at, chunks));
+        self.memory.persist(at, 8);
+    }
+}

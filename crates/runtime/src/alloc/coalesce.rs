@@ -1,0 +1,451 @@
+//! Objects that change together on the same lines: allocation that is told what belongs to what.
+//!
+//! A flush moves a line, so a transaction that changes three small objects on three lines flushes
+//! three, each hardly dirty. PACT'20 ("Ribbon", flush coalescing) lets the program say what belongs
+//! together and places it back to back; its example are the key and the value objects of Redis.
+//! Here [`alloc_together`](Tx::alloc_together) makes several objects at once, and
+//! [`alloc_near`](Tx::alloc_near) one more beside an old one. Each stays an object of its own, of
+//! its own length and life.
+//!
+//! They lie in *shelves*: chunks with a byte of state for each 16-byte granule. The first granule
+//! of an object has its type there, the others the number [`MORE`]. States change through the log
+//! alone, in the transaction that links the objects in, as those of blocks do, so a crash leaves
+//! all of an object or nothing. Which granules are free a thread knows from a map in its own DRAM,
+//! for the shelves that it owns. New groups begin at free lines; what they leave of their last line
+//! is kept for objects near them. That, and a state for each granule, is the price in space.
+
+mod map;
+
+pub use map::TOGETHER_BYTES_MAX;
+pub(crate) use map::{GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES};
+
+use crate::alloc::block::{Block, Kind};
+use crate::alloc::chunk::{self, Chunk};
+use crate::{HeapError, HeapFlaw, Session, Tx};
+use map::{FreeMap, granules, together};
+use rustc_hash::FxHashMap;
+use seawall_memory::{Addr, Memory};
+
+/// In place of a type: the granule belongs to the object before it.
+pub(crate) const MORE: u8 = 126;
+/// Shelves of its own that a thread looks at for free lines before it goes on.
+const PROBES: usize = 64;
+/// Chunks that nobody owns which it looks at before it takes a fresh one.
+const ADOPTIONS: usize = 8;
+
+/// Where the calls that say nothing about neighbours place small objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// In the smallest block that holds them, which may straddle a line.
+    #[default]
+    Packed,
+    /// So that no object touches more lines than its length needs: objects of more than 32 bytes
+    /// start at a line. Takes more space, and fewer lines to flush.
+    Lines,
+}
+
+/// An object that is to be allocated: its length, whether it must start at a line, its type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) bytes: u64,
+    pub(crate) lines: bool,
+    pub(crate) tag: u8,
+}
+
+impl Wanted {
+    fn untyped(bytes: u64) -> Wanted {
+        Wanted { bytes, lines: false, tag: chunk::UNTYPED }
+    }
+
+    /// Shelves have no place for the others.
+    fn may_share(&self) -> bool {
+        !self.lines && self.tag != MORE
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Shelf {
+    chunk: u64,
+    free: FreeMap,
+    /// The granule from which to look for free lines.
+    cursor: u64,
+}
+
+/// The shelves that a thread owns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shelves {
+    mine: Vec<Shelf>,
+    /// Where each is among them.
+    places: FxHashMap<u64, usize>,
+    /// The one to look at next.
+    current: usize,
+    /// The chunk from which to look for shelves that nobody owns.
+    adopted: u64,
+}
+
+impl Shelves {
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = u64> {
+        self.mine.iter().map(|shelf| shelf.chunk)
+    }
+
+    fn push(&mut self, chunk: u64) -> usize {
+        self.places.insert(chunk, self.mine.len());
+        self.mine.push(Shelf { chunk, free: FreeMap::full(), cursor: 0 });
+        self.mine.len() - 1
+    }
+
+    fn remove(&mut self, place: usize) -> u64 {
+        let chunk = self.mine.remove(place).chunk;
+        self.current = 0;
+        self.places = (0..).zip(&self.mine).map(|(place, shelf)| (shelf.chunk, place)).collect();
+        chunk
+    }
+}
+
+/// The first granule of the block, in its shelf.
+fn granule_of(start: Addr, at: Addr) -> Option<u64> {
+    let into = (at.offset() - start.offset()).checked_sub(SHELF_STATE_BYTES)?;
+    into.is_multiple_of(GRANULE_BYTES).then_some(into / GRANULE_BYTES)
+}
+
+impl<M: Memory> Session<'_, M> {
+    /// Decides where objects lie that are allocated from here on, by this session; what lies where
+    /// it lies stays.
+    pub fn set_placement(&mut self, placement: Placement) {
+        self.placement = placement;
+    }
+
+    /// Takes `count` granules at free lines.
+    fn take_run(&mut self, count: u64) -> Result<Block, HeapError> {
+        if let Some(block) = self.take_mine(count, PROBES) {
+            return Ok(block);
+        }
+        if self.adopt_shelf(count, ADOPTIONS) {
+            return self.take_current(count);
+        }
+        match self.fresh_shelf() {
+            Ok(()) => self.take_current(count),
+            Err(full @ HeapError::Full { .. }) => match self.take_mine(count, usize::MAX) {
+                Some(block) => Ok(block),
+                None if self.adopt_shelf(count, usize::MAX) => self.take_current(count),
+                None => Err(full),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`take_run`](Session::take_run), from a shelf that has the lines.
+    fn take_current(&mut self, count: u64) -> Result<Block, HeapError> {
+        Ok(self.take_mine(count, 1).expect("a shelf with free lines"))
+    }
+
+    /// Looks at up to `probes` shelves of this thread, from the one that had room last.
+    fn take_mine(&mut self, count: u64, probes: usize) -> Option<Block> {
+        let shelves = self.blocks.shelves.mine.len();
+        if shelves == 0 {
+            return None;
+        }
+        for _ in 0..=probes.min(shelves) {
+            let place = self.blocks.shelves.current;
+            let shelf = &mut self.blocks.shelves.mine[place];
+            if let Some(first) = shelf.free.free_lines(shelf.cursor, count) {
+                shelf.cursor = (first + count).next_multiple_of(4);
+                return Some(self.take_at(place, first, count));
+            }
+            shelf.cursor = 0;
+            let next = (place + 1) % shelves;
+            self.blocks.shelves.current = next;
+            self.look_at_freed(next);
+        }
+        None
+    }
+
+    fn take_at(&mut self, place: usize, first: u64, count: u64) -> Block {
+        let shelf = &mut self.blocks.shelves.mine[place];
+        shelf.free.set(first, count, false);
+        let chunk = shelf.chunk;
+        let into = SHELF_STATE_BYTES + GRANULE_BYTES * first;
+        Block { at: self.heap.layout.chunk(chunk).plus(into), chunk, kind: Kind::Shelf(count) }
+    }
+
+    /// Learns what others freed in a shelf of this thread.
+    fn look_at_freed(&mut self, place: usize) {
+        let freed = self.heap.layout.freed(self.blocks.shelves.mine[place].chunk);
+        if self.memory.load::<u64>(freed) > 0 {
+            self.memory.swap(freed, 0);
+            self.scan_shelf(place);
+        }
+    }
+
+    /// Makes the map of a shelf anew from its states, and from what is taken but not committed.
+    fn scan_shelf(&mut self, place: usize) {
+        let shelf = &mut self.blocks.shelves.mine[place];
+        let start = self.heap.layout.chunk(shelf.chunk);
+        let mut states = [0; GRANULES as usize];
+        self.memory.read(start, &mut states);
+        shelf.free = FreeMap::full();
+        for (granule, state) in (0..).zip(states) {
+            shelf.free.set(granule, 1, state == 0);
+        }
+        for block in self.buffers.taken.iter().filter(|block| block.chunk == shelf.chunk) {
+            if let Kind::Shelf(count) = block.kind {
+                let first = granule_of(start, block.at).expect("a block starts at a granule");
+                shelf.free.set(first, count, false);
+            }
+        }
+    }
+
+    /// Makes shelves that nobody owns this thread's, until one has enough free lines; looks at up
+    /// to `probes` chunks.
+    fn adopt_shelf(&mut self, count: u64, probes: usize) -> bool {
+        let adopted = self.with_chunk_lock(|session| {
+            Ok(session.adopt_shelf_locked(probes, |map| map.free_lines(0, count).is_some()))
+        });
+        adopted.unwrap_or(false)
+    }
+
+    fn adopt_shelf_locked(&mut self, probes: usize, is_it: impl Fn(&FreeMap) -> bool) -> bool {
+        let chunks = self.chunks();
+        for _ in 0..probes {
+            let chunk = self.blocks.shelves.adopted;
+            if chunk >= chunks {
+                return false;
+            }
+            let entry = chunk::load(self.memory, &self.heap.layout, chunk);
+            self.blocks.shelves.adopted = chunk + entry.as_ref().map_or(1, |it| it.length());
+            if entry == Ok(Chunk::Shelf)
+                && let Some(place) = self.own_shelf(chunk)
+                && is_it(&self.blocks.shelves.mine[place].free)
+            {
+                self.blocks.shelves.current = place;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Makes the shelf this thread's, if it is nobody's. The chunk lock is held.
+    fn own_shelf(&mut self, chunk: u64) -> Option<usize> {
+        let owner = self.heap.layout.owner(chunk);
+        let now: u64 = self.memory.load(owner);
+        if now != 0 && (now != self.thread + 1 || self.blocks.shelves.places.contains_key(&chunk)) {
+            return None;
+        }
+        self.forget_all_of(chunk);
+        self.memory.store(owner, self.thread + 1);
+        let place = self.blocks.shelves.push(chunk);
+        self.scan_shelf(place);
+        Some(place)
+    }
+
+    #[cold]
+    fn fresh_shelf(&mut self) -> Result<(), HeapError> {
+        let chunk = self.fresh(Chunk::Shelf, SHELF_STATE_BYTES)?;
+        let place = self.blocks.shelves.push(chunk);
+        self.blocks.shelves.current = place;
+        self.scan_shelf(place);
+        Ok(())
+    }
+
+    /// Gives back a block of a shelf that this thread owns; false if it knows no map of it.
+    pub(crate) fn give_back_granules(&mut self, block: &Block, count: u64) -> bool {
+        let start = self.heap.layout.chunk(block.chunk);
+        let Some(&place) = self.blocks.shelves.places.get(&block.chunk) else { return false };
+        let first = granule_of(start, block.at).expect("a block starts at a granule");
+        self.blocks.shelves.mine[place].free.set(first, count, true);
+        true
+    }
+
+    /// Makes shelves of this thread and of nobody that hold nothing fit for anything. The chunk
+    /// lock is held.
+    pub(crate) fn release_empty_shelves(&mut self) -> Result<bool, HeapError> {
+        self.adopt_shelf_locked(usize::MAX, |_| false);
+        let mut released = false;
+        for place in (0..self.blocks.shelves.mine.len()).rev() {
+            self.look_at_freed(place);
+            let shelf = &self.blocks.shelves.mine[place];
+            if shelf.free.is_empty_shelf() {
+                self.write_entries(&[(shelf.chunk, Chunk::Run(1))], true)?;
+                let chunk = self.blocks.shelves.remove(place);
+                self.memory.store(self.heap.layout.owner(chunk), 0u64);
+                released = true;
+            }
+        }
+        Ok(released)
+    }
+
+    /// The place, among the shelves of this thread, of the chunk that `near` is in.
+    fn shelf_of(&mut self, near: &Block) -> Option<usize> {
+        let place = self.blocks.shelves.places.get(&near.chunk).copied();
+        let owner: u64 = self.memory.load(self.heap.layout.owner(near.chunk));
+        if place.is_some() || (owner != 0 && owner != self.thread + 1) {
+            return place;
+        }
+        self.with_chunk_lock(|session| Ok(session.own_shelf(near.chunk))).unwrap_or(None)
+    }
+
+    /// Takes `count` granules near a block of a shelf, if it has such neighbours and they are this
+    /// thread's to give.
+    fn take_near(&mut self, near: &Block, count: u64) -> Option<Block> {
+        let Kind::Shelf(held) = near.kind else { return None };
+        let place = self.shelf_of(near)?;
+        let granule = granule_of(self.heap.layout.chunk(near.chunk), near.at)?;
+        let find = |session: &Self| {
+            session.blocks.shelves.mine[place].free.place_near(granule, held, count)
+        };
+        let first = find(self).or_else(|| {
+            self.look_at_freed(place);
+            find(self)
+        })?;
+        Some(self.take_at(place, first, count))
+    }
+}
+
+impl<M: Memory> Tx<'_, '_, M> {
+    /// Allocates several objects of so many bytes each (at least 1), of no type, whose contents are
+    /// anything: back to back from the start of a line, so that they take as few lines as they can
+    /// in that order, and none touches more lines than its own length needs. Each is freed by
+    /// itself. If the transaction does not commit, nothing was allocated; after a crash all of them
+    /// are there, or none.
+    ///
+    /// A wish, not a promise: objects of more than [`TOGETHER_BYTES_MAX`] in all are allocated each
+    /// by itself as under [`Placement::Lines`], and so are all in a heap that was made without
+    /// [`HeapOptions::together`](crate::HeapOptions::together).
+    ///
+    /// # Errors
+    /// As [`alloc`](Tx::alloc); then none was allocated.
+    pub fn alloc_together<const N: usize>(
+        &mut self,
+        bytes: [u64; N],
+    ) -> Result<[Addr; N], HeapError> {
+        self.alloc_wanted_together(bytes.map(Wanted::untyped))
+    }
+
+    /// As [`alloc_together`](Tx::alloc_together), for objects of types. If one must start at a
+    /// line, each is allocated by itself.
+    pub(crate) fn alloc_wanted_together<const N: usize>(
+        &mut self,
+        wanted: [Wanted; N],
+    ) -> Result<[Addr; N], HeapError> {
+        let is_shared = self.session.heap.together && wanted.iter().all(Wanted::may_share);
+        let plan = together(wanted.map(|object| object.bytes));
+        let plan = plan.filter(|(_, all)| is_shared && *all > 0);
+        let Some((firsts, all)) = plan else {
+            return self.nested(|tx| {
+                let mut places = [Addr::NULL; N];
+                for (place, object) in places.iter_mut().zip(wanted) {
+                    *place = tx.alloc_unsplit(object)?;
+                }
+                Ok(places)
+            });
+        };
+        let run = self.session.take_run(all)?;
+        let mut end = 0;
+        let places = std::array::from_fn(|number| {
+            let Wanted { bytes, tag, .. } = wanted[number];
+            let (first, count) = (firsts[number], granules(bytes));
+            // What lies unused between two of them is nobody's.
+            self.give_gap(&run, end, first - end);
+            end = first + count;
+            let at = run.at.plus(GRANULE_BYTES * first);
+            self.note(Block { at, kind: Kind::Shelf(count), ..run }, tag)
+        });
+        Ok(places)
+    }
+
+    fn give_gap(&mut self, run: &Block, first: u64, count: u64) {
+        let at = run.at.plus(GRANULE_BYTES * first);
+        self.session.give_back_granules(&Block { at, ..*run }, count);
+    }
+
+    /// Allocates `bytes` bytes (at least 1) of no type on the lines of the object at `near`, or
+    /// right behind it; else as [`alloc_together`](Tx::alloc_together) says. It is an object of its
+    /// own, freed by itself. There is room near objects that were allocated in this way or
+    /// together, if this thread, or none that is at work, allocated them; else, or when there is
+    /// none, it is as [`alloc`](Tx::alloc) under [`Placement::Lines`].
+    ///
+    /// # Errors
+    /// As [`alloc`](Tx::alloc), and [`HeapError::NoObject`] when no object starts at `near`.
+    pub fn alloc_near(&mut self, near: Addr, bytes: u64) -> Result<Addr, HeapError> {
+        self.alloc_wanted_near(near, Wanted::untyped(bytes))
+    }
+
+    /// As [`alloc_near`](Tx::alloc_near), for an object of a type.
+    pub(crate) fn alloc_wanted_near(
+        &mut self,
+        near: Addr,
+        wanted: Wanted,
+    ) -> Result<Addr, HeapError> {
+        let (near, _) = self.object(near)?;
+        if wanted.bytes <= TOGETHER_BYTES_MAX
+            && wanted.may_share()
+            && let Some(block) = self.session.take_near(&near, granules(wanted.bytes))
+        {
+            return Ok(self.note(block, wanted.tag));
+        }
+        self.alloc_unsplit(wanted)
+    }
+
+    /// A block of its own that touches no more lines than it must.
+    fn alloc_unsplit(&mut self, Wanted { bytes, lines, tag }: Wanted) -> Result<Addr, HeapError> {
+        self.alloc_tagged(bytes, lines || needs_lines(bytes), tag)
+    }
+
+    /// The object of a shelf that starts at `at`, and its type.
+    pub(crate) fn object_of_shelf(&self, at: Addr, chunk: u64) -> Result<(Block, u8), HeapError> {
+        let start = self.session.heap.layout.chunk(chunk);
+        let none = HeapError::NoObject { at };
+        let Some(first) = granule_of(start, at) else { return Err(none) };
+        let tag = match self.tag_of(start, first)? {
+            None | Some(MORE) => return Err(none),
+            Some(tag) => tag,
+        };
+        let mut end = first + 1;
+        while end < GRANULES && self.tag_of(start, end)? == Some(MORE) {
+            end += 1;
+        }
+        Ok((Block { at, chunk, kind: Kind::Shelf(end - first) }, tag))
+    }
+
+    fn tag_of(&self, start: Addr, granule: u64) -> Result<Option<u8>, HeapError> {
+        let at = start.plus(granule);
+        let word = self.load_word(Addr::from_bits(at.bits() & !7));
+        let state = (word >> (8 * (at.bits() % 8))) as u8;
+        if !chunk::is_state(state) {
+            let object = start.plus(SHELF_STATE_BYTES + GRANULE_BYTES * granule);
+            return Err(chunk::no_state(object, state));
+        }
+        Ok(chunk::tag(state))
+    }
+
+    /// Says in the states of `count` granules that an object of type `tag` is there, or none (0).
+    pub(crate) fn put_granules(&mut self, block: &Block, count: u64, tag: u8) {
+        let start = self.session.heap.layout.chunk(block.chunk);
+        let first = granule_of(start, block.at).expect("a block starts at a granule");
+        let rest = if tag == 0 { 0 } else { chunk::state(MORE) };
+        let end = first + count;
+        let mut granule = first;
+        while granule < end {
+            let word = granule / 8 * 8;
+            let stop = end.min(word + 8);
+            let (mut mask, mut value) = (0, 0);
+            for here in granule..stop {
+                let state = if here == first { chunk::state(tag) } else { rest };
+                mask |= 1 << (here - word);
+                value |= u64::from(state) << (8 * (here - word));
+            }
+            if self.session.heap.flaw == HeapFlaw::UnloggedStates && granule > first {
+                (granule..stop).for_each(|at| self.session.memory.store(start.plus(at), rest));
+            } else {
+                self.put_bytes(start.plus(word), mask, value);
+            }
+            granule = stop;
+        }
+    }
+}
+
+/// True if an object of that length would straddle lines, or touch one too many, in some block of
+/// the classes.
+pub(crate) fn needs_lines(bytes: u64) -> bool {
+    bytes > 32
+}

@@ -1,0 +1,136 @@
+//! Moving what nobody met, and bringing all pointers up to date.
+//!
+//! Pointers are changed by a locked operation that expects the old value, in objects that live. So
+//! that no block is another object's by the time that it is changed, nothing that is freed in the
+//! chunk that is looked at is handed out again before the look is over.
+
+use super::DefragError;
+use super::cycle::{Defragmenter, Stage, Step};
+use super::forwarding_table::{Entry, Move};
+use super::pages::Pages;
+use super::relocate::{self, Found};
+use crate::alloc::chunk::UNTYPED;
+use crate::heap::Heap;
+use crate::persist::pointers::Place;
+use crate::{HeapError, Session};
+use seawall_memory::{Addr, Memory};
+
+/// Objects that a step moves, at least.
+const BATCH_OBJECTS: u32 = 16;
+
+impl Defragmenter {
+    pub(super) fn move_some<M: Memory>(
+        &mut self,
+        session: &Session<'_, M>,
+        mut next: u64,
+    ) -> Result<Step, DefragError> {
+        let (memory, heap) = (session.memory, &session.heap);
+        let table = self.table.expect("placed");
+        let (mut met, mut moved) = (0, Vec::new());
+        while next < self.pages && met < BATCH_OBJECTS {
+            if let Some(entry) = Entry::load(memory, heap, table.entry(next))? {
+                let objects: Vec<Move> = entry.moves(&heap.layout).collect();
+                objects.iter().for_each(|object| object.look_ahead(memory, heap));
+                moved.extend(relocate::ensure_all(memory, heap, &objects));
+                met += entry.objects.count_ones();
+            }
+            next += 1;
+        }
+        memory.order();
+        moved.iter().for_each(|object| object.settle(memory, heap));
+        self.counts.moved += moved.len() as u64;
+        let is_done = next == self.pages;
+        self.go(if is_done { Stage::Heal(0) } else { Stage::Move(next) })
+    }
+
+    pub(super) fn heal<M: Memory>(
+        &mut self,
+        session: &mut Session<'_, M>,
+        chunk: u64,
+    ) -> Result<Step, DefragError> {
+        let (memory, heap) = (session.memory, session.heap);
+        if chunk == 0 {
+            self.known.look_up(&heap, memory)?;
+            self.counts.healed += heal_values(memory, &heap, &[(heap.root(), self.known.root())]);
+        }
+        if chunk < heap.chunks(memory)? {
+            session.look_at(chunk)?;
+            let healed = self.heal_chunk(session, chunk);
+            session.look_away();
+            if healed.is_err() {
+                self.go(Stage::Heal(chunk))?;
+            }
+            return self.go(Stage::Heal(healed?));
+        }
+        memory.drain();
+        self.go(Stage::Retire(memory.load(heap.layout.generation)))
+    }
+
+    /// Gives the next chunk.
+    fn heal_chunk<M: Memory>(
+        &mut self,
+        session: &Session<'_, M>,
+        chunk: u64,
+    ) -> Result<u64, DefragError> {
+        let (memory, heap) = (session.memory, &session.heap);
+        let (mut values, mut unknown) = (Vec::new(), None);
+        let found =
+            heap.walk_chunk(memory, chunk, &mut |block, tag| match self.known.pointers(tag) {
+                Some([]) => {}
+                Some(places) => values.push((block.at, places)),
+                None if tag != UNTYPED => unknown = Some(tag),
+                None => {}
+            })?;
+        if let Some(tag) = unknown {
+            return self.known.learn(heap, memory, tag).map(|()| chunk);
+        }
+        self.counts.healed += heal_values(memory, heap, &values);
+        Ok(chunk + found.length())
+    }
+}
+
+/// Brings the pointers of values up to date; gives how many were not. Lines that have a pointer to
+/// a destination are flushed, whoever brought it up to date. All are loaded before the first is
+/// changed: a locked operation lets no load behind it begin.
+fn heal_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) -> u64 {
+    let layout = &heap.layout;
+    let places = |(value, places): &(Addr, &[Place])| {
+        let value = *value;
+        places.iter().map(move |place| value.plus(place.offset)).collect::<Vec<_>>()
+    };
+    let concerns = |to: Addr| {
+        let chunk = layout.chunk_of(to);
+        chunk.is_some_and(|chunk| !Pages::load(memory, layout, chunk).are_usual())
+    };
+    let pointers = values.iter().flat_map(places).map(|at| (at, memory.load(at)));
+    let pointers: Vec<(Addr, Addr)> = pointers.filter(|(_, to)| concerns(*to)).collect();
+    let mut healed = 0;
+    for (at, to) in pointers {
+        if let Found::Moving(object) = relocate::find(memory, heap, to) {
+            let new = object.to.plus(to.bits() - object.from.bits());
+            healed += u64::from(memory.compare_exchange(at, to.bits(), new.bits()).is_ok());
+            memory.flush(at, 8);
+        } else if layout
+            .chunk_of(to)
+            .is_some_and(|to| Pages::load(memory, layout, to).is_destination())
+        {
+            memory.flush(at, 8);
+        }
+    }
+    healed
+}
+
+impl<M: Memory> Session<'_, M> {
+    /// The chunk stays what it is, and what is freed in it stays free, until this thread
+    /// [looks away](Session::look_away).
+    pub(super) fn look_at(&mut self, chunk: u64) -> Result<(), HeapError> {
+        self.with_chunk_lock(|session| {
+            session.memory.swap(session.heap.layout.looked_at(), chunk + 1);
+            Ok(())
+        })
+    }
+
+    pub(super) fn look_away(&self) {
+        self.memory.swap(self.heap.layout.looked_at(), 0);
+    }
+}

@@ -1,0 +1,244 @@
+//! What a program calls an object while objects move: the barrier behind which every typed access
+//! lies (FFCCD, ISCA'22, sections 2 and 4.5).
+//!
+//! An object that moves has two addresses, and a program compares pointers. So in a scope
+//! (`scopes`) each object has one of them, from its beginning to its end: the old one if it began
+//! before all pages of the cycle were decided upon (`Old`), else the new one (`New`). Where the
+//! bytes are is another question, which is asked at each access: whoever meets an object that has
+//! not moved moves it.
+//!
+//! | | `Old` | `New` |
+//! |---|---|---|
+//! | a pointer that is loaded | new addresses become old ones | old ones new ones, the pool's too |
+//! | a pointer that is stored | becomes the new address, if the page is being emptied | the same |
+//! | an access | goes to where the object is | is by its new address |
+//! | a store to a page that may be emptied | keeps it as it is | (none may be any more) |
+//!
+//! In a scope that began when there was no cycle (`Plain`) nothing of this is done: nothing moves
+//! before it has ended.
+
+use super::forwarding_table::Entry;
+use super::pages::{self, PAGE_BYTES, Page, Pages};
+use super::relocate::{Found, find};
+use super::{Copies, Phase, Protocol};
+use crate::Session;
+use crate::alloc::size_class::Class;
+use crate::heap::Heap;
+use seawall_memory::{Addr, Memory, Purpose};
+
+/// How a scope calls objects that move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum View {
+    /// There was no cycle when it began.
+    #[default]
+    Plain,
+    /// As they were called before the cycle.
+    Old,
+    /// As they are called after it.
+    New,
+}
+
+impl Heap {
+    /// How far the cycle is.
+    #[inline]
+    pub(crate) fn phase<M: Memory>(&self, memory: &M) -> Phase {
+        Phase::of_word(memory.load(self.layout.phase))
+    }
+
+    /// How objects move in this cycle.
+    pub(crate) fn protocol<M: Memory>(&self, memory: &M) -> Protocol {
+        let number = memory.load::<u64>(self.layout.protocol());
+        Protocol::of_number(number & 7).unwrap_or(Protocol::Espresso)
+    }
+
+    /// How software copies them.
+    pub(crate) fn copies<M: Memory>(&self, memory: &M) -> Copies {
+        Copies::of_bits(memory.load(self.layout.protocol()))
+    }
+}
+
+impl<M: Memory> Session<'_, M> {
+    /// True for a block of this thread's list that may be handed out: not in a page that is to be
+    /// emptied, nor in a chunk that has been given back since it was listed.
+    #[inline]
+    pub(crate) fn may_take(&self, class: Class, at: Addr) -> bool {
+        !self.heap.layout.numbers.moves || self.may_take_now(class, at)
+    }
+
+    fn may_take_now(&self, class: Class, at: Addr) -> bool {
+        let layout = &self.heap.layout;
+        let chunk = layout.chunk_of(at).expect("a block lies in a chunk");
+        let pages = Pages::load(self.memory, layout, chunk);
+        // In this order: a chunk loses its owner before its pages are those of a free one.
+        if self.memory.load::<u64>(layout.owner(chunk)) != self.thread + 1 {
+            return false;
+        }
+        if pages.are_usual() {
+            return true;
+        }
+        let mut touched = pages::pages_of(layout, class, chunk, at);
+        let is_usual = |page| pages.page(page) == Page::Usual;
+        if pages.is_destination() || !touched.clone().all(is_usual) {
+            return false;
+        }
+        touched.all(|page| !pages.is_hole(page) || self.bring_back(chunk, page))
+    }
+
+    /// A page that the system had may be used again; false when there is no room for it.
+    fn bring_back(&self, chunk: u64, page: u64) -> bool {
+        let layout = &self.heap.layout;
+        let at = layout.chunk(chunk).plus(page * PAGE_BYTES);
+        let is_there = self.memory.bring_back(at, PAGE_BYTES);
+        if is_there {
+            pages::set_holes(self.memory, layout, (chunk, page..page + 1), false);
+        }
+        is_there
+    }
+
+    /// True for a block that has a part in a page in which nothing is allocated for now.
+    pub(crate) fn is_kept(&self, class: Class, at: Addr) -> bool {
+        let layout = &self.heap.layout;
+        if !layout.numbers.moves {
+            return false;
+        }
+        let chunk = layout.chunk_of(at).expect("a block lies in a chunk");
+        let pages = Pages::load(self.memory, layout, chunk);
+        let mut touched = pages::pages_of(layout, class, chunk, at);
+        !pages.are_usual() && touched.any(|page| pages.page(page) != Page::Usual)
+    }
+
+    /// True while a cycle looks at the objects of the chunk.
+    pub(crate) fn is_looked_at(&self, chunk: u64) -> bool {
+        let layout = &self.heap.layout;
+        layout.numbers.moves && self.memory.load::<u64>(layout.looked_at()) == chunk + 1
+    }
+
+    /// True if a cycle has no business with the chunk.
+    pub(crate) fn is_idle(&self, chunk: u64) -> bool {
+        let layout = &self.heap.layout;
+        !layout.numbers.moves
+            || !self.is_looked_at(chunk) && Pages::load(self.memory, layout, chunk).are_idle()
+    }
+
+    /// True while what is freed has to be found again by a scan.
+    pub(crate) fn is_in_cycle(&self) -> bool {
+        self.heap.layout.numbers.moves && self.heap.phase(self.memory) != Phase::Rest
+    }
+
+    /// True for a chunk that objects are moved to.
+    pub(crate) fn is_destination(&self, chunk: u64) -> bool {
+        let layout = &self.heap.layout;
+        layout.numbers.moves && Pages::load(self.memory, layout, chunk).is_destination()
+    }
+
+    /// Where the bytes are that a pointer leads to, to be read. A new name is where they are.
+    #[inline]
+    pub(crate) fn place_to_read(&self, at: Addr) -> Addr {
+        if self.view == View::Old { self.place(at, false) } else { at }
+    }
+
+    /// The same of an object that a walk over all has found, by whichever name.
+    #[inline]
+    pub(crate) fn place_of_found(&self, at: Addr) -> Addr {
+        if self.view == View::Plain { at } else { self.place(at, false) }
+    }
+
+    /// The same, to be written; the page that they are in stays as it is if it is not being emptied
+    /// yet.
+    #[inline]
+    pub(crate) fn place_to_write(&self, at: Addr) -> Addr {
+        if self.view == View::Old { self.place(at, true) } else { at }
+    }
+
+    #[cold]
+    fn place(&self, at: Addr, writes: bool) -> Addr {
+        let before = self.memory.purpose(Purpose::LookUp);
+        let place = self.look_up(at, writes);
+        self.memory.purpose(before);
+        place
+    }
+
+    fn look_up(&self, at: Addr, writes: bool) -> Addr {
+        loop {
+            match find(self.memory, &self.heap, at) {
+                Found::Moving(object) => {
+                    let is_own = object.ensure(self.memory, &self.heap);
+                    self.moved.set(is_own.then_some(object));
+                    return object.to.plus(at.bits() - object.from.bits());
+                }
+                Found::Watched(chunk, page) if writes => {
+                    let (page, layout) = ((chunk, page), &self.heap.layout);
+                    let touched = (Page::Watched, Page::Touched);
+                    if pages::change(self.memory, layout, page, touched) != Err(Page::Moving) {
+                        return at;
+                    }
+                }
+                Found::Watched(..) | Found::Here => return at,
+            }
+        }
+    }
+
+    /// The pointer that was loaded from `field`, as this scope calls what it leads to. In the
+    /// pool it becomes up to date, if `heals`.
+    #[inline]
+    pub(crate) fn loaded(&self, field: Addr, bits: u64, heals: impl FnOnce() -> bool) -> u64 {
+        match self.view {
+            View::Plain => bits,
+            View::Old => self.old_name(Addr::from_bits(bits)).bits(),
+            View::New => self.new_name(field, bits, heals),
+        }
+    }
+
+    #[cold]
+    fn new_name(&self, field: Addr, bits: u64, heals: impl FnOnce() -> bool) -> u64 {
+        if self.stays(Addr::from_bits(bits)) {
+            return bits;
+        }
+        let place = self.place(Addr::from_bits(bits), false).bits();
+        if place != bits && heals() && self.memory.compare_exchange(field, bits, place).is_ok() {
+            let moved = self.moved.take();
+            moved.iter().for_each(|object| object.settle(self.memory, &self.heap));
+        }
+        place
+    }
+
+    /// True if hardware says that what is at `at` is not moved in this cycle.
+    fn stays(&self, at: Addr) -> bool {
+        let (memory, heap) = (self.memory, &self.heap);
+        if !memory.forwards() || heap.protocol(memory) != Protocol::Ffccd {
+            return false;
+        }
+        let before = memory.purpose(Purpose::LookUp);
+        let stays = memory.forward(at) == at;
+        memory.purpose(before);
+        stays
+    }
+
+    /// The pointer that is stored where this scope stores `bits`.
+    #[inline]
+    pub(crate) fn stored(&self, bits: u64) -> u64 {
+        match self.view {
+            View::Plain | View::New => bits,
+            View::Old => self.place(Addr::from_bits(bits), false).bits(),
+        }
+    }
+
+    /// What `at` was called before the cycle.
+    #[cold]
+    fn old_name(&self, at: Addr) -> Addr {
+        let before = self.memory.purpose(Purpose::LookUp);
+        let name = self.look_up_old_name(at);
+        self.memory.purpose(before);
+        name
+    }
+
+    fn look_up_old_name(&self, at: Addr) -> Addr {
+        let layout = &self.heap.layout;
+        let Some(chunk) = layout.chunk_of(at) else { return at };
+        if !Pages::load(self.memory, layout, chunk).is_destination() {
+            return at;
+        }
+        let came = Entry::of_destination(self.memory, &self.heap, chunk, at);
+        came.map_or(at, |(_, object)| object.from.plus(at.bits() - object.to.bits()))
+    }
+}

@@ -1,0 +1,331 @@
+//! The log of new values: one fence a transaction, and the data written back much later.
+//!
+//! A transaction is durable when its record is. Its words are then stored in place but not flushed;
+//! lines that are written again and again reach the medium once, when the log is
+//! [truncated](super::truncate). So a commit costs one fence, and the flushes of hundreds of
+//! commits share another.
+//!
+//! Each thread has a log of two halves. Records belong to a **generation**, a number that all
+//! threads share: its parity names the half. When somebody's half is full the heap moves to the
+//! next generation, for which the generation before must be retired: all lines that its
+//! records wrote are flushed, by whoever needs the room, and then a word in the pool says so. A
+//! crash leaves two generations at most, so recovery takes time for what is in flight and not for
+//! what the pool holds. A thread's first record of a generation says how many lines its records of
+//! the one before take, so that recovery knows where the older half must end. Of threads that write
+//! nothing in the newer one, whoever moves the heap on says it.
+//!
+//! Why generations and not each log by itself: if thread B overwrote a word of thread A and retired
+//! its log first, a crash would replay A's older value over it. Records of all threads carry
+//! **stamps**, drawn while the transaction holds its locks, and are replayed in their order.
+//!
+//! A thread says that it writes for a generation (`busy`), draws its stamp, and looks whether the
+//! generation is still current; the drawing is a locked instruction, so whoever moves on either
+//! sees it busy or is seen. On hardware that tracks stores in epochs, whoever retires first reads
+//! the line `done` of each thread, which that thread wrote after its data: the word `retired` then
+//! cannot persist before the data.
+
+use super::checksum::Keys;
+use super::lines::LineSet;
+use super::reach::Reach;
+use super::record::{BEFORE_WORDS, Builder, Entry};
+use crate::heap::checked_word;
+use crate::heap::layout::Layout;
+use crate::{Heap, HeapError, HeapFlaw, Route, RouteChoice};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
+
+/// Lines in one entry of a list of dirty lines.
+pub(super) const COUNT_BITS: u32 = 16;
+/// Lines of the list that are remembered; line 0 is the pool's header, which no log writes.
+const KNOWN: usize = 64;
+/// Low bits of the word that says what a thread logged last: lines. Above them the generation.
+pub(super) const USED_BITS: u32 = 25;
+
+/// One thread's end of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    pub(super) layout: Layout,
+    pub(super) places: Places,
+    pub(super) flaw: HeapFlaw,
+    /// Transactions of this thread so far.
+    done: u64,
+    /// The generation of its last record, and what its records of that take: bytes of log, and
+    /// entries of the list of dirty lines.
+    generation: u64,
+    used: u64,
+    listed: u64,
+    reach: [Reach; 2],
+    /// Lines that are on that list, each at the place that its last bits name: a program that
+    /// changes the same lines again and again lists them once, and retires as few.
+    known: [u64; KNOWN],
+    pub(super) flushed: LineSet,
+    pub(crate) route: Route,
+    pub(crate) counts: LogCounts,
+}
+
+/// Where a thread's things are; those of generations by their parity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    is_alone: bool,
+    room: u64,
+    pub(super) thread: u64,
+    done: Addr,
+    busy: Addr,
+    generation: Addr,
+    stamps: Addr,
+    last: Addr,
+    log: [Addr; 2],
+    keys: [Keys; 2],
+    dirty_count: [Addr; 2],
+    dirty: [Addr; 2],
+}
+
+impl Places {
+    fn of(layout: &Layout, uuid: u128, thread: u64) -> Places {
+        Places {
+            is_alone: layout.numbers.threads == 1,
+            room: layout.numbers.log_bytes,
+            thread,
+            done: layout.done(thread),
+            busy: layout.busy(thread),
+            generation: layout.generation,
+            stamps: layout.stamps,
+            last: layout.last(thread),
+            log: [0, 1].map(|half| layout.log(thread, half)),
+            keys: [0, 1].map(|half| Keys::of(uuid, layout.log(thread, half))),
+            dirty_count: [0, 1].map(|half| layout.dirty_count(thread, half)),
+            dirty: [0, 1].map(|half| layout.dirty(thread, half)),
+        }
+    }
+}
+
+/// What a thread's log has done since the thread joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LogCounts {
+    /// Transactions that wrote something and committed.
+    pub commits: u64,
+    /// Log records, of new and of old values.
+    pub records: u64,
+    /// Lines of these records.
+    pub lines: u64,
+    /// Times that a generation was retired by this thread.
+    pub retired: u64,
+    /// Data lines that it flushed doing so.
+    pub flushed: u64,
+}
+
+/// When a commit returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// When the transaction is durable.
+    Durable,
+    /// When it is ordered before whatever comes next.
+    Ordered,
+}
+
+impl Log {
+    pub(crate) fn new<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Log {
+        let Heap { layout, flaw, uuid, .. } = *heap;
+        let done = memory.load(layout.done(thread));
+        let places = Places::of(&layout, uuid, thread);
+        // What an earlier session of this thread left.
+        let last: u64 = memory.load(places.last);
+        let generation = last >> USED_BITS;
+        Log {
+            layout,
+            places,
+            flaw,
+            done,
+            generation,
+            used: (last & ((1 << USED_BITS) - 1)) * LINE_BYTES,
+            listed: memory.load(places.dirty_count[(generation % 2) as usize]),
+            reach: [0, 1].map(|half| Reach::new(heap, thread, half)),
+            known: [0; KNOWN],
+            flushed: LineSet::default(),
+            route: Route::new(RouteChoice::Adaptive),
+            counts: LogCounts::default(),
+        }
+    }
+
+    /// Makes the entries of `builder` happen, all or none: no crash after the return loses them
+    /// (or, if only ordered, loses them and keeps something later).
+    pub(crate) fn commit<M: Memory>(
+        &mut self,
+        memory: &M,
+        builder: &mut Builder,
+        wait: Wait,
+    ) -> Result<(), HeapError> {
+        let (size, most) = (builder.bytes(), builder.bytes_with(BEFORE_WORDS));
+        if most > self.places.room {
+            return Err(HeapError::TooLarge { bytes: most, room: self.places.room });
+        }
+        let (generation, stamp) = self.enter(memory, size, most);
+        if generation != self.generation {
+            let follows = generation == self.generation + 1;
+            builder.push_before(if follows { self.used / LINE_BYTES } else { 0 });
+            (self.generation, self.used, self.listed) = (generation, 0, 0);
+            if self.flaw != HeapFlaw::OldList {
+                self.known = [0; KNOWN];
+            }
+        }
+        let half = (generation % 2) as usize;
+        let (at, line) = (self.places.log[half].plus(self.used), self.used / LINE_BYTES);
+        let record = builder.finish(stamp, generation, line, &self.places.keys[half]);
+        let size = record.len() as u64;
+        self.reach[half].cover(memory, generation, self.used + size);
+        match self.flaw {
+            HeapFlaw::NoLogFlush => memory.write(at, record),
+            _ => self.route.write(memory, at, record),
+        }
+        match wait {
+            _ if self.flaw == HeapFlaw::NoFence => {}
+            Wait::Durable => memory.drain(),
+            Wait::Ordered => memory.order(),
+        }
+        self.route.fenced(memory);
+        self.used += size;
+        let lines = self.used / LINE_BYTES;
+        memory.store(self.places.last, generation << USED_BITS | lines);
+        self.apply(memory, half, builder);
+        self.leave(memory);
+        self.counts.commits += 1;
+        self.count_record(size);
+        Ok(())
+    }
+
+    /// Counts a record that went elsewhere.
+    pub(crate) fn count_record(&mut self, bytes: u64) {
+        self.counts.records += 1;
+        self.counts.lines += bytes / LINE_BYTES;
+    }
+
+    /// Joins the current generation, where there is room for a record of `size` bytes, or of `most`
+    /// if it is the thread's first; gives it and a stamp.
+    #[inline]
+    fn enter<M: Memory>(&mut self, memory: &M, size: u64, most: u64) -> (u64, u64) {
+        loop {
+            let generation = memory.load::<u64>(self.places.generation);
+            let stamp = if self.places.is_alone {
+                self.done + 1
+            } else {
+                memory.store(self.places.busy, generation);
+                memory.fetch_add(self.places.stamps, 1)
+            };
+            if !self.places.is_alone && memory.load::<u64>(self.places.generation) != generation {
+                continue;
+            }
+            let end = if generation == self.generation { self.used + size } else { most };
+            if end <= self.places.room {
+                return (generation, stamp);
+            }
+            self.leave(memory);
+            self.advance(memory, generation, true);
+        }
+    }
+
+    #[inline]
+    fn leave<M: Memory>(&self, memory: &M) {
+        if !self.places.is_alone {
+            memory.store(self.places.busy, 0u64);
+        }
+    }
+
+    /// Stores the entries in place and lists the lines that are dirty now.
+    #[inline]
+    fn apply<M: Memory>(&mut self, memory: &M, half: usize, builder: &Builder) {
+        let list = self.places.dirty[half];
+        for entry in builder.entries() {
+            let dirty = store_in_place(memory, &self.layout, self.places.thread, entry);
+            if let Some((line, lines)) = dirty {
+                let known = &mut self.known[line.0 as usize % KNOWN];
+                if lines == 1 && std::mem::replace(known, line.0) == line.0 {
+                    continue;
+                }
+                memory.store(list.plus(8 * self.listed), line.0 << COUNT_BITS | lines);
+                self.listed += 1;
+            }
+        }
+        memory.store(self.places.dirty_count[half], self.listed);
+        self.done += 1;
+        memory.store(self.places.done, self.done);
+    }
+}
+
+/// Stores one entry of a record of `thread`; gives the lines that it made dirty.
+#[inline]
+pub(crate) fn store_in_place<M: Memory>(
+    memory: &M,
+    layout: &Layout,
+    thread: u64,
+    entry: Entry<'_>,
+) -> Option<(Line, u64)> {
+    match entry {
+        Entry::Words(at, [value]) => {
+            memory.store(at, u64::from_le_bytes(*value));
+            Some((at.line(), 1))
+        }
+        Entry::Words(at, values) => {
+            memory.write(at, values.as_flattened());
+            let last = at.plus(8 * (values.len() as u64).max(1) - 1);
+            Some((at.line(), last.line().0 - at.line().0 + 1))
+        }
+        Entry::Bytes(at, mask, value) => {
+            store_bytes(memory, at, mask, value);
+            Some((at.line(), 1))
+        }
+        Entry::End(number) => {
+            let ended = layout.ended(thread);
+            memory.store(ended, checked_word::encode(ended, number));
+            None
+        }
+        Entry::Freed(..) | Entry::Before(_) => None,
+    }
+}
+
+/// Stores the bytes of `mask` in the widest aligned pieces, so that neighbours stay untouched.
+#[inline]
+fn store_bytes<M: Memory>(memory: &M, at: Addr, mask: u8, value: u64) {
+    if mask.is_power_of_two() {
+        let byte = mask.trailing_zeros();
+        memory.store(at.plus(byte.into()), (value >> (8 * byte)) as u8);
+    } else {
+        store_pieces(memory, at, mask, value);
+    }
+}
+
+#[inline(never)]
+fn store_pieces<M: Memory>(memory: &M, at: Addr, mask: u8, value: u64) {
+    let mut byte = 0;
+    while byte < 8 {
+        if mask >> byte & 1 == 0 {
+            byte += 1;
+        } else if byte % 4 == 0 && mask >> byte & 0xf == 0xf {
+            memory.store(at.plus(byte), (value >> (8 * byte)) as u32);
+            byte += 4;
+        } else if byte % 2 == 0 && mask >> byte & 3 == 3 {
+            memory.store(at.plus(byte), (value >> (8 * byte)) as u16);
+            byte += 2;
+        } else {
+            memory.store(at.plus(byte), (value >> (8 * byte)) as u8);
+            byte += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use seawall_memory::Image;
+
+    proptest! {
+        #[test]
+        fn only_the_bytes_of_the_mask_are_stored(mask: u8, old: u64, new: u64) {
+            let image = Image::new(64, 0);
+            image.store(Addr::pm(8), old);
+            store_bytes(&image, Addr::pm(8), mask, new);
+            let bits = super::super::record::spread(mask);
+            prop_assert_eq!(image.load::<u64>(Addr::pm(8)), old & !bits | new & bits);
+        }
+    }
+}

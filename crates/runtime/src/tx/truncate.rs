@@ -1,0 +1,116 @@
+//! Truncation of the redo log: what its records wrote is made durable in place, so that their half
+//! may be written again (`redo_log` has the generations and the halves).
+
+use super::redo_log::{COUNT_BITS, Log, USED_BITS};
+use crate::HeapFlaw;
+use crate::defrag::pages::{PAGE_BYTES, Pages};
+use crate::heap::checked_word;
+use crate::heap::layout::RETIRE_LOCK;
+use seawall_memory::{LINE_BYTES, Line, Memory};
+
+impl Log {
+    /// Moves on from `generation`, if nobody has yet, once the one before it is truncated, and
+    /// says where that ended if it `closes` it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn advance<M: Memory>(&mut self, memory: &M, generation: u64, closes: bool) {
+        let layout = self.layout;
+        let guard = layout.locks.acquire(memory, RETIRE_LOCK, 0);
+        if memory.load::<u64>(layout.generation) == generation {
+            if memory.load::<u64>(layout.retired_now) + 1 < generation {
+                self.truncate(memory, generation - 1);
+            }
+            // Locked: who does not see it has said before that it is writing.
+            memory.swap(layout.generation, generation + 1);
+            if closes {
+                self.close(memory, generation);
+            }
+        }
+        layout.locks.release(memory, guard);
+    }
+
+    /// Says where the halves of `generation` end, in which nobody begins a record any more, but for
+    /// those of threads that are writing one, and of this thread: its next record says it. Needs no
+    /// fence of its own: a thread has stored `done`, in the same line, behind each of its records.
+    fn close<M: Memory>(&self, memory: &M, generation: u64) {
+        let threads = 0..self.layout.numbers.threads;
+        for thread in threads.filter(|thread| *thread != self.places.thread) {
+            let (busy, at) = (self.layout.busy(thread), self.layout.last(thread));
+            let early: u64 = if self.flaw == HeapFlaw::EarlyEnd { memory.load(at) } else { 0 };
+            // In this order: who is not writing any more has said how far it came.
+            let is_writing = memory.load::<u64>(busy) == generation;
+            let last = if self.flaw == HeapFlaw::EarlyEnd { early } else { memory.load(at) };
+            if last >> USED_BITS != generation || is_writing {
+                continue;
+            }
+            let [closed, end] = self.layout.closed(thread);
+            let lines = last & ((1 << USED_BITS) - 1);
+            memory.store(end, checked_word::encode(end, lines));
+            memory.store(closed, checked_word::encode(closed, generation));
+            memory.flush(closed, 16);
+        }
+    }
+
+    /// Makes durable in place all that the records of `generation` wrote.
+    fn truncate<M: Memory>(&mut self, memory: &M, generation: u64) {
+        let layout = self.layout;
+        self.flushed.clear();
+        // All of them before the first flush: a line that several wrote is flushed once.
+        for thread in 0..layout.numbers.threads {
+            let busy = layout.busy(thread);
+            while memory.load::<u64>(busy) == generation && self.flaw != HeapFlaw::NoWait {
+                memory.spin_while(busy, generation);
+            }
+        }
+        for thread in 0..layout.numbers.threads {
+            let count: u64 = memory.load(layout.dirty_count(thread, generation));
+            if count == 0 {
+                continue;
+            }
+            if self.flaw != HeapFlaw::NoFlush {
+                self.flush_listed(memory, thread, generation, count);
+            }
+            memory.load::<u64>(layout.done(thread));
+            memory.flush(layout.done(thread), LINE_BYTES);
+            memory.store(layout.dirty_count(thread, generation), 0u64);
+        }
+        memory.drain();
+        memory.store(layout.retired, checked_word::encode(layout.retired, generation));
+        memory.persist(layout.retired, 8);
+        memory.store(layout.retired_now, generation);
+        self.counts.retired += 1;
+    }
+
+    fn flush_listed<M: Memory>(&mut self, memory: &M, thread: u64, generation: u64, count: u64) {
+        let list = self.layout.dirty(thread, generation);
+        for place in 0..count {
+            let listed: u64 = memory.load(list.plus(8 * place));
+            let first = listed >> COUNT_BITS;
+            for line in first..first + (listed & ((1 << COUNT_BITS) - 1)) {
+                if self.flushed.insert(line) && !self.is_vacant(memory, Line(line)) {
+                    self.counts.flushed += 1;
+                    memory.flush(Line(line).start(), LINE_BYTES);
+                }
+            }
+        }
+    }
+
+    /// True for a line of a page that the system has, or will have when no scope is left that was
+    /// open when this was said. What was logged of it is void. (Truncation is a part of a scope.)
+    fn is_vacant<M: Memory>(&self, memory: &M, line: Line) -> bool {
+        let layout = &self.layout;
+        layout.numbers.moves
+            && layout.chunk_of(line.start()).is_some_and(|chunk| {
+                let into = line.start().offset() - layout.chunk(chunk).offset();
+                Pages::load(memory, layout, chunk).is_hole(into / PAGE_BYTES)
+            })
+    }
+
+    /// Truncates the logs of all threads, as far as none of them writes meanwhile.
+    pub(crate) fn truncate_all<M: Memory>(&mut self, memory: &M) {
+        for _ in 0..2 {
+            let generation = memory.load(self.layout.generation);
+            self.advance(memory, generation, false);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The shared cache: what it holds of each line, who has copies, and which epoch wrote it.
+//!
+//! One inclusive, banked last-level cache, whose tags are also the MESI directory, beside the
+//! cores' [private caches](crate::private). Both keep real values: a stale or lost copy shows as a
+//! wrong value, in the program or after a crash. Epoch tags (MICRO'15, section 4.3) stand in both;
+//! whether an epoch is still live is the design's business. A machine without a shared cache has
+//! the directory alone: a line is here as long as some core has a copy.
+
+use crate::config::Machine;
+use crate::memory::controller::spread;
+use crate::memory::versions::Version;
+use crate::{Cycle, Epoch, LineId};
+use rustc_hash::FxHashSet;
+
+/// No line.
+pub(crate) const NO_LINE: LineId = LineId::MAX;
+/// No core.
+pub(crate) const NO_CORE: u8 = u8::MAX;
+
+/// Which of a set's tags is `line`; looks at four at a time, without branches in between.
+#[inline]
+pub(crate) fn position(tags: &[LineId], line: LineId) -> Option<usize> {
+    let (mut rest, mut first) = (tags, 0);
+    while let Some((chunk, more)) = rest.split_first_chunk::<4>() {
+        let equal = |way: usize| u32::from(chunk[way] == line) << way;
+        let found = equal(0) | equal(1) | equal(2) | equal(3);
+        if found != 0 {
+            return Some(first + found.trailing_zeros() as usize);
+        }
+        (rest, first) = (more, first + 4);
+    }
+    rest.iter().position(|tag| *tag == line).map(|way| first + way)
+}
+
+/// A line of the last-level cache: its state stands by line number, as its data does, since
+/// neighbouring lines are used together; sets only say which lines are here.
+pub(crate) type Slot = LineId;
+
+/// One line of the last-level cache, with its directory entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// Cores that have a copy, a bit each.
+    pub(crate) sharers: u64,
+    /// When the fill that brought the line is complete.
+    pub(crate) ready: Cycle,
+    /// Epoch of `writer` that wrote this version, 0 if none did since it came from memory.
+    pub(crate) epoch: Epoch,
+    /// What memory holds, if that is not the shared value.
+    pub(crate) memory: Version,
+    /// When it was used last; 0 if it is not here.
+    used: u32,
+    /// The core that may write, or [`NO_CORE`].
+    pub(crate) owner: u8,
+    /// Where among its places for the line the owner has it ([`Private::place`]).
+    ///
+    /// [`Private::place`]: crate::caches::private::Private::place
+    pub(crate) owner_way: u8,
+    /// The core whose epoch wrote this version.
+    pub(crate) writer: u8,
+    /// Newer than memory's.
+    pub(crate) dirty: bool,
+}
+
+const ABSENT: Entry = Entry {
+    sharers: 0,
+    ready: 0,
+    epoch: 0,
+    memory: Version::NONE,
+    used: 0,
+    owner: NO_CORE,
+    owner_way: 0,
+    writer: NO_CORE,
+    dirty: false,
+};
+
+/// A way of a set of the last-level cache.
+pub(crate) type Place = usize;
+
+/// The shared last-level cache, all banks.
+pub(crate) struct Llc {
+    residents: Vec<LineId>,
+    entries: Vec<Entry>,
+    /// Dirty lines here that have their pending bit, as
+    /// [`LineCopy::relocated`](crate::caches::private::LineCopy::relocated) has it; few at a time.
+    pub(crate) relocated: FxHashSet<LineId>,
+    ways: usize,
+    set_mask: usize,
+    bank_mask: usize,
+    sets: usize,
+    clock: u32,
+}
+
+impl Llc {
+    /// An empty cache for a memory of `lines` lines.
+    pub(crate) fn new(machine: &Machine, lines: LineId) -> Llc {
+        let (sets, ways, banks) = (machine.llc_sets(), machine.llc.ways, machine.llc.banks);
+        Llc {
+            residents: vec![NO_LINE; sets * ways * banks],
+            entries: vec![ABSENT; lines as usize],
+            relocated: FxHashSet::default(),
+            ways,
+            set_mask: sets - 1,
+            bank_mask: banks - 1,
+            sets,
+            clock: 0,
+        }
+    }
+
+    /// The bank that a line belongs to.
+    #[inline]
+    pub(crate) fn bank(&self, line: LineId) -> usize {
+        (spread(line) >> 16) as usize & self.bank_mask
+    }
+
+    /// The set of a line within its bank.
+    #[inline]
+    pub(crate) fn set(&self, line: LineId) -> usize {
+        (spread(line) >> 24) as usize & self.set_mask
+    }
+
+    fn places(&self, line: LineId) -> std::ops::Range<Place> {
+        let first = (self.bank(line) * self.sets + self.set(line)) * self.ways;
+        first..first + self.ways
+    }
+
+    /// Where the line is, if it is here.
+    #[inline]
+    pub(crate) fn find(&self, line: LineId) -> Option<Slot> {
+        (self.entries[line as usize].used != 0).then_some(line)
+    }
+
+    /// Counts as a use for replacement.
+    #[inline]
+    pub(crate) fn touch(&mut self, slot: Slot) {
+        self.clock += 1;
+        self.entries[slot as usize].used = self.clock;
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self, slot: Slot) -> &Entry {
+        &self.entries[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
+        &mut self.entries[slot as usize]
+    }
+
+    /// The best place for `line`, and what is there now: nothing, or the least recently used.
+    pub(crate) fn victim(&self, line: LineId) -> (Place, Option<Slot>) {
+        let places = self.places(line);
+        let set = &self.residents[places.clone()];
+        if let Some(free) = position(set, NO_LINE) {
+            return (places.start + free, None);
+        }
+        let age = |way: &usize| self.entries[set[*way] as usize].used;
+        let way = (0..self.ways).min_by_key(age).expect("a set has ways");
+        (places.start + way, Some(set[way]))
+    }
+
+    /// Puts a clean line that nobody shares into an empty `place`.
+    pub(crate) fn fill(&mut self, place: Place, line: LineId, ready: Cycle) {
+        self.clock += 1;
+        self.residents[place] = line;
+        self.entries[line as usize] = Entry { ready, used: self.clock, ..ABSENT };
+    }
+
+    /// Forgets the line.
+    pub(crate) fn invalidate(&mut self, slot: Slot) {
+        let places = self.places(slot);
+        let way = position(&self.residents[places.clone()], slot).expect("a present line");
+        self.residents[places.start + way] = NO_LINE;
+        self.entries[slot as usize].used = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_lines_spread_over_all_banks_and_controllers() {
+        let machine = Machine::load("micro15").unwrap();
+        let llc = Llc::new(&machine, 0);
+        let mut seen = [0; 32];
+        (0..3200).for_each(|line| seen[llc.bank(line)] += 1);
+        assert!(seen.iter().all(|count| (60..140).contains(count)), "{seen:?}");
+    }
+}

@@ -1,0 +1,190 @@
+//! A stream prefetcher: lines that the shared cache fetches before anybody asks for them.
+//!
+//! After the one that Intel documents for the second-level cache of its Core processors since Sandy
+//! Bridge (optimisation manual, "Data Prefetch to L2 and Last Level Cache"): it watches what a core
+//! asks for beyond its private levels, loads and stores alike, follows one ascending or descending
+//! stream in each of some pages of 4 KiB, issues two requests for each one that it sees, runs at
+//! most 20 lines ahead, and never leaves the page. So a log that is written through the caches
+//! from its one end to the other rarely waits for memory, though every line of it has to be read.
+//!
+//! Here it fills the shared cache, and takes the place of a line only
+//! where the design lets that line go at once ([`Design::may_displace`]): nobody waits for a line
+//! that nobody has asked for. It costs what any fill does: ports, links, channel and banks. A
+//! machine without a `prefetch` table has none, which is so for all but `s1-i7`.
+
+use crate::caches::coherence::evict;
+use crate::config::{Machine, PrefetchConfig};
+use crate::designs::Design;
+use crate::hw::{Hw, Waiter};
+use crate::{Cycle, LineId};
+
+/// Lines of a page.
+const PAGE_LINES: LineId = 64;
+
+/// A page that is followed.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    page: LineId,
+    /// The last line asked for.
+    last: LineId,
+    /// The last line fetched ahead, `last` if none is.
+    front: LineId,
+    /// Which way it goes; not known of the first request.
+    ascends: Option<bool>,
+    used: u64,
+}
+
+/// What one core asks for, and where that leads.
+#[derive(Clone, Debug)]
+pub(crate) struct Streamer {
+    config: PrefetchConfig,
+    streams: Vec<Stream>,
+    clock: u64,
+}
+
+impl Streamer {
+    fn new(config: PrefetchConfig) -> Streamer {
+        Streamer { config, streams: Vec::with_capacity(config.streams), clock: 0 }
+    }
+
+    /// One for each core of the machine, or none at all.
+    pub(crate) fn of_machine(machine: &Machine) -> Vec<Streamer> {
+        let one = machine.prefetch.map(Streamer::new);
+        one.map_or(Vec::new(), |one| vec![one; machine.core.count])
+    }
+
+    /// The core asks for `line`; gives the lines to fetch ahead of it.
+    fn asked(&mut self, line: LineId) -> impl Iterator<Item = LineId> + use<> {
+        let PrefetchConfig { ahead, per_request, .. } = self.config;
+        let stream = self.follow(line);
+        let (first, last) = (line - line % PAGE_LINES, line - line % PAGE_LINES + PAGE_LINES - 1);
+        let from = stream.front;
+        let to = match stream.ascends {
+            Some(true) => (from + per_request).min(line + ahead).min(last),
+            Some(false) => {
+                let low = from.saturating_sub(per_request);
+                low.max(line.saturating_sub(ahead)).max(first)
+            }
+            None => from,
+        };
+        stream.front = to;
+        let up = from + 1..to + 1;
+        up.chain((to..from).rev())
+    }
+
+    /// The stream of the line's page, with the line as its last. For a new one the oldest
+    /// gives way.
+    fn follow(&mut self, line: LineId) -> &mut Stream {
+        self.clock += 1;
+        let (page, used) = (line / PAGE_LINES, self.clock);
+        if let Some(at) = self.streams.iter().position(|stream| stream.page == page) {
+            let stream = &mut self.streams[at];
+            stream.used = used;
+            if line != stream.last {
+                let ascends = line > stream.last;
+                let is_behind = if ascends { stream.front <= line } else { stream.front >= line };
+                if stream.ascends != Some(ascends) || is_behind {
+                    stream.front = line;
+                }
+                (stream.ascends, stream.last) = (Some(ascends), line);
+            }
+            return stream;
+        }
+        let new = Stream { page, last: line, front: line, ascends: None, used };
+        let at = if self.streams.len() < self.config.streams {
+            self.streams.push(new);
+            self.streams.len() - 1
+        } else {
+            let ages = self.streams.iter().enumerate();
+            let (at, _) = ages.min_by_key(|(_, stream)| stream.used).expect("at least one stream");
+            self.streams[at] = new;
+            at
+        };
+        &mut self.streams[at]
+    }
+}
+
+/// `who` asked for `line`, and got it, at `now`: what lies ahead of it is fetched too.
+pub(crate) fn run_ahead<D: Design>(
+    design: &D,
+    hw: &mut Hw<D::Message>,
+    who: Waiter,
+    line: LineId,
+    now: Cycle,
+) {
+    for ahead in hw.streamers[who.core].asked(line) {
+        let is_there = ahead >= hw.values.lines() || hw.llc.find(ahead).is_some();
+        if !is_there && design.may_prefetch(hw, who.core, ahead) {
+            fetch(design, hw, who.core, ahead, now);
+        }
+    }
+}
+
+/// Brings a line that is not there into the shared cache, if a place is free or may be freed.
+fn fetch<D: Design>(design: &D, hw: &mut Hw<D::Message>, core: usize, line: LineId, now: Cycle) {
+    let (place, victim) = hw.llc.victim(line);
+    if let Some(slot) = victim {
+        if hw.still_coming(slot, hw.queue.now()).is_some() || !design.may_displace(hw, slot) {
+            return;
+        }
+        evict(hw, slot, now);
+    }
+    hw.counters.prefetched_lines += 1;
+    let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
+    let asked = hw.mesh.control(core, home, now + hw.private[core].miss_latency());
+    let missed = hw.look_up(bank, asked);
+    let controller = hw.memory_tile(line);
+    let asked = hw.mesh.control(home, controller, missed);
+    let read = hw.memory.read(line, asked);
+    let ready = hw.mesh.data(controller, home, read);
+    hw.llc.fill(place, line, ready);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streamer(streams: usize) -> Streamer {
+        Streamer::new(PrefetchConfig { streams, ahead: 20, per_request: 2 })
+    }
+
+    fn asked(streamer: &mut Streamer, line: LineId) -> Vec<LineId> {
+        streamer.asked(line).collect()
+    }
+
+    #[test]
+    fn a_stream_runs_ahead_by_two_at_a_request_up_to_twenty_lines_and_to_the_end_of_its_page() {
+        let mut streamer = streamer(32);
+        assert!(asked(&mut streamer, 128).is_empty(), "one request has no direction");
+        assert_eq!(asked(&mut streamer, 129), [130, 131]);
+        assert_eq!(asked(&mut streamer, 130), [132, 133]);
+        let all: Vec<LineId> = (131..192).flat_map(|line| asked(&mut streamer, line)).collect();
+        assert_eq!(all.last(), Some(&191), "not into the next page");
+        let mut again = self::streamer(32);
+        for line in 0..30 {
+            let most = asked(&mut again, line).last().copied().unwrap_or(line);
+            assert!(most <= line + 20 && most < 64, "{most} at {line}");
+        }
+    }
+
+    #[test]
+    fn a_stream_descends_too_and_one_that_turns_starts_anew() {
+        let mut streamer = streamer(32);
+        asked(&mut streamer, 50);
+        assert_eq!(asked(&mut streamer, 49), [48, 47]);
+        assert_eq!(asked(&mut streamer, 48), [46, 45]);
+        assert_eq!(asked(&mut streamer, 60), [61, 62]);
+        asked(&mut streamer, 1);
+        assert_eq!(asked(&mut streamer, 0), [], "the page begins here");
+    }
+
+    #[test]
+    fn the_page_that_was_used_least_recently_gives_way() {
+        let mut streamer = streamer(2);
+        for line in [0, 64, 1, 128] {
+            asked(&mut streamer, line);
+        }
+        assert_eq!(asked(&mut streamer, 2), [4, 5], "still followed: 2 and 3 were asked ahead");
+        assert!(asked(&mut streamer, 65).is_empty(), "forgotten for the third page");
+    }
+}

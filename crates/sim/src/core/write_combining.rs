@@ -1,0 +1,150 @@
+//! The write-combining buffer of a core: where non-temporal stores wait to leave as whole lines.
+//!
+//! After "Logging in Persistent Memory: to Cache, or Not to Cache?" (MEMSYS'17), slides 11 to 13
+//! and 17. A few entries hold a line each, with a mask of the bytes written; a store joins the
+//! entry of its line. An entry leaves when it is full, at a fence or a locked operation, when its
+//! own core uses the line in another way, and as the oldest one when a store finds no place. Its
+//! place is free again when the memory controller has taken the line. On machines that say so
+//! (`combining_leave`) leaving takes longer than the way of a flushed line, as it was measured to.
+//!
+//! Slide 13 gives a partial write one bus clock, as a full one: so every entry is one message, one
+//! slot of the memory channel and one write of the device whatever its mask, which the device
+//! applies (a masked write, as DRAM without error correction does it). A memory that must read,
+//! merge and write instead would make partial writes dearer; nothing published says by how much.
+//!
+//! Nobody sees an entry before it leaves, its own core included: that one makes it leave first. A
+//! line that some cache has is taken out of all of them when the entry leaves, and what is dirty
+//! there is merged into the write.
+
+use crate::LineId;
+use crate::caches::shared::NO_CORE;
+use crate::core::Entry;
+use crate::hw::Waiter;
+use crate::memory::versions::LineData;
+
+/// Where a line was written: a mask of bits for each word.
+pub(crate) type Masks = [u64; 8];
+
+/// An entry that collects stores.
+#[derive(Clone, Debug)]
+pub(crate) struct Filling {
+    pub(crate) line: LineId,
+    pub(crate) masks: Masks,
+    pub(crate) data: LineData,
+}
+
+impl Filling {
+    pub(crate) fn is_full(&self) -> bool {
+        self.masks == [u64::MAX; 8]
+    }
+
+    /// Lays the bytes written over `line`.
+    pub(crate) fn lay_over(&self, line: &mut LineData) {
+        for ((word, mask), value) in line.iter_mut().zip(self.masks).zip(self.data) {
+            *word = *word & !mask | value & mask;
+        }
+    }
+}
+
+/// The buffer of one core.
+#[derive(Clone, Debug)]
+pub(crate) struct Combining {
+    places: usize,
+    /// The oldest first.
+    open: Vec<Filling>,
+    /// Entries that no controller has taken yet.
+    pub(crate) leaving: usize,
+    /// Non-temporal stores that are still in the store buffer.
+    pub(crate) queued: usize,
+    /// Who waits for a place, or for all to have left.
+    pub(crate) waits: Option<Waiter>,
+}
+
+/// Whose buffer a write came from; no core's if it came from a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin(pub(crate) u8);
+
+impl Origin {
+    /// A cache.
+    pub(crate) const CACHE: Origin = Origin(NO_CORE);
+}
+
+impl Combining {
+    pub(crate) fn new(places: usize) -> Combining {
+        Combining { places, open: Vec::new(), leaving: 0, queued: 0, waits: None }
+    }
+
+    /// True while a non-temporal store of the core is not visible to others.
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        self.queued > 0 || !self.open.is_empty()
+    }
+
+    /// True while an entry collects stores.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// The number of the entry that collects stores to `line`.
+    pub(crate) fn find(&self, line: LineId) -> Option<usize> {
+        self.open.iter().position(|filling| filling.line == line)
+    }
+
+    /// True if a store to another line has a place.
+    pub(crate) fn has_room(&self) -> bool {
+        self.open.len() + self.leaving < self.places
+    }
+
+    /// The line of entry `number`, 0 being the oldest.
+    pub(crate) fn line(&self, number: usize) -> Option<LineId> {
+        self.open.get(number).map(|filling| filling.line)
+    }
+
+    /// Puts a store into the entry of its line; gives the entry's number if it is full now.
+    pub(crate) fn join(&mut self, store: &Entry) -> Option<usize> {
+        let number = self.find(store.line).unwrap_or_else(|| {
+            self.open.push(Filling { line: store.line, masks: [0; 8], data: [0; 8] });
+            self.open.len() - 1
+        });
+        let filling = &mut self.open[number];
+        let word = usize::from(store.word % 8);
+        filling.data[word] = filling.data[word] & !store.mask | store.value & store.mask;
+        filling.masks[word] |= store.mask;
+        filling.is_full().then_some(number)
+    }
+
+    /// Entry `number` leaves.
+    pub(crate) fn take(&mut self, number: usize) -> Filling {
+        self.leaving += 1;
+        self.open.remove(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Kind;
+
+    fn store(line: LineId, word: u8, mask: u64, value: u64) -> Entry {
+        Entry { kind: Kind::Stream, word, line, from: 0, mask, value }
+    }
+
+    #[test]
+    fn stores_to_a_line_join_byte_by_byte_and_the_last_one_fills_it() {
+        let mut buffer = Combining::new(2);
+        for word in 0..7 {
+            assert_eq!(buffer.join(&store(5, word, u64::MAX, 1 + u64::from(word))), None);
+        }
+        assert_eq!(buffer.join(&store(5, 7, 0xffff_ffff, 0xabcd)), None, "half a word is missing");
+        assert_eq!(buffer.join(&store(9, 0, 0xff, 7)), None);
+        assert!(!buffer.has_room());
+        let full = buffer.join(&store(5, 7, !0xffff_ffff, 0x11 << 32));
+        let filling = buffer.take(full.unwrap());
+        assert_eq!((filling.data[0], filling.data[7]), (1, 0x11_0000_abcd));
+        assert!(!buffer.has_room(), "its place is taken until the controller has it");
+        let (mut line, filling) = ([u64::MAX; 8], buffer.take(0));
+        filling.lay_over(&mut line);
+        assert_eq!((line[0], line[1]), (u64::MAX << 8 | 7, u64::MAX));
+    }
+}

@@ -1,0 +1,329 @@
+//! What designs with persist buffers share: the front end of a core, beside its L1, and the filters
+//! at the controllers.
+//!
+//! "An Analysis of Persistent Memory Use with WHISPER" (ASPLOS'17), section 6.3. A store goes to
+//! the L1 and into its core's buffer, with the number of its epoch; dependences are learnt from
+//! coherence; a fetch from memory waits while its line may be buffered, and asks for the end of the
+//! epochs that keep it waiting. What may leave a buffer when is each design's business.
+
+use crate::config::Machine;
+use crate::designs::{Design, Store};
+use crate::engine::counters::Reason;
+use crate::hw::{Event, Gate, Hw, Request, Waiter};
+use crate::{Cycle, Epoch, LineId};
+
+mod entries;
+mod filter;
+mod timeline;
+
+pub(crate) use entries::{Buffer, Entry};
+pub(crate) use filter::Filter;
+pub(crate) use timeline::{EpochState, Source, Timeline};
+
+/// What is chosen of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Entries of a buffer.
+    pub(crate) entries: usize,
+    /// Base-2 logarithm of the counters of a filter.
+    pub(crate) filter_bits: u32,
+    /// Entries from which on a buffer leaves without being asked to.
+    pub(crate) flush_from: usize,
+    /// Cycles after which it does whatever it holds.
+    pub(crate) interval: u64,
+    /// Stores of an epoch to one line share an entry that has not been sent.
+    pub(crate) merges: bool,
+}
+
+/// Messages that mean the same in all these designs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call {
+    /// The entry in that slot of `core`'s buffer is where it has to be.
+    Acknowledged { core: u8, slot: u8 },
+    /// It is time to look at what `core`'s buffer has held for long.
+    Periodic { core: u8 },
+    /// A fetch waits for `core`'s epoch, which is to end and to leave.
+    Wanted { core: u8, epoch: Epoch },
+}
+
+/// A design that has them: how its epochs end.
+pub(crate) trait Buffered: Design {
+    type Own;
+
+    fn buffers(&mut self) -> &mut Buffers<Self::Own>;
+
+    /// Closes the open epoch of `core` and opens the next; false if that has to wait, until
+    /// [`Front::released`].
+    fn close(&mut self, hw: &mut Hw<Self::Message>, core: usize, now: Cycle) -> bool;
+
+    /// The epoch of `who`'s core ends, if there is anything in it.
+    fn end(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
+        if self.buffers().cores[who.core].timeline.is_open_empty() || self.close(hw, who.core, now)
+        {
+            return Gate::Go;
+        }
+        self.buffers().cores[who.core].wait(who, Reason::EpochIds)
+    }
+
+    /// What `who`'s core stores from here on is in an epoch that `source` is before, and that is
+    /// closed, if it `splits` open ones.
+    fn part(
+        &mut self,
+        hw: &mut Hw<Self::Message>,
+        who: Waiter,
+        (source, splits): (Source, bool),
+        now: Cycle,
+    ) -> Gate {
+        let is_open = source.epoch == self.buffers().cores[source.core].timeline.current();
+        if is_open && splits {
+            if !self.close(hw, source.core, now) {
+                return self.buffers().cores[source.core].wait(who, Reason::InterConflict);
+            }
+            hw.counters.epoch_splits += 1;
+        }
+        self.end(hw, who, now)
+    }
+}
+
+/// What a core has beside its L1, the design's own part included.
+pub(crate) struct Front<Own> {
+    pub(crate) buffer: Buffer,
+    pub(crate) timeline: Timeline,
+    /// Entries up to this epoch are to leave.
+    pub(crate) demanded: Epoch,
+    pub(crate) own: Own,
+    /// The next [`Call::Periodic`] is on its way.
+    has_timer: bool,
+    /// Who waits for all up to an epoch to be durable.
+    drains: Vec<(Epoch, Waiter)>,
+    /// Who waits for an entry, or for an epoch.
+    waiting: Vec<Waiter>,
+}
+
+impl<Own> Front<Own> {
+    /// Somebody waits for all up to `epoch`.
+    pub(crate) fn demand(&mut self, epoch: Epoch) {
+        self.demanded = self.demanded.max(epoch);
+    }
+
+    /// `who` goes on when something has left the buffer, or an epoch.
+    pub(crate) fn wait(&mut self, who: Waiter, reason: Reason) -> Gate {
+        self.waiting.push(who);
+        Gate::Wait(reason)
+    }
+
+    /// `who` goes on when all up to `epoch` is durable.
+    pub(crate) fn wait_for(&mut self, epoch: Epoch, who: Waiter) -> Gate {
+        if self.timeline.is_durable(epoch) {
+            return Gate::Go;
+        }
+        self.drains.push((epoch, who));
+        Gate::Wait(Reason::Fence)
+    }
+
+    /// Who waited for something to leave.
+    pub(crate) fn released(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+/// The front ends of all cores and the filters of all controllers.
+pub(crate) struct Buffers<Own> {
+    pub(crate) cores: Vec<Front<Own>>,
+    pub(crate) sizes: Sizes,
+    filters: Vec<Filter>,
+}
+
+impl<Own: Default> Buffers<Own> {
+    pub(crate) fn new(machine: &Machine, sizes: Sizes) -> Buffers<Own> {
+        let front = |_| Front {
+            buffer: Buffer::new(sizes.entries),
+            timeline: Timeline::new(),
+            demanded: 0,
+            own: Own::default(),
+            has_timer: false,
+            drains: Vec::new(),
+            waiting: Vec::new(),
+        };
+        Buffers {
+            cores: (0..machine.core.count).map(front).collect(),
+            sizes: Sizes { flush_from: sizes.flush_from.min(sizes.entries), ..sizes },
+            filters: vec![Filter::new(1 << sizes.filter_bits); machine.memory.controllers],
+        }
+    }
+}
+
+impl<Own> Buffers<Own> {
+    /// The entry that a store of `core` to `line` joins.
+    pub(crate) fn joins(&self, core: usize, line: LineId) -> Option<usize> {
+        let Front { buffer, timeline, .. } = &self.cores[core];
+        self.sizes.merges.then(|| buffer.joins(line, timeline.current())).flatten()
+    }
+
+    /// `core` has stored `at` a line: the store has its entry in the open epoch, that in `joins` or
+    /// a new one. True if it is new.
+    pub(crate) fn append<M: Copy + From<Call>>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        at: Store,
+        joins: Option<usize>,
+        now: Cycle,
+    ) -> bool {
+        let data = *hw.data(core, at.way, at.line);
+        let front = &mut self.cores[core];
+        let epoch = front.timeline.current();
+        hw.private[core].copy_mut(at.way).epoch = epoch;
+        if let Some(place) = joins {
+            hw.counters.merged_stores += 1;
+            front.buffer.entries[place].data = data;
+            return false;
+        }
+        hw.counters.buffered_stores += 1;
+        front.buffer.push(at.line, epoch, data, now);
+        let open = front.timeline.open();
+        open.left += 1;
+        open.lines.push(at.line);
+        self.filter(hw, core, at.line, now);
+        self.set_timer(hw, core, now);
+        true
+    }
+
+    /// Who wants to fetch `line`, which `core` has stored to, waits from now on.
+    fn filter<M: Copy + From<Call>>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        line: LineId,
+        now: Cycle,
+    ) {
+        let filter = &mut self.filters[hw.memory.home(line)];
+        filter.add(line);
+        if filter.holds_up(line) {
+            let told = hw.mesh.control(hw.memory_tile(line), core, now);
+            let epoch = self.cores[core].timeline.current();
+            hw.queue.event(told, Event::Design(Call::Wanted { core: core as u8, epoch }.into()));
+        }
+    }
+
+    /// The entry in `slot` of `core`'s buffer is where it has to be.
+    pub(crate) fn acknowledged<M: Copy>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        slot: u8,
+        now: Cycle,
+    ) {
+        let front = &mut self.cores[core];
+        let entry = front.buffer.remove(slot);
+        front.timeline.state(entry.epoch).left -= 1;
+        for who in front.released() {
+            hw.wake(who, now);
+        }
+    }
+
+    /// The oldest epoch of `core`, which is closed, is durable: who waited for that goes on.
+    pub(crate) fn retire<M: Copy>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        now: Cycle,
+    ) -> EpochState {
+        let front = &mut self.cores[core];
+        let state = front.timeline.retire();
+        let epoch = front.timeline.durable;
+        hw.counters.epochs += u64::from(!state.lines.is_empty());
+        for (_, who) in front.drains.extract_if(.., |(last, _)| *last <= epoch) {
+            hw.wake(who, now);
+        }
+        for line in &state.lines {
+            self.unfilter(hw, *line, now);
+        }
+        state
+    }
+
+    /// An epoch that wrote `line` is durable; who waits to fetch a line may do so.
+    fn unfilter<M: Copy>(&mut self, hw: &mut Hw<M>, line: LineId, now: Cycle) {
+        let filter = &mut self.filters[hw.memory.home(line)];
+        filter.remove(line);
+        for who in filter.released() {
+            let told = hw.mesh.control(hw.memory_tile(line), who.core, now);
+            hw.wake(who, told);
+        }
+    }
+
+    /// The last epoch of another core to which the answer to `request` may belong.
+    pub(crate) fn source<M: Copy>(&self, hw: &Hw<M>, request: &Request) -> Option<Source> {
+        let source = match hw.owner(request.slot) {
+            Some((core, _)) => Source { core, epoch: self.cores[core].timeline.newest() },
+            None => {
+                let entry = hw.llc.entry(request.slot);
+                Source { core: entry.writer.into(), epoch: entry.epoch }
+            }
+        };
+        (source.epoch > 0 && source.core != request.who.core).then_some(source)
+    }
+
+    fn may_have<M: Copy>(&self, hw: &Hw<M>, line: LineId) -> bool {
+        hw.is_pm(line) && self.filters[hw.memory.home(line)].may_have(line)
+    }
+
+    /// `who` wants to fetch `line` from memory.
+    pub(crate) fn fetch<M: Copy + From<Call>>(
+        &mut self,
+        hw: &mut Hw<M>,
+        who: Waiter,
+        line: LineId,
+        now: Cycle,
+    ) -> Gate {
+        if !self.may_have(hw, line) {
+            return Gate::Go;
+        }
+        hw.counters.buffered_misses += 1;
+        let home = hw.memory.home(line);
+        let tile = hw.controller_tile(home);
+        let asked = hw.mesh.control(who.core, tile, now);
+        let filter = &mut self.filters[home];
+        filter.wait(line, who);
+        for (core, front) in self.cores.iter().enumerate() {
+            let is_it =
+                |other: &LineId| hw.memory.home(*other) == home && filter.shares(line, *other);
+            if let Some(epoch) = front.timeline.newest_with(is_it) {
+                let told = hw.mesh.control(tile, core, asked);
+                let call = Call::Wanted { core: core as u8, epoch };
+                hw.queue.event(told, Event::Design(call.into()));
+            }
+        }
+        Gate::Wait(Reason::BufferedLine)
+    }
+
+    /// True if `line` may be fetched ahead of its use.
+    pub(crate) fn may_prefetch<M: Copy>(&self, hw: &Hw<M>, line: LineId) -> bool {
+        hw.llc.find(line).is_some() || !self.may_have(hw, line)
+    }
+
+    fn set_timer<M: Copy + From<Call>>(&mut self, hw: &mut Hw<M>, core: usize, now: Cycle) {
+        if !std::mem::replace(&mut self.cores[core].has_timer, true) {
+            let at = now + self.sizes.interval;
+            hw.queue.event(at, Event::Design(Call::Periodic { core: core as u8 }.into()));
+        }
+    }
+
+    /// What `core`'s buffer has held for an interval is to leave; looks again after another, unless
+    /// the buffer is empty.
+    pub(crate) fn periodic<M: Copy + From<Call>>(
+        &mut self,
+        hw: &mut Hw<M>,
+        core: usize,
+        now: Cycle,
+    ) {
+        let front = &mut self.cores[core];
+        front.has_timer = false;
+        let Some(entry) = front.buffer.oldest_waiting() else { return };
+        let (since, epoch) = (entry.since, entry.epoch);
+        if since + self.sizes.interval <= now {
+            front.demand(epoch);
+        }
+        self.set_timer(hw, core, now);
+    }
+}

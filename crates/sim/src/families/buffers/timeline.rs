@@ -1,0 +1,166 @@
+//! The epochs of a core: its timestamp, what is in flight, and what that depends on.
+
+use crate::{Epoch, LineId};
+use std::collections::VecDeque;
+
+/// An epoch of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) core: usize,
+    pub(crate) epoch: Epoch,
+}
+
+/// An epoch that is not durable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EpochState {
+    /// Entries that are not acknowledged.
+    pub(crate) left: u32,
+    /// What has to be durable before.
+    pub(crate) depends_on: Option<Source>,
+    /// What it wrote; a line may stand more than once.
+    pub(crate) lines: Vec<LineId>,
+    /// The cores that are to be told when it is durable, a bit each.
+    pub(crate) dependents: u64,
+    /// The controllers that are to be told, a bit each.
+    pub(crate) controllers: u8,
+}
+
+/// The epochs of a core: its timestamp, and what is in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    /// All up to this one are durable; the states of the others follow.
+    pub(crate) durable: Epoch,
+    states: VecDeque<EpochState>,
+}
+
+impl Timeline {
+    pub(crate) fn new() -> Timeline {
+        Timeline { durable: 0, states: VecDeque::from([EpochState::default()]) }
+    }
+
+    /// The open epoch; the first is 1.
+    pub(crate) fn current(&self) -> Epoch {
+        self.durable + self.states.len() as Epoch
+    }
+
+    /// How many epochs are not durable, the open one included.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.states.len()
+    }
+
+    pub(crate) fn is_durable(&self, epoch: Epoch) -> bool {
+        epoch <= self.durable
+    }
+
+    pub(crate) fn state(&mut self, epoch: Epoch) -> &mut EpochState {
+        let at = epoch - self.durable - 1;
+        &mut self.states[at as usize]
+    }
+
+    pub(crate) fn open(&mut self) -> &mut EpochState {
+        self.states.back_mut().expect("one is open")
+    }
+
+    /// True while the open epoch wrote nothing and depends on nothing.
+    pub(crate) fn is_open_empty(&self) -> bool {
+        let open = self.states.back().expect("one is open");
+        open.lines.is_empty() && open.depends_on.is_none()
+    }
+
+    /// The newest epoch with something in it.
+    pub(crate) fn newest(&self) -> Epoch {
+        self.current() - Epoch::from(self.is_open_empty())
+    }
+
+    /// The newest epoch in flight that wrote a line of that kind.
+    pub(crate) fn newest_with(&self, mut is_it: impl FnMut(&LineId) -> bool) -> Option<Epoch> {
+        let at = self.states.iter().rposition(|state| state.lines.iter().any(&mut is_it))?;
+        Some(self.durable + 1 + at as Epoch)
+    }
+
+    /// Closes the open epoch and opens the next; gives the number of that which was closed.
+    pub(crate) fn close(&mut self) -> Epoch {
+        self.states.push_back(EpochState::default());
+        self.current() - 1
+    }
+
+    /// True if an epoch is closed and not durable.
+    pub(crate) fn is_any_closed(&self) -> bool {
+        self.states.len() > 1
+    }
+
+    /// What the oldest epoch that is not durable depends on.
+    pub(crate) fn oldest_depends_on(&self) -> Option<Source> {
+        self.states[0].depends_on
+    }
+
+    /// The oldest epoch, which is closed, is durable.
+    pub(crate) fn retire(&mut self) -> EpochState {
+        self.durable += 1;
+        self.states.pop_front().expect("it was in flight")
+    }
+
+    /// True if the open epoch is known to come after `source`: it depends on it or a later epoch of
+    /// that core, or one before it in flight does.
+    pub(crate) fn follows(&self, source: Source) -> bool {
+        let covers = |on: Source| on.core == source.core && on.epoch >= source.epoch;
+        self.states.iter().any(|state| state.depends_on.is_some_and(covers))
+    }
+
+    /// The open epoch comes after `source` from now on: one that has begun is closed first.
+    pub(crate) fn depend(&mut self, source: Source) {
+        if !self.is_open_empty() {
+            self.close();
+        }
+        self.open().depends_on = Some(source);
+    }
+
+    /// `source` is durable, and what came before it: nothing depends on it any more.
+    pub(crate) fn resolve(&mut self, source: Source) {
+        let is_over = |on: &Source| on.core == source.core && on.epoch <= source.epoch;
+        for state in &mut self.states {
+            state.depends_on = state.depends_on.filter(|on| !is_over(on));
+        }
+    }
+
+    /// Forgets every dependence on `core`.
+    pub(crate) fn forget(&mut self, core: usize) {
+        for state in &mut self.states {
+            state.depends_on = state.depends_on.filter(|source| source.core != core);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dependence_opens_a_new_epoch_unless_the_open_one_is_empty() {
+        let mut line = Timeline::new();
+        let source = |epoch| Source { core: 3, epoch };
+        line.depend(source(5));
+        assert_eq!(line.current(), 1);
+        assert!(line.follows(source(4)) && line.follows(source(5)) && !line.follows(source(6)));
+        line.depend(source(6));
+        assert_eq!(line.current(), 2);
+        line.retire();
+        assert!(line.follows(source(6)));
+        line.forget(3);
+        assert!(!line.follows(source(1)) && line.is_open_empty());
+    }
+
+    #[test]
+    fn what_depends_on_a_durable_epoch_or_an_older_one_is_free() {
+        let mut line = Timeline::new();
+        let source = |epoch| Source { core: 3, epoch };
+        line.depend(source(5));
+        line.depend(source(7));
+        line.resolve(Source { core: 2, epoch: 9 });
+        line.resolve(source(6));
+        assert_eq!(line.oldest_depends_on(), None);
+        assert!(line.follows(source(7)) && line.in_flight() == 2);
+        line.resolve(source(7));
+        assert!(!line.follows(source(1)) && line.is_open_empty());
+    }
+}

@@ -1,0 +1,350 @@
+//! Buffered strict persistency in bulk mode: epochs that the hardware makes, and an undo log.
+//!
+//! MICRO'15, section 5.2: hardware closes an epoch after so many stores, and writes the state of
+//! the processor to memory with it; before a line is first written in an epoch its old value goes
+//! to the log. A store waits for none of this. The order is: the old lines of a record are durable,
+//! then its header is written; all headers and the state of an epoch are durable, then its lines
+//! are written in place; they are durable, then the line that names the core's last durable epoch
+//! is written; that is durable, then the epoch is. Records follow ATOM (HPCA'17): see [`own`].
+//!
+//! A core collects old lines in a record buffer and has a few of them, which bound what is on its
+//! way; the log is a ring that a durable epoch's records leave. When it is full, the open epoch is
+//! closed, and the store waits until the oldest is durable.
+//!
+//! An epoch that another thread depends on is split after the last store that has taken effect, as
+//! hardware places epochs blindly; the state saved is the one at that store.
+
+use super::own::{Header, Layout, state_line};
+use super::{EpochFlaw, Epochs, Message, Version};
+use crate::designs::Store;
+use crate::engine::counters::Reason;
+use crate::hw::{Event, Gate, Hw, Token, Waiter};
+use crate::{Cycle, Epoch, LineId};
+
+/// What acknowledgements are for, above the numbers of banks: a slot in the low bits.
+const OLD_LINE: u8 = 64;
+const HEADER: u8 = 128;
+const STATE: u8 = 192;
+const SLOTS: u8 = 64;
+
+/// Sizes of the mechanism.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BulkConfig {
+    /// Stores of an epoch.
+    pub(crate) stores: u64,
+    /// Old lines are logged.
+    pub(crate) log: bool,
+    /// Records in the log of a core.
+    pub(crate) records: u32,
+    /// Records of a core on their way to memory.
+    pub(crate) buffers: u32,
+    /// Lines that hold the state of a processor.
+    pub(crate) state_lines: u32,
+}
+
+/// The mechanism of all cores.
+pub(super) struct Bulk {
+    config: BulkConfig,
+    pub(super) layout: Layout,
+    cores: Vec<CoreLog>,
+}
+
+/// A record on its way.
+#[derive(Clone, Default)]
+struct Buffer {
+    is_used: bool,
+    /// No line will be added.
+    is_closed: bool,
+    number: u64,
+    header: Header,
+    /// Old lines without an acknowledgement.
+    unacknowledged: u32,
+}
+
+/// The mechanism of one core.
+#[derive(Clone)]
+struct CoreLog {
+    /// Stores that have taken effect, and those of the open epoch.
+    stores: u64,
+    in_epoch: u64,
+    buffers: Vec<Buffer>,
+    filling: Option<usize>,
+    /// Numbers of the next record, and of the oldest that may still be needed.
+    next: u64,
+    oldest: u64,
+    /// By epoch in flight: records and state lines that are not durable, and its last record.
+    unsettled: Vec<u32>,
+    ends: Vec<u64>,
+    /// Stores that wait for a buffer.
+    waiting: Vec<Waiter>,
+    /// The line that names a durable epoch is on its way.
+    naming: bool,
+}
+
+impl Bulk {
+    pub(super) fn new(config: BulkConfig, cores: usize, in_flight: u32, first: LineId) -> Bulk {
+        let BulkConfig { records, state_lines, buffers, .. } = config;
+        let records = if config.log { records } else { 0 };
+        let states = in_flight + 1;
+        let core = CoreLog {
+            stores: 0,
+            in_epoch: 0,
+            buffers: vec![Buffer::default(); buffers as usize],
+            filling: None,
+            next: 0,
+            oldest: 0,
+            unsettled: vec![0; in_flight as usize],
+            ends: vec![0; in_flight as usize],
+            waiting: Vec::new(),
+            naming: false,
+        };
+        let layout = Layout { cores: cores as LineId, first, records, state_lines, states };
+        Bulk { config, layout, cores: vec![core; cores] }
+    }
+
+    /// True if nothing that must be durable before the epoch's lines is still on its way.
+    pub(super) fn is_settled(&self, core: usize, epoch: Epoch) -> bool {
+        let log = &self.cores[core];
+        log.unsettled[epoch as usize % log.unsettled.len()] == 0
+    }
+
+    fn write_name(
+        &self,
+        hw: &mut Hw<Message>,
+        core: usize,
+        epoch: Epoch,
+        now: Cycle,
+        token: Token,
+    ) {
+        hw.write_own(self.layout.durable(core), &state_line(epoch, 0), core, now, token);
+    }
+
+    /// `stores` of `core` have taken effect.
+    pub(super) fn stored(&mut self, core: usize, stores: u64) {
+        self.cores[core].stores += stores;
+        self.cores[core].in_epoch += stores;
+    }
+}
+
+impl CoreLog {
+    fn slot(&self, epoch: Epoch) -> usize {
+        epoch as usize % self.ends.len()
+    }
+
+    /// The buffer to fill; opens one if there is one, and a place in the ring of `records`.
+    fn buffer(&mut self, epoch: Epoch, records: u32) -> Option<usize> {
+        if self.filling.is_none() && self.next - self.oldest < records.into() {
+            let free = self.buffers.iter().position(|buffer| !buffer.is_used)?;
+            let (number, header) = (self.next, Header::new(epoch));
+            self.buffers[free] = Buffer { is_used: true, number, header, ..Buffer::default() };
+            self.next += 1;
+            let slot = self.slot(epoch);
+            self.unsettled[slot] += 1;
+            self.filling = Some(free);
+        }
+        self.filling
+    }
+}
+
+impl Epochs {
+    /// The design with epochs that it makes itself.
+    pub(crate) fn in_bulk(mut self, config: BulkConfig) -> Epochs {
+        let in_flight = self.config.in_flight;
+        self.bulk = Some(Bulk::new(config, self.cores.len(), in_flight, self.program_lines));
+        self
+    }
+
+    /// Before a store: closes the epoch of who asks if it has all its stores.
+    pub(super) fn close_if_full(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
+        let Some(bulk) = &self.bulk else { return Gate::Go };
+        if bulk.cores[who.core].in_epoch < bulk.config.stores {
+            return Gate::Go;
+        }
+        self.close(hw, who, now)
+    }
+
+    /// Before the first write of a line in an epoch: its old value goes to the log.
+    pub(super) fn log_old(
+        &mut self,
+        hw: &mut Hw<Message>,
+        who: Waiter,
+        at: Store,
+        now: Cycle,
+    ) -> Gate {
+        let core = who.core;
+        let prior = self.live_in_bank(hw, at.line);
+        let epoch = self.cores[core].current;
+        let Some(bulk) = self.bulk.as_mut().filter(|bulk| bulk.config.log) else {
+            return Gate::Go;
+        };
+        let is_logged = prior == Some(Version { core, epoch });
+        if is_logged || prior.is_some() && self.config.flaw == EpochFlaw::LogsOnce {
+            return Gate::Go;
+        }
+        let Some(slot) = bulk.cores[core].buffer(epoch, bulk.config.records) else {
+            return self.wait_for_log(hw, who, now);
+        };
+        let buffer = &mut bulk.cores[core].buffers[slot];
+        buffer.header.push(at.line, prior.map(|version| (version.core, version.epoch)));
+        buffer.unacknowledged += 1;
+        let place = bulk.layout.record(core, buffer.number) + buffer.header.entries as LineId;
+        let is_full = buffer.header.is_full();
+        let old = *hw.data(core, at.way, at.line);
+        let sent = now + hw.config.l1.latency;
+        let token = Token { core: core as u8, bank: OLD_LINE + slot as u8 };
+        hw.write_own(place, &old, core, sent, token);
+        hw.counters.log_lines += 1;
+        if is_full {
+            self.close_record(hw, core, now);
+        }
+        Gate::Go
+    }
+
+    /// No buffer is free: waits for one, or if the ring is full for the oldest epoch.
+    fn wait_for_log(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
+        let core = who.core;
+        let bulk = self.bulk.as_mut().expect("a log");
+        let log = &mut bulk.cores[core];
+        if log.next - log.oldest < bulk.config.records.into() {
+            log.waiting.push(who);
+            return Gate::Wait(Reason::Log);
+        }
+        let is_alone = self.cores[core].durable + 1 == self.cores[core].current;
+        if is_alone {
+            hw.counters.log_overflows += 1;
+            let gate = self.close(hw, who, now);
+            debug_assert_eq!(gate, Gate::Go, "two epochs may be in flight");
+        }
+        let version = Version { core, epoch: self.cores[core].durable + 1 };
+        self.ask_and_wait(hw, who, version, 0, now, Reason::Log)
+    }
+
+    fn close_record(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        let bulk = self.bulk.as_mut().expect("a log");
+        if let Some(slot) = bulk.cores[core].filling.take() {
+            let buffer = &mut bulk.cores[core].buffers[slot];
+            buffer.is_closed = true;
+            if self.config.flaw == EpochFlaw::SendsHeadersEarly {
+                let place = bulk.layout.record(core, buffer.number);
+                hw.write_own(place, &buffer.header.to_line(), core, now, Token::NONE);
+            }
+            self.send_header(hw, core, slot, now);
+        }
+    }
+
+    /// Sends the header of a closed record whose old lines are durable.
+    fn send_header(&mut self, hw: &mut Hw<Message>, core: usize, slot: usize, now: Cycle) {
+        let bulk = self.bulk.as_ref().expect("a log");
+        let buffer = &bulk.cores[core].buffers[slot];
+        if buffer.is_closed && buffer.unacknowledged == 0 {
+            let place = bulk.layout.record(core, buffer.number);
+            let token = Token { core: core as u8, bank: HEADER + slot as u8 };
+            hw.write_own(place, &buffer.header.to_line(), core, now, token);
+            hw.counters.log_records += 1;
+        }
+    }
+
+    /// `core` has closed `epoch`: its last record and the state of its processor go to memory.
+    pub(super) fn save_state(
+        &mut self,
+        hw: &mut Hw<Message>,
+        core: usize,
+        epoch: Epoch,
+        now: Cycle,
+    ) {
+        if self.bulk.is_none() {
+            return;
+        }
+        self.close_record(hw, core, now);
+        let bulk = self.bulk.as_mut().expect("just seen");
+        let state_lines = bulk.config.state_lines;
+        let log = &mut bulk.cores[core];
+        let slot = log.slot(epoch);
+        log.ends[slot] = log.next;
+        if self.config.flaw == EpochFlaw::TruncatesEarly {
+            log.oldest = log.next;
+        }
+        log.unsettled[slot] += state_lines;
+        log.in_epoch = 0;
+        let first = bulk.layout.state(core, epoch);
+        let late = u64::from(self.config.flaw == EpochFlaw::SavesStatesLate);
+        let state = state_line(epoch, log.stores + late);
+        for number in 0..state_lines {
+            let token = Token { core: core as u8, bank: STATE + slot as u8 };
+            hw.write_own(first + number, &state, core, now + u64::from(number), token);
+        }
+        hw.counters.state_lines += u64::from(state_lines);
+    }
+
+    /// The lines of `epoch` are durable: says so in memory.
+    pub(super) fn name_durable(
+        &mut self,
+        hw: &mut Hw<Message>,
+        core: usize,
+        epoch: Epoch,
+        now: Cycle,
+    ) {
+        let bulk = self.bulk.as_mut().expect("in bulk mode");
+        let log = &mut bulk.cores[core];
+        if self.config.flaw == EpochFlaw::ForgetsNames {
+            bulk.write_name(hw, core, epoch, now, Token::NONE);
+            return self.durable(hw, core, now);
+        }
+        log.naming = true;
+        let token = Token { core: core as u8, bank: STATE + log.slot(epoch) as u8 };
+        bulk.write_name(hw, core, epoch, now, token);
+    }
+
+    /// The deliberate mistake of saying so too early.
+    pub(super) fn name_early(&self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
+        if let (Some(bulk), EpochFlaw::NamesEarly) = (&self.bulk, self.config.flaw) {
+            bulk.write_name(hw, core, epoch, now, Token::NONE);
+        }
+    }
+
+    /// `epoch` is durable: its records may be overwritten.
+    pub(super) fn truncate(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
+        let Some(bulk) = &mut self.bulk else { return };
+        let log = &mut bulk.cores[core];
+        log.oldest = log.ends[log.slot(epoch)];
+        log.waiting.drain(..).for_each(|who| hw.wake(who, now));
+    }
+
+    /// What `token` stands for is durable, and its core learns of it at `acknowledged`.
+    pub(super) fn acknowledge(hw: &mut Hw<Message>, token: Token, acknowledged: Cycle) {
+        let message = Message::Settled { core: token.core, what: token.bank };
+        hw.queue.event(acknowledged, Event::Design(message));
+    }
+
+    /// True for an acknowledgement that is not for a bank.
+    pub(super) fn is_own(token: Token) -> bool {
+        token.bank >= OLD_LINE
+    }
+
+    pub(super) fn settled(&mut self, hw: &mut Hw<Message>, core: usize, what: u8, now: Cycle) {
+        let slot = usize::from(what % SLOTS);
+        let bulk = self.bulk.as_mut().expect("in bulk mode");
+        let log = &mut bulk.cores[core];
+        match what - what % SLOTS {
+            OLD_LINE => {
+                log.buffers[slot].unacknowledged -= 1;
+                self.send_header(hw, core, slot, now);
+            }
+            HEADER => {
+                log.buffers[slot].is_used = false;
+                log.waiting.drain(..).for_each(|who| hw.wake(who, now));
+                let epoch = log.slot(log.buffers[slot].header.epoch);
+                log.unsettled[epoch] -= 1;
+                self.start_flush(hw, core, now);
+            }
+            _ if log.naming && log.slot(self.cores[core].durable + 1) == slot => {
+                log.naming = false;
+                self.durable(hw, core, now);
+            }
+            _ => {
+                log.unsettled[slot] -= 1;
+                self.start_flush(hw, core, now);
+            }
+        }
+    }
+}

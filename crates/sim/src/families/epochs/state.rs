@@ -1,0 +1,148 @@
+//! The epochs of one core: which is open, which are durable, what each wrote, on whom each depends.
+//!
+//! Hardware numbers them with as many bits as epochs may be in flight; here numbers only grow, and
+//! a limit on how many are in flight stands for the bits.
+
+use crate::hw::Waiter;
+use crate::noc::mesh::Tile;
+use crate::{Epoch, LineId};
+
+/// One epoch in flight.
+#[derive(Clone, Default)]
+struct State {
+    lines: Vec<LineId>,
+    depends_on: Vec<(usize, Epoch)>,
+    informs: Vec<usize>,
+    conflicting: bool,
+}
+
+impl State {
+    /// As new, but with the room that its lists have.
+    fn clear(&mut self) {
+        let State { lines, depends_on, informs, conflicting } = self;
+        lines.clear();
+        depends_on.clear();
+        informs.clear();
+        *conflicting = false;
+    }
+}
+
+/// The epochs of one core.
+pub(crate) struct CoreEpochs {
+    /// The open epoch; numbers start at 1.
+    pub(crate) current: Epoch,
+    /// All epochs up to this one are durable.
+    pub(crate) durable: Epoch,
+    /// All epochs up to this one are to be flushed.
+    pub(super) demanded: Epoch,
+    /// Who waits for which epoch, and the tile at which it learns of it.
+    pub(crate) waiters: Vec<(Epoch, Waiter, Tile)>,
+    in_flight: u32,
+    states: Vec<State>,
+}
+
+impl CoreEpochs {
+    pub(super) fn new(in_flight: u32) -> CoreEpochs {
+        CoreEpochs {
+            current: 1,
+            durable: 0,
+            demanded: 0,
+            waiters: Vec::new(),
+            in_flight,
+            states: vec![State::default(); in_flight as usize],
+        }
+    }
+
+    fn state(&mut self, epoch: Epoch) -> &mut State {
+        debug_assert!(epoch > self.durable && epoch <= self.current);
+        let index = (epoch % self.in_flight) as usize;
+        &mut self.states[index]
+    }
+
+    fn peek(&self, epoch: Epoch) -> &State {
+        &self.states[(epoch % self.in_flight) as usize]
+    }
+
+    /// True while nothing was written in the open epoch and it depends on nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        let open = self.peek(self.current);
+        open.lines.is_empty() && open.depends_on.is_empty()
+    }
+
+    /// True if the open epoch can be closed: the next one needs a number of its own.
+    pub(super) fn has_free_number(&self) -> bool {
+        self.current - self.durable < self.in_flight
+    }
+
+    /// Closes the open epoch; gives its number.
+    pub(super) fn close(&mut self) -> Epoch {
+        assert!(self.has_free_number(), "an epoch number is free");
+        self.current += 1;
+        self.state(self.current).clear();
+        self.current - 1
+    }
+
+    /// The open epoch has tagged a line.
+    pub(super) fn wrote(&mut self, line: LineId) {
+        let current = self.current;
+        self.state(current).lines.push(line);
+    }
+
+    /// The lines that the epoch has tagged; a line may stand twice.
+    pub(super) fn take_lines(&mut self, epoch: Epoch) -> Vec<LineId> {
+        std::mem::take(&mut self.state(epoch).lines)
+    }
+
+    /// The list that [`take_lines`](CoreEpochs::take_lines) gave, for its room.
+    pub(super) fn give_back_lines(&mut self, epoch: Epoch, mut lines: Vec<LineId>) {
+        lines.clear();
+        self.state(epoch).lines = lines;
+    }
+
+    /// A conflict met `epoch`.
+    pub(super) fn mark_conflicting(&mut self, epoch: Epoch) {
+        self.state(epoch).conflicting = true;
+    }
+
+    /// A request waits until `epoch` is durable: it and all before it are flushed for a conflict.
+    pub(super) fn mark_flushed_for_conflict(&mut self, epoch: Epoch) {
+        for number in self.durable + 1..=epoch {
+            self.state(number).conflicting = true;
+        }
+    }
+
+    pub(super) fn is_conflicting(&self, epoch: Epoch) -> bool {
+        self.peek(epoch).conflicting
+    }
+
+    pub(super) fn dependences(&self, epoch: Epoch) -> usize {
+        self.peek(epoch).depends_on.len()
+    }
+
+    pub(super) fn informs(&self, epoch: Epoch) -> usize {
+        self.peek(epoch).informs.len()
+    }
+
+    /// True if `epoch` is already known to depend on that epoch of `core` or a later one.
+    pub(super) fn depends_on(&self, epoch: Epoch, core: usize, on: Epoch) -> bool {
+        self.peek(epoch).depends_on.iter().any(|(known, number)| *known == core && *number >= on)
+    }
+
+    pub(super) fn add_dependence(&mut self, epoch: Epoch, core: usize, on: Epoch) {
+        self.state(epoch).depends_on.push((core, on));
+    }
+
+    pub(super) fn add_inform(&mut self, epoch: Epoch, core: usize) {
+        self.state(epoch).informs.push(core);
+    }
+
+    /// The dependences of `epoch`, for as long as they stand.
+    pub(super) fn dependences_mut(&mut self, epoch: Epoch) -> &mut Vec<(usize, Epoch)> {
+        &mut self.state(epoch).depends_on
+    }
+
+    /// The cores to inform that `epoch` is durable.
+    pub(super) fn take_informs(&mut self, epoch: Epoch) -> Vec<usize> {
+        std::mem::take(&mut self.state(epoch).informs)
+    }
+}

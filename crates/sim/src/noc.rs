@@ -1,0 +1,4 @@
+//! The network on the chip.
+
+pub(crate) mod link;
+pub(crate) mod mesh;

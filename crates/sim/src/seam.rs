@@ -1,0 +1,329 @@
+//! The seam, as a simulated core's program sees it.
+//!
+//! Each operation is tried on the machine; if its turn has not come, or it has to wait, the fiber
+//! pauses and tries again when the machine resumes it. The machine behind is reached without
+//! generics, so that another front end (recompiled programs) can drive the same calls.
+
+use crate::engine::counters::Counters;
+use crate::relocation::{Lookup, Walk};
+use crate::{Cycle, LineId};
+use seawall_fiber::Pause;
+use seawall_memory::{Addr, Forwarding, LINE_BYTES, Memory, Relocation, Width, lines_of, pass};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A locked operation on an aligned word of 8 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Locked {
+    /// Store the second value if the word equals the first.
+    CompareExchange(u64, u64),
+    /// Store the value.
+    Swap(u64),
+    /// Add the value.
+    Add(u64),
+}
+
+/// Which of the seam's fences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    Order,
+    Drain,
+    Strand,
+    Join,
+}
+
+/// What a front end asks of a simulated core. `None` or false: pause, and ask again.
+pub(crate) trait Core {
+    fn load(&mut self, core: usize, at: Addr, width: Width) -> Option<u64>;
+    /// Aligned words of one line.
+    fn load_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool;
+    /// Aligned words of one line, as one; gives when they are there.
+    fn read_wide(&mut self, core: usize, at: Addr, into: &mut [u64]) -> Option<Cycle>;
+    fn store(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
+    /// `bytes` of a relocated copy, in one line, where the machine [`relocates`](Core::relocates).
+    fn copy(&mut self, core: usize, at: Addr, words: &[u64], bytes: usize) -> bool;
+    /// Where an object goes, where the machine [`forwards`](Core::forwards).
+    fn look_up(&mut self, core: usize, at: Addr) -> Option<Lookup>;
+    /// What was read for a lookup, until `done`; gives its answer.
+    fn walked(
+        &mut self,
+        core: usize,
+        at: Addr,
+        walk: &Walk,
+        entry: Option<Forwarding>,
+        done: Cycle,
+    ) -> Addr;
+    fn set_relocation(&mut self, core: usize, registers: Option<Relocation>) -> bool;
+    /// A store past the caches, on a machine that [`combines`](Core::combines) them.
+    fn stream(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
+    fn locked(&mut self, core: usize, at: Addr, operation: Locked) -> Option<u64>;
+    fn flush(&mut self, core: usize, line: LineId) -> bool;
+    fn fence(&mut self, core: usize, fence: Fence) -> bool;
+    fn output(&mut self, core: usize, number: u64);
+    fn work(&mut self, core: usize, instructions: u32);
+    fn spin(&mut self, core: usize, at: Addr, value: u64) -> Option<u64>;
+    fn line_of(&self, at: Addr) -> LineId;
+    fn clock(&self, core: usize) -> Cycle;
+    fn counters(&self) -> Counters;
+    fn pm_bytes(&self) -> u64;
+    fn uses_flushes(&self) -> bool;
+    fn has_strands(&self) -> bool;
+    fn relocates(&self) -> bool;
+    fn forwards(&self) -> bool;
+    fn combines(&self) -> bool;
+    fn finished(&mut self, core: usize);
+}
+
+/// One simulated hardware thread's view of memory.
+pub struct SimMemory<'a> {
+    machine: Rc<RefCell<dyn Core>>,
+    core: usize,
+    pause: &'a Pause<'a>,
+}
+
+impl<'a> SimMemory<'a> {
+    pub(crate) fn new(
+        machine: Rc<RefCell<dyn Core>>,
+        core: usize,
+        pause: &'a Pause<'a>,
+    ) -> SimMemory<'a> {
+        SimMemory { machine, core, pause }
+    }
+
+    /// What the machine has counted until now, all cores together.
+    pub fn counters(&self) -> Counters {
+        self.machine.borrow().counters()
+    }
+
+    #[inline]
+    fn until<T>(&self, mut attempt: impl FnMut(&mut dyn Core) -> Option<T>) -> T {
+        loop {
+            let answer = attempt(&mut *self.machine.borrow_mut());
+            match answer {
+                Some(value) => return value,
+                None => self.pause.pause(),
+            }
+        }
+    }
+}
+
+/// The same memory, which copies in software.
+struct Software<'a, 'b> {
+    memory: &'a SimMemory<'b>,
+}
+
+impl SimMemory<'_> {
+    /// Reads aligned words as the core's hardware does, a line at a time; gives when all are there.
+    fn read_wide(&self, at: Addr, into: &mut [u64]) -> Cycle {
+        let mut done = 0;
+        let mut at = at;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let in_line = ((LINE_BYTES - at.bits() % LINE_BYTES) / 8) as usize;
+            let (words, more) = rest.split_at_mut(in_line.min(rest.len()));
+            let there = self.until(|machine| machine.read_wide(self.core, at, words));
+            done = there.max(done);
+            at = at.plus(8 * words.len() as u64);
+            rest = more;
+        }
+        done
+    }
+
+    /// Reads what `walk` says of a page's forwarding entry, if it has one, and until when.
+    fn walk(&self, walk: &Walk) -> (Option<Forwarding>, Cycle) {
+        let mut place = [0];
+        let done = self.read_wide(walk.place, &mut place);
+        let place = Addr::from_bits(place[0]);
+        if place.is_null() {
+            return (None, done);
+        }
+        let (mut first, mut minor) = ([0; 8], [0; 8]);
+        let done = self.read_wide(place, &mut first);
+        let done = done.max(self.read_wide(walk.minor(place), &mut minor));
+        let mut bytes = [0; Forwarding::BYTES as usize];
+        let mut put = |at: Addr, words: [u64; 8]| {
+            let start = (at.bits() - place.bits()) as usize;
+            let into = bytes[start..start + LINE_BYTES as usize].chunks_exact_mut(8);
+            into.zip(words).for_each(|(into, word)| into.copy_from_slice(&word.to_le_bytes()));
+        };
+        put(place, first);
+        put(walk.minor(place), minor);
+        (Some(Forwarding::of_bytes(&bytes)), done)
+    }
+}
+
+impl Memory for SimMemory<'_> {
+    fn thread(&self) -> usize {
+        self.core
+    }
+
+    #[inline]
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        self.until(|machine| machine.load(self.core, at, width))
+    }
+
+    #[inline]
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        self.until(|machine| machine.store(self.core, at, width, value).then_some(()));
+    }
+
+    /// Word by word as the default does, but the words of a line in one turn.
+    fn read(&self, at: Addr, into: &mut [u8]) {
+        let mut done = 0;
+        while done < into.len() {
+            let here = at.plus(done as u64);
+            let in_line = (LINE_BYTES - here.bits() % LINE_BYTES) as usize;
+            let rest = &mut into[done..];
+            let words = rest.len().min(in_line) / 8;
+            if !here.bits().is_multiple_of(8) || words == 0 {
+                let byte = self.load_bits(here, Width::B1) as u8;
+                rest[0] = byte;
+                done += 1;
+                continue;
+            }
+            let mut line = [0; 8];
+            self.until(|machine| {
+                machine.load_words(self.core, here, &mut line[..words]).then_some(())
+            });
+            for (bytes, word) in rest.chunks_exact_mut(8).zip(&line[..words]) {
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
+            done += 8 * words;
+        }
+    }
+
+    /// In persistent memory through the write-combining buffer, if the design has one.
+    fn write_nt(&self, at: Addr, from: &[u8]) {
+        if !at.is_pm() || !self.machine.borrow().combines() {
+            self.write(at, from);
+            return self.flush(at, from.len() as u64);
+        }
+        let mut done = 0;
+        while done < from.len() {
+            let (here, left) = (at.plus(done as u64), from.len() - done);
+            let width = [Width::B8, Width::B4, Width::B2, Width::B1]
+                .into_iter()
+                .find(|width| here.bits().is_multiple_of(width.bytes()) && *width as usize <= left)
+                .expect("a byte fits everywhere");
+            let mut bits = [0; 8];
+            bits[..width as usize].copy_from_slice(&from[done..done + width as usize]);
+            let value = u64::from_le_bytes(bits);
+            self.until(|machine| machine.stream(self.core, here, width, value).then_some(()));
+            done += width as usize;
+        }
+    }
+
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        let operation = Locked::CompareExchange(current, new);
+        let old = self.until(|machine| machine.locked(self.core, at, operation));
+        if old == current { Ok(old) } else { Err(old) }
+    }
+
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        self.until(|machine| machine.locked(self.core, at, Locked::Swap(new)))
+    }
+
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.until(|machine| machine.locked(self.core, at, Locked::Add(by)))
+    }
+
+    fn flush(&self, at: Addr, len: u64) {
+        if !at.is_pm() || !self.machine.borrow().uses_flushes() {
+            return;
+        }
+        for line in lines_of(at, len) {
+            let line = self.machine.borrow().line_of(line.start());
+            self.until(|machine| machine.flush(self.core, line).then_some(()));
+        }
+    }
+
+    fn order(&self) {
+        self.until(|machine| machine.fence(self.core, Fence::Order).then_some(()));
+    }
+
+    fn strand(&self) {
+        if self.machine.borrow().has_strands() {
+            self.until(|machine| machine.fence(self.core, Fence::Strand).then_some(()));
+        }
+    }
+
+    fn join_strands(&self) {
+        let has_strands = self.machine.borrow().has_strands();
+        let fence = if has_strands { Fence::Join } else { Fence::Order };
+        self.until(|machine| machine.fence(self.core, fence).then_some(()));
+    }
+
+    fn drain(&self) {
+        self.until(|machine| machine.fence(self.core, Fence::Drain).then_some(()));
+    }
+
+    fn work(&self, instructions: u32) {
+        self.machine.borrow_mut().work(self.core, instructions);
+    }
+
+    fn now(&self) -> u64 {
+        self.machine.borrow().clock(self.core)
+    }
+
+    fn relocates(&self) -> bool {
+        self.machine.borrow().relocates()
+    }
+
+    fn forwards(&self) -> bool {
+        self.machine.borrow().forwards()
+    }
+
+    fn set_relocation(&self, registers: Option<Relocation>) {
+        if self.relocates() {
+            self.until(|machine| machine.set_relocation(self.core, registers).then_some(()));
+        }
+    }
+
+    /// A line of the copy at a time, where there is hardware for it.
+    fn relocate(&self, to: Addr, from: Addr, len: u64) {
+        if !self.relocates() {
+            return Software { memory: self }.relocate(to, from, len);
+        }
+        let mut done = 0;
+        while done < len {
+            let here = to.plus(done);
+            let bytes = (LINE_BYTES - here.bits() % LINE_BYTES).min(len - done);
+            let mut line = [0; 8];
+            let words = &mut line[..bytes.div_ceil(8) as usize];
+            self.read_wide(from.plus(done), words);
+            self.until(|machine| {
+                machine.copy(self.core, here, words, bytes as usize).then_some(())
+            });
+            done += bytes;
+        }
+    }
+
+    fn forward(&self, at: Addr) -> Addr {
+        if !self.forwards() {
+            return at;
+        }
+        let walk = match self.until(|machine| machine.look_up(self.core, at)) {
+            Lookup::At(to, _) => return to,
+            Lookup::Walk(walk, _) => walk,
+        };
+        let (entry, done) = self.walk(&walk);
+        self.machine.borrow_mut().walked(self.core, at, &walk, entry, done)
+    }
+
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= self.machine.borrow().pm_bytes()
+    }
+
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        self.until(|machine| machine.spin(self.core, at, value))
+    }
+
+    fn output(&self, number: u64) {
+        self.machine.borrow_mut().output(self.core, number);
+    }
+}
+
+impl Memory for Software<'_, '_> {
+    pass!(memory: thread, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
+    pass!(memory: drain, work, grow, spin_while, output, read);
+}
