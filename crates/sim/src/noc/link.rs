@@ -1,9 +1,9 @@
 //! When the links of the mesh are free: a bit per link and cycle, one flit each.
 //!
 //! Like a [`Calendar`](crate::engine::calendar::Calendar), but made for very many short bookings
-//! close to now: the next four thousand cycles are a ring of words of bits, and the usual booking is
-//! one test. The words of all links for the same cycles stand side by side, as a message goes over
-//! several links within a few cycles, and only the words near now are ever touched.
+//! close to now: the next four thousand cycles are a ring of words of bits, and the usual booking
+//! is one test. The words of all links for the same cycles stand side by side, as a message goes
+//! over several links within a few cycles, and only the words near now are ever touched.
 
 use crate::Cycle;
 use std::cmp::Ordering;
