@@ -83,8 +83,8 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     );
     refuses(&["explore", "hash", "--mix", "ycsb-x"], &["ycsb-x", "ycsb-load"]);
     refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);
-    refuses(&["reproduce", "s2-fig99"], &["s2-fig99", "s2-fig11"]);
-    refuses(&["reproduce", "s2-flush", "--jobs", "0"], &["--jobs is 0", "1 to 1024"]);
+    refuses(&["reproduce", "s2-fig99"], &["s2-fig99", "micro15-fig11"]);
+    refuses(&["reproduce", "micro15-flush", "--jobs", "0"], &["--jobs is 0", "1 to 1024"]);
     refuses(&["show", "machine", "micro16"], &["micro15"]);
     refuses(&["show", "design", "lbq"], &["lbpp"]);
     refuses(&["list", "desings"], &["designs"]);
@@ -370,7 +370,7 @@ fn exploring_finds_nothing_unless_the_structure_is_broken() {
 #[test]
 fn figures_are_listed_and_printed_beside_the_papers() {
     let list = run(0, &["reproduce", "--list"]);
-    for name in ["s2-fig11", "s2-fig12", "s2-flush"] {
+    for name in ["micro15-fig11", "micro15-fig12", "micro15-flush"] {
         assert!(list.contains(name), "{list}");
     }
     let folder = tempfile::tempdir().unwrap();

@@ -198,7 +198,7 @@ fn no_command_that_is_stopped_empties_a_result_file_and_each_says_so() {
         "explore btree --threads 2 --ops 8 --budget 100000000 --json old",
         "explore btree --threads 2 --ops 8 --budget 100000000 --html old",
         "litmus A04 --crashes 1000000000 --json old",
-        "reproduce s2-fig11 --json old",
+        "reproduce micro15-fig11 --json old",
         "bench sim --references 1000000000000 --json old",
         "bench dimms --requests 1000000000 --json old",
         "bench explore --seconds 1000 --json old",

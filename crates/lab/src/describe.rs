@@ -341,7 +341,7 @@ mod tests {
         assert!(KERNELS.iter().all(|entry| text(Listing::Kernels).contains(entry.name)));
         assert!(text(Listing::Workloads).contains("(when named, or on hops17 and asap22)"));
         assert!(text(Listing::Machines).contains("micro15"));
-        assert!(text(Listing::Figures).contains("s2-fig11"));
+        assert!(text(Listing::Figures).contains("micro15-fig11"));
     }
 
     #[test]

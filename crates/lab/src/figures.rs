@@ -34,28 +34,50 @@ pub use moving::{MovingFigure, MovingProgram, MovingRecord, MovingSeries};
 
 /// The figures that come with seawall: name and text.
 const FIGURES: &[(&str, &str)] = &[
-    ("s0-4", include_str!("../../../experiments/s0-4.toml")),
-    ("s0-24", include_str!("../../../experiments/s0-24.toml")),
-    ("s0-dirtiness", include_str!("../../../experiments/s0-dirtiness.toml")),
-    ("s0-coalescing", include_str!("../../../experiments/s0-coalescing.toml")),
-    ("s1-slide8", include_str!("../../../experiments/s1-slide8.toml")),
-    ("s1-slide14", include_str!("../../../experiments/s1-slide14.toml")),
-    ("s1-slide18", include_str!("../../../experiments/s1-slide18.toml")),
-    ("s2-fig11", include_str!("../../../experiments/s2-fig11.toml")),
-    ("s2-fig12", include_str!("../../../experiments/s2-fig12.toml")),
-    ("s2-fig13", include_str!("../../../experiments/s2-fig13.toml")),
-    ("s2-fig14", include_str!("../../../experiments/s2-fig14.toml")),
-    ("s2-flush", include_str!("../../../experiments/s2-flush.toml")),
-    ("s4-fig2", include_str!("../../../experiments/s4-fig2.toml")),
-    ("w17-fig10", include_str!("../../../experiments/w17-fig10.toml")),
-    ("as22-fig8", include_str!("../../../experiments/as22-fig8.toml")),
-    ("s3-fragmentation", include_str!("../../../experiments/s3-fragmentation.toml")),
-    ("s3-time", include_str!("../../../experiments/s3-time.toml")),
-    ("f22-table3", include_str!("../../../experiments/f22-table3.toml")),
-    ("f22-table4", include_str!("../../../experiments/f22-table4.toml")),
-    ("f22-fig14", include_str!("../../../experiments/f22-fig14.toml")),
-    ("f22-fig15", include_str!("../../../experiments/f22-fig15.toml")),
+    ("pact20-4", include_str!("../../../experiments/pact20-4.toml")),
+    ("pact20-24", include_str!("../../../experiments/pact20-24.toml")),
+    ("pact20-dirtiness", include_str!("../../../experiments/pact20-dirtiness.toml")),
+    ("pact20-coalescing", include_str!("../../../experiments/pact20-coalescing.toml")),
+    ("memsys17-slide8", include_str!("../../../experiments/memsys17-slide8.toml")),
+    ("memsys17-slide14", include_str!("../../../experiments/memsys17-slide14.toml")),
+    ("memsys17-slide18", include_str!("../../../experiments/memsys17-slide18.toml")),
+    ("micro15-fig11", include_str!("../../../experiments/micro15-fig11.toml")),
+    ("micro15-fig12", include_str!("../../../experiments/micro15-fig12.toml")),
+    ("micro15-fig13", include_str!("../../../experiments/micro15-fig13.toml")),
+    ("micro15-fig14", include_str!("../../../experiments/micro15-fig14.toml")),
+    ("micro15-flush", include_str!("../../../experiments/micro15-flush.toml")),
+    ("hops-fig2", include_str!("../../../experiments/hops-fig2.toml")),
+    ("asplos17-fig10", include_str!("../../../experiments/asplos17-fig10.toml")),
+    ("hpca22-fig8", include_str!("../../../experiments/hpca22-fig8.toml")),
+    ("ffccd-fragmentation", include_str!("../../../experiments/ffccd-fragmentation.toml")),
+    ("ffccd-time", include_str!("../../../experiments/ffccd-time.toml")),
+    ("isca22-table3", include_str!("../../../experiments/isca22-table3.toml")),
+    ("isca22-table4", include_str!("../../../experiments/isca22-table4.toml")),
+    ("isca22-fig14", include_str!("../../../experiments/isca22-fig14.toml")),
+    ("isca22-fig15", include_str!("../../../experiments/isca22-fig15.toml")),
 ];
+
+/// What papers were called before their figures had the names of their conferences.
+const OLD_PAPERS: &[(&str, &str)] = &[
+    ("s0", "pact20"),
+    ("s1", "memsys17"),
+    ("s2", "micro15"),
+    ("s3", "ffccd"),
+    ("s4", "hops"),
+    ("w17", "asplos17"),
+    ("as22", "hpca22"),
+    ("f22", "isca22"),
+];
+
+/// The name that a figure, or a paper, has today.
+fn name_of_today(name: &str) -> String {
+    let (paper, rest) = name.split_once('-').unwrap_or((name, ""));
+    match OLD_PAPERS.iter().find(|(old, _)| *old == paper) {
+        None => name.to_owned(),
+        Some((_, today)) if rest.is_empty() => (*today).to_owned(),
+        Some((_, today)) => format!("{today}-{rest}"),
+    }
+}
 
 /// A figure of a paper.
 #[derive(Clone, Debug)]
@@ -118,11 +140,13 @@ impl Figure {
     }
 
     /// The figure of that name or in that `.toml` file, or if there is none, those of that group:
-    /// of `s0` those whose names begin with `s0-`.
+    /// of `pact20` those whose names begin with `pact20-`.
     ///
     /// # Errors
     /// As [`load`](Figure::load).
     pub fn load_all(name: &str) -> Result<Vec<Figure>, LabError> {
+        let today = name_of_today(name);
+        let name = today.as_str();
         let is_of_group =
             |known: &str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
         let group: Vec<_> = FIGURES.iter().filter(|(known, _)| is_of_group(known)).collect();
@@ -137,6 +161,8 @@ impl Figure {
     /// # Errors
     /// An unknown name, an unreadable file, a description that is wrong.
     pub fn load(name: &str) -> Result<Figure, LabError> {
+        let today = name_of_today(name);
+        let name = today.as_str();
         if let Some((_, text)) = FIGURES.iter().find(|(known, _)| *known == name) {
             return Figure::parse(name, text);
         }

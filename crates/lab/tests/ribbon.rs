@@ -154,8 +154,13 @@ fn the_first_part_of_several_names_is_the_name_of_a_group() {
     let names = |name: &str| -> Vec<String> {
         Figure::load_all(name).unwrap().iter().map(|figure| figure.name().to_owned()).collect()
     };
-    assert_eq!(names("s0"), ["s0-4", "s0-24", "s0-dirtiness", "s0-coalescing"]);
-    assert_eq!(names("s0-4"), ["s0-4"], "no group of its own");
+    let all = ["pact20-4", "pact20-24", "pact20-dirtiness", "pact20-coalescing"];
+    assert_eq!(
+        (names("pact20"), names("s0")),
+        (all.map(String::from).into(), all.map(String::from).into())
+    );
+    assert_eq!(names("s2-fig11"), ["micro15-fig11"], "its name of before");
+    assert_eq!(names("pact20-4"), ["pact20-4"], "no group of its own");
     let unknown = Figure::load_all("s").unwrap_err().to_string();
     assert!(unknown.contains("no figure 's'") && unknown.contains("begin with"), "{unknown}");
 }

@@ -244,11 +244,14 @@ pub enum MachineError {
     },
 }
 
+/// What a machine was called before, and what it is called today.
+const OLD_NAME: (&str, &str) = ("s1-i7", "memsys17-i7");
+
 /// The machines that come with seawall: name and text.
 pub const MACHINES: &[(&str, &str)] = &[
     ("micro15", include_str!("../../../machines/micro15.toml")),
     ("desktop", include_str!("../../../machines/desktop.toml")),
-    ("s1-i7", include_str!("../../../machines/s1-i7.toml")),
+    ("memsys17-i7", include_str!("../../../machines/memsys17-i7.toml")),
     ("hops17", include_str!("../../../machines/hops17.toml")),
     ("asap22", include_str!("../../../machines/asap22.toml")),
     ("optane24", include_str!("../../../machines/optane24.toml")),
@@ -282,6 +285,7 @@ impl Machine {
     /// # Errors
     /// An unknown name, an unreadable file, unknown keys, impossible values.
     pub fn load(name: &str) -> Result<Machine, MachineError> {
+        let name = if name == OLD_NAME.0 { OLD_NAME.1 } else { name };
         if let Some((_, text)) = MACHINES.iter().find(|(known, _)| *known == name) {
             return Machine::parse(name, text);
         }

@@ -20,23 +20,25 @@ fn broken(number: usize, from: &str, to: &str) -> String {
 
 #[test]
 fn what_is_wrong_with_a_figure_is_said() {
-    assert!(Figure::load("s2-fig1").unwrap_err().to_string().contains("s2-fig11, s2-fig12"));
-    let bars = FIGURES.iter().position(|(name, _)| *name == "s2-fig11").unwrap();
+    assert!(
+        Figure::load("s2-fig1").unwrap_err().to_string().contains("micro15-fig11, micro15-fig12")
+    );
+    let bars = FIGURES.iter().position(|(name, _)| *name == "micro15-fig11").unwrap();
     assert!(broken(bars, "tolerance", "tolerances").contains("tolerances"));
     assert!(broken(bars, "baseline = \"lb\"", "").contains("baseline"));
-    let applications = FIGURES.iter().position(|(name, _)| *name == "w17-fig10").unwrap();
+    let applications = FIGURES.iter().position(|(name, _)| *name == "asplos17-fig10").unwrap();
     let message = broken(applications, "echo = 0.492", "ecko = 0.492");
     assert!(message.contains("'ecko'") && message.contains("'echo', 'ycsb'"), "{message}");
     assert!(message.contains("correct the name, or add it to workloads"), "{message}");
     let tolerance = "workload_tolerance = 0.15";
     assert!(broken(applications, tolerance, "").contains("far = 11 needs a workload_tolerance"));
     assert!(broken(applications, "far = 11", "far = 25").contains("state 24 values"));
-    let kernels = FIGURES.iter().position(|(name, _)| *name == "s2-fig14").unwrap();
+    let kernels = FIGURES.iter().position(|(name, _)| *name == "micro15-fig14").unwrap();
     assert!(broken(kernels, "\"dedup\"]", "\"dedupe\"]").contains("'dedupe' is none of its"));
     assert!(broken(kernels, "named =", "kernels = [\"lu\", \"lu\"]\nnamed =").contains("lu"));
     assert!(broken(kernels, "name = \"NOLOG, 8 cores\"", "name = \"LB\"").contains("LB is"));
     assert!(broken(kernels, "series = \"LB\"", "series = \"LP\"").contains("'LP' is none of"));
-    let sweep = FIGURES.iter().position(|(name, _)| *name == "s1-slide18").unwrap();
+    let sweep = FIGURES.iter().position(|(name, _)| *name == "memsys17-slide18").unwrap();
     assert!(broken(sweep, "\"logging\"", "\"loging\"").contains("loging"));
     assert!(broken(sweep, "\"rbtree\"", "\"btree\"").contains("no structure 'btree'"));
     assert!(broken(sweep, "[4, 8,", "[4, 9,").contains("multiples of 4"));
@@ -45,7 +47,7 @@ fn what_is_wrong_with_a_figure_is_said() {
 
 #[test]
 fn a_small_logging_figure_is_run_told_drawn_and_the_same_again() {
-    let text = FIGURES.iter().find(|(name, _)| *name == "s1-slide18").unwrap().1;
+    let text = FIGURES.iter().find(|(name, _)| *name == "memsys17-slide18").unwrap().1;
     let text = text.replace("8388608", "8192").replace("32, 64, 128, 256", "32, 64");
     let run = || {
         let figure = Figure::parse("small", &text).unwrap();
@@ -106,7 +108,7 @@ fn kernels_with_checkpoints_are_in_a_figure_of_designs_with_a_ribbon_too() {
 
 #[test]
 fn a_small_figure_of_dirtiness_is_counted_told_and_the_same_again() {
-    let text = FIGURES.iter().find(|(name, _)| *name == "s0-dirtiness").unwrap().1;
+    let text = FIGURES.iter().find(|(name, _)| *name == "pact20-dirtiness").unwrap().1;
     let text = text.replace("20000", "500");
     let run = || {
         let figure = Figure::parse("small", &text).unwrap();
@@ -125,7 +127,7 @@ fn a_small_figure_of_dirtiness_is_counted_told_and_the_same_again() {
     let text = figures.to_text();
     assert!(text.contains("redis, ycsb-load") && text.contains("the paper's is 47.0 %"), "{text}");
     let refused = |from: &str, to: &str| {
-        let text = FIGURES.iter().find(|(name, _)| *name == "s0-dirtiness").unwrap().1;
+        let text = FIGURES.iter().find(|(name, _)| *name == "pact20-dirtiness").unwrap().1;
         Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
     };
     let scans = "\"redis\", mix = \"ycsb-e\"";
@@ -138,7 +140,7 @@ fn a_small_figure_of_dirtiness_is_counted_told_and_the_same_again() {
 
 #[test]
 fn a_small_figure_of_coalescing_is_run_and_told() {
-    let text = FIGURES.iter().find(|(name, _)| *name == "s0-coalescing").unwrap().1;
+    let text = FIGURES.iter().find(|(name, _)| *name == "pact20-coalescing").unwrap().1;
     let text = text.replace("8000", "300").replace("2000", "100").replace("1600", "20");
     let figure = Figure::parse("small", &text).unwrap();
     let options = FigureOptions::default();
@@ -163,7 +165,7 @@ fn a_small_figure_of_coalescing_is_run_and_told() {
 
 #[test]
 fn a_small_figure_of_kernels_is_run_told_and_the_same_again() {
-    let text = FIGURES.iter().find(|(name, _)| *name == "s2-fig14").unwrap().1;
+    let text = FIGURES.iter().find(|(name, _)| *name == "micro15-fig14").unwrap().1;
     let named = "named = [\"ssca2\", \"vacation\", \"intruder\", \"canneal\", \"dedup\"]";
     let text = text
         .replace(named, "kernels = [\"lu\", \"radix\"]\nnamed = [\"lu\"]")
@@ -244,7 +246,7 @@ fn small_of(name: &str, entries: (&str, &str), program: &str) -> Figures {
 
 #[test]
 fn a_small_figure_of_fragmentation_is_run_told_and_the_same_again() {
-    let run = || small_of("f22-table3", ("entries = 20_000", "entries = 2_000"), "AVL");
+    let run = || small_of("isca22-table3", ("entries = 20_000", "entries = 2_000"), "AVL");
     let figures = run();
     let [record] = figures.fragmentation_records() else { panic!("one program") };
     assert_eq!(figures.fragmentation_records(), run().fragmentation_records());
@@ -252,7 +254,7 @@ fn a_small_figure_of_fragmentation_is_run_told_and_the_same_again() {
     assert!(record.reduction(0) > 20.0, "{record:?}");
     let text = figures.to_text();
     assert!(text.contains("the paper's is 42.7 %"), "{text}");
-    let text = FIGURES.iter().find(|(known, _)| *known == "f22-table3").unwrap().1;
+    let text = FIGURES.iter().find(|(known, _)| *known == "isca22-table3").unwrap().1;
     let refused = |from: &str, to: &str| {
         Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
     };
@@ -263,7 +265,7 @@ fn a_small_figure_of_fragmentation_is_run_told_and_the_same_again() {
 
 #[test]
 fn a_small_figure_of_moving_is_run_told_and_the_same_again() {
-    let run = || small_of("f22-fig14", ("entries = 100_000", "entries = 600"), "SS");
+    let run = || small_of("isca22-fig14", ("entries = 100_000", "entries = 600"), "SS");
     let figures = run();
     let records = figures.moving_records();
     assert_eq!(records, run().moving_records());
@@ -274,7 +276,7 @@ fn a_small_figure_of_moving_is_run_told_and_the_same_again() {
     let text = figures.to_text();
     assert!(text.contains("ffccd+checklookup") && text.contains("(1.022)"), "{text}");
     assert!(text.lines().all(|line| line.len() <= 120), "{text}");
-    let text = FIGURES.iter().find(|(known, _)| *known == "f22-fig14").unwrap().1;
+    let text = FIGURES.iter().find(|(known, _)| *known == "isca22-fig14").unwrap().1;
     let refused = |from: &str, to: &str| {
         Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
     };

@@ -10,7 +10,7 @@
 //! Here it fills the shared cache, and takes the place of a line only
 //! where the design lets that line go at once ([`Design::may_displace`]): nobody waits for a line
 //! that nobody has asked for. It costs what any fill does: ports, links, channel and banks. A
-//! machine without a `prefetch` table has none, which is so for all but `s1-i7`.
+//! machine without a `prefetch` table has none, which is so for all but `memsys17-i7`.
 
 use crate::caches::coherence::evict;
 use crate::config::{Machine, PrefetchConfig};

@@ -52,7 +52,7 @@ fn is_near(left: f64, right: f64) -> bool {
 
 #[test]
 fn figures_share_the_points_that_they_have_in_common() {
-    let figures = ["s2-fig11", "s2-fig12"].map(|name| Figure::load(name).unwrap());
+    let figures = ["micro15-fig11", "micro15-fig12"].map(|name| Figure::load(name).unwrap());
     let plans = figures.iter().map(|figure| match figure {
         Figure::Designs(figure) => figure.plan(&FigureOptions::default()).unwrap(),
         _ => unreachable!("a figure of designs"),
@@ -178,14 +178,14 @@ fn one_figure_s_far_values_are_not_another_s() {
 
 /// Of the figures that come with seawall: how many means hold, in a full run with seed 1.
 const MEANS_THAT_HOLD: [(&str, usize, usize); 8] = [
-    ("s0-4", 0, 1),
-    ("s0-24", 0, 1),
-    ("s2-fig11", 3, 3),
-    ("s2-fig12", 4, 4),
-    ("s2-flush", 1, 1),
-    ("s4-fig2", 1, 2),
-    ("w17-fig10", 3, 4),
-    ("as22-fig8", 1, 3),
+    ("pact20-4", 0, 1),
+    ("pact20-24", 0, 1),
+    ("micro15-fig11", 3, 3),
+    ("micro15-fig12", 4, 4),
+    ("micro15-flush", 1, 1),
+    ("hops-fig2", 1, 2),
+    ("asplos17-fig10", 3, 4),
+    ("hpca22-fig8", 1, 3),
 ];
 
 #[test]

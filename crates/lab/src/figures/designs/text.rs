@@ -123,7 +123,7 @@ mod tests {
 
     fn record(series: &str, paper: f64, measured: f64) -> FigureRecord {
         FigureRecord {
-            figure: "s2-fig11".into(),
+            figure: "micro15-fig11".into(),
             series: series.into(),
             point: "mean",
             paper: Some(paper),
@@ -144,7 +144,9 @@ mod tests {
 
     #[test]
     fn the_text_says_what_does_not_hold_and_whether_the_order_is_the_papers() {
-        let Figure::Designs(figure) = Figure::load("s2-fig11").unwrap() else { panic!("bars") };
+        let Figure::Designs(figure) = Figure::load("micro15-fig11").unwrap() else {
+            panic!("bars")
+        };
         let (idt, pf) = (record("LB+IDT", 1.03, 1.01), record("LB+PF", 1.17, 1.4));
         let text = figure.to_text(&[&idt, &pf]);
         assert!(text.contains("1 of 2 hold (within 0.06); the order of the series is the"));
