@@ -16,7 +16,7 @@ pub use times::LatencyReport;
 
 use crate::Progress;
 use seawall_memory::{Image, Memory};
-use seawall_native::{Counters, Domain, Pool, PoolError, PoolOptions, Witness};
+use seawall_native::{Counters, Domain, POOL_BYTES_MIN, Pool, PoolError, PoolOptions, Witness};
 use seawall_ribbon::Dirtiness;
 use seawall_ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
 use seawall_runtime::Heap;
@@ -25,8 +25,9 @@ use seawall_workloads::{
     BadSetup, Collect, Damage, Flaw, Immobile, Layout, RequestMix, Setup, UnfitMix,
     UnknownWorkload, Visitor, Workload, with_workload,
 };
-use std::io;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use threads::{Done, Host, run_beside, run_threads, seconds_of};
 
@@ -452,15 +453,13 @@ impl Visitor for Recover<'_> {
     fn visit<W: Workload>(self) -> Self::Output {
         // How much DRAM the structure wants is known only once it is open; pages that nobody
         // touches cost nothing.
-        let file_bytes = std::fs::metadata(self.path).map_or(0, |status| status.len());
-        let dram_bytes = file_bytes.saturating_add(DRAM_BYTES_MORE);
+        let dram_bytes = bytes_used_of(self.path).unwrap_or(0).saturating_add(DRAM_BYTES_MORE);
         let options = PoolOptions { domain: self.domain, dram_bytes, ..PoolOptions::default() };
         let pool = Pool::open_used(self.path, &options, |head, bytes| {
             let head = Image::from_pm(head.to_vec(), 0);
             seawall_runtime::pool::open(&head, W::NAME, bytes)
                 .map_err(|error| error.to_string())?;
-            // What is wrong with a heap is said when it is opened.
-            Ok(Heap::bytes_used(&head, bytes).unwrap_or(bytes))
+            Heap::bytes_used(&head, bytes).map_err(|error| error.to_string())
         })?;
         let memory = pool.memory(0);
         let layout = Layout { pm_bytes: pool.bytes(), dram_bytes };
@@ -485,6 +484,14 @@ impl Visitor for Recover<'_> {
             contents,
         }))
     }
+}
+
+/// Bytes of the pool in this file that are in use; none if its head does not say.
+fn bytes_used_of(path: &Path) -> Option<u64> {
+    let status = std::fs::metadata(path).ok().filter(|status| status.is_file())?;
+    let mut head = vec![0; POOL_BYTES_MIN as usize];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+    Heap::bytes_used(&Image::from_pm(head, 0), status.len()).ok()
 }
 
 #[cfg(test)]
