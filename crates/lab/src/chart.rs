@@ -76,6 +76,10 @@ pub(crate) struct Series {
 }
 
 impl Series {
+    fn is_empty(&self) -> bool {
+        self.is_formula || self.points.is_empty()
+    }
+
     pub(crate) fn measured(name: &str, points: Vec<(f64, f64)>) -> Series {
         Series { name: name.into(), points, is_formula: false, number: None }
     }
@@ -141,6 +145,11 @@ fn step(most: f64) -> f64 {
 }
 
 impl Chart {
+    /// True if nothing in it was measured.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.series.iter().all(Series::is_empty)
+    }
+
     pub(crate) fn new(file: &str, title: &str, x: Axis, y: Axis) -> Chart {
         Chart { file: file.into(), title: title.into(), x, y, series: Vec::new() }
     }

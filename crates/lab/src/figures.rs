@@ -9,6 +9,7 @@
 //! that several figures of a kind share are run once.
 
 use crate::LabError;
+use crate::chart::Chart;
 use crate::plan;
 use crate::progress::Progress;
 use logging::{Measured, View};
@@ -448,21 +449,38 @@ impl Figures {
     /// When one cannot be drawn or written.
     pub fn write_plots(&self, folder: &Path) -> Result<usize, LabError> {
         std::fs::create_dir_all(folder).map_err(LabError::file(folder))?;
-        let charts: Vec<_> = self.views().flat_map(|view| view.charts()).collect();
+        let charts = self.charts();
         for chart in &charts {
             let svg = chart.to_svg().map_err(|error| LabError::Plot(error.to_string()))?;
             let path = folder.join(format!("{}.svg", chart.file));
             crate::output::write_file(&path, svg.as_bytes())?;
         }
         let mut count = charts.len();
-        for figure in &self.figures {
-            if let Figure::Kernels(figure) = figure {
-                let path = folder.join(format!("{}.svg", figure.name));
-                figure.write_plot(&self.kernels.of(figure), &path)?;
-                count += 1;
-            }
+        for figure in self.drawn() {
+            let path = folder.join(format!("{}.svg", figure.name));
+            figure.write_plot(&self.kernels.of(figure), &path)?;
+            count += 1;
         }
         Ok(count)
+    }
+
+    /// True if anything was measured that is drawn.
+    pub fn has_plots(&self) -> bool {
+        !self.charts().is_empty() || self.drawn().next().is_some()
+    }
+
+    /// The curves of which something was measured.
+    fn charts(&self) -> Vec<Chart> {
+        let charts = self.views().flat_map(|view| view.charts());
+        charts.filter(|chart| !chart.is_empty()).collect()
+    }
+
+    /// The figures of kernels of which something was measured.
+    fn drawn(&self) -> impl Iterator<Item = &KernelFigure> {
+        self.figures.iter().filter_map(|figure| match figure {
+            Figure::Kernels(figure) => Some(figure).filter(|it| !self.kernels.of(it).is_empty()),
+            _ => None,
+        })
     }
 }
 
