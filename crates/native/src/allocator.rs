@@ -2,9 +2,12 @@
 //! it does with any other limit of the system, and does not abort.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
 
 /// The exit code of a command that could not run.
 const CANNOT_RUN: i32 = 2;
+/// Room for what is said.
+const TEXT_BYTES: usize = 256;
 
 /// The system's allocator, for a program to make its own. Where that has no memory, the process
 /// ends with exit code 2, as a kill would end it: a pool is as after a crash.
@@ -45,10 +48,17 @@ fn or_end(memory: *mut u8, bytes: usize) -> *mut u8 {
 
 #[cold]
 fn end(bytes: usize) -> ! {
-    eprintln!(
+    // Neither memory nor a lock: whoever holds one may be who asks for memory.
+    let mut text = [0; TEXT_BYTES];
+    let mut rest = &mut text[..];
+    let _ = writeln!(
+        rest,
         "error: no memory for {bytes} bytes more; take fewer entries, threads or --jobs, end other \
          programs, or allow more memory (ulimit -v)"
     );
+    let said = TEXT_BYTES - rest.len();
+    // SAFETY: so many bytes of the text are there. Whether somebody reads them changes nothing.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), said) };
     // SAFETY: nothing runs after it; what is registered to run at the end could want memory.
     unsafe { libc::_exit(CANNOT_RUN) }
 }

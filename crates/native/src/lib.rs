@@ -24,6 +24,9 @@
 //! # Ok::<(), seawall_native::PoolError>(())
 //! ```
 
+// They panic where nobody reads.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 mod access;
 mod allocator;
 mod cpu;
@@ -49,5 +52,5 @@ pub use error::PoolError;
 pub use flush::{FLUSH_VARIABLE, Flush, FlushError, FlushKind};
 pub use memory::{Counters, NativeMemory};
 pub use pool::{Needs, POOL_BYTES_MIN, Pool, PoolOptions};
-pub use signals::on_stop;
+pub use signals::{descriptor, hold_signals, ignore_size_limit, on_stop};
 pub use witness::Witness;

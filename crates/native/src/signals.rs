@@ -1,10 +1,13 @@
 //! Signals by which a user ends a program: Ctrl-C (SIGINT) and what `kill` sends (SIGTERM).
 //!
 //! They are blocked in every thread and waited for by one of its own, so that what they lead to is
-//! ordinary code, which may lock, print and exit, and not a signal handler.
+//! ordinary code, which may lock, print and exit, and not a signal handler. Besides, what else the
+//! system says of files only to who asks without the standard library.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
+use std::os::fd::FromRawFd;
 use std::thread::Builder;
 
 /// Calls `act` for each such signal, in a thread of its own. To be called before other threads are
@@ -34,6 +37,55 @@ pub fn on_stop(mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
         block(&set, libc::SIG_UNBLOCK);
     }
     started.map(drop)
+}
+
+/// Does `act` with signals that end a program held back in this thread, so that they end it after
+/// `act` and not within.
+pub fn hold_signals<T>(act: impl FnOnce() -> T) -> T {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first call fills the set, which the others then read and change; the last also
+    // fills the other one.
+    let failed = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr())
+    };
+    let done = act();
+    if failed == 0 {
+        // SAFETY: the call above has filled it.
+        block(unsafe { before.assume_init_ref() }, libc::SIG_SETMASK);
+    }
+    done
+}
+
+/// Lets a file that would become too large (`ulimit -f`) be an error of who writes it, not the end
+/// of the process.
+pub fn ignore_size_limit() {
+    // SAFETY: no handler is set that could run.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Another handle of what is open for writing under this number: its place in the file is the same.
+///
+/// # Errors
+/// When nothing is open under it, or it is only to be read.
+pub fn descriptor(number: i32) -> io::Result<File> {
+    // SAFETY: both only ask; a number under which nothing is open is an error.
+    let (flags, copy) = unsafe {
+        (libc::fcntl(number, libc::F_GETFL), libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3))
+    };
+    if flags < 0 || copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the number is new, so nobody else has it.
+    let file = unsafe { File::from_raw_fd(copy) };
+    match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => Err(ErrorKind::PermissionDenied.into()),
+        _ => Ok(file),
+    }
 }
 
 fn block(set: &libc::sigset_t, how: libc::c_int) {
