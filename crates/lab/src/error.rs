@@ -139,12 +139,32 @@ pub enum LabError {
         damage: Damage,
     },
     /// A file cannot be read or written.
-    #[error("{path}: {source}; check that the folder exists, is writable and has room")]
+    #[error("{path}: {source}; {}", remedy(source))]
     File {
         /// The file.
         path: String,
         /// What the system said.
         source: io::Error,
+    },
+    /// A file is written, but does not get its name.
+    #[error("{path}: {source}; all that was to be there is in {part}: move it where it is wanted")]
+    NotPlaced {
+        /// The file.
+        path: String,
+        /// The file beside it.
+        part: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Results would replace what is no result.
+    #[error("{by}: {path} is {what}, no result of an earlier run: remove it, or name another file")]
+    Precious {
+        /// The option that names it.
+        by: String,
+        /// The file.
+        path: String,
+        /// What it is.
+        what: &'static str,
     },
     /// What would be written takes the place of what is read, or of what else is written.
     #[error("{first} and {second} name the same file, {path}: give each its own")]
@@ -181,6 +201,15 @@ pub enum LabError {
         /// What went wrong.
         why: String,
     },
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::FileTooLarge => {
+            "raise the limit for files (ulimit -f), or name a file on another disk"
+        }
+        _ => "check that the folder exists, is writable and has room",
+    }
 }
 
 impl From<NativeError> for LabError {

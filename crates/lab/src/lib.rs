@@ -10,6 +10,8 @@
 //! It is not a command line: it prints nothing but progress, and every result is a value.
 
 #![forbid(unsafe_code)]
+// They panic where nobody reads.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod accounted;
 pub mod bench;
@@ -60,7 +62,7 @@ pub use kernel::{Extent, KernelPoint, KernelRun, run_kernel};
 pub use kernels::{
     KERNEL_BASELINE, KernelCell, KernelOptions, KernelPlan, KernelRecord, KernelSize, Kernels,
 };
-pub use output::{Files, Finished, Output, write_file};
+pub use output::{Files, Finished, Output, drop_parts, tell, write_file};
 pub use plan::{BASELINE, CRASHES, CompareOptions, FLUSHERS, MACHINE, OPERATIONS, Plan};
 pub use progress::Progress;
 pub use record::Record;
@@ -71,5 +73,7 @@ pub use whisper::{
 };
 
 pub use seawall_explore::Model;
-pub use seawall_native::{Doctor, Domain, DomainError, EndWithoutMemory, on_stop};
+pub use seawall_native::{
+    Doctor, Domain, DomainError, EndWithoutMemory, ignore_size_limit, on_stop,
+};
 pub use seawall_workloads::{Flaw, RequestMix, UnknownFlaw, UnknownMix};

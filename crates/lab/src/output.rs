@@ -5,16 +5,20 @@
 //! else that the command reads, makes and writes.
 
 mod files;
+mod streams;
 
 pub use files::{Files, Output};
 
 use crate::LabError;
+use seawall_native::hold_signals;
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use streams::Stream;
 
 /// Links that lead to links, at most.
 const LINKS_MAX: usize = 40;
@@ -44,41 +48,90 @@ impl Finished {
     }
 }
 
+/// Says something on standard error. Where nobody can hear it, the command goes on all the same.
+pub fn tell(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Writes `bytes` to `path`. If that fails, what was there before is still there.
 ///
-/// A link stays, and what it leads to is written. Pipes and devices are written as they are; what
-/// standard output or standard error is, by any name, goes there, so that nothing else is lost
-/// that goes there too.
+/// A link stays, and what it leads to is written. Pipes, devices and what is open already are
+/// written as they are, so that nothing else is lost that goes there too.
 ///
 /// # Errors
 /// When the file cannot be written; the message names it.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
-    put(path, bytes).map_err(LabError::file(path))
+    put(path, bytes)
 }
 
-fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let status = fs::metadata(path).ok();
-    if let Some(status) = &status {
-        if let Some(mut stream) = standard_stream(status) {
-            return stream.write_all(bytes).and_then(|()| stream.flush());
-        }
-        if !status.is_file() {
-            return OpenOptions::new().write(true).open(path)?.write_all(bytes);
-        }
+fn put(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
+    let open = if let Some(stream) = Stream::of(path) {
+        Some(stream.open(path))
+    } else if fs::metadata(path).is_ok_and(|status| !status.is_file()) {
+        let file = OpenOptions::new().write(true).open(path);
+        Some(file.map(|file| Box::new(file) as Box<dyn Write>))
+    } else {
+        None
+    };
+    if let Some(open) = open {
+        let written = open.and_then(|mut it| it.write_all(bytes).and_then(|()| it.flush()));
+        return written.map_err(LabError::file(path));
     }
-    let path = end_of_links(path)?;
-    let (part, mut file) = part_of(&path)?;
+    let whole = end_of_links(path).and_then(|end| Ok((fill_part(&end, bytes)?, end)));
+    let (part, end) = whole.map_err(LabError::file(path))?;
+    take_place(&part, &end, path)
+}
+
+/// A new file beside `path` that has `bytes`, and the mode of the old one.
+fn fill_part(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    let (part, mut file) = {
+        let mut parts = parts();
+        let (part, file) = part_of(path)?;
+        parts.push(part.clone());
+        (part, file)
+    };
     let filled = file.write_all(bytes).and_then(|()| file.sync_all());
-    let placed = filled.and_then(|()| {
-        if let Some(status) = status {
-            file.set_permissions(status.permissions())?;
-        }
-        fs::rename(&part, &path)
+    let filled = filled.and_then(|()| match fs::metadata(path) {
+        Ok(status) => file.set_permissions(status.permissions()),
+        Err(_) => Ok(()),
     });
-    if placed.is_err() {
+    if filled.is_err() {
+        let mut parts = parts();
         let _ = fs::remove_file(&part);
+        parts.retain(|it| *it != part);
     }
-    placed
+    filled.map(|()| part)
+}
+
+/// Gives `part`, which is whole, the name `end`, to which `path` leads. If the system refuses, the
+/// part stays, so that the results of a long run are not lost.
+fn take_place(part: &Path, end: &Path, path: &Path) -> Result<(), LabError> {
+    let mut parts = parts();
+    let placed = fs::rename(part, end);
+    parts.retain(|it| it != part);
+    placed.map_err(|source| LabError::NotPlaced {
+        path: path.display().to_string(),
+        part: part.display().to_string(),
+        source,
+    })
+}
+
+/// The files that have not taken their place yet.
+static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn parts() -> MutexGuard<'static, Vec<PathBuf>> {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the files that have not taken their place yet, of a process that is to end at once. No
+/// other is begun, and none takes its place, until what this gives is dropped.
+#[must_use]
+pub fn drop_parts() -> impl Drop {
+    let mut parts = parts();
+    for part in parts.drain(..) {
+        let _ = fs::remove_file(part);
+    }
+    parts
 }
 
 /// Finds out before a long run whether `path` can be written at its end.
@@ -89,26 +142,39 @@ fn check_writable(path: &Path) -> Result<(), LabError> {
     let check = || match fs::metadata(path) {
         // To open and close it would end what reads it.
         Ok(status) if status.file_type().is_fifo() => Ok(()),
-        Ok(status) if standard_stream(&status).is_some() => Ok(()),
+        _ if let Some(stream) = Stream::of(path) => stream.open(path).map(drop),
         Ok(status) if !status.is_file() => OpenOptions::new().write(true).open(path).map(drop),
-        _ => part_of(&end_of_links(path)?).and_then(|(part, _)| fs::remove_file(part)),
+        _ => check_beside(&end_of_links(path)?),
     };
     check().map_err(LabError::file(path))
 }
 
-/// Standard output or standard error, if `status` is of what that is.
-fn standard_stream(status: &Metadata) -> Option<Box<dyn Write>> {
-    let is_it = |stream: io::Result<std::os::fd::OwnedFd>| {
-        let of_stream = stream.and_then(|copy| File::from(copy).metadata());
-        of_stream.is_ok_and(|it| (it.dev(), it.ino()) == (status.dev(), status.ino()))
+/// Finds out before a long run whether files can be written in the folder `path` at its end, if
+/// need be after it is made.
+///
+/// # Errors
+/// When they cannot; the message names the folder.
+fn check_fillable(path: &Path) -> Result<(), LabError> {
+    let check = || {
+        for folder in path.ancestors() {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            match fs::symlink_metadata(folder) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+                Ok(_) if fs::metadata(folder)?.is_dir() => {
+                    return check_beside(&folder.join("plot"));
+                }
+                Ok(_) => return Err(ErrorKind::NotADirectory.into()),
+            }
+        }
+        Err(ErrorKind::NotFound.into())
     };
-    if is_it(io::stdout().as_fd().try_clone_to_owned()) {
-        Some(Box::new(io::stdout()))
-    } else if is_it(io::stderr().as_fd().try_clone_to_owned()) {
-        Some(Box::new(io::stderr()))
-    } else {
-        None
-    }
+    check().map_err(LabError::file(path))
+}
+
+/// Makes a file where the new one beside `path` will be, and leaves none.
+fn check_beside(path: &Path) -> io::Result<()> {
+    hold_signals(|| part_of(path).and_then(|(part, _)| fs::remove_file(part)))
 }
 
 /// Where `path` leads if its last part is a link, or a link to one, be anything there or not.
@@ -190,6 +256,17 @@ mod tests {
         symlink("loop", at("loop")).unwrap();
         assert!(write_file(&at("loop"), b"x").unwrap_err().to_string().contains("loop"));
         assert!(at("loop").is_symlink());
+    }
+
+    #[test]
+    fn results_that_do_not_get_their_name_are_kept_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.json");
+        let part = fill_part(&path, b"of a long run").unwrap();
+        fs::create_dir(&path).unwrap();
+        let said = take_place(&part, &path, &path).unwrap_err().to_string();
+        assert!(said.contains(&*part.display().to_string()) && said.contains("move it"), "{said}");
+        assert_eq!(fs::read(part).unwrap(), b"of a long run");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! All of it goes to standard error, and none of it to a result.
 
+use crate::tell;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -92,7 +93,7 @@ impl Progress {
         if let Some(count) = left.get_mut(workload) {
             *count -= 1;
             if *count == 0 && self.lines {
-                eprintln!("{workload}: done");
+                tell(format_args!("{workload}: done"));
             }
         }
     }

@@ -24,6 +24,11 @@ pub const ROOTS: usize = 16;
 pub const VERSION: u64 = 3;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SEAWALL\0");
+/// True if a file that begins with `head` is a pool, sound or not, of whatever version.
+pub const fn is_magic(head: [u8; 8]) -> bool {
+    u64::from_le_bytes(head) == MAGIC
+}
+
 const NAME_BYTES: usize = 16;
 const WORDS: usize = HEADER_BYTES as usize / 8;
 const CHECKSUM: usize = 5;

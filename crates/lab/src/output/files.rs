@@ -5,11 +5,12 @@
 //! through; files that do not exist yet by the folder that they will be in, and their name there.
 //! Devices and pipes hold nothing that could be lost. Two files that are only read may be one.
 
-use super::{Finished, check_writable, end_of_links, with_ending};
+use super::streams::Stream;
+use super::{Finished, check_fillable, check_writable, end_of_links, with_ending};
 use crate::LabError;
 use std::ffi::OsString;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -27,12 +28,40 @@ pub struct Output {
 }
 
 impl Output {
-    fn new(path: PathBuf) -> Output {
-        // A pipe and a device have no file beside them that would be theirs.
+    fn new(path: PathBuf, has_partial: bool) -> Output {
+        // A pipe, a device and what is open have no file beside them that would be theirs.
         let is_plain = fs::metadata(&path).map_or(true, |it| it.is_file() || it.is_dir());
+        let is_plain = is_plain && Stream::of(&path).is_none();
         let path: PathBuf = path.components().collect();
-        let partial = if is_plain { with_ending(&path, PARTIAL) } else { path.clone() };
+        let has_partial = has_partial && is_plain;
+        let partial = if has_partial { with_ending(&path, PARTIAL) } else { path.clone() };
         Output { path, partial }
+    }
+
+    /// The file or folder, and what is beside it if the command is stopped.
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        [&self.path, &self.partial]
+            .into_iter()
+            .take(1 + usize::from(self.has_partial()))
+            .map(|it| &**it)
+    }
+
+    fn has_partial(&self) -> bool {
+        self.path != self.partial
+    }
+
+    /// Removes what an earlier command left that was stopped.
+    fn remove_partial(&self) {
+        if !self.has_partial() {
+            return;
+        }
+        for entry in fs::read_dir(&self.partial).into_iter().flatten().flatten() {
+            if is_plot(&entry.path()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        // A folder goes only if nothing else is in it.
+        let _ = fs::remove_file(&self.partial).or_else(|_| fs::remove_dir(&self.partial));
     }
 
     /// The file or folder.
@@ -53,14 +82,21 @@ impl Output {
     ) -> Result<Option<String>, E> {
         let (path, partial) = (self.path.display(), self.partial.display());
         match finished {
-            Finished::All => write(&self.path).map(|()| None),
+            Finished::All => {
+                write(&self.path)?;
+                self.remove_partial();
+                Ok(None)
+            }
             Finished::Nothing => {
                 Ok(Some(format!("stopped before anything was finished: {path} is as it was")))
             }
             Finished::Some => {
                 write(&self.partial)?;
-                let is_plain = self.path != self.partial;
-                let old = if is_plain { format!("; {path} is as it was") } else { String::new() };
+                let old = if self.has_partial() {
+                    format!("; {path} is as it was")
+                } else {
+                    String::new()
+                };
                 Ok(Some(format!("stopped: what was finished is in {partial}{old}")))
             }
         }
@@ -95,15 +131,27 @@ struct Claim {
 }
 
 /// The files of a command.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Files {
     claims: Vec<Claim>,
+    has_partial: bool,
+}
+
+impl Default for Files {
+    fn default() -> Files {
+        Files { claims: Vec::new(), has_partial: true }
+    }
 }
 
 impl Files {
     /// None yet.
     pub fn new() -> Files {
         Files::default()
+    }
+
+    /// None yet, of a command that writes nothing when it is stopped.
+    pub fn without_partial() -> Files {
+        Files { has_partial: false, ..Files::default() }
     }
 
     /// Adds a file that is read, if there is one of that name; `by` is who names it. The files of
@@ -133,21 +181,19 @@ impl Files {
     /// Adds a folder that plots are written to, and gives it, too.
     ///
     /// # Errors
-    /// When there is something else of that name.
+    /// When there is something else of that name, or the folder cannot be made or written to.
     pub fn fills(
         mut self,
         by: &str,
         folder: Option<PathBuf>,
     ) -> Result<(Files, Option<Output>), LabError> {
-        let Some(folder) = folder.map(Output::new) else { return Ok((self, None)) };
-        if fs::metadata(&folder.path).is_ok_and(|status| !status.is_dir()) {
-            return Err(LabError::file(&folder.path)(ErrorKind::NotADirectory.into()));
-        }
-        for path in [&folder.path, &folder.partial] {
+        let Some(folder) = folder else { return Ok((self, None)) };
+        let folder = Output::new(folder, self.has_partial);
+        for path in folder.paths() {
+            check_fillable(path)?;
             self.claim(by, path, Use::Filled);
             let there = fs::read_dir(path).into_iter().flatten().flatten();
-            let is_plot = |path: &PathBuf| path.extension().is_some_and(|end| end == PLOT);
-            let plots = there.map(|entry| entry.path()).filter(is_plot);
+            let plots = there.map(|entry| entry.path()).filter(|path| is_plot(path));
             plots.for_each(|plot| self.claim(by, &plot, Use::Written));
         }
         Ok((self, Some(folder)))
@@ -156,24 +202,30 @@ impl Files {
     /// The files that results are written to, each with the option that names it.
     ///
     /// # Errors
-    /// When two are the same and not both are only read; when one of these cannot be written.
+    /// When two are the same and not both are only read; when one of these cannot be written, or
+    /// is there and no result.
     pub fn writes<const N: usize>(
         mut self,
         outputs: [(&str, Option<PathBuf>); N],
     ) -> Result<[Option<Output>; N], LabError> {
-        let outputs = outputs.map(|(by, path)| (by, path.map(Output::new)));
+        let has_partial = self.has_partial;
+        let new = |path| Output::new(path, has_partial);
+        let outputs = outputs.map(|(by, path)| (by, path.map(new)));
         for (by, output) in &outputs {
-            let Some(Output { path, partial }) = output else { continue };
-            self.claim(by, path, Use::Written);
-            if path != partial {
-                self.claim(&format!("{by} of a run that is stopped"), partial, Use::Written);
+            let Some(output) = output else { continue };
+            self.claim(by, &output.path, Use::Written);
+            if output.has_partial() {
+                let by = format!("{by} of a run that is stopped");
+                self.claim(&by, &output.partial, Use::Written);
             }
         }
         self.check()?;
-        outputs
-            .iter()
-            .flat_map(|(_, output)| output)
-            .try_for_each(|it| check_writable(&it.path))?;
+        for (by, output) in &outputs {
+            for path in output.iter().flat_map(Output::paths) {
+                check_replaceable(by, path)?;
+                check_writable(path)?;
+            }
+        }
         Ok(outputs.map(|(_, output)| output))
     }
 
@@ -206,15 +258,39 @@ impl Claim {
         let is_written = self.used != Use::Read || other.used != Use::Read;
         let is_in = |file: &Claim, folder: &Claim| match (&file.place, &folder.place) {
             (Place::New(device, number, name), Place::There(folder_device, folder_number)) => {
-                let is_plot = Path::new(name).extension().is_some_and(|end| end == PLOT);
                 let is_there = (device, number) == (folder_device, folder_number);
-                folder.used == Use::Filled && is_plot && is_there
+                folder.used == Use::Filled && is_plot(Path::new(name)) && is_there
             }
             _ => false,
         };
         let is_same = self.by != other.by && self.place == other.place;
         is_written && (is_same || is_in(self, other) || is_in(other, self))
     }
+}
+
+fn is_plot(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == PLOT)
+}
+
+/// Refuses to replace what somebody made who wants to keep it, as far as that can be told.
+fn check_replaceable(by: &str, path: &Path) -> Result<(), LabError> {
+    if Stream::of(path).is_some() || !fs::metadata(path).is_ok_and(|status| status.is_file()) {
+        return Ok(());
+    }
+    let end = end_of_links(path).map_err(LabError::file(path))?;
+    let ends = |with: &str| [path, &end].iter().any(|it| it.extension().is_some_and(|e| e == with));
+    let mut head = [0; 8];
+    let is_read = File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok();
+    let what = if is_read && seawall_runtime::pool::is_magic(head) {
+        "a pool"
+    } else if ends("litmus") {
+        "a litmus test"
+    } else if ends("toml") {
+        "a description of a machine or an experiment"
+    } else {
+        return Ok(());
+    };
+    Err(LabError::Precious { by: by.to_owned(), path: path.display().to_string(), what })
 }
 
 /// Every text in `value` that ends like the name of a description.
@@ -286,6 +362,54 @@ mod tests {
     }
 
     #[test]
+    fn a_command_that_gives_nothing_when_stopped_leaves_the_name_of_a_half_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let files = Files::without_partial().makes("--file", Some(&at("a.partial")));
+        fs::write(at("a.partial"), "of somebody").unwrap();
+        let [output] = files.writes([("--json", Some(at("a")))]).unwrap();
+        output.unwrap().put(Finished::All, |path| fs::write(path, "x")).unwrap();
+        assert_eq!(fs::read_to_string(at("a.partial")).unwrap(), "of somebody");
+    }
+
+    #[test]
+    fn plots_that_a_stop_left_go_when_all_are_drawn_and_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (others, is_left) in [(&[][..], false), (&["notes.txt"], true)] {
+            fs::create_dir(at("p.partial")).unwrap();
+            for name in [&["a.svg"], others].concat() {
+                fs::write(at("p.partial").join(name), "x").unwrap();
+            }
+            let (_, plots) = Files::new().fills("--plots", Some(at("p"))).unwrap();
+            plots.unwrap().put(Finished::All, |_| Ok::<(), LabError>(())).unwrap();
+            assert_eq!(at("p.partial").exists(), is_left);
+            assert!(!at("p.partial").join("a.svg").exists());
+        }
+        assert_eq!(fs::read(at("p.partial/notes.txt")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn what_cannot_be_written_at_the_end_is_refused_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("a.partial")).unwrap();
+        assert!(clash(Files::new(), at("a")).unwrap().contains("a.partial"));
+        symlink("/nowhere/at/all", at("dangling")).unwrap();
+        fs::write(at("file"), "").unwrap();
+        for name in ["/proc/x", "/proc/x/y", "dangling", "dangling/p", "file", "file/p"] {
+            let fills = |path| Files::new().fills("--plots", Some(path));
+            let said = fills(at(name)).err().unwrap_or_else(|| panic!("{name}")).to_string();
+            assert!(said.contains(name), "{said}");
+        }
+        symlink("a.partial", at("link")).unwrap();
+        for name in ["new", "new/p", "a.partial", "link/p", "link"] {
+            Files::new().fills("--plots", Some(at(name))).unwrap();
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is made");
+    }
+
+    #[test]
     fn two_that_are_read_may_be_one_and_a_device_holds_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.litmus");
@@ -346,5 +470,6 @@ mod tests {
         assert_eq!(fs::read_to_string(partial).unwrap(), "half");
         assert_eq!(put(Finished::All, "whole").unwrap(), None);
         assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "half is of no use any more");
     }
 }
