@@ -2,6 +2,8 @@
 //! (`meaning`), doing it (`run`).
 
 #![forbid(unsafe_code)]
+// They panic where nobody reads.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod args;
 mod meaning;
@@ -9,22 +11,23 @@ mod run;
 mod stop;
 
 use clap::Parser;
-use seawall_lab::EndWithoutMemory;
+use seawall_lab::{EndWithoutMemory, ignore_size_limit, tell};
 use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: EndWithoutMemory = EndWithoutMemory;
 
 fn main() -> ExitCode {
+    ignore_size_limit();
     let outcome = meaning::mean(args::Cli::parse()).and_then(run::run);
     match outcome {
         Ok(verdict) => verdict.into(),
         Err(error) => {
             let mut said = error.to_string();
-            eprintln!("error: {said}");
+            tell(format_args!("error: {said}"));
             for cause in error.chain().skip(1).map(|cause| cause.to_string()) {
                 if !said.contains(&cause) {
-                    eprintln!("  {cause}");
+                    tell(format_args!("  {cause}"));
                 }
                 said = cause;
             }

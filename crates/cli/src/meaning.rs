@@ -106,7 +106,7 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
         Command::Explore(args) => explore(args),
         Command::Litmus(args) => litmus(args),
         Command::Corpus(CorpusArgs { cases, long, json }) => {
-            let [json] = Files::new().writes([("--json", json)])?;
+            let [json] = Files::without_partial().writes([("--json", json)])?;
             Ok(Job::Corpus { options: CorpusOptions { cases, long }, json })
         }
         Command::Bench(BenchCommand::Explore(BenchExploreArgs { seconds, json })) => {
@@ -128,13 +128,15 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
 }
 
 fn pool(PoolArgs { file, json }: PoolArgs, is_brief: bool) -> Result<Job> {
-    let [json] = Files::new().reads("the pool file", &file).writes([("--json", json)])?;
+    let [json] =
+        Files::without_partial().reads("the pool file", &file).writes([("--json", json)])?;
     Ok(Job::Pool { file, is_brief, json })
 }
 
 fn validate(args: ValidateArgs) -> Result<Job> {
     let ValidateArgs { machine, seed, json, plots } = args;
-    let (files, plots) = Files::new().reads("--machine", &machine).fills("--plots", plots)?;
+    let (files, plots) =
+        Files::without_partial().reads("--machine", &machine).fills("--plots", plots)?;
     let [json] = files.writes([("--json", json)])?;
     Ok(Job::Validate { options: ValidateOptions { machine, seed }, json, plots })
 }
@@ -221,7 +223,10 @@ fn sweep(args: SweepArgs) -> Result<Job> {
 
 fn run(args: RunArgs) -> Result<Job> {
     let domain = args.domain.map(|name| Domain::parse(&name, "--domain")).transpose()?;
-    let read = args.recover.iter().fold(Files::new(), |files, it| files.reads("--recover", it));
+    let read = args
+        .recover
+        .iter()
+        .fold(Files::without_partial(), |files, it| files.reads("--recover", it));
     let files = read.makes("--file", args.file.as_deref());
     let files = files.makes("--witness", args.witness.as_deref());
     let [json] = files.writes([("--json", args.json)])?;
@@ -324,7 +329,8 @@ fn whisper(args: WhisperArgs) -> Result<Job> {
 
 fn bench_dimms(args: BenchDimmsArgs) -> Result<Job> {
     let BenchDimmsArgs { machine, runs, requests, json } = args;
-    let [json] = Files::new().reads("--machine", &machine).writes([("--json", json)])?;
+    let [json] =
+        Files::without_partial().reads("--machine", &machine).writes([("--json", json)])?;
     let options = DimmBenchOptions { machine, runs, requests, ..DimmBenchOptions::default() };
     Ok(Job::BenchDimms { options, json })
 }

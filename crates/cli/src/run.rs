@@ -12,7 +12,7 @@ use seawall_lab::validate::{ValidateOptions, validate};
 use seawall_lab::{
     Comparison, Doctor, Figure, FigureOptions, Figures, Finished, KernelPlan, Kernels, LabError,
     Output, Plan, Progress, Sweep, SweepPlan, Whisper, WhisperPlan, show_design, show_machine,
-    write_file,
+    tell, write_file,
 };
 use serde::Serialize;
 use std::io::{self, Write};
@@ -73,10 +73,10 @@ fn compare(plan: Plan, json: &Option<Output>, plot: &Option<Output>) -> Result<V
     let stop = Stop::ask(&[json, plot])?;
     let comparison = Comparison::run(plan, &Progress::on_stderr(), stop.flag())?;
     let finished = Finished::of(comparison.is_partial, comparison.cells.is_empty());
-    stop.writes();
-    to(json, finished, |path| comparison.write_json(path))?;
-    to(plot, finished, |path| comparison.write_plot(path))?;
-    print(&comparison.to_text())?;
+    let write_json = |path: &Path| Ok(comparison.write_json(path)?);
+    let write_plot = |path: &Path| Ok(comparison.write_plot(path)?);
+    let outputs = [to(json, finished, &write_json), to(plot, finished, &write_plot)];
+    give(&stop, &comparison.to_text(), &outputs)?;
     Ok(verdict(comparison.broken() > 0, comparison.is_partial))
 }
 
@@ -89,22 +89,21 @@ fn kernels(
     let stop = Stop::ask(&[json, plot])?;
     let kernels = Kernels::run(plan, &Progress::on_stderr(), stop.flag())?;
     let finished = Finished::of(kernels.is_partial, kernels.cells.is_empty());
-    stop.writes();
-    to(json, finished, |path| kernels.write_json(path))?;
-    to(plot, finished, |path| kernels.write_plot(path))?;
+    let write_json = |path: &Path| Ok(kernels.write_json(path)?);
+    let write_plot = |path: &Path| Ok(kernels.write_plot(path)?);
     let traffic = if has_traffic { kernels.traffic_text() } else { String::new() };
-    print(&(kernels.to_text() + &traffic))?;
+    let outputs = [to(json, finished, &write_json), to(plot, finished, &write_plot)];
+    give(&stop, &(kernels.to_text() + &traffic), &outputs)?;
     Ok(verdict(kernels.broken() > 0, kernels.is_partial))
 }
 
 fn sweep(plan: SweepPlan, plot: &Option<Output>) -> Result<Verdict> {
     let stop = Stop::ask(&[plot])?;
     let sweep = Sweep::run(plan, &Progress::on_stderr(), stop.flag())?;
-    eprintln!("{} of {} points were done already", sweep.found, sweep.points());
-    stop.writes();
+    tell(format_args!("{} of {} points were done already", sweep.found, sweep.points()));
     let finished = Finished::of(sweep.is_partial(), sweep.is_empty());
-    to(plot, finished, |path| sweep.write_plot(path))?;
-    print(&sweep.to_text())?;
+    let write_plot = |path: &Path| Ok(sweep.write_plot(path)?);
+    give(&stop, &sweep.to_text(), &[to(plot, finished, &write_plot)])?;
     Ok(verdict(sweep.broken() > 0, sweep.is_partial()))
 }
 
@@ -118,10 +117,11 @@ fn reproduce(
     let stop = Stop::ask(&[json, plots])?;
     let figures = Figures::run(figures, options, &Progress::on_stderr(), stop.flag())?;
     let finished = Finished::of(figures.is_partial(), figures.is_empty());
-    stop.writes();
-    to(json, finished, |path| figures.write_json(path))?;
-    to(plots, finished, |path| figures.write_plots(path).map(drop))?;
-    print(&figures.to_text())?;
+    let drawn = Finished::of(figures.is_partial(), !figures.has_plots());
+    let write_json = |path: &Path| Ok(figures.write_json(path)?);
+    let write_plots = |path: &Path| Ok(figures.write_plots(path).map(drop)?);
+    let outputs = [to(json, finished, &write_json), to(plots, drawn, &write_plots)];
+    give(&stop, &figures.to_text(), &outputs)?;
     Ok(verdict(is_strict && !figures.hold(), figures.is_partial()))
 }
 
@@ -134,66 +134,62 @@ fn explored(
     let stop = Stop::ask(&[json, html])?;
     let report = explore(workload, options, &Progress::on_stderr(), stop.flag())?;
     let finished = Finished::of(report.is_partial(), false);
-    stop.writes();
-    to(html, finished, |path| write_file(path, report.to_html().as_bytes()))?;
-    to(json, finished, |path| write_record(path, &report))?;
-    print(&report.to_string())?;
+    let write_html = |path: &Path| Ok(write_file(path, report.to_html().as_bytes())?);
+    let write_json = |path: &Path| write_record(path, &report);
+    let outputs = [to(html, finished, &write_html), to(json, finished, &write_json)];
+    give(&stop, &report.to_string(), &outputs)?;
     Ok(verdict(report.found(), report.is_partial()))
 }
 
 fn corpus(options: &CorpusOptions, json: &Option<Output>) -> Result<Verdict> {
     let stop = Stop::end(&[json])?;
     let corpus = Corpus::run(options, &Progress::on_stderr())?;
-    stop.writes();
-    to(json, Finished::All, |path| corpus.write_json(path))?;
-    print(&corpus.to_text())?;
+    let write_json = |path: &Path| Ok(corpus.write_json(path)?);
+    give(&stop, &corpus.to_text(), &[to(json, Finished::All, &write_json)])?;
     Ok(verdict(corpus.wrong() > 0, false))
 }
 
 fn bench(options: &BenchOptions, json: &Option<Output>) -> Result<Verdict> {
     let stop = Stop::ask(&[json])?;
     let bench = Bench::run(options, &Progress::on_stderr(), stop.flag())?;
-    stop.writes();
     let finished = Finished::of(bench.is_partial, bench.records().is_empty());
-    to(json, finished, |path| bench.write_json(path))?;
-    print(&bench.to_text())?;
+    let write_json = |path: &Path| Ok(bench.write_json(path)?);
+    give(&stop, &bench.to_text(), &[to(json, finished, &write_json)])?;
     Ok(verdict(false, bench.is_partial))
 }
 
 fn bench_dimms(options: &DimmBenchOptions, json: &Option<Output>) -> Result<Verdict> {
     let stop = Stop::end(&[json])?;
     let bench = DimmBench::run(options)?;
-    stop.writes();
-    to(json, Finished::All, |path| bench.write_json(path))?;
-    say(&bench.to_text())
+    let write_json = |path: &Path| Ok(bench.write_json(path)?);
+    give(&stop, &bench.to_text(), &[to(json, Finished::All, &write_json)])?;
+    Ok(Verdict::Fine)
 }
 
 fn bench_explore(limit: Duration, json: &Option<Output>) -> Result<Verdict> {
     let stop = Stop::ask(&[json])?;
     let bench = ExploreBench::run(limit, stop.flag())?;
-    stop.writes();
-    to(json, Finished::of(bench.is_partial, false), |path| bench.write_json(path))?;
-    print(&bench.to_text())?;
+    let finished = Finished::of(bench.is_partial, false);
+    let write_json = |path: &Path| Ok(bench.write_json(path)?);
+    give(&stop, &bench.to_text(), &[to(json, finished, &write_json)])?;
     Ok(verdict(false, bench.is_partial))
 }
 
 fn whisper(plan: WhisperPlan, is_strict: bool, json: &Option<Output>) -> Result<Verdict> {
     let stop = Stop::ask(&[json])?;
     let whisper = Whisper::run(plan, &Progress::on_stderr(), stop.flag())?;
-    stop.writes();
     let finished = Finished::of(whisper.is_partial, whisper.records.is_empty());
-    to(json, finished, |path| whisper.write_json(path))?;
-    print(&whisper.to_text())?;
+    let write_json = |path: &Path| Ok(whisper.write_json(path)?);
+    give(&stop, &whisper.to_text(), &[to(json, finished, &write_json)])?;
     Ok(verdict(is_strict && whisper.far_off() > 0, whisper.is_partial))
 }
 
 fn litmus(plan: LitmusPlan, json: &Option<Output>) -> Result<Verdict> {
     let stop = Stop::ask(&[json])?;
     let report = plan.run(&Progress::on_stderr(), stop.flag())?;
-    stop.writes();
     let finished = Finished::of(report.is_partial, report.tests.is_empty());
-    to(json, finished, |path| report.write_json(path))?;
-    print(&report.to_text())?;
+    let write_json = |path: &Path| Ok(report.write_json(path)?);
+    give(&stop, &report.to_text(), &[to(json, finished, &write_json)])?;
     Ok(verdict(report.disagreements() > 0, report.is_partial))
 }
 
@@ -204,11 +200,10 @@ fn validated(
 ) -> Result<Verdict> {
     let stop = Stop::end(&[json, plots])?;
     let report = validate(options)?;
-    let records = report.to_json_lines()?;
-    stop.writes();
-    to(json, Finished::All, |path| write_file(path, records.as_bytes()))?;
-    to(plots, Finished::All, |folder| report.write_plots(folder).map(drop))?;
-    print(&report.to_string())?;
+    let write_json = |path: &Path| Ok(write_file(path, report.to_json_lines()?.as_bytes())?);
+    let write_plots = |folder: &Path| Ok(report.write_plots(folder).map(drop)?);
+    let outputs = [to(json, Finished::All, &write_json), to(plots, Finished::All, &write_plots)];
+    give(&stop, &report.to_string(), &outputs)?;
     Ok(verdict(report.failures() > 0, false))
 }
 
@@ -221,9 +216,9 @@ fn native(workload: &str, options: &NativeOptions, json: &Option<Output>) -> Res
         }
         report => {
             let report = report?;
-            stop.writes();
-            to(json, Finished::All, |path| write_record(path, &report))?;
-            say(&report.to_string())
+            let write_json = |path: &Path| write_record(path, &report);
+            give(&stop, &report.to_string(), &[to(json, Finished::All, &write_json)])?;
+            Ok(Verdict::Fine)
         }
     }
 }
@@ -231,22 +226,41 @@ fn native(workload: &str, options: &NativeOptions, json: &Option<Output>) -> Res
 fn pool(file: &Path, is_brief: bool, json: &Option<Output>) -> Result<Verdict> {
     let stop = Stop::end(&[json])?;
     let report = examine(file)?;
-    stop.writes();
-    to(json, Finished::All, |path| write_record(path, &report))?;
-    print(&if is_brief { report.verdict() } else { report.to_string() })?;
+    let text = if is_brief { report.verdict() } else { report.to_string() };
+    let write_json = |path: &Path| write_record(path, &report);
+    give(&stop, &text, &[to(json, Finished::All, &write_json)])?;
     Ok(verdict(report.is_damaged(), false))
 }
 
-/// Writes results if they were asked for, and says where they are if not all are there.
-fn to<E: Into<anyhow::Error>>(
-    output: &Option<Output>,
+/// An output that may have been asked for, how much there is for it, and what writes that.
+struct To<'a> {
+    output: &'a Option<Output>,
     finished: Finished,
-    write: impl FnOnce(&Path) -> Result<(), E>,
-) -> Result<()> {
-    let Some(output) = output else { return Ok(()) };
-    let said = output.put(finished, write).map_err(Into::into)?;
-    said.iter().for_each(|said| eprintln!("{said}"));
-    Ok(())
+    write: &'a dyn Fn(&Path) -> Result<()>,
+}
+
+fn to<'a>(
+    output: &'a Option<Output>,
+    finished: Finished,
+    write: &'a dyn Fn(&Path) -> Result<()>,
+) -> To<'a> {
+    To { output, finished, write }
+}
+
+/// Prints `text`, writes the outputs, and says where they are if not all is there. One that fails
+/// keeps none of the others from being tried; the first error is given, others are said.
+fn give(stop: &Stop, text: &str, outputs: &[To<'_>]) -> Result<()> {
+    stop.writes();
+    let mut given = print(text).map_err(Into::into);
+    for To { output, finished, write } in outputs {
+        let Some(output) = output else { continue };
+        match (output.put(*finished, write), &given) {
+            (Ok(said), _) => said.iter().for_each(tell),
+            (Err(error), Ok(())) => given = Err(error),
+            (Err(error), Err(_)) => tell(format_args!("error: {error}")),
+        }
+    }
+    given
 }
 
 fn verdict(found: bool, stopped: bool) -> Verdict {

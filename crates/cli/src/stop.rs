@@ -5,16 +5,17 @@
 //! whole at the end, and what was finished of a command that was stopped goes beside it.
 
 use anyhow::Result;
-use seawall_lab::{LabError, Output, on_stop};
-use std::sync::Arc;
+use seawall_lab::{LabError, Output, drop_parts, on_stop, tell};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the signals set, and what they find.
 #[derive(Clone)]
 pub(crate) struct Stop {
     asked: Arc<AtomicBool>,
-    /// Results are being written: they are whole, and so will the file be.
-    writes: Arc<AtomicBool>,
+    /// Results are being written: they are whole, and so will the file be. Who ends the process
+    /// keeps the lock, so that nothing is begun that contradicts what was said.
+    writes: Arc<Mutex<bool>>,
 }
 
 impl Stop {
@@ -32,14 +33,15 @@ impl Stop {
         let stop = Stop { asked: Arc::default(), writes: Arc::default() };
         let (flags, files) = (stop.clone(), said_of(outputs));
         let act = move || {
-            let writes = flags.writes.load(Ordering::Relaxed);
+            let writes = flags.writes.lock().unwrap_or_else(PoisonError::into_inner);
             let is_first = !flags.asked.swap(true, Ordering::Relaxed);
-            if is_first && (is_asked || writes) {
+            if is_first && (is_asked || *writes) {
                 return;
             }
-            match writes {
-                true => eprintln!("stopped while results were written: each file is whole or old"),
-                false => eprintln!("stopped{files}"),
+            let _parts = drop_parts();
+            match *writes {
+                true => tell("stopped while results were written: each file is whole or old"),
+                false => tell(format_args!("stopped{files}")),
             }
             std::process::exit(2);
         };
@@ -57,7 +59,7 @@ impl Stop {
 
     /// To be called before the first result is written.
     pub(crate) fn writes(&self) {
-        self.writes.store(true, Ordering::Relaxed);
+        *self.writes.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 }
 
