@@ -92,3 +92,38 @@ fn block(set: &libc::sigset_t, how: libc::c_int) {
     // SAFETY: the set is whole, and what was blocked before is not asked for.
     unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) };
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    fn held() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn signals_are_held_back_for_as_long_as_something_is_done() {
+        let before = held();
+        let within = hold_signals(held);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+            assert!(within & 1 << (signal - 1) != 0, "signal {signal} is not held back");
+        }
+        assert_eq!(held(), before);
+    }
+
+    #[test]
+    fn another_handle_of_a_file_goes_on_where_the_first_has_stopped() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let mut first = File::create(path.path()).unwrap();
+        first.write_all(b"a").unwrap();
+        descriptor(first.as_raw_fd()).unwrap().write_all(b"b").unwrap();
+        first.write_all(b"c").unwrap();
+        assert_eq!(std::fs::read(path.path()).unwrap(), b"abc");
+        assert!(descriptor(File::open(path.path()).unwrap().as_raw_fd()).is_err(), "only to read");
+        assert!(descriptor(1 << 20).is_err(), "nothing is open");
+    }
+}

@@ -65,7 +65,7 @@ impl Sleepers {
             std::thread::yield_now();
         }
         self.count.fetch_add(1, SeqCst);
-        // The other half of the bargain in `wake`: the look below must not be earlier than the count.
+        // As in `wake`: the look below must not come before the count.
         fence(SeqCst);
         let now = loop {
             let now = word.load(Acquire);
