@@ -54,3 +54,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(cents.iter().sum::<i64>(), 1000 * ACCOUNTS as i64);
     Ok(())
 }
+
+#[cfg(test)]
+#[test]
+fn it_ends_well() {
+    main().unwrap();
+}

@@ -67,3 +67,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(finding.to_string().contains("1 plates, and it says 0"));
     Ok(())
 }
+
+#[cfg(test)]
+#[test]
+fn it_ends_well() {
+    main().unwrap();
+}

@@ -63,3 +63,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(found, [1, 2, 3]);
     Ok(())
 }
+
+#[cfg(test)]
+#[test]
+fn it_ends_well() {
+    main().unwrap();
+}

@@ -42,3 +42,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(old.len(), 2);
     Ok(())
 }
+
+#[cfg(test)]
+#[test]
+fn it_ends_well() {
+    main().unwrap();
+}

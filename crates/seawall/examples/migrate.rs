@@ -53,3 +53,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!((counter.count, counter.resets), (7, 0));
     Ok(())
 }
+
+#[cfg(test)]
+#[test]
+fn it_ends_well() {
+    main().unwrap();
+}

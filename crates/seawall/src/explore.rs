@@ -170,6 +170,8 @@ impl fmt::Debug for ExploreError {
 /// # Ok::<(), seawall::ExploreError>(())
 /// ```
 ///
+/// A function that is generic over the machine is given as a closure: `|pool| run(pool)`.
+///
 /// # Errors
 /// [`ExploreError::Broken`] with what was lost and what was kept, and the lines of the program that
 /// stored it.

@@ -101,6 +101,8 @@ pub enum SimulateError {
 /// # Ok::<(), seawall::SimulateError>(())
 /// ```
 ///
+/// A function that is generic over the machine is given as a closure: `|pool| run(pool)`.
+///
 /// # Errors
 /// When there is no such machine or design, a transaction fails, or the run does not end.
 pub fn simulate<R: Branded + 'static>(

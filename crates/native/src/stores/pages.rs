@@ -265,13 +265,16 @@ mod tests {
             std::thread::scope(|scope| {
                 let stored = scope.spawn(|| {
                     let mut rounds = 0u64;
-                    while !ends.load(Acquire) {
+                    loop {
                         (0..64).for_each(|page| {
                             word(mapping, page * page_bytes()).store(rounds, Release)
                         });
+                        // However late it came to run: once at least.
+                        if ends.load(Acquire) {
+                            return rounds;
+                        }
                         rounds += 1;
                     }
-                    rounds - 1
                 });
                 let mut seen = vec![0; 64];
                 let see = |pages: &mut Pages<'_>, seen: &mut Vec<u64>| {
