@@ -270,22 +270,6 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_at_once_leaves_no_part_and_begins_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let part = fill_part(&at("a"), b"x").unwrap();
-        let held = drop_parts();
-        assert!(!part.exists(), "half a file is left");
-        std::thread::scope(|scope| {
-            let writer = scope.spawn(|| write_file(&at("b"), b"x"));
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "another is begun");
-            drop(held);
-            writer.join().unwrap().unwrap();
-        });
-    }
-
-    #[test]
     fn what_another_process_has_left_in_the_way_stays_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.json");

@@ -36,7 +36,7 @@ impl Default for Exploration {
             interruptions: 2,
             runs: 100,
             states: 50_000,
-            depth: 1,
+            depth: 0,
             bytes: 1 << 20,
             log_bytes: 16 << 10,
         }
@@ -63,7 +63,8 @@ impl Exploration {
         Exploration { states, ..self }
     }
 
-    /// Power may fail so often again while recovery runs: once unless told otherwise.
+    /// Power may fail so often again while recovery runs: not at all unless told otherwise, as that
+    /// multiplies what there is to try, and recovery is the library's.
     #[must_use]
     pub fn crashes_of_recovery(self, depth: usize) -> Exploration {
         Exploration { depth, ..self }
