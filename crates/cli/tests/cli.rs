@@ -427,9 +427,12 @@ fn the_simulator_is_timed_beside_gem5() {
 
 #[test]
 fn everything_can_be_listed_and_shown() {
-    for (what, word) in
-        [("designs", "lbpp"), ("workloads", "sps"), ("machines", "micro15"), ("figures", "s2-")]
-    {
+    for (what, word) in [
+        ("designs", "lbpp"),
+        ("workloads", "sps"),
+        ("machines", "micro15"),
+        ("figures", "micro15-"),
+    ] {
         assert!(run(0, &["list", what]).contains(word));
     }
     assert!(run(0, &["show", "design", "lbpp"]).contains("registers = 4"));

@@ -211,3 +211,43 @@ proptest! {
         .expect("room");
     }
 }
+
+/// Longer than what goes through the log, with either logging.
+#[test]
+fn what_is_large_is_there_after_a_restart() {
+    for logging in [Logging::Redo, Logging::Undo] {
+        let options = HeapOptions {
+            threads: 1,
+            bytes: 4 << 20,
+            bytes_max: 4 << 20,
+            log_bytes: 1 << 20,
+            ..typed::options::<Root>()
+        };
+        let dram = options.dram_bytes() + DRAM_BYTES;
+        let memory = Image::new(options.pm_bytes(), dram);
+        let (long, bytes) = ("x".repeat(20_000), vec![7; 9_000]);
+        typed::create::<Root, _, HeapError>(&memory, "fields", 1, &options, |pool| {
+            let (mut session, root) = (pool.join(&memory), pool.root());
+            for part in 0..30 {
+                session.transaction_with(logging, |tx| {
+                    (0..100).try_for_each(|at| root.at(Root::LIST).push(tx, pair(100 * part + at)))
+                })?;
+            }
+            session.transaction_with(logging, |tx| {
+                root.at(Root::TEXT).set(tx, &long)?;
+                root.at(Root::WORDS).insert(tx, "long", &bytes[..])?;
+                root.at(Root::NAMES).insert(tx, 7, &long).map(drop)
+            })
+        })
+        .expect("room");
+        let memory = Image::from_pm(memory.into_pm(), dram);
+        let bytes_of_pool = memory.pm_bytes();
+        let model = typed::open::<Root, _, HeapError>(&memory, "fields", bytes_of_pool, |pool| {
+            found(&mut pool.join(&memory), pool.root())
+        });
+        let model = model.expect("it recovers");
+        assert_eq!(model.list, (0..3000).map(pair).collect::<Vec<_>>());
+        assert_eq!((&model.text, &model.names[&7]), (&long, &long));
+        assert_eq!(model.words["long"], bytes);
+    }
+}

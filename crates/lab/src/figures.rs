@@ -145,14 +145,14 @@ impl Figure {
     ///
     /// # Errors
     /// As [`load`](Figure::load).
-    pub fn load_all(name: &str) -> Result<Vec<Figure>, LabError> {
-        let today = name_of_today(name);
+    pub fn load_all(asked: &str) -> Result<Vec<Figure>, LabError> {
+        let today = name_of_today(asked);
         let name = today.as_str();
         let is_of_group =
             |known: &str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
         let group: Vec<_> = FIGURES.iter().filter(|(known, _)| is_of_group(known)).collect();
         if group.is_empty() {
-            return Ok(vec![Figure::load(name)?]);
+            return Ok(vec![Figure::load(asked)?]);
         }
         group.into_iter().map(|(name, text)| Figure::parse(name, text)).collect()
     }
@@ -161,8 +161,8 @@ impl Figure {
     ///
     /// # Errors
     /// An unknown name, an unreadable file, a description that is wrong.
-    pub fn load(name: &str) -> Result<Figure, LabError> {
-        let today = name_of_today(name);
+    pub fn load(asked: &str) -> Result<Figure, LabError> {
+        let today = name_of_today(asked);
         let name = today.as_str();
         if let Some((_, text)) = FIGURES.iter().find(|(known, _)| *known == name) {
             return Figure::parse(name, text);
@@ -170,7 +170,7 @@ impl Figure {
         let path = Path::new(name);
         if path.extension().is_none_or(|end| end != "toml") {
             let known: Vec<&str> = FIGURES.iter().map(|(known, _)| *known).collect();
-            return Err(LabError::UnknownFigure { name: name.into(), known: known.join(", ") });
+            return Err(LabError::UnknownFigure { name: asked.into(), known: known.join(", ") });
         }
         let text = std::fs::read_to_string(path).map_err(LabError::file(path))?;
         Figure::parse(name, &text)
