@@ -270,3 +270,31 @@ fn a_nested_transaction_that_fails_leaves_the_word_behind_the_last_that_was_stor
         assert_eq!(found, [1, 7, 3], "{kind:?}");
     }
 }
+
+/// Of what it noted last, behind words that are logged, nothing is put back.
+#[test]
+fn an_undo_transaction_that_is_too_large_leaves_the_words_beside_its_own_alone() {
+    let (image, heap) = made(&options(1, 16));
+    let mut session = heap.join(&image);
+    let at = session.transaction(|tx| tx.alloc(24_000)).expect("room");
+    for part in 0..30 {
+        let stored = session.transaction(|tx| {
+            (100 * part..100 * (part + 1))
+                .try_for_each(|word| tx.store(at.plus(8 * word), word + 1))
+        });
+        stored.expect("it fits");
+    }
+    let failed = session.transaction_with(Logging::Undo, |tx| {
+        (0..3000).try_for_each(|word| {
+            tx.add(&[(at.plus(8 * word), 8)])?;
+            tx.store(at.plus(8 * word), 0u64)
+        })
+    });
+    assert!(matches!(failed, Err(HeapError::TooLarge { .. })), "{failed:?}");
+    let words = (0..3000).map(|word| image.load::<u64>(at.plus(8 * word)));
+    assert!(words.eq(1..3001), "each word is as it was");
+    let again = Image::from_pm(image.into_pm(), heap.dram_bytes());
+    let bytes = again.pm_bytes();
+    let (_, recovered) = Heap::open(&again, NAME, bytes).expect("whole");
+    assert_eq!(recovered.rolled_back, 0, "that it was over is said");
+}

@@ -103,6 +103,8 @@ impl Undo {
         }
         self.route.fenced(memory);
         self.used += size;
+        // What is noted next may be forgotten again, and must not be a part of an entry before.
+        self.old.close();
         self.saved = self.old.len();
         self.builder.clear();
         Ok(size)
