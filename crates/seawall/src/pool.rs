@@ -144,7 +144,8 @@ fn identity() -> u128 {
 }
 
 impl<R: Branded> Pool<R> {
-    /// Runs `body` as a transaction; see [`Thread::transaction`].
+    /// Runs `body` as a transaction; see [`Thread::transaction`]. The calling thread takes a place
+    /// in the pool for this call: a loop of them is quicker with a handle ([`work`](Pool::work)).
     ///
     /// # Errors
     /// What `body` returns; [`Error::TooLarge`] when it wrote more than the log holds.
