@@ -19,7 +19,7 @@ use seawall_runtime::{HeapError, HeapStats, RouteChoice};
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};
 use seawall_workloads::Damage;
 use seawall_workloads::ribbon20::objects::{
-    Change, Objects, Placing, draw, key_of, numbers, options,
+    ObjectChange, Objects, Placing, draw, key_of, numbers, options,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,7 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 const DESIGN: &str = "clwb";
-const PHASES: [Change; 3] = [Change::Insert, Change::Replace, Change::Count];
+const PHASES: [ObjectChange; 3] =
+    [ObjectChange::Insert, ObjectChange::Replace, ObjectChange::Count];
 /// Before and after each phase.
 const MEETINGS: u64 = 2 * PHASES.len() as u64;
 
@@ -65,7 +66,7 @@ pub struct CoalescingRow {
     /// How objects are placed.
     pub placing: Placing,
     /// What is done.
-    pub change: Change,
+    pub change: ObjectChange,
     /// Simulated cycles until the last thread has done all of it.
     pub cycles: Cycle,
     /// What was flushed of objects and their states. Straddling and direct ones are of all.
@@ -115,7 +116,7 @@ impl Coalescing {
     }
 
     /// The row of that kind of operation with objects placed so.
-    pub fn row(&self, change: Change, placing: Placing) -> Option<&CoalescingRow> {
+    pub fn row(&self, change: ObjectChange, placing: Placing) -> Option<&CoalescingRow> {
         self.rows.iter().find(|row| row.change == change && row.placing == placing)
     }
 
@@ -130,10 +131,10 @@ impl CoalescingRow {
     /// The kind of operation, in a word.
     pub fn operation(&self) -> &'static str {
         match self.change {
-            Change::Insert => "insert",
-            Change::Replace => "replace",
-            Change::Count => "count",
-            Change::Remove => "remove",
+            ObjectChange::Insert => "insert",
+            ObjectChange::Replace => "replace",
+            ObjectChange::Count => "count",
+            ObjectChange::Remove => "remove",
         }
     }
 }
@@ -215,7 +216,8 @@ impl Crew {
             let start = memory.now();
             for key in 0..run.keys {
                 number += 1;
-                let key = if change == Change::Insert { key } else { draw(&mut rng, run.keys) };
+                let key =
+                    if change == ObjectChange::Insert { key } else { draw(&mut rng, run.keys) };
                 objects.change(&mut session, change, key_of(thread, key), number)?;
                 if run.retires_each {
                     session.retire();

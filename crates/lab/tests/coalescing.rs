@@ -3,21 +3,21 @@
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_lab::{Coalescing, CoalescingOptions};
 use seawall_memory::{Image, Memory};
-use seawall_workloads::ribbon20::objects::{Change, Objects, Placing, options};
+use seawall_workloads::ribbon20::objects::{ObjectChange, Objects, Placing, options};
 use std::sync::Arc;
 
 const KEYS: u64 = 4;
 
 /// Changes of keys, in each of which objects come, go or are written.
-const SCRIPT: [(Change, u64); 8] = [
-    (Change::Insert, 0),
-    (Change::Insert, 1),
-    (Change::Replace, 0),
-    (Change::Count, 1),
-    (Change::Replace, 0),
-    (Change::Remove, 1),
-    (Change::Insert, 2),
-    (Change::Replace, 2),
+const SCRIPT: [(ObjectChange, u64); 8] = [
+    (ObjectChange::Insert, 0),
+    (ObjectChange::Insert, 1),
+    (ObjectChange::Replace, 0),
+    (ObjectChange::Count, 1),
+    (ObjectChange::Replace, 0),
+    (ObjectChange::Remove, 1),
+    (ObjectChange::Insert, 2),
+    (ObjectChange::Replace, 2),
 ];
 
 /// What is there after each of the changes, the first of them none.
@@ -26,7 +26,7 @@ fn states() -> Vec<Vec<(u64, u64)>> {
     for (number, (change, key)) in (1..).zip(SCRIPT) {
         let mut state = states[states.len() - 1].clone();
         state.retain(|(other, _)| *other != key);
-        if change != Change::Remove {
+        if change != ObjectChange::Remove {
             state.push((key, number));
             state.sort_unstable();
         }
@@ -80,7 +80,7 @@ fn what_changes_together_takes_fewer_and_dirtier_lines_if_it_lies_together() {
     let options = CoalescingOptions { keys: 1000, retires_each: true, ..defaults };
     let found = run(&options).expect("it runs");
     let [packed, lines, together] = Placing::ALL.map(|placing| {
-        found.row(Change::Insert, placing).expect("every kind with every placing").clone()
+        found.row(ObjectChange::Insert, placing).expect("every kind with every placing").clone()
     });
     assert!(together.counts.lines < packed.counts.lines, "{together:?} {packed:?}");
     assert!(lines.counts.lines < packed.counts.lines, "{lines:?} {packed:?}");

@@ -13,7 +13,8 @@
 //! readers too. A change is one redo transaction: durable when it returns, and whole or absent
 //! after a crash before.
 //!
-//! To add one, write its file, with [`Structure`] for it, and its line in the table of workloads.
+//! To add one, write its file, with [`ChurnStructure`] for it, and its line in the table of
+//! workloads.
 
 use crate::Damage;
 use seawall_memory::Memory;
@@ -66,10 +67,10 @@ pub type ChurnPmemKv = Churned<pmemkv::PmemKv>;
 pub type ChurnRedis = Churned<redis::Redis>;
 
 /// What the root of a part of `S` is, in the pool of brand `'p`.
-pub(crate) type PartOf<'p, S> = <<S as Structure>::Part as Branded>::In<'p>;
+pub(crate) type PartOf<'p, S> = <<S as ChurnStructure>::Part as Branded>::In<'p>;
 
 /// A structure of typed objects that maps keys to the tags of operations.
-pub trait Structure: Sized + 'static {
+pub trait ChurnStructure: Sized + 'static {
     /// Name of the workload.
     const NAME: &'static str;
     /// One line for the list of workloads.

@@ -6,7 +6,7 @@ use seawall_memory::{Image, Memory};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::Arena;
 use seawall_workloads::Change;
-use seawall_workloads::ribbon20::structures::{FastFair, FastFairShape, LevelHash, LevelShape};
+use seawall_workloads::ribbon20::structures::{FastFairShape, FastFairTree, LevelHash, LevelShape};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -61,18 +61,18 @@ impl Subject for LevelHash {
     operations!(LevelHash);
 }
 
-impl Subject for FastFair {
-    fn place(threads: u64, keys: u64, arena: &mut Arena) -> FastFair {
-        FastFair::place(FastFairShape { threads, slots: 8, keys }, arena)
+impl Subject for FastFairTree {
+    fn place(threads: u64, keys: u64, arena: &mut Arena) -> FastFairTree {
+        FastFairTree::place(FastFairShape { threads, slots: 8, keys }, arena)
     }
 
     fn scan<M: Memory>(&self, memory: &M, from: u64, most: u64) -> Option<Vec<u64>> {
         let mut keys = Vec::new();
-        FastFair::scan(self, memory, from, most, |key, _| keys.push(key));
+        FastFairTree::scan(self, memory, from, most, |key, _| keys.push(key));
         Some(keys)
     }
 
-    operations!(FastFair);
+    operations!(FastFairTree);
 }
 
 /// One in four keys is there for ever.
@@ -149,7 +149,7 @@ fn race<S: Subject>(threads: u64, rounds: u64) {
 #[test]
 fn threads_at_full_speed_find_what_stays_and_keep_what_they_did() {
     race::<LevelHash>(3, 20_000);
-    race::<FastFair>(3, 20_000);
+    race::<FastFairTree>(3, 20_000);
 }
 
 /// All runs of a reader and a writer with at most so many interruptions.
@@ -183,7 +183,7 @@ fn interleaved<S: Subject>(first: &[u64], write: impl Fn(&S, &Traced<'_>) + Copy
 #[test]
 fn a_reader_finds_what_stays_wherever_a_writer_interrupts_it() {
     let keys: Vec<u64> = (0..12).collect();
-    interleaved::<FastFair>(&keys, |tree, memory| {
+    interleaved::<FastFairTree>(&keys, |tree, memory| {
         for key in [1, 2, 3, 5] {
             Subject::delete(tree, memory, key);
         }
@@ -245,7 +245,7 @@ fn find<S: Subject>(index: &S, memory: &Traced<'_>, key: u64) {
 #[test]
 fn a_reader_meets_a_shift_to_the_left_from_the_right_and_one_to_the_right_from_the_left() {
     // The node was shifted to the left last, and is so again.
-    every_run::<FastFair>(
+    every_run::<FastFairTree>(
         2,
         (&[1, 2, 3, 4, 5], |tree, image| assert!(Subject::delete(tree, image, 5))),
         [
@@ -255,7 +255,7 @@ fn a_reader_meets_a_shift_to_the_left_from_the_right_and_one_to_the_right_from_t
         &[2, 3, 4],
     );
     // A key is read, and the record has moved on before its tag is.
-    every_run::<FastFair>(
+    every_run::<FastFairTree>(
         2,
         (&[2, 4, 5], |_, _| {}),
         [|tree, memory| add(tree, memory, 1), |tree, memory| find(tree, memory, 4)],
@@ -264,13 +264,13 @@ fn a_reader_meets_a_shift_to_the_left_from_the_right_and_one_to_the_right_from_t
 }
 
 /// Every run of a thread whose delete joins two leaves, and another.
-fn while_leaves_join(other: Part<FastFair>, kept: &[u64]) {
-    let between = |tree: &FastFair, image: &Image| {
+fn while_leaves_join(other: Part<FastFairTree>, kept: &[u64]) {
+    let between = |tree: &FastFairTree, image: &Image| {
         for key in [1, 2, 8, 7, 5] {
             assert!(Subject::delete(tree, image, key));
         }
     };
-    every_run::<FastFair>(
+    every_run::<FastFairTree>(
         2,
         (&[1, 2, 3, 4, 5, 6, 7, 8], between),
         [|tree, memory| assert!(Subject::delete(tree, memory, 6)), other],
@@ -280,7 +280,7 @@ fn while_leaves_join(other: Part<FastFair>, kept: &[u64]) {
 
 #[test]
 fn a_writer_on_its_way_to_a_node_that_splits_or_joins_another_goes_on_to_the_right_one() {
-    every_run::<FastFair>(
+    every_run::<FastFairTree>(
         2,
         (&[1, 2, 3, 4, 5, 6, 7], |_, _| {}),
         [|tree, memory| add(tree, memory, 0), |tree, memory| add(tree, memory, 20)],

@@ -2,7 +2,7 @@
 
 use super::directory::KEYS_MAX;
 use super::phases::{self, Step, shuffle};
-use super::{Change, PartOf, Phases, Structure, Walk};
+use super::{Change, ChurnStructure, PartOf, Phases, Walk};
 use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::stream;
 use crate::{Collect, Damage, Flaw, Layout, Setup, Worker, Workload};
@@ -32,7 +32,7 @@ pub(crate) struct Root<'p, P> {
 /// The root of a structure, its brand left open.
 pub(crate) struct RootOf<S>(PhantomData<S>);
 
-impl<S: Structure> Branded for RootOf<S> {
+impl<S: ChurnStructure> Branded for RootOf<S> {
     type In<'p> = Root<'p, PartOf<'p, S>>;
 }
 
@@ -61,7 +61,7 @@ fn parts(setup: &Setup) -> u64 {
 }
 
 /// Small at first, with room for twice the entries: what is free is in the wrong place at times.
-fn options<S: Structure>(setup: &Setup) -> HeapOptions {
+fn options<S: ChurnStructure>(setup: &Setup) -> HeapOptions {
     let part = <PartOf<'static, S> as Persist<'static>>::SIZE.next_multiple_of(CHUNK_BYTES / 3);
     let bytes = 2 * setup.entries * S::ENTRY_BYTES + part * parts(setup);
     let chunks = bytes.div_ceil(CHUNK_BYTES) + CHUNKS_A_THREAD * setup.threads as u64 + 8;
@@ -87,7 +87,7 @@ fn place(heap_dram: u64, threads: u64, parts: u64) -> (Arena, Locks) {
 }
 
 /// Makes the parts and fills them, in an order that is random.
-fn fill<'p, S: Structure, M: Memory>(
+fn fill<'p, S: ChurnStructure, M: Memory>(
     pool: Pool<'p, Root<'p, PartOf<'p, S>>>,
     memory: &M,
     setup: &Setup,
@@ -126,7 +126,7 @@ pub struct Joined<'m, M: Memory, S> {
     defragmenter: Option<Defragmenter>,
 }
 
-impl<S: Structure> Churned<S> {
+impl<S: ChurnStructure> Churned<S> {
     fn opened<M: Memory>(memory: &M, heap: Heap, layout: Layout) -> Result<Self, Damage> {
         let mut thread = Thread::<RootOf<S>, M>::join(heap, memory)?;
         let (entries, parts) = thread.enter(|session, root| {
@@ -177,11 +177,11 @@ impl<S: Structure> Churned<S> {
     }
 }
 
-fn defragmenter<S: Structure>(way: DefragOptions) -> Defragmenter {
+fn defragmenter<S: ChurnStructure>(way: DefragOptions) -> Defragmenter {
     Defragmenter::of::<RootOf<S>>(way).expect("ratios from a setup that was checked")
 }
 
-impl<S: Structure> Workload for Churned<S> {
+impl<S: ChurnStructure> Workload for Churned<S> {
     const NAME: &'static str = S::NAME;
     const ABOUT: &'static str = S::ABOUT;
     const ENTRIES: u64 = 4096;

@@ -6,7 +6,7 @@
 //! Its slip: after a put, nobody looks at heights on the way back.
 
 use super::value::Value128;
-use super::{Change, Read, Structure, Walk};
+use super::{Change, ChurnStructure, Read, Walk};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -192,7 +192,7 @@ fn check<'p, M: Memory>(
     Ok((height, 1 + nodes_left + nodes_right))
 }
 
-impl Structure for Avl {
+impl ChurnStructure for Avl {
     const NAME: &'static str = "c-avl";
     const ABOUT: &'static str = "an AVL tree of typed nodes that grows and shrinks";
     const ENTRY_BYTES: u64 = 168;

@@ -6,7 +6,7 @@
 
 use super::inner::{Edit, Index, Path};
 use super::value::Value128;
-use super::{Change, Read, Structure, Walk, broken};
+use super::{Change, ChurnStructure, Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -147,7 +147,7 @@ fn join<'p, M: Memory>(
     edit(tx, tree).remove(to_right)
 }
 
-impl Structure for Bt {
+impl ChurnStructure for Bt {
     const NAME: &'static str = "c-bt";
     const ABOUT: &'static str = "a B+ tree of typed nodes and values that grows and shrinks";
     const ENTRY_BYTES: u64 = 184;

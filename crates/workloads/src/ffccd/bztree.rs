@@ -15,7 +15,7 @@
 
 use super::inner::{Edit, Index, Path};
 use super::value::Value128;
-use super::{Change, Read, Structure, Walk, broken};
+use super::{Change, ChurnStructure, Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -213,7 +213,7 @@ fn join<'p, M: Memory>(
     Ok(true)
 }
 
-impl Structure for BzTree {
+impl ChurnStructure for BzTree {
     const NAME: &'static str = "c-bztree";
     const ABOUT: &'static str = "a tree of leaves that are appended to, like BzTree";
     const ENTRY_BYTES: u64 = 200;

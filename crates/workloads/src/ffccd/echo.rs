@@ -9,7 +9,7 @@
 
 use super::buckets::{Buckets, Chained};
 use super::value::Value128;
-use super::{Change, Structure, Walk, spread};
+use super::{Change, ChurnStructure, Walk, spread};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -52,7 +52,7 @@ impl<'p> Chained<'p> for Entry<'p> {
     const NEXT: Field<Self, Option<Ptr<'p, Self>>> = Entry::NEXT;
 }
 
-impl Structure for Echo {
+impl ChurnStructure for Echo {
     const NAME: &'static str = "c-echo";
     const ABOUT: &'static str = "a store of versions, like Echo, that grows and shrinks";
     const ENTRY_BYTES: u64 = 400;

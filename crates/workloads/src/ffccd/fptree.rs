@@ -12,7 +12,7 @@
 
 use super::inner::{Edit, Index, Path};
 use super::value::Value128;
-use super::{Change, Read, Structure, Walk, broken, spread};
+use super::{Change, ChurnStructure, Read, Walk, broken, spread};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -233,7 +233,7 @@ fn check_leaf<'p, M: Memory>(
     Ok(u64::from(bitmap.count_ones()))
 }
 
-impl Structure for FpTree {
+impl ChurnStructure for FpTree {
     const NAME: &'static str = "c-fptree";
     const ABOUT: &'static str = "a tree with fingerprints, like FPTree, that grows and shrinks";
     const ENTRY_BYTES: u64 = 184;

@@ -8,7 +8,7 @@
 
 use super::directory::Directory;
 use super::value::Value128;
-use super::{Change, Read, Structure, Walk, spread};
+use super::{Change, ChurnStructure, Read, Walk, spread};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -55,7 +55,7 @@ fn find<'p, R: Read<'p>>(
     Ok((list, link))
 }
 
-impl Structure for Ll {
+impl ChurnStructure for Ll {
     const NAME: &'static str = "c-ll";
     const ABOUT: &'static str = "doubly linked lists of typed nodes that grow and shrink";
     const ENTRY_BYTES: u64 = 176;

@@ -9,7 +9,7 @@
 
 use super::buckets::{Buckets, Chained};
 use super::value::Value128;
-use super::{Change, Structure, Walk, spread};
+use super::{Change, ChurnStructure, Walk, spread};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -47,7 +47,7 @@ pub(crate) fn key_of(number: u64) -> Key {
     Bytes(std::array::from_fn(digits))
 }
 
-impl Structure for PmemKv {
+impl ChurnStructure for PmemKv {
     const NAME: &'static str = "c-pmemkv";
     const ABOUT: &'static str = "a hash table of keys and values, like pmemkv";
     const ENTRY_BYTES: u64 = 224;

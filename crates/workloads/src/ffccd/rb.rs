@@ -6,7 +6,7 @@
 //! Its slip: who is put below a red node stays there.
 
 use super::value::Value128;
-use super::{Change, Read, Structure, Walk, broken};
+use super::{Change, ChurnStructure, Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -273,7 +273,7 @@ fn check<'p, M: Memory>(
     Ok((black + u64::from(!red), 1 + nodes + nodes_right))
 }
 
-impl Structure for Rb {
+impl ChurnStructure for Rb {
     const NAME: &'static str = "c-rb";
     const ABOUT: &'static str = "a red-black tree of typed nodes that grows and shrinks";
     const ENTRY_BYTES: u64 = 176;

@@ -11,7 +11,7 @@
 use super::buckets::{Buckets, Chained};
 use super::pmemkv::{Key, key_of};
 use super::value::Value;
-use super::{Change, Read, Structure, Walk, broken, spread};
+use super::{Change, ChurnStructure, Read, Walk, broken, spread};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -222,7 +222,7 @@ fn put<'p, M: Memory>(
     Ok(())
 }
 
-impl Structure for Redis {
+impl ChurnStructure for Redis {
     const NAME: &'static str = "c-redis";
     const ABOUT: &'static str = "a cache with a limit, like Redis, that grows and shrinks";
     const ENTRY_BYTES: u64 = 512;

@@ -8,7 +8,7 @@
 
 use super::directory::Directory;
 use super::value::Value;
-use super::{Change, Structure, Walk};
+use super::{Change, ChurnStructure, Walk};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -51,7 +51,7 @@ fn tag<'p, M: Memory>(session: &Session<'p, '_, M>, link: Link<'p>) -> Result<u6
     link.map_or(Ok(0), |text| session.get(text.at(Text::VALUE).at(Value::TAG)))
 }
 
-impl Structure for Ss {
+impl ChurnStructure for Ss {
     const NAME: &'static str = "c-ss";
     const ABOUT: &'static str = "an array of strings that come, go and change places";
     const ENTRY_BYTES: u64 = 144;

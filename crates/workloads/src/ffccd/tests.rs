@@ -2,7 +2,7 @@
 
 use super::adapter::RootOf;
 use super::phases::Step;
-use super::{Churned, Structure};
+use super::{ChurnStructure, Churned};
 use crate::harness::history::{Contents, History};
 use crate::{Setup, Worker, Workload};
 use seawall_memory::Image;
@@ -20,13 +20,13 @@ struct Beside<'m, S> {
     map: Contents,
 }
 
-fn setup<S: Structure>(entries: u64, seed: u64) -> (Setup, Image) {
+fn setup<S: ChurnStructure>(entries: u64, seed: u64) -> (Setup, Image) {
     let setup = Setup { entries, seed, ..Setup::of::<Churned<S>>(1) };
     let layout = Churned::<S>::layout(&setup);
     (setup, Image::new(layout.pm_bytes, layout.dram_bytes))
 }
 
-impl<'m, S: Structure> Beside<'m, S> {
+impl<'m, S: ChurnStructure> Beside<'m, S> {
     fn new((setup, image): &'m (Setup, Image)) -> Beside<'m, S> {
         let churned = Churned::<S>::create(image, setup);
         let map = churned.contents(image).expect("just made");
@@ -61,7 +61,7 @@ impl<'m, S: Structure> Beside<'m, S> {
 
 /// Random steps, more of which put, or remove, in turn; with keys that are there already, or never
 /// were.
-fn does_what_a_map_does<S: Structure>() {
+fn does_what_a_map_does<S: ChurnStructure>() {
     for (entries, seed) in [(1, 1), (9, 2), (60, 3), (700, 4)] {
         let pool = setup::<S>(entries, seed);
         let mut beside = Beside::<S>::new(&pool);
@@ -92,7 +92,7 @@ fn does_what_a_map_does<S: Structure>() {
 }
 
 /// All goes and comes back in rising and in falling order: each rebalances on one side only.
-fn survives_sorted_keys<S: Structure>() {
+fn survives_sorted_keys<S: ChurnStructure>() {
     let pool = setup::<S>(300, 5);
     let mut beside = Beside::<S>::new(&pool);
     for round in 0..4 {
@@ -113,16 +113,16 @@ fn survives_sorted_keys<S: Structure>() {
 }
 
 macro_rules! each {
-    ($($name:ident: $Structure:ty;)*) => { $(
+    ($($name:ident: $ChurnStructure:ty;)*) => { $(
         mod $name {
             #[test]
             fn does_what_a_map_does() {
-                super::does_what_a_map_does::<$Structure>();
+                super::does_what_a_map_does::<$ChurnStructure>();
             }
 
             #[test]
             fn survives_sorted_keys() {
-                super::survives_sorted_keys::<$Structure>();
+                super::survives_sorted_keys::<$ChurnStructure>();
             }
         }
     )* };

@@ -130,11 +130,11 @@ impl Flaw {
     }
 
     /// The mistake, to a structure with a log of three epochs.
-    pub(crate) fn of_epochs(self) -> epoch_log::Flaw {
+    pub(crate) fn of_epochs(self) -> epoch_log::OrderFlaw {
         match self {
-            Flaw::NoOrder => epoch_log::Flaw::NoOrder,
-            Flaw::NoFlush => epoch_log::Flaw::NoFlush,
-            Flaw::None | Flaw::Heap(_) | Flaw::Slip => epoch_log::Flaw::None,
+            Flaw::NoOrder => epoch_log::OrderFlaw::NoOrder,
+            Flaw::NoFlush => epoch_log::OrderFlaw::NoFlush,
+            Flaw::None | Flaw::Heap(_) | Flaw::Slip => epoch_log::OrderFlaw::None,
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(Flaw::of_letter(flaw.letter()), Some(flaw));
             assert_eq!(flaw.of_heap() == HeapFlaw::None, flaw == Flaw::Slip);
             let is_heaps = flaw.check_for::<crate::Hash>().is_err();
-            assert_eq!(flaw.of_epochs() == epoch_log::Flaw::None, is_heaps);
+            assert_eq!(flaw.of_epochs() == epoch_log::OrderFlaw::None, is_heaps);
             assert_eq!(flaw.check_for::<crate::BTree>().is_err(), flaw == Flaw::Slip);
             assert_eq!(flaw.check_for::<crate::ChurnAvl>(), Ok(()));
         }

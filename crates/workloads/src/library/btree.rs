@@ -1,7 +1,7 @@
 //! Insert, delete and search in a concurrent B+tree on a heap.
 
 use crate::Damage;
-use crate::library::keyed::{Keyed, Structure};
+use crate::library::keyed::{Keyed, KeyedStructure};
 use seawall_collections::{BTree as Tree, BTreeError};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Heap, Session};
@@ -17,7 +17,7 @@ impl From<BTreeError> for Damage {
     }
 }
 
-impl Structure for Tree {
+impl KeyedStructure for Tree {
     const NAME: &'static str = "btree";
     const ABOUT: &'static str = "insert, delete and search in a concurrent B+tree on a heap";
     const LOG_BYTES: u64 = 8 << 10;

@@ -19,7 +19,7 @@ const ROOT_BYTES: u64 = 24;
 const KEYS: u64 = 16;
 
 /// A structure on a heap that maps keys to the tags of operations: a handle of one thread.
-pub trait Structure: Sized + 'static {
+pub trait KeyedStructure: Sized + 'static {
     /// Name of the workload.
     const NAME: &'static str;
     /// One line for the list of workloads.
@@ -115,7 +115,7 @@ pub struct Joined<'m, M: Memory, S> {
     structure: S,
 }
 
-fn options<S: Structure>(setup: &Setup) -> HeapOptions {
+fn options<S: KeyedStructure>(setup: &Setup) -> HeapOptions {
     let chunks = (setup.entries * S::ENTRY_BYTES).div_ceil(CHUNK_BYTES)
         + S::CHUNKS_A_THREAD * setup.threads as u64
         + 8;
@@ -130,7 +130,7 @@ fn options<S: Structure>(setup: &Setup) -> HeapOptions {
 }
 
 /// Places what the benchmark needs behind the DRAM of the heap.
-fn place<S: Structure>(heap_dram: u64, threads: u64) -> (Arena, Addr, Locks) {
+fn place<S: KeyedStructure>(heap_dram: u64, threads: u64) -> (Arena, Addr, Locks) {
     let mut arena = Arena::new();
     arena.dram(heap_dram);
     let dram = arena.dram(S::DRAM_BYTES);
@@ -138,7 +138,7 @@ fn place<S: Structure>(heap_dram: u64, threads: u64) -> (Arena, Addr, Locks) {
     (arena, dram, stripes)
 }
 
-impl<S: Structure> Keyed<S> {
+impl<S: KeyedStructure> Keyed<S> {
     fn at(heap: Heap, keys: u64) -> Keyed<S> {
         let (_, dram, stripes) = place::<S>(heap.dram_bytes(), heap.threads());
         Keyed { heap, dram, stripes, keys, structure: PhantomData }
@@ -151,7 +151,7 @@ impl<S: Structure> Keyed<S> {
     }
 }
 
-impl<S: Structure> Workload for Keyed<S> {
+impl<S: KeyedStructure> Workload for Keyed<S> {
     const NAME: &'static str = S::NAME;
     const ABOUT: &'static str = S::ABOUT;
     const ENTRIES: u64 = 4096;

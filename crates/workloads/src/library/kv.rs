@@ -5,7 +5,7 @@
 //! eight, so every byte is checked. Other sizes of values are workloads of their own (`records`).
 
 use crate::Damage;
-use crate::library::keyed::{Keyed, Structure};
+use crate::library::keyed::{Keyed, KeyedStructure};
 use crate::library::map::shape;
 use seawall_collections::KvMap;
 use seawall_memory::{Addr, Memory};
@@ -63,7 +63,7 @@ fn number(found: &[u8], more: Range) -> Option<u64> {
     (bytes(number, more) == found).then_some(number)
 }
 
-impl<V: Values> Structure for Strings<V> {
+impl<V: Values> KeyedStructure for Strings<V> {
     const NAME: &'static str = V::NAME;
     const ABOUT: &'static str = V::ABOUT;
     const LOG_BYTES: u64 = V::LOG_BYTES;

@@ -3,7 +3,7 @@
 //! Small maps have the smallest segments, so that short runs split some.
 
 use crate::Damage;
-use crate::library::keyed::{Keyed, Structure};
+use crate::library::keyed::{Keyed, KeyedStructure};
 use seawall_collections::{Map as Table, MapError, MapOptions};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Heap, Session};
@@ -23,7 +23,7 @@ pub(crate) fn shape(entries: u64) -> MapOptions {
     MapOptions { segment_lines: (entries / 8).clamp(4, usual.segment_lines), ..usual }
 }
 
-impl Structure for Table {
+impl KeyedStructure for Table {
     const NAME: &'static str = "map";
     const ABOUT: &'static str = "put, delete and search in a concurrent map of u64 on a heap";
     const LOG_BYTES: u64 = 16 << 10;

@@ -13,7 +13,7 @@ use seawall_runtime::{Arena, pool};
 /// The hash-table benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Hash {
-    table: super::structures::Hash,
+    table: super::structures::HashTable,
     keys: u64,
 }
 
@@ -34,14 +34,14 @@ impl Workload for Hash {
 
     fn layout(setup: &Setup) -> Layout {
         let mut arena = Arena::new();
-        super::structures::Hash::place(shape(setup), &mut arena);
+        super::structures::HashTable::place(shape(setup), &mut arena);
         Layout::of(&arena)
     }
 
     fn create<M: Memory>(memory: &M, setup: &Setup) -> Hash {
         let mut arena = Arena::new();
         let shape = shape(setup);
-        let table = super::structures::Hash::place(shape, &mut arena);
+        let table = super::structures::HashTable::place(shape, &mut arena);
         table.recover(memory, arena.pm_bytes()).expect("a zeroed pool is an empty table");
         for (number, key) in initial_keys(setup).into_iter().enumerate() {
             let change = Change::of(initial_tag(number as u64));
@@ -59,7 +59,7 @@ impl Workload for Hash {
             pool::open(memory, Hash::NAME, layout.pm_bytes)?;
         let mut arena = Arena::new();
         let shape = HashShape { threads, stripes, capacity }.check()?;
-        let table = super::structures::Hash::place(shape, &mut arena);
+        let table = super::structures::HashTable::place(shape, &mut arena);
         layout.hold(&arena)?;
         table.recover(memory, arena.pm_bytes())?;
         Ok(Hash { table, keys })

@@ -22,7 +22,7 @@ const OWN_PERCENT: u64 = 75;
 /// The queue benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue {
-    queues: super::structures::Queue,
+    queues: super::structures::Queues,
 }
 
 fn shape(setup: &Setup) -> QueueShape {
@@ -48,14 +48,14 @@ impl Workload for Queue {
 
     fn layout(setup: &Setup) -> Layout {
         let mut arena = Arena::new();
-        super::structures::Queue::place(shape(setup), &mut arena);
+        super::structures::Queues::place(shape(setup), &mut arena);
         Layout::of(&arena)
     }
 
     fn create<M: Memory>(memory: &M, setup: &Setup) -> Queue {
         let mut arena = Arena::new();
         let shape = shape(setup);
-        let queues = super::structures::Queue::place(shape, &mut arena);
+        let queues = super::structures::Queues::place(shape, &mut arena);
         for number in 0..setup.entries {
             let change = Change::of(initial_tag(number));
             queues.enqueue(memory, number % shape.queues, change).expect("room at the start");
@@ -69,7 +69,7 @@ impl Workload for Queue {
         let [threads, queues, capacity, ..] = pool::open(memory, Queue::NAME, layout.pm_bytes)?;
         let mut arena = Arena::new();
         let shape = QueueShape { threads, queues, capacity }.check()?;
-        let queues = super::structures::Queue::place(shape, &mut arena);
+        let queues = super::structures::Queues::place(shape, &mut arena);
         layout.hold(&arena)?;
         queues.recover(memory)?;
         Ok(Queue { queues })

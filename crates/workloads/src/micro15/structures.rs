@@ -14,6 +14,6 @@ mod rbtree;
 
 pub use array::{Array, ArrayShape};
 pub use graph::{Edge, Graph, GraphShape};
-pub use hash::{Hash, HashShape};
-pub use queue::{Queue, QueueShape};
+pub use hash::{HashShape, HashTable};
+pub use queue::{QueueShape, Queues};
 pub use rbtree::{Forest, ForestShape};

@@ -1,10 +1,10 @@
 //! Insert, delete and search in a FAST & FAIR B+-tree (Hwang and others, FAST'18), or requests of a
 //! YCSB mix, with scans: one of the indexes that Ribbon was evaluated with (PACT'20).
 //!
-//! The structure is `seawall_collections::FastFair`, with nodes of 512 bytes as published. Small
+//! The structure is `FastFairTree`, with nodes of 512 bytes as published. Small
 //! trees have small nodes, so that short runs split and join some.
 
-use super::structures::{FastFair as Tree, FastFairShape};
+use super::structures::{FastFairShape, FastFairTree};
 use crate::Damage;
 use crate::harness::history::Contents;
 use crate::ribbon20::index::{Index, Indexed, as_the_structure_does};
@@ -16,21 +16,21 @@ use seawall_runtime::Arena;
 const MANY_KEYS: u64 = 1 << 10;
 
 /// The benchmark of FAST & FAIR.
-pub type FastFair = Indexed<Tree>;
+pub type FastFair = Indexed<FastFairTree>;
 
-impl Index for Tree {
+impl Index for FastFairTree {
     const NAME: &'static str = "fastfair";
     const ABOUT: &'static str = "insert, delete and search in a FAST & FAIR B+-tree, without a log";
     const IN_ORDER: bool = true;
 
-    fn place(threads: u64, keys: u64, arena: &mut Arena) -> Tree {
+    fn place(threads: u64, keys: u64, arena: &mut Arena) -> FastFairTree {
         let slots = if keys < MANY_KEYS { 8 } else { 28 };
-        Tree::place(FastFairShape { threads, slots, keys }, arena)
+        FastFairTree::place(FastFairShape { threads, slots, keys }, arena)
     }
 
     fn scan<M: Memory>(&self, memory: &M, from: u64, most: u64) -> u64 {
-        Tree::scan(self, memory, from, most, |_, _| {})
+        FastFairTree::scan(self, memory, from, most, |_, _| {})
     }
 
-    as_the_structure_does!(Tree);
+    as_the_structure_does!(FastFairTree);
 }

@@ -66,7 +66,7 @@ impl fmt::Display for Placing {
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ObjectChange {
     /// Adds the key, with a value.
     Insert,
     /// Replaces the value object by another, in general of another length.
@@ -226,25 +226,25 @@ impl Objects {
     pub fn change<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
-        change: Change,
+        change: ObjectChange,
         key: u64,
         number: u64,
     ) -> Result<(), HeapError> {
         let memory = session.memory();
         let (link, found) = self.find(memory, key);
         match (change, found) {
-            (Change::Insert, None) => session.transaction(|tx| self.insert(tx, key, number)),
-            (Change::Replace, Some(entry)) => {
+            (ObjectChange::Insert, None) => session.transaction(|tx| self.insert(tx, key, number)),
+            (ObjectChange::Replace, Some(entry)) => {
                 session.transaction(|tx| self.replace(tx, entry, key, number))
             }
-            (Change::Count, Some(entry)) => {
+            (ObjectChange::Count, Some(entry)) => {
                 let value: Addr = memory.load(entry.plus(VALUE));
                 session.transaction(|tx| {
                     tx.store(entry.plus(CHANGED), number)?;
                     tx.store(value.plus(WRITTEN), number)
                 })
             }
-            (Change::Remove, Some(entry)) => session.transaction(|tx| {
+            (ObjectChange::Remove, Some(entry)) => session.transaction(|tx| {
                 let parts = [KEY, VALUE].map(|part| tx.load::<Addr>(entry.plus(part)));
                 tx.store(link, tx.load::<Addr>(entry.plus(NEXT)))?;
                 parts.into_iter().chain([entry]).try_for_each(|part| tx.free(part))
@@ -398,14 +398,20 @@ mod tests {
             let (mut model, mut rng) = (BTreeMap::new(), numbers(3, 0));
             for number in 1..3000 {
                 let key = draw(&mut rng, KEYS);
-                let changes = [Change::Insert, Change::Replace, Change::Count, Change::Remove];
+                let changes = [
+                    ObjectChange::Insert,
+                    ObjectChange::Replace,
+                    ObjectChange::Count,
+                    ObjectChange::Remove,
+                ];
                 let change = changes[(rng.next_u64() % 4) as usize];
                 objects.change(&mut session, change, key, number).expect("room");
                 match (change, model.contains_key(&key)) {
-                    (Change::Insert, false) | (Change::Replace | Change::Count, true) => {
+                    (ObjectChange::Insert, false)
+                    | (ObjectChange::Replace | ObjectChange::Count, true) => {
                         model.insert(key, number);
                     }
-                    (Change::Remove, true) => drop(model.remove(&key)),
+                    (ObjectChange::Remove, true) => drop(model.remove(&key)),
                     _ => {}
                 }
             }
@@ -424,7 +430,7 @@ mod tests {
             let (image, objects) = made(placing);
             let mut session = objects.join(&image);
             for key in 0..KEYS {
-                objects.change(&mut session, Change::Insert, key, 1).expect("room");
+                objects.change(&mut session, ObjectChange::Insert, key, 1).expect("room");
             }
             objects.heap().stats(&image).expect("whole")
         });
@@ -437,7 +443,7 @@ mod tests {
     fn a_torn_value_is_noticed() {
         let (image, objects) = made(Placing::Together);
         let mut session = objects.join(&image);
-        objects.change(&mut session, Change::Insert, 5, 9).expect("room");
+        objects.change(&mut session, ObjectChange::Insert, 5, 9).expect("room");
         let entry: Addr = image.load(objects.bucket(5));
         let value: Addr = image.load(entry.plus(VALUE));
         for at in [value.plus(WRITTEN), value.plus(VALUE_HEAD), entry.plus(CHANGED)] {

@@ -3,5 +3,5 @@
 mod fastfair;
 mod level;
 
-pub use fastfair::{FastFair, FastFairShape};
+pub use fastfair::{FastFairShape, FastFairTree};
 pub use level::{LevelHash, LevelShape};

@@ -47,7 +47,7 @@ const FRESH: u64 = 1;
 
 /// A deliberate mistake in how an update is ordered, to prove that the checkers find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Flaw {
+pub enum OrderFlaw {
     /// None: the program as it should be.
     #[default]
     None,
@@ -242,7 +242,7 @@ pub(crate) struct Tx<'a, M: Memory> {
     memory: &'a M,
     log: Addr,
     capacity: u64,
-    flaw: Flaw,
+    flaw: OrderFlaw,
     runs: Vec<Run>,
     words: Vec<u64>,
     fresh: Vec<(Addr, u64)>,
@@ -253,7 +253,7 @@ impl<'a, M: Memory> Tx<'a, M> {
     ///
     /// # Panics
     /// When the thread has no log.
-    pub(crate) fn begin(memory: &'a M, logs: &Logs, flaw: Flaw) -> Tx<'a, M> {
+    pub(crate) fn begin(memory: &'a M, logs: &Logs, flaw: OrderFlaw) -> Tx<'a, M> {
         let log = logs.log(memory.thread() as u64);
         let (runs, words, fresh) = (Vec::new(), Vec::new(), Vec::new());
         Tx { memory, log, capacity: logs.words, flaw, runs, words, fresh }
@@ -338,7 +338,7 @@ impl<'a, M: Memory> Tx<'a, M> {
             return;
         }
         let sequence = self.write_log();
-        if self.flaw != Flaw::NoOrder {
+        if self.flaw != OrderFlaw::NoOrder {
             self.memory.order();
         }
         self.apply();
@@ -376,7 +376,7 @@ impl<'a, M: Memory> Tx<'a, M> {
         self.memory.store(self.log.plus(SEQUENCE), sequence);
         self.memory.store(self.log.plus(SIZE), size);
         self.memory.store(self.log.plus(CHECKSUM), sum.0);
-        if self.flaw != Flaw::NoFlush {
+        if self.flaw != OrderFlaw::NoFlush {
             self.memory.flush(self.log, RECORDS + 8 * size);
             for (at, words) in &self.fresh {
                 self.memory.flush(*at, 8 * words);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     fn crash_after_step_one(image: &Image, logs: &Logs, data: Addr) {
-        let mut tx = Tx::begin(image, logs, Flaw::None);
+        let mut tx = Tx::begin(image, logs, OrderFlaw::None);
         tx.store(data, 5);
         tx.write(data.plus(64), &[6, 7]);
         tx.write_log();
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn a_transaction_sees_its_own_writes_and_nobody_else_does_before_commit() {
         let (image, logs, data, _) = place();
-        let mut tx = Tx::begin(&image, &logs, Flaw::None);
+        let mut tx = Tx::begin(&image, &logs, OrderFlaw::None);
         tx.store(data, 5);
         tx.store(data, 6);
         tx.store(data.plus(8), 7);
@@ -449,7 +449,7 @@ mod tests {
     fn recovery_ignores_a_log_whose_fresh_object_is_torn() {
         for torn in [false, true] {
             let (image, logs, data, bytes) = place();
-            let mut tx = Tx::begin(&image, &logs, Flaw::None);
+            let mut tx = Tx::begin(&image, &logs, OrderFlaw::None);
             tx.fresh(data.plus(64), 4);
             tx.store(data.plus(72), 8);
             assert_eq!((image.load::<u64>(data.plus(72)), tx.runs.len()), (8, 0));
@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn recovery_ignores_a_retired_log() {
         let (image, logs, data, bytes) = place();
-        let mut tx = Tx::begin(&image, &logs, Flaw::None);
+        let mut tx = Tx::begin(&image, &logs, OrderFlaw::None);
         tx.store(data, 5);
         tx.commit(&[]);
         image.store(data, 9u64);
@@ -513,7 +513,7 @@ mod tests {
     #[should_panic(expected = "words in a log of 32")]
     fn writes_that_do_not_fit_the_log_are_a_bug() {
         let (image, logs, data, _) = place();
-        let mut tx = Tx::begin(&image, &logs, Flaw::None);
+        let mut tx = Tx::begin(&image, &logs, OrderFlaw::None);
         tx.write(data, &[1; 32]);
         tx.commit(&[]);
     }

@@ -159,7 +159,7 @@ mod tests {
     use super::super::client::Client;
     use super::super::undo::{Overhead, Undo};
     use super::*;
-    use crate::shared::epoch_log::Flaw;
+    use crate::shared::epoch_log::OrderFlaw;
     use seawall_memory::Image;
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         let client = Client::place(&mut arena, 1);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
         let overhead = Overhead { client, hash: 1, calls: 0 };
-        let begin = || UndoTx::begin(&image, &undo, 0, overhead, Flaw::None);
+        let begin = || UndoTx::begin(&image, &undo, 0, overhead, OrderFlaw::None);
         let mut cursor = 0;
         let mut all = Vec::new();
         loop {

@@ -27,7 +27,7 @@
 
 use super::client::Client;
 use crate::Damage;
-use crate::shared::epoch_log::Flaw;
+use crate::shared::epoch_log::OrderFlaw;
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, lines_of};
 use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
@@ -172,7 +172,7 @@ pub struct UndoTx<'a, M> {
     undo: &'a Undo,
     thread: u64,
     overhead: Overhead,
-    flaw: Flaw,
+    flaw: OrderFlaw,
     entries: u64,
     /// What may be changed, and what of it commit writes back.
     ranges: Vec<(Addr, u64)>,
@@ -187,7 +187,7 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         undo: &'a Undo,
         thread: u64,
         overhead: Overhead,
-        flaw: Flaw,
+        flaw: OrderFlaw,
     ) -> UndoTx<'a, M> {
         let (ranges, dirty, freed) = (Vec::new(), Vec::new(), Vec::new());
         UndoTx { memory, undo, thread, overhead, flaw, entries: 0, ranges, dirty, freed }
@@ -271,10 +271,10 @@ impl<'a, M: Memory> UndoTx<'a, M> {
 
     /// Ends a step of the log: what makes data recoverable.
     fn save_step(&self, at: Addr, bytes: u64) {
-        if self.flaw != Flaw::NoFlush {
+        if self.flaw != OrderFlaw::NoFlush {
             self.memory.flush(at, bytes);
         }
-        if self.flaw != Flaw::NoOrder {
+        if self.flaw != OrderFlaw::NoOrder {
             self.memory.order();
         }
         self.work();
@@ -353,7 +353,7 @@ mod tests {
     fn a_committed_transaction_stays_and_one_that_was_cut_short_is_taken_back() {
         let (image, undo, data, overhead, bytes) = place();
         let change = |value: u64| {
-            let mut tx = UndoTx::begin(&image, &undo, 0, overhead, Flaw::None);
+            let mut tx = UndoTx::begin(&image, &undo, 0, overhead, OrderFlaw::None);
             tx.add(data, 20);
             tx.add(data.plus(8), 3);
             (0..20).for_each(|word| image.store(data.plus(8 * word), value + word));
@@ -394,7 +394,7 @@ mod tests {
     #[should_panic(expected = "some are saved")]
     fn a_range_that_is_saved_in_part_says_so() {
         let (image, undo, data, overhead, _) = place();
-        let mut tx = UndoTx::begin(&image, &undo, 0, overhead, Flaw::None);
+        let mut tx = UndoTx::begin(&image, &undo, 0, overhead, OrderFlaw::None);
         tx.add(data, 3);
         tx.add(data.plus(24), 2);
         tx.add(data.plus(16), 3);
@@ -404,7 +404,7 @@ mod tests {
     #[should_panic(expected = "saves more than 8 ranges")]
     fn a_lane_that_is_full_says_so() {
         let (image, undo, data, overhead, _) = place();
-        let mut tx = UndoTx::begin(&image, &undo, 0, overhead, Flaw::None);
+        let mut tx = UndoTx::begin(&image, &undo, 0, overhead, OrderFlaw::None);
         (0..9).for_each(|word| tx.add(data.plus(8 * word), 1));
     }
 }

@@ -6,7 +6,7 @@ use super::{Subject, tag_of};
 use seawall_explore::{Preemptions, Schedule, Traced, record};
 use seawall_memory::{Addr, Image, LINE_BYTES, Memory, Width, pass};
 use seawall_runtime::Arena;
-use seawall_workloads::ribbon20::structures::FastFair;
+use seawall_workloads::ribbon20::structures::FastFairTree;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -81,7 +81,7 @@ const CHANGES: [Change; 3] = [
 ];
 
 /// What a thread came for, and what that makes of the tree's contents.
-type Errand = (fn(&FastFair, &Visitor<'_>), fn(&mut BTreeMap<u64, u64>));
+type Errand = (fn(&FastFairTree, &Visitor<'_>), fn(&mut BTreeMap<u64, u64>));
 
 const ERRANDS: [Errand; 5] = [
     (|tree, memory| assert_eq!(tree.search(memory, 40), Some(tag_of(40, 0))), |_| {}),
@@ -116,7 +116,7 @@ const ERRANDS: [Errand; 5] = [
 /// Every run in which the thread stands still after its `nth` pointer; none if it has fewer.
 fn runs(change: &'static Change, (errand, effect): Errand, nth: u64) -> Option<usize> {
     let mut arena = Arena::new();
-    let tree = <FastFair as Subject>::place(2, 64, &mut arena);
+    let tree = <FastFairTree as Subject>::place(2, 64, &mut arena);
     let gate = arena.dram(LINE_BYTES);
     let pm_bytes = arena.pm_bytes();
     let image = Image::new(pm_bytes, arena.dram_bytes());

@@ -24,7 +24,7 @@ const PAYLOAD: u64 = 3;
 
 const LOG_WORDS: u64 = 8;
 
-/// The parameters of a [`struct@Hash`].
+/// The parameters of a [`HashTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashShape {
     /// Threads that may use it, 1 to 1024.
@@ -50,7 +50,7 @@ impl HashShape {
 
 /// A hash table from key to tagged entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hash {
+pub struct HashTable {
     shape: HashShape,
     stripes: Addr,
     locks: Locks,
@@ -67,11 +67,11 @@ struct Held {
     head: Addr,
 }
 
-impl Hash {
-    /// Places the table; a zeroed pool holds it empty, after [`recover`](Hash::recover).
-    pub fn place(shape: HashShape, arena: &mut Arena) -> Hash {
+impl HashTable {
+    /// Places the table; a zeroed pool holds it empty, after [`recover`](HashTable::recover).
+    pub fn place(shape: HashShape, arena: &mut Arena) -> HashTable {
         let slots = Slots::enough(shape.capacity, shape.threads);
-        Hash {
+        HashTable {
             shape,
             stripes: arena.pm(shape.stripes * LINE_BYTES),
             locks: Locks::place(arena, shape.stripes, shape.threads, 1),
@@ -125,7 +125,7 @@ impl Hash {
     #[track_caller]
     pub fn search<M: Memory>(&self, memory: &M, key: u64) -> Option<u64> {
         let held = self.hold(memory, key);
-        let found = Hash::find(memory, held.head, key).map(|(_, at)| {
+        let found = HashTable::find(memory, held.head, key).map(|(_, at)| {
             entry::read(memory, at);
             memory.load(at.plus(TAG))
         });
@@ -145,7 +145,7 @@ impl Hash {
         change: Change<F>,
     ) -> Result<bool, Full> {
         let held = self.hold(memory, key);
-        let outcome = match Hash::find(memory, held.head, key) {
+        let outcome = match HashTable::find(memory, held.head, key) {
             Some(_) => Ok(false),
             None => self.add(memory, key, change, &held).map(|()| true),
         };
@@ -188,7 +188,7 @@ impl Hash {
         mut change: Change<F>,
     ) -> Result<bool, Full> {
         let held = self.hold(memory, key);
-        let found = Hash::find(memory, held.head, key);
+        let found = HashTable::find(memory, held.head, key);
         let fresh = if found.is_some() { self.slots.take(memory) } else { None };
         if let (Some((link, old)), Some(at)) = (found, fresh) {
             (change.note)(key, change.tag);
@@ -221,7 +221,7 @@ impl Hash {
         mut change: Change<F>,
     ) -> bool {
         let held = self.hold(memory, key);
-        let found = Hash::find(memory, held.head, key);
+        let found = HashTable::find(memory, held.head, key);
         if let Some((link, at)) = found {
             (change.note)(key, 0);
             let mut tx = Tx::begin(memory, &self.logs, change.flaw);
@@ -303,10 +303,10 @@ mod tests {
     use proptest::prelude::*;
     use seawall_memory::Image;
 
-    fn place() -> (Image, Hash, u64) {
+    fn place() -> (Image, HashTable, u64) {
         let mut arena = Arena::new();
         let shape = HashShape { threads: 1, stripes: 2, capacity: 24 };
-        let hash = Hash::place(shape.check().expect("a good shape"), &mut arena);
+        let hash = HashTable::place(shape.check().expect("a good shape"), &mut arena);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
         hash.recover(&image, arena.pm_bytes()).expect("an empty pool");
         (image, hash, arena.pm_bytes())

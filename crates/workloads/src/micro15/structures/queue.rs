@@ -12,7 +12,7 @@
 //! One lock serialises all threads, so a pool may hold several queues, each with its own.
 
 use super::entry::{self, ENTRY_BYTES};
-use crate::shared::epoch_log::Flaw;
+use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::inconsistency::within;
 use crate::shared::{Change, Full, Inconsistency};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
@@ -30,7 +30,7 @@ const PAYLOAD: u64 = 2;
 /// Positions of a queue are below this; a key is `queue << 40 | position`.
 const POSITIONS_BITS: u32 = 40;
 
-/// The parameters of a [`Queue`].
+/// The parameters of a [`Queues`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueShape {
     /// Threads that may use it, 1 to 1024.
@@ -56,17 +56,17 @@ impl QueueShape {
 
 /// A set of first-in-first-out queues of tagged entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queue {
+pub struct Queues {
     shape: QueueShape,
     ends: Addr,
     entries: Addr,
     locks: Locks,
 }
 
-impl Queue {
+impl Queues {
     /// Places the queues; a zeroed pool holds them empty.
-    pub fn place(shape: QueueShape, arena: &mut Arena) -> Queue {
-        Queue {
+    pub fn place(shape: QueueShape, arena: &mut Arena) -> Queues {
+        Queues {
             shape,
             ends: arena.pm(shape.queues * ENDS_BYTES),
             entries: arena.pm(shape.queues * shape.capacity * ENTRY_BYTES),
@@ -116,16 +116,16 @@ impl Queue {
             self.locks.release(memory, guard);
             return Err(Full);
         }
-        let key = Queue::key(queue, head);
+        let key = Queues::key(queue, head);
         (change.note)(key, change.tag);
         let at = self.entry(queue, head);
         memory.store(at.plus(KEY), key);
         memory.store(at.plus(TAG), change.tag);
         entry::fill(memory, at, PAYLOAD, key, change.tag);
-        if change.flaw != Flaw::NoFlush {
+        if change.flaw != OrderFlaw::NoFlush {
             memory.flush(at, ENTRY_BYTES);
         }
-        if change.flaw != Flaw::NoOrder {
+        if change.flaw != OrderFlaw::NoOrder {
             memory.order();
         }
         self.advance(memory, self.end(queue, HEAD), head);
@@ -149,7 +149,7 @@ impl Queue {
         let (head, tail) = self.ends(memory, queue);
         let tag = (head != tail).then(|| {
             let at = self.entry(queue, tail);
-            (change.note)(Queue::key(queue, tail), 0);
+            (change.note)(Queues::key(queue, tail), 0);
             entry::read(memory, at);
             let tag = memory.load(at.plus(TAG));
             self.advance(memory, self.end(queue, TAIL), tail);
@@ -214,7 +214,7 @@ impl Queue {
                 let at = self.entry(queue, position);
                 let (key, tag) = (memory.load::<u64>(at.plus(KEY)), memory.load(at.plus(TAG)));
                 entry::check(memory, at, PAYLOAD, key, tag)?;
-                if key != Queue::key(queue, position) {
+                if key != Queues::key(queue, position) {
                     return Err(Inconsistency::Broken(format!(
                         "place {position} of queue {queue} holds the entry of key {key:#x}"
                     )));
@@ -233,10 +233,10 @@ mod tests {
     use seawall_memory::Image;
     use std::collections::VecDeque;
 
-    fn place() -> (Image, Queue, u64) {
+    fn place() -> (Image, Queues, u64) {
         let mut arena = Arena::new();
         let shape = QueueShape { threads: 1, queues: 2, capacity: 5 };
-        let queue = Queue::place(shape.check().expect("a good shape"), &mut arena);
+        let queue = Queues::place(shape.check().expect("a good shape"), &mut arena);
         (Image::new(arena.pm_bytes(), arena.dram_bytes()), queue, arena.pm_bytes())
     }
 

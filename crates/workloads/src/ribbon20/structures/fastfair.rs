@@ -30,7 +30,7 @@ mod read;
 mod recovery;
 
 use crate::shared::Slots;
-use crate::shared::epoch_log::Flaw;
+use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::inconsistency::within;
 use crate::shared::{Full, Inconsistency};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
@@ -52,7 +52,7 @@ const LEVELS_MAX: u64 = 64;
 const SWITCH: u64 = 8;
 const DEAD: u64 = 1 << 63;
 
-/// The parameters of a [`FastFair`].
+/// The parameters of a [`FastFairTree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastFairShape {
     /// Threads that may use it, 1 to 1024.
@@ -100,7 +100,7 @@ impl FastFairShape {
 ///
 /// Tags must be different, and greater than 1: they are the pointers of the leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FastFair {
+pub struct FastFairTree {
     shape: FastFairShape,
     root: Addr,
     nodes: Slots,
@@ -145,20 +145,20 @@ fn persist<M: Memory>(memory: &M, at: Addr, value: u64) {
 }
 
 /// Lets a line persist before what comes, unless that is the mistake to make.
-fn settle<M: Memory>(memory: &M, at: Addr, bytes: u64, flaw: Flaw) {
-    if flaw != Flaw::NoFlush {
+fn settle<M: Memory>(memory: &M, at: Addr, bytes: u64, flaw: OrderFlaw) {
+    if flaw != OrderFlaw::NoFlush {
         memory.flush(at, bytes);
     }
-    if flaw != Flaw::NoOrder {
+    if flaw != OrderFlaw::NoOrder {
         memory.order();
     }
 }
 
-impl FastFair {
-    /// Places the tree; a zeroed pool holds it empty, after [`recover`](FastFair::recover).
-    pub fn place(shape: FastFairShape, arena: &mut Arena) -> FastFair {
+impl FastFairTree {
+    /// Places the tree; a zeroed pool holds it empty, after [`recover`](FastFairTree::recover).
+    pub fn place(shape: FastFairShape, arena: &mut Arena) -> FastFairTree {
         let nodes = Slots::enough(shape.nodes(), shape.threads);
-        FastFair {
+        FastFairTree {
             shape,
             root: arena.pm(LINE_BYTES),
             nodes: Slots::place(arena, nodes, shape.node_bytes(), shape.threads),
@@ -252,7 +252,7 @@ impl FastFair {
                 let is_it = !self.is_dead(memory, node)
                     && word(memory, node, LEVEL) == level
                     && word(memory, node, LOW) <= wanted;
-                let beyond = FastFair::beyond(memory, node, wanted);
+                let beyond = FastFairTree::beyond(memory, node, wanted);
                 match beyond {
                     None if is_it => return Some((node, held)),
                     _ => held.release(memory),

@@ -30,7 +30,7 @@
 
 mod recovery;
 
-use crate::shared::epoch_log::Flaw;
+use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::inconsistency::within;
 use crate::shared::{Change, Full, Inconsistency};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
@@ -165,15 +165,15 @@ fn persist<M: Memory>(memory: &M, at: Addr, value: u64) {
 }
 
 /// Writes an entry to a slot that does not count, and waits until it may.
-fn write<M: Memory>(memory: &M, place: Place, (key, tag): (u64, u64), flaw: Flaw) {
+fn write<M: Memory>(memory: &M, place: Place, (key, tag): (u64, u64), flaw: OrderFlaw) {
     let at = place.at();
     memory.store(at.plus(KEY), key);
     memory.store(at.plus(TAG), tag);
     memory.store(at.plus(CHECK), check_of(key, tag));
-    if flaw != Flaw::NoFlush {
+    if flaw != OrderFlaw::NoFlush {
         memory.flush(at, SLOT_BYTES);
     }
-    if flaw != Flaw::NoOrder {
+    if flaw != OrderFlaw::NoOrder {
         memory.order();
     }
 }
@@ -183,7 +183,7 @@ fn flip<M: Memory>(memory: &M, bucket: Addr, tokens: u64) {
     persist(memory, bucket, memory.load::<u64>(bucket) ^ tokens);
 }
 
-fn put<M: Memory>(memory: &M, place: Place, entry: (u64, u64), flaw: Flaw) {
+fn put<M: Memory>(memory: &M, place: Place, entry: (u64, u64), flaw: OrderFlaw) {
     write(memory, place, entry, flaw);
     flip(memory, place.bucket, 1 << place.slot);
 }
@@ -342,7 +342,13 @@ impl LevelHash {
 
     /// A slot for an entry with these homes, which may move another entry. `shared` is none when
     /// nobody else works on the table; else the mistake to make.
-    fn room<M: Memory>(&self, memory: &M, top: u64, homes: &Homes, shared: Option<Flaw>) -> Room {
+    fn room<M: Memory>(
+        &self,
+        memory: &M,
+        top: u64,
+        homes: &Homes,
+        shared: Option<OrderFlaw>,
+    ) -> Room {
         let count = |bucket| (memory.load::<u64>(bucket) & TOKENS).count_ones();
         let [first, second, ..] = homes.buckets;
         let emptier = if count(second) < count(first) { [second, first] } else { [first, second] };
@@ -372,7 +378,7 @@ impl LevelHash {
         (level, top): (u64, u64),
         place: Place,
         homes: &Homes,
-        shared: Option<Flaw>,
+        shared: Option<OrderFlaw>,
     ) -> Room {
         let at = place.at();
         let [key, tag] = [KEY, TAG].map(|offset| memory.load::<u64>(at.plus(offset)));
@@ -387,7 +393,7 @@ impl LevelHash {
         }
         let free = vacant(memory, self.bucket(level, index));
         if let Some(to) = free {
-            put(memory, to, (key, tag), shared.unwrap_or(Flaw::None));
+            put(memory, to, (key, tag), shared.unwrap_or(OrderFlaw::None));
             flip(memory, place.bucket, 1 << place.slot);
         }
         if let Some(held) = held {
@@ -397,7 +403,7 @@ impl LevelHash {
     }
 
     /// Makes a new top level, unless somebody has done so since it was `top`.
-    fn grow<M: Memory>(&self, memory: &M, top: u64, flaw: Flaw) -> Result<(), Full> {
+    fn grow<M: Memory>(&self, memory: &M, top: u64, flaw: OrderFlaw) -> Result<(), Full> {
         let all: Vec<Held> =
             (0..=self.stripe_mask).map(|index| self.stripe(index).acquire(memory)).collect();
         let outcome = match self.state(memory).0 == top {
@@ -416,7 +422,7 @@ impl LevelHash {
 
     /// Ends growing to `top`: with the entries of the level below the bottom one in the other two,
     /// or, if one of them finds no room, as if it had not begun. Nobody else works.
-    fn end_growing<M: Memory>(&self, memory: &M, top: u64, flaw: Flaw) -> Result<(), Full> {
+    fn end_growing<M: Memory>(&self, memory: &M, top: u64, flaw: OrderFlaw) -> Result<(), Full> {
         let outcome = self.rehash(memory, top, flaw);
         let top = match outcome {
             Ok(()) => top,
@@ -430,7 +436,7 @@ impl LevelHash {
     }
 
     /// Copies the entries of the level below the bottom one, which stays as it is.
-    fn rehash<M: Memory>(&self, memory: &M, top: u64, flaw: Flaw) -> Result<(), Full> {
+    fn rehash<M: Memory>(&self, memory: &M, top: u64, flaw: OrderFlaw) -> Result<(), Full> {
         for (from, key) in self.entries(memory, [top - 2]) {
             let homes = self.homes(key, top);
             if LevelHash::find(memory, &homes, key).is_none() {
@@ -489,7 +495,7 @@ impl LevelHash {
         memory: &M,
         place: Place,
         (key, tag): (u64, u64),
-        flaw: Flaw,
+        flaw: OrderFlaw,
     ) {
         let (at, log) = (place.at(), self.log(memory.thread() as u64));
         for (from, to) in [(TAG, LOG_TAG), (CHECK, LOG_CHECK)] {
@@ -498,10 +504,10 @@ impl LevelHash {
         memory.flush(log, LINE_BYTES);
         memory.order();
         memory.store(log.plus(LOG_SLOT), at.bits());
-        if flaw != Flaw::NoFlush {
+        if flaw != OrderFlaw::NoFlush {
             memory.flush(log, LINE_BYTES);
         }
-        if flaw != Flaw::NoOrder {
+        if flaw != OrderFlaw::NoOrder {
             memory.order();
         }
         memory.store(at.plus(TAG), tag);

@@ -4,10 +4,10 @@
 //! root node's place last; so no deadlock can come of it.
 
 use super::{
-    FastFair, Head, LEFTMOST, LEVEL, LOW, NO_CHILD, RECORD_BYTES, SIBLING, key, left_of, persist,
-    pointer, settle, starts_line, word,
+    FastFairTree, Head, LEFTMOST, LEVEL, LOW, NO_CHILD, RECORD_BYTES, SIBLING, key, left_of,
+    persist, pointer, settle, starts_line, word,
 };
-use crate::shared::epoch_log::Flaw;
+use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::{Change, Full};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::Held;
@@ -21,7 +21,7 @@ struct Within {
     is_there: bool,
 }
 
-impl FastFair {
+impl FastFairTree {
     fn within<M: Memory>(&self, memory: &M, node: Addr, wanted: u64) -> Within {
         let count = self.count(memory, node);
         let found = |index: &u64| memory.load::<u64>(key(node, *index)) >= wanted;
@@ -59,7 +59,7 @@ impl FastFair {
         memory: &M,
         (within, held): (Within, Held),
         (new, to): (u64, u64),
-        flaw: Flaw,
+        flaw: OrderFlaw,
         note: impl FnOnce(),
     ) -> Result<(), Full> {
         let Within { node, count, .. } = within;
@@ -103,7 +103,7 @@ impl FastFair {
         node: Addr,
         right: Addr,
         (half, from, count): (u64, u64, u64),
-        flaw: Flaw,
+        flaw: OrderFlaw,
     ) {
         for index in from..count {
             let to = index - from;
@@ -123,7 +123,7 @@ impl FastFair {
         memory: &M,
         level: u64,
         (low, child): (u64, Addr),
-        flaw: Flaw,
+        flaw: OrderFlaw,
     ) -> Result<(), Full> {
         loop {
             if let Some((node, held)) = self.hold(memory, level, low) {
@@ -160,7 +160,13 @@ impl FastFair {
     }
 
     /// FAST: shifts the larger records to the right, from the last, and puts one in the gap.
-    fn shift_in<M: Memory>(&self, memory: &M, within: &Within, (new, to): (u64, u64), flaw: Flaw) {
+    fn shift_in<M: Memory>(
+        &self,
+        memory: &M,
+        within: &Within,
+        (new, to): (u64, u64),
+        flaw: OrderFlaw,
+    ) {
         let &Within { node, count, place, .. } = within;
         self.shifts(memory, node, 0);
         memory.store(pointer(node, count + 1), 0u64);
@@ -184,7 +190,7 @@ impl FastFair {
     }
 
     /// FAST: takes a record out, and shifts those behind it to the left.
-    pub(super) fn shift_out<M: Memory>(&self, memory: &M, node: Addr, place: u64, flaw: Flaw) {
+    pub(super) fn shift_out<M: Memory>(&self, memory: &M, node: Addr, place: u64, flaw: OrderFlaw) {
         let count = self.count(memory, node);
         self.shifts(memory, node, 1);
         memory.store(pointer(node, place), memory.load::<u64>(left_of(node, place)));
@@ -249,7 +255,7 @@ impl FastFair {
 
     /// FAIR the other way round: lets a node join the one to its left, if they have one parent and
     /// few records; then goes on with the parent.
-    fn join<M: Memory>(&self, memory: &M, level: u64, low: u64, node: Addr, flaw: Flaw) {
+    fn join<M: Memory>(&self, memory: &M, level: u64, low: u64, node: Addr, flaw: OrderFlaw) {
         let Some((parent, parent_held)) = self.hold(memory, level + 1, low) else { return };
         let place = (0..self.count(memory, parent))
             .find(|index| memory.load::<u64>(pointer(parent, *index)) == node.bits());
@@ -286,7 +292,7 @@ impl FastFair {
 
     /// Appends the records of `node` to those of its left neighbour, where they do not count, as
     /// they belong to the sibling; then makes them count by taking `node` out of the chain.
-    fn append<M: Memory>(&self, memory: &M, left: Addr, node: Addr, flaw: Flaw) {
+    fn append<M: Memory>(&self, memory: &M, left: Addr, node: Addr, flaw: OrderFlaw) {
         let mut records = Vec::new();
         if word(memory, node, LEVEL) > 0 {
             records.push((word(memory, node, LOW), word(memory, node, LEFTMOST)));

@@ -1,7 +1,7 @@
 //! Search and range scan without locks (FAST'18, section 4): in the direction in which records are
 //! not moving, and anew if that has changed meanwhile.
 
-use super::{DEAD, FastFair, LEFTMOST, LEVEL, LOW, SIBLING, key, left_of, pointer, word};
+use super::{DEAD, FastFairTree, LEFTMOST, LEVEL, LOW, SIBLING, key, left_of, pointer, word};
 use seawall_memory::{Addr, Memory};
 
 /// What a node says about a key.
@@ -16,7 +16,7 @@ enum Look {
     Lost,
 }
 
-impl FastFair {
+impl FastFairTree {
     /// The pointer of a record, if it counts and has a key that is `fit`. The key is read first and
     /// last: a shift stores a pointer before its key.
     fn record<M: Memory>(
@@ -49,7 +49,7 @@ impl FastFair {
         let places = (0..end).map(move |place| if is_left { end - 1 - place } else { place });
         places
             .take_while(move |index| is_left || memory.load::<u64>(pointer(node, *index)) != 0)
-            .filter_map(move |index| FastFair::record(memory, node, index, fit))
+            .filter_map(move |index| FastFairTree::record(memory, node, index, fit))
     }
 
     /// Looks for a key in a node of `level`.
@@ -69,7 +69,7 @@ impl FastFair {
             } else {
                 Some(self.child(memory, node, switch, wanted))
             };
-            let beyond = FastFair::beyond(memory, node, wanted);
+            let beyond = FastFairTree::beyond(memory, node, wanted);
             if self.switch(memory, node) == switch {
                 return match (beyond, found) {
                     (Some(sibling), _) => Look::Right(sibling),

@@ -6,11 +6,11 @@
 //! the stores of the operations themselves, so a crash of recovery leaves nothing new.
 
 use super::{
-    FastFair, Head, LEFTMOST, LEVEL, LEVELS_MAX, LOW, NO_CHILD, SIBLING, key, left_of, persist,
+    FastFairTree, Head, LEFTMOST, LEVEL, LEVELS_MAX, LOW, NO_CHILD, SIBLING, key, left_of, persist,
     pointer, word,
 };
 use crate::shared::Inconsistency;
-use crate::shared::epoch_log::Flaw;
+use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::inconsistency::Reached;
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// The nodes of a tree, level by level from the root, each from left to right.
 type Levels = Vec<Vec<Addr>>;
 
-impl FastFair {
+impl FastFairTree {
     /// Finishes or undoes what a crash cut short, and finds the free nodes. DRAM must be zero.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl FastFair {
         for node in levels.iter().flat_map(|level| &level[1..]) {
             if !children.contains_key(&node.bits()) {
                 let [level, low] = [LEVEL, LOW].map(|offset| word(memory, *node, offset));
-                self.tell_parent(memory, level + 1, (low, *node), Flaw::None).map_err(full)?;
+                self.tell_parent(memory, level + 1, (low, *node), OrderFlaw::None).map_err(full)?;
             }
         }
         Ok(())
@@ -99,13 +99,14 @@ impl FastFair {
         while place < self.count(memory, node) {
             if memory.load::<u64>(pointer(node, place)) == memory.load::<u64>(left_of(node, place))
             {
-                self.shift_out(memory, node, place, Flaw::None);
+                self.shift_out(memory, node, place, OrderFlaw::None);
             } else {
                 place += 1;
             }
         }
-        let foreign =
-            |place: &u64| FastFair::beyond(memory, node, memory.load(key(node, *place))).is_some();
+        let foreign = |place: &u64| {
+            FastFairTree::beyond(memory, node, memory.load(key(node, *place))).is_some()
+        };
         if let Some(end) = (0..self.count(memory, node)).find(foreign) {
             persist(memory, pointer(node, end), 0);
         }
@@ -171,7 +172,7 @@ impl FastFair {
             let counts = memory.load::<u64>(pointer(node, place))
                 != memory.load::<u64>(left_of(node, place));
             let is_in_order = least.is_some_and(|least| least <= found);
-            if !counts || !is_in_order || FastFair::beyond(memory, node, found).is_some() {
+            if !counts || !is_in_order || FastFairTree::beyond(memory, node, found).is_some() {
                 let what = format!("record {place} (key {found}) of the node at {node}");
                 return Err(Inconsistency::Broken(format!("{what} is not in its place")));
             }
@@ -190,16 +191,16 @@ mod tests {
     use seawall_memory::Image;
     use seawall_runtime::Arena;
 
-    fn place(slots: u64, keys: u64) -> (Image, FastFair) {
+    fn place(slots: u64, keys: u64) -> (Image, FastFairTree) {
         let mut arena = Arena::new();
         let shape = FastFairShape { threads: 1, slots, keys }.check().expect("a good shape");
-        let tree = FastFair::place(shape, &mut arena);
+        let tree = FastFairTree::place(shape, &mut arena);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
         tree.recover(&image).expect("an empty pool");
         (image, tree)
     }
 
-    fn again(image: Image, tree: &FastFair) -> (Image, Result<(), Inconsistency>) {
+    fn again(image: Image, tree: &FastFairTree) -> (Image, Result<(), Inconsistency>) {
         let dram = image.clone().into_parts().1.len() as u64;
         let image = Image::from_pm(image.into_pm(), dram);
         let outcome = tree.recover(&image);
@@ -279,7 +280,7 @@ mod tests {
                 let tag = 1000 * round + key + 2;
                 assert_eq!(tree.insert(&image, key, Change::of(tag)), Ok(true));
             }
-            let height = |tree: &FastFair| {
+            let height = |tree: &FastFairTree| {
                 tree.levels(&image, &mut Reached::none(&tree.nodes)).expect("whole").len()
             };
             assert!(height(&tree) >= 4);

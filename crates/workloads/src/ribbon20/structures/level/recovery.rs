@@ -9,7 +9,7 @@ use super::{
     flip, persist,
 };
 use crate::shared::Inconsistency;
-use crate::shared::epoch_log::Flaw;
+use crate::shared::epoch_log::OrderFlaw;
 use seawall_memory::{Addr, Memory};
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ impl LevelHash {
         }
         if grows {
             // Without room the table is what it was before it grew.
-            let _ = self.end_growing(memory, top, Flaw::None);
+            let _ = self.end_growing(memory, top, OrderFlaw::None);
         }
         self.drop_copies(memory, self.state(memory).0);
         Ok(())
