@@ -3,13 +3,13 @@
 use crate::check::{Check, Findings, Interned};
 use crate::crashed::Log;
 use crate::models::order::Cut;
-use crate::models::{Model, UnknownModel};
 use crate::search::{Crash, Search};
 use crate::shrink::describe;
 use crate::trace::{Event, Kind, Store, Trace};
 use crate::verdict::{Court, Verdict, stored};
 use crate::walk::Walk;
 use seawall_memory::{Addr, Line};
+use seawall_memory::{Model, UnknownModel};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;

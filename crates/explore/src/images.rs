@@ -2,10 +2,10 @@
 
 use crate::check::check;
 use crate::crashed::CrashImage;
-use crate::models::Model;
 use crate::outcome::Outcome;
 use crate::search::{Search, search};
 use crate::trace::Trace;
+use seawall_memory::Model;
 use seawall_memory::{Addr, Memory};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -59,10 +59,10 @@ pub use finding::{
     TIMELINE, replay,
 };
 pub use images::reachable;
-pub use models::{Model, UnknownModel};
 pub use outcome::{Outcome, Reached};
 pub use schedule::{Interleavings, Preemption, Preemptions, Schedule, Turns, TurnsName};
 pub use search::{Search, search, search_watched};
+pub use seawall_memory::{Model, UnknownModel};
 pub use trace::{Event, Kind, Store, Trace};
 pub use traced::{RunError, Traced, record};
 pub use walk::CrashPoint;

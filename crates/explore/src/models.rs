@@ -5,12 +5,11 @@
 //! the stores of one line in order, as Px86 does (POPL'20): a line moves as a unit.
 //!
 //! The same definitions serve recorded runs of programs and litmus tests. Adding a model is one
-//! file and one line of the table below.
+//! file, its line in the table below, and its name in `seawall_memory::Model`.
 
 use crate::trace::{Event, Kind, LineIndex, Trace};
 use order::PersistOrder;
-use std::fmt;
-use std::str::FromStr;
+use seawall_memory::Model;
 use views::Place;
 
 pub(crate) mod order;
@@ -109,7 +108,7 @@ impl Clone for State {
 
 impl State {
     pub(crate) fn new(model: Model) -> State {
-        State { model: (model.entry().start)(), order: PersistOrder::default() }
+        State { model: start(model), order: PersistOrder::default() }
     }
 
     pub(crate) fn follow(&mut self, step: Step) {
@@ -153,153 +152,26 @@ impl State {
     }
 }
 
-/// When what a thread did before is durable for certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durable {
-    /// After an order, if it was flushed where that is needed.
-    Order,
-    /// After a drain only.
-    Drain,
-}
-
 macro_rules! models {
-    ($($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident, $durable:ident,
-       orders_all_stores: $all:literal, $about:literal;)*) => {
+    ($($Name:ident in $module:ident;)*) => {
         $(mod $module;)*
 
-        /// A persistency model, by name.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[derive(serde::Serialize, serde::Deserialize)]
-        #[serde(rename_all = "lowercase")]
-        #[non_exhaustive]
-        pub enum Model {
-            $($(#[$doc])* $Name,)*
+        /// The definition of a model, at the start of a run.
+        fn start(model: Model) -> Box<dyn Persistency> {
+            match model {
+                $(Model::$Name => Box::new($module::$Name::default()),)*
+            }
         }
-
-        const MODELS: &[Entry] = &[$(Entry {
-            model: Model::$Name,
-            name: $name,
-            about: $about,
-            durable: Durable::$durable,
-            orders_all_stores: $all,
-            start: || Box::new($module::$Name::default()),
-        }),*];
     };
 }
 
 models! {
-    /// x86 with `clwb` / `clflushopt`, `clflush`, `sfence` and locked operations.
-    Px86 = "px86" in px86, Order, orders_all_stores: false,
-        "x86: lines persist on their own, flush + fence makes them durable";
-    /// Every store is durable before the next one is visible.
-    Strict = "strict" in strict, Order, orders_all_stores: true,
-        "strict persistency: stores persist one by one, in memory order";
-    /// Barriers wait; conflicting accesses of a word persist in order.
-    Epoch = "epoch" in epoch, Order, orders_all_stores: false,
-        "epoch persistency: a barrier waits until its epoch is durable";
-    /// Buffered epoch persistency with conflict order, as LB and LB++ keep it.
-    Bep = "bep" in bep, Drain, orders_all_stores: false,
-        "buffered epoch persistency: epochs persist in order, later than they run";
-    /// Buffered strict persistency, with or without epochs made by hardware.
-    Bsp = "bsp" in bsp, Drain, orders_all_stores: false,
-        "buffered strict persistency: any consistent cut of the run, later than it runs";
-    /// Persist buffers with `ofence` and `dfence`.
-    Hops = "hops" in hops, Drain, orders_all_stores: false,
-        "persist buffers: ofence orders epochs, dfence waits until they are durable";
-    /// Buffered epoch persistency in each strand of a thread, nothing between strands.
-    Strand = "strand" in strand, Drain, orders_all_stores: false,
-        "strand persistency: barriers order inside a strand, joins and drains all strands";
-    /// Caches are in the persistence domain: what was visible survives.
-    Eadr = "eadr" in eadr, Order, orders_all_stores: true,
-        "battery-backed caches: whatever was stored survives";
-}
-
-struct Entry {
-    model: Model,
-    name: &'static str,
-    about: &'static str,
-    durable: Durable,
-    orders_all_stores: bool,
-    start: fn() -> Box<dyn Persistency>,
-}
-
-/// There is no model of this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown persistency model `{0}`; the models are {names}", names = names())]
-pub struct UnknownModel(String);
-
-fn names() -> String {
-    Model::names().join(", ")
-}
-
-impl Model {
-    /// All models.
-    pub fn all() -> impl Iterator<Item = Model> {
-        MODELS.iter().map(|entry| entry.model)
-    }
-
-    /// The names of all models.
-    pub fn names() -> Vec<&'static str> {
-        MODELS.iter().map(|entry| entry.name).collect()
-    }
-
-    fn entry(self) -> &'static Entry {
-        let found = MODELS.iter().find(|entry| entry.model == self);
-        found.expect("every model stands in the table")
-    }
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        self.entry().name
-    }
-
-    /// What it is, in one line.
-    pub fn about(self) -> &'static str {
-        self.entry().about
-    }
-
-    /// True if what a thread ordered before an output survives a crash after the output. After a
-    /// drain it does under every model.
-    pub fn order_is_durable(self) -> bool {
-        self.entry().durable == Durable::Order
-    }
-
-    /// True if a crash can tell the order of any two stores: threads have to be interrupted at
-    /// every store, and a crash has to be tried after each, not only before fences.
-    pub fn orders_all_stores(self) -> bool {
-        self.entry().orders_all_stores
-    }
-}
-
-impl fmt::Display for Model {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Model {
-    type Err = UnknownModel;
-
-    fn from_str(name: &str) -> Result<Model, UnknownModel> {
-        let found = MODELS.iter().find(|entry| entry.name == name);
-        found.map(|entry| entry.model).ok_or_else(|| UnknownModel(name.into()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_model_is_found_by_its_name_and_a_wrong_name_lists_the_right_ones() {
-        for model in Model::all() {
-            assert_eq!(model.name().parse(), Ok(model));
-        }
-        let wrong = "px87".parse::<Model>().unwrap_err().to_string();
-        assert_eq!(
-            wrong,
-            "unknown persistency model `px87`; the models are px86, strict, epoch, bep, bsp, hops, \
-             strand, eadr"
-        );
-    }
+    Px86 in px86;
+    Strict in strict;
+    Epoch in epoch;
+    Bep in bep;
+    Bsp in bsp;
+    Hops in hops;
+    Strand in strand;
+    Eadr in eadr;
 }

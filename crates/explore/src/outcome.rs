@@ -1,7 +1,7 @@
 //! What a search did, and how far it got, in words.
 
 use crate::finding::Finding;
-use crate::models::Model;
+use seawall_memory::Model;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -283,8 +283,8 @@ fn likeness(trace: &Trace, every_store: bool) -> u64 {
 mod tests {
     use super::*;
     use crate::images::reachable;
-    use crate::models::Model;
     use crate::traced::{Traced, record};
+    use seawall_memory::Model;
     use seawall_memory::{Addr, Image, Memory};
     use std::collections::BTreeSet;
 

@@ -13,8 +13,8 @@
 
 use crate::check::{Check, Findings, Interned};
 use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
+use crate::models::State;
 use crate::models::order::Cut;
-use crate::models::{Model, State};
 use crate::outcome::{Outcome, Reached};
 use crate::shrink::shrink;
 use crate::trace::Trace;
@@ -23,6 +23,7 @@ use crate::walk::{CrashPoint, Walk, is_failure_point};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use seawall_memory::Model;
 use std::hash::BuildHasher;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;

@@ -1,8 +1,9 @@
 //! A walk along a trace with a model beside it: the state just before each event.
 
+use crate::models::State;
 use crate::models::order::Cut;
-use crate::models::{Model, State};
 use crate::trace::{Event, Kind, Trace};
+use seawall_memory::Model;
 
 /// A moment at which power may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]

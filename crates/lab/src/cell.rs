@@ -13,11 +13,11 @@ use crate::jobs::Piece;
 use crate::spent::Spent;
 use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
-use seawall_memory::{Image, Memory, Purpose};
+use seawall_memory::{Image, Memory, Model, Purpose};
 use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{
-    Choice, Counters, Cycle, Machine, Model, Observer, Outcome, Program, Reason, Simulation, Stalls,
+    Choice, Counters, Cycle, Machine, Observer, Outcome, Program, Reason, Simulation, Stalls,
 };
 use seawall_workloads::{
     Collect, Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload, with_workload,
@@ -196,7 +196,7 @@ impl Cell {
 
     /// True if the design promises something that crashes can test.
     pub fn is_crashed(&self) -> bool {
-        self.point.design.model() != Model::None
+        self.point.design.model().is_some()
     }
 
     /// The command that runs this cell again; with a Ribbon, beside the one without.
@@ -360,8 +360,8 @@ impl Visitor for Run<'_> {
             threads: point.threads,
             warmup: point.warmup,
             operations,
-            crashes: if model == Model::None { 0 } else { point.crashes },
-            durable: model.order_is_durable(),
+            crashes: if model.is_none() { 0 } else { point.crashes },
+            durable: model.is_some_and(Model::order_is_durable),
             seed: point.seed,
         };
         let run = Checked { layout, before, history: history.clone(), flaw: setup.flaw };

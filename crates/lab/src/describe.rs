@@ -4,7 +4,7 @@ use crate::LabError;
 use crate::figures::Figure;
 use crate::table::{plain_table, text_of};
 use seawall_corpus::CASES;
-use seawall_explore::Model;
+use seawall_memory::Model;
 use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
 use seawall_workloads::{Accepts, CHECKPOINTED, KERNELS, MIXES, WORKLOADS};
 use std::fmt::Write;
@@ -55,7 +55,7 @@ impl Listing {
 fn designs() -> String {
     let mut table = plain_table(&["design", "model", "what it is"], 0..0);
     for design in DESIGNS {
-        table.add_row(vec![design.name, design.model.name(), design.about]);
+        table.add_row(vec![design.name, design.model.map_or("none", Model::name), design.about]);
     }
     text_of(&table)
 }
@@ -155,11 +155,10 @@ fn mixes() -> String {
 pub fn show_design(name: &str) -> Result<String, LabError> {
     let choice = Choice::parse(name)?;
     let entry = choice.entry;
-    let (model, given_up) = (choice.model(), entry.model);
     let mut text = format!("{}: {}\n", entry.name, entry.about);
-    let _ = writeln!(text, "model: {}, {}", model.name(), promise(model));
-    if model != given_up {
-        let _ = writeln!(text, "  (these parameters give up {})", given_up.name());
+    let _ = writeln!(text, "model: {}, {}", choice.model_name(), promise(choice.model()));
+    if let Some(given_up) = entry.model.filter(|_| choice.model().is_none()) {
+        let _ = writeln!(text, "  (these parameters give up {given_up})");
     }
     if entry.docs.is_empty() {
         return Ok(text + "no parameters\n");
@@ -193,20 +192,17 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn promise(model: seawall_sim::Model) -> &'static str {
-    use seawall_sim::Model;
+fn promise(model: Option<Model>) -> &'static str {
+    let Some(model) = model else { return "nothing that a program could rely on" };
     match model {
-        Model::None => "nothing that a program could rely on",
         Model::Strict => "stores persist in the order in which they become visible",
         Model::Px86 => "flushed lines persist by the next fence of the thread",
         Model::Epoch => "epochs persist in order, and a barrier waits for the one before it",
-        Model::BufferedEpoch | Model::Hops => "epochs persist in order, some time later",
+        Model::Bep | Model::Hops => "epochs persist in order, some time later",
         Model::Strand => {
             "epochs of a strand persist in order, some time later; strands in any order"
         }
-        Model::BufferedStrict => {
-            "a crash leaves a consistent cut of the run, once the hardware has recovered"
-        }
+        Model::Bsp => "a crash leaves a consistent cut of the run, once the hardware has recovered",
         Model::Eadr => "what a store has made visible survives",
     }
 }

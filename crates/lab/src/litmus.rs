@@ -150,7 +150,7 @@ impl LitmusPlan {
         let promises = match options.designs.as_slice() {
             [] => {
                 let default = DESIGNS.iter().filter(|entry| entry.by_default());
-                let promising = default.filter(|entry| model_of(entry.model).is_some());
+                let promising = default.filter(|entry| entry.model.is_some());
                 promising.map(|entry| promise(&as_small(entry.name))).collect::<Result<_, _>>()?
             }
             names if is_none(names) => Vec::new(),
@@ -267,15 +267,9 @@ fn allowed(test: &Litmus, model: Model) -> (BTreeSet<Outcome>, bool) {
     })
 }
 
-/// The explorer's model that a design is held to.
-fn model_of(model: seawall_sim::Model) -> Option<Model> {
-    model.name().parse().ok()
-}
-
 fn promise(text: &str) -> Result<Promise, LitmusError> {
     let design = Choice::parse(text)?;
-    let model = model_of(design.model());
-    let model = model.ok_or_else(|| LitmusError::NoModel(design.text.clone()))?;
+    let model = design.model().ok_or_else(|| LitmusError::NoModel(design.text.clone()))?;
     Ok(Promise { design, model })
 }
 

@@ -5,6 +5,7 @@
 use crate::LabError;
 use crate::cell::{Cell, CellRibbon, Flushed, Moving};
 use crate::compare::Comparison;
+use seawall_memory::Model;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -101,7 +102,6 @@ impl Comparison {
 
     fn record(&self, cell: &Cell) -> Record {
         let point = &cell.point;
-        let model = point.design.model();
         let counters = cell.counters.rows().into_iter();
         let failure = |broken: &crate::Broken| json!({"cycle": broken.cycle, "what": broken.what});
         Record {
@@ -117,8 +117,8 @@ impl Comparison {
             stalls: cell.spent().to_json(),
             baseline: self.plan.baseline.clone(),
             million_operations_per_second: cell.throughput * self.plan.machine.ghz * 1000.0,
-            model: model.name(),
-            order_is_durable: model.order_is_durable(),
+            model: point.design.model_name(),
+            order_is_durable: point.design.model().is_some_and(Model::order_is_durable),
             seed: point.seed,
             operations: point.operations,
             warmup: point.warmup,

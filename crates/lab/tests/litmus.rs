@@ -3,7 +3,7 @@
 
 use seawall_lab::Progress;
 use seawall_lab::litmus::{LitmusOptions, LitmusPlan, LitmusReport};
-use seawall_sim::{DESIGNS, Model};
+use seawall_sim::DESIGNS;
 use std::sync::Arc;
 
 fn run(options: &LitmusOptions) -> LitmusReport {
@@ -32,7 +32,7 @@ fn no_design_leaves_what_its_model_forbids() {
     let report = without_models(&[], &[], crashes());
     assert_eq!(report.disagreements(), 0, "{}", report.to_text());
     let default = DESIGNS.iter().filter(|design| design.by_default());
-    let promising = default.filter(|design| design.model != Model::None).count();
+    let promising = default.filter(|design| design.model.is_some()).count();
     assert_eq!(report.designs.len(), promising);
     assert!(report.crashes() >= promising as u64 * 260 * crashes(), "{}", report.to_text());
 }

@@ -29,6 +29,7 @@
 mod addr;
 mod handles;
 mod image;
+mod model;
 mod pass;
 mod purpose;
 mod relocation;
@@ -38,6 +39,7 @@ mod word;
 pub use addr::{Addr, LINE_BYTES, Line, lines_of};
 pub use handles::{FlushBy, Handles, RecentStores, StoreSource};
 pub use image::Image;
+pub use model::{Model, UnknownModel};
 pub use purpose::Purpose;
 pub use relocation::{
     FILTER_BYTES, FILTERS, Forwarding, RELOCATION_PAGE, RELOCATION_SLOT, Relocation,

@@ -17,57 +17,9 @@ use crate::memory::versions::LineData;
 use crate::noc::mesh::Tile;
 use crate::relocation::{Arriving, Late, Lookup, Walk};
 use crate::{LineId, SimError};
-use seawall_memory::{Addr, Forwarding, Relocation};
+use seawall_memory::{Addr, Forwarding, Model, Relocation};
 
 pub use crate::families::params::ParameterDoc;
-
-/// What a design promises about crashes, to be checked on every image that it leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// Nothing: a crash may leave anything.
-    None,
-    /// Stores persist in the order in which they become visible.
-    Strict,
-    /// x86: flushed lines persist by the next fence of the thread that flushed them.
-    Px86,
-    /// Epochs persist in order and a barrier waits for the epoch before it.
-    Epoch,
-    /// Epochs persist in order, some time later (buffered epoch persistency).
-    BufferedEpoch,
-    /// Stores persist in the order in which they become visible, some time later (buffered strict
-    /// persistency): once the hardware has recovered, if it has to, memory is a consistent cut of
-    /// the run. In bulk mode the saved states of the processors say where it is.
-    BufferedStrict,
-    /// Epochs persist in order, some time later; persist buffers hold them (`ofence`, `dfence`).
-    Hops,
-    /// As `BufferedEpoch` inside each strand of a thread; between them only stores of one line are
-    /// ordered, and a drain joins them.
-    Strand,
-    /// What a store has made visible survives.
-    Eadr,
-}
-
-impl Model {
-    /// The name in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Model::None => "none",
-            Model::Strict => "strict",
-            Model::Px86 => "px86",
-            Model::Epoch => "epoch",
-            Model::BufferedEpoch => "bep",
-            Model::BufferedStrict => "bsp",
-            Model::Hops => "hops",
-            Model::Strand => "strand",
-            Model::Eadr => "eadr",
-        }
-    }
-
-    /// True if what was ordered before an output is never lost by a crash after it.
-    pub fn order_is_durable(self) -> bool {
-        matches!(self, Model::Strict | Model::Px86 | Model::Epoch | Model::Eadr)
-    }
-}
 
 /// The hooks of a persistency design.
 ///
@@ -271,7 +223,7 @@ pub struct DesignEntry {
     /// One line on what it is, and where it comes from.
     pub about: &'static str,
     /// What it promises with the defaults; see [`Choice::model`].
-    pub model: Model,
+    pub model: Option<Model>,
     /// Its parameters with their defaults.
     pub parameters: fn() -> toml::Table,
     /// Its parameters in words, in the order of declaration.
@@ -379,13 +331,18 @@ impl Choice {
     /// What the design promises with these parameters: nothing where they give its promise up
     /// (without its log, an epoch in bulk mode is not atomic, and programs do not know where it
     /// ends). A deliberate flaw changes no promise: it breaks one.
-    pub fn model(&self) -> Model {
-        if self.log() == Some(false) { Model::None } else { self.entry.model }
+    pub fn model(&self) -> Option<Model> {
+        if self.log() == Some(false) { None } else { self.entry.model }
+    }
+
+    /// The name of [`model`](Choice::model) in tables and JSON; `none` without a promise.
+    pub fn model_name(&self) -> &'static str {
+        self.model().map_or("none", Model::name)
     }
 
     /// True if what is to persist must be flushed by the program, as on x86.
     pub fn needs_flushes(&self) -> bool {
-        self.model() == Model::Px86
+        self.model() == Some(Model::Px86)
     }
 
     /// True if it has hardware that moves objects
@@ -462,10 +419,10 @@ mod tests {
     #[test]
     fn bulk_mode_without_its_log_promises_nothing_to_programs() {
         let model = |text| Choice::parse(text).unwrap().model();
-        assert_eq!(model("bsp-lb"), Model::BufferedStrict);
-        assert_eq!(model("bsp-lb:log=false"), Model::None);
-        assert_eq!(model("bsp-lb:flaw='names-early'"), Model::BufferedStrict);
-        assert_eq!(model("lb:flaw='loses-versions'"), Model::BufferedEpoch);
+        assert_eq!(model("bsp-lb"), Some(Model::Bsp));
+        assert_eq!(model("bsp-lb:log=false"), None);
+        assert_eq!(model("bsp-lb:flaw='names-early'"), Some(Model::Bsp));
+        assert_eq!(model("lb:flaw='loses-versions'"), Some(Model::Bep));
     }
 
     fn refusal(text: &str) -> String {
@@ -477,7 +434,7 @@ mod tests {
         let parameter =
             |text: &str, key: &str| Choice::parse(text).unwrap().parameters[key].clone();
         assert_eq!(Choice::parse("lbpp").unwrap().entry.name, "lbpp");
-        assert_eq!(Choice::parse("ideal").unwrap().model(), Model::None);
+        assert_eq!(Choice::parse("ideal").unwrap().model(), None);
         assert_eq!(parameter("clwb:adr=true", "adr").as_bool(), Some(true));
         assert_eq!(parameter("lb:flaw=none", "flaw").as_str(), Some("none"));
         assert_eq!(parameter("lb:flaw='none'", "flaw").as_str(), Some("none"));

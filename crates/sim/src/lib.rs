@@ -45,7 +45,7 @@ pub use config::{
     CoreConfig, DeviceConfig, DimmConfig, L1Config, L2Config, LlcConfig, MACHINES, Machine,
     MachineError, MemoryConfig, MeshConfig, PrefetchConfig,
 };
-pub use designs::{Choice, DESIGNS, DesignEntry, Model, ParameterDoc};
+pub use designs::{Choice, DESIGNS, DesignEntry, ParameterDoc};
 pub use engine::counters::{Counters, Reason, Stalls};
 pub use machine::Outcome;
 pub use memory::optane::{DimmTraffic, Taken, XpDimms};

@@ -13,9 +13,9 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, Model};
 use seawall_sim::{
-    Choice, Crash, Cycle, L2Config, Machine, Model, Observer, Program, SimMemory, Simulation,
+    Choice, Crash, Cycle, L2Config, Machine, Observer, Program, SimMemory, Simulation,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -195,7 +195,7 @@ impl Judge<'_> {
     fn is_before(&self, first: &Access, second: &Access) -> bool {
         let is_fenced = first.epoch < second.epoch;
         match self.model {
-            Model::BufferedStrict => true,
+            Model::Bsp => true,
             Model::Strand => {
                 let is_one_line = place(first.word).line() == place(second.word).line();
                 let is_joined = first.joins < second.joins;
@@ -304,7 +304,7 @@ fn run_as(
     seed: u64,
 ) -> Result<usize, String> {
     let choice = Choice::parse(design).unwrap();
-    let model = model.unwrap_or(choice.model());
+    let model = model.or(choice.model()).expect("a design with a promise");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let logs: Logs = Rc::new(RefCell::new(vec![Vec::new(); THREADS]));
     let programs = (0..THREADS).map(|thread| {
@@ -338,7 +338,7 @@ pub(crate) fn runs() -> u64 {
 fn no_design_leaves_an_image_that_its_model_forbids() {
     let desktop = Machine::load("desktop").unwrap();
     for machine in [tiny(), desktop, levels(false), levels(true)] {
-        for design in seawall_sim::DESIGNS.iter().filter(|design| design.model != Model::None) {
+        for design in seawall_sim::DESIGNS.iter().filter(|design| design.model.is_some()) {
             let crashes: usize = (0..runs())
                 .map(|seed| {
                     run(design.name, &machine, seed).unwrap_or_else(|what| panic!("{what}"))
@@ -484,7 +484,7 @@ fn each_broken_mechanism_is_caught() {
         "lb:flaw='keeps-epochs-whole'",
         "lbpp:flaw='keeps-epochs-whole'",
     ] {
-        let model = Some(Model::BufferedEpoch);
+        let model = Some(Model::Bep);
         let caught = (0..400).any(|seed| run_as(model, design, &machine, seed).is_err());
         assert!(caught, "{design} was not caught");
     }
@@ -510,7 +510,7 @@ fn each_broken_mechanism_is_caught() {
         "clwb:flaw='forgets-others-flushes'",
         "clwb:flaw='forgets-streams'",
     ] {
-        let model = design.starts_with("bsp-").then_some(Model::BufferedStrict);
+        let model = design.starts_with("bsp-").then_some(Model::Bsp);
         let caught = (0..2000).find_map(|seed| run_as(model, design, &machine, seed).err());
         println!("{caught:?}");
         assert!(caught.is_some(), "{design} was not caught");

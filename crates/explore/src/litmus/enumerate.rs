@@ -13,7 +13,8 @@
 use super::language::{Column, Instruction, Litmus, Place, Register, Threads};
 use super::outcome::{Outcome, Value};
 use crate::models::order::PersistOrder;
-use crate::models::{Act, Model, State, Step};
+use crate::models::{Act, State, Step};
+use seawall_memory::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// States after which an enumeration is cut, unless told otherwise.

@@ -181,7 +181,7 @@ impl Kernels {
             broken: cuts.as_ref().map_or(0, |cuts| cuts.broken.len()),
             stalls: cell.spent().to_json(),
             counters: counters_of(&run.counters),
-            model: point.design.model().name(),
+            model: point.design.model_name(),
             parameters: parameters_of(&point.design),
             seed: point.seed,
             failures: wrong.into_iter().chain(broken).collect(),

@@ -4,7 +4,7 @@
 //! Deliberately broken designs must be caught in the same way.
 
 use super::crash::Pair;
-use super::{as_small, model_of, tiny};
+use super::{as_small, tiny};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use seawall_explore::Model;
@@ -129,7 +129,7 @@ fn refuted(design: &str, model: Model, programs_tried: u32, crashes: u64) -> Opt
 #[test]
 fn designs_leave_only_what_their_models_allow_on_random_programs() {
     for entry in DESIGNS {
-        let Some(model) = model_of(entry.model) else { continue };
+        let Some(model) = entry.model else { continue };
         let design = as_small(entry.name);
         assert_eq!(refuted(&design, model, programs_tried(), 40), None, "{design}");
     }

@@ -21,7 +21,7 @@
 
 use crate::families::buffers::{Buffered, Buffers, Call, Front, Sizes, Source};
 use crate::families::params::parameters;
-use super::{Design, Model, Store};
+use super::{Design, Store};
 use crate::config::Machine;
 use crate::engine::counters::Reason;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
@@ -29,13 +29,14 @@ use crate::memory::versions::LineData;
 use crate::{Cycle, Epoch, LineId};
 use serde::{Deserialize, Serialize};
 use table::Table;
+use seawall_memory::Model;
 
 mod controllers;
 mod flush;
 mod table;
 
 pub(super) const ABOUT: &str = "ASAP: early flushes that controllers can undo (HPCA'22).";
-pub(super) const MODEL: Model = Model::Hops;
+pub(super) const MODEL: Option<Model> = Some(Model::Hops);
 
 parameters! {
     /// A write is acknowledged when the controller's queue accepts it, not when it is in the cells.

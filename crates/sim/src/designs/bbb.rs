@@ -15,7 +15,7 @@
 
 use crate::families::buffers::{Buffer, Entry};
 use crate::families::params::parameters;
-use super::{Design, Model, Store};
+use super::{Design, Store};
 use crate::config::Machine;
 use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
@@ -23,9 +23,10 @@ use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use seawall_memory::Model;
 
 pub(super) const ABOUT: &str = "BBB: persist buffers with a battery beside the L1s (HPCA'21).";
-pub(super) const MODEL: Model = Model::Eadr;
+pub(super) const MODEL: Option<Model> = Some(Model::Eadr);
 
 parameters! {
     /// The controller's queue is durable (ADR), as in the paper: an entry is free once the queue

@@ -1,11 +1,11 @@
 //! LB with dependence tracking under buffered strict persistency (MICRO'15, section 5.2).
 
-use super::Model;
+use seawall_memory::Model;
 use crate::families::epochs::bulk_params;
 
 pub(super) const ABOUT: &str =
     "BSP in bulk mode (MICRO'15) with dependence tracking.";
-pub(super) const MODEL: Model = Model::BufferedStrict;
+pub(super) const MODEL: Option<Model> = Some(Model::Bsp);
 
 bulk_params! {
     tracks: true,

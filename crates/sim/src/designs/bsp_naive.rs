@@ -7,7 +7,7 @@
 //! persists later than what followed from it. Nothing is logged, as each store is an epoch.
 
 use crate::families::params::parameters;
-use super::{Design, Model, Store};
+use super::{Design, Store};
 use crate::caches::shared::Slot;
 use crate::caches::private::Way;
 use crate::config::Machine;
@@ -17,10 +17,11 @@ use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use seawall_memory::Model;
 
 pub(super) const ABOUT: &str =
     "Naive BSP: stores go through to memory one after the other, behind the program.";
-pub(super) const MODEL: Model = Model::BufferedStrict;
+pub(super) const MODEL: Option<Model> = Some(Model::Bsp);
 
 parameters! {
     /// Durable when the controller's queue accepts a write (ADR).

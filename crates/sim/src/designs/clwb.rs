@@ -11,16 +11,17 @@
 //! accepted it, without when it is in the cells (the world of MICRO'15).
 
 use crate::families::params::parameters;
-use super::{Design, Model};
+use super::Design;
 use crate::Cycle;
 use crate::LineId;
 use crate::config::Machine;
 use crate::engine::counters::Reason;
 use crate::hw::{Gate, Hw, Token, Waiter};
 use serde::{Deserialize, Serialize};
+use seawall_memory::Model;
 
 pub(super) const ABOUT: &str = "x86: clwb and sfence; adr=true makes the controllers' queues safe.";
-pub(super) const MODEL: Model = Model::Px86;
+pub(super) const MODEL: Option<Model> = Some(Model::Px86);
 
 parameters! {
     /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.

@@ -25,7 +25,7 @@
 
 use crate::families::buffers::Filter;
 use crate::families::params::parameters;
-use super::{Design, Model, Store};
+use super::{Design, Store};
 use crate::config::Machine;
 use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
@@ -35,12 +35,13 @@ use crate::{Cycle, Epoch, LineId};
 use engine::Sender;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use seawall_memory::Model;
 
 mod engine;
 
 pub(super) const ABOUT: &str =
     "DPO: persist buffers that leave the order to the controller's queue (MICRO'16).";
-pub(super) const MODEL: Model = Model::Hops;
+pub(super) const MODEL: Option<Model> = Some(Model::Hops);
 
 parameters! {
     /// A write is durable when the controller's queue accepts it, not when it is in the cells; the

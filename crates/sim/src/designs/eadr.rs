@@ -3,14 +3,15 @@
 
 use crate::LineId;
 use crate::families::params::parameters;
-use super::{Design, Model};
+use super::Design;
 use crate::config::Machine;
 use crate::hw::Hw;
 use crate::memory::versions::LineData;
+use seawall_memory::Model;
 
 pub(super) const ABOUT: &str =
     "Caches inside the persistence domain (eADR, flush on fail): nothing needs a flush.";
-pub(super) const MODEL: Model = Model::Eadr;
+pub(super) const MODEL: Option<Model> = Some(Model::Eadr);
 
 parameters! {}
 

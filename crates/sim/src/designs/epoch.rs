@@ -1,12 +1,12 @@
 //! Unbuffered epoch persistency (MICRO'15, section 2.1, rules E1 and E2): the persist barrier of
 //! [`crate::families::epochs`], which here waits until the epoch that it closes is durable.
 
-use super::Model;
+use seawall_memory::Model;
 use crate::families::epochs::epoch_params;
 
 pub(super) const ABOUT: &str =
     "Unbuffered epoch persistency: a barrier waits until its epoch is durable.";
-pub(super) const MODEL: Model = Model::Epoch;
+pub(super) const MODEL: Option<Model> = Some(Model::Epoch);
 
 epoch_params! {
     waits: true,

@@ -16,7 +16,7 @@
 
 use super::clwb::{self, Clwb};
 use crate::families::params::parameters;
-use super::{Design, Model, Store};
+use super::{Design, Store};
 use crate::config::Machine;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::caches::private::Way;
@@ -25,7 +25,7 @@ use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use lookup::Lookups;
 use reached::Reached;
-use seawall_memory::{Addr, Forwarding, Relocation};
+use seawall_memory::{Addr, Forwarding, Model, Relocation};
 use serde::{Deserialize, Serialize};
 
 mod lookup;
@@ -33,7 +33,7 @@ mod reached;
 
 pub(super) const ABOUT: &str =
     "As clwb, and hardware that moves objects and remembers what has persisted.";
-pub(super) const MODEL: Model = Model::Px86;
+pub(super) const MODEL: Option<Model> = Some(Model::Px86);
 
 parameters! {
     /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.

@@ -22,17 +22,18 @@
 
 use crate::families::buffers::{Buffered, Buffers, Call, Sizes, Source};
 use crate::families::params::parameters;
-use super::{Design, Model, Store};
+use super::{Design, Store};
 use crate::config::Machine;
 use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, Epoch, LineId};
 use serde::{Deserialize, Serialize};
+use seawall_memory::Model;
 
 mod engine;
 
 pub(super) const ABOUT: &str = "HOPS: persist buffers, ofence and dfence (ASPLOS'17).";
-pub(super) const MODEL: Model = Model::Hops;
+pub(super) const MODEL: Option<Model> = Some(Model::Hops);
 
 parameters! {
     /// A write is acknowledged when the controller's queue accepts it (PWQ mode), not when it is in

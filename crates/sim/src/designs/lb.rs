@@ -1,12 +1,12 @@
 //! LB, the lazy barrier of BPFS (MICRO'15, section 2.1): epochs are flushed only when a conflict
 //! asks for them, and whoever met the conflict waits.
 
-use super::Model;
+use seawall_memory::Model;
 use crate::families::epochs::epoch_params;
 
 pub(super) const ABOUT: &str =
     "Lazy barrier (BPFS): epochs are flushed when a conflict asks for them.";
-pub(super) const MODEL: Model = Model::BufferedEpoch;
+pub(super) const MODEL: Option<Model> = Some(Model::Bep);
 
 epoch_params! {
     waits: false,

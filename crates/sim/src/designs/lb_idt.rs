@@ -1,12 +1,12 @@
 //! LB+IDT (MICRO'15, sections 3.1 and 4.2): an inter-thread conflict is noted in a pair of
 //! registers and kept by the arbiters, instead of waited for.
 
-use super::Model;
+use seawall_memory::Model;
 use crate::families::epochs::epoch_params;
 
 pub(super) const ABOUT: &str =
     "LB with inter-thread dependence tracking.";
-pub(super) const MODEL: Model = Model::BufferedEpoch;
+pub(super) const MODEL: Option<Model> = Some(Model::Bep);
 
 epoch_params! {
     waits: false,

@@ -1,12 +1,12 @@
 //! LB+PF (MICRO'15, sections 3.2 and 4.2): an epoch is flushed as soon as it is complete and the
 //! epochs before it are durable.
 
-use super::Model;
+use seawall_memory::Model;
 use crate::families::epochs::epoch_params;
 
 pub(super) const ABOUT: &str =
     "LB with proactive flushing of complete epochs.";
-pub(super) const MODEL: Model = Model::BufferedEpoch;
+pub(super) const MODEL: Option<Model> = Some(Model::Bep);
 
 epoch_params! {
     waits: false,

@@ -1,11 +1,11 @@
 //! LB++ (MICRO'15): dependence tracking and proactive flushing together.
 
-use super::Model;
+use seawall_memory::Model;
 use crate::families::epochs::epoch_params;
 
 pub(super) const ABOUT: &str =
     "LB++ (MICRO'15): dependence tracking and proactive flushing.";
-pub(super) const MODEL: Model = Model::BufferedEpoch;
+pub(super) const MODEL: Option<Model> = Some(Model::Bep);
 
 epoch_params! {
     waits: false,

@@ -23,7 +23,7 @@
 //! in [`engine`].
 
 use crate::families::params::parameters;
-use super::{Design, Model, Store};
+use super::{Design, Store};
 use crate::caches::shared::Slot;
 use crate::caches::private::Way;
 use crate::config::Machine;
@@ -32,11 +32,12 @@ use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, Epoch, LineId};
 use engine::{Item, Strands};
 use serde::{Deserialize, Serialize};
+use seawall_memory::Model;
 
 mod engine;
 
 pub(super) const ABOUT: &str = "StrandWeaver: barriers order inside a strand only (ISCA'20).";
-pub(super) const MODEL: Model = Model::Strand;
+pub(super) const MODEL: Option<Model> = Some(Model::Strand);
 
 parameters! {
     /// A write is acknowledged when the controller's queue accepts it, not when it is in the cells.

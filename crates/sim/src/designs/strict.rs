@@ -6,15 +6,16 @@
 //! The line is pinned meanwhile: were it taken, two cores would write back halves of one line.
 
 use crate::families::params::parameters;
-use super::{Design, Model, Store};
+use super::{Design, Store};
 use crate::config::Machine;
 use crate::engine::counters::Reason;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, LineId};
+use seawall_memory::Model;
 
 pub(super) const ABOUT: &str =
     "Strict persistency: every store is written through before it is visible.";
-pub(super) const MODEL: Model = Model::Strict;
+pub(super) const MODEL: Option<Model> = Some(Model::Strict);
 
 parameters! {
     /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.

@@ -3,12 +3,13 @@
 
 use crate::LineId;
 use crate::families::params::parameters;
-use super::{Design, Model};
+use super::Design;
 use crate::config::Machine;
+use seawall_memory::Model;
 
 pub(super) const ABOUT: &str =
     "No persistency, or 'ideal': flushes and barriers cost nothing and promise nothing.";
-pub(super) const MODEL: Model = Model::None;
+pub(super) const MODEL: Option<Model> = None;
 
 parameters! {}
 
