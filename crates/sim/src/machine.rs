@@ -13,9 +13,9 @@ use crate::engine::counters::{Counters, Reason, Stalls};
 use crate::engine::event_queue::Turn;
 use crate::hw::{Event, Hw, Waiter};
 use crate::memory::versions::LineData;
-use crate::seam::{Core as _, SimMemory};
+use crate::seam::{CorePort as _, SimMemory};
 use crate::simulation::{Crash, Observer, Program, SimError};
-use crate::{Cycle, LineId, Machine as Config};
+use crate::{Cycle, LineId, Machine};
 use seawall_fiber::Fiber;
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ mod trace;
 
 /// A run, as the simulation hands it to the design's machine.
 pub(crate) struct Setup {
-    pub(crate) machine: Config,
+    pub(crate) machine: Machine,
     pub(crate) pm: Vec<u8>,
     pub(crate) dram: Vec<u8>,
     pub(crate) warm: bool,
@@ -63,7 +63,7 @@ pub struct Outcome {
 }
 
 /// A machine with a design.
-pub(crate) struct Machine<D: Design> {
+pub(crate) struct System<D: Design> {
     pub(super) hw: Hw<D::Message>,
     pub(super) design: D,
     pub(super) observer: Rc<RefCell<dyn Observer>>,
@@ -83,7 +83,7 @@ enum Next {
 /// Builds the machine, runs the programs, and says what happened.
 pub(crate) fn run<D: Design + 'static>(
     setup: Setup,
-    design: impl FnOnce(&Config, LineId) -> D,
+    design: impl FnOnce(&Machine, LineId) -> D,
     adr: bool,
 ) -> Result<Outcome, SimError> {
     let mut cells = to_lines(&setup.pm);
@@ -100,7 +100,7 @@ pub(crate) fn run<D: Design + 'static>(
     }
     let programs = setup.programs.len();
     let trace = Trace::new(setup.observer.borrow().watches_accesses(), setup.machine.core.count);
-    let machine = Rc::new(RefCell::new(Machine {
+    let machine = Rc::new(RefCell::new(System {
         design,
         observer: setup.observer,
         trace,
@@ -128,7 +128,7 @@ pub(crate) fn run<D: Design + 'static>(
 }
 
 fn turn_by_turn<D: Design + 'static>(
-    machine: &Rc<RefCell<Machine<D>>>,
+    machine: &Rc<RefCell<System<D>>>,
     fibers: &mut [Fiber],
 ) -> Result<(), SimError> {
     loop {
@@ -145,7 +145,7 @@ fn turn_by_turn<D: Design + 'static>(
     }
 }
 
-impl<D: Design> Machine<D> {
+impl<D: Design> System<D> {
     /// Does what is due inside the machine, up to the next turn of a program.
     fn advance(&mut self) -> Next {
         while !self.stop.load(Ordering::Relaxed) {

@@ -33,16 +33,16 @@ pub(crate) enum Fence {
 }
 
 /// What a front end asks of a simulated core. `None` or false: pause, and ask again.
-pub(crate) trait Core {
+pub(crate) trait CorePort {
     fn load(&mut self, core: usize, at: Addr, width: Width) -> Option<u64>;
     /// Aligned words of one line.
     fn load_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool;
     /// Aligned words of one line, as one; gives when they are there.
     fn read_wide(&mut self, core: usize, at: Addr, into: &mut [u64]) -> Option<Cycle>;
     fn store(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
-    /// `bytes` of a relocated copy, in one line, where the machine [`relocates`](Core::relocates).
+    /// A relocated copy of `bytes` bytes in one line, if [`relocates`](CorePort::relocates).
     fn copy(&mut self, core: usize, at: Addr, words: &[u64], bytes: usize) -> bool;
-    /// Where an object goes, where the machine [`forwards`](Core::forwards).
+    /// Where an object goes, where the machine [`forwards`](CorePort::forwards).
     fn look_up(&mut self, core: usize, at: Addr) -> Option<Lookup>;
     /// What was read for a lookup, until `done`; gives its answer.
     fn walked(
@@ -54,7 +54,7 @@ pub(crate) trait Core {
         done: Cycle,
     ) -> Addr;
     fn set_relocation(&mut self, core: usize, registers: Option<Relocation>) -> bool;
-    /// A store past the caches, on a machine that [`combines`](Core::combines) them.
+    /// A store past the caches, on a machine that [`combines`](CorePort::combines) them.
     fn stream(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
     fn locked(&mut self, core: usize, at: Addr, operation: Locked) -> Option<u64>;
     fn flush(&mut self, core: usize, line: LineId) -> bool;
@@ -76,14 +76,14 @@ pub(crate) trait Core {
 
 /// One simulated hardware thread's view of memory.
 pub struct SimMemory<'a> {
-    machine: Rc<RefCell<dyn Core>>,
+    machine: Rc<RefCell<dyn CorePort>>,
     core: usize,
     pause: &'a Pause<'a>,
 }
 
 impl<'a> SimMemory<'a> {
     pub(crate) fn new(
-        machine: Rc<RefCell<dyn Core>>,
+        machine: Rc<RefCell<dyn CorePort>>,
         core: usize,
         pause: &'a Pause<'a>,
     ) -> SimMemory<'a> {
@@ -96,7 +96,7 @@ impl<'a> SimMemory<'a> {
     }
 
     #[inline]
-    fn until<T>(&self, mut attempt: impl FnMut(&mut dyn Core) -> Option<T>) -> T {
+    fn until<T>(&self, mut attempt: impl FnMut(&mut dyn CorePort) -> Option<T>) -> T {
         loop {
             let answer = attempt(&mut *self.machine.borrow_mut());
             match answer {

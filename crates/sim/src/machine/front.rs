@@ -1,6 +1,6 @@
 //! What the program of a core asks for, one attempt at a time.
 
-use super::Machine;
+use super::System;
 use crate::caches::coherence::{Fill, acquire};
 use crate::caches::private::Way;
 use crate::core::{Entry, Kind, Waits};
@@ -8,7 +8,7 @@ use crate::designs::{Design, Store};
 use crate::engine::counters::{Counters, Reason};
 use crate::hw::Gate;
 use crate::relocation::{Lookup, Walk};
-use crate::seam::{Core, Fence, Locked};
+use crate::seam::{CorePort, Fence, Locked};
 use crate::{Cycle, LineId};
 use seawall_memory::{Addr, Forwarding, LINE_BYTES, Relocation, Width};
 
@@ -53,7 +53,7 @@ impl Found {
 /// Why an access was not done: the program pauses.
 pub(super) struct Pause;
 
-impl<D: Design> Machine<D> {
+impl<D: Design> System<D> {
     #[inline]
     pub(super) fn place(&self, at: Addr, width: Width) -> Place {
         let offset = at.offset();
@@ -347,7 +347,7 @@ impl<D: Design> Machine<D> {
     }
 }
 
-impl<D: Design> Core for Machine<D> {
+impl<D: Design> CorePort for System<D> {
     #[inline]
     fn load(&mut self, core: usize, at: Addr, width: Width) -> Option<u64> {
         let value = self.attempt_load(core, at, width).ok()?;

@@ -3,7 +3,7 @@
 //! A copy of a line is read a piece of a source line at a time, and leaves the store buffer as one.
 //! The program does not wait for it. Lookups read the pool as loads do.
 
-use super::Machine;
+use super::System;
 use super::front::Pause;
 use crate::caches::private::Way;
 use crate::core::{Entry, Kind, Waits};
@@ -14,7 +14,7 @@ use crate::relocation::{Arriving, Lookup, Walk};
 use crate::{Cycle, LineId};
 use seawall_memory::{Addr, Forwarding, Relocation, Width};
 
-impl<D: Design> Machine<D> {
+impl<D: Design> System<D> {
     /// Write `number` reaches its controller; `None` if it is to come again.
     pub(super) fn accept(&mut self, number: u64, now: Cycle) -> Option<Written> {
         if !D::RELOCATES {

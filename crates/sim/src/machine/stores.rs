@@ -1,6 +1,6 @@
 //! The store buffer at work: its head takes effect in order, one line a cycle.
 
-use super::Machine;
+use super::System;
 use crate::caches::coherence::acquire;
 use crate::caches::private::{State, Way};
 use crate::core::{Entry, Kind, Waits};
@@ -9,7 +9,7 @@ use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Waiter};
 use crate::{Cycle, LineId};
 
-impl<D: Design> Machine<D> {
+impl<D: Design> System<D> {
     /// A turn of `core`'s store buffer.
     pub(super) fn drain_stores(&mut self, core: usize, now: Cycle) {
         let Some(head) = self.hw.cores[core].buffer.entries.front().copied() else { return };

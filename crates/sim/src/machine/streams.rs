@@ -4,7 +4,7 @@
 //! rest of the machine: over the home of the line, where the directory says who must give it up. A
 //! line whose fill is under way is waited for, as every other request for it does.
 
-use super::Machine;
+use super::System;
 use crate::Cycle;
 use crate::LineId;
 use crate::core::{Entry, Kind};
@@ -14,7 +14,7 @@ use crate::hw::{Event, Gate, Waiter};
 
 const REASON: Reason = Reason::WriteCombining;
 
-impl<D: Design> Machine<D> {
+impl<D: Design> System<D> {
     /// Puts the non-temporal store at the head of the store buffer, and those of the same line
     /// behind it, into the write-combining buffer.
     pub(super) fn drain_stream(&mut self, who: Waiter, head: Entry, now: Cycle) -> Gate {

@@ -4,7 +4,7 @@
 //! each load saw before which store of its thread. A store's place is counted when it takes effect
 //! (a store buffer keeps their order), a load's when it is issued, behind the stores in the buffer.
 
-use super::Machine;
+use super::System;
 use crate::Cycle;
 use crate::core::Entry;
 use crate::designs::{Design, Store};
@@ -24,7 +24,7 @@ impl Trace {
     }
 }
 
-impl<D: Design> Machine<D> {
+impl<D: Design> System<D> {
     #[cold]
     #[inline(never)]
     pub(super) fn tell_store(&mut self, core: usize, at: Store, now: Cycle) {
