@@ -2,7 +2,7 @@
 
 use crate::check::check;
 use crate::crashed::CrashImage;
-use crate::outcome::Outcome;
+use crate::outcome::SearchOutcome;
 use crate::search::{Search, search};
 use crate::trace::Trace;
 use seawall_memory::Model;
@@ -12,11 +12,15 @@ use std::collections::BTreeSet;
 
 /// The values that the 8-byte words at `places` may have together after a crash at any point of
 /// the run, and what the search for them covered.
-pub fn reachable(trace: &Trace, model: Model, places: &[Addr]) -> (BTreeSet<Vec<u64>>, Outcome) {
+pub fn reachable(
+    trace: &Trace,
+    model: Model,
+    places: &[Addr],
+) -> (BTreeSet<Vec<u64>>, SearchOutcome) {
     images(trace, &Search { thorough: true, ..Search::new(model) }, places)
 }
 
-fn images(trace: &Trace, options: &Search, places: &[Addr]) -> (BTreeSet<Vec<u64>>, Outcome) {
+fn images(trace: &Trace, options: &Search, places: &[Addr]) -> (BTreeSet<Vec<u64>>, SearchOutcome) {
     let found = RefCell::new(BTreeSet::new());
     let read =
         |image: &CrashImage<'_>| Ok(places.iter().map(|&at| image.load(at)).collect::<Vec<u64>>());

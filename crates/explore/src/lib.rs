@@ -6,7 +6,7 @@
 //! telling ones first, and makes the first failing one small. [`replay`] builds it again.
 //!
 //! It is not a proof for all schedules or all inputs: it explores the crashes of the runs it is
-//! given, and says in words how far it got ([`Outcome`]).
+//! given, and says in words how far it got ([`SearchOutcome`]).
 //!
 //! ```
 //! use seawall_explore::{CrashImage, Model, Schedule, Search, check, record, search};
@@ -59,7 +59,7 @@ pub use finding::{
     TIMELINE, replay,
 };
 pub use images::reachable;
-pub use outcome::{Outcome, Reached};
+pub use outcome::{Reached, SearchOutcome};
 pub use schedule::{Interleavings, Preemption, Preemptions, Schedule, Turns, TurnsName};
 pub use search::{Search, search, search_watched};
 pub use seawall_memory::{Model, UnknownModel};

@@ -23,7 +23,7 @@ pub enum Reached {
 
 /// What a search did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct SearchOutcome {
     /// The model searched.
     pub model: Model,
     /// Moments at which power was taken to fail.
@@ -48,10 +48,10 @@ pub struct Outcome {
     pub finding: Option<Finding>,
 }
 
-impl Outcome {
+impl SearchOutcome {
     /// Nothing was done yet.
-    pub fn of(model: Model) -> Outcome {
-        Outcome {
+    pub fn of(model: Model) -> SearchOutcome {
+        SearchOutcome {
             model,
             points: 0,
             nested_points: 0,
@@ -66,12 +66,12 @@ impl Outcome {
     }
 
     /// The outcome of looking at one image, as [`replay`](crate::replay) does.
-    pub fn of_replay(model: Model, finding: Option<Finding>) -> Outcome {
-        Outcome { points: 1, runs: 1, states: 1, finding, ..Outcome::of(model) }
+    pub fn of_replay(model: Model, finding: Option<Finding>) -> SearchOutcome {
+        SearchOutcome { points: 1, runs: 1, states: 1, finding, ..SearchOutcome::of(model) }
     }
 
     /// Adds the outcome of the same search elsewhere: on other points, or another run.
-    pub fn add(&mut self, other: Outcome) {
+    pub fn add(&mut self, other: SearchOutcome) {
         self.points += other.points;
         self.nested_points += other.nested_points;
         self.runs += other.runs;
@@ -84,7 +84,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for SearchOutcome {
     /// The coverage in words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.finding.is_some() {

@@ -15,7 +15,7 @@ use crate::check::{Check, Findings, Interned};
 use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
 use crate::models::State;
 use crate::models::order::Cut;
-use crate::outcome::{Outcome, Reached};
+use crate::outcome::{Reached, SearchOutcome};
 use crate::shrink::shrink;
 use crate::trace::Trace;
 use crate::tree::{Node, NodeId, Tree};
@@ -69,7 +69,7 @@ impl Search {
 }
 
 /// Looks for a state that fails the check, until one does or the budget ends.
-pub fn search<C: Check>(trace: &Trace, search: &Search, check: &C) -> Outcome {
+pub fn search<C: Check>(trace: &Trace, search: &Search, check: &C) -> SearchOutcome {
     search_watched(trace, search, check, &mut |_| ControlFlow::Continue(()))
 }
 
@@ -80,7 +80,7 @@ pub fn search_watched<C: Check>(
     search: &Search,
     check: &C,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
-) -> Outcome {
+) -> SearchOutcome {
     look(trace, search, &Interned::new(check), watch)
 }
 
@@ -89,7 +89,7 @@ fn look(
     search: &Search,
     check: &dyn Findings,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
-) -> Outcome {
+) -> SearchOutcome {
     let mut explorer = Explorer::new(trace, search, check);
     for (at, phase) in PHASES.iter().enumerate() {
         (explorer.skipped, explorer.cut) = (false, false);
@@ -179,7 +179,7 @@ struct Explorer<'a> {
     /// States that may still be tried at this point.
     left: u64,
     rng: Xoshiro256PlusPlus,
-    outcome: Outcome,
+    outcome: SearchOutcome,
     failed: Option<Vec<Crash>>,
 }
 
@@ -257,7 +257,7 @@ impl<'a> Explorer<'a> {
             cut_here: false,
             left: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(options.seed),
-            outcome: Outcome::of(options.model),
+            outcome: SearchOutcome::of(options.model),
             failed: None,
         }
     }

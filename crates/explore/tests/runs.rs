@@ -1,8 +1,8 @@
 //! How programs run on the recording machine: schedules, waiting, and runs that do not end.
 
 use seawall_explore::{
-    CrashImage, CrashPoint, Kind, Model, Outcome, Reached, RunError, Schedule, Search, Traced,
-    check, record, search,
+    CrashImage, CrashPoint, Kind, Model, Reached, RunError, Schedule, Search, SearchOutcome,
+    Traced, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
 
@@ -136,7 +136,7 @@ fn a_search_gives_the_same_outcome_twice() {
 
 /// A pool of 128 bytes that grows to 256: the word at 64 says how long it is, by mistake perhaps
 /// before it is so long, and the word at 192 is stored then.
-fn growing(is_early: bool) -> Outcome {
+fn growing(is_early: bool) -> SearchOutcome {
     let trace = record(Image::new(128, 0).with_room(256), &Schedule::default(), move |memory| {
         let (length, data) = (Addr::pm(64), Addr::pm(192));
         if is_early {

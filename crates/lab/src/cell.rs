@@ -17,7 +17,7 @@ use seawall_memory::{Image, Memory, Model, Purpose};
 use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{
-    Choice, Counters, Cycle, Machine, Observer, Outcome, Program, Reason, Simulation, Stalls,
+    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, Simulation, Stalls,
 };
 use seawall_workloads::{
     Collect, Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload, with_workload,
@@ -399,7 +399,7 @@ impl Visitor for Run<'_> {
     }
 }
 
-fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &Outcome) -> Cell {
+fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &RunOutcome) -> Cell {
     let time = |(last, warm): (&Cycle, &Cycle)| (last - warm).max(1) as f64;
     let times = watcher.last.iter().zip(&watcher.warm).map(time);
     let throughput = times.map(|cycles| point.operations as f64 / cycles).sum();

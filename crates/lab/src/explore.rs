@@ -8,8 +8,8 @@ use case::CaseTarget;
 use report::ModelReport;
 use seawall_corpus::FastFair;
 use seawall_explore::{
-    Choice, Model, Outcome, Reached, ReplayError, RunError, Schedule, Search, TurnsName, replay,
-    waste,
+    Choice, Model, Reached, ReplayError, RunError, Schedule, Search, SearchOutcome, TurnsName,
+    replay, waste,
 };
 use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
@@ -396,7 +396,8 @@ impl Explore<'_> {
         let outcomes = work(&the_work, &runs, &all)?;
         let seconds = start.elapsed().as_secs_f64();
         let models = options.models.iter().map(|&model| {
-            let mut whole = Outcome { reached: Reached::Complete, ..Outcome::of(model) };
+            let mut whole =
+                SearchOutcome { reached: Reached::Complete, ..SearchOutcome::of(model) };
             let mut command = None;
             for (at, outcome) in outcomes.iter().filter(|(at, _)| all[*at].model == model) {
                 if let Some(finding) = &outcome.finding {
@@ -436,7 +437,7 @@ impl Explore<'_> {
         let finding = replay(&trace, &options, &choice, &check)?;
         let model = ModelReport {
             coverage: "one image".into(),
-            outcome: Outcome::of_replay(choice.model, finding),
+            outcome: SearchOutcome::of_replay(choice.model, finding),
             seconds: start.elapsed().as_secs_f64(),
             replay_command: None,
         };

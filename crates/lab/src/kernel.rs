@@ -10,7 +10,7 @@ use crate::cell::{BYTES_MAX, cpu_time};
 use seawall_memory::{Image, Memory};
 use seawall_runtime::Arena;
 use seawall_sim::{
-    Choice, Counters, Cycle, Machine, Observer, Outcome, Program, Reason, SimMemory, Simulation,
+    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, SimMemory, Simulation,
     Stalls,
 };
 use seawall_workloads::{Damage, Input, Kernel, KernelVisitor, Layout, Stacks, with_kernel};
@@ -157,7 +157,7 @@ pub(crate) struct Simulated<K> {
     pub(crate) input: Input,
     pub(crate) layout: Layout,
     pub(crate) start: Cycle,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RunOutcome,
     pub(crate) host: Duration,
 }
 

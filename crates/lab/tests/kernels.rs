@@ -4,7 +4,7 @@
 use seawall_lab::{Extent, KernelPoint, KernelRun, run_kernel};
 use seawall_memory::{Addr, Image, Memory, Width, pass};
 use seawall_native::{Pool, PoolOptions};
-use seawall_sim::{Choice, Machine, Outcome, Program, SimError, SimMemory, Simulation};
+use seawall_sim::{Choice, Machine, Program, RunOutcome, SimError, SimMemory, Simulation};
 use seawall_workloads::{
     Damage, Input, KERNELS, Kernel, KernelEntry, KernelVisitor, Mix, with_kernel,
 };
@@ -198,7 +198,7 @@ struct Try {
 }
 
 struct Tried {
-    outcome: Result<Outcome, SimError>,
+    outcome: Result<RunOutcome, SimError>,
     checked: Result<(), Damage>,
     lines: BTreeMap<u64, LineUse>,
 }

@@ -3,7 +3,7 @@
 use crate::thread::{BEHIND_BYTES, Thread};
 use crate::{Branded, Error};
 use seawall_explore::{
-    CrashImage, CrashPoint, Finding, Model, Outcome, Preemptions, RunError, Schedule, Search,
+    CrashImage, CrashPoint, Finding, Model, Preemptions, RunError, Schedule, Search, SearchOutcome,
     Trace, Traced, check, record, search,
 };
 use seawall_memory::Image;
@@ -202,7 +202,7 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash>(
         explored.all_runs &= all;
         for trace in &traces {
             let search_for = Search { budget: how.states, depth: how.depth, ..Search::new(*model) };
-            let outcome: Outcome = search(trace, &search_for, &check);
+            let outcome: SearchOutcome = search(trace, &search_for, &check);
             explored.states += outcome.states;
             explored.complete &= outcome.reached == seawall_explore::Reached::Complete;
             if let Some(finding) = outcome.finding {

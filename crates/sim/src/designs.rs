@@ -12,7 +12,7 @@ use crate::caches::shared::Slot;
 use crate::config::Machine;
 use crate::families::params;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
-use crate::machine::{Outcome, Setup};
+use crate::machine::{RunOutcome, Setup};
 use crate::memory::versions::LineData;
 use crate::noc::mesh::Tile;
 use crate::relocation::{Arriving, Late, Lookup, Walk};
@@ -229,7 +229,7 @@ pub struct DesignEntry {
     /// Its parameters in words, in the order of declaration.
     pub docs: &'static [ParameterDoc],
     pub(crate) check: fn(&toml::Table) -> Result<(), String>,
-    pub(crate) run: fn(Setup, &toml::Table) -> Result<Outcome, SimError>,
+    pub(crate) run: fn(Setup, &toml::Table) -> Result<RunOutcome, SimError>,
 }
 
 impl DesignEntry {

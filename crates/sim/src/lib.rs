@@ -47,7 +47,7 @@ pub use config::{
 };
 pub use designs::{Choice, DESIGNS, DesignEntry, ParameterDoc};
 pub use engine::counters::{Counters, Reason, Stalls};
-pub use machine::Outcome;
+pub use machine::RunOutcome;
 pub use memory::optane::{DimmTraffic, Taken, XpDimms};
 pub use recording::Recording;
 pub use seam::SimMemory;

@@ -48,7 +48,7 @@ pub(crate) struct Setup {
 
 /// What a run did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// When the last program finished, in cycles.
     pub cycles: Cycle,
     /// When each program finished.
@@ -85,7 +85,7 @@ pub(crate) fn run<D: Design + 'static>(
     setup: Setup,
     design: impl FnOnce(&Machine, LineId) -> D,
     adr: bool,
-) -> Result<Outcome, SimError> {
+) -> Result<RunOutcome, SimError> {
     let mut cells = to_lines(&setup.pm);
     let design = design(&setup.machine, cells.len() as LineId);
     let program_lines = cells.len() as LineId;
@@ -222,7 +222,7 @@ impl<D: Design> System<D> {
         SimError::Deadlock { cycle: self.hw.queue.now(), who }
     }
 
-    fn outcome(&self, programs: usize, pm_bytes: usize) -> Outcome {
+    fn outcome(&self, programs: usize, pm_bytes: usize) -> RunOutcome {
         let finished: Vec<Cycle> =
             self.hw.cores[..programs].iter().map(|core| core.clock).collect();
         let cycles = finished.iter().copied().max().unwrap_or(0);
@@ -234,7 +234,7 @@ impl<D: Design> System<D> {
         let counters = self.hw.all_counters();
         let mut pm = to_bytes(&self.hw.newest());
         pm.truncate(pm_bytes);
-        Outcome { cycles, finished, stalls: stalls.collect(), counters, pm }
+        RunOutcome { cycles, finished, stalls: stalls.collect(), counters, pm }
     }
 
     /// The program of `core` has returned: waits for its store buffer to empty in the background.

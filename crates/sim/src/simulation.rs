@@ -2,7 +2,7 @@
 
 use crate::config::Machine;
 use crate::designs::Choice;
-use crate::machine::{Outcome, Setup};
+use crate::machine::{RunOutcome, Setup};
 use crate::{Cycle, SimMemory};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -200,7 +200,7 @@ impl<'a> Simulation<'a> {
     ///
     /// # Panics
     /// If a program panics, or uses an address outside its memory.
-    pub fn run(self, programs: Vec<Program>) -> Result<Outcome, SimError> {
+    pub fn run(self, programs: Vec<Program>) -> Result<RunOutcome, SimError> {
         let cores = self.machine.core.count;
         if programs.len() > cores {
             return Err(SimError::TooManyPrograms { programs: programs.len(), cores });

@@ -3,13 +3,13 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Choice, DESIGNS, Machine, Outcome, Program, SimMemory, Simulation};
+use seawall_sim::{Choice, DESIGNS, Machine, Program, RunOutcome, SimMemory, Simulation};
 
 /// Where the line is that both cores want, and where its address stands.
 const WANTED: u64 = 8192;
 const POINTER: u64 = 0;
 
-fn run(machine: &Machine, design: &str, programs: Vec<Program>) -> Outcome {
+fn run(machine: &Machine, design: &str, programs: Vec<Program>) -> RunOutcome {
     let design = Choice::parse(design).unwrap();
     let mut pm = vec![0; 1 << 14];
     pm[POINTER as usize..][..8].copy_from_slice(&WANTED.to_le_bytes());

@@ -10,7 +10,7 @@ use seawall_memory::{
     Addr, FILTER_BYTES, FILTERS, Forwarding, LINE_BYTES, Memory, RELOCATION_PAGE, Relocation,
 };
 use seawall_sim::{
-    Choice, Crash, Cycle, DESIGNS, Machine, Observer, Outcome, Program, Reason, SimMemory,
+    Choice, Crash, Cycle, DESIGNS, Machine, Observer, Program, Reason, RunOutcome, SimMemory,
     Simulation,
 };
 use std::cell::RefCell;
@@ -78,7 +78,7 @@ fn machine() -> Machine {
 }
 
 /// Runs `programs` and gives what they did.
-fn run(machine: &Machine, design: &str, pm: Vec<u8>, programs: Vec<Program>) -> Outcome {
+fn run(machine: &Machine, design: &str, pm: Vec<u8>, programs: Vec<Program>) -> RunOutcome {
     let design = Choice::parse(design).unwrap();
     Simulation::new(machine, &design, pm, vec![0; 4096]).at_most(1 << 24).run(programs).unwrap()
 }
@@ -88,7 +88,7 @@ fn ask<T: Default + 'static>(
     design: &str,
     pm: Vec<u8>,
     program: impl FnOnce(&SimMemory) -> T + 'static,
-) -> (Outcome, T) {
+) -> (RunOutcome, T) {
     let answer = Rc::new(RefCell::new(T::default()));
     let given = answer.clone();
     let program: Program = Box::new(move |memory| *given.borrow_mut() = program(memory));

@@ -4,7 +4,7 @@
 use crate::paths::Paths;
 use crate::scenes::{Scene, line_at};
 use seawall_memory::Memory;
-use seawall_sim::{Choice, Machine, Outcome, Program, SimMemory, Simulation};
+use seawall_sim::{Choice, Machine, Program, RunOutcome, SimMemory, Simulation};
 
 const BUCKETS: u64 = 256;
 const UPDATES: u64 = 200;
@@ -27,7 +27,7 @@ fn update_buckets(memory: &SimMemory, flushes: bool) {
     }
 }
 
-fn table(threads: usize, flushes: bool) -> Outcome {
+fn table(threads: usize, flushes: bool) -> RunOutcome {
     let machine = Machine::load("micro15").unwrap();
     let scene = Scene { machine, design: "clwb".into(), lines: BUCKETS + 1, cold: false };
     let program = move |memory: &SimMemory| update_buckets(memory, flushes);

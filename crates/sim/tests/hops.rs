@@ -3,7 +3,7 @@
 
 use seawall_memory::{Addr, Memory};
 use seawall_sim::{
-    Choice, Crash, Cycle, Machine, Observer, Outcome, Program, Reason, SimError, Simulation,
+    Choice, Crash, Cycle, Machine, Observer, Program, Reason, RunOutcome, SimError, Simulation,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,12 +12,12 @@ const A: Addr = Addr::pm(64);
 const B: Addr = Addr::pm(128);
 const LATCH: Addr = Addr::dram(0);
 
-fn run_on(machine: &Machine, design: &str, programs: Vec<Program>) -> Result<Outcome, SimError> {
+fn run_on(machine: &Machine, design: &str, programs: Vec<Program>) -> Result<RunOutcome, SimError> {
     let design = Choice::parse(design).unwrap();
     Simulation::new(machine, &design, vec![0; 1 << 16], vec![0; 64]).at_most(1 << 20).run(programs)
 }
 
-fn run(design: &str, programs: Vec<Program>) -> Outcome {
+fn run(design: &str, programs: Vec<Program>) -> RunOutcome {
     run_on(&Machine::load("hops17").unwrap(), design, programs).unwrap()
 }
 
@@ -101,7 +101,7 @@ fn an_ofence_costs_nothing_and_a_dfence_a_round_trip_for_each_epoch_before_it() 
         });
         run(design, vec![program])
     };
-    let fence = |outcome: &Outcome| outcome.stalls[0].get(Reason::Fence);
+    let fence = |outcome: &RunOutcome| outcome.stalls[0].get(Reason::Fence);
     let (one, four) = (fence(&time(1, "hops")), fence(&time(4, "hops:asynchronous=false")));
     assert!(one >= 160, "{one}: the line has to reach the cells");
     assert!(four > 3 * one, "{four} for four epochs, {one} for one");
@@ -163,7 +163,7 @@ fn a_full_buffer_holds_up_stores_and_not_loads() {
 }
 
 /// Two threads: the first stores A and waits for the other, which reads A and drains.
-fn hands_over(design: &str) -> Result<Outcome, SimError> {
+fn hands_over(design: &str) -> Result<RunOutcome, SimError> {
     let first: Program = Box::new(|memory| {
         memory.store(A, 1u64);
         while memory.load::<u64>(LATCH) == 0 {

@@ -6,7 +6,7 @@
 use crate::persists;
 use crate::scenes::Scene;
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Choice, DESIGNS, Machine, Outcome, SimMemory, Simulation};
+use seawall_sim::{Choice, DESIGNS, Machine, RunOutcome, SimMemory, Simulation};
 
 /// Cycles of 51 ns, and of 42 cycles more: a load that misses everywhere (7-cpu.com).
 const MISS: f64 = 42.0 + 51.0 * 3.4;
@@ -55,13 +55,17 @@ fn fences_wait_in_proportion_to_loads_as_they_were_measured_to_on_dram() {
     );
 }
 
-fn run_under(machine: &Machine, design: &str, program: impl Fn(&SimMemory) + 'static) -> Outcome {
+fn run_under(
+    machine: &Machine,
+    design: &str,
+    program: impl Fn(&SimMemory) + 'static,
+) -> RunOutcome {
     let design = Choice::parse(design).unwrap();
     let simulation = Simulation::new(machine, &design, vec![0; 1 << 23], vec![0; 64]).cold();
     simulation.run(vec![Box::new(program)]).unwrap()
 }
 
-fn run(machine: &Machine, program: impl Fn(&SimMemory) + 'static) -> Outcome {
+fn run(machine: &Machine, program: impl Fn(&SimMemory) + 'static) -> RunOutcome {
     run_under(machine, "clwb:adr=true", program)
 }
 

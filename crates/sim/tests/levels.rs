@@ -6,12 +6,12 @@ use crate::persistency::{levels, tiny};
 use crate::programs::run_on;
 use crate::scenes::{Scene, line_at};
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Choice, L2Config, Machine, Outcome, Program, Reason, SimMemory, Simulation};
+use seawall_sim::{Choice, L2Config, Machine, Program, Reason, RunOutcome, SimMemory, Simulation};
 
 /// Lines that both private levels of the small machines hold together.
 const LINES: u64 = 32;
 
-fn run(machine: &Machine, design: &str, programs: Vec<Program>) -> Outcome {
+fn run(machine: &Machine, design: &str, programs: Vec<Program>) -> RunOutcome {
     let design = Choice::parse(design).unwrap();
     let simulation = Simulation::new(machine, &design, vec![0; 1 << 14], vec![0; 64]);
     simulation.cold().run(programs).unwrap()

@@ -78,7 +78,7 @@ fn sixteen_flushes_under_a_fence_take_a_quarter_of_one_each_and_more_hardly_less
     assert!(unlimited < 0.7 * sixteen, "{unlimited:.3}: nothing limits them");
 }
 
-fn written(cores: usize, step: u64) -> seawall_sim::Outcome {
+fn written(cores: usize, step: u64) -> seawall_sim::RunOutcome {
     let (machine, design) = (machine(), Choice::parse("clwb:adr=true").unwrap());
     let lines = 1 << 16;
     let program = move |core: usize| {

@@ -1,7 +1,7 @@
 //! Small programs that several tests run.
 
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Choice, Machine, Outcome, Program, Simulation};
+use seawall_sim::{Choice, Machine, Program, RunOutcome, Simulation};
 
 /// Runs `threads` copies of `program` on a machine with 64 KiB of each memory.
 pub(crate) fn run_on(
@@ -9,7 +9,7 @@ pub(crate) fn run_on(
     design: &str,
     threads: usize,
     program: fn(&seawall_sim::SimMemory),
-) -> Outcome {
+) -> RunOutcome {
     let machine = Machine::load(machine).unwrap();
     let design = Choice::parse(design).unwrap();
     let programs = (0..threads).map(|_| Box::new(program) as Program).collect();

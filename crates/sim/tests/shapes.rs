@@ -3,7 +3,7 @@
 use crate::paths::Paths;
 use crate::scenes::{Lines, Scene, line_at};
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Machine, Outcome, Program, Reason, SimMemory};
+use seawall_sim::{Machine, Program, Reason, RunOutcome, SimMemory};
 use std::cmp::Reverse;
 
 /// micro15 with so little shared cache that a test can overflow it: 64 KiB in all.
@@ -80,7 +80,7 @@ fn the_more_cores_share_a_line_the_slower_it_is_to_write() {
     assert!(found.is_sorted() && found[0] == 1 && found[4] > found[1], "{found:?}");
 }
 
-fn run(design: &str, cold: bool, programs: Vec<fn(&SimMemory)>) -> Outcome {
+fn run(design: &str, cold: bool, programs: Vec<fn(&SimMemory)>) -> RunOutcome {
     let machine = Machine::load("micro15").unwrap();
     let scene = Scene { machine, design: design.into(), lines: 4096, cold };
     let boxed = |(core, program): (usize, fn(&SimMemory))| (core, Box::new(program) as Program);
@@ -88,7 +88,7 @@ fn run(design: &str, cold: bool, programs: Vec<fn(&SimMemory)>) -> Outcome {
 }
 
 /// The reason with the most stalled cycles on core 0.
-fn most(outcome: &Outcome) -> &'static str {
+fn most(outcome: &RunOutcome) -> &'static str {
     let most = Reason::ALL.into_iter().max_by_key(|reason| outcome.stalls[0].get(*reason));
     most.unwrap().name()
 }

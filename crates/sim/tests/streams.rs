@@ -4,7 +4,7 @@ use crate::paths::Paths;
 use crate::programs::run_on;
 use crate::scenes::{Scene, line_at};
 use seawall_memory::{Addr, Memory};
-use seawall_sim::{Choice, Machine, Outcome, Program, Reason, SimMemory, Simulation};
+use seawall_sim::{Choice, Machine, Program, Reason, RunOutcome, SimMemory, Simulation};
 
 const LINES: [u64; 4] = [1, 77, 300, 901];
 
@@ -18,7 +18,7 @@ fn cycles(scene: &Scene, program: impl Fn(&SimMemory) + 'static) -> u64 {
     scene.between(2, vec![(2, Box::new(program) as Program)]).unwrap()
 }
 
-fn run_one(machine: &Machine, design: &str, program: impl Fn(&SimMemory) + 'static) -> Outcome {
+fn run_one(machine: &Machine, design: &str, program: impl Fn(&SimMemory) + 'static) -> RunOutcome {
     let design = Choice::parse(design).unwrap();
     let simulation = Simulation::new(machine, &design, vec![0; 1 << 16], vec![0; 64]).cold();
     simulation.run(vec![Box::new(program)]).unwrap()

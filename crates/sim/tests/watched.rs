@@ -4,7 +4,7 @@
 use crate::hops::word;
 use seawall_memory::{Addr, Memory};
 use seawall_sim::{
-    Choice, Crash, Cycle, Machine, Observer, Outcome, Program, SimError, Simulation,
+    Choice, Crash, Cycle, Machine, Observer, Program, RunOutcome, SimError, Simulation,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -52,7 +52,7 @@ impl Observer for Crashes {
 
 /// A run that came to its end, with a crash at each output.
 pub(crate) struct Watched {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RunOutcome,
     crashes: Crashes,
 }
 

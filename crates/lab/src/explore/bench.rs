@@ -11,7 +11,7 @@ use super::{ExploreError, ExploreOptions};
 use crate::cell::cpu_time;
 use crate::table::{plain_table, text_of};
 use crate::{LabError, write_file};
-use seawall_explore::{Model, Outcome, Reached, Schedule, Search, search_watched};
+use seawall_explore::{Model, Reached, Schedule, Search, SearchOutcome, search_watched};
 use seawall_workloads::{Visitor, Workload, with_workload};
 use serde::Serialize;
 use std::fmt::Write;
@@ -225,7 +225,7 @@ fn time(
     let run = target.record(&Schedule { threads: target.threads(), ..Schedule::default() })?;
     let search = Search { point_limit: u64::MAX >> 1, ..Search::new(model) };
     let mut times = Vec::new();
-    let mut outcome = Outcome::of(model);
+    let mut outcome = SearchOutcome::of(model);
     while times.len() < REPEATS {
         let start = cpu_time();
         outcome = search_watched(&run.trace, &search, &run.check, &mut |_| {

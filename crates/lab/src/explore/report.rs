@@ -1,7 +1,7 @@
 //! What an exploration tells: in words, and as a record with names that stay.
 
 use crate::native::CollectorReport;
-use seawall_explore::{Outcome, Waste};
+use seawall_explore::{SearchOutcome, Waste};
 use serde::Serialize;
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub struct ExploreReport {
 pub struct ModelReport {
     /// Counts and coverage over all runs.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: SearchOutcome,
     /// Coverage in words.
     pub coverage: String,
     /// Wall-clock time of the whole exploration, in seconds; differs from run to run.
@@ -99,7 +99,7 @@ impl fmt::Display for ExploreReport {
 
 impl fmt::Display for ModelReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { model, points, nested_points, states, runs, .. } = &self.outcome;
+        let SearchOutcome { model, points, nested_points, states, runs, .. } = &self.outcome;
         write!(f, "  {:<6} {points} failure points", model.name())?;
         if *nested_points > 0 {
             write!(f, " and {nested_points} in recovery")?;

@@ -10,7 +10,7 @@ use super::{ExploreError, Shard};
 use crate::jobs::host_threads;
 use crate::{LabError, Progress};
 use rayon::prelude::*;
-use seawall_explore::{Model, Outcome, Preemptions, Schedule, Search, Turns, search_watched};
+use seawall_explore::{Model, Preemptions, Schedule, Search, SearchOutcome, Turns, search_watched};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -108,7 +108,7 @@ pub(super) fn work(
     work: &Work<'_>,
     runs: &Runs,
     units: &[Unit],
-) -> Result<Vec<(usize, Outcome)>, ExploreError> {
+) -> Result<Vec<(usize, SearchOutcome)>, ExploreError> {
     let mine = |at: &usize| work.shard.has(*at);
     let mine: Vec<usize> = (0..units.len()).filter(mine).collect();
     work.progress.start_work(mine.len() as u64);
@@ -122,7 +122,7 @@ pub(super) fn work(
             Some(outcome) => outcome.clone(),
             None if first[&unit.model].load(Ordering::Relaxed) < at => return Ok(None),
             None if work.stop.load(Ordering::Relaxed) => {
-                Outcome { stopped: true, ..Outcome::of(unit.model) }
+                SearchOutcome { stopped: true, ..SearchOutcome::of(unit.model) }
             }
             None => {
                 let (_, Recorded { trace, check, .. }) = &runs.runs[unit.run];
@@ -155,7 +155,7 @@ pub(super) fn work(
     let outcomes: Result<Vec<_>, ExploreError> =
         threads.install(|| mine.into_iter().par_bridge().map(one).collect());
     work.progress.end();
-    let mut outcomes: Vec<(usize, Outcome)> = outcomes?.into_iter().flatten().collect();
+    let mut outcomes: Vec<(usize, SearchOutcome)> = outcomes?.into_iter().flatten().collect();
     outcomes.sort_by_key(|(at, _)| *at);
     outcomes.retain(|(at, _)| *at <= first[&units[*at].model].load(Ordering::Relaxed));
     Ok(outcomes)
@@ -163,7 +163,7 @@ pub(super) fn work(
 
 /// A file of finished units.
 pub(super) struct Done {
-    known: BTreeMap<usize, Outcome>,
+    known: BTreeMap<usize, SearchOutcome>,
     file: Mutex<File>,
     path: std::path::PathBuf,
 }
@@ -176,7 +176,7 @@ struct Head {
 #[derive(Serialize, Deserialize)]
 struct Line {
     unit: usize,
-    outcome: Outcome,
+    outcome: SearchOutcome,
 }
 
 impl Done {
@@ -219,7 +219,7 @@ impl Done {
         Ok(Done { known, file: Mutex::new(file), path: path.to_owned() })
     }
 
-    fn add(&self, unit: usize, outcome: &Outcome) -> Result<(), ExploreError> {
+    fn add(&self, unit: usize, outcome: &SearchOutcome) -> Result<(), ExploreError> {
         let line = Line { unit, outcome: outcome.clone() };
         let line = serde_json::to_string(&line).expect("plain data");
         let mut file = self.file.lock().unwrap_or_else(|error| error.into_inner());

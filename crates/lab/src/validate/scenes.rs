@@ -9,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_sim::{
-    Choice, Cycle, Machine, Observer, Outcome, Program, SimError, SimMemory, Simulation,
+    Choice, Cycle, Machine, Observer, Program, RunOutcome, SimError, SimMemory, Simulation,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -67,7 +67,7 @@ impl Scene {
         &self,
         pm: Vec<u8>,
         programs: Vec<(usize, Program)>,
-    ) -> Result<(Outcome, Marks), SimError> {
+    ) -> Result<(RunOutcome, Marks), SimError> {
         let design = Choice::parse(&self.design)?;
         let cores = programs.iter().map(|(core, _)| core + 1).max().unwrap_or(0);
         let idle = |_| Box::new(|_: &SimMemory| ()) as Program;
@@ -84,7 +84,7 @@ impl Scene {
     }
 
     /// Runs `programs` on their cores, with memory that is all zero.
-    pub(crate) fn run(&self, programs: Vec<(usize, Program)>) -> Result<Outcome, SimError> {
+    pub(crate) fn run(&self, programs: Vec<(usize, Program)>) -> Result<RunOutcome, SimError> {
         let pm = vec![0; (self.lines * LINE_BYTES) as usize];
         Ok(self.simulate(pm, programs)?.0)
     }
