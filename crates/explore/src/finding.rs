@@ -23,14 +23,14 @@ const LISTED: usize = 8;
 /// `none`: `px86/345/40-2.41-1`. When power fails again during recovery, `/EVENT/LOST` of the
 /// recovery follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct CrashPath {
     /// The model that allows the image.
     pub model: Model,
     /// The crash of the run, then those of the recoveries.
     pub crashes: Vec<CrashChoice>,
 }
 
-/// One crash of a [`Choice`].
+/// One crash of a [`CrashPath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrashChoice {
     /// Events of the run, or of recovery, that took effect before the crash.
@@ -62,7 +62,7 @@ pub enum ReplayError {
     },
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for CrashPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.model)?;
         for CrashChoice { event, lost } in &self.crashes {
@@ -79,10 +79,10 @@ impl fmt::Display for Choice {
     }
 }
 
-impl FromStr for Choice {
+impl FromStr for CrashPath {
     type Err = ReplayError;
 
-    fn from_str(text: &str) -> Result<Choice, ReplayError> {
+    fn from_str(text: &str) -> Result<CrashPath, ReplayError> {
         let malformed = || ReplayError::Malformed(text.into());
         let (model, crashes) = text.split_once('/').ok_or_else(malformed)?;
         let model = model.parse()?;
@@ -90,7 +90,7 @@ impl FromStr for Choice {
         let (pairs, []) = parts.as_chunks() else { return Err(malformed()) };
         let crashes: Option<Vec<CrashChoice>> =
             pairs.iter().map(|[event, lost]| CrashChoice::parse(event, lost)).collect();
-        Ok(Choice { model, crashes: crashes.ok_or_else(malformed)? })
+        Ok(CrashPath { model, crashes: crashes.ok_or_else(malformed)? })
     }
 }
 
@@ -135,7 +135,7 @@ impl CrashChoice {
     }
 }
 
-impl Serialize for Choice {
+impl Serialize for CrashPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -175,7 +175,7 @@ pub struct InFlight {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Builds the image again.
-    pub choice: Choice,
+    pub choice: CrashPath,
     /// What the check said.
     pub message: String,
     /// Events of the whole run.
@@ -370,7 +370,7 @@ impl Finding {
         let crashes =
             crashes.iter().zip(scenes).map(|(crash, trace)| CrashChoice::of(trace, crash));
         Finding {
-            choice: Choice { model: walk.model, crashes: crashes.collect() },
+            choice: CrashPath { model: walk.model, crashes: crashes.collect() },
             message,
             events: trace.events.len(),
             last_thread: done.last().map(|event| event.thread),
@@ -441,7 +441,7 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, stores: &[StoreNote]) -> fmt::R
 pub fn replay<C: Check>(
     trace: &Trace,
     options: &Search,
-    choice: &Choice,
+    choice: &CrashPath,
     check: &C,
 ) -> Result<Option<Finding>, ReplayError> {
     replay_found(trace, options, choice, &Interned::new(check))
@@ -450,7 +450,7 @@ pub fn replay<C: Check>(
 fn replay_found(
     trace: &Trace,
     options: &Search,
-    choice: &Choice,
+    choice: &CrashPath,
     check: &dyn Findings,
 ) -> Result<Option<Finding>, ReplayError> {
     let other = |why: String| ReplayError::OtherRun { choice: choice.to_string(), why };
@@ -481,7 +481,7 @@ mod tests {
     #[test]
     fn a_choice_survives_being_printed() {
         for text in ["px86/345/40-2.41-1", "bep/0/none", "px86/7/1-1/12/none/3/2-2"] {
-            assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<CrashPath>().unwrap().to_string(), text);
         }
     }
 
@@ -489,8 +489,8 @@ mod tests {
     fn a_malformed_choice_is_an_error_that_says_so() {
         for text in ["", "px86", "px86/x/none", "px86/1/zz-1", "px86/1/1", "px86/1/none/2", "px86/"]
         {
-            assert!(text.parse::<Choice>().is_err(), "{text}");
+            assert!(text.parse::<CrashPath>().is_err(), "{text}");
         }
-        assert!(matches!("tso/1/none".parse::<Choice>(), Err(ReplayError::Model(_))));
+        assert!(matches!("tso/1/none".parse::<CrashPath>(), Err(ReplayError::Model(_))));
     }
 }

@@ -55,7 +55,7 @@ mod words;
 pub use check::{Check, check};
 pub use crashed::CrashImage;
 pub use finding::{
-    Choice, CrashChoice, CutRecovery, EventNote, Finding, InFlight, ReplayError, StoreNote,
+    CrashChoice, CrashPath, CutRecovery, EventNote, Finding, InFlight, ReplayError, StoreNote,
     TIMELINE, replay,
 };
 pub use images::reachable;

@@ -1,8 +1,8 @@
 //! Planted mistakes are found, made small, and replayed; their repaired twins are clean.
 
 use seawall_explore::{
-    Check, Choice, CrashImage, CrashPoint, Finding, Model, Reached, ReplayError, Schedule, Search,
-    Trace, Traced, check, record, replay, search,
+    Check, CrashImage, CrashPath, CrashPoint, Finding, Model, Reached, ReplayError, Schedule,
+    Search, Trace, Traced, check, record, replay, search,
 };
 use seawall_memory::{Addr, Image, Memory};
 
@@ -128,7 +128,7 @@ fn a_completed_operation_that_may_be_lost_is_found_where_order_promises_durabili
 fn a_replay_builds_the_same_failing_image() {
     for mistake in [Mistake::NoFlush, Mistake::NoOrder, Mistake::NoFinalFlush] {
         let finding = find(mistake, Model::Px86).expect("found");
-        let choice: Choice = finding.choice.to_string().parse().unwrap();
+        let choice: CrashPath = finding.choice.to_string().parse().unwrap();
         let options = Search::new(Model::Px86);
         let run = trace(mistake);
         assert_eq!(replay(&run, &options, &choice, &all_there()), Ok(Some(finding)));
@@ -335,7 +335,7 @@ fn a_recovery_that_does_not_survive_its_own_crash_is_found_and_replayed() {
         let finding = search(&run, &options, &broken).finding.expect("the second is not");
         assert_eq!(finding.choice.crashes.len(), 2, "{finding}");
         assert_eq!(finding.recoveries[0].lost.len(), 1, "{finding}");
-        let choice: Choice = finding.choice.to_string().parse().unwrap();
+        let choice: CrashPath = finding.choice.to_string().parse().unwrap();
         assert_eq!(replay(&run, &options, &choice, &broken), Ok(Some(finding)));
     }
 }

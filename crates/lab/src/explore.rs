@@ -8,7 +8,7 @@ use case::CaseTarget;
 use report::ModelReport;
 use seawall_corpus::FastFair;
 use seawall_explore::{
-    Choice, Model, Reached, ReplayError, RunError, Schedule, Search, SearchOutcome, TurnsName,
+    CrashPath, Model, Reached, ReplayError, RunError, Schedule, Search, SearchOutcome, TurnsName,
     replay, waste,
 };
 use seawall_runtime::defrag::DefragOptions;
@@ -265,7 +265,7 @@ struct Replay<'a> {
     text: &'a str,
     key: &'a str,
     turns: TurnsName,
-    choice: Choice,
+    choice: CrashPath,
 }
 
 impl Replay<'_> {

@@ -5,7 +5,7 @@
 //! meanwhile: what a running program changes could not be judged.
 
 use seawall_memory::Image;
-use seawall_runtime::pool::{self, Header, PoolError};
+use seawall_runtime::pool::{self, Header, HeaderError};
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapError};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub enum ExamineError {
         /// The file.
         path: String,
         /// What it is instead.
-        source: PoolError,
+        source: HeaderError,
     },
 }
 
@@ -152,7 +152,7 @@ pub fn examine(path: &Path) -> Result<PoolReport, ExamineError> {
     let head = Image::from_pm(opened.read(HEAD_BYTES)?, 0);
     let report = PoolReport { file, file_bytes, damage: None, header: None, heap: None };
     let header = match pool::read(&head, file_bytes) {
-        Err(source @ (PoolError::NotAPool(_) | PoolError::Version { .. })) => {
+        Err(source @ (HeaderError::NotAPool(_) | HeaderError::Version { .. })) => {
             return Err(ExamineError::NotAPool { path: path.display().to_string(), source });
         }
         Err(damage) => return Ok(PoolReport { damage: Some(damage.to_string()), ..report }),

@@ -3,7 +3,7 @@
 
 use seawall_memory::Image;
 use seawall_native::{Pool, PoolOptions};
-use seawall_sim::{Access, Choice, Crash, Cycle, Machine, Observer, Program, Simulation};
+use seawall_sim::{Choice, CoreAccess, Crash, Cycle, Machine, Observer, Program, Simulation};
 use seawall_workloads::kernels::{Lu, Ocean, Radix};
 use seawall_workloads::{Checkpointed, Flaw, Input, Kernel, Layout, Phased};
 use std::cell::RefCell;
@@ -67,7 +67,7 @@ impl Observer for Watcher {
         true
     }
 
-    fn stored(&mut self, _: Access, _: u64, now: Cycle) -> Option<Cycle> {
+    fn stored(&mut self, _: CoreAccess, _: u64, now: Cycle) -> Option<Cycle> {
         self.stores += 1;
         self.stores.is_multiple_of(self.apart).then_some(now + self.stores % 1000)
     }

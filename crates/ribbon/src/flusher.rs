@@ -15,7 +15,7 @@ use seawall_memory::{Addr, Memory};
 
 /// What a [`Flusher`] did when it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum FlusherStep {
     /// It flushed, and fenced, that many lines.
     Flushed(u64),
     /// There was nothing to do.
@@ -75,22 +75,22 @@ impl<'m, M: Memory> Flusher<'m, M> {
     }
 
     /// Does at most one batch.
-    pub fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> FlusherStep {
         let control: u64 = self.memory.load(self.ribbon.word(CONTROL));
         if control & STOPPED != 0 {
-            return Step::Closed;
+            return FlusherStep::Closed;
         }
         self.tune();
         if self.index + control >= self.ribbon.options.flushers && self.index > 0 {
-            return Step::Surplus;
+            return FlusherStep::Surplus;
         }
         match self.batch() {
             0 if self.cleans() => match self.clean() {
-                0 => Step::Idle,
-                lines => Step::Flushed(lines),
+                0 => FlusherStep::Idle,
+                lines => FlusherStep::Flushed(lines),
             },
-            0 => Step::Idle,
-            lines => Step::Flushed(lines),
+            0 => FlusherStep::Idle,
+            lines => FlusherStep::Flushed(lines),
         }
     }
 
@@ -99,11 +99,11 @@ impl<'m, M: Memory> Flusher<'m, M> {
         let mut idle = 0;
         loop {
             match self.step() {
-                Step::Closed => return,
-                Step::Flushed(_) => idle = 0,
-                Step::Surplus => self.wait_for_control(),
-                Step::Idle if idle < self.ribbon.options.polls => idle += 1,
-                Step::Idle => {
+                FlusherStep::Closed => return,
+                FlusherStep::Flushed(_) => idle = 0,
+                FlusherStep::Surplus => self.wait_for_control(),
+                FlusherStep::Idle if idle < self.ribbon.options.polls => idle += 1,
+                FlusherStep::Idle => {
                     idle = 0;
                     if let Some(bell) = self.lie_down() {
                         self.memory.spin_while(self.ribbon.word(self.bell_line()), bell);

@@ -84,7 +84,7 @@ pub mod threads;
 pub use cleaner::CleanerCounters;
 pub use counts::RibbonCounts;
 pub use dirtiness::{Dirtiness, DirtinessMemory, DirtyCounts};
-pub use flusher::{Flusher, Step};
+pub use flusher::{Flusher, FlusherStep};
 pub use memory::RibbonMemory;
 pub use pool::{RibbonCounters, RibbonPool, RibbonPoolError};
 pub use source::{

@@ -31,7 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use super::{Flusher, Ribbon, RibbonMemory, RibbonOptions, Step};
+use super::{Flusher, FlusherStep, Ribbon, RibbonMemory, RibbonOptions};
 use seawall_memory::Memory;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -189,14 +189,14 @@ impl Crew {
                 self.wake();
             }
             match step {
-                Step::Closed => return,
-                Step::Flushed(_) => idle = 0,
-                Step::Surplus => self.sleep(|| true),
-                Step::Idle if idle < self.ribbon.options.polls => {
+                FlusherStep::Closed => return,
+                FlusherStep::Flushed(_) => idle = 0,
+                FlusherStep::Surplus => self.sleep(|| true),
+                FlusherStep::Idle if idle < self.ribbon.options.polls => {
                     idle += 1;
                     std::hint::spin_loop();
                 }
-                Step::Idle => {
+                FlusherStep::Idle => {
                     if let Some(bell) = flusher.lie_down() {
                         self.sleep(|| flusher.bell() == bell);
                     }

@@ -6,7 +6,9 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_explore::Model;
 use seawall_memory::{Addr, Image, Memory, Width, pass};
-use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions, Step};
+use seawall_ribbon::{
+    EarlyStores, FlusherStep, Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions,
+};
 use seawall_runtime::Arena;
 use std::cell::Cell;
 
@@ -466,7 +468,7 @@ fn a_line_that_was_cleaned_is_not_flushed_and_a_rewritten_one_is() {
     for line in 0..3 {
         memory.store(data.plus(64 * line), 1u64);
     }
-    assert_eq!(flusher.step(), Step::Flushed(2));
+    assert_eq!(flusher.step(), FlusherStep::Flushed(2));
     memory.store(data, 2u64);
     memory.persist(data, 3 * 64);
     memory.leave();
@@ -520,7 +522,7 @@ fn a_table_of_one_word_loses_skips_and_no_flush() {
     let mut flusher = ribbon.flusher(&image, 0);
     memory.store(data, 1u64);
     memory.store(data.plus(64), 1u64);
-    assert_eq!(flusher.step(), Step::Flushed(1));
+    assert_eq!(flusher.step(), FlusherStep::Flushed(1));
     let other = Thread::new(&image, 1);
     ribbon.join(&other).store(data.plus(128), 1u64);
     memory.persist(data, 128);

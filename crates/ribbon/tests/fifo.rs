@@ -2,7 +2,7 @@
 
 use super::scene::options;
 use seawall_memory::{Addr, Image, Line, Memory, lines_of, pass};
-use seawall_ribbon::{BATCH_LINES, Ribbon, RibbonOptions, Step};
+use seawall_ribbon::{BATCH_LINES, FlusherStep, Ribbon, RibbonOptions};
 use seawall_runtime::Arena;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -135,7 +135,7 @@ fn a_bell_never_rings_as_it_did_before_though_its_thread_has_left_and_joined_aga
         }
         heard.extend(flushers[1].lie_down());
         memory.flush(data, 8);
-        while flushers.iter_mut().any(|flusher| flusher.step() != Step::Idle) {}
+        while flushers.iter_mut().any(|flusher| flusher.step() != FlusherStep::Idle) {}
         memory.leave();
     }
     let count = heard.len();
@@ -150,9 +150,9 @@ fn a_full_fifo_has_room_again_when_flushers_are_done_with_it() {
     let memory = ribbon.join(&image);
     let mut flusher = ribbon.flusher(&image, 0);
     memory.flush(data, 16 * 64);
-    assert_eq!(flusher.step(), Step::Flushed(16));
+    assert_eq!(flusher.step(), FlusherStep::Flushed(16));
     memory.flush(data, 16 * 64);
-    assert_eq!(flusher.step(), Step::Flushed(16));
+    assert_eq!(flusher.step(), FlusherStep::Flushed(16));
     memory.drain();
     memory.leave();
     let counts = ribbon.counts(&image);
@@ -178,10 +178,10 @@ fn the_fifo_of_a_lost_thread_starts_afresh() {
     std::mem::forget(lost);
     let memory = ribbon.join(&image);
     let mut flusher = ribbon.flusher(&image, 0);
-    assert_eq!(flusher.step(), Step::Idle);
+    assert_eq!(flusher.step(), FlusherStep::Idle);
     memory.flush(data, 64);
     assert_eq!(ribbon.counts(&image).depth, 1);
-    assert_eq!(flusher.step(), Step::Flushed(1));
+    assert_eq!(flusher.step(), FlusherStep::Flushed(1));
     memory.drain();
 }
 
@@ -198,7 +198,7 @@ fn an_owner_out_of_patience_does_what_a_slow_flusher_has_taken_on() {
         assert!(thread.has_made_durable(data));
         memory.flush(data.plus(64), 64);
     });
-    assert_eq!(flusher.step(), Step::Flushed(1));
+    assert_eq!(flusher.step(), FlusherStep::Flushed(1));
     drop(flusher);
     drop(slow);
     assert!(!thread.has_made_durable(data.plus(64)));
@@ -239,13 +239,13 @@ fn one_fence_of_a_flusher_serves_several_threads_and_a_batch_is_limited() {
     }
     let server = Thread::new(&image, 3);
     let mut flusher = ribbon.flusher(&server, 0);
-    assert_eq!(flusher.step(), Step::Flushed(3));
+    assert_eq!(flusher.step(), FlusherStep::Flushed(3));
     assert_eq!(ribbon.counts(&image).flusher_fences, 1);
     for memory in &joined {
         memory.drain();
         memory.flush(data, 16 * 64);
     }
-    assert_eq!(flusher.step(), Step::Flushed(BATCH_LINES));
+    assert_eq!(flusher.step(), FlusherStep::Flushed(BATCH_LINES));
     assert_eq!(ribbon.counts(&image).depth, 2 * BATCH_LINES);
 }
 
@@ -254,8 +254,9 @@ fn flushers_that_are_too_many_rest_and_all_end_when_it_is_closed() {
     let (image, ribbon, _) = place(&options(1, 3));
     ribbon.set_active(&image, 2);
     assert_eq!(ribbon.counts(&image).active, 2);
-    let steps: Vec<Step> = (0..3).map(|index| ribbon.flusher(&image, index).step()).collect();
-    assert_eq!(steps, [Step::Idle, Step::Idle, Step::Surplus]);
+    let steps: Vec<FlusherStep> =
+        (0..3).map(|index| ribbon.flusher(&image, index).step()).collect();
+    assert_eq!(steps, [FlusherStep::Idle, FlusherStep::Idle, FlusherStep::Surplus]);
     ribbon.set_active(&image, 0);
     assert_eq!(ribbon.active(&image), 1);
     ribbon.close(&image);
@@ -289,7 +290,7 @@ fn the_depth_is_what_is_pushed_and_not_done_by_anybody() {
     assert_eq!(depth(), 5, "nobody has taken them on");
     let below = Thread::new(&image, 1);
     below.in_drain(|| assert_eq!(depth(), 5, "they are flushed, and not fenced"));
-    assert_eq!(ribbon.flusher(&below, 0).step(), Step::Flushed(5));
+    assert_eq!(ribbon.flusher(&below, 0).step(), FlusherStep::Flushed(5));
     assert_eq!(depth(), 0);
     memory.flush(data, 3 * 64);
     assert_eq!(depth(), 3);

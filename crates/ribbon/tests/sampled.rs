@@ -6,8 +6,8 @@ use super::simulated::{Run, simulate};
 use seawall_explore::Model;
 use seawall_memory::{Addr, Image, Memory};
 use seawall_ribbon::{
-    EarlyStores, Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions, SAMPLE_EVERY,
-    SAMPLE_EVERY_MAX, Step,
+    EarlyStores, FlusherStep, Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions, SAMPLE_EVERY,
+    SAMPLE_EVERY_MAX,
 };
 use seawall_runtime::Arena;
 use seawall_sim::{Machine, SimMemory};
@@ -35,7 +35,7 @@ fn sampled_lines_are_cleaned_and_no_flush_is_left_out() {
     memory.store(data, 1u64);
     memory.write(data.plus(64 + 60), &[2; 10]);
     memory.write_nt(data.plus(64 * 4), &[3; 128]);
-    assert_eq!(flusher.step(), Step::Flushed(5), "lines 0, 1, 2, 4 and 5");
+    assert_eq!(flusher.step(), FlusherStep::Flushed(5), "lines 0, 1, 2, 4 and 5");
     memory.persist(data, 64 * 6);
     memory.leave();
     let counts = ribbon.counts(&image);

@@ -38,7 +38,7 @@ pub use info::HeapInfo;
 
 use crate::Stripes;
 use crate::alloc::size_class::CHUNK_BYTES;
-use crate::pool::{self, PoolError};
+use crate::pool::{self, HeaderError};
 use crate::tx::recovery;
 use layout::{
     CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, Layout, Numbers, ROOT_BYTES_MAX, THREADS_MAX,
@@ -352,7 +352,7 @@ impl Heap {
     fn described<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<Heap, HeapError> {
         let header = pool::read(memory, bytes)?;
         if header.name != name {
-            return Err(PoolError::Name { found: header.name, wanted: name.to_owned() }.into());
+            return Err(HeaderError::Name { found: header.name, wanted: name.to_owned() }.into());
         }
         let [
             kind,
@@ -378,11 +378,11 @@ impl Heap {
         let heap = Heap { layout, flaw, uuid, together, reached_shape, memory: None };
         if layout.pm_bytes(0) > bytes {
             let header = layout.pm_bytes(0);
-            return Err(PoolError::Truncated { header, actual: bytes }.into());
+            return Err(HeaderError::Truncated { header, actual: bytes }.into());
         }
         let needed = layout.pm_bytes(heap.chunks(memory)?);
         if needed > bytes {
-            return Err(PoolError::Truncated { header: needed, actual: bytes }.into());
+            return Err(HeaderError::Truncated { header: needed, actual: bytes }.into());
         }
         Ok(heap)
     }

@@ -38,7 +38,7 @@ const FIRST_ROOT: usize = 8;
 /// Why a pool cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PoolError {
+pub enum HeaderError {
     /// Too short, or without the magic.
     #[error(
         "not a seawall pool ({0}); give the path of a pool that seawall made, \
@@ -116,10 +116,10 @@ pub fn create<M: Memory>(memory: &M, name: &str, uuid: u128, bytes: u64, roots: 
 ///
 /// # Errors
 /// When it is not a pool, of another version, of another layout, damaged or truncated.
-pub fn open<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<[u64; ROOTS], PoolError> {
+pub fn open<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<[u64; ROOTS], HeaderError> {
     let header = read(memory, bytes)?;
     if header.name != name {
-        return Err(PoolError::Name { found: header.name, wanted: name.to_owned() });
+        return Err(HeaderError::Name { found: header.name, wanted: name.to_owned() });
     }
     Ok(header.roots)
 }
@@ -152,7 +152,7 @@ pub(crate) fn is_blank<M: Memory>(memory: &M) -> bool {
 ///
 /// # Errors
 /// As [`open`], but for the name.
-pub fn name<M: Memory>(memory: &M, bytes: u64) -> Result<String, PoolError> {
+pub fn name<M: Memory>(memory: &M, bytes: u64) -> Result<String, HeaderError> {
     read(memory, bytes).map(|header| header.name)
 }
 
@@ -160,28 +160,28 @@ pub fn name<M: Memory>(memory: &M, bytes: u64) -> Result<String, PoolError> {
 ///
 /// # Errors
 /// As [`open`], but for the name.
-pub fn read<M: Memory>(memory: &M, bytes: u64) -> Result<Header, PoolError> {
+pub fn read<M: Memory>(memory: &M, bytes: u64) -> Result<Header, HeaderError> {
     if bytes < HEADER_BYTES {
-        return Err(PoolError::NotAPool(format!("{bytes} bytes are too few for a header")));
+        return Err(HeaderError::NotAPool(format!("{bytes} bytes are too few for a header")));
     }
     let words: [u64; WORDS] = std::array::from_fn(|index| memory.load(Addr::pm(8 * index as u64)));
     match (words[0], words[1]) {
         (MAGIC, VERSION) => {}
-        (MAGIC, found) => return Err(PoolError::Version { found }),
+        (MAGIC, found) => return Err(HeaderError::Version { found }),
         (0, _) => {
             let why = "it starts with zeros: empty, or its creation was cut short";
-            return Err(PoolError::NotAPool(why.to_owned()));
+            return Err(HeaderError::NotAPool(why.to_owned()));
         }
         (other, _) => {
-            return Err(PoolError::NotAPool(format!("it starts with {other:#018x}")));
+            return Err(HeaderError::NotAPool(format!("it starts with {other:#018x}")));
         }
     }
     let computed = checksum(&words);
     if words[CHECKSUM] != computed {
-        return Err(PoolError::Checksum { found: words[CHECKSUM], computed });
+        return Err(HeaderError::Checksum { found: words[CHECKSUM], computed });
     }
     if words[4] > bytes {
-        return Err(PoolError::Truncated { header: words[4], actual: bytes });
+        return Err(HeaderError::Truncated { header: words[4], actual: bytes });
     }
     let padded: Vec<u8> = words[2..4].iter().flat_map(|word| word.to_le_bytes()).collect();
     let name = String::from_utf8_lossy(&padded).trim_end_matches('\0').escape_debug().to_string();

@@ -48,10 +48,10 @@ pub use config::{
 pub use designs::{Choice, DESIGNS, DesignEntry, ParameterDoc};
 pub use engine::counters::{Counters, Reason, Stalls};
 pub use machine::RunOutcome;
-pub use memory::optane::{DimmTraffic, Taken, XpDimms};
+pub use memory::optane::{DimmTraffic, WriteTimes, XpDimms};
 pub use recording::Recording;
 pub use seam::SimMemory;
-pub use simulation::{Access, Crash, Observer, Program, SimError, Simulation};
+pub use simulation::{CoreAccess, Crash, Observer, Program, SimError, Simulation};
 
 /// A point in simulated time, in core cycles from the start.
 pub type Cycle = u64;

@@ -8,7 +8,7 @@
 //! the cut and compared with the image, byte by byte.
 
 use crate::Cycle;
-use crate::simulation::{Access, Crash, Observer};
+use crate::simulation::{CoreAccess, Crash, Observer};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::FxHashMap;
@@ -111,13 +111,13 @@ impl Recording {
         &self.broken
     }
 
-    fn word(&self, access: &Access) -> Option<u64> {
+    fn word(&self, access: &CoreAccess) -> Option<u64> {
         let word = u64::from(access.line) * 8 + u64::from(access.word);
         (word * 8 < self.before.len() as u64).then_some(word)
     }
 
     /// Whatever the core stores from `access.position` on needs the newest store of the word.
-    fn note(&mut self, word: u64, access: &Access) {
+    fn note(&mut self, word: u64, access: &CoreAccess) {
         let Some((writer, position)) = self.writers.get(&word).copied() else { return };
         let known = &mut self.known[access.core][writer];
         if writer != access.core && *known <= position {
@@ -171,11 +171,11 @@ impl Observer for Recording {
         true
     }
 
-    fn stored(&mut self, access: Access, value: u64, now: Cycle) -> Option<Cycle> {
+    fn stored(&mut self, access: CoreAccess, value: u64, now: Cycle) -> Option<Cycle> {
         if let Some(word) = self.word(&access) {
             self.note(word, &access);
             self.writers.insert(word, (access.core, access.position));
-            let Access { core, position, mask, .. } = access;
+            let CoreAccess { core, position, mask, .. } = access;
             self.stores.push(Store { core: core as u8, position, word, mask, value });
         }
         self.seen += 1;
@@ -191,7 +191,7 @@ impl Observer for Recording {
         }
     }
 
-    fn loaded(&mut self, access: Access) {
+    fn loaded(&mut self, access: CoreAccess) {
         if let Some(word) = self.word(&access) {
             self.note(word, &access);
         }
@@ -202,8 +202,8 @@ impl Observer for Recording {
 mod tests {
     use super::*;
 
-    fn access(core: usize, word: u8, position: u64) -> Access {
-        Access { core, line: 0, word, mask: u64::MAX, position }
+    fn access(core: usize, word: u8, position: u64) -> CoreAccess {
+        CoreAccess { core, line: 0, word, mask: u64::MAX, position }
     }
 
     /// Core 0 stores 7, core 1 reads it and stores 8 beside it.

@@ -28,20 +28,20 @@ pub trait Observer {
 
     /// A store, or the store of a locked operation, took effect. Answers the cycle of a crash to
     /// examine, if one is wanted (not before `now`).
-    fn stored(&mut self, access: Access, value: u64, now: Cycle) -> Option<Cycle> {
+    fn stored(&mut self, access: CoreAccess, value: u64, now: Cycle) -> Option<Cycle> {
         let _ = (access, value, now);
         None
     }
 
     /// A load, or the load of a locked operation, saw what the machine's memory held.
-    fn loaded(&mut self, access: Access) {
+    fn loaded(&mut self, access: CoreAccess) {
         let _ = access;
     }
 }
 
 /// What a core did to a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct CoreAccess {
     /// Who.
     pub core: usize,
     /// The line's number, persistent lines first.

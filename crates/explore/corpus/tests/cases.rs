@@ -1,7 +1,7 @@
 //! Every broken program is found, and every fixed one is clean.
 
 use seawall_corpus::{BugKind, CASES, Case, Effort, Found, Row, explore, run_all};
-use seawall_explore::{Choice, CrashChoice, Model, Schedule, Search, check, replay};
+use seawall_explore::{CrashChoice, CrashPath, Model, Schedule, Search, check, replay};
 use std::collections::BTreeSet;
 
 fn line(row: &Row) -> String {
@@ -58,7 +58,7 @@ fn a_broken_program_is_right_when_no_crash_cuts_it_short() {
         let options = Search::new(Model::Eadr);
         for event in [0, run.events().len()] {
             let crashes = vec![CrashChoice { event, lost: Vec::new() }];
-            let all = Choice { model: Model::Eadr, crashes };
+            let all = CrashPath { model: Model::Eadr, crashes };
             let check = check(
                 |image| case.recover(image, false, 0),
                 |found: &Found, point| case.judge(found, &point.promised),

@@ -1,7 +1,7 @@
 //! What can be wrong with a heap, or with what is asked of one.
 
 use super::layout;
-use crate::pool::PoolError;
+use crate::pool::HeaderError;
 use seawall_memory::Addr;
 
 /// Why a heap cannot be made, opened or used.
@@ -10,7 +10,7 @@ use seawall_memory::Addr;
 pub enum HeapError {
     /// The pool is no pool, or another program's.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    Pool(#[from] HeaderError),
     /// An option is out of range.
     #[error("{what} is {value}; it must be {low} to {high}")]
     Option {

@@ -9,7 +9,7 @@ use crate::Cycle;
 use crate::core::Entry;
 use crate::designs::{Design, Store};
 use crate::hw::Event;
-use crate::simulation::Access;
+use crate::simulation::CoreAccess;
 
 /// Counts of stores, if anybody wants to know.
 pub(crate) struct Trace {
@@ -31,7 +31,7 @@ impl<D: Design> System<D> {
         let position = self.trace.stored[core];
         self.trace.stored[core] += 1;
         let Store { line, word, mask, value, .. } = at;
-        let access = Access { core, line, word: word % 8, mask, position };
+        let access = CoreAccess { core, line, word: word % 8, mask, position };
         let crash = self.observer.borrow_mut().stored(access, value & mask, now);
         if let Some(at) = crash {
             self.hw.queue.event(at.max(now), Event::Crash);
@@ -45,7 +45,7 @@ impl<D: Design> System<D> {
         let is_store = |entry: &&Entry| entry.kind.is_store();
         let queued = self.hw.cores[core].buffer.entries.iter().filter(is_store).count();
         let position = self.trace.stored[core] + queued as u64;
-        let access = Access { core, line, word: word % 8, mask, position };
+        let access = CoreAccess { core, line, word: word % 8, mask, position };
         self.observer.borrow_mut().loaded(access);
     }
 }

@@ -45,7 +45,7 @@ pub struct XpDimms {
 
 /// When a line that is written is where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct WriteTimes {
     /// The write-pending queue has answered that it has the line: durable under ADR.
     pub accepted: Cycle,
     /// The line is in the DIMM, which keeps what it has when the power fails.
@@ -109,14 +109,19 @@ impl XpDimms {
 
     /// Writes a line that is at its controller at `at`.
     #[inline]
-    pub fn write(&mut self, line: u64, at: Cycle) -> Taken {
+    pub fn write(&mut self, line: u64, at: Cycle) -> WriteTimes {
         self.write_behind(line, at, (0, 0))
     }
 
     /// As [`write`](XpDimms::write), but the queue takes the line no earlier than the first cycle
     /// given, and hands it to the DIMM no earlier than the second.
     #[inline]
-    pub(crate) fn write_behind(&mut self, line: u64, at: Cycle, floors: (Cycle, Cycle)) -> Taken {
+    pub(crate) fn write_behind(
+        &mut self,
+        line: u64,
+        at: Cycle,
+        floors: (Cycle, Cycle),
+    ) -> WriteTimes {
         let (dimm, line) = self.place(line);
         dimm.write(line, at, floors)
     }

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::Memory;
 use seawall_runtime::defrag::{DefragCounts, DefragError};
-use seawall_runtime::pool::PoolError;
+use seawall_runtime::pool::HeaderError;
 use seawall_runtime::{Arena, Heap, HeapError};
 use std::sync::Arc;
 
@@ -70,8 +70,8 @@ pub struct Layout {
 #[error("{0}")]
 pub struct Damage(pub String);
 
-impl From<PoolError> for Damage {
-    fn from(error: PoolError) -> Damage {
+impl From<HeaderError> for Damage {
+    fn from(error: HeaderError) -> Damage {
         Damage(error.to_string())
     }
 }

@@ -9,7 +9,7 @@
 use super::combiner::{Combiner, Leaving, Room};
 use super::media::Media;
 use super::tags::Tags;
-use super::{DimmTraffic, PAGE_LINES, Taken, XPLINE_LINES};
+use super::{DimmTraffic, PAGE_LINES, WriteTimes, XPLINE_LINES};
 use crate::Cycle;
 use crate::config::{DimmConfig, MemoryConfig};
 use crate::engine::calendar::Calendar;
@@ -109,7 +109,7 @@ impl Dimm {
 
     /// Writes a line; the queue takes it no earlier than `floors.0`, and the DIMM has it no earlier
     /// than `floors.1`.
-    pub(super) fn write(&mut self, line: u64, at: Cycle, floors: (Cycle, Cycle)) -> Taken {
+    pub(super) fn write(&mut self, line: u64, at: Cycle, floors: (Cycle, Cycle)) -> WriteTimes {
         self.lines_written += 1;
         let accepted = (self.door(line, at) + self.post).max(floors.0);
         let before = self.queue.back().copied().unwrap_or(0);
@@ -119,7 +119,7 @@ impl Dimm {
         let before = self.sent.back().map_or(0, |last| last.acknowledged);
         let acknowledged = (leaves + self.acknowledge).max(before).max(floors.1);
         self.sent.push_back(Sent { line, acknowledged });
-        Taken { accepted, in_dimm: acknowledged }
+        WriteTimes { accepted, in_dimm: acknowledged }
     }
 
     /// When the write-pending queue takes a line that comes at `at`.
