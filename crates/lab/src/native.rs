@@ -11,7 +11,7 @@ mod times;
 pub use report::{
     CollectorReport, DirtinessReport, NativeReport, Place, RecoveryReport, RibbonReport, RunReport,
 };
-pub use seawall_ribbon::{Mode as RibbonMode, Source as EarlySource};
+pub use seawall_ribbon::{EarlySource, Mode as RibbonMode};
 pub use times::LatencyReport;
 
 use crate::Progress;

@@ -9,7 +9,7 @@
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use seawall_memory::{Addr, FlushBy, Handles, Memory, pass};
 use seawall_native::{Domain, NativeMemory, Pool, PoolError, PoolOptions};
-use seawall_ribbon::{Mode, Ribbon, RibbonOptions, RibbonPool, Source};
+use seawall_ribbon::{EarlySource, Mode, Ribbon, RibbonOptions, RibbonPool};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -207,7 +207,7 @@ fn forks_at_any_moment_end_well_on_both_sides() {
 #[test]
 fn a_child_has_no_cleaner_and_the_parents_goes_on() {
     for round in 1..=10u64 {
-        let pool = temporary().flush(options(0).early(Source::Auto)).unwrap();
+        let pool = temporary().flush(options(0).early(EarlySource::Auto)).unwrap();
         let has_cleaner = pool.counters().cleaner.is_some();
         let cleaned = |pool: &RibbonPool<Pool>| pool.counters().cleaner.map_or(0, |c| c.cleaned);
         write(&pool.memory(0), 0, round);

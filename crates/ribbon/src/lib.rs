@@ -62,7 +62,7 @@
 //! **The paper samples stores** by hardware counters instead, and skips no flush: a clean line's is
 //! cheaper. [`EarlyStores::Samples`] does that over any `Memory`, at the price of such samples
 //! (`ribbon/sampler.rs`). A pool of the host may use real counters, or look at which pages were
-//! stored to ([`Source`]); a cleaner flushes those lines then.
+//! stored to ([`EarlySource`]); a cleaner flushes those lines then.
 
 pub mod estimate;
 
@@ -88,7 +88,8 @@ pub use flusher::{Flusher, FlusherStep};
 pub use memory::RibbonMemory;
 pub use pool::{RibbonCounters, RibbonPool, RibbonPoolError};
 pub use source::{
-    EarlyRibbon, EarlyStores, SAMPLE_EVERY, SAMPLE_EVERY_MAX, Source, Taken, UnknownEarlyStores,
+    EarlyRibbon, EarlySource, EarlyStores, SAMPLE_EVERY, SAMPLE_EVERY_MAX, Taken,
+    UnknownEarlyStores,
 };
 
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};

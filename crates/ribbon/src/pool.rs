@@ -31,8 +31,8 @@
 //! nothing to leave to anybody: no flusher starts, handles do what those below do, and
 //! [`RibbonPool::off`] says why. Nothing is cleaned early then.
 //!
-//! `Ribbon::auto().early(Source::Auto)` has lines cleaned before their flush is asked for. Unless
-//! the source is the hook, a thread more does that, the cleaner.
+//! `Ribbon::auto().early(EarlySource::Auto)` has lines cleaned before their flush is asked for.
+//! Unless the source is the hook, one more thread does that, the cleaner.
 //!
 //! The child of a fork has the pool and none of its flushers: what they had taken on its owners do
 //! after a while, and everything from then on. If [`RibbonOptions::early`] is the hook, neither
@@ -40,7 +40,7 @@
 //! stores to or flushes, before the fork or after it.
 
 use super::cleaner::CleanerThread;
-use super::source::{EarlyRibbon, Source, Taken};
+use super::source::{EarlyRibbon, EarlySource, Taken};
 use super::threads::Crew;
 use super::{
     CleanerCounters, EarlyStores, Mode, Ribbon, RibbonCounts, RibbonError, RibbonMemory,
@@ -171,13 +171,13 @@ impl<P: Handles + 'static> RibbonPool<P> {
     fn new(
         mut pool: P,
         mut options: RibbonOptions,
-        source: Option<Source>,
+        source: Option<EarlySource>,
     ) -> Result<RibbonPool<P>, RibbonPoolError> {
         let off = pool.flushes_nothing();
         let source = source.filter(|_| off.is_none());
         let early = source.map(|source| Taken::of(source, &pool)).transpose()?;
         let taken = early.as_ref().map(|early| early.source);
-        if taken == Some(Source::Hook) {
+        if taken == Some(EarlySource::Hook) {
             options.early = EarlyStores::Hook;
         }
         if off.is_some() {
@@ -203,10 +203,10 @@ impl<P: Handles + 'static> RibbonPool<P> {
         let cleaner = None;
         let mut pool =
             RibbonPool { below, ribbon, crew, flushers, cleaner, early, off, started, process };
-        if let Some(Source::Machine(asked)) = taken {
+        if let Some(EarlySource::Machine(asked)) = taken {
             let cleaner = CleanerThread::start(&pool.below, &pool.ribbon, asked);
             let fail =
-                |why| RibbonPoolError::Source { asked, why, there: Source::Hook.to_string() };
+                |why| RibbonPoolError::Source { asked, why, there: EarlySource::Hook.to_string() };
             pool.cleaner = Some(cleaner.map_err(fail)?);
         }
         Ok(pool)
@@ -245,7 +245,7 @@ impl<P: Handles + 'static> RibbonPool<P> {
     }
 
     /// Where early cleaning learns of stores, if lines are cleaned early by a
-    /// [`Source`] that was asked for.
+    /// [`EarlySource`] that was asked for.
     pub fn early(&self) -> Option<&Taken> {
         self.early.as_ref()
     }

@@ -1,6 +1,6 @@
 //! Where early cleaning learns which lines were stored to: by what passes the handles, over any
 //! [`Memory`](seawall_memory::Memory) ([`EarlyStores`]), or by what a pool's machine says
-//! ([`Source`]). The paper (PACT'20) samples stores by hardware counters; both have that.
+//! ([`EarlySource`]). The paper (PACT'20) samples stores by hardware counters; both have that.
 
 use super::{RibbonOptions, RibbonPoolError};
 use seawall_memory::{Handles, StoreSource};
@@ -74,7 +74,7 @@ fn is_period(every: u32) -> bool {
 
 /// Where early cleaning of a pool learns which lines were stored to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum EarlySource {
     /// The first of [`StoreSource::ALL`] that the machine has, else the hook. Soft-dirty marks are
     /// taken off all pages of the process, which other users of them in it would notice.
     Auto,
@@ -86,27 +86,27 @@ pub enum Source {
     Hook,
 }
 
-impl Source {
-    /// All of them, as [`Auto`](Source::Auto) tries them.
-    pub const ALL: [Source; 5] = [
-        Source::Auto,
-        Source::Machine(StoreSource::Samples),
-        Source::Machine(StoreSource::Pages),
-        Source::Machine(StoreSource::SoftDirty),
-        Source::Hook,
+impl EarlySource {
+    /// All of them, as [`Auto`](EarlySource::Auto) tries them.
+    pub const ALL: [EarlySource; 5] = [
+        EarlySource::Auto,
+        EarlySource::Machine(StoreSource::Samples),
+        EarlySource::Machine(StoreSource::Pages),
+        EarlySource::Machine(StoreSource::SoftDirty),
+        EarlySource::Hook,
     ];
 
     /// The name used on the command line and in every output.
     pub const fn name(self) -> &'static str {
         match self {
-            Source::Auto => "auto",
-            Source::Machine(source) => source.name(),
-            Source::Hook => "hook",
+            EarlySource::Auto => "auto",
+            EarlySource::Machine(source) => source.name(),
+            EarlySource::Hook => "hook",
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for EarlySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -116,7 +116,7 @@ impl fmt::Display for Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyRibbon {
     pub(super) options: RibbonOptions,
-    pub(super) source: Source,
+    pub(super) source: EarlySource,
 }
 
 impl RibbonOptions {
@@ -124,7 +124,7 @@ impl RibbonOptions {
     /// to; where that pays, in mode auto. For pools: what simulated machines have is in the field
     /// `early`.
     #[must_use]
-    pub fn early(self, source: Source) -> EarlyRibbon {
+    pub fn early(self, source: EarlySource) -> EarlyRibbon {
         EarlyRibbon { options: self, source }
     }
 }
@@ -132,19 +132,19 @@ impl RibbonOptions {
 /// Which source was taken, and why none before it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// It: never [`Source::Auto`].
-    pub source: Source,
+    /// It: never [`EarlySource::Auto`].
+    pub source: EarlySource,
     /// Those that were asked before it, with their answers.
     pub refused: Vec<(StoreSource, String)>,
 }
 
 impl Taken {
     /// Asks the machine of `pool`.
-    pub(super) fn of(source: Source, pool: &impl Handles) -> Result<Taken, RibbonPoolError> {
+    pub(super) fn of(source: EarlySource, pool: &impl Handles) -> Result<Taken, RibbonPoolError> {
         let ask = |source| pool.recent_stores(source).map(drop);
         match source {
-            Source::Hook => Ok(Taken { source, refused: Vec::new() }),
-            Source::Machine(asked) => match ask(asked) {
+            EarlySource::Hook => Ok(Taken { source, refused: Vec::new() }),
+            EarlySource::Machine(asked) => match ask(asked) {
                 Ok(()) => Ok(Taken { source, refused: Vec::new() }),
                 Err(why) => {
                     let others = StoreSource::ALL.into_iter().filter(|other| *other != asked);
@@ -153,15 +153,17 @@ impl Taken {
                     Err(RibbonPoolError::Source { asked, why, there: there + "hook" })
                 }
             },
-            Source::Auto => {
+            EarlySource::Auto => {
                 let mut refused = Vec::new();
                 for source in StoreSource::ALL {
                     match ask(source) {
-                        Ok(()) => return Ok(Taken { source: Source::Machine(source), refused }),
+                        Ok(()) => {
+                            return Ok(Taken { source: EarlySource::Machine(source), refused });
+                        }
                         Err(why) => refused.push((source, why)),
                     }
                 }
-                Ok(Taken { source: Source::Hook, refused })
+                Ok(Taken { source: EarlySource::Hook, refused })
             }
         }
     }

@@ -3,7 +3,8 @@
 use seawall_memory::{Addr, FlushBy, Handles, Memory, RecentStores, StoreSource};
 use seawall_native::{Domain, NativeMemory, Pool, PoolOptions};
 use seawall_ribbon::{
-    CleanerCounters, EarlyStores, Mode, Ribbon, RibbonOptions, RibbonPool, RibbonPoolError, Source,
+    CleanerCounters, EarlySource, EarlyStores, Mode, Ribbon, RibbonOptions, RibbonPool,
+    RibbonPoolError,
 };
 use std::io;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ fn inline() -> RibbonOptions {
 /// Each source that this machine has; of those that it has not, the reason is looked at.
 fn each(bytes_max: u64, test: impl Fn(RibbonPool<Pool>)) {
     for source in StoreSource::ALL {
-        match line_pool(bytes_max).flush(inline().early(Source::Machine(source))) {
+        match line_pool(bytes_max).flush(inline().early(EarlySource::Machine(source))) {
             Ok(pool) => test(pool),
             Err(RibbonPoolError::Source { asked, why, there }) => {
                 assert!(asked == source && why.len() > 20, "{why}");
@@ -122,7 +123,7 @@ fn dropping_the_pool_ends_the_cleaner_and_the_next_one_watches_again() {
     for round in 1..=20u64 {
         let pool = Pool::open(&path, &PoolOptions::default(), |_, _| Ok(()));
         let pool = pool.unwrap_or_else(|error| panic!("the cleaner still has it: {error}"));
-        let pool = pool.flush(inline().early(Source::Auto)).unwrap();
+        let pool = pool.flush(inline().early(EarlySource::Auto)).unwrap();
         let memory = pool.memory(0);
         memory.store(Addr::pm(4096), round);
         if round % 2 == 0 && pool.counters().cleaner.is_some() {
@@ -134,22 +135,22 @@ fn dropping_the_pool_ends_the_cleaner_and_the_next_one_watches_again() {
 
 #[test]
 fn auto_takes_the_first_source_that_there_is_and_says_why_none_before_it() {
-    let pool = line_pool(0).flush(inline().early(Source::Auto)).unwrap();
+    let pool = line_pool(0).flush(inline().early(EarlySource::Auto)).unwrap();
     let taken = pool.early().expect("a source");
-    assert_eq!(taken.source, Source::ALL[1 + taken.refused.len()]);
+    assert_eq!(taken.source, EarlySource::ALL[1 + taken.refused.len()]);
     let text = taken.to_string();
     for ((source, why), asked) in taken.refused.iter().zip(StoreSource::ALL) {
         assert!(*source == asked && text.contains(&format!("not {source}: {why}")), "{text}");
     }
     let has_cleaner = pool.counters().cleaner.is_some();
-    assert_eq!(has_cleaner, taken.source != Source::Hook);
-    assert_eq!(pool.options().early == EarlyStores::Hook, taken.source == Source::Hook);
+    assert_eq!(has_cleaner, taken.source != EarlySource::Hook);
+    assert_eq!(pool.options().early == EarlyStores::Hook, taken.source == EarlySource::Hook);
 }
 
 #[test]
 fn where_no_line_is_flushed_nothing_is_cleaned_and_no_source_refused() {
     let options = PoolOptions { domain: Some(Domain::Page), ..PoolOptions::default() };
-    for source in Source::ALL {
+    for source in EarlySource::ALL {
         let pool = Pool::temporary(1 << 20, &options).unwrap();
         let pool = pool.flush(inline().early(source)).unwrap();
         assert!(pool.off().is_some() && pool.early().is_none());
@@ -204,7 +205,7 @@ impl RecentStores for Broken {
 fn a_source_that_breaks_is_told_and_the_pool_goes_on() {
     for (panics, says) in [(false, "a source that fails"), (true, "it panicked")] {
         let pool = Breaking { pool: line_pool(0), panics };
-        let pool = inline().early(Source::Auto).flush_for(pool).unwrap();
+        let pool = inline().early(EarlySource::Auto).flush_for(pool).unwrap();
         wait(&pool, || (), |cleaner| cleaner.stopped.as_deref() == Some(says));
         assert_eq!((cleaner(&pool).looks, cleaner(&pool).cleaned), (2, 2));
         let memory = pool.memory(0);
@@ -216,7 +217,7 @@ fn a_source_that_breaks_is_told_and_the_pool_goes_on() {
 #[test]
 fn in_mode_auto_a_cleaner_does_not_look_before_it_tries_whether_that_pays() {
     let options = RibbonOptions { mode: Mode::Auto, ..inline() };
-    let pool = line_pool(0).flush(options.early(Source::Auto)).unwrap();
+    let pool = line_pool(0).flush(options.early(EarlySource::Auto)).unwrap();
     if pool.counters().cleaner.is_some() {
         let began = Instant::now();
         pool.memory(0).store(Addr::pm(4096), 1u64);

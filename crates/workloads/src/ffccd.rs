@@ -92,7 +92,7 @@ pub trait ChurnStructure: Sized + 'static {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, PartOf<'p, Self>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError>;
 
     /// Removes the key, if it is there.
@@ -102,7 +102,7 @@ pub trait ChurnStructure: Sized + 'static {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, PartOf<'p, Self>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError>;
 
     /// The tag of a key.
@@ -122,7 +122,7 @@ pub trait ChurnStructure: Sized + 'static {
     fn touch<'p, M: Memory>(
         _session: &mut Session<'p, '_, M>,
         _part: Ptr<'p, PartOf<'p, Self>>,
-        _change: &mut Change<'_>,
+        _change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         Ok(())
     }
@@ -140,7 +140,7 @@ pub trait ChurnStructure: Sized + 'static {
 }
 
 /// What an operation changes, and how.
-pub struct Change<'c> {
+pub struct ChurnChange<'c> {
     /// The key, as its part calls it.
     pub key: u64,
     /// The tag that it gets.

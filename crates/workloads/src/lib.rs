@@ -59,7 +59,7 @@ pub use ycsb::{Accepts, KeyChoice, MIXES, RequestMix, UnfitMix, UnknownMix};
 
 /// A workload in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct WorkloadEntry {
     /// Name on the command line.
     pub name: &'static str,
     /// What it does, in one line.
@@ -84,9 +84,9 @@ pub struct Entry {
     pub accepts: Accepts,
 }
 
-impl Entry {
-    const fn of<W: Workload>(default: bool, in_all: bool) -> Entry {
-        Entry {
+impl WorkloadEntry {
+    const fn of<W: Workload>(default: bool, in_all: bool) -> WorkloadEntry {
+        WorkloadEntry {
             name: W::NAME,
             about: W::ABOUT,
             entries: W::ENTRIES,
@@ -134,11 +134,11 @@ macro_rules! workloads {
         $(pub use ffccd::$Churned;)*
 
         /// Every workload, in the order in which tables show them.
-        pub const WORKLOADS: &[Entry] = &[
-            $(Entry::of::<$Type>($default, true),)*
-            $(Entry::of::<$Index>(false, false),)*
-            $(Entry::of::<$App>(false, true),)*
-            $(Entry::of::<$Churned>(false, false),)*
+        pub const WORKLOADS: &[WorkloadEntry] = &[
+            $(WorkloadEntry::of::<$Type>($default, true),)*
+            $(WorkloadEntry::of::<$Index>(false, false),)*
+            $(WorkloadEntry::of::<$App>(false, true),)*
+            $(WorkloadEntry::of::<$Churned>(false, false),)*
         ];
 
         /// Lets `visitor` visit the workload called `name`.

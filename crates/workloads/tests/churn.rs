@@ -10,11 +10,12 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::Image;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_workloads::{
-    Collect, Entry, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+    Collect, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, WorkloadEntry,
+    with_workload,
 };
 use std::sync::Arc;
 
-fn each() -> impl Iterator<Item = Entry> {
+fn each() -> impl Iterator<Item = WorkloadEntry> {
     WORKLOADS.iter().copied().filter(|entry| entry.name.starts_with("c-"))
 }
 
@@ -254,7 +255,8 @@ impl Visitor for Cramped {
 
 #[test]
 fn a_thread_that_finds_no_room_says_so_and_leaves_a_sound_structure() {
-    let fails = |entry: &Entry| with_workload(entry.name, Cramped { may_fail: true }).unwrap();
+    let fails =
+        |entry: &WorkloadEntry| with_workload(entry.name, Cramped { may_fail: true }).unwrap();
     assert!(each().filter(fails).count() > 0, "none of them wanted room");
 }
 

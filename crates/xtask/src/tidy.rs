@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 mod arrows;
 mod modules;
+mod names;
 mod pages;
 mod source;
 
@@ -67,6 +68,7 @@ pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
     let roots: Vec<String> =
         packages.iter().flat_map(|metadata| arrows::target_files(metadata, &root)).collect();
     problems.extend(modules::check(&texts, &roots));
+    problems.extend(names::check(&texts));
     problems.extend(packages.iter().flat_map(arrows::check));
     Ok((texts.len(), problems))
 }

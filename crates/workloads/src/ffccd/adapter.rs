@@ -2,7 +2,7 @@
 
 use super::directory::KEYS_MAX;
 use super::phases::{self, Step, shuffle};
-use super::{Change, ChurnStructure, PartOf, Phases, Walk};
+use super::{ChurnChange, ChurnStructure, PartOf, Phases, Walk};
 use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::stream;
 use crate::{Collect, Damage, Flaw, Layout, Setup, Worker, Workload};
@@ -107,7 +107,7 @@ fn fill<'p, S: ChurnStructure, M: Memory>(
     shuffle(&mut keys, &mut stream(setup.seed, 0));
     for (number, key) in (0..).zip(keys) {
         let (tag, dice, slip) = (initial_tag(number), 0, false);
-        let mut change = Change { key: key / parts, tag, dice, slip, note: &mut |_, _| () };
+        let mut change = ChurnChange { key: key / parts, tag, dice, slip, note: &mut |_, _| () };
         S::put(&mut session, made[(key % parts) as usize], &mut change)?;
     }
     session.transaction(|tx| {
@@ -162,7 +162,7 @@ impl<S: ChurnStructure> Churned<S> {
             Step::Get(_) | Step::Touch(_) => {}
         }
         let slip = worker.flaw == Flaw::Slip;
-        let change = &mut Change { key, tag, dice, slip, note: &mut note };
+        let change = &mut ChurnChange { key, tag, dice, slip, note: &mut note };
         thread.enter(|session, root| {
             let part = session.get(root.at(Root::PARTS).index(part as usize))?;
             let part = part.ok_or_else(|| Damage(format!("there is no part of key {key}")))?;

@@ -6,7 +6,7 @@
 //! Its slip: after a put, nobody looks at heights on the way back.
 
 use super::value::Value128;
-use super::{Change, ChurnStructure, Read, Walk};
+use super::{ChurnChange, ChurnStructure, Read, Walk};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -205,7 +205,7 @@ impl ChurnStructure for Avl {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Tree<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let Tree { root, nodes } = tx.get(part)?;
@@ -219,7 +219,7 @@ impl ChurnStructure for Avl {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Tree<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let Tree { root, nodes } = tx.get(part)?;

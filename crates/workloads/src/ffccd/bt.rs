@@ -6,7 +6,7 @@
 
 use super::inner::{Edit, Index, Path};
 use super::value::Value128;
-use super::{Change, ChurnStructure, Read, Walk, broken};
+use super::{ChurnChange, ChurnStructure, Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -160,7 +160,7 @@ impl ChurnStructure for Bt {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| insert(tx, tree, Value128::new(change.key, change.tag)))
     }
@@ -168,7 +168,7 @@ impl ChurnStructure for Bt {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         if change.slip {
             let found = find(session, tree, change.key)?;

@@ -15,7 +15,7 @@
 
 use super::inner::{Edit, Index, Path};
 use super::value::Value128;
-use super::{Change, ChurnStructure, Read, Walk, broken};
+use super::{ChurnChange, ChurnStructure, Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -226,7 +226,7 @@ impl ChurnStructure for BzTree {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         let value = Value128::new(change.key, change.tag);
         session.transaction(|tx| insert(tx, tree, value, change.slip))
@@ -235,7 +235,7 @@ impl ChurnStructure for BzTree {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| remove(tx, tree, change.key, change.slip))
     }

@@ -9,7 +9,7 @@
 
 use super::buckets::{Buckets, Chained};
 use super::value::Value128;
-use super::{Change, ChurnStructure, Walk, spread};
+use super::{ChurnChange, ChurnStructure, Walk, spread};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -66,7 +66,7 @@ impl ChurnStructure for Echo {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         let (table, hash) = (store.at(Store::TABLE), spread(change.key));
         let value = Value128::new(change.key, change.tag);
@@ -99,7 +99,7 @@ impl ChurnStructure for Echo {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let entry = Buckets::unlink(tx, store.at(Store::TABLE), spread(change.key))?;
@@ -128,7 +128,7 @@ impl ChurnStructure for Echo {
     fn touch<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         if Buckets::find(session, store.at(Store::TABLE), spread(change.key))?.is_none() {
             return Ok(());

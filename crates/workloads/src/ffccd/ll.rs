@@ -8,7 +8,7 @@
 
 use super::directory::Directory;
 use super::value::Value128;
-use super::{Change, ChurnStructure, Read, Walk, spread};
+use super::{ChurnChange, ChurnStructure, Read, Walk, spread};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -68,7 +68,7 @@ impl ChurnStructure for Ll {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Lists<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let value = Value128::new(change.key, change.tag);
@@ -90,7 +90,7 @@ impl ChurnStructure for Ll {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Lists<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let (list, Some(node)) = find(tx, part, change.key)? else { return Ok(()) };

@@ -9,7 +9,7 @@
 
 use super::buckets::{Buckets, Chained};
 use super::value::Value128;
-use super::{Change, ChurnStructure, Walk, spread};
+use super::{ChurnChange, ChurnStructure, Walk, spread};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -60,7 +60,7 @@ impl ChurnStructure for PmemKv {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         let (table, hash) = (store.at(Store::TABLE), spread(change.key));
         session.transaction(|tx| {
@@ -79,7 +79,7 @@ impl ChurnStructure for PmemKv {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let entry = Buckets::unlink(tx, store.at(Store::TABLE), spread(change.key))?;

@@ -6,7 +6,7 @@
 //! Its slip: who is put below a red node stays there.
 
 use super::value::Value128;
-use super::{Change, ChurnStructure, Read, Walk, broken};
+use super::{ChurnChange, ChurnStructure, Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -286,7 +286,7 @@ impl ChurnStructure for Rb {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let value = Value128::new(change.key, change.tag);
@@ -306,7 +306,7 @@ impl ChurnStructure for Rb {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let Ok(node) = find(tx, tree, change.key)? else { return Ok(()) };

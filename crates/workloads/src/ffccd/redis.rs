@@ -11,7 +11,7 @@
 use super::buckets::{Buckets, Chained};
 use super::pmemkv::{Key, key_of};
 use super::value::Value;
-use super::{Change, ChurnStructure, Read, Walk, broken, spread};
+use super::{ChurnChange, ChurnStructure, Read, Walk, broken, spread};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -191,7 +191,7 @@ fn victim<'p, M: Memory>(
 fn put<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     cache: Ptr<'p, Cache<'p>>,
-    change: &mut Change<'_>,
+    change: &mut ChurnChange<'_>,
 ) -> Result<(), HeapError> {
     let (table, hash) = (cache.at(Cache::TABLE), spread(change.key));
     let value = AnySize::alloc(tx, change.key, change.tag)?;
@@ -237,7 +237,7 @@ impl ChurnStructure for Redis {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         cache: Ptr<'p, Cache<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| put(tx, cache, change))
     }
@@ -245,7 +245,7 @@ impl ChurnStructure for Redis {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         cache: Ptr<'p, Cache<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| remove(tx, cache, spread(change.key), false))
     }
@@ -266,7 +266,7 @@ impl ChurnStructure for Redis {
     fn touch<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         cache: Ptr<'p, Cache<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let entry = Buckets::find(tx, cache.at(Cache::TABLE), spread(change.key))?;

@@ -8,7 +8,7 @@
 
 use super::directory::Directory;
 use super::value::Value;
-use super::{Change, ChurnStructure, Walk};
+use super::{ChurnChange, ChurnStructure, Walk};
 use crate::Damage;
 use seawall_memory::Memory;
 use seawall_runtime::HeapError;
@@ -65,7 +65,7 @@ impl ChurnStructure for Ss {
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Strings<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let text = Text { slot: change.key, value: Value::new(change.key, change.tag) };
@@ -81,7 +81,7 @@ impl ChurnStructure for Ss {
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Strings<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         session.transaction(|tx| {
             let slots = part.at(Strings::SLOTS);
@@ -105,7 +105,7 @@ impl ChurnStructure for Ss {
     fn touch<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Strings<'p>>,
-        change: &mut Change<'_>,
+        change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError> {
         let slots = [change.key, change.dice % session.get(part.at(Strings::KEYS))?.max(1)];
         let [one, other] = slots;

@@ -46,7 +46,9 @@ pub struct UnfitFlaw {
 
 /// Those that can make a mistake which not all can make.
 fn able(flaw: Flaw) -> String {
-    let can = |entry: &&crate::Entry| if flaw == Flaw::Slip { entry.slips } else { entry.in_heap };
+    let can = |entry: &&crate::WorkloadEntry| {
+        if flaw == Flaw::Slip { entry.slips } else { entry.in_heap }
+    };
     let names: Vec<&str> = WORKLOADS.iter().filter(can).map(|entry| entry.name).collect();
     names.join(" or ")
 }

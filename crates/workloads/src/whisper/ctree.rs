@@ -48,7 +48,7 @@ pub struct Cursors {
 
 /// Where a walk ended: the entry of a leaf.
 #[derive(Debug)]
-pub struct Found {
+pub struct Nearest {
     entry: Addr,
     key: u64,
     slot: u64,
@@ -64,7 +64,7 @@ impl CritBit {
     }
 
     /// Walks towards `key`, as long as nodes tell bits above `least` apart.
-    fn walk<M: Memory>(&self, memory: &M, key: u64, least: Option<u64>) -> Found {
+    fn walk<M: Memory>(&self, memory: &M, key: u64, least: Option<u64>) -> Nearest {
         let (code, mut entry) = (spread(key), self.root(self.share.owner(key)));
         loop {
             let slot = memory.load::<u64>(entry.plus(SLOT));
@@ -77,7 +77,7 @@ impl CritBit {
                     continue;
                 }
             }
-            return Found { entry, key: memory.load(entry.plus(KEY)), slot };
+            return Nearest { entry, key: memory.load(entry.plus(KEY)), slot };
         }
     }
 
@@ -123,7 +123,7 @@ impl Inserted for CritBit {
     const STEP_CALLS: u64 = 6;
     const CALLS: u64 = 70;
     type Cursors = Cursors;
-    type Near = Found;
+    type Near = Nearest;
 
     fn place(arena: &mut Arena, share: Share) -> CritBit {
         CritBit {
@@ -134,7 +134,7 @@ impl Inserted for CritBit {
         }
     }
 
-    fn find<M: Memory>(&self, memory: &M, key: u64) -> Result<Addr, Found> {
+    fn find<M: Memory>(&self, memory: &M, key: u64) -> Result<Addr, Nearest> {
         let found = self.walk(memory, key, None);
         let is_it = found.slot != 0 && found.key == key;
         if is_it { Ok(Addr::from_bits(found.slot)) } else { Err(found) }
@@ -145,7 +145,7 @@ impl Inserted for CritBit {
         mut tx: UndoTx<'_, M>,
         cursors: &mut Cursors,
         (key, tag): (u64, u64),
-        near: Found,
+        near: Nearest,
     ) {
         let memory = tx.memory();
         let full = "a value and a node for each key";
