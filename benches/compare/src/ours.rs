@@ -13,7 +13,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use seawall_collections::BTree;
 use seawall_memory::{Addr, LINE_BYTES};
 use seawall_native::{NativeMemory, Pool, PoolOptions};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Session, Tx, Logging};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, Tx};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -195,10 +195,9 @@ fn changes<const RANGES: usize, const BYTES: usize>(
     field: Addr,
     count: u64,
 ) -> Result<(), HeapError> {
-    (0..count)
-        .try_for_each(|i| {
-            session.transaction_with(kind, |tx| change::<RANGES, BYTES>(tx, field, i))
-        })
+    (0..count).try_for_each(|i| {
+        session.transaction_with(kind, |tx| change::<RANGES, BYTES>(tx, field, i))
+    })
 }
 
 /// Adds and writes the ranges of transaction `i`, which are a part of the field apart.

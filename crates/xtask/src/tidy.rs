@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod arrows;
+mod format;
 mod modules;
 mod names;
 mod pages;
@@ -69,6 +70,7 @@ pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
         packages.iter().flat_map(|metadata| arrows::target_files(metadata, &root)).collect();
     problems.extend(modules::check(&texts, &roots));
     problems.extend(names::check(&texts));
+    problems.extend(format::check(&texts, &root)?);
     problems.extend(packages.iter().flat_map(arrows::check));
     Ok((texts.len(), problems))
 }

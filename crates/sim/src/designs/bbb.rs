@@ -13,17 +13,17 @@
 //! Dirty persistent lines are dropped when they leave the shared cache, which includes the buffers:
 //! the entry of such a line is written then, and who fetches the line meanwhile waits for that.
 
-use crate::families::buffers::{Buffer, Entry};
-use crate::families::params::parameters;
 use super::{Design, Store};
 use crate::config::Machine;
 use crate::engine::counters::Reason;
+use crate::families::buffers::{Buffer, Entry};
+use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
 use seawall_memory::Model;
+use serde::{Deserialize, Serialize};
 
 pub(super) const ABOUT: &str = "BBB: persist buffers with a battery beside the L1s (HPCA'21).";
 pub(super) const MODEL: Option<Model> = Some(Model::Eadr);

@@ -1,7 +1,7 @@
 //! LB under buffered strict persistency (MICRO'15, section 5.2): programs say nothing.
 
-use seawall_memory::Model;
 use crate::families::epochs::bulk_params;
+use seawall_memory::Model;
 
 pub(super) const ABOUT: &str =
     "BSP in bulk mode (MICRO'15) with LB: hardware makes epochs and logs old lines.";

@@ -1,10 +1,9 @@
 //! LB with dependence tracking under buffered strict persistency (MICRO'15, section 5.2).
 
-use seawall_memory::Model;
 use crate::families::epochs::bulk_params;
+use seawall_memory::Model;
 
-pub(super) const ABOUT: &str =
-    "BSP in bulk mode (MICRO'15) with dependence tracking.";
+pub(super) const ABOUT: &str = "BSP in bulk mode (MICRO'15) with dependence tracking.";
 pub(super) const MODEL: Option<Model> = Some(Model::Bsp);
 
 bulk_params! {

@@ -6,18 +6,18 @@
 //! store in another core's queue waits until it is durable, so what was read or overwritten never
 //! persists later than what followed from it. Nothing is logged, as each store is an epoch.
 
-use crate::families::params::parameters;
 use super::{Design, Store};
-use crate::caches::shared::Slot;
 use crate::caches::private::Way;
+use crate::caches::shared::Slot;
 use crate::config::Machine;
 use crate::engine::counters::Reason;
+use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
+use seawall_memory::Model;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use seawall_memory::Model;
 
 pub(super) const ABOUT: &str =
     "Naive BSP: stores go through to memory one after the other, behind the program.";

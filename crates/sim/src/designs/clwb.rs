@@ -10,15 +10,15 @@
 //! its flush waits for that write. With `adr` a line is durable when the controller's queue has
 //! accepted it, without when it is in the cells (the world of MICRO'15).
 
-use crate::families::params::parameters;
 use super::Design;
 use crate::Cycle;
 use crate::LineId;
 use crate::config::Machine;
 use crate::engine::counters::Reason;
+use crate::families::params::parameters;
 use crate::hw::{Gate, Hw, Token, Waiter};
-use serde::{Deserialize, Serialize};
 use seawall_memory::Model;
+use serde::{Deserialize, Serialize};
 
 pub(super) const ABOUT: &str = "x86: clwb and sfence; adr=true makes the controllers' queues safe.";
 pub(super) const MODEL: Option<Model> = Some(Model::Px86);

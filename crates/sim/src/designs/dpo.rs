@@ -23,19 +23,19 @@
 //! drain, which is not in the paper, is a fence that waits until all that was before its marker is
 //! durable. What sends the entries when is in [`engine`].
 
-use crate::families::buffers::Filter;
-use crate::families::params::parameters;
 use super::{Design, Store};
 use crate::config::Machine;
 use crate::engine::counters::Reason;
+use crate::families::buffers::Filter;
+use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
-use crate::noc::mesh::Tile;
 use crate::memory::versions::LineData;
+use crate::noc::mesh::Tile;
 use crate::{Cycle, Epoch, LineId};
 use engine::Sender;
+use seawall_memory::Model;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use seawall_memory::Model;
 
 mod engine;
 

@@ -1,10 +1,10 @@
 //! eADR, or a battery for the caches: a store is durable once it is visible, so flushes do nothing
 //! and fences only order. Store buffers are not saved.
 
-use crate::LineId;
-use crate::families::params::parameters;
 use super::Design;
+use crate::LineId;
 use crate::config::Machine;
+use crate::families::params::parameters;
 use crate::hw::Hw;
 use crate::memory::versions::LineData;
 use seawall_memory::Model;

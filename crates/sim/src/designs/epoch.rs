@@ -1,8 +1,8 @@
 //! Unbuffered epoch persistency (MICRO'15, section 2.1, rules E1 and E2): the persist barrier of
 //! [`crate::families::epochs`], which here waits until the epoch that it closes is durable.
 
-use seawall_memory::Model;
 use crate::families::epochs::epoch_params;
+use seawall_memory::Model;
 
 pub(super) const ABOUT: &str =
     "Unbuffered epoch persistency: a barrier waits until its epoch is durable.";

@@ -15,13 +15,13 @@
 //! cycle sets no bits in the next.
 
 use super::clwb::{self, Clwb};
-use crate::families::params::parameters;
 use super::{Design, Store};
-use crate::config::Machine;
-use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::caches::private::Way;
-use crate::relocation::{Arriving, Late, Lookup, Walk};
+use crate::config::Machine;
+use crate::families::params::parameters;
+use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::memory::versions::LineData;
+use crate::relocation::{Arriving, Late, Lookup, Walk};
 use crate::{Cycle, LineId};
 use lookup::Lookups;
 use reached::Reached;

@@ -20,15 +20,15 @@
 //! end of that epoch. So it is on the wrap of a timestamp: the core drains its buffer, and the
 //! others forget what they know of it. What writes the buffer when is in [`engine`].
 
-use crate::families::buffers::{Buffered, Buffers, Call, Sizes, Source};
-use crate::families::params::parameters;
 use super::{Design, Store};
 use crate::config::Machine;
 use crate::engine::counters::Reason;
+use crate::families::buffers::{Buffered, Buffers, Call, Sizes, Source};
+use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, Epoch, LineId};
-use serde::{Deserialize, Serialize};
 use seawall_memory::Model;
+use serde::{Deserialize, Serialize};
 
 mod engine;
 

@@ -1,8 +1,8 @@
 //! LB, the lazy barrier of BPFS (MICRO'15, section 2.1): epochs are flushed only when a conflict
 //! asks for them, and whoever met the conflict waits.
 
-use seawall_memory::Model;
 use crate::families::epochs::epoch_params;
+use seawall_memory::Model;
 
 pub(super) const ABOUT: &str =
     "Lazy barrier (BPFS): epochs are flushed when a conflict asks for them.";

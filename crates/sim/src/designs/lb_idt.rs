@@ -1,11 +1,10 @@
 //! LB+IDT (MICRO'15, sections 3.1 and 4.2): an inter-thread conflict is noted in a pair of
 //! registers and kept by the arbiters, instead of waited for.
 
-use seawall_memory::Model;
 use crate::families::epochs::epoch_params;
+use seawall_memory::Model;
 
-pub(super) const ABOUT: &str =
-    "LB with inter-thread dependence tracking.";
+pub(super) const ABOUT: &str = "LB with inter-thread dependence tracking.";
 pub(super) const MODEL: Option<Model> = Some(Model::Bep);
 
 epoch_params! {

@@ -1,10 +1,9 @@
 //! LB++ (MICRO'15): dependence tracking and proactive flushing together.
 
-use seawall_memory::Model;
 use crate::families::epochs::epoch_params;
+use seawall_memory::Model;
 
-pub(super) const ABOUT: &str =
-    "LB++ (MICRO'15): dependence tracking and proactive flushing.";
+pub(super) const ABOUT: &str = "LB++ (MICRO'15): dependence tracking and proactive flushing.";
 pub(super) const MODEL: Option<Model> = Some(Model::Bep);
 
 epoch_params! {

@@ -22,17 +22,17 @@
 //! a load of a baton, not by a JoinStrand before each release of a lock. What moves the queues is
 //! in [`engine`].
 
-use crate::families::params::parameters;
 use super::{Design, Store};
-use crate::caches::shared::Slot;
 use crate::caches::private::Way;
+use crate::caches::shared::Slot;
 use crate::config::Machine;
 use crate::engine::counters::Reason;
+use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, Epoch, LineId};
 use engine::{Item, Strands};
-use serde::{Deserialize, Serialize};
 use seawall_memory::Model;
+use serde::{Deserialize, Serialize};
 
 mod engine;
 
@@ -174,14 +174,7 @@ impl Design for StrandWeaver {
         }
     }
 
-    fn stored(
-        &mut self,
-        hw: &mut Hw<Acknowledged>,
-        core: usize,
-        at: Store,
-        _: u64,
-        now: Cycle,
-    ) {
+    fn stored(&mut self, hw: &mut Hw<Acknowledged>, core: usize, at: Store, _: u64, now: Cycle) {
         if !hw.is_pm(at.line) {
             return;
         }

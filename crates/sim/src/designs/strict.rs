@@ -5,10 +5,10 @@
 //! visible, so that a value read from another thread never outlives the value it was made from.
 //! The line is pinned meanwhile: were it taken, two cores would write back halves of one line.
 
-use crate::families::params::parameters;
 use super::{Design, Store};
 use crate::config::Machine;
 use crate::engine::counters::Reason;
+use crate::families::params::parameters;
 use crate::hw::{Gate, Hw, Request, Token, Waiter};
 use crate::{Cycle, LineId};
 use seawall_memory::Model;

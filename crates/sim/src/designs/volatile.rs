@@ -1,10 +1,10 @@
 //! No persistency at all: what the same program costs on the same memory when nobody asks that
 //! anything survives. The upper bound that persistency designs are measured against.
 
-use crate::LineId;
-use crate::families::params::parameters;
 use super::Design;
+use crate::LineId;
 use crate::config::Machine;
+use crate::families::params::parameters;
 use seawall_memory::Model;
 
 pub(super) const ABOUT: &str =

@@ -107,8 +107,7 @@ impl Canneal {
         let right = (left + 1 + below(rng, self.elements - 1)) % self.elements;
         memory.work(20);
         let (from, to) = (self.place_of(memory, left), self.place_of(memory, right));
-        let change =
-            self.change(memory, left, from, to) + self.change(memory, right, to, from);
+        let change = self.change(memory, left, from, to) + self.change(memory, right, to, from);
         if change < below(rng, bound + 1) as i64 {
             self.swap(memory, left, right);
         }

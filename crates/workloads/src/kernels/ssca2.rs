@@ -146,12 +146,7 @@ impl Ssca2 {
         }
     }
 
-    fn check_side<M: Memory>(
-        &self,
-        memory: &M,
-        side: usize,
-        edges: &[Edge],
-    ) -> Result<(), Damage> {
+    fn check_side<M: Memory>(&self, memory: &M, side: usize, edges: &[Edge]) -> Result<(), Damage> {
         let what = ["leaving", "coming"][side];
         let mut lists = vec![Vec::new(); self.vertices as usize];
         for (vertex, entry) in edges.iter().map(|edge| edge.entry(side)) {

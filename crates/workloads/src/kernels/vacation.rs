@@ -315,7 +315,9 @@ impl Vacation {
             let word = |offset| self.reservations.get(memory, id * RESERVATION + offset);
             let is = next == id + 1 && [KIND, KEY, PAID].map(word) == [item.kind, item.key, *paid];
             if !is {
-                return Err(Damage(format!("reservation {id} of customer {customer} is not there")));
+                return Err(Damage(format!(
+                    "reservation {id} of customer {customer} is not there"
+                )));
             }
             next = word(NEXT);
         }

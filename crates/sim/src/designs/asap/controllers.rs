@@ -1,8 +1,8 @@
 //! The controllers' side: what becomes of a flush, and commits.
 
-use crate::families::buffers::{Call, Source};
 use super::table::Taken;
 use super::{Asap, Flaw, Message};
+use crate::families::buffers::{Call, Source};
 use crate::hw::{Event, Hw, Token};
 use crate::{Cycle, LineId};
 

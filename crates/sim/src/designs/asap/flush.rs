@@ -4,8 +4,8 @@
 //! and every few thousand cycles: an entry a cycle with its data, oldest first. A version of a line
 //! waits for the acknowledgement of one before it of the same epoch; it absorbs stores meanwhile.
 
-use crate::families::buffers::{Buffered, Buffers, Entry};
 use super::{Asap, Flaw, Message, Own, safe};
+use crate::families::buffers::{Buffered, Buffers, Entry};
 use crate::hw::{Event, Hw};
 use crate::{Cycle, Epoch};
 
@@ -50,8 +50,7 @@ impl Asap {
             if entry.is_sent || !is_due || in_order && entry.epoch != safe {
                 continue;
             }
-            let is_older =
-                |other: &Entry| (other.line, other.epoch) == (entry.line, entry.epoch);
+            let is_older = |other: &Entry| (other.line, other.epoch) == (entry.line, entry.epoch);
             if !passes_older && front.buffer.entries.iter().take(at).any(is_older) {
                 continue;
             }

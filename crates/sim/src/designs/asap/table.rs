@@ -8,9 +8,9 @@
 //! record of a later epoch. On its way into the write queue a value still has its record, from
 //! which ADR would write it; so a commit need not wait for the queue.
 
-use crate::families::buffers::Source;
 use super::Flaw;
 use crate::LineId;
+use crate::families::buffers::Source;
 use crate::memory::versions::LineData;
 
 /// Where a flush has gone.
@@ -144,9 +144,7 @@ impl Table {
     /// `owner` commits: gives what is to be written to memory now.
     pub(super) fn commit(&mut self, owner: Source) -> Vec<Write> {
         let loses = self.is_flaw(Flaw::DelaysLost);
-        self.remove(|record| {
-            record.owner == owner && (loses || record.kind == Kind::Undo)
-        });
+        self.remove(|record| record.owner == owner && (loses || record.kind == Kind::Undo));
         let mut writes = Vec::new();
         for at in 0..self.records.len() {
             let Record { id, line, owner: of, kind, data } = self.records[at];

@@ -5,8 +5,8 @@
 //! told to write, an entry a cycle, and acknowledge. An epoch that depends on another thread's asks
 //! for the global timestamps again and again until they say that it is durable.
 
-use crate::families::buffers::Buffered;
 use super::{Flaw, Hops, Message};
+use crate::families::buffers::Buffered;
 use crate::hw::{Event, Hw, Token};
 use crate::noc::mesh::Tile;
 use crate::{Cycle, Epoch};

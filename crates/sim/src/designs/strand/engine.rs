@@ -196,9 +196,8 @@ impl Strands {
                     _ if ignores_barriers => continue,
                     _ => break,
                 };
-                let is_same = |other: &Write| {
-                    other.state == State::Issued && other.line == write.line
-                };
+                let is_same =
+                    |other: &Write| other.state == State::Issued && other.line == write.line;
                 if write.state != State::Waiting || self.writes().any(is_same) {
                     continue;
                 }
@@ -231,9 +230,8 @@ impl StrandWeaver {
         for who in std::mem::take(&mut own.stalled) {
             hw.wake(who, now);
         }
-        let (still, over): (Vec<_>, _) = std::mem::take(&mut own.waits)
-            .into_iter()
-            .partition(|wait| !own.is_durable(wait.upto));
+        let (still, over): (Vec<_>, _) =
+            std::mem::take(&mut own.waits).into_iter().partition(|wait| !own.is_durable(wait.upto));
         own.waits = still;
         for Wait { who, line, takes, .. } in over {
             let told = hw.mesh.control(core, who.core, now);

@@ -181,10 +181,8 @@ pub(super) fn plain_step(bodies: &mut [Body]) -> f64 {
     let half = bodies.iter().fold(0.0, |largest, body| reach(body.mass.at, largest));
     let members: Vec<usize> = (0..bodies.len()).collect();
     let root = grow(bodies, &members, [0.0; 3], half);
-    let forces: Vec<Vector> = members
-        .iter()
-        .map(|body| force_on(bodies, *body, &root, half, [0.0; 3]))
-        .collect();
+    let forces: Vec<Vector> =
+        members.iter().map(|body| force_on(bodies, *body, &root, half, [0.0; 3])).collect();
     for (body, force) in bodies.iter_mut().zip(forces) {
         body.advance(force);
     }
