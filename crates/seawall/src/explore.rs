@@ -1,6 +1,7 @@
 //! Every crash of a short run, in a test.
 
-use crate::thread::{BEHIND_BYTES, Thread};
+use crate::started::{recovered, started};
+use crate::thread::Thread;
 use crate::{Branded, Error};
 use seawall_explore::{
     CrashImage, CrashPoint, Finding, Model, Preemptions, RunError, Schedule, Search, SearchOutcome,
@@ -10,9 +11,6 @@ use seawall_memory::Image;
 use seawall_runtime::{Heap, HeapOptions, typed};
 use std::fmt;
 use std::hash::Hash;
-
-const NAME: &str = "explored";
-const UUID: u128 = 0x5ea_3a11;
 
 /// What [`explore`] is to try. The defaults suit a test of some seconds: a program of a few
 /// transactions, in a pool of 1 MiB.
@@ -183,13 +181,17 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash>(
     look: impl Fn(&mut Thread<'_, R, CrashImage<'_>>) -> Result<F, Error>,
     judge: impl Fn(&F, &Crashed) -> Result<(), String>,
 ) -> Result<Explored, ExploreError> {
-    let (start, heap) = started(how, setup)?;
+    let options = HeapOptions {
+        bytes: how.bytes,
+        bytes_max: how.bytes,
+        threads: how.threads as u64,
+        log_bytes: how.log_bytes,
+        ..typed::options::<R>()
+    };
+    let (start, heap) = started(&options, setup)?;
     let bytes = start.pm_bytes();
     let recover = |image: &CrashImage<'_>| {
-        let look = || {
-            let heap = typed::open::<R, _, Error>(image, NAME, bytes, |pool| Ok(pool.heap()))?;
-            look(&mut Thread::join(heap, image)?)
-        };
+        let look = || look(&mut Thread::join(recovered::<R>(image, bytes)?, image)?);
         look().map_err(|error| error.to_string())
     };
     let judge =
@@ -211,28 +213,6 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash>(
         }
     }
     Ok(explored)
-}
-
-/// The pool that the runs begin with.
-fn started<R: Branded>(
-    how: &Exploration,
-    setup: impl FnOnce(&mut Thread<'_, R, Image>) -> Result<(), Error>,
-) -> Result<(Image, Heap), Error> {
-    let options = HeapOptions {
-        bytes: how.bytes,
-        bytes_max: how.bytes,
-        threads: how.threads as u64,
-        log_bytes: how.log_bytes,
-        ..typed::options::<R>()
-    };
-    options.check()?;
-    let image = Image::new(options.pm_bytes(), options.dram_bytes() + BEHIND_BYTES);
-    let heap = typed::create::<R, _, Error>(&image, NAME, UUID, &options, |pool| Ok(pool.heap()))?;
-    let mut thread = Thread::join(heap, &image)?;
-    setup(&mut thread)?;
-    thread.settle();
-    thread.leave();
-    Ok((image, heap))
 }
 
 /// Every run that the exploration wants, and whether these are all.

@@ -53,6 +53,8 @@ mod lock;
 mod pool;
 #[cfg(feature = "simulate")]
 mod simulate;
+#[cfg(any(feature = "explore", feature = "simulate"))]
+mod started;
 mod thread;
 
 pub use error::OpenError;

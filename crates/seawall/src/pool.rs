@@ -85,40 +85,44 @@ impl<R> std::fmt::Debug for Pool<R> {
     }
 }
 
-/// Opens the pool at `path`, and recovers it after a crash; makes it if there is no file. The root
-/// of a new one is an `R` of zeros: numbers are 0, pointers are `None`, maps and lists are empty.
+/// Opens the pool at `path` and recovers it after a crash; creates it if there is no file. The root
+/// of a new pool is an `R` of zeros: numbers are 0, pointers are `None`, maps and lists are empty.
 ///
-/// A crash while it is made leaves no pool, or an empty one. Opening takes time for what was in
-/// flight, not for what the pool holds.
+/// A crash during creation leaves no pool, or an empty one. The time to open a pool grows with the
+/// transactions that were in flight, not with what the pool holds.
 ///
 /// # Errors
-/// [`OpenError::File`] when the file cannot be used; [`OpenError::Content`] when it is another
-/// program's pool, or the types have changed since it was made (the error says which field), or it
-/// is damaged. The file is as it was then.
+/// [`OpenError::File`] when the file cannot be used. [`OpenError::Content`] when it is not a pool
+/// or another program's, when its types have changed since it was created (the error names the
+/// field), or when it is damaged; the file stays as it was. [`OpenError::Option`] when the pool is
+/// new and an option is out of range.
 pub fn open<R: Branded>(path: impl AsRef<Path>, options: Options) -> Result<Pool<R>, OpenError> {
     let path = path.as_ref();
-    match File::open_as(path, options.domain, needs) {
-        Ok(file) => opened(file),
-        Err(PoolError::NotFound { .. }) => create(path, options),
-        Err(error) => Err(error.into()),
+    let content = |source| OpenError::Content { path: path.display().to_string(), source };
+    let mut refused = None;
+    let file = File::open_as(path, options.domain, |head, bytes| {
+        needs(head, bytes).map_err(|error| refused.insert(error).to_string())
+    });
+    match (file, refused) {
+        (Ok(file), _) => opened(file).map_err(content),
+        (Err(PoolError::Rejected { .. }), Some(error)) => Err(content(error)),
+        (Err(PoolError::NotFound { .. }), _) => create(path, options),
+        (Err(error), _) => Err(error.into()),
     }
 }
 
-/// What the pool needs that begins with these bytes.
-fn needs(head: &[u8], bytes: u64) -> Result<Needs, String> {
+/// The needs of the pool that begins with the bytes of `head`.
+fn needs(head: &[u8], bytes: u64) -> Result<Needs, Error> {
     let image = Image::from_pm(head.to_vec(), 0);
-    let read = || {
-        let info = Heap::read(&image, NAME, bytes)?;
-        let used = Heap::bytes_used(&image, bytes)?;
-        let (dram_bytes, bytes_max) = (info.dram_bytes() + BEHIND_BYTES, info.pm_bytes_max());
-        Ok(Needs { used, dram_bytes, bytes_max })
-    };
-    read().map_err(|error: Error| error.to_string())
+    let info = Heap::read(&image, NAME, bytes)?;
+    let used = Heap::bytes_used(&image, bytes)?;
+    Ok(Needs { used, dram_bytes: info.dram_bytes() + BEHIND_BYTES, bytes_max: info.pm_bytes_max() })
 }
 
 fn create<R: Branded>(path: &Path, options: Options) -> Result<Pool<R>, OpenError> {
     let heap = options.heap::<R>();
-    heap.check()?;
+    heap.check().map_err(OpenError::Option)?;
+    let content = |source| OpenError::Content { path: path.display().to_string(), source };
     let pool = PoolOptions {
         domain: options.domain,
         dram_bytes: heap.dram_bytes() + BEHIND_BYTES,
@@ -127,11 +131,12 @@ fn create<R: Branded>(path: &Path, options: Options) -> Result<Pool<R>, OpenErro
     let file = File::create(path, heap.pm_bytes(), &pool)?;
     let heap = typed::create::<R, _, Error>(&file.memory(0), NAME, identity(), &heap, |pool| {
         Ok(pool.heap())
-    })?;
+    });
+    let heap = heap.map_err(content)?;
     Ok(Pool { places: Places::of(&heap), file, heap })
 }
 
-fn opened<R: Branded>(file: File) -> Result<Pool<R>, OpenError> {
+fn opened<R: Branded>(file: File) -> Result<Pool<R>, Error> {
     let bytes = file.bytes();
     let heap = typed::open::<R, _, Error>(&file.memory(0), NAME, bytes, |pool| Ok(pool.heap()))?;
     Ok(Pool { places: Places::of(&heap), file, heap })

@@ -1,6 +1,7 @@
 //! A program on persistency hardware that nobody can buy.
 
-use crate::thread::{BEHIND_BYTES, Thread};
+use crate::started::started;
+use crate::thread::Thread;
 use crate::{Branded, Error};
 use seawall_memory::Image;
 use seawall_runtime::{HeapOptions, typed};
@@ -9,9 +10,6 @@ use seawall_sim::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-
-const NAME: &str = "simulated";
-const UUID: u128 = 0x5ea_3a11;
 
 /// What [`simulate`] runs on.
 #[derive(Clone, Debug)]
@@ -119,13 +117,7 @@ pub fn simulate<R: Branded + 'static>(
         threads: how.threads as u64,
         ..typed::options::<R>()
     };
-    options.check()?;
-    let image = Image::new(options.pm_bytes(), options.dram_bytes() + BEHIND_BYTES);
-    let heap = typed::create::<R, _, Error>(&image, NAME, UUID, &options, |pool| Ok(pool.heap()))?;
-    let mut thread = Thread::join(heap, &image)?;
-    setup(&mut thread)?;
-    thread.settle();
-    thread.leave();
+    let (image, heap) = started(&options, setup)?;
     let failed = Rc::new(RefCell::new(None));
     let programs = (0..how.threads).map(|_| -> Program {
         let (program, failed) = (program.clone(), failed.clone());

@@ -87,6 +87,7 @@ fn a_pool_of_other_types_is_refused_with_the_field_and_left_alone() {
     drop(seawall::open::<Root>(&path, Options::default()).expect("room"));
     let before = std::fs::read(&path).expect("it is there");
     let refused = seawall::open::<other::Root>(&path, Options::default()).expect_err("another");
+    assert!(matches!(refused, OpenError::Content { .. }), "{refused}");
     assert!(refused.to_string().contains("words was [u64; 4] and is [u64; 5]"), "{refused}");
     assert_eq!(std::fs::read(&path).expect("it is there"), before);
 }
@@ -96,10 +97,12 @@ fn files_that_are_no_pools_or_in_use_are_refused_with_their_name() {
     let (_folder, path) = folder();
     std::fs::write(&path, vec![b'x'; 8192]).expect("room");
     let refused = seawall::open::<Root>(&path, Options::default()).expect_err("no pool");
-    assert!(matches!(refused, OpenError::File(_)) && refused.to_string().contains("a.pool"));
+    assert!(matches!(refused, OpenError::Content { .. }), "{refused}");
+    assert!(refused.to_string().contains("a.pool: "), "{refused}");
     std::fs::remove_file(&path).expect("it is there");
     let _pool = seawall::open::<Root>(&path, Options::default()).expect("room");
     let refused = seawall::open::<Root>(&path, Options::default()).expect_err("in use");
+    assert!(matches!(refused, OpenError::File(_)), "{refused}");
     assert!(refused.to_string().contains("in use"), "{refused}");
     let refused = seawall::open::<Root>(path.with_extension("b"), Options::default().threads(0));
     assert!(refused.expect_err("no threads").to_string().contains("threads is 0"));
