@@ -1,19 +1,24 @@
 //! With crashes: every image that Px86 allows, at every moment, of scripts that use everything.
 
-use crate::script::{self, NAME, State, Step, options, reopen, seen, states};
 use seawall_explore::{CrashImage, Model, Reached, Schedule, Search, check, record, search};
 use seawall_memory::{Image, Memory};
 use seawall_runtime::{Heap, HeapFlaw, HeapOptions, Logging, RouteChoice};
+use seawall_testkit::script::{self, NAME, ScriptStep, State, options, reopen, seen, states};
 
 /// The message of the first bad image, if there is one.
-fn explore(steps: &[Step], kind: Logging, how: &Search, flaw: HeapFlaw) -> Result<Reached, String> {
+fn explore(
+    steps: &[ScriptStep],
+    kind: Logging,
+    how: &Search,
+    flaw: HeapFlaw,
+) -> Result<Reached, String> {
     explore_by(RouteChoice::Uncached, &options(1, 6), steps, kind, how, flaw)
 }
 
 fn explore_by(
     route: RouteChoice,
     options: &HeapOptions,
-    steps: &[Step],
+    steps: &[ScriptStep],
     kind: Logging,
     how: &Search,
     flaw: HeapFlaw,
@@ -51,20 +56,20 @@ fn explore_by(
     }
 }
 
-fn every_kind_of_step() -> Vec<Step> {
+fn every_kind_of_step() -> Vec<ScriptStep> {
     vec![
-        Step::Alloc(0, 40),
-        Step::Alloc(1, 100),
-        Step::Update,
-        Step::Byte(1),
-        Step::Aborted(Box::new(Step::Alloc(2, 64))),
-        Step::Nested(2, 48, true),
-        Step::Nested(3, 48, false),
-        Step::Free(0),
-        Step::Retire,
-        Step::Alloc(0, 24),
-        Step::Aborted(Box::new(Step::Update)),
-        Step::Free(1),
+        ScriptStep::Alloc(0, 40),
+        ScriptStep::Alloc(1, 100),
+        ScriptStep::Update,
+        ScriptStep::Byte(1),
+        ScriptStep::Aborted(Box::new(ScriptStep::Alloc(2, 64))),
+        ScriptStep::Nested(2, 48, true),
+        ScriptStep::Nested(3, 48, false),
+        ScriptStep::Free(0),
+        ScriptStep::Retire,
+        ScriptStep::Alloc(0, 24),
+        ScriptStep::Aborted(Box::new(ScriptStep::Update)),
+        ScriptStep::Free(1),
     ]
 }
 
@@ -80,13 +85,13 @@ fn no_crash_breaks_a_script_under_any_model() {
 
 #[test]
 fn no_crash_at_all_breaks_a_short_script_under_px86() {
-    let alloc = |slot| Step::Alloc(slot, 40);
+    let alloc = |slot| ScriptStep::Alloc(slot, 40);
     let scripts = [
-        vec![alloc(0), Step::Byte(0), Step::Free(0)],
-        vec![alloc(0), Step::Aborted(Box::new(Step::Update)), alloc(0)],
-        vec![alloc(0), Step::Retire, Step::Update],
-        vec![Step::Nested(0, 24, true)],
-        vec![Step::Nested(0, 24, false)],
+        vec![alloc(0), ScriptStep::Byte(0), ScriptStep::Free(0)],
+        vec![alloc(0), ScriptStep::Aborted(Box::new(ScriptStep::Update)), alloc(0)],
+        vec![alloc(0), ScriptStep::Retire, ScriptStep::Update],
+        vec![ScriptStep::Nested(0, 24, true)],
+        vec![ScriptStep::Nested(0, 24, false)],
     ];
     let (one, two) = (Search::new(Model::Px86), Search::new(Model::Px86));
     let one = Search { depth: 0, budget: 1_000_000, point_limit: 50_000, ..one };
@@ -112,32 +117,32 @@ fn no_crash_breaks_a_script_whose_log_goes_through_the_caches() {
 #[test]
 fn no_crash_breaks_large_objects_and_the_reuse_of_their_place() {
     let steps = [
-        Step::Alloc(0, 5000),
-        Step::Byte(0),
-        Step::Free(0),
-        Step::Alloc(1, 5000),
-        Step::Alloc(2, 70_000),
-        Step::Free(2),
-        Step::Alloc(3, 40),
+        ScriptStep::Alloc(0, 5000),
+        ScriptStep::Byte(0),
+        ScriptStep::Free(0),
+        ScriptStep::Alloc(1, 5000),
+        ScriptStep::Alloc(2, 70_000),
+        ScriptStep::Free(2),
+        ScriptStep::Alloc(3, 40),
     ];
     explore(&steps, Logging::Redo, &Search::new(Model::Px86), HeapFlaw::None).unwrap();
 }
 
 /// A pool with shelves, and steps that use them in every way.
-fn sharing() -> (HeapOptions, Vec<Step>) {
+fn sharing() -> (HeapOptions, Vec<ScriptStep>) {
     let options = HeapOptions { together: true, ..options(1, 6) };
     let steps = vec![
-        Step::Together(0, [24, 40]),
-        Step::Near(3, 30),
-        Step::Near(2, 200),
-        Step::Update,
-        Step::Aborted(Box::new(Step::Near(1, 48))),
-        Step::Free(1),
-        Step::Near(3, 48),
-        Step::Aborted(Box::new(Step::Together(2, [100, 70]))),
-        Step::Retire,
-        Step::Near(1, 100),
-        Step::Free(0),
+        ScriptStep::Together(0, [24, 40]),
+        ScriptStep::Near(3, 30),
+        ScriptStep::Near(2, 200),
+        ScriptStep::Update,
+        ScriptStep::Aborted(Box::new(ScriptStep::Near(1, 48))),
+        ScriptStep::Free(1),
+        ScriptStep::Near(3, 48),
+        ScriptStep::Aborted(Box::new(ScriptStep::Together(2, [100, 70]))),
+        ScriptStep::Retire,
+        ScriptStep::Near(1, 100),
+        ScriptStep::Free(0),
     ];
     (options, steps)
 }
@@ -156,13 +161,17 @@ fn no_crash_breaks_objects_that_share_lines_under_any_model() {
 
 #[test]
 fn no_crash_at_all_breaks_a_few_objects_that_share_lines_under_px86() {
-    let together = || Step::Together(0, [24, 40]);
+    let together = || ScriptStep::Together(0, [24, 40]);
     let (options, _) = sharing();
     let how = Search { depth: 0, budget: 1_000_000, point_limit: 50_000, ..px86() };
     for steps in [
-        vec![together(), Step::Free(0), Step::Near(0, 20)],
-        vec![together(), Step::Aborted(Box::new(Step::Near(3, 90))), Step::Near(3, 90)],
-        vec![together(), Step::Retire, together()],
+        vec![together(), ScriptStep::Free(0), ScriptStep::Near(0, 20)],
+        vec![
+            together(),
+            ScriptStep::Aborted(Box::new(ScriptStep::Near(3, 90))),
+            ScriptStep::Near(3, 90),
+        ],
+        vec![together(), ScriptStep::Retire, together()],
     ] {
         for kind in [Logging::Redo, Logging::Undo] {
             let route = RouteChoice::Uncached;
@@ -186,15 +195,15 @@ fn px86() -> Search {
 }
 
 /// A pool of one chunk, and steps that need more of them: new size classes, and whole chunks.
-fn growing() -> (HeapOptions, Vec<Step>) {
+fn growing() -> (HeapOptions, Vec<ScriptStep>) {
     let options = HeapOptions { bytes_max: 8 << 16, ..options(1, 1) };
     let steps = vec![
-        Step::Alloc(0, 40),
-        Step::Alloc(1, 100),
-        Step::Update,
-        Step::Aborted(Box::new(Step::Alloc(3, 300))),
-        Step::Free(0),
-        Step::Alloc(2, 300),
+        ScriptStep::Alloc(0, 40),
+        ScriptStep::Alloc(1, 100),
+        ScriptStep::Update,
+        ScriptStep::Aborted(Box::new(ScriptStep::Alloc(3, 300))),
+        ScriptStep::Free(0),
+        ScriptStep::Alloc(2, 300),
     ];
     (options, steps)
 }
@@ -210,7 +219,7 @@ fn no_crash_breaks_a_pool_while_it_grows() {
                 .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
         }
     }
-    steps = vec![Step::Alloc(0, 70_000), Step::Free(0), Step::Alloc(1, 140_000)];
+    steps = vec![ScriptStep::Alloc(0, 70_000), ScriptStep::Free(0), ScriptStep::Alloc(1, 140_000)];
     let (route, how) = (RouteChoice::Uncached, Search { depth: 0, ..Search::new(Model::Px86) });
     explore_by(route, &options, &steps, Logging::Redo, &how, HeapFlaw::None).unwrap();
 }
@@ -229,7 +238,12 @@ fn a_heap_that_counts_chunks_before_it_has_grown_is_caught_under_every_model() {
 
 #[test]
 fn each_deliberate_mistake_is_caught() {
-    let reuse = vec![Step::Alloc(0, 5000), Step::Byte(0), Step::Free(0), Step::Alloc(1, 5000)];
+    let reuse = vec![
+        ScriptStep::Alloc(0, 5000),
+        ScriptStep::Byte(0),
+        ScriptStep::Free(0),
+        ScriptStep::Alloc(1, 5000),
+    ];
     let cases = [
         (HeapFlaw::NoFence, Logging::Redo, every_kind_of_step()),
         (HeapFlaw::NoFlush, Logging::Redo, every_kind_of_step()),

@@ -1,12 +1,14 @@
 //! One flipped bit, or a file cut short: refused with a name, or exactly as harmless as
 //! `docs/format.md` says of the place. `SEAWALL_FLIPS=1` tries every bit of every line in use.
 
-use crate::places::{CHUNK, CLOSED_WORD, LINE, Part, Places, SIZES, STATES, TEXT, TYPES, word};
-use crate::script::{NAME, State, read};
-use crate::subjects::{self, Subject, pool_options};
 use proptest::prelude::*;
 use seawall_memory::Image;
-use seawall_runtime::{Heap, HeapError, HeapFlaw, Logging};
+use seawall_runtime::{Heap, HeapError, HeapFlaw};
+use seawall_testkit::places::{
+    CHUNK, CLOSED_WORD, LINE, Part, Places, SIZES, STATES, TEXT, TYPES, word,
+};
+use seawall_testkit::script::{NAME, State, read, work_in};
+use seawall_testkit::subjects::{self, Subject, pool_options};
 
 /// What opening a damaged pool may come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,20 +245,6 @@ proptest! {
         }
         work(open(pm));
     }
-}
-
-/// A few transactions in what was opened; they may be refused, and may not panic.
-pub(crate) fn work_in(image: &Image, heap: &Heap) {
-    let mut session = heap.join(image);
-    for (kind, bytes) in [(Logging::Redo, 40), (Logging::Undo, 5000), (Logging::Redo, 70_000)] {
-        let _ = session.transaction_with(kind, |tx| {
-            let at = tx.alloc(bytes)?;
-            tx.store(heap.root(), at)?;
-            tx.store(at, bytes)?;
-            if bytes == 5000 { tx.free(at) } else { Ok(()) }
-        });
-    }
-    session.retire();
 }
 
 fn work(outcome: Outcome) {

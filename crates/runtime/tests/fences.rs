@@ -1,12 +1,12 @@
 //! What durability costs: as many fences as the documentation says, and no line flushed twice
 //! between two of them.
 
-use crate::script::{NAME, Step, options};
 use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Schedule, Search, Trace, Traced, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::{DIRECT_BYTES, Heap, HeapError, Logging, Session};
+use seawall_testkit::script::{NAME, ScriptStep, options};
 use std::collections::BTreeSet;
 
 type Sessions<'m, 'a> = Session<'m, Traced<'a>>;
@@ -86,7 +86,11 @@ fn no_line_is_flushed_twice_between_two_fences() {
         let trace = traced(move |session| {
             for round in 0..3 {
                 for number in 1..6 {
-                    let step = if number == 1 { Step::Alloc(round, 100) } else { Step::Update };
+                    let step = if number == 1 {
+                        ScriptStep::Alloc(round, 100)
+                    } else {
+                        ScriptStep::Update
+                    };
                     step.run(session, kind, number).expect("room");
                 }
                 session.retire();

@@ -3,11 +3,11 @@
 //! `SEAWALL_FIXTURES_WRITE=1 cargo test -p seawall-runtime fixtures` makes them anew. Do that only
 //! with a new version of the format: these files stand for the pools that people have.
 
-use crate::places::{LINE, Part, Places, TEXT, word};
-use crate::script::{NAME, State, read};
-use crate::subjects::{self, Subject, pool_options};
 use seawall_memory::Image;
 use seawall_runtime::{Heap, pool};
+use seawall_testkit::places::{LINE, Part, Places, TEXT, word};
+use seawall_testkit::script::{NAME, State, read};
+use seawall_testkit::subjects::{self, Subject, pool_options};
 use std::fmt::Write;
 use std::path::PathBuf;
 

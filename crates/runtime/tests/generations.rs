@@ -1,14 +1,14 @@
 //! Crashes while the logs go from one generation to the next, again and again: what the halves say
 //! of each other is never taken for damage, by one thread or two.
 
-use crate::places::{CLOSED_WORD, Places, REACH_WORD, word};
-use crate::script::NAME;
 use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Schedule, Search, Store, Trace, Traced, Turns, check,
     record, search,
 };
 use seawall_memory::{Addr, Image, Memory, pass};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions};
+use seawall_testkit::places::{CLOSED_WORD, Places, REACH_WORD, word};
+use seawall_testkit::script::NAME;
 
 /// How much is written how often.
 #[derive(Clone, Copy)]

@@ -1,9 +1,9 @@
 //! Without crashes: the heap does what a program on ordinary memory would.
 
-use crate::script::{NAME, Step, options, read, reopen, seen, states};
 use proptest::prelude::*;
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Tx};
+use seawall_testkit::script::{NAME, ScriptStep, options, read, reopen, seen, states};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) fn made(options: &HeapOptions) -> (Image, Heap) {
@@ -12,22 +12,23 @@ pub(crate) fn made(options: &HeapOptions) -> (Image, Heap) {
     (image, heap)
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ScriptStep> {
     let bytes = prop_oneof![1u64..200, 3000u64..6000, Just(70_000)];
     let slot = 0u64..4;
     let simple = prop_oneof![
-        4 => (slot.clone(), bytes.clone()).prop_map(|(slot, bytes)| Step::Alloc(slot, bytes)),
-        2 => (slot.clone(), 1u64..700, 1u64..200).prop_map(|(a, b, c)| Step::Together(a, [b, c])),
-        2 => (slot.clone(), bytes.clone()).prop_map(|(slot, bytes)| Step::Near(slot, bytes)),
-        2 => slot.clone().prop_map(Step::Free),
-        1 => Just(Step::Update),
-        1 => slot.clone().prop_map(Step::Byte),
-        1 => (slot, 1u64..200, any::<bool>()).prop_map(|(a, b, c)| Step::Nested(a, b, c)),
-        1 => Just(Step::Retire),
+        4 => (slot.clone(), bytes.clone()).prop_map(|(slot, bytes)| ScriptStep::Alloc(slot, bytes)),
+        2 => (slot.clone(), 1u64..700, 1u64..200)
+            .prop_map(|(a, b, c)| ScriptStep::Together(a, [b, c])),
+        2 => (slot.clone(), bytes.clone()).prop_map(|(slot, bytes)| ScriptStep::Near(slot, bytes)),
+        2 => slot.clone().prop_map(ScriptStep::Free),
+        1 => Just(ScriptStep::Update),
+        1 => slot.clone().prop_map(ScriptStep::Byte),
+        1 => (slot, 1u64..200, any::<bool>()).prop_map(|(a, b, c)| ScriptStep::Nested(a, b, c)),
+        1 => Just(ScriptStep::Retire),
     ];
     (simple, prop::bool::weighted(0.2)).prop_map(|(step, aborts)| match step {
-        Step::Retire => Step::Retire,
-        step if aborts => Step::Aborted(Box::new(step)),
+        ScriptStep::Retire => ScriptStep::Retire,
+        step if aborts => ScriptStep::Aborted(Box::new(step)),
         step => step,
     })
 }
@@ -61,8 +62,8 @@ proptest! {
         let (heap, found) = reopen(&again, options.pm_bytes(), HeapFlaw::None).expect("whole");
         prop_assert_eq!(&found, &seen(&state));
         let mut session = heap.join(&again);
-        Step::Alloc(0, 100).run(&mut session, Logging::Redo, 1).expect("room");
-        Step::Alloc(0, 100).apply(&mut state, 1);
+        ScriptStep::Alloc(0, 100).run(&mut session, Logging::Redo, 1).expect("room");
+        ScriptStep::Alloc(0, 100).apply(&mut state, 1);
         prop_assert_eq!(read(&again, &heap), Ok(seen(&state)));
     }
 

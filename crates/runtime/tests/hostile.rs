@@ -1,10 +1,10 @@
 //! Logs of the largest size that were written by somebody who wants recovery to take for ever: it
 //! reads each of their words at most twice.
 
-use crate::places::{LINE, Places, checked};
-use crate::script::NAME;
 use seawall_memory::{Addr, Memory, Width};
 use seawall_runtime::{Heap, HeapError, HeapOptions};
+use seawall_testkit::places::{LINE, Places, checked};
+use seawall_testkit::script::NAME;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 

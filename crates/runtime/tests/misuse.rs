@@ -1,10 +1,10 @@
 //! What programs do by mistake, in safe code: it is refused, and harms nothing that was promised.
 
-use crate::script::NAME;
 use seawall_memory::{Addr, Image, Memory, Width, pass};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::typed::{self, Persist, Ptr};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session};
+use seawall_testkit::script::NAME;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

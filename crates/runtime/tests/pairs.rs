@@ -7,12 +7,12 @@
 //!
 //! `SEAWALL_PAIRS=400` tries up to so many runs of every pair; without it a few, of some pairs.
 
-use crate::script::{LINKS, NAME, State, content, link, options, read, reopen, replace};
 use seawall_explore::{
     CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, Tx};
+use seawall_testkit::script::{LINKS, NAME, State, content, link, options, read, reopen, replace};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

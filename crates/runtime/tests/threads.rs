@@ -1,12 +1,12 @@
 //! Two threads at once: every way of interrupting them once, some random ones, and every crash.
 
-use crate::script::NAME;
 use seawall_explore::{
     CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
     record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session};
+use seawall_testkit::script::NAME;
 
 const ROUNDS: u64 = 2;
 /// In the root: two counters that both threads add to, and for each thread an object it made.

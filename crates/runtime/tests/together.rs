@@ -2,11 +2,11 @@
 //! room, live and die each by itself, and the space comes back.
 
 use crate::heap::made;
-use crate::script::{NAME, options};
 use proptest::prelude::*;
 use seawall_memory::{Addr, Image, Memory, lines_of};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Placement, TOGETHER_BYTES_MAX};
+use seawall_testkit::script::{NAME, options};
 
 fn sharing(threads: u64, chunks: u64) -> HeapOptions {
     HeapOptions { together: true, ..options(threads, chunks) }

@@ -55,9 +55,10 @@ const IMAGE: &[Tests] = &[
     Tests {
         package: "seawall-runtime",
         targets: ALL,
-        only: &["fuzz", "moves", "heap::", "hostile", "typed::values", "defrag::holes"],
+        only: &["heap::", "hostile", "typed::values", "defrag::holes"],
         skip: &[],
     },
+    Tests { package: "seawall-testkit", targets: LIB, only: &[], skip: &[] },
 ];
 
 /// What ThreadSanitizer runs besides: all but what wants more addresses than it leaves, or counts

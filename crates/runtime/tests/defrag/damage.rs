@@ -2,11 +2,11 @@
 
 use super::{List, NAME, Thread, defragmenter, made, options, push, retain, values};
 use crate::fixtures::{from_text, kept_as};
-use crate::places::{Part, Places, word};
 use seawall_memory::Image;
 use seawall_runtime::defrag::Protocol;
 use seawall_runtime::typed;
 use seawall_runtime::{HeapError, HeapOptions};
+use seawall_testkit::places::{Part, Places, word};
 
 const CHUNKS: u64 = 8;
 const KEPT: [u64; 4] = [49, 48, 16, 0];

@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", &["memory", "fiber"]),
     ("explore", &["memory", "fiber"]),
     ("corpus", &["memory", "explore"]),
+    ("testkit", &["memory", "runtime"]),
     ("ribbon", &["memory", "runtime"]),
     ("collections", &["memory", "runtime"]),
     ("seawall", &["memory", "native", "runtime", "collections", "sim", "explore"]),
@@ -24,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["lab"]),
     ("xtask", &[]),
     ("compare", &["memory", "native", "runtime", "collections"]),
-    ("fuzz", &["memory", "runtime"]),
+    ("fuzz", &["testkit"]),
 ];
 
 /// Packages that are no members of the workspace, because they need more than Rust.

@@ -3,7 +3,7 @@
 //! The bytes say what is done with a list, between which steps of a cycle, and where a process
 //! ends; the next one may go on with another protocol. A model has the same list in a vector.
 
-use crate::fuzz::Bytes;
+use crate::fuzz::FuzzInput;
 use crate::script::Meant;
 use seawall_memory::Image;
 use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Step};
@@ -51,7 +51,7 @@ fn options() -> HeapOptions {
     }
 }
 
-fn defragmenter(data: &mut Bytes<'_>) -> Defragmenter {
+fn defragmenter(data: &mut FuzzInput<'_>) -> Defragmenter {
     let names = ["espresso", "sfccd", "ffccd", "espresso-cached", "sfccd-cached"];
     let how: DefragOptions = names[data.below(names.len())].parse().expect("a way");
     let trigger = 1.01 + f64::from(data.byte() % 4) * 0.2;
@@ -174,7 +174,12 @@ impl Held {
         assert!(found.as_ref() == Ok(&self.expected), "{found:?}, not {:?}", self.expected);
     }
 
-    fn act(&mut self, data: &mut Bytes<'_>, thread: &mut Thread<'_>, collector: &mut Defragmenter) {
+    fn act(
+        &mut self,
+        data: &mut FuzzInput<'_>,
+        thread: &mut Thread<'_>,
+        collector: &mut Defragmenter,
+    ) {
         let kind = if data.byte().is_multiple_of(2) { Logging::Redo } else { Logging::Undo };
         let end = match data.byte() % 8 {
             0 => End::Abort,
@@ -236,7 +241,7 @@ fn restarted(image: Image, options: &HeapOptions) -> (Image, Heap) {
 
 /// Runs the script, held to the model; gives how many pages were emptied.
 fn run(data: &[u8]) -> u64 {
-    let (mut data, options) = (Bytes(data), options());
+    let (mut data, options) = (FuzzInput(data), options());
     let (mut image, mut heap) = made(&options);
     let (mut held, mut emptied) = (Held { expected: Vec::new(), number: 0 }, 0);
     while !data.0.is_empty() {
@@ -255,13 +260,18 @@ fn run(data: &[u8]) -> u64 {
 }
 
 /// A script of changes, steps of cycles and restarts, held to a model.
-pub(crate) fn moves(data: &[u8]) {
+pub fn moves(data: &[u8]) {
     run(data);
 }
 
-#[test]
-fn random_scripts_empty_pages() {
-    let emptied = (0..200).map(|number| run(&crate::fuzz::input(3, number)));
-    let scripts = emptied.filter(|pages| *pages > 0).count();
-    assert!(scripts > 50, "{scripts} of 200 scripts emptied a page");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_scripts_empty_pages() {
+        let emptied = (0..200).map(|number| run(&crate::fuzz::input(3, number)));
+        let scripts = emptied.filter(|pages| *pages > 0).count();
+        assert!(scripts > 50, "{scripts} of 200 scripts emptied a page");
+    }
 }

@@ -1,30 +1,41 @@
 //! Pools as a crash may leave them, to be damaged, and to be kept as fixtures.
 
 use crate::places::{Places, word};
-use crate::script::{LINKS, NAME, State, Step, options, seen, states};
+use crate::script::{LINKS, NAME, ScriptStep, State, options, seen, states};
 use seawall_memory::{Addr, Image};
 use seawall_runtime::typed::{self, Bytes, Persist, Ptr};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session};
 
 /// A pool, and what it must hold when it is opened.
-pub(crate) struct Subject {
-    pub(crate) name: &'static str,
-    pub(crate) pm: Vec<u8>,
-    pub(crate) state: State,
+pub struct Subject {
+    /// What its tests call it.
+    pub name: &'static str,
+    /// Its bytes.
+    pub pm: Vec<u8>,
+    /// What its links lead to.
+    pub state: State,
     /// Transactions to replay, and to undo.
-    pub(crate) pending: (u64, u64),
+    pub pending: (u64, u64),
 }
 
-pub(crate) fn pool_options() -> HeapOptions {
+/// The options of every subject's heap.
+pub fn pool_options() -> HeapOptions {
     HeapOptions { log_bytes: 4 << 10, ..options(1, 3) }
 }
 
-pub(crate) fn all() -> Vec<Subject> {
+/// A pool for each state that recovery knows.
+pub fn all() -> Vec<Subject> {
     vec![clean(), committed(), generations(), open_undo(), large(), typed()]
 }
 
-fn first_steps() -> Vec<Step> {
-    vec![Step::Alloc(0, 40), Step::Alloc(1, 100), Step::Alloc(2, 64), Step::Free(0), Step::Update]
+fn first_steps() -> Vec<ScriptStep> {
+    vec![
+        ScriptStep::Alloc(0, 40),
+        ScriptStep::Alloc(1, 100),
+        ScriptStep::Alloc(2, 64),
+        ScriptStep::Free(0),
+        ScriptStep::Update,
+    ]
 }
 
 fn made() -> (Image, Heap) {
@@ -34,13 +45,13 @@ fn made() -> (Image, Heap) {
     (image, heap)
 }
 
-fn run(session: &mut Session<'_, Image>, kind: Logging, steps: &[Step], first: u64) {
+fn run(session: &mut Session<'_, Image>, kind: Logging, steps: &[ScriptStep], first: u64) {
     for (number, step) in (first..).zip(steps) {
         step.run(session, kind, number).expect("room");
     }
 }
 
-fn state_after(steps: &[Step]) -> State {
+fn state_after(steps: &[ScriptStep]) -> State {
     seen(states(steps).last().expect("one more than steps"))
 }
 
@@ -67,7 +78,8 @@ fn only_logged(before: Vec<u8>, after: &[u8]) -> Vec<u8> {
 fn committed() -> Subject {
     let (image, heap) = made();
     let mut session = heap.join(&image);
-    let more = [Step::Alloc(3, 48), Step::Byte(1), Step::Free(2), Step::Update];
+    let more =
+        [ScriptStep::Alloc(3, 48), ScriptStep::Byte(1), ScriptStep::Free(2), ScriptStep::Update];
     run(&mut session, Logging::Redo, &first_steps(), 1);
     session.retire();
     let before = image.clone().into_pm();
@@ -75,7 +87,7 @@ fn committed() -> Subject {
     run(&mut session, Logging::Redo, &more, 6);
     let pending = (session.log_counts().records - records, 0);
     let pm = only_logged(before, &image.clone().into_pm());
-    let steps: Vec<Step> = first_steps().into_iter().chain(more).collect();
+    let steps: Vec<ScriptStep> = first_steps().into_iter().chain(more).collect();
     Subject { name: "committed", pm, state: state_after(&steps), pending }
 }
 
@@ -91,7 +103,11 @@ fn generations() -> Subject {
     let mut more = 4;
     while more > 0 {
         let number = steps.len() as u64 + 1;
-        steps.push(if number.is_multiple_of(2) { Step::Update } else { Step::Byte(number % 4) });
+        steps.push(if number.is_multiple_of(2) {
+            ScriptStep::Update
+        } else {
+            ScriptStep::Byte(number % 4)
+        });
         run(&mut session, Logging::Redo, &steps[steps.len() - 1..], number);
         let now = image.clone().into_pm();
         if retired(&now) == first || retired(&before) != first {

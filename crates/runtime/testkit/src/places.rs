@@ -1,20 +1,27 @@
 //! Where everything in a pool is, said a second time from `docs/format.md` and not from the code:
 //! the two must agree, or one of them is wrong.
 
-pub(crate) const LINE: usize = 64;
-pub(crate) const CHUNK: usize = 64 << 10;
-pub(crate) const STATES: usize = 2 << 10;
-pub(crate) const ENDED_WORD: usize = 1;
-/// The first of the three words that say how far logs are written.
-pub(crate) const REACH_WORD: usize = 2;
-/// The first of the two words that say where the half of a generation ends that is over.
-pub(crate) const CLOSED_WORD: usize = 5;
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+/// Bytes of a chunk.
+pub const CHUNK: usize = 64 << 10;
+/// Bytes of block states at the start of a chunk.
+pub const STATES: usize = 2 << 10;
+/// The word of a thread's line with the number of its last ended transaction.
+pub const ENDED_WORD: usize = 1;
+/// The first of the three words of how far the logs are written.
+pub const REACH_WORD: usize = 2;
+/// The first of the two words with the ends of the closed halves of the log.
+pub const CLOSED_WORD: usize = 5;
 const HEADER: usize = 192;
 const TYPE_TABLE: usize = 2048;
-pub(crate) const TYPES: usize = 126;
-pub(crate) const TEXT: usize = 256;
+/// Types that a pool can have.
+pub const TYPES: usize = 126;
+/// Bytes of a type's name.
+pub const TEXT: usize = 256;
 const VALUE: u64 = (1 << 40) - 1;
-pub(crate) const SIZES: [usize; 38] = [
+/// The size classes, in bytes.
+pub const SIZES: [usize; 38] = [
     32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
     1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6336, 7040, 7936, 9024, 10560, 12672,
     15872, 21120, 31744, 63488,
@@ -22,36 +29,56 @@ pub(crate) const SIZES: [usize; 38] = [
 
 /// The byte offsets of the parts of a heap for one thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Places {
-    pub(crate) state: usize,
-    pub(crate) root: usize,
-    pub(crate) types: usize,
-    pub(crate) texts: usize,
-    pub(crate) thread: usize,
-    pub(crate) logs: usize,
-    pub(crate) log_bytes: usize,
-    pub(crate) table: usize,
-    pub(crate) data: usize,
-    pub(crate) chunks: usize,
+pub struct Places {
+    /// The state of the heap.
+    pub state: usize,
+    /// The root object.
+    pub root: usize,
+    /// The table of types.
+    pub types: usize,
+    /// The names of types.
+    pub texts: usize,
+    /// The line of the thread.
+    pub thread: usize,
+    /// The first log.
+    pub logs: usize,
+    /// The size of each log.
+    pub log_bytes: usize,
+    /// The table of chunks.
+    pub table: usize,
+    /// The first chunk.
+    pub data: usize,
+    /// The number of chunks, which is no offset.
+    pub chunks: usize,
 }
 
 /// What a byte of a pool belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
+    /// The header.
     Header,
+    /// The state of the heap.
     State,
+    /// The root object.
     Root,
+    /// The table of types.
     Types,
+    /// The names of types.
     Texts,
+    /// The line of the thread.
     Thread,
     /// Half 0 or 1 of the log of new values, or 2: the log of old ones.
     Log(usize),
+    /// The table of chunks, as far as it is in use.
     Table,
+    /// A chunk.
     Chunk,
+    /// Nothing: what lies between the table in use and the first chunk.
     Gap,
 }
 
-pub(crate) fn word(pm: &[u8], at: usize) -> u64 {
+/// The word at `at`, in the order of bytes of the format.
+pub fn word(pm: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*pm[at..].first_chunk().expect("inside"))
 }
 
@@ -60,7 +87,8 @@ fn lines(bytes: usize) -> usize {
 }
 
 impl Places {
-    pub(crate) fn of(pm: &[u8]) -> Places {
+    /// The places of the heap in `pm`.
+    pub fn of(pm: &[u8]) -> Places {
         let root = |number: usize| word(pm, 64 + 8 * number) as usize;
         let (threads, log_bytes, chunks_max, root_bytes) = (root(1), root(2), root(3), root(5));
         let state = HEADER;
@@ -75,7 +103,8 @@ impl Places {
         Places { state, root, types, texts, thread, logs, log_bytes, table, data, chunks }
     }
 
-    pub(crate) fn part(&self, at: usize) -> Part {
+    /// The part that the byte at `at` belongs to.
+    pub fn part(&self, at: usize) -> Part {
         match at {
             at if at < self.state => Part::Header,
             at if at < self.root => Part::State,
@@ -90,17 +119,18 @@ impl Places {
         }
     }
 
-    pub(crate) fn log(&self, log: usize) -> usize {
+    /// The offset of a log's first byte.
+    pub fn log(&self, log: usize) -> usize {
         self.logs + log * self.log_bytes
     }
 
     /// The line of a log that a byte is in.
-    pub(crate) fn line(&self, log: usize, at: usize) -> usize {
+    pub fn line(&self, log: usize, at: usize) -> usize {
         (at - self.log(log)) / LINE
     }
 
     /// Kind and number of what each chunk entry that counts says, with its chunk.
-    pub(crate) fn entries(&self, pm: &[u8]) -> Vec<(usize, u64, usize)> {
+    pub fn entries(&self, pm: &[u8]) -> Vec<(usize, u64, usize)> {
         let (mut chunk, mut entries) = (0, Vec::new());
         while chunk < self.chunks {
             let value = word(pm, self.table + 8 * chunk) & VALUE;
@@ -113,7 +143,7 @@ impl Places {
 
     /// Where the records of a log are that recovery counts, each with its bytes; an open undo
     /// transaction is one whose number is greater than the last that ended.
-    pub(crate) fn records(&self, pm: &[u8], log: usize) -> Vec<(usize, usize)> {
+    pub fn records(&self, pm: &[u8], log: usize) -> Vec<(usize, usize)> {
         let retired = word(pm, self.state) & VALUE;
         let ended = word(pm, self.thread + 8 * ENDED_WORD) & VALUE;
         let (mut at, mut records) = (0, Vec::new());
@@ -153,12 +183,12 @@ impl Places {
     }
 
     /// What word 2 of that line of a log is for a record of that number.
-    pub(crate) fn veiled(&self, pm: &[u8], log: usize, line: usize, number: u64) -> u64 {
+    pub fn veiled(&self, pm: &[u8], log: usize, line: usize, number: u64) -> u64 {
         number.wrapping_mul(C[0]) ^ self.veil(pm, log, line)
     }
 
     /// The number that word 2 of that line of a log says.
-    pub(crate) fn number(&self, pm: &[u8], log: usize, line: usize) -> u64 {
+    pub fn number(&self, pm: &[u8], log: usize, line: usize) -> u64 {
         let word = word(pm, self.log(log) + line * LINE + 16);
         let newton = |x: u64, _| x.wrapping_mul(2u64.wrapping_sub(C[0].wrapping_mul(x)));
         let inverse = (0..6).fold(1, newton);
@@ -166,7 +196,7 @@ impl Places {
     }
 
     /// The sum that a record of these bytes must have in that log.
-    pub(crate) fn sum(&self, pm: &[u8], log: usize, record: &[u8]) -> u64 {
+    pub fn sum(&self, pm: &[u8], log: usize, record: &[u8]) -> u64 {
         let [first, second, _] = self.keys(pm, log);
         let mut record = record.to_vec();
         record[..8].fill(0);
@@ -188,7 +218,7 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 /// The checked word at `at` for `value`.
-pub(crate) fn checked(at: usize, value: u64) -> u64 {
+pub fn checked(at: usize, value: u64) -> u64 {
     let bytes = [(at as u64).to_le_bytes(), value.to_le_bytes()].concat();
     value | u64::from(crc32c::crc32c(&bytes) & 0xff_ffff) << 40
 }

@@ -1,12 +1,11 @@
-//! What the fuzz targets do with the bytes that they are given; a slice of it runs as a test.
+//! What the fuzz targets do with their input; a slice of it runs as a test.
 //!
-//! The package `fuzz` at the root of the repository compiles this file, too, for `cargo fuzz` and
-//! for its own driver. Every function panics when the heap breaks a promise, and only then.
+//! The package `fuzz` at the root of the repository runs them under `cargo fuzz` and with its own
+//! driver. A target panics when the heap breaks a promise, and only then.
 
-use crate::damage::work_in;
 use crate::moves::moves;
 use crate::places::{LINE, Places, word};
-use crate::script::{NAME, State, Step, options, read, seen};
+use crate::script::{NAME, ScriptStep, State, options, read, seen, work_in};
 use crate::subjects;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,19 +16,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::{Once, OnceLock};
 
 /// A target, by name.
-pub(crate) type Target = (&'static str, fn(&[u8]));
+pub type Target = (&'static str, fn(&[u8]));
 
-pub(crate) const TARGETS: [Target; 4] = [
+/// All targets.
+pub const TARGETS: [Target; 4] = [
     ("pool_open", pool_open),
     ("recovery", recovery),
     ("transactions", transactions),
     ("moves", moves),
 ];
 
-/// Bytes that were given, read from the front; zeros when there are no more.
-pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+/// FuzzInput that were given, read from the front; zeros when there are no more.
+pub struct FuzzInput<'a>(pub &'a [u8]);
 
-impl Bytes<'_> {
+impl FuzzInput<'_> {
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let mut taken = [0; N];
         let count = N.min(self.0.len());
@@ -38,11 +38,13 @@ impl Bytes<'_> {
         taken
     }
 
-    pub(crate) fn byte(&mut self) -> u8 {
+    /// The next byte.
+    pub fn byte(&mut self) -> u8 {
         self.take::<1>()[0]
     }
 
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
+    /// A number from 0 to `limit` - 1.
+    pub fn below(&mut self, limit: usize) -> usize {
         u32::from_le_bytes(self.take()) as usize % limit
     }
 
@@ -88,8 +90,8 @@ fn use_pool(pm: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// Any bytes as a pool; mostly such whose header adds up.
-pub(crate) fn pool_open(data: &[u8]) {
-    let mut data = Bytes(data);
+pub fn pool_open(data: &[u8]) {
+    let mut data = FuzzInput(data);
     let style = data.byte();
     if style == 0 {
         use_pool(data.0.to_vec());
@@ -114,8 +116,8 @@ pub(crate) fn pool_open(data: &[u8]) {
 }
 
 /// A pool whose logs were edited, and then made to add up: opened twice, it holds the same.
-pub(crate) fn recovery(data: &[u8]) {
-    let mut data = Bytes(data);
+pub fn recovery(data: &[u8]) {
+    let mut data = FuzzInput(data);
     let mut pm = kept()[usize::from(data.byte()) % kept().len()].clone();
     let places = Places::of(&pm);
     while !data.0.is_empty() {
@@ -157,7 +159,7 @@ pub(crate) fn recovery(data: &[u8]) {
     }
 }
 
-fn put_entry(pm: &mut [u8], places: &Places, start: usize, data: &mut Bytes<'_>) {
+fn put_entry(pm: &mut [u8], places: &Places, start: usize, data: &mut FuzzInput<'_>) {
     let targets = [places.root, places.table, places.data, places.data + 2048, places.types, 0];
     let at = targets[data.below(targets.len())] + 8 * data.below(1 << 14);
     let (kind, count) = (u64::from(data.byte() % 6), u64::from(data.byte() % 5));
@@ -185,8 +187,8 @@ fn panic_of<T>(action: impl FnOnce() -> T) -> String {
 }
 
 /// A script of transactions, held to a model, with reopening in between.
-pub(crate) fn transactions(data: &[u8]) {
-    let mut data = Bytes(data);
+pub fn transactions(data: &[u8]) {
+    let mut data = FuzzInput(data);
     let options = options(1, 2 + u64::from(data.byte() % 12));
     let mut image = Image::new(options.pm_bytes(), options.dram_bytes());
     let mut heap = Heap::create(&image, NAME, 7, &options).expect("good options");
@@ -254,7 +256,7 @@ fn begin_again(image: &Image, options: &HeapOptions) {
     assert!(image.clone().into_pm() == before, "a refusal has changed something");
 }
 
-fn step(data: &mut Bytes<'_>) -> Step {
+fn step(data: &mut FuzzInput<'_>) -> ScriptStep {
     let slot = u64::from(data.byte() % 4);
     let bytes = match data.byte() % 8 {
         0 => 60_000 + u64::from(data.byte()) * 600,
@@ -262,25 +264,25 @@ fn step(data: &mut Bytes<'_>) -> Step {
         _ => 1 + u64::from(data.byte()),
     };
     let step = match data.byte() % 12 {
-        0..=3 => Step::Alloc(slot, bytes),
-        4 | 5 => Step::Free(slot),
-        6 => Step::Update,
-        7 => Step::Byte(slot),
-        8 => Step::Nested(slot, bytes.min(300), data.byte().is_multiple_of(2)),
-        9 => Step::Together(slot, [bytes.min(300), bytes.min(90)]),
-        10 => Step::Near(slot, bytes.min(300)),
-        _ => return Step::Retire,
+        0..=3 => ScriptStep::Alloc(slot, bytes),
+        4 | 5 => ScriptStep::Free(slot),
+        6 => ScriptStep::Update,
+        7 => ScriptStep::Byte(slot),
+        8 => ScriptStep::Nested(slot, bytes.min(300), data.byte().is_multiple_of(2)),
+        9 => ScriptStep::Together(slot, [bytes.min(300), bytes.min(90)]),
+        10 => ScriptStep::Near(slot, bytes.min(300)),
+        _ => return ScriptStep::Retire,
     };
     match data.byte() % 20 {
-        0..=3 => Step::Aborted(Box::new(step)),
-        4..=6 => Step::Panicked(Box::new(step), false),
-        7 => Step::Panicked(Box::new(step), true),
+        0..=3 => ScriptStep::Aborted(Box::new(step)),
+        4..=6 => ScriptStep::Panicked(Box::new(step), false),
+        7 => ScriptStep::Panicked(Box::new(step), true),
         _ => step,
     }
 }
 
 /// Input `run` of a target for a seed: random bytes, of any length up to some hundred.
-pub(crate) fn input(seed: u64, run: u64) -> Vec<u8> {
+pub fn input(seed: u64, run: u64) -> Vec<u8> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     rng = Xoshiro256PlusPlus::seed_from_u64(rng.random::<u64>() ^ run);
     let mut bytes = vec![0; rng.random_range(1..400)];
@@ -288,33 +290,38 @@ pub(crate) fn input(seed: u64, run: u64) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn a_thousand_random_inputs_of_each_fuzz_target_break_nothing() {
-    let runs =
-        std::env::var("SEAWALL_FUZZ_RUNS").map_or(1000, |runs| runs.parse().expect("number"));
-    for (name, target) in TARGETS {
-        for run in 0..runs {
-            let outcome = std::panic::catch_unwind(|| target(&input(1, run)));
-            assert!(outcome.is_ok(), "{name} with seed 1, run {run}");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_random_inputs_of_each_fuzz_target_break_nothing() {
+        let runs =
+            std::env::var("SEAWALL_FUZZ_RUNS").map_or(1000, |runs| runs.parse().expect("number"));
+        for (name, target) in TARGETS {
+            for run in 0..runs {
+                let outcome = std::panic::catch_unwind(|| target(&input(1, run)));
+                assert!(outcome.is_ok(), "{name} with seed 1, run {run}");
+            }
         }
     }
-}
 
-#[test]
-fn a_number_of_an_ended_transaction_that_is_out_of_range_is_refused() {
-    // What a fuzzer found: a forged record that ends transaction 2^64 - 1.
-    recovery(&input(1, 558_000));
-}
+    #[test]
+    fn a_number_of_an_ended_transaction_that_is_out_of_range_is_refused() {
+        // What a fuzzer found: a forged record that ends transaction 2^64 - 1.
+        recovery(&input(1, 558_000));
+    }
 
-#[test]
-fn the_targets_reach_what_they_are_for() {
-    let opened = (0..200).filter(|run| {
-        let mut pm = kept()[1].clone();
-        let places = Places::of(&pm);
-        put_entry(&mut pm, &places, places.log(0), &mut Bytes(&input(2, *run)));
-        use_pool(pm).is_some()
-    });
-    let opened = opened.count();
-    assert!(opened > 20, "{opened} of 200 edited pools were opened");
-    assert!(kept().iter().all(|pm| use_pool(pm.clone()).is_some()));
+    #[test]
+    fn the_targets_reach_what_they_are_for() {
+        let opened = (0..200).filter(|run| {
+            let mut pm = kept()[1].clone();
+            let places = Places::of(&pm);
+            put_entry(&mut pm, &places, places.log(0), &mut FuzzInput(&input(2, *run)));
+            use_pool(pm).is_some()
+        });
+        let opened = opened.count();
+        assert!(opened > 20, "{opened} of 200 edited pools were opened");
+        assert!(kept().iter().all(|pm| use_pool(pm.clone()).is_some()));
+    }
 }

@@ -1,20 +1,23 @@
-//! Small programs on a heap whose root is four links, and what each of them must leave.
+//! Small programs on a heap whose root is four links, and what each program must leave.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, Tx};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-pub(crate) const LINKS: u64 = 4;
-pub(crate) const NAME: &str = "script";
+/// Links in the root.
+pub const LINKS: u64 = 4;
+/// The name of the heap's pool.
+pub const NAME: &str = "script";
 
 /// One transaction.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
-    /// Allocates an object of so many bytes in place of what the link had, and fills it.
+pub enum ScriptStep {
+    /// Allocates an object of the given bytes in place of what the link had, and fills it.
     Alloc(u64, u64),
-    /// Allocates two objects of so many bytes together, in place of what the link and the next had.
+    /// Allocates two objects of the given bytes together, in place of what the link and the next
+    /// had.
     Together(u64, [u64; 2]),
-    /// Allocates an object of so many bytes near that of the next link (or anywhere, if that has
+    /// Allocates an object of the given bytes near that of the next link (or anywhere, if that has
     /// none), in place of what the link had.
     Near(u64, u64),
     /// Frees what the link has.
@@ -26,21 +29,22 @@ pub(crate) enum Step {
     /// Allocates two objects; the second in a nested transaction that fails, or not.
     Nested(u64, u64, bool),
     /// As the step within, but fails at the end.
-    Aborted(Box<Step>),
+    Aborted(Box<ScriptStep>),
     /// As the step within, but panics at the end; in a nested transaction, or not.
-    Panicked(Box<Step>, bool),
+    Panicked(Box<ScriptStep>, bool),
     /// Retires the logs.
     Retire,
 }
 
 /// What a script panics with.
-pub(crate) struct Meant;
+pub struct Meant;
 
 /// What a link leads to: the bytes of the object (of large ones some, to keep the images that
 /// recovery can tell apart few); empty if there is none.
-pub(crate) type State = [Vec<u8>; LINKS as usize];
+pub type State = [Vec<u8>; LINKS as usize];
 
-pub(crate) fn options(threads: u64, chunks: u64) -> HeapOptions {
+/// A heap for `threads` threads that has, and may have, `chunks` chunks.
+pub fn options(threads: u64, chunks: u64) -> HeapOptions {
     HeapOptions {
         bytes: chunks << 16,
         bytes_max: chunks << 16,
@@ -51,28 +55,30 @@ pub(crate) fn options(threads: u64, chunks: u64) -> HeapOptions {
     }
 }
 
-pub(crate) fn link(heap: &Heap, slot: u64) -> Addr {
+/// The address of the link in `slot`.
+pub fn link(heap: &Heap, slot: u64) -> Addr {
     heap.root().plus(16 * slot)
 }
 
 /// Bytes of an object that are written, at most: just enough to go past the log.
 const WRITTEN_MAX: u64 = 4160;
 
-pub(crate) fn content(bytes: u64, number: u64) -> Vec<u8> {
+/// What step `number` writes into an object of `bytes` bytes.
+pub fn content(bytes: u64, number: u64) -> Vec<u8> {
     (0..bytes.min(WRITTEN_MAX)).map(|byte| (number * 31 + byte / 8 + 1) as u8).collect()
 }
 
-impl Step {
+impl ScriptStep {
     /// Runs step number `number` of a script.
-    pub(crate) fn run<M: Memory>(
+    pub fn run<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
         kind: Logging,
         number: u64,
     ) -> Result<(), HeapError> {
         match self {
-            Step::Retire => session.retire(),
-            Step::Aborted(step) => {
+            ScriptStep::Retire => session.retire(),
+            ScriptStep::Aborted(step) => {
                 let outcome = session.transaction_with(kind, |tx| {
                     step.body(tx, number)?;
                     Err::<(), HeapError>(HeapError::Types)
@@ -82,7 +88,7 @@ impl Step {
                     outcome => outcome?,
                 }
             }
-            Step::Panicked(step, is_nested) => {
+            ScriptStep::Panicked(step, is_nested) => {
                 let panics = || {
                     session.transaction_with::<(), HeapError>(kind, |tx| match is_nested {
                         true => tx.nested(|tx| step.panics(tx, number)),
@@ -108,8 +114,8 @@ impl Step {
     fn body<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, number: u64) -> Result<(), HeapError> {
         let heap = tx.heap();
         match self {
-            Step::Alloc(slot, bytes) => replace(tx, *slot, *bytes, number),
-            Step::Together(slot, bytes) => {
+            ScriptStep::Alloc(slot, bytes) => replace(tx, *slot, *bytes, number),
+            ScriptStep::Together(slot, bytes) => {
                 let places = tx.alloc_together(*bytes)?;
                 let slots = [*slot, (slot + 1) % LINKS];
                 for ((slot, at), bytes) in slots.into_iter().zip(places).zip(*bytes) {
@@ -117,13 +123,13 @@ impl Step {
                 }
                 Ok(())
             }
-            Step::Near(slot, bytes) => {
+            ScriptStep::Near(slot, bytes) => {
                 let near: Addr = tx.load(link(&heap, (slot + 1) % LINKS));
                 let at =
                     if near.is_null() { tx.alloc(*bytes)? } else { tx.alloc_near(near, *bytes)? };
                 put(tx, *slot, at, *bytes, number)
             }
-            Step::Free(slot) => {
+            ScriptStep::Free(slot) => {
                 let at: Addr = tx.load(link(&heap, *slot));
                 if !at.is_null() {
                     tx.free(at)?;
@@ -133,7 +139,7 @@ impl Step {
                 }
                 Ok(())
             }
-            Step::Update => {
+            ScriptStep::Update => {
                 for slot in 0..LINKS {
                     let at: Addr = tx.load(link(&heap, slot));
                     let bytes: u64 = tx.load(link(&heap, slot).plus(8));
@@ -141,15 +147,15 @@ impl Step {
                 }
                 Ok(())
             }
-            Step::Byte(slot) => {
+            ScriptStep::Byte(slot) => {
                 let at: Addr = tx.load(link(&heap, *slot));
                 let bytes: u64 = tx.load(link(&heap, *slot).plus(8));
                 if bytes == 0 { Ok(()) } else { tx.store(at.plus(bytes / 2), number as u8) }
             }
-            Step::Nested(slot, bytes, fails) => {
+            ScriptStep::Nested(slot, bytes, fails) => {
                 replace(tx, *slot, *bytes, number)?;
                 let inner = tx.nested(|tx| {
-                    Step::Update.body(tx, number + 100)?;
+                    ScriptStep::Update.body(tx, number + 100)?;
                     replace(tx, (slot + 1) % LINKS, *bytes, number + 50)?;
                     if *fails { Err(HeapError::Types) } else { Ok(()) }
                 });
@@ -158,49 +164,53 @@ impl Step {
                     outcome => outcome,
                 }
             }
-            Step::Aborted(_) | Step::Panicked(..) | Step::Retire => {
+            ScriptStep::Aborted(_) | ScriptStep::Panicked(..) | ScriptStep::Retire => {
                 unreachable!("not within a transaction")
             }
         }
     }
 
     /// What it makes of `state`.
-    pub(crate) fn apply(&self, state: &mut State, number: u64) {
+    pub fn apply(&self, state: &mut State, number: u64) {
         match self {
-            Step::Alloc(slot, bytes) | Step::Near(slot, bytes) => {
+            ScriptStep::Alloc(slot, bytes) | ScriptStep::Near(slot, bytes) => {
                 state[*slot as usize] = content(*bytes, number);
             }
-            Step::Together(slot, bytes) => {
+            ScriptStep::Together(slot, bytes) => {
                 for (slot, bytes) in [*slot, (slot + 1) % LINKS].into_iter().zip(*bytes) {
                     state[slot as usize] = content(bytes, number + slot);
                 }
             }
-            Step::Free(slot) => state[*slot as usize].clear(),
-            Step::Update => {
+            ScriptStep::Free(slot) => state[*slot as usize].clear(),
+            ScriptStep::Update => {
                 for object in state {
                     *object = content(object.len() as u64, number);
                 }
             }
-            Step::Byte(slot) => {
+            ScriptStep::Byte(slot) => {
                 let object = &mut state[*slot as usize];
                 let middle = object.len() / 2;
                 if let Some(byte) = object.get_mut(middle) {
                     *byte = number as u8;
                 }
             }
-            Step::Nested(slot, bytes, fails) => {
-                Step::Alloc(*slot, *bytes).apply(state, number);
+            ScriptStep::Nested(slot, bytes, fails) => {
+                ScriptStep::Alloc(*slot, *bytes).apply(state, number);
                 if !fails {
-                    Step::Update.apply(state, number + 100);
-                    Step::Alloc((slot + 1) % LINKS, *bytes).apply(state, number + 50);
+                    ScriptStep::Update.apply(state, number + 100);
+                    ScriptStep::Alloc((slot + 1) % LINKS, *bytes).apply(state, number + 50);
                 }
             }
-            Step::Aborted(_) | Step::Panicked(..) | Step::Retire => {}
+            ScriptStep::Aborted(_) | ScriptStep::Panicked(..) | ScriptStep::Retire => {}
         }
     }
 }
 
-pub(crate) fn replace<M: Memory>(
+/// Allocates an object of `bytes` bytes in place of what the link in `slot` leads to.
+///
+/// # Errors
+/// Those of the allocation and of the writes.
+pub fn replace<M: Memory>(
     tx: &mut Tx<'_, '_, M>,
     slot: u64,
     bytes: u64,
@@ -228,7 +238,7 @@ fn put<M: Memory>(
 }
 
 /// The states before each step and after the last.
-pub(crate) fn states(steps: &[Step]) -> Vec<State> {
+pub fn states(steps: &[ScriptStep]) -> Vec<State> {
     let mut state = State::default();
     let mut states = vec![state.clone()];
     for (number, step) in (1..).zip(steps) {
@@ -239,7 +249,7 @@ pub(crate) fn states(steps: &[Step]) -> Vec<State> {
 }
 
 /// What is looked at of a state.
-pub(crate) fn seen(state: &State) -> State {
+pub fn seen(state: &State) -> State {
     state.clone().map(|object| {
         sampled(object.len() as u64).iter().map(|byte| object[*byte as usize]).collect()
     })
@@ -252,7 +262,7 @@ fn sampled(bytes: u64) -> Vec<u64> {
 }
 
 /// What the heap holds, if every live object is linked once and every link leads to one.
-pub(crate) fn read<M: Memory>(memory: &M, heap: &Heap) -> Result<State, String> {
+pub fn read<M: Memory>(memory: &M, heap: &Heap) -> Result<State, String> {
     let mut live = Vec::new();
     heap.objects(memory, |object| live.push((object.at, object.bytes)))
         .map_err(|error| error.to_string())?;
@@ -274,13 +284,23 @@ pub(crate) fn read<M: Memory>(memory: &M, heap: &Heap) -> Result<State, String> 
 }
 
 /// Opens the heap again after a crash.
-pub(crate) fn reopen<M: Memory>(
-    memory: &M,
-    bytes: u64,
-    flaw: HeapFlaw,
-) -> Result<(Heap, State), String> {
+pub fn reopen<M: Memory>(memory: &M, bytes: u64, flaw: HeapFlaw) -> Result<(Heap, State), String> {
     let (heap, _) =
         Heap::open_flawed(memory, NAME, bytes, flaw).map_err(|error| error.to_string())?;
     let state = read(memory, &heap)?;
     Ok((heap, state))
+}
+
+/// A few transactions in what was opened; they may be refused, and may not panic.
+pub fn work_in(image: &Image, heap: &Heap) {
+    let mut session = heap.join(image);
+    for (kind, bytes) in [(Logging::Redo, 40), (Logging::Undo, 5000), (Logging::Redo, 70_000)] {
+        let _ = session.transaction_with(kind, |tx| {
+            let at = tx.alloc(bytes)?;
+            tx.store(heap.root(), at)?;
+            tx.store(at, bytes)?;
+            if bytes == 5000 { tx.free(at) } else { Ok(()) }
+        });
+    }
+    session.retire();
 }
