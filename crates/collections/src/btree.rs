@@ -32,6 +32,7 @@
 
 mod check;
 mod descend;
+pub(crate) mod flaw;
 mod merge;
 mod node;
 mod range;
@@ -42,6 +43,7 @@ pub use check::Checked;
 
 use crate::Damage;
 use crate::reads::{Reads, Within};
+use flaw::{BTreeFlaw, Planted};
 use node::{Leaf, SLOTS_MAX, fingerprint};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Heap, HeapError, Logging, Session, Tx};
@@ -51,26 +53,6 @@ use versions::{Reader, Versions, Writer};
 /// Word 1 of the anchor: what is anchored here, with the sizes of its nodes.
 const KIND: u64 = u64::from_le_bytes(*b"\0\0\0\0btre");
 const HEIGHT_SHIFT: u32 = 56;
-
-/// A deliberate mistake, to prove that the checkers find it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum BTreeFlaw {
-    /// None: the tree as it should be.
-    #[default]
-    None,
-    /// Readers do not look whether a node has changed meanwhile.
-    NoValidation,
-    /// Writers do not lock.
-    NoLock,
-    /// A writer unlocks before its transaction commits.
-    EarlyUnlock,
-    /// A split links the new node in place before its transaction commits.
-    EarlyLink,
-    /// An insert says in place that the slot is used before its transaction commits.
-    EarlySlot,
-    /// A merge unlinks a node in place before its transaction commits.
-    EarlyUnlink,
-}
 
 /// Why an operation on a tree failed; nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,7 +82,7 @@ pub struct Tree<const SLOTS: usize, const KEYS: usize> {
     versions: Versions,
     /// Where objects can be at all, as far as this handle has found out.
     objects: (u64, Cell<u64>),
-    flaw: BTreeFlaw,
+    flaw: Planted,
 }
 
 impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
@@ -123,7 +105,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         assert!(!dram.is_pm() && dram.bits().is_multiple_of(8), "{dram} is no word of DRAM");
         let low = heap.root().bits();
         let versions = Versions::new(dram, versions);
-        Tree { anchor, versions, objects: (low, Cell::new(low)), flaw: BTreeFlaw::None }
+        Tree { anchor, versions, objects: (low, Cell::new(low)), flaw: Planted::default() }
     }
 
     /// Makes an empty tree, anchored in the 16 bytes at `anchor` (of the root, or of an object
@@ -159,8 +141,8 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     ) -> Result<Self, BTreeError> {
         let tree = Self::handle(&tx.heap(), anchor, dram, versions);
         let root = tx.alloc_lines(Leaf::<SLOTS>::BYTES)?;
-        tree.store(tx, root, &Leaf::<SLOTS>::image(&[]), BTreeFlaw::None)?;
-        tree.store(tx, anchor, &[root.bits(), Self::kind()], BTreeFlaw::None)?;
+        tree.store(tx, root, &Leaf::<SLOTS>::image(&[]), None)?;
+        tree.store(tx, anchor, &[root.bits(), Self::kind()], None)?;
         Ok(tree)
     }
 
@@ -222,10 +204,11 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         Err(Damage::Shape { what: "kind of tree", value: there, range })
     }
 
-    /// The tree with a deliberate mistake.
+    /// The tree with a planted bug.
+    #[cfg(feature = "flaws")]
     #[must_use]
     pub fn with_flaw(self, flaw: BTreeFlaw) -> Self {
-        Tree { flaw, ..self }
+        Tree { flaw: flaw.into(), ..self }
     }
 
     /// The value of `key`. What it gives is durable.
@@ -435,7 +418,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         let prints = leaf.with_print(&within, slot, fingerprint(key));
         tx.store(leaf.slot(slot), key)?;
         tx.store(leaf.slot(slot).plus(8), value)?;
-        self.store(tx, leaf.prints(slot), &[prints], BTreeFlaw::EarlySlot)?;
+        self.store(tx, leaf.prints(slot), &[prints], Some(BTreeFlaw::EarlySlot))?;
         Ok(Some(None))
     }
 

@@ -14,8 +14,9 @@
 //! bytes are given out only if it is so at the end.
 
 use crate::reads::{Reads, Within};
+use crate::table::flaw::MapFlaw;
 use crate::table::{Kind, Live, Table, mix};
-use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
+use crate::{Damage, MapError, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Heap, HeapError, Logging, Session, Tx};
 use siphasher::sip::SipHasher13;
@@ -169,15 +170,16 @@ impl KvMap {
         Ok(KvMap { table: Table::open_in(tx, link, KIND)? })
     }
 
-    /// The map with a deliberate mistake.
+    /// The map with a planted bug.
+    #[cfg(feature = "flaws")]
     #[must_use]
     pub fn with_flaw(mut self, flaw: MapFlaw) -> KvMap {
-        self.table.flaw = flaw;
+        self.table.flaw = flaw.into();
         self
     }
 
     fn hash(&self, key: &[u8]) -> u64 {
-        if self.table.flaw == MapFlaw::WeakHash {
+        if self.table.flaw.is(MapFlaw::WeakHash) {
             return mix(key.len() as u64 % 4);
         }
         let [first, second] = self.table.seed;
@@ -229,12 +231,14 @@ impl KvMap {
     ) -> Result<bool, MapError> {
         let (mut short, mut long) = ([0; SHORT], Vec::new());
         let record = record((key, value), &mut short, &mut long)?;
-        let early = match self.table.flaw {
-            MapFlaw::EarlyRecord => Some(session.transaction(|tx| filled(tx, record))?),
-            _ => None,
-        };
+        let mut early = None;
+        if self.table.flaw.is(MapFlaw::EarlyRecord) {
+            early = Some(session.transaction(|tx| filled(tx, record))?);
+        }
         let old = session.retry(Logging::Redo, |tx| self.put(tx, key, record, early))?;
-        if let (Some(old), MapFlaw::LateFree) = (old, self.table.flaw) {
+        if let Some(old) = old
+            && self.table.flaw.is(MapFlaw::LateFree)
+        {
             session.transaction(|tx| tx.free(Addr::from_bits(old)))?;
         }
         Ok(old.is_some())
@@ -331,8 +335,8 @@ impl KvMap {
         self.table.free_in(tx, link)
     }
 
-    /// Puts a record, or the one that was by mistake allocated too early, where that of its key is;
-    /// gives the word that was there.
+    /// Puts a record, or the one that a planted bug allocated `early`, where that of its key is;
+    /// returns the word that was there.
     fn put<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -346,7 +350,7 @@ impl KvMap {
                 Some(at) => at,
                 None => filled(tx, record)?,
             };
-            if let Some(old) = old.filter(|_| self.table.flaw != MapFlaw::LateFree) {
+            if let Some(old) = old.filter(|_| !self.table.flaw.is(MapFlaw::LateFree)) {
                 tx.free(Addr::from_bits(old))?;
             }
             Ok(at.bits())

@@ -16,8 +16,12 @@ mod map;
 mod reads;
 mod table;
 
-pub use btree::{BTree, BTreeError, BTreeFlaw, Checked, Tree};
+#[cfg(feature = "flaws")]
+pub use btree::flaw::BTreeFlaw;
+pub use btree::{BTree, BTreeError, Checked, Tree};
 pub use damage::Damage;
 pub use kv::{KV_BYTES_MAX, KvMap};
 pub use map::Map;
-pub use table::{MapError, MapFlaw, MapOptions, MapSize};
+#[cfg(feature = "flaws")]
+pub use table::flaw::MapFlaw;
+pub use table::{MapError, MapOptions, MapSize};

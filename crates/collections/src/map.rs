@@ -7,7 +7,7 @@
 //! [`MapError::Crowded`]. Keys from outside belong in a [`KvMap`](crate::KvMap).
 
 use crate::table::{Kind, Live, Table, mix, unmix};
-use crate::{Damage, MapError, MapFlaw, MapOptions, MapSize};
+use crate::{Damage, MapError, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Heap, Logging, Session, Tx};
 
@@ -84,10 +84,11 @@ impl Map {
         Ok(Map { table: Table::open(session, link, KIND)? })
     }
 
-    /// The map with a deliberate mistake.
+    /// The map with a planted bug.
+    #[cfg(feature = "flaws")]
     #[must_use]
-    pub fn with_flaw(mut self, flaw: MapFlaw) -> Map {
-        self.table.flaw = flaw;
+    pub fn with_flaw(mut self, flaw: crate::MapFlaw) -> Map {
+        self.table.flaw = flaw.into();
         self
     }
 

@@ -28,10 +28,12 @@
 //! What must be quick is written without loops, which only those who meet somebody else enter.
 
 mod directory;
+pub(crate) mod flaw;
 mod segment;
 mod walk;
 
 use crate::reads::{Reads, Within};
+use flaw::{MapFlaw, Planted};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::{Heap, HeapError, Session, Stripe, Stripes, Tx};
 use segment::{SEGMENT_LINES_MAX, SEGMENT_LINES_MIN, Segment};
@@ -115,32 +117,6 @@ pub enum MapError {
     },
 }
 
-/// A deliberate mistake in a map, to prove that the checkers find it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum MapFlaw {
-    /// None: the map as it should be.
-    #[default]
-    None,
-    /// A split or a merge links the new segment before its content is durable.
-    EarlySegment,
-    /// A new directory is switched to before its content is durable.
-    EarlyDirectory,
-    /// A merge does not lock the segment of the other half.
-    LooseBuddy,
-    /// Readers do not look whether the versions are still the same.
-    NoVersion,
-    /// Writers take no lock.
-    NoLock,
-    /// What is removed leaves a slot that looks never used.
-    NoTombstone,
-    /// A record is allocated in one transaction, and linked in the next.
-    EarlyRecord,
-    /// All keys of a map of byte strings have one of four hashes. It works, up to sixteen of each.
-    WeakHash,
-    /// The record that is replaced is freed in a transaction after that which links the new one.
-    LateFree,
-}
-
 /// What tells a kind of map from others, as its root says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
@@ -160,7 +136,7 @@ pub(crate) struct Table {
     guard: Stripe,
     /// Other threads may work at the same time.
     shared: bool,
-    pub(crate) flaw: MapFlaw,
+    pub(crate) flaw: Planted,
 }
 
 /// A checksum of what never changes in a root: without it, no key could be found.
@@ -269,7 +245,7 @@ impl Table {
     fn at(root: Addr, lines: u64, seed: [u64; 2], heap: &Heap) -> Table {
         let stripes = heap.stripes();
         let (guard, shared) = (stripes.inner(root), heap.threads() > 1);
-        Table { root, lines, seed, stripes, guard, shared, flaw: MapFlaw::None }
+        Table { root, lines, seed, stripes, guard, shared, flaw: Planted::default() }
     }
 
     /// The segment of a hash, as the directory says that was there last. If another has taken its
@@ -285,7 +261,7 @@ impl Table {
     /// The segment of a hash, which nobody else changes until the transaction is over.
     #[inline]
     fn held<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, hash: u64) -> Result<Segment, HeapError> {
-        if !self.shared || self.flaw == MapFlaw::NoLock {
+        if !self.shared || self.flaw.is(MapFlaw::NoLock) {
             return Ok(self.named(&Within(tx), hash));
         }
         loop {
@@ -374,7 +350,7 @@ impl Table {
     }
 
     fn trusts(&self) -> bool {
-        self.flaw == MapFlaw::NoVersion
+        self.flaw.is(MapFlaw::NoVersion)
     }
 
     /// The word of `hash` that `is_it` picks; it stays until the transaction is over.
@@ -432,7 +408,7 @@ impl Table {
         let found = segment.find(&within, hash, |word| is_it(&within, word));
         let Some((slot, old)) = found else { return Ok(None) };
         let (mut blank, empties) = segment.blank(&within, slot, hash);
-        if self.flaw == MapFlaw::NoTombstone {
+        if self.flaw.is(MapFlaw::NoTombstone) {
             blank = segment::vacant(hash);
         }
         tx.store(slot, blank)?;

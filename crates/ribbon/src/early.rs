@@ -10,8 +10,9 @@
 //! machine that counts instructions is told so of each look-up.
 
 use super::backoff::Backoff;
+use super::flaws::RibbonFlaw;
 use super::ring::EarlyRing;
-use super::{Fifo, Ribbon, RibbonFlaw, SHARED};
+use super::{Fifo, Ribbon, SHARED};
 use seawall_memory::{Addr, Line, Memory};
 
 /// Lines that a thread knows something of.
@@ -87,10 +88,8 @@ impl Early {
         is_own: bool,
     ) -> bool {
         memory.work(LOOK_UP);
-        let keeps = matches!(
-            ribbon.options.flaw,
-            RibbonFlaw::SkipsRewritten | RibbonFlaw::HandsOnBeforeStore
-        );
+        let flaws = [RibbonFlaw::SkipsRewritten, RibbonFlaw::HandsOnBeforeStore];
+        let keeps = flaws.into_iter().any(|flaw| ribbon.options.has(flaw));
         let entry = self.entry(line);
         if entry.line != line {
             *entry = Entry::new(line);
@@ -138,8 +137,8 @@ impl Early {
             entry if entry.line == line && entry.request > 0 => entry.request,
             _ => return false,
         };
-        let flaw = ribbon.options.flaw;
-        let is_clean = self.ring.has_done(memory, request) || flaw == RibbonFlaw::SkipsUndone;
+        let is_clean =
+            self.ring.has_done(memory, request) || ribbon.options.has(RibbonFlaw::SkipsUndone);
         if !is_clean {
             self.entry(line).was_in_vain();
             self.in_vain += 1;
@@ -147,7 +146,8 @@ impl Early {
         }
         settle();
         let owner: u64 = memory.load(ribbon.owner_word(line));
-        let is_own = owner == memory.thread() as u64 + 1 || flaw == RibbonFlaw::SkipsShared;
+        let is_own =
+            owner == memory.thread() as u64 + 1 || ribbon.options.has(RibbonFlaw::SkipsShared);
         let entry = self.entry(line);
         entry.used = true;
         entry.backoff.has_paid();

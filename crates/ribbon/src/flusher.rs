@@ -7,9 +7,10 @@
 
 use super::counts::{FLUSHER_CLEANED, FLUSHER_FENCES, FLUSHER_LINES};
 use super::estimate::Tuner;
+use super::flaws::RibbonFlaw;
 use super::{
     BATCH_LINES, BELLS, CLAIMED, CLEAN_LINES, CONTROL, DONE, EARLY_DONE, EARLY_PUSHED, Fifo,
-    PUSHED, RATE, Ribbon, RibbonFlaw, STOPPED, count_of, generation_of, word_of,
+    PUSHED, RATE, Ribbon, STOPPED, count_of, generation_of, word_of,
 };
 use seawall_memory::{Addr, Memory};
 
@@ -190,7 +191,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
                 self.memory.flush(line, 1);
             }
         }
-        let fences_late = self.ribbon.options.flaw == RibbonFlaw::DoneBeforeFence;
+        let fences_late = self.ribbon.options.has(RibbonFlaw::DoneBeforeFence);
         if !fences_late {
             self.memory.drain();
         }

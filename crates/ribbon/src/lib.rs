@@ -41,21 +41,21 @@
 //! cover, if the look at the word is no earlier than the flush would be. A load overtakes older
 //! stores that wait in the store buffer, fence or not, and a flush behind a fence does not
 //! (litmus tests D42 to D44). So a locked operation stands between each fence and the first look
-//! behind it ([`RibbonFlaw::LooksEarly`]). Marks that are left *after* the store do not give
+//! behind it (planted bug `LooksEarly`). Marks that are left *after* the store do not give
 //! this: a thread may read another's data before the mark is visible, flush on its behalf, and
-//! skip ([`RibbonFlaw::OwnsLate`]). A store past the caches is no exception: the fence that
+//! skip (planted bug `OwnsLate`). A store past the caches is no exception: the fence that
 //! follows waits for it, flushed or not.
 //!
 //! A thread may leave off skipping, where [`Mode::Auto`] finds that it does not pay, and begin
 //! again. Meanwhile rule 1 holds on, as the other threads' skips rest on it
-//! ([`RibbonFlaw::UnmarkedInPause`]). Rule 2 does not: its stores cancel nothing. So what it had
-//! handed on before is forgotten when it begins again ([`RibbonFlaw::RemembersPause`]), and of each
+//! (planted bug `UnmarkedInPause`). Rule 2 does not: its stores cancel nothing. So what it had
+//! handed on before is forgotten when it begins again (planted bug `RemembersPause`), and of each
 //! line that it skips, all three have held since the line was handed on. What is handed on only now
 //! was stored before, in the pause or not, and that is all that rule 2 asks.
 //!
 //! While no thread skips, none marks anything either, and a store costs what it costs without a
 //! Ribbon. When one begins, nothing is handed on before all threads are known to mark (`phases`);
-//! from then on it is as if the table began ([`RibbonFlaw::NoGrace`]).
+//! from then on it is as if the table began (planted bug `NoGrace`).
 //!
 //! All threads that store to the pool while lines are skipped must do it through the same Ribbon.
 //!
@@ -71,6 +71,7 @@ mod cleaner;
 mod counts;
 mod dirtiness;
 mod early;
+mod flaws;
 mod flusher;
 mod judge;
 mod memory;
@@ -84,6 +85,8 @@ pub mod threads;
 pub use cleaner::CleanerCounters;
 pub use counts::RibbonCounts;
 pub use dirtiness::{Dirtiness, DirtinessMemory, DirtyCounts};
+#[cfg(feature = "flaws")]
+pub use flaws::RibbonFlaw;
 pub use flusher::{Flusher, FlusherStep};
 pub use memory::RibbonMemory;
 pub use pool::{RibbonCounters, RibbonPool, RibbonPoolError};
@@ -174,7 +177,8 @@ pub struct RibbonOptions {
     pub period: u64,
     /// How long each of the four samples of an estimate takes, in the same unit.
     pub window: u64,
-    /// A deliberate mistake, to test the checks.
+    /// A planted bug, to test the checks.
+    #[cfg(feature = "flaws")]
     pub flaw: RibbonFlaw,
 }
 
@@ -193,6 +197,7 @@ impl Default for RibbonOptions {
             flushers_min: 1,
             period: 0,
             window: 0,
+            #[cfg(feature = "flaws")]
             flaw: RibbonFlaw::None,
         }
     }
@@ -208,43 +213,6 @@ pub struct RibbonError {
     pub value: u64,
     /// What it may be.
     pub range: String,
-}
-
-/// A deliberate mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum RibbonFlaw {
-    /// None.
-    #[default]
-    None,
-    /// A flusher counts lines as done before its fence.
-    DoneBeforeFence,
-    /// A fence waits until its lines are taken on, not until they are done.
-    WaitsForClaims,
-    /// A takeover does not begin a new generation.
-    KeepsGeneration,
-    /// A locked operation does not wait as a fence does.
-    LockedWaitsForNothing,
-    /// A line is handed on before it is stored to, not after.
-    HandsOnBeforeStore,
-    /// A thread becomes a line's owner, or makes it shared, after its store.
-    OwnsLate,
-    /// Lines are skipped whoever owns them.
-    SkipsShared,
-    /// Lines are skipped once they are handed on, cleaned or not.
-    SkipsUndone,
-    /// A store to a line that is handed on does not cancel that.
-    SkipsRewritten,
-    /// A thread that began to skip again takes lines for clean that it had handed on before it
-    /// left off.
-    RemembersPause,
-    /// A thread that skips nothing makes no line its own, or shared, though others skip.
-    UnmarkedInPause,
-    /// Lines are handed on before all threads are known to mark what they store to.
-    NoGrace,
-    /// A thread that joins does not look again whether a phase has begun meanwhile.
-    JoinsBlindly,
-    /// No locked operation stands between a fence and the looks at owner words behind it.
-    LooksEarly,
 }
 
 /// Where a Ribbon's words are, and its options. Plain data: the state is in DRAM, zero at first,

@@ -4,11 +4,11 @@
 //! and a fence go straight to the machine below, for one look at a flag and a few counters.
 
 use super::counts::ThreadCounts;
+use super::flaws::RibbonFlaw;
 use super::judge::{Conduct, Judge};
 use super::threads::Waker;
 use super::{
-    BATCH_LINES, BELLS, CLAIMED, DONE, Fifo, PUSHED, Ribbon, RibbonFlaw, count_of, generation_of,
-    word_of,
+    BATCH_LINES, BELLS, CLAIMED, DONE, Fifo, PUSHED, Ribbon, count_of, generation_of, word_of,
 };
 use seawall_memory::{Addr, Line, Memory, lines_of};
 use std::cell::{Cell, RefCell};
@@ -158,8 +158,8 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
         self.set_early(early);
     }
 
-    fn flaw(&self) -> RibbonFlaw {
-        self.ribbon.options.flaw
+    fn has(&self, flaw: RibbonFlaw) -> bool {
+        self.ribbon.options.has(flaw)
     }
 
     fn count(&self, change: impl FnOnce(&mut ThreadCounts)) {
@@ -283,7 +283,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     fn await_flushers(&self) -> bool {
         let mut polls = 0;
         let mut took_over = false;
-        while self.has_requests() && self.flaw() != RibbonFlaw::WaitsForClaims {
+        while self.has_requests() && !self.has(RibbonFlaw::WaitsForClaims) {
             let done = self.done_word();
             if self.is_done(done) {
                 break;
@@ -316,7 +316,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
 
     /// Nothing is pending, and nobody may claim or count what was.
     fn begin_generation(&self) {
-        let keeps = self.flaw() == RibbonFlaw::KeepsGeneration;
+        let keeps = self.has(RibbonFlaw::KeepsGeneration);
         let word = word_of(self.generation.get() + u64::from(!keeps), self.pushed.get());
         self.generation.set(generation_of(word));
         self.memory.swap(self.fifo.word(CLAIMED), word);
@@ -345,7 +345,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     /// Before a locked operation, which fences what this thread has flushed itself.
     #[inline]
     fn settle(&self) {
-        if self.has_requests() && self.flaw() != RibbonFlaw::LockedWaitsForNothing {
+        if self.has_requests() && !self.has(RibbonFlaw::LockedWaitsForNothing) {
             self.work_off();
             self.await_flushers();
         }

@@ -13,7 +13,8 @@
 //! again: either it sees the phase, or whoever began that sees the thread. One that has left
 //! stores nothing; one that was lost holds up the skips of others until its place is taken again.
 
-use super::{Fifo, PHASE, Ribbon, RibbonFlaw, SEEN, change};
+use super::flaws::RibbonFlaw;
+use super::{Fifo, PHASE, Ribbon, SEEN, change};
 use seawall_memory::{Addr, Memory};
 
 /// The word of all: how many phases there have been, and how many threads want the present one.
@@ -48,7 +49,7 @@ impl Phases {
             if memory.swap(seen, phases.said()) & WANTS > 0 {
                 phases.end(memory);
             }
-            let is_blind = ribbon.options.flaw == RibbonFlaw::JoinsBlindly;
+            let is_blind = ribbon.options.has(RibbonFlaw::JoinsBlindly);
             if is_blind || memory.load::<u64>(word) == phases.phase {
                 return phases;
             }
@@ -117,7 +118,7 @@ impl Phases {
             said == 0 || said >> SEEN_SHIFT >= self.phase >> WANTED_BITS
         };
         self.is_ready =
-            ribbon.options.flaw == RibbonFlaw::NoGrace || (0..ribbon.options.threads).all(has_seen);
+            ribbon.options.has(RibbonFlaw::NoGrace) || (0..ribbon.options.threads).all(has_seen);
     }
 
     /// The thread stores nothing any more.

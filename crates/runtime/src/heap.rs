@@ -38,6 +38,9 @@ pub use info::HeapInfo;
 
 use crate::Stripes;
 use crate::alloc::size_class::CHUNK_BYTES;
+#[cfg(feature = "flaws")]
+use crate::flaws::HeapFlaw;
+use crate::flaws::Planted;
 use crate::pool::{self, HeaderError};
 use crate::tx::recovery;
 use layout::{
@@ -55,63 +58,6 @@ const KIND_TOGETHER: u64 = u64::from_le_bytes(*b"heap  v2");
 const KIND_MOVING: u64 = u64::from_le_bytes(*b"heap  v3");
 /// In that word: shelves may be made.
 const TOGETHER: u64 = 1;
-
-/// A deliberate mistake, to prove that the checkers find it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum HeapFlaw {
-    /// None: the heap as it should be.
-    #[default]
-    None,
-    /// Data is stored in place before its log record is durable.
-    NoFence,
-    /// Log records are stored, but not flushed before the fence. Only x86-like machines can tell.
-    NoLogFlush,
-    /// Logs are retired without flushing the data that they wrote.
-    NoFlush,
-    /// A line that is on the list of what a generation wrote is not put on that of the next.
-    OldList,
-    /// Data is changed in place before its old values are durable.
-    LateUndo,
-    /// Logs are retired without waiting for threads that are storing what they logged.
-    NoWait,
-    /// Recovery replays records thread by thread, not in the order of their stamps.
-    NoOrder,
-    /// Recovery does not ask the newer half of a log where the older one ended.
-    NoBefore,
-    /// Where a thread's half ended is read before whether it still writes to it.
-    EarlyEnd,
-    /// A record may lie behind the zone that its thread named last.
-    NoReach,
-    /// Freeing a large block does not say that its bytes are void.
-    NoFreed,
-    /// The heap counts chunks that it has not grown by yet.
-    EarlyGrowth,
-    /// A new type gets its number by plain stores, not by a log record.
-    UnloggedType,
-    /// A new type gets its number without the lock.
-    UnlockedType,
-    /// The states of an object that is placed with others are not all in the log.
-    UnloggedStates,
-    /// Recovery copies every object of a cycle again, also those that the program changed after
-    /// they had moved: the rule of the paper on FFCCD for its protocol of one fence, which stands
-    /// where that paper has it.
-    CopiesMoved,
-    /// Recovery takes an object for moved that says so, though its copy may not be durable: the
-    /// rule of that paper's slides, with the fence in the same place.
-    BelievesMoved,
-    /// Who meets an object that another thread has just moved takes it for granted that this is
-    /// durable.
-    TrustsCopied,
-    /// Recovery after moves by hardware believes of a line that two objects share that both copies
-    /// are there if it has persisted since one of them was made.
-    BelievesReached,
-    /// Pages whose objects hardware has moved are released without a flush of lines that copies
-    /// share, if those have persisted since one of the copies was made.
-    ReleasesReached,
-    /// Recovery after moves by hardware does not put what the logs hold in place once more, behind
-    /// the copies.
-    ReplaysOnce,
-}
 
 /// What a heap is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +177,7 @@ pub struct Recovered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heap {
     pub(crate) layout: Layout,
-    pub(crate) flaw: HeapFlaw,
+    pub(crate) flaw: Planted,
     pub(crate) uuid: u128,
     /// Shelves may be made.
     pub(crate) together: bool,
@@ -298,7 +244,7 @@ impl Heap {
         ];
         pool::create(memory, name, uuid, layout.pm_bytes(chunks), &roots);
         let together = options.together;
-        let flaw = HeapFlaw::None;
+        let flaw = Planted::default();
         let heap = Heap { layout, flaw, uuid, together, reached_shape, memory: None };
         let heap = heap.on(memory);
         heap.start(memory, 0);
@@ -319,18 +265,15 @@ impl Heap {
         name: &str,
         bytes: u64,
     ) -> Result<(Heap, Recovered), HeapError> {
-        Heap::open_flawed(memory, name, bytes, HeapFlaw::None)
+        Heap::open_planted(memory, name, bytes, Planted::default())
     }
 
-    /// As [`open`](Heap::open), with a deliberate mistake.
-    ///
-    /// # Errors
-    /// As [`open`](Heap::open).
-    pub fn open_flawed<M: Memory>(
+    /// As [`open`](Heap::open), with a planted bug if there is one.
+    pub(crate) fn open_planted<M: Memory>(
         memory: &M,
         name: &str,
         bytes: u64,
-        flaw: HeapFlaw,
+        flaw: Planted,
     ) -> Result<(Heap, Recovered), HeapError> {
         let heap = Heap { flaw, ..Heap::described(memory, name, bytes)?.on(memory) };
         if memory.load::<u64>(heap.layout.generation) != 0 {
@@ -374,7 +317,7 @@ impl Heap {
         let layout = Layout::of(numbers);
         let together = kind == KIND_TOGETHER || moves && flags & TOGETHER != 0;
         let uuid = header.uuid;
-        let flaw = HeapFlaw::None;
+        let flaw = Planted::default();
         let heap = Heap { layout, flaw, uuid, together, reached_shape, memory: None };
         if layout.pm_bytes(0) > bytes {
             let header = layout.pm_bytes(0);
@@ -409,12 +352,6 @@ impl Heap {
     /// True if its objects may be moved ([`HeapOptions::defragment`]).
     pub fn moves(&self) -> bool {
         self.layout.numbers.moves
-    }
-
-    /// The heap with a deliberate mistake.
-    #[must_use]
-    pub fn with_flaw(self, flaw: HeapFlaw) -> Heap {
-        Heap { flaw, ..self }
     }
 
     fn on<M: Memory>(self, memory: &M) -> Heap {
@@ -512,5 +449,26 @@ impl Heap {
     /// Bytes of the pool when it has grown as far as it can.
     pub fn pm_bytes_max(&self) -> u64 {
         self.layout.pm_bytes(self.layout.numbers.chunks_max)
+    }
+
+    /// The heap with a planted bug.
+    #[cfg(feature = "flaws")]
+    #[must_use]
+    pub fn with_flaw(self, flaw: HeapFlaw) -> Heap {
+        Heap { flaw: flaw.into(), ..self }
+    }
+
+    /// As [`open`](Heap::open), with a planted bug.
+    ///
+    /// # Errors
+    /// As [`open`](Heap::open).
+    #[cfg(feature = "flaws")]
+    pub fn open_flawed<M: Memory>(
+        memory: &M,
+        name: &str,
+        bytes: u64,
+        flaw: HeapFlaw,
+    ) -> Result<(Heap, Recovered), HeapError> {
+        Heap::open_planted(memory, name, bytes, flaw.into())
     }
 }

@@ -73,6 +73,7 @@
 mod alloc;
 mod arena;
 pub mod defrag;
+mod flaws;
 mod heap;
 mod locks;
 mod persist;
@@ -84,9 +85,11 @@ pub mod typed;
 pub use alloc::coalesce::{Placement, TOGETHER_BYTES_MAX};
 pub use alloc::size_class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 pub use arena::Arena;
+#[cfg(feature = "flaws")]
+pub use flaws::HeapFlaw;
 pub use heap::session::{Pending, Session};
 pub use heap::walk::{HeapStats, Object};
-pub use heap::{Heap, HeapError, HeapFlaw, HeapInfo, HeapOptions, Recovered};
+pub use heap::{Heap, HeapError, HeapInfo, HeapOptions, Recovered};
 pub use locks::queue::{Guard, Locks};
 pub use locks::stripes::{Held, Stripe, Stripes};
 pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};

@@ -141,9 +141,10 @@ pub use types::TypeInfo;
 
 use crate::defrag::grace::Shared;
 use crate::defrag::read_barrier::View;
+use crate::flaws::Planted;
 use crate::heap::layout::Layout;
 use crate::persist::pointers::all_from;
-use crate::{Heap, HeapError, HeapFlaw, HeapOptions, Recovered};
+use crate::{Heap, HeapError, HeapOptions, Recovered};
 use ptr::Brand;
 use seawall_memory::Memory;
 use std::fmt;
@@ -265,25 +266,37 @@ pub fn open<R: Branded, T, E: From<HeapError>>(
     bytes: u64,
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
-    open_flawed::<R, T, E>(memory, name, bytes, HeapFlaw::None, body)
+    open_planted::<R, T, E>(memory, name, bytes, Planted::default(), body)
 }
 
-/// As [`open`], with a deliberate mistake.
-///
-/// # Errors
-/// As [`open`].
-pub fn open_flawed<R: Branded, T, E: From<HeapError>>(
+/// As [`open`], with a planted bug if there is one.
+fn open_planted<R: Branded, T, E: From<HeapError>>(
     memory: &impl Memory,
     name: &str,
     bytes: u64,
-    flaw: HeapFlaw,
+    flaw: Planted,
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
     let info = Heap::read(memory, name, bytes)?;
     changes::check_header::<R, _>(&info.heap, memory)?;
-    let (heap, recovered) = Heap::open_flawed(memory, name, bytes, flaw)?;
+    let (heap, recovered) = Heap::open_planted(memory, name, bytes, flaw)?;
     changes::check::<R, _>(&heap, memory)?;
     in_scope::<R, T, E>(memory, heap, recovered, body)
+}
+
+/// As [`open`], with a planted bug.
+///
+/// # Errors
+/// As [`open`].
+#[cfg(feature = "flaws")]
+pub fn open_flawed<R: Branded, T, E: From<HeapError>>(
+    memory: &impl Memory,
+    name: &str,
+    bytes: u64,
+    flaw: crate::HeapFlaw,
+    body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
+) -> Result<T, E> {
+    open_planted::<R, T, E>(memory, name, bytes, flaw.into(), body)
 }
 
 /// Gives a heap that is open already to `body`: for threads that were started with only the

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod arrows;
+mod flaws;
 mod format;
 mod modules;
 mod names;
@@ -62,6 +63,7 @@ pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
     for text in &texts {
         if text.file.ends_with(".rs") {
             problems.extend(source::check(text));
+            problems.extend(flaws::check(text));
         } else {
             problems.extend(pages::check(text, |path| root.join(path).exists()));
         }
@@ -72,6 +74,7 @@ pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
     problems.extend(names::check(&texts));
     problems.extend(format::check(&texts, &root)?);
     problems.extend(packages.iter().flat_map(arrows::check));
+    problems.extend(packages.iter().flat_map(flaws::check_manifests));
     Ok((texts.len(), problems))
 }
 

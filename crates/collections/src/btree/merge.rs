@@ -166,10 +166,10 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
             let Some(slot) = slots.next() else {
                 return Err(Damage::Broken(format!("the leaf at {} is too full", to.0)).into());
             };
-            self.store(tx, to.slot(slot), &[key, value], BTreeFlaw::None)?;
+            self.store(tx, to.slot(slot), &[key, value], None)?;
             prints[slot / 8] |= fingerprint(key) << (8 * (slot % 8));
         }
-        self.store(tx, to.prints(0), &prints, BTreeFlaw::None)?;
+        self.store(tx, to.prints(0), &prints, None)?;
         self.take_child(tx, pair, pair.sparse)
     }
 
@@ -186,7 +186,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         keys.push(pair.parent.key(&Within(tx), pair.index));
         keys.extend(more);
         children.extend(others);
-        let (none, level) = (BTreeFlaw::None, pair.level);
+        let (none, level) = (None, pair.level);
         if keys.len() <= KEYS {
             self.rewrite(tx, left, level, (&keys, &children), before + 1, none)?;
             return self.take_child(tx, pair, 1);
@@ -210,7 +210,14 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         let child = pair.index + which;
         children.remove(child);
         let content = (&keys[..], &children[..]);
-        self.rewrite(tx, pair.parent, pair.level + 1, content, child, BTreeFlaw::EarlyUnlink)?;
+        self.rewrite(
+            tx,
+            pair.parent,
+            pair.level + 1,
+            content,
+            child,
+            Some(BTreeFlaw::EarlyUnlink),
+        )?;
         Ok(tx.free(pair.nodes[which])?)
     }
 

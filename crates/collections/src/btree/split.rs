@@ -82,14 +82,14 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         entries.select_nth_unstable(cut);
         let moved = entries.split_off(cut);
         let right = tx.alloc_lines(Leaf::<SLOTS>::BYTES)?;
-        self.store(tx, right, &Leaf::<SLOTS>::image(&moved), BTreeFlaw::None)?;
+        self.store(tx, right, &Leaf::<SLOTS>::image(&moved), None)?;
         let (parent, left, separator) = (spot.parent, spot.at, moved[0].0);
         self.link(tx, &Link { parent, left, right, separator, level: 1 })?;
         let mut prints = leaf.all_prints(&Within(tx));
         for (_, _, slot) in moved {
             prints[slot / 8] &= !(0xff << (8 * (slot % 8)));
         }
-        self.store(tx, leaf.prints(0), &prints, BTreeFlaw::None)
+        self.store(tx, leaf.prints(0), &prints, None)
     }
 
     /// Moves the upper keys of an inner node to a new one and links it.
@@ -110,9 +110,9 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         let cut = if is_appended { KEYS - 2 } else { KEYS / 2 };
         let right = tx.alloc_lines(Inner::<KEYS>::BYTES)?;
         let image = Inner::<KEYS>::image(spot.level, &keys[cut + 1..], &children[cut + 1..]);
-        self.store(tx, right, &image, BTreeFlaw::None)?;
+        self.store(tx, right, &image, None)?;
         tx.store(node.0, Inner::<KEYS>::head(spot.level, cut))?;
-        self.store(tx, node.key_at(cut), &vec![u64::MAX; KEYS - cut], BTreeFlaw::None)?;
+        self.store(tx, node.key_at(cut), &vec![u64::MAX; KEYS - cut], None)?;
         let (parent, left, separator) = (spot.parent, spot.at, keys[cut]);
         self.link(tx, &Link { parent, left, right, separator, level: spot.level + 1 })
     }
@@ -126,9 +126,9 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
             }
             let root = tx.alloc_lines(Inner::<KEYS>::BYTES)?;
             let image = Inner::<KEYS>::image(level, &[separator], &[left, right]);
-            self.store(tx, root, &image, BTreeFlaw::None)?;
+            self.store(tx, root, &image, None)?;
             let word = anchor_word(root, level);
-            return self.store(tx, self.anchor, &[word], BTreeFlaw::EarlyLink);
+            return self.store(tx, self.anchor, &[word], Some(BTreeFlaw::EarlyLink));
         }
         let node = Inner::<KEYS>(parent);
         let (mut keys, mut children) = node.content(&Within(tx));
@@ -139,7 +139,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         }
         keys.insert(index, separator);
         children.insert(index + 1, right);
-        self.rewrite(tx, node, level, (&keys, &children), index + 1, BTreeFlaw::EarlyLink)
+        self.rewrite(tx, node, level, (&keys, &children), index + 1, Some(BTreeFlaw::EarlyLink))
     }
 
     /// Writes what an inner node is to hold, of which the children before number `child`, and the
@@ -151,7 +151,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         level: u64,
         (keys, children): (&[u64], &[Addr]),
         child: usize,
-        flaw: BTreeFlaw,
+        flaw: Option<BTreeFlaw>,
     ) -> Result<(), BTreeError> {
         let from = child.saturating_sub(1);
         let before = node.count(&Within(tx));
@@ -163,17 +163,19 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         self.store(tx, node.child_at(child), &children, flaw)
     }
 
-    /// Stores words in a row as part of the transaction; with that flaw also in place, at once.
+    /// Stores words in a row as part of the transaction; with that bug planted, also in place, at
+    /// once.
     pub(super) fn store<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
         at: Addr,
         words: &[u64],
-        flaw: BTreeFlaw,
+        flaw: Option<BTreeFlaw>,
     ) -> Result<(), BTreeError> {
+        let is_early = flaw.is_some_and(|flaw| self.flaw.is(flaw));
         for (at, word) in (0..).map(|word| at.plus(8 * word)).zip(words) {
             tx.store(at, *word)?;
-            if self.flaw == flaw && flaw != BTreeFlaw::None {
+            if is_early {
                 tx.memory().store(at, *word);
                 tx.memory().persist(at, 8);
             }

@@ -112,7 +112,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// As [`Walker::is_still`], of a node.
     #[inline]
     pub(super) fn still(&self, from: &impl Walker, node: Addr, seen: u64) -> bool {
-        from.is_still(self.versions.of(node), seen) || self.flaw == BTreeFlaw::NoValidation
+        from.is_still(self.versions.of(node), seen) || self.flaw.is(BTreeFlaw::NoValidation)
     }
 
     /// Locks nodes, if they are as they were seen, until the transaction is over.
@@ -123,15 +123,17 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         nodes: [(Addr, u64); COUNT],
     ) -> bool {
         let locks = nodes.map(|(node, seen)| (self.versions.of(node), seen));
-        match self.flaw {
-            BTreeFlaw::NoLock => true,
-            BTreeFlaw::EarlyUnlock => locks.iter().all(|(lock, seen)| {
+        if self.flaw.is(BTreeFlaw::NoLock) {
+            return true;
+        }
+        if self.flaw.is(BTreeFlaw::EarlyUnlock) {
+            return locks.iter().all(|(lock, seen)| {
                 let is_still = lock.is_still(tx.memory(), *seen);
                 lock.acquire(tx.memory()).release(tx.memory());
                 is_still
-            }),
-            _ => tx.lock_seen(&locks),
+            });
         }
+        tx.lock_seen(&locks)
     }
 }
 

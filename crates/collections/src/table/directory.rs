@@ -124,7 +124,7 @@ impl Table {
         if (segment.sample(&within, hash) + buddy.sample(&within, other)) * SPARSE > all {
             return Ok(None);
         }
-        let is_loose = self.flaw == MapFlaw::LooseBuddy;
+        let is_loose = self.flaw.is(MapFlaw::LooseBuddy);
         let stripe = self.stripes.outer(buddy.at);
         let is_held = (is_loose || tx.try_lock(stripe)) && tx.lock_seen(&[(self.guard, seen)]);
         Ok(is_held.then_some(buddy))
@@ -134,7 +134,7 @@ impl Table {
         if self.shared { tx.lock(self.guard) } else { Ok(()) }
     }
 
-    /// A new object with that content, which is lost in a crash if the flaw is this one.
+    /// A new object with that content, which a crash loses if that bug is planted.
     fn fresh<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -142,7 +142,7 @@ impl Table {
         flaw: MapFlaw,
     ) -> Result<Addr, MapError> {
         let at = tx.alloc_lines(content.len() as u64)?;
-        if self.flaw == flaw {
+        if self.flaw.is(flaw) {
             tx.memory().write(at, content);
         } else {
             tx.fill(at, content)?;

@@ -68,7 +68,7 @@ impl Table {
         loop {
             let directory = self.guard.version(memory);
             let segment = self.named(memory, hash);
-            if !self.shared || self.flaw == MapFlaw::NoLock {
+            if !self.shared || self.flaw.is(MapFlaw::NoLock) {
                 return (segment, None);
             }
             let held = self.stripes.outer(segment.at).acquire(memory);

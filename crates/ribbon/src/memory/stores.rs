@@ -4,9 +4,10 @@
 //! lines are clean (`early`); a sampler sees one in so many, and knows nothing (`sampler`).
 
 use super::super::early::Early;
+use super::super::flaws::RibbonFlaw;
 use super::super::phases::Phases;
 use super::super::sampler::Sampler;
-use super::super::{BELLS, EarlyStores, Fifo, Ribbon, RibbonFlaw, SEEN};
+use super::super::{BELLS, EarlyStores, Fifo, Ribbon, SEEN};
 use super::{NO_LINE, RibbonMemory};
 use seawall_memory::{Addr, Line, Memory, lines_of};
 use std::cell::RefCell;
@@ -66,7 +67,7 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
             Seen::Hooked(early, phases) => {
                 let mut phases = phases.borrow_mut();
                 if on && !was_on {
-                    if self.flaw() != RibbonFlaw::RemembersPause {
+                    if !self.has(RibbonFlaw::RemembersPause) {
                         early.borrow_mut().forget();
                     }
                     phases.begin(&*self.memory, &self.ribbon);
@@ -111,7 +112,7 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
     /// No load from here on is earlier than the stores before the last fence: a locked operation,
     /// unless there was one since that fence.
     fn settle_stores(&self) {
-        if self.may_overtake.replace(false) && self.flaw() != RibbonFlaw::LooksEarly {
+        if self.may_overtake.replace(false) && !self.has(RibbonFlaw::LooksEarly) {
             self.memory.fetch_add(self.fifo.word(SEEN), 0);
         }
     }
@@ -140,7 +141,7 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
 
     /// Rule 1 alone, before a store of a thread that hands nothing on.
     fn mark(&self, at: Addr, len: u64) {
-        if self.flaw() != RibbonFlaw::UnmarkedInPause || self.cleans.get() {
+        if !self.has(RibbonFlaw::UnmarkedInPause) || self.cleans.get() {
             for line in lines_of(at, len) {
                 self.ribbon.own(&*self.memory, line);
                 self.stored.set(line);
@@ -150,16 +151,15 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
 
     #[cold]
     fn own_lines(&self, early: &RefCell<Early>, at: Addr, len: u64) -> bool {
-        match self.flaw() {
-            RibbonFlaw::OwnsLate => return true,
-            RibbonFlaw::HandsOnBeforeStore => {
-                let mut early = early.borrow_mut();
-                for line in lines_of(at, len) {
-                    early.stored(&*self.memory, &self.ribbon, line, false);
-                    early.hand_on(&*self.memory, line, 1);
-                }
+        if self.has(RibbonFlaw::OwnsLate) {
+            return true;
+        }
+        if self.has(RibbonFlaw::HandsOnBeforeStore) {
+            let mut early = early.borrow_mut();
+            for line in lines_of(at, len) {
+                early.stored(&*self.memory, &self.ribbon, line, false);
+                early.hand_on(&*self.memory, line, 1);
             }
-            _ => {}
         }
         let mut all = true;
         for line in lines_of(at, len) {
@@ -192,7 +192,7 @@ impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
         let mut early = early.borrow_mut();
         let mut shows = false;
         for line in lines_of(at, len) {
-            if self.flaw() == RibbonFlaw::OwnsLate {
+            if self.has(RibbonFlaw::OwnsLate) {
                 self.ribbon.own(&*self.memory, line);
             }
             shows |= early.stored(&*self.memory, &self.ribbon, line, is_own);

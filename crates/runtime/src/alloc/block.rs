@@ -14,8 +14,9 @@
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::coalesce::{GRANULE_BYTES, Placement, Shelves, needs_lines};
 use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
+use crate::flaws::HeapFlaw;
 use crate::tx::direct::DIRECT_BYTES;
-use crate::{HeapError, HeapFlaw, Session, Tx};
+use crate::{HeapError, Session, Tx};
 use seawall_memory::{Addr, Memory};
 
 /// Chunks of its own that a thread looks at for blocks that others freed before it goes on.
@@ -371,7 +372,7 @@ impl<M: Memory> Tx<'_, '_, M> {
             Kind::Large(length) => self.put_entry(block.chunk, Chunk::Run(length)),
             Kind::Shelf(count) => self.put_granules(&block, count, 0),
         }
-        if block.bytes() >= DIRECT_BYTES && self.session.heap.flaw != HeapFlaw::NoFreed {
+        if block.bytes() >= DIRECT_BYTES && !self.session.heap.flaw.is(HeapFlaw::NoFreed) {
             self.session.buffers.new.push_freed(block.at, block.bytes());
         }
         self.session.buffers.freed.push(block);

@@ -4,10 +4,11 @@ use crate::alloc::block::{Block, Kind};
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::size_class::{CHUNK_BYTES, Class};
 use crate::defrag::pages::{self, Pages};
+use crate::flaws::HeapFlaw;
 use crate::heap::layout::CHUNK_LOCK;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
-use crate::{HeapError, HeapFlaw, Session};
+use crate::{HeapError, Session};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
 
@@ -220,7 +221,7 @@ impl<M: Memory> Session<'_, M> {
         for more in [(chunks / 8).max(length), length] {
             let wanted = (chunks + more).min(most);
             let is_enough = wanted >= chunks + length;
-            if is_enough && self.heap.flaw == HeapFlaw::EarlyGrowth {
+            if is_enough && self.heap.flaw.is(HeapFlaw::EarlyGrowth) {
                 self.count_chunks(wanted);
             }
             if is_enough && self.memory.grow(layout.pm_bytes(wanted)) {

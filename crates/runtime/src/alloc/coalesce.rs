@@ -21,7 +21,8 @@ pub(crate) use map::{GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES};
 
 use crate::alloc::block::{Block, Kind};
 use crate::alloc::chunk::{self, Chunk};
-use crate::{HeapError, HeapFlaw, Session, Tx};
+use crate::flaws::HeapFlaw;
+use crate::{HeapError, Session, Tx};
 use map::{FreeMap, granules, together};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
@@ -434,7 +435,7 @@ impl<M: Memory> Tx<'_, '_, M> {
                 mask |= 1 << (here - word);
                 value |= u64::from(state) << (8 * (here - word));
             }
-            if self.session.heap.flaw == HeapFlaw::UnloggedStates && granule > first {
+            if self.session.heap.flaw.is(HeapFlaw::UnloggedStates) && granule > first {
                 (granule..stop).for_each(|at| self.session.memory.store(start.plus(at), rest));
             } else {
                 self.put_bytes(start.plus(word), mask, value);

@@ -12,7 +12,8 @@ use super::pages::{self, Page};
 use super::relocate;
 use crate::HeapError;
 use crate::alloc::chunk::{self, Chunk, UNTYPED};
-use crate::heap::{Heap, HeapFlaw, checked_word};
+use crate::flaws::HeapFlaw;
+use crate::heap::{Heap, checked_word};
 use seawall_memory::{Addr, Memory};
 use std::collections::HashSet;
 
@@ -193,18 +194,19 @@ fn complete<M: Memory>(
     let is_blank = |at: &u64| memory.load::<u64>(object.to.plus(*at)) == heap.blank();
     let words = || (0..object.bytes).step_by(8);
     let is_copied = object.is_copied(memory);
-    match (protocol, heap.flaw) {
+    match protocol {
         // The paper's rule: what was moved and differs is copied again; and all that was not.
-        (_, HeapFlaw::CopiesMoved) => words().for_each(copy),
+        _ if heap.flaw.is(HeapFlaw::CopiesMoved) => words().for_each(copy),
         // The slides' rule, which is right where the copy is durable before it is said to be.
-        (Protocol::Espresso | Protocol::Sfccd, _) | (_, HeapFlaw::BelievesMoved) if is_copied => {}
-        (Protocol::Espresso | Protocol::Sfccd, _) => words().for_each(copy),
-        (Protocol::Ffccd, flaw) => {
+        Protocol::Espresso | Protocol::Sfccd if is_copied => {}
+        Protocol::Espresso | Protocol::Sfccd => words().for_each(copy),
+        Protocol::Ffccd if is_copied && heap.flaw.is(HeapFlaw::BelievesMoved) => {}
+        Protocol::Ffccd => {
             let hardware = hardware.expect("of a table for hardware");
             let is_lost = |at: &u64| {
                 let line = object.to.plus(*at).line().start();
                 let is_own = object.has_alone(line);
-                match is_own || flaw == HeapFlaw::BelievesReached {
+                match is_own || heap.flaw.is(HeapFlaw::BelievesReached) {
                     true => !hardware.has_reached(memory, line),
                     false => is_blank(at),
                 }

@@ -11,12 +11,13 @@ use super::grace::Grace;
 use super::pages::{self, PAGE_BYTES, PAGES, Pages};
 use super::plan::Survey;
 use super::{DefragError, Protocol};
+use crate::Session;
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::size_class::CHUNK_BYTES;
+use crate::flaws::HeapFlaw;
 use crate::heap::checked_word;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
-use crate::{HeapFlaw, Session};
 use seawall_memory::{LINE_BYTES, Line, Memory, lines_of};
 use std::ops::Range;
 
@@ -80,7 +81,7 @@ impl Defragmenter {
         session: &'a Session<'_, M>,
         object: Move,
     ) -> impl Iterator<Item = Line> + 'a {
-        let trusts_all = session.heap.flaw == HeapFlaw::ReleasesReached;
+        let trusts_all = session.heap.flaw.is(HeapFlaw::ReleasesReached);
         lines_of(object.to, object.bytes).filter(move |line| {
             let is_own = trusts_all || object.has_alone(line.start());
             let hardware = self.hardware.as_ref().filter(|_| is_own);

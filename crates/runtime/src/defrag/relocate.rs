@@ -37,8 +37,8 @@
 use super::forwarding_table::{ENTRY_BYTES, Entry, Move};
 use super::pages::{self, Page, Pages};
 use super::{Copies, Protocol};
-use crate::HeapFlaw;
 use crate::alloc::chunk::{self, Chunk};
+use crate::flaws::HeapFlaw;
 use crate::heap::Heap;
 use seawall_memory::{Addr, LINE_BYTES, Memory, Purpose};
 use std::slice;
@@ -138,7 +138,7 @@ impl Move {
                         return true;
                     }
                 }
-                COPIED if heap.flaw == HeapFlaw::TrustsCopied => return false,
+                COPIED if heap.flaw.is(HeapFlaw::TrustsCopied) => return false,
                 COPIED if heap.protocol(memory) == Protocol::Sfccd => {
                     memory.flush(word, 8);
                     let moved = now ^ u64::from(COPIED ^ MOVED) << shift;
@@ -253,7 +253,8 @@ fn copy_by<M: Memory>(memory: &M, heap: &Heap, objects: &[Move], protocol: Proto
             }
         }
     }
-    let says_first = matches!(heap.flaw, HeapFlaw::CopiesMoved | HeapFlaw::BelievesMoved);
+    let flaws = [HeapFlaw::CopiesMoved, HeapFlaw::BelievesMoved];
+    let says_first = flaws.into_iter().any(|flaw| heap.flaw.is(flaw));
     if !says_first {
         memory.drain();
     }

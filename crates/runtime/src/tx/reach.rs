@@ -6,8 +6,9 @@
 //! record of that generation. The word costs a fence of its own, once in hundreds of records.
 
 use super::recovery::damaged;
+use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
-use crate::{Heap, HeapError, HeapFlaw};
+use crate::{Heap, HeapError};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 
 /// Bytes of a zone.
@@ -20,7 +21,7 @@ const GENERATION_MASK: u64 = (1 << (checked_word::VALUE_BITS - ZONE_BITS)) - 1;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
     at: Addr,
-    flaw: HeapFlaw,
+    flaw: Planted,
     generation: u64,
     /// Where records of that generation may end.
     end: u64,
@@ -48,7 +49,7 @@ impl Reach {
     #[inline(never)]
     fn name<M: Memory>(&mut self, memory: &M, end: u64) {
         self.end = end.next_multiple_of(ZONE_BYTES);
-        if self.flaw != HeapFlaw::NoReach {
+        if !self.flaw.is(HeapFlaw::NoReach) {
             let zone = (self.end / ZONE_BYTES) - 1;
             let value = (self.generation & GENERATION_MASK) << ZONE_BITS | zone;
             memory.store(self.at, checked_word::encode(self.at, value));

@@ -18,8 +18,9 @@ use super::reach;
 use super::record::{Builder, Entry, Number, Record};
 use super::redo_log::store_in_place;
 use crate::defrag::recovery::Resumed;
+use crate::flaws::HeapFlaw;
 use crate::heap::checked_word::{self, LIMIT};
-use crate::{Heap, HeapError, HeapFlaw, Recovered};
+use crate::{Heap, HeapError, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -60,7 +61,7 @@ pub(crate) fn recover<M: Memory>(
         // Else what the logs hold comes first.
         crate::defrag::recovery::check(memory, heap)?;
     }
-    if heap.flaw != HeapFlaw::NoOrder {
+    if !heap.flaw.is(HeapFlaw::NoOrder) {
         records.sort_by_key(|(_, record)| record.stamp);
     }
     let mut recovered = Recovered { replayed: records.len() as u64, ..Recovered::default() };
@@ -76,7 +77,7 @@ pub(crate) fn recover<M: Memory>(
     put_in_place();
     let cycle = crate::defrag::recovery::resume(memory, heap)?;
     let is_over = cycle.as_ref().is_some_and(Resumed::copies_over);
-    if is_over && heap.flaw != HeapFlaw::ReplaysOnce {
+    if is_over && !heap.flaw.is(HeapFlaw::ReplaysOnce) {
         put_in_place();
     }
     dirty.sort_unstable();
@@ -140,7 +141,7 @@ fn read_halves<M: Memory>(
     let lines: u64 = records.iter().map(Record::lines).sum();
     let closed = closed(memory, heap, thread, retired)?;
     let mut ends = closed.into_iter().map(Some).chain(newer.first().map(before));
-    if heap.flaw != HeapFlaw::NoBefore && ends.any(|end| end != Some(lines)) {
+    if !heap.flaw.is(HeapFlaw::NoBefore) && ends.any(|end| end != Some(lines)) {
         let what = "does not end where its next half says that it did";
         return Err(damaged(format!("the log of thread {thread} {what}")));
     }

@@ -28,9 +28,10 @@ use super::checksum::Keys;
 use super::lines::LineSet;
 use super::reach::Reach;
 use super::record::{BEFORE_WORDS, Builder, Entry};
+use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
 use crate::heap::layout::Layout;
-use crate::{Heap, HeapError, HeapFlaw, Route, RouteChoice};
+use crate::{Heap, HeapError, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
 
 /// Lines in one entry of a list of dirty lines.
@@ -45,7 +46,7 @@ pub(super) const USED_BITS: u32 = 25;
 pub(crate) struct Log {
     pub(super) layout: Layout,
     pub(super) places: Places,
-    pub(super) flaw: HeapFlaw,
+    pub(super) flaw: Planted,
     /// Transactions of this thread so far.
     done: u64,
     /// The generation of its last record, and what its records of that take: bytes of log, and
@@ -164,7 +165,7 @@ impl Log {
             let follows = generation == self.generation + 1;
             builder.push_before(if follows { self.used / LINE_BYTES } else { 0 });
             (self.generation, self.used, self.listed) = (generation, 0, 0);
-            if self.flaw != HeapFlaw::OldList {
+            if !self.flaw.is(HeapFlaw::OldList) {
                 self.known = [0; KNOWN];
             }
         }
@@ -173,12 +174,13 @@ impl Log {
         let record = builder.finish(stamp, generation, line, &self.places.keys[half]);
         let size = record.len() as u64;
         self.reach[half].cover(memory, generation, self.used + size);
-        match self.flaw {
-            HeapFlaw::NoLogFlush => memory.write(at, record),
-            _ => self.route.write(memory, at, record),
+        if self.flaw.is(HeapFlaw::NoLogFlush) {
+            memory.write(at, record);
+        } else {
+            self.route.write(memory, at, record);
         }
         match wait {
-            _ if self.flaw == HeapFlaw::NoFence => {}
+            _ if self.flaw.is(HeapFlaw::NoFence) => {}
             Wait::Durable => memory.drain(),
             Wait::Ordered => memory.order(),
         }

@@ -2,8 +2,8 @@
 //! may be written again (`redo_log` has the generations and the halves).
 
 use super::redo_log::{COUNT_BITS, Log, USED_BITS};
-use crate::HeapFlaw;
 use crate::defrag::pages::{PAGE_BYTES, Pages};
+use crate::flaws::HeapFlaw;
 use crate::heap::checked_word;
 use crate::heap::layout::RETIRE_LOCK;
 use seawall_memory::{LINE_BYTES, Line, Memory};
@@ -36,10 +36,10 @@ impl Log {
         let threads = 0..self.layout.numbers.threads;
         for thread in threads.filter(|thread| *thread != self.places.thread) {
             let (busy, at) = (self.layout.busy(thread), self.layout.last(thread));
-            let early: u64 = if self.flaw == HeapFlaw::EarlyEnd { memory.load(at) } else { 0 };
+            let early: u64 = if self.flaw.is(HeapFlaw::EarlyEnd) { memory.load(at) } else { 0 };
             // In this order: who is not writing any more has said how far it came.
             let is_writing = memory.load::<u64>(busy) == generation;
-            let last = if self.flaw == HeapFlaw::EarlyEnd { early } else { memory.load(at) };
+            let last = if self.flaw.is(HeapFlaw::EarlyEnd) { early } else { memory.load(at) };
             if last >> USED_BITS != generation || is_writing {
                 continue;
             }
@@ -58,7 +58,7 @@ impl Log {
         // All of them before the first flush: a line that several wrote is flushed once.
         for thread in 0..layout.numbers.threads {
             let busy = layout.busy(thread);
-            while memory.load::<u64>(busy) == generation && self.flaw != HeapFlaw::NoWait {
+            while memory.load::<u64>(busy) == generation && !self.flaw.is(HeapFlaw::NoWait) {
                 memory.spin_while(busy, generation);
             }
         }
@@ -67,7 +67,7 @@ impl Log {
             if count == 0 {
                 continue;
             }
-            if self.flaw != HeapFlaw::NoFlush {
+            if !self.flaw.is(HeapFlaw::NoFlush) {
                 self.flush_listed(memory, thread, generation, count);
             }
             memory.load::<u64>(layout.done(thread));

@@ -12,8 +12,9 @@
 use super::checksum::Keys;
 use super::reach::Reach;
 use super::record::{Builder, HEADER_WORDS};
+use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
-use crate::{Heap, HeapError, HeapFlaw, Route, RouteChoice};
+use crate::{Heap, HeapError, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 
 /// One thread's undo log.
@@ -22,7 +23,7 @@ pub(crate) struct Undo {
     at: Addr,
     keys: Keys,
     room: u64,
-    flaw: HeapFlaw,
+    flaw: Planted,
     /// Number of the transaction that writes here, or of the last that did.
     number: u64,
     used: u64,
@@ -98,7 +99,7 @@ impl Undo {
         let line = self.used / LINE_BYTES;
         let record = self.builder.finish(0, self.number, line, &self.keys);
         self.route.write(memory, self.at.plus(self.used), record);
-        if self.flaw != HeapFlaw::LateUndo {
+        if !self.flaw.is(HeapFlaw::LateUndo) {
             memory.order();
         }
         self.route.fenced(memory);

@@ -19,13 +19,14 @@
 //! recovered as all else. A number is never taken away.
 
 use super::Branded;
+use crate::flaws::HeapFlaw;
 use crate::heap::checked_word;
 use crate::heap::layout::{Layout, TEXT_BYTES, TYPES_MAX};
 use crate::persist::Persist;
 use crate::persist::pointers::all_from;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
-use crate::{Heap, HeapError, HeapFlaw, Session};
+use crate::{Heap, HeapError, Session};
 use rustc_hash::{FxHashMap, FxHashSet};
 use seawall_memory::{Addr, Memory};
 
@@ -225,10 +226,11 @@ impl Types {
         entry: Entry,
         text: fn() -> String,
     ) -> Result<u8, HeapError> {
-        let number = match session.heap.flaw {
-            HeapFlaw::UnlockedType => search_or_add(session, entry, text),
-            _ => session.with_chunk_lock(|session| search_or_add(session, entry, text)),
-        }?;
+        let number = if session.heap.flaw.is(HeapFlaw::UnlockedType) {
+            search_or_add(session, entry, text)?
+        } else {
+            session.with_chunk_lock(|session| search_or_add(session, entry, text))?
+        };
         self.known.insert(entry.shape, number);
         Ok(number)
     }
@@ -304,7 +306,7 @@ fn add<M: Memory>(
     let at = session.layout().type_entry(u64::from(number));
     let mut builder = Builder::default();
     builder.clear();
-    if session.heap.flaw == HeapFlaw::UnloggedType {
+    if session.heap.flaw.is(HeapFlaw::UnloggedType) {
         let words = (0..).zip(entry.encode(at));
         words.for_each(|(word, value)| session.memory.store(at.plus(8 * word), value));
         return Ok(());

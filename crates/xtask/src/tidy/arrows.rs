@@ -85,11 +85,11 @@ pub(super) fn check(metadata: &Value) -> Vec<Problem> {
     problems
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn ours(name: &Value) -> Option<&str> {
+pub(super) fn ours(name: &Value) -> Option<&str> {
     let name = name.as_str()?;
     name.strip_prefix(PREFIX).or((name == DOOR).then_some(name))
 }
