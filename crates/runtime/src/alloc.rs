@@ -4,4 +4,8 @@ pub(crate) mod block;
 pub(crate) mod chunk;
 mod chunk_run;
 pub(crate) mod coalesce;
+pub(crate) mod map;
+mod object;
+pub(crate) mod shelf;
 pub(crate) mod size_class;
+mod take;

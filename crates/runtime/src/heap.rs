@@ -30,7 +30,9 @@ mod error;
 mod format;
 mod info;
 pub(crate) mod layout;
+mod open;
 pub(crate) mod session;
+pub(crate) mod type_table;
 pub(crate) mod walk;
 
 pub use error::HeapError;
@@ -38,16 +40,12 @@ pub use info::HeapInfo;
 
 use crate::Stripes;
 use crate::alloc::size_class::CHUNK_BYTES;
-#[cfg(feature = "flaws")]
-use crate::flaws::HeapFlaw;
 use crate::flaws::Planted;
 use crate::pool::{self, HeaderError};
-use crate::tx::recovery;
 use layout::{
     CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, Layout, Numbers, ROOT_BYTES_MAX, THREADS_MAX,
 };
 use seawall_memory::{Addr, LINE_BYTES, Memory, Seats};
-use session::Session;
 
 /// Root words of the pool's header: what kind of pool it is, and the numbers of its layout.
 const KIND: u64 = u64::from_le_bytes(*b"heap  v1");
@@ -188,111 +186,11 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Formats a zeroed pool of [`HeapOptions::pm_bytes`] bytes as an empty heap whose layout is
-    /// called `name`. A crash before it returns leaves a pool that [`open`](Heap::open) refuses as
-    /// not made, or a whole heap; when it returns it is durable.
-    ///
-    /// # Errors
-    /// When an option is out of range; [`HeapError::Exists`] when the pool has a header, whole or
-    /// not: no byte of it has changed then.
-    ///
-    /// # Panics
-    /// When the name is empty or longer than 16 bytes.
-    pub fn create<M: Memory>(
-        memory: &M,
-        name: &str,
-        uuid: u128,
-        options: &HeapOptions,
-    ) -> Result<Heap, HeapError> {
-        Heap::create_for(memory, (name, uuid), options, 0, |_| {})
-    }
-
-    /// As [`create`](Heap::create), for a root that leads to types of that shape; `fill` stores
-    /// what is to be in the pool from the start.
-    pub(crate) fn create_for<M: Memory>(
-        memory: &M,
-        (name, uuid): (&str, u128),
-        options: &HeapOptions,
-        reached_shape: u64,
-        fill: impl FnOnce(&Layout),
-    ) -> Result<Heap, HeapError> {
-        options.check()?;
-        let layout = Layout::of(options.checked_numbers());
-        if !pool::is_blank(memory) || memory.load::<u64>(layout.retired) != 0 {
-            return Err(HeapError::Exists);
-        }
-        let chunks = options.bytes.div_ceil(CHUNK_BYTES);
-        memory.store(layout.chunks, crate::heap::checked_word::encode(layout.chunks, chunks));
-        memory.flush(layout.chunks, 8);
-        fill(&layout);
-        let numbers = layout.numbers;
-        let kind = match (options.defragment, options.together) {
-            (true, _) => KIND_MOVING,
-            (false, true) => KIND_TOGETHER,
-            (false, false) => KIND,
-        };
-        let flags = if options.defragment && options.together { TOGETHER } else { 0 };
-        let roots = [
-            kind,
-            numbers.threads,
-            numbers.log_bytes,
-            numbers.chunks_max,
-            numbers.root_shape,
-            numbers.root_bytes,
-            flags,
-            reached_shape,
-        ];
-        pool::create(memory, name, uuid, layout.pm_bytes(chunks), &roots);
-        let together = options.together;
-        let flaw = Planted::default();
-        let heap = Heap { layout, flaw, uuid, together, reached_shape, memory: None };
-        let heap = heap.on(memory);
-        heap.start(memory, 0);
-        Ok(heap)
-    }
-
-    /// Opens the heap called `name` in a pool of `bytes` bytes, and finishes or undoes what a crash
-    /// cut short. DRAM must be zeroed; one thread runs. Takes time for what was in flight, not for
-    /// what the pool holds. A crash before it returns changes nothing that a second call does not
-    /// finish.
-    ///
-    /// # Errors
-    /// When it is no heap of that name, or is damaged beyond what a crash does. Bytes of a pool are
-    /// untrusted: no other thing happens because of them. [`HeapError::Open`] when it is open on
-    /// this memory.
-    pub fn open<M: Memory>(
+    pub(super) fn described<M: Memory>(
         memory: &M,
         name: &str,
         bytes: u64,
-    ) -> Result<(Heap, Recovered), HeapError> {
-        Heap::open_planted(memory, name, bytes, Planted::default())
-    }
-
-    /// As [`open`](Heap::open), with a planted bug if there is one.
-    pub(crate) fn open_planted<M: Memory>(
-        memory: &M,
-        name: &str,
-        bytes: u64,
-        flaw: Planted,
-    ) -> Result<(Heap, Recovered), HeapError> {
-        let heap = Heap { flaw, ..Heap::described(memory, name, bytes)?.on(memory) };
-        if memory.load::<u64>(heap.layout.generation) != 0 {
-            return Err(HeapError::Open);
-        }
-        let (retired, recovered) = recovery::recover(memory, &heap, bytes)?;
-        heap.start(memory, retired);
-        Ok((heap, recovered))
-    }
-
-    /// What the header of a heap says, without recovering it.
-    ///
-    /// # Errors
-    /// As [`open`](Heap::open).
-    pub fn read<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<HeapInfo, HeapError> {
-        Ok(HeapInfo { heap: Heap::described(memory, name, bytes)? })
-    }
-
-    fn described<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<Heap, HeapError> {
+    ) -> Result<Heap, HeapError> {
         let header = pool::read(memory, bytes)?;
         if header.name != name {
             return Err(HeaderError::Name { found: header.name, wanted: name.to_owned() }.into());
@@ -354,22 +252,12 @@ impl Heap {
         self.layout.numbers.moves
     }
 
-    fn on<M: Memory>(self, memory: &M) -> Heap {
-        Heap { memory: memory.seats().map(Seats::memory), ..self }
-    }
-
     /// Panics if `memory` is known to be another than that on which the heap was opened.
     pub(crate) fn assert_on<M: Memory>(&self, memory: &M) {
         let here = memory.seats().map(Seats::memory);
         let is_other = self.memory.zip(here).is_some_and(|(there, here)| there != here);
         let is_same = !is_other && pool::uuid(memory) == self.uuid;
         assert!(is_same, "the memory is that of another pool");
-    }
-
-    fn start<M: Memory>(&self, memory: &M, retired: u64) {
-        memory.store(self.layout.retired_now, retired);
-        memory.store(self.layout.generation, retired + 1);
-        memory.store(self.layout.stamps, 1u64);
     }
 
     pub(crate) fn chunks<M: Memory>(&self, memory: &M) -> Result<u64, HeapError> {
@@ -382,16 +270,6 @@ impl Heap {
             });
         }
         Ok(chunks)
-    }
-
-    /// The handle of the calling thread (its number is that of `memory`), which is the only one of
-    /// that number: an earlier one of the same thread of the system panics when it is used again.
-    ///
-    /// # Panics
-    /// When the heap was made for fewer threads, `memory` is not that on which it was opened, a
-    /// session of that number is another thread's, or one is in a transaction.
-    pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'m, M> {
-        Session::new(memory, *self)
     }
 
     /// Where the root object is; all that is reachable is reachable from it.
@@ -449,26 +327,5 @@ impl Heap {
     /// Bytes of the pool when it has grown as far as it can.
     pub fn pm_bytes_max(&self) -> u64 {
         self.layout.pm_bytes(self.layout.numbers.chunks_max)
-    }
-
-    /// The heap with a planted bug.
-    #[cfg(feature = "flaws")]
-    #[must_use]
-    pub fn with_flaw(self, flaw: HeapFlaw) -> Heap {
-        Heap { flaw: flaw.into(), ..self }
-    }
-
-    /// As [`open`](Heap::open), with a planted bug.
-    ///
-    /// # Errors
-    /// As [`open`](Heap::open).
-    #[cfg(feature = "flaws")]
-    pub fn open_flawed<M: Memory>(
-        memory: &M,
-        name: &str,
-        bytes: u64,
-        flaw: HeapFlaw,
-    ) -> Result<(Heap, Recovered), HeapError> {
-        Heap::open_planted(memory, name, bytes, flaw.into())
     }
 }

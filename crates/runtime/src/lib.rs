@@ -82,12 +82,13 @@ mod route;
 mod tx;
 pub mod typed;
 
-pub use alloc::coalesce::{Placement, TOGETHER_BYTES_MAX};
+pub use alloc::map::TOGETHER_BYTES_MAX;
+pub use alloc::shelf::Placement;
 pub use alloc::size_class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 pub use arena::Arena;
 #[cfg(feature = "flaws")]
 pub use flaws::HeapFlaw;
-pub use heap::session::{Pending, Session};
+pub use heap::session::Session;
 pub use heap::walk::{HeapStats, Object};
 pub use heap::{Heap, HeapError, HeapInfo, HeapOptions, Recovered};
 pub use locks::queue::{Guard, Locks};
@@ -95,4 +96,5 @@ pub use locks::stripes::{Held, Stripe, Stripes};
 pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
 pub use tx::direct::DIRECT_BYTES;
 pub use tx::redo_log::LogCounts;
+pub use tx::run::Pending;
 pub use tx::{Logging, Tx};

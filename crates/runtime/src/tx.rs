@@ -21,6 +21,7 @@
 //! Retiring the logs costs two fences and a flush of each line that changed, every few hundred
 //! transactions.
 
+pub(crate) mod buffers;
 pub(crate) mod checksum;
 pub(crate) mod direct;
 mod index;
@@ -29,13 +30,15 @@ pub(crate) mod reach;
 pub(crate) mod record;
 pub(crate) mod recovery;
 pub(crate) mod redo_log;
+pub(crate) mod run;
 mod truncate;
 pub(crate) mod undo_log;
 
 use crate::alloc::block::Block;
 use crate::{Heap, HeapError, Session};
-use index::{Found, Index};
-use record::{Builder, spread};
+use buffers::Buffers;
+use index::Found;
+use record::spread;
 use seawall_memory::{Addr, LINE_BYTES, Memory, Width, Word};
 
 /// Which values a transaction logs.
@@ -46,40 +49,6 @@ pub enum Logging {
     Redo,
     /// Old ones, before each change.
     Undo,
-}
-
-/// The buffers of a transaction; a session keeps them from one to the next.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Buffers {
-    /// New values, and what the allocator changes.
-    pub(crate) new: Builder,
-    /// Where the words are in it.
-    pub(crate) places: Index,
-    /// Undo: words whose old values are logged, or that nobody else can see.
-    pub(crate) saved: Index,
-    pub(crate) taken: Vec<Block>,
-    pub(crate) freed: Vec<Block>,
-    /// What nested transactions wrote over in the record: place, value, mask of bytes.
-    over: Vec<(usize, u64, u8)>,
-    /// Undo: what nested transactions wrote over in place.
-    was: Vec<(Addr, u64)>,
-    depth: u32,
-    /// Something was written past the log and must be durable before the record.
-    pub(crate) direct: bool,
-}
-
-impl Buffers {
-    pub(crate) fn clear(&mut self) {
-        self.new.clear();
-        self.places.clear();
-        self.saved.clear();
-        self.taken.clear();
-        self.freed.clear();
-        self.over.clear();
-        self.was.clear();
-        self.depth = 0;
-        self.direct = false;
-    }
 }
 
 /// A transaction in progress; [`Session::transaction`] gives one to a closure.

@@ -130,6 +130,7 @@ mod thread;
 mod tx;
 pub(crate) mod types;
 
+pub use crate::heap::type_table::TypeInfo;
 pub use crate::persist::{Branded, Bytes, Persist};
 pub use ptr::{Field, Ptr};
 pub use reach::{Dangling, Reach};
@@ -137,12 +138,12 @@ pub use seawall_derive::{Persist, PersistOfSeawall};
 pub use session::Session;
 pub use thread::{Suspended, Thread};
 pub use tx::Tx;
-pub use types::TypeInfo;
 
 use crate::defrag::grace::Shared;
-use crate::defrag::read_barrier::View;
+use crate::defrag::scope::View;
 use crate::flaws::Planted;
 use crate::heap::layout::Layout;
+use crate::heap::type_table;
 use crate::persist::pointers::all_from;
 use crate::{Heap, HeapError, HeapOptions, Recovered};
 use ptr::Brand;
@@ -210,23 +211,15 @@ impl<'p, R: Persist<'p>> Pool<'p, R> {
     /// As [`Heap::join`].
     pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'p, 'm, M> {
         let mut session = self.heap.join(memory);
-        (session.view, session.is_scoped) = (self.view, true);
+        (session.scope.view, session.scope.is_open) = (self.view, true);
         Session::new(Box::new(session), Types::default())
     }
 }
 
 /// The options of a heap whose root is an `R`, else as [`HeapOptions::default`].
 pub fn options<R: Branded>() -> HeapOptions {
-    let (root_bytes, root_shape) = (size_of_root::<R>(), shape_of_root::<R>());
+    let (root_bytes, root_shape) = (changes::size_of_root::<R>(), changes::shape_of_root::<R>());
     HeapOptions { root_bytes, root_shape, ..HeapOptions::default() }
-}
-
-const fn size_of_root<R: Branded>() -> u64 {
-    <R::In<'static> as Persist<'static>>::SIZE
-}
-
-const fn shape_of_root<R: Branded>() -> u64 {
-    <R::In<'static> as Persist<'static>>::SHAPE
 }
 
 /// Makes a heap in a zeroed pool, as [`Heap::create`] does, and gives it to `body`. The root is an
@@ -246,7 +239,7 @@ pub fn create<R: Branded, T, E: From<HeapError>>(
     body: impl for<'p> FnOnce(Pool<'p, R::In<'p>>) -> Result<T, E>,
 ) -> Result<T, E> {
     changes::check_options::<R>(options)?;
-    let fill = |layout: &Layout| types::name_all::<R, _>(memory, layout);
+    let fill = |layout: &Layout| type_table::name_all::<R, _>(memory, layout);
     let (_, reached_shape) = all_from::<R::In<'static>>();
     let heap = Heap::create_for(memory, (name, uuid), options, reached_shape, fill)?;
     in_scope::<R, T, E>(memory, heap, Recovered::default(), body)

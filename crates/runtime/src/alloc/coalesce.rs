@@ -14,36 +14,20 @@
 //! for the shelves that it owns. New groups begin at free lines; what they leave of their last line
 //! is kept for objects near them. That, and a state for each granule, is the price in space.
 
-mod map;
-
-pub use map::TOGETHER_BYTES_MAX;
-pub(crate) use map::{GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES};
-
 use crate::alloc::block::{Block, Kind};
 use crate::alloc::chunk::{self, Chunk};
+use crate::alloc::map::{
+    FreeMap, GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES, TOGETHER_BYTES_MAX, granules, together,
+};
+use crate::alloc::shelf::{MORE, Placement, needs_lines};
 use crate::flaws::HeapFlaw;
 use crate::{HeapError, Session, Tx};
-use map::{FreeMap, granules, together};
-use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
 
-/// In place of a type: the granule belongs to the object before it.
-pub(crate) const MORE: u8 = 126;
 /// Shelves of its own that a thread looks at for free lines before it goes on.
 const PROBES: usize = 64;
 /// Chunks that nobody owns which it looks at before it takes a fresh one.
 const ADOPTIONS: usize = 8;
-
-/// Where the calls that say nothing about neighbours place small objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Placement {
-    /// In the smallest block that holds them, which may straddle a line.
-    #[default]
-    Packed,
-    /// So that no object touches more lines than its length needs: objects of more than 32 bytes
-    /// start at a line. Takes more space, and fewer lines to flush.
-    Lines,
-}
 
 /// An object that is to be allocated: its length, whether it must start at a line, its type.
 #[derive(Clone, Copy, Debug)]
@@ -61,45 +45,6 @@ impl Wanted {
     /// Shelves have no place for the others.
     fn may_share(&self) -> bool {
         !self.lines && self.tag != MORE
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Shelf {
-    chunk: u64,
-    free: FreeMap,
-    /// The granule from which to look for free lines.
-    cursor: u64,
-}
-
-/// The shelves that a thread owns.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Shelves {
-    mine: Vec<Shelf>,
-    /// Where each is among them.
-    places: FxHashMap<u64, usize>,
-    /// The one to look at next.
-    current: usize,
-    /// The chunk from which to look for shelves that nobody owns.
-    adopted: u64,
-}
-
-impl Shelves {
-    pub(crate) fn chunks(&self) -> impl Iterator<Item = u64> {
-        self.mine.iter().map(|shelf| shelf.chunk)
-    }
-
-    fn push(&mut self, chunk: u64) -> usize {
-        self.places.insert(chunk, self.mine.len());
-        self.mine.push(Shelf { chunk, free: FreeMap::full(), cursor: 0 });
-        self.mine.len() - 1
-    }
-
-    fn remove(&mut self, place: usize) -> u64 {
-        let chunk = self.mine.remove(place).chunk;
-        self.current = 0;
-        self.places = (0..).zip(&self.mine).map(|(place, shelf)| (shelf.chunk, place)).collect();
-        chunk
     }
 }
 
@@ -443,10 +388,4 @@ impl<M: Memory> Tx<'_, '_, M> {
             granule = stop;
         }
     }
-}
-
-/// True if an object of that length would straddle lines, or touch one too many, in some block of
-/// the classes.
-pub(crate) fn needs_lines(bytes: u64) -> bool {
-    bytes > 32
 }

@@ -4,9 +4,9 @@
 //! that no block is another object's by the time that it is changed, nothing that is freed in the
 //! chunk that is looked at is handed out again before the look is over.
 
-use super::DefragError;
 use super::cycle::{Defragmenter, Stage, Step};
 use super::forwarding_table::{Entry, Move};
+use super::options::DefragError;
 use super::pages::Pages;
 use super::relocate::{self, Found};
 use crate::alloc::chunk::UNTYPED;

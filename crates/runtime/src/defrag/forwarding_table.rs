@@ -20,12 +20,11 @@
 //! An object is live while the states of both its blocks are: freeing it zeroes that of the
 //! destination, and no block of a page that is emptied is handed out.
 
-use super::Protocol;
-use super::hardware::Hardware;
+use super::options::Protocol;
 use super::pages;
 use crate::HeapError;
 use crate::alloc::chunk::{self, Chunk};
-use crate::alloc::size_class::{CHUNK_BYTES, Class};
+use crate::alloc::size_class::Class;
 use crate::heap::layout::Layout;
 use crate::heap::{Heap, checked_word};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
@@ -74,15 +73,6 @@ pub(crate) struct Move {
 }
 
 impl Table {
-    /// Chunks that a table for so many pages takes.
-    pub(crate) fn chunks_for(layout: &Layout, pages: u64, protocol: Protocol) -> u64 {
-        let of_hardware = match protocol {
-            Protocol::Ffccd => Hardware::bytes(layout, pages),
-            Protocol::Espresso | Protocol::Sfccd => 0,
-        };
-        (LINE_BYTES + (pages + 1) * ENTRY_BYTES + of_hardware).div_ceil(CHUNK_BYTES)
-    }
-
     pub(crate) fn at(layout: &Layout, chunk: u64) -> Table {
         Table { chunk, start: layout.chunk(chunk) }
     }

@@ -10,8 +10,7 @@
 //! lets change places, so that it need not wait for those that begin meanwhile (as sleepable
 //! read-copy update has it).
 
-use super::Phase;
-use super::read_barrier::View;
+use super::scope::View;
 use crate::Session;
 use crate::heap::Heap;
 use crate::heap::layout::Layout;
@@ -51,8 +50,8 @@ impl<M: Memory> Session<'_, M> {
             let at = self.heap.layout.scope(self.thread);
             let number: u64 = self.memory.load(at);
             self.memory.swap(at, (number + 1) | 1);
-            self.view = View::of(self.heap.phase(self.memory));
-            self.is_scoped = true;
+            self.scope.view = View::of(self.heap.phase(self.memory));
+            self.scope.is_open = true;
         }
     }
 
@@ -63,18 +62,8 @@ impl<M: Memory> Session<'_, M> {
             let at = self.heap.layout.scope(self.thread);
             let number: u64 = self.memory.load(at);
             self.memory.store(at, (number + 1) & !1);
-            self.view = View::Plain;
-            self.is_scoped = false;
-        }
-    }
-}
-
-impl View {
-    fn of(phase: Phase) -> View {
-        match phase {
-            Phase::Rest => View::Plain,
-            Phase::Watching => View::Old,
-            Phase::Moving => View::New,
+            self.scope.view = View::Plain;
+            self.scope.is_open = false;
         }
     }
 }

@@ -7,7 +7,8 @@
 //! pool as large as it may become, and cleared in one step: for pools of the paper's size, up to a
 //! GiB.
 
-use super::forwarding_table::{Entry, Move, Table};
+use super::forwarding_table::{ENTRY_BYTES, Entry, Move, Table};
+use super::options::Protocol;
 use crate::alloc::size_class::CHUNK_BYTES;
 use crate::heap::layout::Layout;
 use seawall_memory::{
@@ -34,9 +35,20 @@ struct Tail {
     number: u64,
 }
 
+impl Table {
+    /// Chunks that a table for so many pages takes, with what hardware reads behind its entries.
+    pub(crate) fn chunks_for(layout: &Layout, pages: u64, protocol: Protocol) -> u64 {
+        let of_hardware = match protocol {
+            Protocol::Ffccd => Hardware::bytes(layout, pages),
+            Protocol::Espresso | Protocol::Sfccd => 0,
+        };
+        (LINE_BYTES + (pages + 1) * ENTRY_BYTES + of_hardware).div_ceil(CHUNK_BYTES)
+    }
+}
+
 impl Hardware {
     /// Bytes of it in a table for so many pages.
-    pub(super) fn bytes(layout: &Layout, pages: u64) -> u64 {
+    fn bytes(layout: &Layout, pages: u64) -> u64 {
         let directory = Relocation::directory_bytes(pool_pages(layout));
         directory + FILTERS * FILTER_BYTES + 2 * pages * Forwarding::BYTES
     }

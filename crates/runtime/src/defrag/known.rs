@@ -1,10 +1,10 @@
 //! Where the pointers of a heap's objects are, by the numbers of their types.
 
-use super::DefragError;
-use crate::heap::Heap;
+use super::options::DefragError;
 use crate::heap::layout::TYPES_MAX;
+use crate::heap::{Heap, type_table};
 use crate::persist::pointers::{Place, Shapes, all_from};
-use crate::typed::{Branded, Persist, types};
+use crate::persist::{Branded, Persist};
 use seawall_memory::Memory;
 
 /// What a program says of its types, and what that means in a pool.
@@ -44,7 +44,7 @@ impl Known {
             return Err(crate::HeapError::Shape { what }.into());
         }
         self.types = vec![None; TYPES_MAX as usize + 1];
-        for (number, shape) in types::shapes(heap, memory)? {
+        for (number, shape) in type_table::shapes(heap, memory)? {
             self.types[number as usize] = self.shapes.pointers(shape).map(Box::from);
         }
         Ok(())

@@ -103,16 +103,14 @@ pub(crate) fn set_holes<M: Memory>(
     are_holes: bool,
 ) {
     let mask = pages.fold(0, |mask, page| mask | HOLE << (BITS * page));
-    super::relocate::change(memory, layout.pages(chunk), |word| {
-        if are_holes { word | mask } else { word & !mask }
-    });
+    update(memory, layout.pages(chunk), |word| if are_holes { word | mask } else { word & !mask });
 }
 
 /// Nothing is in these pages: they are kept free until the system has them.
 pub(crate) fn vacate<M: Memory>(memory: &M, layout: &Layout, (chunk, pages): (u64, Range<u64>)) {
     let all = |bits: u64| pages.clone().fold(0, |mask, page| mask | bits << (BITS * page));
     let (moving, vacant) = (all(MOVING), all(KEPT | HOLE));
-    super::relocate::change(memory, layout.pages(chunk), |word| word & !moving | vacant);
+    update(memory, layout.pages(chunk), |word| word & !moving | vacant);
 }
 
 /// The chunk is a free one, or is about to be used as a whole.
@@ -151,7 +149,7 @@ pub(crate) fn change<M: Memory>(
 /// Makes the page usual again, whatever it is.
 pub(crate) fn forget<M: Memory>(memory: &M, layout: &Layout, (chunk, page): (u64, u64)) {
     let mask = (KEPT | MOVING) << (BITS * page);
-    super::relocate::change(memory, layout.pages(chunk), |word| word & !mask);
+    update(memory, layout.pages(chunk), |word| word & !mask);
 }
 
 /// The page of its chunk that a block starts in.
@@ -191,6 +189,14 @@ pub(crate) fn block_at(layout: &Layout, class: Class, chunk: u64, at: Addr) -> O
 /// Where a block starts.
 pub(crate) fn start_of(layout: &Layout, class: Class, chunk: u64, block: u64) -> Addr {
     layout.chunk(chunk).plus(STATE_BYTES + block * class.bytes())
+}
+
+/// Changes a word that several threads change.
+fn update<M: Memory>(memory: &M, at: Addr, to: impl Fn(u64) -> u64) {
+    let mut word: u64 = memory.load(at);
+    while let Err(now) = memory.compare_exchange(at, word, to(word)) {
+        word = now;
+    }
 }
 
 #[cfg(test)]

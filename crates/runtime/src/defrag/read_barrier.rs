@@ -18,44 +18,13 @@
 //! before it has ended.
 
 use super::forwarding_table::Entry;
+use super::options::Protocol;
 use super::pages::{self, PAGE_BYTES, Page, Pages};
 use super::relocate::{Found, find};
-use super::{Copies, Phase, Protocol};
+use super::scope::{Phase, View};
 use crate::Session;
 use crate::alloc::size_class::Class;
-use crate::heap::Heap;
 use seawall_memory::{Addr, Memory, Purpose};
-
-/// How a scope calls objects that move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) enum View {
-    /// There was no cycle when it began.
-    #[default]
-    Plain,
-    /// As they were called before the cycle.
-    Old,
-    /// As they are called after it.
-    New,
-}
-
-impl Heap {
-    /// How far the cycle is.
-    #[inline]
-    pub(crate) fn phase<M: Memory>(&self, memory: &M) -> Phase {
-        Phase::of_word(memory.load(self.layout.phase))
-    }
-
-    /// How objects move in this cycle.
-    pub(crate) fn protocol<M: Memory>(&self, memory: &M) -> Protocol {
-        let number = memory.load::<u64>(self.layout.protocol());
-        Protocol::of_number(number & 7).unwrap_or(Protocol::Espresso)
-    }
-
-    /// How software copies them.
-    pub(crate) fn copies<M: Memory>(&self, memory: &M) -> Copies {
-        Copies::of_bits(memory.load(self.layout.protocol()))
-    }
-}
 
 impl<M: Memory> Session<'_, M> {
     /// True for a block of this thread's list that may be handed out: not in a page that is to be
@@ -134,20 +103,20 @@ impl<M: Memory> Session<'_, M> {
     /// Where the bytes are that a pointer leads to, to be read. A new name is where they are.
     #[inline]
     pub(crate) fn place_to_read(&self, at: Addr) -> Addr {
-        if self.view == View::Old { self.place(at, false) } else { at }
+        if self.scope.view == View::Old { self.place(at, false) } else { at }
     }
 
     /// The same of an object that a walk over all has found, by whichever name.
     #[inline]
     pub(crate) fn place_of_found(&self, at: Addr) -> Addr {
-        if self.view == View::Plain { at } else { self.place(at, false) }
+        if self.scope.view == View::Plain { at } else { self.place(at, false) }
     }
 
     /// The same, to be written; the page that they are in stays as it is if it is not being emptied
     /// yet.
     #[inline]
     pub(crate) fn place_to_write(&self, at: Addr) -> Addr {
-        if self.view == View::Old { self.place(at, true) } else { at }
+        if self.scope.view == View::Old { self.place(at, true) } else { at }
     }
 
     #[cold]
@@ -163,7 +132,7 @@ impl<M: Memory> Session<'_, M> {
             match find(self.memory, &self.heap, at) {
                 Found::Moving(object) => {
                     let is_own = object.ensure(self.memory, &self.heap);
-                    self.moved.set(is_own.then_some(object));
+                    self.scope.moved.set(is_own.then_some(object));
                     return object.to.plus(at.bits() - object.from.bits());
                 }
                 Found::Watched(chunk, page) if writes => {
@@ -182,7 +151,7 @@ impl<M: Memory> Session<'_, M> {
     /// pool it becomes up to date, if `heals`.
     #[inline]
     pub(crate) fn loaded(&self, field: Addr, bits: u64, heals: impl FnOnce() -> bool) -> u64 {
-        match self.view {
+        match self.scope.view {
             View::Plain => bits,
             View::Old => self.old_name(Addr::from_bits(bits)).bits(),
             View::New => self.new_name(field, bits, heals),
@@ -196,7 +165,7 @@ impl<M: Memory> Session<'_, M> {
         }
         let place = self.place(Addr::from_bits(bits), false).bits();
         if place != bits && heals() && self.memory.compare_exchange(field, bits, place).is_ok() {
-            let moved = self.moved.take();
+            let moved = self.scope.moved.take();
             moved.iter().for_each(|object| object.settle(self.memory, &self.heap));
         }
         place
@@ -217,7 +186,7 @@ impl<M: Memory> Session<'_, M> {
     /// The pointer that is stored where this scope stores `bits`.
     #[inline]
     pub(crate) fn stored(&self, bits: u64) -> u64 {
-        match self.view {
+        match self.scope.view {
             View::Plain | View::New => bits,
             View::Old => self.place(Addr::from_bits(bits), false).bits(),
         }

@@ -5,9 +5,9 @@
 //! they are brought up to date as they are loaded, and by the next cycle, which begins where this
 //! one ended.
 
-use super::Protocol;
 use super::forwarding_table::{self, Entry, Move, Table};
 use super::hardware::Hardware;
+use super::options::Protocol;
 use super::pages::{self, Page};
 use super::relocate;
 use crate::HeapError;

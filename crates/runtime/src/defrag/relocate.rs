@@ -35,8 +35,8 @@
 //! copied, or is newer.
 
 use super::forwarding_table::{ENTRY_BYTES, Entry, Move};
+use super::options::{Copies, Protocol};
 use super::pages::{self, Page, Pages};
-use super::{Copies, Protocol};
 use crate::alloc::chunk::{self, Chunk};
 use crate::flaws::HeapFlaw;
 use crate::heap::Heap;
@@ -281,13 +281,5 @@ pub(crate) fn is_shown<M: Memory>(memory: &M, heap: &Heap, at: Addr) -> bool {
     match find(memory, heap, at) {
         Found::Moving(object) => memory.load::<u8>(object.state) != 0,
         _ => true,
-    }
-}
-
-/// Changes a word that several threads change.
-pub(crate) fn change<M: Memory>(memory: &M, at: Addr, to: impl Fn(u64) -> u64) {
-    let mut word: u64 = memory.load(at);
-    while let Err(now) = memory.compare_exchange(at, word, to(word)) {
-        word = now;
     }
 }

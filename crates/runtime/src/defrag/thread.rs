@@ -1,6 +1,7 @@
 //! A thread of its own that defragments while a program runs: on machines with real threads.
 
-use super::{DefragCounts, DefragError, Defragmenter, Step};
+use super::cycle::{Defragmenter, Step};
+use super::options::{DefragCounts, DefragError};
 use crate::{Heap, HeapError, Session};
 use seawall_memory::Memory;
 use std::sync::Mutex;

@@ -98,3 +98,10 @@ pub enum HeapError {
         what: String,
     },
 }
+
+impl HeapError {
+    /// Something in the pool that no crash leaves behind.
+    pub(crate) fn damaged(what: impl Into<String>) -> HeapError {
+        HeapError::Damaged { what: what.into() }
+    }
+}

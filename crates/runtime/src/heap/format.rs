@@ -4,7 +4,8 @@ use super::layout::{
     CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, ROOT_BYTES_MAX, TEXT_BYTES, THREADS_MAX, TYPES_MAX,
 };
 use crate::alloc::chunk::UNTYPED;
-use crate::alloc::coalesce::{GRANULE_BYTES, GRANULES, MORE, SHELF_STATE_BYTES};
+use crate::alloc::map::{GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES};
+use crate::alloc::shelf::MORE;
 use crate::alloc::size_class::{BLOCK_BYTES_MAX, CHUNK_BYTES, SIZES, STATE_BYTES};
 use crate::heap::checked_word::LIMIT;
 use crate::pool::{HEADER_BYTES, VERSION};

@@ -1,12 +1,22 @@
 //! What is known of a heap before it is opened: its header, and no way to work on what it holds.
 
-use super::Heap;
-use seawall_memory::Addr;
+use super::{Heap, HeapError};
+use seawall_memory::{Addr, Memory};
 
 /// What the header of a heap says: for what has to be known before it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapInfo {
     pub(crate) heap: Heap,
+}
+
+impl Heap {
+    /// What the header of a heap says, without recovering it.
+    ///
+    /// # Errors
+    /// As [`open`](Heap::open).
+    pub fn read<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<HeapInfo, HeapError> {
+        Ok(HeapInfo { heap: Heap::described(memory, name, bytes)? })
+    }
 }
 
 impl HeapInfo {

@@ -22,27 +22,6 @@ use crate::tx::{Logging, Tx};
 use crate::{HeapError, Session, Stripe};
 use seawall_memory::{Addr, Memory};
 
-/// The locks of a session.
-#[derive(Debug, Default)]
-pub(crate) struct Holds {
-    /// Words that are held, with the versions before.
-    held: Vec<(Addr, u64)>,
-    /// To be taken before the next transaction.
-    first: Vec<Addr>,
-    /// What a transaction failed for, if it did.
-    lacked: Option<Addr>,
-}
-
-impl Holds {
-    fn before(&self, word: Addr) -> Option<u64> {
-        self.held.iter().find(|(held, _)| *held == word).map(|(_, before)| *before)
-    }
-
-    fn may_wait(&self, word: Addr) -> bool {
-        self.held.iter().all(|(held, _)| *held < word)
-    }
-}
-
 impl<'m, M: Memory> Session<'m, M> {
     /// Runs `body` as a transaction, as [`transaction_with`](Session::transaction_with) does, and
     /// once more whenever it fails for a lock that another thread has: for bodies that change

@@ -5,7 +5,6 @@
 //! behind the zone that it names, or behind the first if it names another generation, there is no
 //! record of that generation. The word costs a fence of its own, once in hundreds of records.
 
-use super::recovery::damaged;
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
 use crate::{Heap, HeapError};
@@ -69,8 +68,9 @@ pub(crate) fn lines<M: Memory>(
     (thread, log): (u64, u64),
     generation: u64,
 ) -> Result<u64, HeapError> {
-    let value = checked_word::load(memory, heap.layout.reach(thread, log))
-        .map_err(|_| damaged(format!("how far thread {thread} has logged does not add up")))?;
+    let value = checked_word::load(memory, heap.layout.reach(thread, log)).map_err(|_| {
+        HeapError::damaged(format!("how far thread {thread} has logged does not add up"))
+    })?;
     let is_current = value >> ZONE_BITS == generation & GENERATION_MASK;
     let zone = if is_current { value & ((1 << ZONE_BITS) - 1) } else { 0 };
     Ok(((zone + 1) * ZONE_BYTES).min(heap.layout.numbers.log_bytes) / LINE_BYTES)

@@ -45,7 +45,7 @@ pub(crate) fn recover<M: Memory>(
     let retired = checked_word::load(memory, layout.retired)
         .ok()
         .filter(|retired| *retired < NUMBER_MAX)
-        .ok_or_else(|| damaged("the generation of its logs does not add up".into()))?;
+        .ok_or_else(|| HeapError::damaged("the generation of its logs does not add up"))?;
     let mut records = Vec::new();
     for thread in 0..layout.numbers.threads {
         let found = read_halves(memory, heap, thread, retired)?;
@@ -125,10 +125,6 @@ pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) ->
     Some(builder)
 }
 
-pub(super) fn damaged(what: String) -> HeapError {
-    HeapError::Damaged { what }
-}
-
 /// The records of the two generations after the retired one of a thread.
 fn read_halves<M: Memory>(
     memory: &M,
@@ -143,7 +139,7 @@ fn read_halves<M: Memory>(
     let mut ends = closed.into_iter().map(Some).chain(newer.first().map(before));
     if !heap.flaw.is(HeapFlaw::NoBefore) && ends.any(|end| end != Some(lines)) {
         let what = "does not end where its next half says that it did";
-        return Err(damaged(format!("the log of thread {thread} {what}")));
+        return Err(HeapError::damaged(format!("the log of thread {thread} {what}")));
     }
     records.extend(newer);
     Ok(records)
@@ -159,7 +155,7 @@ fn read_half<M: Memory>(
     let found = read_log(memory, heap, (thread, generation % 2), generation)?;
     if found.iter().any(|record| record.generation != generation) {
         let what = "holds a record of a generation that has not begun";
-        return Err(damaged(format!("the log of thread {thread} {what}")));
+        return Err(HeapError::damaged(format!("the log of thread {thread} {what}")));
     }
     Ok(found)
 }
@@ -178,7 +174,9 @@ fn closed<M: Memory>(
         Some((generation, lines)) if generation <= retired + 1 => {
             Ok((generation == retired + 1).then_some(lines))
         }
-        _ => Err(damaged(format!("where thread {thread} ended its log does not add up"))),
+        _ => {
+            Err(HeapError::damaged(format!("where thread {thread} ended its log does not add up")))
+        }
     }
 }
 
@@ -214,7 +212,7 @@ fn read_log<M: Memory>(
     };
     match (line + 1..lines).find(is_header) {
         None => Ok(records),
-        Some(_) => Err(damaged(format!(
+        Some(_) => Err(HeapError::damaged(format!(
             "the log of thread {thread} has a record that does not add up before another"
         ))),
     }
@@ -262,12 +260,12 @@ fn read_undo<M: Memory>(
     let ended = ends.fold(read_thread_line(memory, heap, thread)?, u64::max);
     if ended >= NUMBER_MAX {
         let what = "ends a transaction whose number is out of range";
-        return Err(damaged(format!("the log of thread {thread} {what}")));
+        return Err(HeapError::damaged(format!("the log of thread {thread} {what}")));
     }
     let records = read_log(memory, heap, (thread, UNDO), ended + 1)?;
     if records.iter().any(|record| record.generation != ended + 1) {
         let what = "holds old values of a transaction that is not the one after the last that";
-        return Err(damaged(format!("the undo log of thread {thread} {what} ended")));
+        return Err(HeapError::damaged(format!("the undo log of thread {thread} {what} ended")));
     }
     Ok(records.into_iter().map(|record| (thread, record)).collect())
 }
@@ -278,7 +276,9 @@ fn read_thread_line<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Result<u
     let done: u64 = memory.load(heap.layout.done(thread));
     match ended.filter(|ended| *ended < NUMBER_MAX && done < DONE_MAX) {
         Some(ended) => Ok(ended),
-        None => Err(damaged(format!("what thread {thread} has finished does not add up"))),
+        None => {
+            Err(HeapError::damaged(format!("what thread {thread} has finished does not add up")))
+        }
     }
 }
 
@@ -295,7 +295,11 @@ fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), H
         let is_data = heap.layout.holds(at, bytes, chunks);
         bytes > 0 && at.offset().is_multiple_of(8) && (is_data || heap.layout.is_entry(at, bytes))
     });
-    if sound { Ok(()) } else { Err(damaged(format!("the log of thread {thread} writes no data"))) }
+    if sound {
+        Ok(())
+    } else {
+        Err(HeapError::damaged(format!("the log of thread {thread} writes no data")))
+    }
 }
 
 /// Brings in the pages that are about to be written, neighbours together.

@@ -1,7 +1,7 @@
 //! How typed values reach the seam: checked once, loaded field by field, stored word by word.
 
 use super::{Persist, Ptr};
-use crate::defrag::read_barrier::View;
+use crate::defrag::scope::View;
 use crate::persist::{Buffer, Sealed, Sink, Source};
 use crate::tx::direct::DIRECT_BYTES;
 use crate::{HeapError, Logging, Session, Tx};
@@ -101,7 +101,7 @@ fn keep_old<'p, T: Persist<'p>, M: Memory>(
     tx: &mut Tx<'_, '_, M>,
     at: Addr,
 ) -> Result<(), HeapError> {
-    if tx.session.view == View::New {
+    if tx.session.scope.view == View::New {
         let _ = T::load(&Within(tx), at);
     }
     if T::SIZE > 8 { tx.add(&[(at, T::SIZE)]) } else { Ok(()) }

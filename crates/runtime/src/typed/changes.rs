@@ -5,11 +5,19 @@
 //! as one of the program's, and has another shape, has changed. The table also tells which field it
 //! was.
 
-use super::types::{self, CUT};
-use super::{Branded, Persist, shape_of_root, size_of_root};
+use crate::heap::type_table::{self, CUT};
 use crate::persist::pointers::{Target, all_from};
+use crate::persist::{Branded, Persist};
 use crate::{Heap, HeapError, HeapOptions};
 use seawall_memory::Memory;
+
+pub(super) const fn size_of_root<R: Branded>() -> u64 {
+    <R::In<'static> as Persist<'static>>::SIZE
+}
+
+pub(super) const fn shape_of_root<R: Branded>() -> u64 {
+    <R::In<'static> as Persist<'static>>::SHAPE
+}
 
 /// Refuses options that are not those of a heap with a root of type `R`.
 pub(super) fn check_options<R: Branded>(options: &HeapOptions) -> Result<(), HeapError> {
@@ -31,7 +39,7 @@ pub(super) fn check_header<R: Branded, M: Memory>(
     if is_root::<R>(heap) && [0, reached].contains(&heap.reached_shape) {
         return Ok(());
     }
-    let there = types::described(memory, &heap.layout);
+    let there = type_table::described(memory, &heap.layout);
     Err(changed(heap, &all, &there).unwrap_or_else(|| other_root::<R>(heap, &there)))
 }
 
@@ -42,7 +50,7 @@ pub(super) fn check<R: Branded, M: Memory>(heap: &Heap, memory: &M) -> Result<()
         return Ok(());
     }
     let (all, _) = all_from::<R::In<'static>>();
-    let there = types::described(memory, &heap.layout);
+    let there = type_table::described(memory, &heap.layout);
     changed(heap, &all, &there).map_or(Ok(()), Err)
 }
 

@@ -4,7 +4,8 @@
 //! A transaction keeps an allocation and the link to it, or neither, so no crash loses an object. A
 //! program does that unlinks one and does not free it, or frees one that is still linked.
 
-use super::{Persist, Ptr, types};
+use super::{Persist, Ptr};
+use crate::heap::type_table;
 use crate::persist::pointers::Shapes;
 use crate::{HeapError, Object, Session};
 use rustc_hash::FxHashMap;
@@ -66,7 +67,7 @@ pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
 ) -> Result<Reach, HeapError> {
     let (heap, memory) = (&session.heap, session.memory);
     let shapes = Shapes::reached_from::<T>();
-    let numbers: FxHashMap<u8, u64> = types::shapes(heap, memory)?.into_iter().collect();
+    let numbers: FxHashMap<u8, u64> = type_table::shapes(heap, memory)?.into_iter().collect();
     let mut objects = Objects::of(session)?;
     let mut found = Reach::default();
     let shape_of = |object: &Object| numbers.get(&object.type_number?).copied();

@@ -1,0 +1,63 @@
+//! What a thread knows of the shelves that it owns (`coalesce` says what shelves are), and where it
+//! places objects.
+
+use super::map::FreeMap;
+use rustc_hash::FxHashMap;
+
+/// In place of a type: the granule belongs to the object before it.
+pub(crate) const MORE: u8 = 126;
+/// Where the calls that say nothing about neighbours place small objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// In the smallest block that holds them, which may straddle a line.
+    #[default]
+    Packed,
+    /// So that no object touches more lines than its length needs: objects of more than 32 bytes
+    /// start at a line. Takes more space, and fewer lines to flush.
+    Lines,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Shelf {
+    pub(super) chunk: u64,
+    pub(super) free: FreeMap,
+    /// The granule from which to look for free lines.
+    pub(super) cursor: u64,
+}
+
+/// The shelves that a thread owns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shelves {
+    pub(super) mine: Vec<Shelf>,
+    /// Where each is among them.
+    pub(super) places: FxHashMap<u64, usize>,
+    /// The one to look at next.
+    pub(super) current: usize,
+    /// The chunk from which to look for shelves that nobody owns.
+    pub(super) adopted: u64,
+}
+
+impl Shelves {
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = u64> {
+        self.mine.iter().map(|shelf| shelf.chunk)
+    }
+
+    pub(super) fn push(&mut self, chunk: u64) -> usize {
+        self.places.insert(chunk, self.mine.len());
+        self.mine.push(Shelf { chunk, free: FreeMap::full(), cursor: 0 });
+        self.mine.len() - 1
+    }
+
+    pub(super) fn remove(&mut self, place: usize) -> u64 {
+        let chunk = self.mine.remove(place).chunk;
+        self.current = 0;
+        self.places = (0..).zip(&self.mine).map(|(place, shelf)| (shelf.chunk, place)).collect();
+        chunk
+    }
+}
+
+/// True if an object of that length would straddle lines, or touch one too many, in some block of
+/// the classes.
+pub(crate) fn needs_lines(bytes: u64) -> bool {
+    bytes > 32
+}

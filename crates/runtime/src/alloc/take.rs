@@ -1,0 +1,241 @@
+//! The allocator of one thread: blocks of the size classes, and runs of chunks.
+//!
+//! What is allocated is said by the pool alone: a byte of state for each block (0 free, else the
+//! type of what lives there), an entry for each chunk. Both change only through the log, in the
+//! transaction that links the object in or unlinks it, so no crash leaks or doubles a block.
+//! Which of the free blocks is handed out next is nobody's business after a crash: each thread has
+//! lists of them in its own DRAM, filled from the states of chunks that it owns.
+//!
+//! A chunk has at most one owner, who alone allocates from it; so two threads never find the same
+//! free block. Others free into it and count that in DRAM; the owner looks again when it runs dry.
+//! A thread takes chunks that nobody owns (after a restart: all), then free ones, under a lock.
+//! Splitting a run of free chunks is a small transaction of its own.
+
+use crate::alloc::block::{Block, Blocks, Kind};
+use crate::alloc::chunk::{self, Chunk};
+use crate::alloc::size_class::{Class, STATE_BYTES};
+use crate::{HeapError, Session};
+use seawall_memory::{Addr, Memory};
+
+/// Chunks of its own that a thread looks at for blocks that others freed before it goes on.
+const PROBES: usize = 64;
+/// Chunks that nobody owns which a thread looks at before it takes a fresh one. Each costs a read
+/// of its states, from cold memory after an opening; so full chunks delay nobody by much, and a
+/// pool with room in it grows by a ninth at most before that room is found.
+const ADOPTIONS: usize = 8;
+
+impl<M: Memory> Session<'_, M> {
+    /// Takes a block of `class`; it is free for everybody else until a transaction says not.
+    pub(crate) fn take_small(&mut self, class: Class) -> Result<Block, HeapError> {
+        let number = class.number();
+        let at = loop {
+            let Some(at) = self.blocks.free[number].pop().map(Addr::pm) else {
+                self.refill(class)?;
+                continue;
+            };
+            if self.may_take(class, at) {
+                break at;
+            }
+        };
+        let chunk = self.heap.layout.chunk_of(at).expect("a block lies in a chunk");
+        Ok(Block { at, chunk, kind: Kind::Small(class) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self, class: Class) -> Result<(), HeapError> {
+        if self.look_again(class, PROBES) || self.adopt(class, ADOPTIONS) {
+            return Ok(());
+        }
+        match self.fresh_chunk(class) {
+            Err(HeapError::Full { .. })
+                if self.look_again(class, usize::MAX) || self.adopt(class, usize::MAX) =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Looks at up to `probes` chunks of this thread for blocks that others freed.
+    fn look_again(&mut self, class: Class, probes: usize) -> bool {
+        self.drop_lost(class);
+        let probes = probes.min(self.blocks.mine[class.number()].0.len());
+        for _ in 0..probes {
+            let (mine, next) = &mut self.blocks.mine[class.number()];
+            *next = (*next + 1) % mine.len();
+            let chunk = mine[*next];
+            let freed = self.heap.layout.freed(chunk);
+            if self.memory.load::<u64>(freed) > 0 {
+                self.memory.swap(freed, 0);
+                if self.scan(class, chunk) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Makes chunks of the class that nobody owns this thread's, until one has a free block; looks
+    /// at up to `probes` chunks.
+    fn adopt(&mut self, class: Class, probes: usize) -> bool {
+        let layout = &self.heap.layout;
+        if layout.numbers.moves {
+            let orphans = self.memory.load(layout.orphans());
+            if std::mem::replace(&mut self.blocks.orphans, orphans) != orphans {
+                self.blocks.adopted.fill(0);
+            }
+        }
+        self.with_chunk_lock(|session| Ok(session.adopt_locked(class, probes))).unwrap_or(false)
+    }
+
+    /// As [`adopt`](Session::adopt); the chunk lock is held, as whenever a chunk gets an owner.
+    pub(super) fn adopt_locked(&mut self, class: Class, probes: usize) -> bool {
+        let layout = self.heap.layout;
+        let chunks = self.chunks();
+        for _ in 0..probes {
+            let chunk = self.blocks.adopted[class.number()];
+            if chunk >= chunks {
+                return false;
+            }
+            let at = layout.chunk_entry(chunk);
+            let bits: u64 = self.memory.load(at);
+            if chunk::is_passed(bits, class) {
+                self.blocks.adopted[class.number()] = chunk + 1;
+                continue;
+            }
+            let entry = Chunk::decode(at, bits);
+            let length = entry.as_ref().map_or(1, |entry| entry.length());
+            self.blocks.adopted[class.number()] = chunk + length;
+            let owner = layout.owner(chunk);
+            let is_for_all = !self.is_destination(chunk);
+            if entry == Ok(Chunk::Small(class)) && is_for_all && self.may_own(owner, chunk, class) {
+                self.forget(class, chunk, self.memory.load(owner));
+                self.forget_all_of(chunk);
+                self.memory.store(owner, self.thread + 1);
+                self.blocks.mine[class.number()].0.push(chunk);
+                if self.scan(class, chunk) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Takes blocks of the chunk off the list: those that this session freed while the chunk was an
+    /// earlier one's of its thread.
+    pub(super) fn forget(&mut self, class: Class, chunk: u64, owner: u64) {
+        if owner == self.thread + 1 {
+            let layout = self.heap.layout;
+            let is_other = |at: &u64| layout.chunk_of(Addr::pm(*at)) != Some(chunk);
+            self.blocks.free[class.number()].retain(is_other);
+        }
+    }
+
+    /// This thread gets the chunk: what it knew of it, from a time when it had it, is void.
+    pub(super) fn forget_all_of(&mut self, chunk: u64) {
+        let layout = self.heap.layout;
+        if layout.numbers.moves {
+            for (free, (mine, _)) in self.blocks.free.iter_mut().zip(&mut self.blocks.mine) {
+                free.retain(|at| layout.chunk_of(Addr::pm(*at)) != Some(chunk));
+                mine.retain(|it| *it != chunk);
+            }
+        }
+    }
+
+    /// Forgets chunks that a cycle has given back.
+    pub(super) fn drop_lost(&mut self, class: Class) {
+        let (memory, layout, thread) = (self.memory, self.heap.layout, self.thread);
+        if layout.numbers.moves {
+            let is_mine = |chunk: &u64| memory.load::<u64>(layout.owner(*chunk)) == thread + 1;
+            self.blocks.mine[class.number()].0.retain(is_mine);
+        }
+    }
+
+    /// True if nobody owns the chunk, or an earlier session of this thread did.
+    fn may_own(&self, owner: Addr, chunk: u64, class: Class) -> bool {
+        match self.memory.load::<u64>(owner) {
+            0 => true,
+            thread if thread == self.thread + 1 => {
+                !self.blocks.mine[class.number()].0.contains(&chunk)
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts the free blocks of a chunk into the list; the list has none of them.
+    pub(super) fn scan(&mut self, class: Class, chunk: u64) -> bool {
+        if self.is_looked_at(chunk) {
+            self.memory.fetch_add(self.heap.layout.freed(chunk), 1);
+            return false;
+        }
+        let start = self.heap.layout.chunk(chunk);
+        let mut states = vec![0; class.blocks() as usize];
+        self.memory.read(start, &mut states);
+        let first = start.offset() + STATE_BYTES;
+        let before = self.blocks.free[class.number()].len();
+        for (block, state) in states.iter().enumerate().rev() {
+            let at = Addr::pm(first + block as u64 * class.bytes());
+            let is_taken = || self.buffers.taken.iter().any(|block| block.at == at);
+            if *state == 0 && !is_taken() && !self.is_kept(class, at) {
+                self.blocks.free[class.number()].push(at.offset());
+            }
+        }
+        if self.is_looked_at(chunk) {
+            // It may have been when it had what is free now, and must not see other objects there.
+            self.blocks.free[class.number()].truncate(before);
+            self.memory.fetch_add(self.heap.layout.freed(chunk), 1);
+        }
+        self.blocks.free[class.number()].len() > before
+    }
+
+    fn fresh_chunk(&mut self, class: Class) -> Result<(), HeapError> {
+        let chunk = self.fresh(Chunk::Small(class), STATE_BYTES)?;
+        self.blocks.mine[class.number()].0.push(chunk);
+        self.scan(class, chunk);
+        Ok(())
+    }
+
+    /// The space is free again, for this thread first: it was taken and never linked, or a
+    /// transaction that freed it has committed.
+    pub(crate) fn give_back(&mut self, blocks: &[Block]) {
+        let is_in_cycle = self.is_in_cycle();
+        for block in blocks {
+            let owner = self.heap.layout.owner(block.chunk);
+            let is_mine = || self.memory.load::<u64>(owner) == self.thread + 1;
+            self.count_freed(block.bytes());
+            match block.kind {
+                Kind::Large(length) => self.own_run(block.chunk, length, 0),
+                Kind::Small(class) if !is_in_cycle && is_mine() => {
+                    self.blocks.free[class.number()].push(block.at.offset());
+                }
+                Kind::Shelf(count) if self.give_back_granules(block, count) => {}
+                Kind::Small(_) | Kind::Shelf(_) => {
+                    self.memory.fetch_add(self.heap.layout.freed(block.chunk), 1);
+                }
+            }
+        }
+    }
+
+    /// For a cycle to know when it is time.
+    fn count_freed(&self, bytes: u64) {
+        if self.heap.layout.numbers.moves {
+            let at = self.heap.layout.freed_bytes(self.thread);
+            let freed: u64 = self.memory.load(at);
+            self.memory.store(at, freed + bytes);
+        }
+    }
+
+    /// Owns no chunk any more: others may take them.
+    pub(crate) fn disown(&mut self) {
+        let Blocks { mine, shelves, .. } = std::mem::replace(&mut self.blocks, Blocks::new());
+        let blocks = mine.into_iter().flat_map(|(chunks, _)| chunks);
+        for chunk in blocks.chain(shelves.chunks()) {
+            // Others may have it by now, if a cycle gave it back.
+            let _ = self.memory.compare_exchange(self.heap.layout.owner(chunk), self.thread + 1, 0);
+        }
+        if self.heap.layout.numbers.moves {
+            self.memory.fetch_add(self.heap.layout.orphans(), 1);
+        }
+    }
+}

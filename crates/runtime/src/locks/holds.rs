@@ -1,0 +1,24 @@
+//! The locks that a session holds while it runs a transaction (`lock_set` takes them).
+
+use seawall_memory::Addr;
+
+/// The locks of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    /// Words that are held, with the versions before.
+    pub(super) held: Vec<(Addr, u64)>,
+    /// To be taken before the next transaction.
+    pub(super) first: Vec<Addr>,
+    /// What a transaction failed for, if it did.
+    pub(super) lacked: Option<Addr>,
+}
+
+impl Holds {
+    pub(super) fn before(&self, word: Addr) -> Option<u64> {
+        self.held.iter().find(|(held, _)| *held == word).map(|(_, before)| *before)
+    }
+
+    pub(super) fn may_wait(&self, word: Addr) -> bool {
+        self.held.iter().all(|(held, _)| *held < word)
+    }
+}

@@ -1,0 +1,235 @@
+//! Running a transaction: a session begins it, and commits it or puts everything back.
+
+use super::redo_log::Wait;
+use super::{Logging, Tx};
+use crate::{HeapError, Session};
+use seawall_memory::{Addr, LINE_BYTES, Memory};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A transaction that is visible and ordered, but perhaps not durable yet.
+#[must_use = "nothing is promised until it is waited for"]
+#[derive(Debug)]
+pub struct Pending {
+    session: u64,
+}
+
+/// Ends a transaction whose body panics.
+struct Unwinding<'s, 'm, M: Memory> {
+    session: &'s mut Session<'m, M>,
+    is_scope: bool,
+}
+
+impl<M: Memory> Drop for Unwinding<'_, '_, M> {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        self.session.end_by_panic(self.is_scope);
+    }
+}
+
+impl<'m, M: Memory> Session<'m, M> {
+    /// Runs `body` as a transaction that logs new values, and commits if it returns `Ok`. A crash
+    /// before the return keeps all that it stored, allocated and freed, or nothing; one after the
+    /// return keeps all. One fence.
+    ///
+    /// # Errors
+    /// What `body` returns; then nothing has changed. [`HeapError::TooLarge`] when it wrote more
+    /// than the log holds.
+    pub fn transaction<T, E: From<HeapError>>(
+        &mut self,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(Logging::Redo, Wait::Durable, body)
+    }
+
+    /// As [`transaction`](Session::transaction), with a choice: [`Logging::Undo`] logs old values
+    /// and stores in place. A fence for each first store, or set of ranges [added](Tx::add), and
+    /// one at the end.
+    ///
+    /// # Errors
+    /// As [`transaction`](Session::transaction).
+    pub fn transaction_with<T, E: From<HeapError>>(
+        &mut self,
+        logging: Logging,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(logging, Wait::Durable, body)
+    }
+
+    /// As [`transaction_with`](Session::transaction_with), but begins the fence and does not wait
+    /// for it: what the thread does next overlaps with it. The transaction is visible to all
+    /// threads and ordered before anything later; it is promised only when [`wait`](Session::wait)
+    /// returns.
+    ///
+    /// # Errors
+    /// As [`transaction`](Session::transaction).
+    pub fn begin<T, E: From<HeapError>>(
+        &mut self,
+        kind: Logging,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<(T, Pending), E> {
+        self.run(kind, Wait::Ordered, body).map(|value| (value, Pending { session: self.number }))
+    }
+
+    /// Returns when the transaction, and all that this session committed before it, is durable.
+    ///
+    /// # Panics
+    /// When another session began the transaction.
+    pub fn wait(&self, pending: Pending) {
+        assert_eq!(pending.session, self.number, "what another session began is waited for there");
+        self.memory.drain();
+    }
+
+    #[inline]
+    fn run<T, E: From<HeapError>>(
+        &mut self,
+        kind: Logging,
+        wait: Wait,
+        body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let is_scope = self.enter()?;
+        // The outcome stays where it is: a copy that is made behind the fence, of halves that were
+        // stored behind it, would wait for the fence, and all that follows with it.
+        let unwinding = Unwinding { session: self, is_scope };
+        let mut outcome = body(&mut Tx { session: &mut *unwinding.session, kind });
+        std::mem::forget(unwinding);
+        match self.leave_with(outcome.is_ok(), wait, is_scope) {
+            Ok(None) => {}
+            Ok(Some(error)) => outcome = Err(error.into()),
+            Err(error) => return Err(error.into()),
+        }
+        outcome
+    }
+
+    /// A transaction begins; true if a scope does, too.
+    #[inline(never)]
+    fn enter(&mut self) -> Result<bool, HeapError> {
+        self.sit();
+        if std::mem::replace(&mut self.broken, true) {
+            self.abort()?;
+            self.hold_no_more();
+        }
+        self.hold_first();
+        let is_scope = self.heap.layout.numbers.moves && !self.scope.is_open;
+        if is_scope {
+            self.begin_scope();
+        }
+        self.set_busy(true);
+        Ok(is_scope)
+    }
+
+    /// The body of a transaction has panicked: nothing of it remains, before anybody else sees it.
+    /// A thread that ends with its machine leaves all as it is.
+    fn end_by_panic(&mut self, is_scope: bool) {
+        if self.seat.is_some() {
+            // A second panic, of a memory that fails, must not end the process. What could not be
+            // put back is tried again when the next transaction begins.
+            let end = AssertUnwindSafe(|| self.leave_with(false, Wait::Durable, is_scope));
+            let _ = catch_unwind(end);
+        }
+    }
+
+    /// It ends: commits if its body has gone well, else, and when that fails, is rolled back. Gives
+    /// why it could not commit; an error if it could not be rolled back.
+    #[inline(never)]
+    fn leave_with(
+        &mut self,
+        is_good: bool,
+        wait: Wait,
+        is_scope: bool,
+    ) -> Result<Option<HeapError>, HeapError> {
+        self.set_busy(false);
+        let error = if is_good { self.commit(wait).err() } else { None };
+        if !is_good || error.is_some() {
+            self.abort()?;
+        }
+        if is_scope {
+            self.end_scope();
+        }
+        self.hold_no_more();
+        self.broken = false;
+        Ok(error)
+    }
+
+    fn commit(&mut self, wait: Wait) -> Result<(), HeapError> {
+        if !self.buffers.saved.is_empty() || self.undo.is_open() {
+            self.log_saved();
+        }
+        if !self.buffers.new.is_empty() {
+            if self.buffers.direct {
+                self.memory.order();
+            }
+            self.log.commit(self.memory, &mut self.buffers.new, wait)?;
+        }
+        self.undo.close();
+        if !self.buffers.freed.is_empty() {
+            let freed = std::mem::take(&mut self.buffers.freed);
+            self.give_back(&freed);
+            self.buffers.freed = freed;
+        }
+        self.buffers.clear();
+        Ok(())
+    }
+
+    /// Undo: what the words hold now goes into the record.
+    #[inline(never)]
+    fn log_saved(&mut self) {
+        let mut line = [0; LINE_BYTES as usize];
+        for (at, words) in self.buffers.saved.runs() {
+            self.memory.read(at, &mut line[..8 * words]);
+            self.buffers.new.push_words(at, &line[..8 * words]);
+        }
+        if self.undo.is_open() {
+            self.buffers.new.push_end(self.undo.number());
+        }
+    }
+
+    /// Puts everything back as it was before the transaction.
+    fn abort(&mut self) -> Result<(), HeapError> {
+        if self.undo.is_open() {
+            self.log.commit(self.memory, self.undo.put_back(), Wait::Durable)?;
+        }
+        self.undo.close();
+        let taken = std::mem::take(&mut self.buffers.taken);
+        self.give_back(&taken);
+        self.buffers.clear();
+        Ok(())
+    }
+
+    /// Allocates `bytes` bytes, fills them with `content` (the rest is anything), and stores the
+    /// address in the word at `link`: all three or none, with one fence.
+    ///
+    /// # Errors
+    /// As [`transaction`](Session::transaction).
+    pub fn alloc_into(
+        &mut self,
+        link: Addr,
+        bytes: u64,
+        content: &[u8],
+    ) -> Result<Addr, HeapError> {
+        self.transaction(|tx| {
+            let at = tx.alloc(bytes.max(content.len() as u64))?;
+            if !content.is_empty() {
+                tx.fill(at, content)?;
+            }
+            tx.store(link, at)?;
+            Ok(at)
+        })
+    }
+
+    /// Frees the object whose address is in the word at `link`, and stores zero there: both or
+    /// neither, with one fence. Nothing happens if the word is zero.
+    ///
+    /// # Errors
+    /// As [`transaction`](Session::transaction), and [`HeapError::NoObject`].
+    pub fn free_from(&mut self, link: Addr) -> Result<(), HeapError> {
+        self.transaction(|tx| {
+            let at: Addr = tx.load(link);
+            if at.is_null() {
+                return Ok(());
+            }
+            tx.free(at)?;
+            tx.store(link, Addr::NULL)
+        })
+    }
+}
