@@ -2,7 +2,7 @@
 //! Defragmentation for Persistent Memory" (Xu, Ye, Solihin and Shen, ISCA'22), with which
 //! fragmentation is measured, and what moving objects costs.
 //!
-//! A structure is given its entries, and then loses four fifths of them, gets as many back, and
+//! A structure gets its entries, then loses four fifths of them, gets as many back, and
 //! loses them again, keys at random ([`Phases`]). What is left lies scattered over all the space
 //! that the heap has grown to.
 //!

@@ -33,7 +33,7 @@ pub struct KernelEntry {
     pub about: &'static str,
     /// What its size counts.
     pub unit: &'static str,
-    /// Its size, unless told otherwise.
+    /// Its default size.
     pub size: u64,
     /// A size for a quick look.
     pub quick: u64,
@@ -59,7 +59,7 @@ impl KernelEntry {
 
 /// Something to do with a kernel whose type is known.
 pub trait KernelVisitor {
-    /// What it gives.
+    /// The type of its result.
     type Output;
     /// Does it with `K`.
     fn visit<K: Kernel>(self) -> Self::Output;

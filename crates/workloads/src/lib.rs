@@ -64,9 +64,9 @@ pub struct WorkloadEntry {
     pub name: &'static str,
     /// What it does, in one line.
     pub about: &'static str,
-    /// Entries at the start, unless told otherwise.
+    /// The default number of entries at the start.
     pub entries: u64,
-    /// Per cent of operations that only search, unless told otherwise.
+    /// The default share of operations that only search, in per cent.
     pub search_percent: u32,
     /// Whether it is one of the five of MICRO'15, Table 2, which run when none is named.
     pub default: bool,
@@ -103,7 +103,7 @@ impl WorkloadEntry {
 
 /// Something to do with a workload whose type is known.
 pub trait Visitor {
-    /// What it gives.
+    /// The type of its result.
     type Output;
     /// Does it with `W`.
     fn visit<W: Workload>(self) -> Self::Output;

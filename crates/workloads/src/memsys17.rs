@@ -8,8 +8,8 @@
 //!
 //! Keys are 4 bytes, numbered for the array; for the others a fixed permutation of the numbers, so
 //! that a tree is not built from its edge. A character of the string is a step of a generator, as a
-//! C program would make it; a machine on which computing takes no time by itself is told so by
-//! [`Input::work`].
+//! C program would make it; [`Input::work`] is its cost on machines where computing takes no time
+//! by itself.
 
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::{Route, RouteChoice, RouteCounts};

@@ -1,7 +1,7 @@
 //! Applications like those of WHISPER ("An Analysis of Persistent Memory Use with WHISPER",
 //! ASPLOS'17): programs of their time, which order many small steps one after the other.
 //!
-//! Each is written from what its paper says of it, with the log and the allocator that such
+//! Each follows the description in its paper, with the log and the allocator that such
 //! programs had then. `seawall whisper` counts epochs for a transaction, their sizes, dependences
 //! within a thread, and accesses to persistent memory among all, and has them beside the published
 //! numbers (`experiments/whisper.toml`), of whose order they are.

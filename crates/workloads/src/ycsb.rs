@@ -10,9 +10,9 @@
 //! over the keys by a permutation, as YCSB does by a hash: neighbours in one order are none in the
 //! other. Inserts take the next record of their thread, the threads in turn; when all keys have
 //! been inserted they begin anew, and are updates. A thread takes the others to be as far as it is
-//! itself when it chooses among what has been inserted, so no request depends on who runs when.
-//! YCSB draws from ten thousand million items and hashes them to those that there are; here the
-//! zipfian choice is among the records themselves.
+//! itself when it chooses among what has been inserted, so no request depends on the order of
+//! threads. YCSB draws from ten thousand million items and hashes them to those that there are;
+//! here the zipfian choice is among the records themselves.
 
 mod zipf;
 
@@ -127,7 +127,7 @@ impl RequestMix {
     /// Refuses a mix that `W` cannot run.
     ///
     /// # Errors
-    /// The workload, the mix, and who can run it.
+    /// The workload, the mix, and the workloads that can run it.
     pub fn check_for<W: Workload>(self) -> Result<(), UnfitMix> {
         let able = |least: Accepts| {
             let able = crate::WORKLOADS.iter().filter(|entry| match least {
@@ -150,7 +150,7 @@ impl RequestMix {
         Err(UnfitMix { workload: W::NAME, mix: self, why })
     }
 
-    /// Records that the pool starts with, when it has room for so many keys.
+    /// The number of records at the start in a pool with room for `keys` keys.
     fn records(self, keys: u64) -> u64 {
         if self.inserts == 100 { 0 } else { keys / 2 }
     }
@@ -213,7 +213,7 @@ pub(crate) enum Op {
     Update,
     /// Inserts a key, or writes over its value.
     Put,
-    /// Reads so many keys from this one on.
+    /// Reads this many keys from this one on.
     Scan(u64),
     /// Reads a key, and writes over its value.
     ReadModifyWrite,

@@ -46,7 +46,7 @@ fn a_kernel_with_checkpoints_gives_the_plain_result_and_its_last_checkpoint_is_t
     shared::<Ocean>();
 }
 
-/// Crashes a run of one thread at some of its fences and stores, and lets each go on; gives the
+/// Crashes a run of one thread at some of its fences and stores, and lets each go on; returns the
 /// phases that were recovered at least, and at most.
 fn crashed<K: Phased>(model: Model, flaw: Flaw) -> Result<(u64, u64), String> {
     let input = Input { threads: 1, size: K::SMALL, seed: 1 };

@@ -47,7 +47,7 @@ fn crashes(
     check(media.whole(), &done, len)
 }
 
-/// A short run, crashed under `model`; gives the first violation.
+/// A short run, crashed under `model`; returns the first violation.
 pub(crate) struct Crash {
     pub(crate) model: Model,
     pub(crate) flaw: Flaw,

@@ -143,7 +143,7 @@ impl<S: ChurnStructure> Churned<S> {
         Ok(Churned { heap, entries, parts, locks, collect, structure: PhantomData })
     }
 
-    /// Runs one step on the part of its key, whose lock is held; gives what a search finds.
+    /// Runs one step on the part of its key, whose lock is held; returns what a search finds.
     pub(super) fn run<M: Memory>(
         &self,
         thread: &mut Thread<'_, RootOf<S>, M>,

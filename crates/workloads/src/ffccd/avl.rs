@@ -124,7 +124,7 @@ fn take_least<'p, M: Memory>(
     Ok((least, Some(balance(tx, node)?)))
 }
 
-/// Puts the height of `node` right, and turns it if one side is too high; who is there afterwards.
+/// Updates the height of `node`, and rotates it if one side is too high; returns the new top node.
 fn balance<'p, M: Memory>(tx: &mut Tx<'p, '_, '_, M>, node: At<'p>) -> Result<At<'p>, HeapError> {
     let high = heights(tx, node)?;
     let Some(side) = (0..2).find(|side| high[*side] > high[1 - side] + 1) else {

@@ -105,7 +105,7 @@ fn insert<'p, M: Memory>(
     edit(tx, tree).split(path, right[0].0, added)
 }
 
-/// Unlinks the entry of a key, if there is one; gives its value, which is not freed.
+/// Unlinks the entry of a key, if there is one; returns its value, which is not freed.
 fn unlink<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,

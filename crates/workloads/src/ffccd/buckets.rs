@@ -29,7 +29,7 @@ pub(crate) struct Buckets<'p, E> {
 type At<'p, E> = Ptr<'p, Buckets<'p, E>>;
 type Link<'p, E> = Option<Ptr<'p, E>>;
 
-/// Which of so many buckets is that of a hash.
+/// The bucket of a hash, of `count` buckets.
 fn bucket(hash: u64, count: u64) -> u64 {
     let mask = count.next_power_of_two() - 1;
     if hash & mask < count { hash & mask } else { hash & mask >> 1 }

@@ -188,7 +188,7 @@ fn remove<'p, M: Memory>(
     tx.set(at.at(Leaf::STATUS), Status { gone, ..leaf.status })
 }
 
-/// Consolidates a leaf, of which these records are left, with one beside it, if that gives one.
+/// Merges a leaf, of which these records are left, with a neighbour, if they fit into one leaf.
 fn join<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,

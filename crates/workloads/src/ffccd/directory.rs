@@ -16,7 +16,7 @@ const SLOTS: usize = 511;
 /// Numbers that a directory has.
 pub(crate) const CAPACITY: u64 = (PAGES * SLOTS) as u64;
 
-/// A part has at most so many keys; that leaves some of the numbers over.
+/// The most keys that a part has; some of the numbers are left over.
 pub(crate) const KEYS_MAX: u64 = 1 << 20;
 
 const _: () = assert!(CAPACITY > KEYS_MAX);

@@ -2,7 +2,7 @@
 //! Class Memory", Oukid et al., SIGMOD'16), one of the programs of FFCCD (ISCA'22).
 //!
 //! The entries of a leaf have no order: a bitmap says which are there, and a fingerprint of one
-//! byte for each says which keys to look at. A full leaf gives the upper half of its keys to a new
+//! byte for each says which keys to look at. A full leaf moves the upper half of its keys to a new
 //! one behind it; an empty one is freed. Leaves are linked in the order of their keys.
 //!
 //! Differences: inner nodes persist here too, so that opening rebuilds nothing; values are objects

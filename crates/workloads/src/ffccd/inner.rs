@@ -175,7 +175,7 @@ impl<'p, L: Persist<'p>> Index<'p, L> {
 /// Keys of a tree that is checked: from the first, and less than the second.
 pub(crate) type Range = (u64, Option<u64>);
 
-/// Checks a node, so many below the root, and all that is below it; how many levels that are.
+/// Checks a node, `depth` levels below the root, and its subtree; returns the subtree's levels.
 fn check<'p, M: Memory, L: Persist<'p>>(
     session: &Session<'p, '_, M>,
     (at, depth): (Ptr<'p, Inner<'p, L>>, usize),

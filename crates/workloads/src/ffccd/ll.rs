@@ -4,7 +4,7 @@
 //! and nothing else, so the list is cut into many short ones, by the key's hash, with a table of
 //! their heads.
 //!
-//! Its slip: the first node of a list is not told of a new one before it.
+//! Its planted bug: the first node of a list gets no link to a new one before it.
 
 use super::directory::Directory;
 use super::value::Value128;

@@ -36,7 +36,7 @@ impl Step {
 const TOUCH_EVERY: u64 = 4;
 
 impl Phases {
-    /// Those of thread `place.0` of `place.1` in a structure of so many entries; with `touches`
+    /// Those of thread `place.0` of `place.1` in a structure of `entries` entries; with `touches`
     /// each fourth step is neither a put nor a remove.
     pub(crate) fn new(entries: u64, place: (u64, u64), seed: u64, touches: bool) -> Phases {
         let (thread, threads) = place;
@@ -77,12 +77,12 @@ impl Phases {
     }
 }
 
-/// Changes of a phase of a thread that has so many keys.
+/// Changes in one phase of a thread that has `keys` keys.
 fn changes(keys: u64) -> u64 {
     (4 * keys / 5).max(1)
 }
 
-/// Steps that the first so many phases take; the others are as for [`Phases::new`].
+/// Steps of the first `phases` phases; the other parameters are as for [`Phases::new`].
 pub(crate) fn steps(entries: u64, place: (u64, u64), phases: u64, touches: bool) -> u64 {
     let (thread, threads) = place;
     let keys = entries.saturating_sub(thread).div_ceil(threads);

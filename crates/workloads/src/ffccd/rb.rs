@@ -3,7 +3,7 @@
 //! The algorithms are those of Cormen et al., chapter 13, with no pointer for the leaves and both
 //! directions in one piece of code.
 //!
-//! Its slip: who is put below a red node stays there.
+//! Its planted bug: a node that is put below a red node stays there.
 
 use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Read, Walk, broken};

@@ -1,7 +1,7 @@
 //! An array of strings that change places ("SS" of FFCCD, ISCA'22).
 //!
 //! The published program exchanges the bytes of two strings. Here two slots exchange their
-//! pointers, and each string is told its new slot: one word of it is rewritten, not 128 bytes. So
+//! pointers, and each string stores its new slot: one word of it is rewritten, not 128 bytes. So
 //! strings stay where they are, as far as space is concerned, and pointers to them wander.
 //!
 //! Its slip: it exchanges in two transactions.
@@ -36,7 +36,7 @@ pub(crate) struct Text {
 
 type Link<'p> = Option<Ptr<'p, Text>>;
 
-/// Lets a slot lead to a string, which is told.
+/// Lets a slot lead to a string, and stores the slot in the string.
 fn place<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     part: Ptr<'p, Strings<'p>>,

@@ -1,4 +1,4 @@
-//! Values whose bytes all follow from key and tag, so that a check can tell that they are whole.
+//! Values whose bytes all follow from key and tag, so that a check sees whether they are whole.
 
 use super::spread;
 use crate::Damage;

@@ -3,7 +3,7 @@
 
 use crate::{Contents, Damage};
 
-/// What a check tells of what it sees.
+/// What a check reports of a structure.
 pub struct Walk<'c> {
     /// Objects that may still be seen.
     pub(crate) left: u64,

@@ -18,7 +18,7 @@ pub enum Flaw {
     None,
     /// An update becomes visible before what makes it recoverable is ordered.
     NoOrder,
-    /// What makes an update recoverable is not flushed. Only x86-like machines can tell.
+    /// What makes an update recoverable is not flushed. Only x86-like machines show it.
     NoFlush,
     /// A mistake of the heap, in workloads that live in one.
     Heap(HeapFlaw),
@@ -118,7 +118,7 @@ impl Flaw {
     /// Refuses a mistake that `W` cannot make.
     ///
     /// # Errors
-    /// The workload, the mistake, and who can make it.
+    /// The workload, the planted bug, and the workloads that have it.
     pub fn check_for<W: Workload>(self) -> Result<(), UnfitFlaw> {
         let fits = match self {
             Flaw::None | Flaw::NoOrder | Flaw::NoFlush => true,

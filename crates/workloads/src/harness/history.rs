@@ -14,8 +14,8 @@ mod explain;
 
 pub use explain::Explainer;
 
-/// What a structure holds: for each key that is present, a tag that tells which operation put it
-/// there (never 0).
+/// What a structure holds: for each key that is present, a tag that identifies the operation that
+/// put it there (never 0).
 pub type Contents = BTreeMap<u64, u64>;
 
 /// Why an image cannot be explained.
@@ -85,8 +85,8 @@ impl History {
     }
 
     /// Whether `after` can be explained by the operations of the history on top of `before`, all
-    /// of the first `completed[t]` operations of each thread t included; gives how many operations
-    /// of each thread the least explanation includes. For more than one question use
+    /// of the first `completed[t]` operations of each thread t included; returns the number of
+    /// operations of each thread in the least explanation. For more than one question use
     /// [`index`](History::index).
     ///
     /// # Errors

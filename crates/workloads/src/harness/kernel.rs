@@ -25,12 +25,12 @@ mod mix;
 
 pub use mix::{Counts, Mix, Mixed, Stacks};
 
-/// What a run of a kernel is told.
+/// The parameters of a run of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input {
     /// Hardware threads that will run it, 1 to 1024.
     pub threads: usize,
-    /// How much there is to do, in the kernel's own [unit](Kernel::UNIT).
+    /// The amount of work, in the kernel's own [unit](Kernel::UNIT).
     pub size: u64,
     /// Seed of the input.
     pub seed: u64,
@@ -53,7 +53,7 @@ impl Input {
         ])
     }
 
-    /// Generator `index` of those that the seed gives.
+    /// Generator `index` of the seed.
     pub(crate) fn stream(&self, index: u64) -> Xoshiro256PlusPlus {
         stream(self.seed, index)
     }
@@ -168,7 +168,7 @@ impl Words {
         memory.store(self.at(index), value);
     }
 
-    /// Adds with a locked instruction; gives what was there.
+    /// Adds with a locked instruction; returns what was there.
     #[inline]
     #[track_caller]
     pub(crate) fn claim<M: Memory>(self, memory: &M, index: u64, by: u64) -> u64 {

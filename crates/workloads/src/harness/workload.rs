@@ -1,4 +1,4 @@
-//! What a workload is, and what a run of one is told.
+//! What a workload is, and the parameters of a run.
 
 use crate::harness::history::{Contents, History, tag};
 use crate::shared::{Change, Inconsistency};
@@ -12,7 +12,7 @@ use seawall_runtime::pool::HeaderError;
 use seawall_runtime::{Arena, Heap, HeapError};
 use std::sync::Arc;
 
-/// What a run is told; the same for every machine and every design.
+/// The parameters of a run; the same for every machine and every design.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// Hardware threads that will run operations, 1 to 1024.
@@ -228,22 +228,22 @@ impl Worker {
         }
     }
 
-    /// The next request of the mix, if there is one, about the numbers below `keys`, which so many
-    /// threads share; `place` is this thread's among them, and how many they are.
+    /// The next request of the mix, if there is one, about the numbers below `keys`, which several
+    /// threads share; `place` is this thread's number and the number of threads.
     pub(crate) fn request_of_mix(&mut self, keys: u64, place: (u64, u64)) -> Option<(Op, u64)> {
         let mix = self.mix?;
         let requests = self.requests.get_or_insert_with(|| Requests::new(mix, keys, place));
         Some(requests.next(&mut self.rng))
     }
 
-    /// What the operation about to run tells the structure that it changes.
+    /// The parameters of the operation about to run, for the structure that it changes.
     pub(crate) fn change(&self) -> Change<impl FnMut(u64, u64) + '_> {
         let note = |key, tag| self.history.effect(self.thread, self.number, key, tag);
         Change { tag: tag(self.thread, self.number), flaw: self.flaw.of_epochs(), note }
     }
 }
 
-/// Generator `index` of those that a seed gives: 0 fills the pool, the others are the threads'.
+/// Generator `index` of a seed: 0 fills the pool, the others are the threads'.
 pub(crate) fn stream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -295,7 +295,7 @@ impl Setup {
         BadSetup::find(&[("entries", self.entries, 1, W::ENTRIES_MAX)])
     }
 
-    /// What tells its pool from others: the same for the same numbers.
+    /// The identity of its pool: the same for the same parameters.
     pub(crate) fn uuid(&self) -> u128 {
         u128::from(self.seed) << 64 | u128::from(self.entries) << 16 | self.threads as u128
     }
@@ -322,11 +322,11 @@ pub trait Workload: Clone + Send + Sync + 'static {
     const NAME: &'static str;
     /// One line for `seawall list workloads`.
     const ABOUT: &'static str;
-    /// Entries at the start, unless told otherwise.
+    /// The default number of entries at the start.
     const ENTRIES: u64;
     /// The most entries that its pool has room for.
     const ENTRIES_MAX: u64 = u64::MAX;
-    /// Per cent of operations that only search, unless told otherwise.
+    /// The default share of operations that only search, in per cent.
     const SEARCH_PERCENT: u32;
     /// Whether it lives in a heap, and can make the mistakes of one.
     const IN_HEAP: bool = false;
@@ -340,7 +340,7 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// Memory needed for `setup`.
     fn layout(setup: &Setup) -> Layout;
 
-    /// Steps that the first so many phases of a thread take, if the workload has phases.
+    /// Steps of the first `phases` phases of a thread, if the workload has phases.
     fn steps(_setup: &Setup, _thread: usize, _phases: u64) -> Option<u64> {
         None
     }
@@ -379,9 +379,9 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// with an [`order`](Memory::order); none calls [`output`](Memory::output).
     fn step<M: Memory>(&self, memory: &M, local: &mut Self::Local<'_, M>, worker: &mut Worker);
 
-    /// Runs `body` beside the thread of [`Collect::Thread`], on the handle that `handle` gives, and
-    /// gives what that thread did, when the cycle that there is has ended; or only runs it, where
-    /// the setup has no such thread.
+    /// Runs `body` beside the thread of [`Collect::Thread`], on the handle that `handle` returns.
+    /// Once the running cycle has ended, also returns what that thread did. Without such a thread
+    /// in the setup it only runs `body`.
     ///
     /// # Errors
     /// Why nothing is moved any more. What was done until then stays, and loses nothing.
@@ -398,7 +398,7 @@ pub trait Workload: Clone + Send + Sync + 'static {
         DefragCounts::default()
     }
 
-    /// Checks every invariant and gives what the structure holds.
+    /// Checks every invariant and returns what the structure holds.
     ///
     /// # Errors
     /// The invariant that does not hold.

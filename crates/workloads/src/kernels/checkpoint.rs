@@ -53,7 +53,7 @@ impl<K: Phased> Checkpointed<K> {
     }
 
     /// After a crash, on one thread: puts the kernel's memory back to the last complete checkpoint;
-    /// gives the phases that it has in it. Nothing of this needs to be durable.
+    /// returns the phases that it has in it. Nothing of this needs to be durable.
     ///
     /// # Errors
     /// When there was none.
@@ -83,7 +83,7 @@ impl<K: Phased> Checkpointed<K> {
         is_new
     }
 
-    /// Makes the state after so many phases durable; all threads take part.
+    /// Makes the state after `phases` phases durable; all threads take part.
     fn checkpoint<M: Memory>(&self, memory: &M, phases: u64) {
         self.team.meet(memory);
         self.copy(memory, phases, self.team.share(memory, self.lines));

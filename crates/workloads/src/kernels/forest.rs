@@ -138,7 +138,7 @@ impl Forest {
         memory.store(place, node + 1);
     }
 
-    /// Takes the node of `key` out and gives it, if the tree has it.
+    /// Removes and returns the node of `key`, if the tree has it.
     pub(super) fn remove<M: Memory>(&self, memory: &M, tree: u64, key: u64) -> Option<u64> {
         let (mut place, found) = self.search(memory, tree, key, |_| false);
         let node = found?;

@@ -36,7 +36,7 @@ const SUM: u64 = 1;
 pub struct Freqmine {
     team: Team,
     transactions: u64,
-    /// An item is frequent if so many transactions have it.
+    /// An item is frequent if at least this many transactions have it.
     least: u64,
     /// Where each transaction starts in `items`, and where the last ends.
     starts: Words,

@@ -121,7 +121,7 @@ impl Intruder {
         })
     }
 
-    /// Puts a fragment to the others of its flow; when it was the last to come, gives the first.
+    /// Puts a fragment to the others of its flow; when it was the last to come, returns the first.
     fn collect<M: Memory>(&self, memory: &M, packet: u64) -> Option<u64> {
         let flow = self.packet(memory, packet, FLOW);
         let count = self.packet(memory, packet, COUNT);

@@ -1,6 +1,6 @@
 //! LU factorisation without pivoting, with the sharing of SPLASH-2's "lu", contiguous blocks (Woo
-//! et al., ISCA'95): blocks of 16 x 16 lie in one piece each and belong to threads in a grid; who
-//! owns a block writes it, others read it a phase later.
+//! et al., ISCA'95): blocks of 16 x 16 lie in one piece each and belong to threads in a grid; the
+//! thread that owns a block writes it, others read it a phase later.
 //!
 //! In the pool: the matrix. Each element sees the same operations in the same order as in the
 //! plain, unblocked elimination, so the check compares bits.

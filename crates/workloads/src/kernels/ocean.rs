@@ -95,7 +95,7 @@ impl Ocean {
         self.vorticity.put_real(memory, index, advanced(vorticity, stream, source));
     }
 
-    /// Relaxes once; gives the largest change of all threads.
+    /// Relaxes once; returns the largest change of all threads.
     fn sweep<M: Memory>(&self, memory: &M, rows: &Range<u64>, number: u64) -> f64 {
         let mut largest = 0.0f64;
         for colour in 0..2 {

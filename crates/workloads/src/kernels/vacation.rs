@@ -3,7 +3,7 @@
 //! the dearest, close an account, or change what there is.
 //!
 //! Instead of transactional memory, a transaction locks all the trees that it needs, in the order
-//! of their numbers, and gives them back at its end (two-phase locking). While it holds them it
+//! of their numbers, and releases them at its end (two-phase locking). While it holds them it
 //! stamps itself and them with one more than the largest stamp they have, a clock of Lamport's: the
 //! order of the stamps explains the run. The check does the transactions in that order on plain
 //! maps, and compares the stamp and the outcome of each, every row, and the list of every customer.
@@ -253,7 +253,7 @@ impl Vacation {
         }
     }
 
-    /// Does all transactions again in the order of their stamps; gives their outcomes.
+    /// Does all transactions again in the order of their stamps; returns their outcomes.
     fn replay<M: Memory>(&self, memory: &M, plain: &mut Plain) -> Result<Vec<u64>, Damage> {
         let stamp_of = |transaction| (self.stamps.get(memory, transaction), transaction);
         let mut order: Vec<(u64, u64)> = (0..self.transactions).map(stamp_of).collect();

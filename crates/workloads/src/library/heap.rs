@@ -32,7 +32,7 @@ const LARGEST: u64 = 70_000;
 const CHUNKS_MAX: u64 = 1 << 28;
 /// Bytes of an object that are written, at most: enough to go past the log.
 const WRITTEN_MAX: u64 = 4160;
-/// Words of a long object that are looked at: one of so many.
+/// The check reads one word of this many in a long object.
 const SAMPLED: u64 = 64;
 
 /// Scripts on a heap.
@@ -305,7 +305,7 @@ impl Scripts {
         unless_meant(tx.nested(|tx| self.fail(tx, [key, other], plan)))
     }
 
-    /// Checks the object of slot `key`, and gives its tag.
+    /// Checks the object of slot `key`, and returns its tag.
     fn check<M: Memory>(
         &self,
         memory: &M,
@@ -332,7 +332,7 @@ impl Scripts {
     }
 }
 
-/// A transaction that fails on purpose fails with an error that none of its steps gives.
+/// A transaction that fails on purpose fails with an error that none of its steps returns.
 fn unless_meant(outcome: Result<(), HeapError>) -> Result<(), HeapError> {
     if outcome == Err(HeapError::Types) { Ok(()) } else { outcome }
 }

@@ -35,7 +35,7 @@ pub trait KeyedStructure: Sized + 'static {
     /// Inserting a key that is there replaces its tag.
     const REPLACES: bool;
 
-    /// Makes one for so many entries that `link`, of two words, leads to.
+    /// Creates a structure for this number of entries, to which `link`, of two words, leads.
     ///
     /// # Errors
     /// When the heap has no room.

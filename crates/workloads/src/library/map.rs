@@ -17,7 +17,7 @@ impl From<MapError> for Damage {
     }
 }
 
-/// How a map of so many entries is made.
+/// The options of a map for this number of entries.
 pub(crate) fn shape(entries: u64) -> MapOptions {
     let usual = MapOptions::default();
     MapOptions { segment_lines: (entries / 8).clamp(4, usual.segment_lines), ..usual }

@@ -1,9 +1,9 @@
 //! Enqueue, dequeue and peek in copy-while-locked queues (MICRO'15, Table 2, "Queue", and
 //! Figure 10).
 //!
-//! One lock serialises all who share a queue, so there are many. A thread works mostly on queues
-//! of its own, and hands entries over through the others. A full queue turns an enqueue, and an
-//! empty one a dequeue, into an operation without effect.
+//! One lock serialises all threads that share a queue, so there are many queues. A thread works
+//! mostly on queues of its own, and hands entries over through the others. A full queue turns an
+//! enqueue, and an empty one a dequeue, into an operation without effect.
 
 use super::structures::QueueShape;
 use crate::harness::history::{Contents, initial_tag};

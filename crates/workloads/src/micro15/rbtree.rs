@@ -1,7 +1,7 @@
 //! Insert, delete and search in red-black trees (MICRO'15, Table 2, "RBTree"): keys uniform in
 //! twice the entries, so that the population stays where it is.
 //!
-//! One lock serialises all who share a tree, so the keys are spread over several trees.
+//! One lock serialises all threads that share a tree, so the keys are spread over several trees.
 
 use super::structures::{Forest, ForestShape};
 use crate::harness::history::{Contents, initial_tag};

@@ -33,7 +33,7 @@ pub trait Index: Copy + Send + Sync + 'static {
     /// When the pool is damaged beyond what a crash does.
     fn recover<M: Memory>(&self, memory: &M) -> Result<(), Damage>;
 
-    /// Checks every invariant and gives the tag of each key.
+    /// Checks every invariant and returns the tag of each key.
     ///
     /// # Errors
     /// The invariant that does not hold.
@@ -69,7 +69,7 @@ pub trait Index: Copy + Send + Sync + 'static {
         change: Change<F>,
     ) -> bool;
 
-    /// Reads up to `most` keys from `from` on; gives how many there were.
+    /// Reads up to `most` keys from `from` on; returns how many there were.
     fn scan<M: Memory>(&self, memory: &M, from: u64, most: u64) -> u64 {
         let _ = (memory, from, most);
         0

@@ -1,10 +1,11 @@
 //! A dictionary of objects, as Redis has it: for each key an entry, a key and a value object, which
 //! are allocated one by one and change together.
 //!
-//! PACT'20 ("Ribbon", flush coalescing) finds that the lines that Redis flushes are to 47 % dirty,
-//! since its small objects straddle lines, and those that belong to one key lie on different ones;
-//! it aligns them and places key and value back to back. Here the same program runs with its
-//! objects placed in three ways ([`Placing`]), on a heap with a redo transaction an operation.
+//! PACT'20 ("Ribbon", flush coalescing) finds that 47 % of the bytes in the lines that Redis
+//! flushes are dirty, since its small objects straddle lines, and those that belong to one key lie
+//! on different ones; it aligns them and places key and value back to back. Here the same program
+//! runs with its objects placed in three ways ([`Placing`]), on a heap with a redo transaction an
+//! operation.
 //!
 //! An entry is four words: the next entry of the chain, the key object, the value object, and the
 //! number of the last change. A key object is its length and 12 to 40 bytes. A value object is two
@@ -118,7 +119,7 @@ pub fn draw(rng: &mut Xoshiro256PlusPlus, keys: u64) -> u64 {
     below(rng, keys)
 }
 
-/// The numbers that `seed` gives a thread.
+/// A thread's numbers for `seed`.
 pub fn numbers(seed: u64, thread: u64) -> Xoshiro256PlusPlus {
     stream(seed, thread)
 }
@@ -219,7 +220,7 @@ impl Objects {
 
     /// Changes a key of the thread as one transaction: durable when it returns; a crash before
     /// leaves all of it or nothing. Nothing happens to a key that is not there, or (inserting) is.
-    /// `number` is greater than 0 and tells the change from others of that key.
+    /// `number` is greater than 0 and different for each change of that key.
     ///
     /// # Errors
     /// When the heap is full.
@@ -299,7 +300,7 @@ impl Objects {
         tx.free(old)
     }
 
-    /// Checks the dictionaries, and gives each key with the number of its last change, in their
+    /// Checks the dictionaries, and returns each key with the number of its last change, in their
     /// order.
     ///
     /// # Errors
@@ -346,7 +347,7 @@ fn write_value<M: Memory>(
     tx.write(value.plus(VALUE_HEAD), content)
 }
 
-/// Checks the objects of an entry; gives its key and the number of its last change.
+/// Checks the objects of an entry; returns its key and the number of its last change.
 fn check_entry<M: Memory>(
     memory: &M,
     entry: Addr,

@@ -1,13 +1,13 @@
-//! What a caller tells every operation that changes a structure.
+//! The parameters of every operation that changes a structure.
 
 use super::epoch_log::OrderFlaw;
 
-/// The tag of the new entry, a planted mistake, and whom to tell.
+/// The tag of the new entry, a planted bug, and a callback for each change.
 #[derive(Clone, Debug)]
 pub struct Change<F> {
-    /// Tells this change from all others; never 0. Stored in the entry, which is filled from it.
+    /// Identifies this change; never 0. Stored in the entry, whose content follows from it.
     pub tag: u64,
-    /// The mistake to make.
+    /// The planted bug.
     pub flaw: OrderFlaw,
     /// Called for each key that changes with the key and its new tag (0: absent), under the
     /// operation's lock and before any of its stores; not called when nothing changes.
@@ -15,7 +15,7 @@ pub struct Change<F> {
 }
 
 impl Change<fn(u64, u64)> {
-    /// The change of entry `tag`, without a mistake, that tells nobody.
+    /// The change with `tag`, without a planted bug and without a callback.
     pub fn of(tag: u64) -> Change<fn(u64, u64)> {
         Change { tag, flaw: OrderFlaw::None, note: |_, _| {} }
     }

@@ -54,7 +54,7 @@ pub enum OrderFlaw {
     /// Leaves out the order between the step that makes an update recoverable (its log, or the
     /// copied entry) and the step that makes it visible.
     NoOrder,
-    /// Leaves out the flush of that first step. Only x86-like machines can tell.
+    /// Leaves out the flush of that first step. Only x86-like machines show it.
     NoFlush,
 }
 
@@ -103,7 +103,7 @@ impl Logs {
         self.area.plus(thread * self.stride())
     }
 
-    /// Finishes the transactions that a crash cut short, in a pool of `pm_bytes` bytes; gives how
+    /// Finishes the transactions that a crash cut short, in a pool of `pm_bytes` bytes; returns how
     /// many. Nothing is in flight and all is durable when it returns; a crash before that
     /// changes nothing that a second call does not finish.
     ///

@@ -1,7 +1,7 @@
 //! Slots of one size in the pool, handed out from free lists in DRAM.
 //!
 //! Which slots are free is not stored in the pool: it is what the structure does not reach, found
-//! by its walk at recovery ([`Slots::rebuild`]). So taking and giving cost no persist at all.
+//! by its walk at recovery ([`Slots::rebuild`]). So taking and returning a slot cost no persist.
 //!
 //! Each thread has a list of its own, last in first out. A slot that a thread gives back and
 //! takes again is written in a later epoch of the same thread than the one that unlinked it, so no
@@ -102,7 +102,7 @@ impl Slots {
     }
 
     /// Fills the lists with all slots that are not live, after a crash or at creation; one thread
-    /// runs. `live` tells of each slot whether the structure reaches it.
+    /// runs. `live` says of each slot whether the structure reaches it.
     ///
     /// # Panics
     /// When `live` has not one element a slot.

@@ -42,9 +42,9 @@ pub enum StrandFlaw {
     None,
     /// Leaves out the order between an entry and its word.
     NoOrder,
-    /// The word is in another strand than its entry. Only where there are strands can a crash tell.
+    /// The word is in another strand than its entry. Only a machine with strands shows it.
     SplitsPairs,
-    /// Commit orders and does not join. Only where there are strands can a crash tell.
+    /// Commit orders and does not join. Only a machine with strands shows it.
     NoJoin,
 }
 
@@ -73,7 +73,7 @@ impl StrandLogs {
     }
 
     /// Puts back what transactions changed that a crash cut short, in a pool of `pm_bytes` bytes;
-    /// gives how many. Nothing is in flight and all is durable when it returns; a crash before
+    /// returns how many. Nothing is in flight and all is durable when it returns; a crash before
     /// that changes nothing that a second call does not finish.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The volatile half of an application: a front end that takes requests and gives responses.
+//! The volatile half of an application: a front end that takes requests and sends responses.
 //!
 //! Programs with persistent memory touch it in few of their accesses: 0.4 to 9 in a hundred in
 //! WHISPER (ASPLOS'17, section 5), the others being to DRAM, nearly all of them hits. A front end
@@ -10,7 +10,7 @@
 //! instructions to an access, the access included, as in the programs of `validation/programs.md`;
 //! what they take is the machine's business (`core.parallelism`).
 //!
-//! Nothing of it survives a crash, and it needs nothing but zeroed DRAM to start.
+//! Nothing of it survives a crash, and zeroed DRAM is all that it needs to start.
 
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::Arena;
@@ -24,7 +24,7 @@ const LOCAL_LOADS: u64 = 7;
 const LOCAL_STORES: u64 = 2;
 /// Words of the table that a call reads; one of them it may write.
 const PROBED: u64 = 2;
-/// One call of so many writes to the table.
+/// One call of this many writes to the table.
 const UPDATES: u64 = 4;
 /// Calls that are nested at most.
 const DEPTH: u64 = 24;
@@ -82,7 +82,7 @@ impl Client {
         memory.work(accesses as u32 * INSTRUCTIONS);
     }
 
-    /// A request of `bytes` bytes about `key` arrives and is parsed; gives its hash. Two accesses
+    /// A request of `bytes` bytes about `key` arrives and is parsed; returns its hash. Two accesses
     /// for each word, and half a one for the tokens that it falls into.
     ///
     /// # Panics

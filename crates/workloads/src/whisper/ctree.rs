@@ -63,7 +63,7 @@ impl CritBit {
         self.roots.plus(thread * LINE_BYTES)
     }
 
-    /// Walks towards `key`, as long as nodes tell bits above `least` apart.
+    /// Walks towards `key` as long as nodes test bits above `least`.
     fn walk<M: Memory>(&self, memory: &M, key: u64, least: Option<u64>) -> Nearest {
         let (code, mut entry) = (spread(key), self.root(self.share.owner(key)));
         loop {

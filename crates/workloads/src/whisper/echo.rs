@@ -5,7 +5,7 @@
 //! own and noted in the client's log, its mark an epoch of its own; one word commits the batch.
 //! Then the log is applied to the master table, a step of one word after the other: a key that is
 //! new gets its entry, the version is put in front of the older one, the entry names it, and all
-//! but the last two versions are given back. A second word of the log says that it is applied.
+//! but the last two versions are freed. A second word of the log says that it is applied.
 //! After a crash a log that is committed and not applied is applied again, which finds what is
 //! done already; any other is forgotten. Each client has keys of its own.
 //!
@@ -318,7 +318,7 @@ impl Echo {
         Ok(())
     }
 
-    /// Checks the table; gives what it holds, and which entries and versions that takes.
+    /// Checks the table; returns what it holds, and which entries and versions that takes.
     fn walk<M: Memory>(&self, memory: &M) -> Result<(Contents, [Marks<'_>; 2]), Damage> {
         let mut contents = Contents::new();
         let mut marks = [self.entries.marks(), self.versions.marks()];
@@ -344,7 +344,7 @@ impl Echo {
         Ok((contents, marks))
     }
 
-    /// Checks the entry of a key; gives its tag.
+    /// Checks the entry of a key; returns its tag.
     fn check<M: Memory>(
         &self,
         memory: &M,

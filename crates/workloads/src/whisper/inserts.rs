@@ -47,7 +47,7 @@ pub trait Inserted: Copy + Send + Sync + 'static {
         near: Self::Near,
     );
 
-    /// Checks the maps of all threads, and gives what they hold.
+    /// Checks the maps of all threads, and returns what they hold.
     ///
     /// # Errors
     /// What is wrong.

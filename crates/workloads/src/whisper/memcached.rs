@@ -174,7 +174,7 @@ impl Memcached {
         self.bucket_of(key) % STRIPES
     }
 
-    /// Reads the value of an item into a response; gives its words.
+    /// Reads the value of an item into a response; returns its words.
     fn copy<M: Memory>(memory: &M, item: Addr, class: u64) -> u64 {
         let words = value_words(class);
         for at in 0..words {
@@ -183,7 +183,7 @@ impl Memcached {
         words
     }
 
-    /// Answers a GET; gives the words of the value, 0 if there is none.
+    /// Answers a GET; returns the words of the value, 0 if there is none.
     fn get<M: Memory>(&self, memory: &M, cursor: &mut Cursor, worker: &Worker, key: u64) -> u64 {
         let guard = self.stripes.acquire(memory, self.stripe(key), 0);
         let mut tx = Tx::begin(memory, &self.log, cursor, worker.flaw);

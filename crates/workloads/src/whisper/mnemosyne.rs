@@ -263,7 +263,7 @@ impl<'a, M: Memory> Tx<'a, M> {
         }
     }
 
-    /// Writes the records; gives their first line.
+    /// Writes the records; returns their first line.
     fn append(&mut self, records: u64) -> u64 {
         let lines = (records * RECORD_BYTES).div_ceil(LINE_BYTES);
         let fits = self.cursor.line + lines <= LINES;

@@ -14,7 +14,7 @@ use seawall_runtime::{Arena, pool};
 /// The most threads and keys that a pool is made for.
 const THREADS_MAX: u64 = 1024;
 const KEYS_MAX: u64 = 1 << 31;
-/// Keys for each entry at the start, where nearly all keys that are picked are to be new.
+/// Keys for each entry at the start, where nearly all picked keys must be new.
 const WIDE: u64 = 8;
 
 /// The key and the tag of a value; its other words follow from them.
@@ -37,7 +37,7 @@ impl Share {
         Share { threads: setup.threads as u64, keys: 2 * setup.entries }
     }
 
-    /// As `setup` wants it, with so many keys that few of those picked are there already.
+    /// For `setup`, with enough keys that few of the picked ones are there already.
     pub(super) fn wide(setup: &Setup) -> Share {
         Share { keys: WIDE * setup.entries, ..Share::of(setup) }
     }
@@ -114,7 +114,7 @@ pub(super) fn fill<M: Memory>(memory: &M, at: Addr, words: u64, key: u64, tag: u
     memory.work(words as u32);
 }
 
-/// Copies a value out, as who looks it up does; gives its tag.
+/// Copies a value out, as a look-up does; returns its tag.
 pub(super) fn read<M: Memory>(memory: &M, at: Addr, words: u64) -> u64 {
     let mut bytes = vec![0; 8 * words as usize];
     memory.read(at, &mut bytes);

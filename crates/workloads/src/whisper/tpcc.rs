@@ -29,7 +29,7 @@ mod tables;
 /// Of a hundred transactions that write: new orders, and payments; the others are deliveries.
 const NEW_ORDERS: u64 = 66;
 const PAYMENTS: u64 = 30;
-/// One line of so many is from another warehouse.
+/// One order line of this many is from another warehouse.
 const REMOTE_LINES: u64 = 100;
 /// Payments in a hundred that are of another warehouse's customers.
 const REMOTE_PAYMENTS: u64 = 15;

@@ -51,7 +51,7 @@ pub(super) struct Undo {
     entry_lines: u64,
 }
 
-/// The volatile work of a transaction system: so many calls for each thing that it orders.
+/// The volatile work of a transaction system: calls for each kind of thing that it orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overhead {
     /// Where it is done.

@@ -133,7 +133,7 @@ impl<'a, M: Memory> Run<'a, M> {
         tag(self.worker.thread, self.worker.number)
     }
 
-    /// A new node in the tree of `name`, with nothing but its key.
+    /// A new node in the tree of `name`, with only its key set.
     fn add(&mut self, name: u64) -> Addr {
         let node = self.vacation.nodes.take(self.memory).expect("nodes for all tables");
         tree::insert(&mut self.tx, self.vacation.root(part(name)), node, name);
@@ -159,7 +159,7 @@ impl<'a, M: Memory> Run<'a, M> {
         list
     }
 
-    /// Reserves a resource for a customer, who is made if need be.
+    /// Reserves a resource for a customer, and creates the customer if there is none.
     fn reserve(&mut self, customer: u64, resource: u64) {
         self.lock(&[customer]);
         let found = self.find(customer).map(|(_, node)| node);
@@ -197,7 +197,7 @@ impl<'a, M: Memory> Run<'a, M> {
         self.tx.store(node.plus(TAG), tag);
     }
 
-    /// Deletes a customer, whose reservations are given back.
+    /// Deletes a customer and cancels the customer's reservations.
     fn delete(&mut self, customer: u64) {
         self.lock(&[customer]);
         let Some((link, node)) = self.find(customer) else { return };
@@ -250,7 +250,7 @@ impl<'a, M: Memory> Run<'a, M> {
         }
     }
 
-    /// Commits; then gives locks and nodes back.
+    /// Commits, then releases locks and frees nodes.
     fn end(self) {
         let Run { vacation, tx, memory, held, freed, .. } = self;
         tx.commit();

@@ -32,7 +32,7 @@ const STRIPES: u64 = 512;
 /// Function calls of the front end for a transaction, and for each field of it.
 const CALLS: u64 = 20;
 const CALLS_A_FIELD: u64 = 6;
-/// One transaction of so many may be about any key.
+/// One transaction of this many can touch any key.
 const FOREIGN: u64 = 256;
 const REQUEST_BYTES: u64 = 64;
 const RESPONSE_BYTES: u64 = 128;
@@ -119,7 +119,7 @@ impl Ycsb {
         sum
     }
 
-    /// Writes all fields of the tuple; gives the places of the old bytes.
+    /// Writes all fields of the tuple; returns the places of the old bytes.
     fn write<M: Memory>(
         &self,
         memory: &M,

@@ -5,7 +5,7 @@
 //! Distributions" (ACM TOMACS 1996): draw from the continuous law, round, and reject what the
 //! discrete one has less of. With this exponent the integral's inverse is a power of 100 and the
 //! integral a root of the same degree, so it takes the four basic operations of arithmetic only,
-//! and gives the same numbers on every machine.
+//! and draws the same numbers on every machine.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;

@@ -3,15 +3,16 @@
 //!
 //! The counts and how they were made: `validation/programs.md`.
 //!
-//! In MICRO'15 an epoch is so many dynamic stores of a whole program, those to the stack included,
-//! and its cost is set against all that the processor does meanwhile. A kernel of ours has only the
-//! heap accesses. So each kernel declares what was counted when the program whose pattern it has
-//! ran on one thread, and a [`Mixed`] memory adds the difference: every heap store brings its part
-//! of the instructions, and stack accesses go to lines of the thread in persistent memory, which a
-//! machine that restarts from a checkpoint has to keep as well. Where the program does more for the
-//! same piece of work than the kernel (a compressor that works on bytes and not on words), it makes
-//! more heap stores, to data that is the thread's own: as many lines as the program was seen to
-//! write. Heap loads are the kernel's own; of the others only the instructions are counted.
+//! In MICRO'15 an epoch has a fixed number of dynamic stores of a whole program, those to the stack
+//! included, and its cost is relative to all that the processor does meanwhile. A kernel of ours
+//! has only the heap accesses. So each kernel declares what was counted when the program whose
+//! pattern it has ran on one thread, and a [`Mixed`] memory adds the difference: every heap store
+//! brings its part of the instructions, and stack accesses go to lines of the thread in persistent
+//! memory, which a machine that restarts from a checkpoint has to keep as well. Where the program
+//! does more for the same piece of work than the kernel (a compressor that works on bytes and not
+//! on words), it makes more heap stores, to data that is the thread's own: as many lines as the
+//! program was seen to write. Heap loads are the kernel's own; of the others only the instructions
+//! are counted.
 
 use crate::{Input, Layout};
 use seawall_memory::{Addr, LINE_BYTES, Memory, Width, pass};

@@ -176,7 +176,7 @@ fn force_on(bodies: &[Body], body: usize, cell: &Cell, half: f64, mut force: Vec
     force
 }
 
-/// Moves all bodies by a step; gives half a side of the box.
+/// Moves all bodies by a step; returns half a side of the box.
 pub(super) fn plain_step(bodies: &mut [Body]) -> f64 {
     let half = bodies.iter().fold(0.0, |largest, body| reach(body.mass.at, largest));
     let members: Vec<usize> = (0..bodies.len()).collect();

@@ -10,9 +10,9 @@ pub(super) const ITEMS: u64 = 256;
 const DRAWN: u64 = 12;
 /// Sets of items that like to occur together.
 const PATTERNS: usize = 48;
-/// Of 1000 transactions, so many make an item frequent.
+/// An item in this many of 1000 transactions is frequent.
 const LEAST_PER_MILLE: u64 = 4;
-/// But at least so many.
+/// The least number of transactions that make an item frequent.
 const LEAST: u64 = 8;
 
 pub(super) struct Database {

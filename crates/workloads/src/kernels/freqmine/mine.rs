@@ -43,7 +43,7 @@ impl<'m, M: Memory> Miner<'m, M> {
         end
     }
 
-    /// Writes the base of `rank` as the first; gives its end.
+    /// Writes the base of `rank` as the first; returns its end.
     pub(super) fn base_of(&self, tree: &Prefixes, rank: u64) -> u64 {
         let mut end = ITEMS;
         tree.paths_of(self.memory, rank, |count, path| {
@@ -66,7 +66,7 @@ impl<'m, M: Memory> Miner<'m, M> {
         })
     }
 
-    /// Counts the set, whose base is given, and all sets that it grows to.
+    /// Counts the set with this base, and all sets that it grows to.
     pub(super) fn grow(&mut self, set: &mut Vec<u64>, support: u64, base: Range<u64>) {
         self.found.0 += 1;
         self.found.1 = self.found.1.wrapping_add(weight(set, support));
@@ -100,7 +100,7 @@ impl<'m, M: Memory> Miner<'m, M> {
         }
     }
 
-    /// Writes behind `base` what its paths that have `rank` hold above it; gives the end.
+    /// Writes behind `base` what its paths that have `rank` hold above it; returns the end.
     fn project(&self, base: &Range<u64>, rank: u64) -> u64 {
         let mut end = base.end;
         for (count, ranks) in self.paths(base.clone()) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Rows that a transaction looks at or changes.
 const ITEMS: usize = 4;
-/// Of 100 transactions, so many reserve; the others close accounts and update in equal parts.
+/// Of 100 transactions, this many reserve; the others close accounts and update in equal parts.
 const RESERVE_PERCENT: u64 = 90;
 
 /// A row of one of the tables of things to reserve.

@@ -119,7 +119,7 @@ impl BPlus {
         let (half, slots) = if is_inner { (7, CHILDREN) } else { (8, LEAF_SLOTS) };
         let count = self.nodes.get(memory, child, COUNT);
         let between = self.nodes.get(memory, child, key_at(half));
-        // An inner node gives the key between away, a leaf keeps it in its right half.
+        // An inner node hands the middle key to its parent; a leaf keeps it in its right half.
         let first = half + u32::from(is_inner);
         let kept = count - first;
         let (key, slot) = (key_at(first), slots + 4 * u64::from(first));

@@ -148,7 +148,7 @@ impl Array {
         Ok(())
     }
 
-    /// Checks that every entry is whole and that no id is lost; gives the tag of each index. No
+    /// Checks that every entry is whole and that no id is lost; returns the tag of each index. No
     /// operation may be in flight.
     ///
     /// # Errors

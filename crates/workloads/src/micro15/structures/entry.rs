@@ -28,7 +28,7 @@ pub fn fill<M: Memory>(memory: &M, at: Addr, from: u64, key: u64, tag: u64) {
     }
 }
 
-/// Copies the entry at `at` out, as one who looks it up does.
+/// Copies the entry at `at` out, as a look-up does.
 #[track_caller]
 pub fn read<M: Memory>(memory: &M, at: Addr) -> [u8; ENTRY_BYTES as usize] {
     let mut entry = [0; ENTRY_BYTES as usize];

@@ -247,7 +247,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Checks every invariant and gives the tag of each edge by its key. No operation may be in
+    /// Checks every invariant and returns the tag of each edge by its key. No operation may be in
     /// flight.
     ///
     /// # Errors

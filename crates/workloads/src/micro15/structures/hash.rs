@@ -248,7 +248,7 @@ impl HashTable {
         Ok(())
     }
 
-    /// Checks every invariant and gives the tag of each key. No operation may be in flight.
+    /// Checks every invariant and returns the tag of each key. No operation may be in flight.
     ///
     /// # Errors
     /// The invariant that does not hold.

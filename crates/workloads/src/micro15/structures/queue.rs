@@ -96,7 +96,7 @@ impl Queues {
         (memory.load(self.end(queue, HEAD)), memory.load(self.end(queue, TAIL)))
     }
 
-    /// Adds an entry at the head of `queue`; gives its key.
+    /// Adds an entry at the head of `queue`; returns its key.
     ///
     /// # Errors
     /// [`Full`] when there is no room; nothing changed.
@@ -133,7 +133,7 @@ impl Queues {
         Ok(key)
     }
 
-    /// Removes the entry at the tail of `queue`, which it reads; gives its tag, `None` if the
+    /// Removes the entry at the tail of `queue`, which it reads; returns its tag, `None` if the
     /// queue is empty.
     ///
     /// # Panics
@@ -200,7 +200,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Checks every invariant and gives the tag of each entry by its key, which tells queue and
+    /// Checks every invariant and returns the tag of each entry by its key, which has queue and
     /// position. No operation may be in flight.
     ///
     /// # Errors

@@ -209,7 +209,7 @@ impl Forest {
     }
 
     /// Checks every invariant (order, colours, black heights, parents, counts, whole nodes) and
-    /// gives the tag of each key. No operation may be in flight.
+    /// returns the tag of each key. No operation may be in flight.
     ///
     /// # Errors
     /// The invariant that does not hold.

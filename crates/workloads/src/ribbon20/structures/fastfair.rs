@@ -11,10 +11,10 @@
 //!
 //! Against the publication and its code, whose bugs are known: a node says what its least key is,
 //! as its first record may be deleted; locks and the direction in which a node was shifted last are
-//! in DRAM, so no crash leaves a lock held; who splits holds the lock of the new node until its
-//! link is durable, so that nobody's insert is lost with the link; a node that has joined another
-//! is marked dead for readers that are on their way to it, and is used again; recovery takes out
-//! what does not count and tells parents of children that they do not know.
+//! in DRAM, so no crash leaves a lock held. A thread that splits holds the lock of the new node
+//! until its link is durable, so that nobody's insert is lost with the link; a node that has joined
+//! another is marked dead for readers that are on their way to it, and is used again; recovery
+//! takes out what does not count and adds children to parents that do not know them.
 //!
 //! It needs memory that persists the stores of one line in their order, as x86 does, and every
 //! design that moves whole lines.
@@ -78,7 +78,7 @@ impl FastFairShape {
     }
 
     /// A node is split when it has `slots - 1` keys, and both halves have half of them in their
-    /// range for as long as they live: so many nodes are enough, on all levels.
+    /// range for as long as they live: this number of nodes is enough, on all levels.
     fn nodes(self) -> u64 {
         let (mut all, mut level) = (2, self.keys);
         while level > 1 {

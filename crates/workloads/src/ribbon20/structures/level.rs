@@ -17,7 +17,7 @@
 //! them, so that the whole state of growing is one word, and nothing is allocated. Growing copies
 //! the entries and leaves the originals in the old bottom level, which is not used again: one that
 //! finds no room ends growing, and the table is what it was. A slot is a key, a tag and a word that
-//! follows from both. Locks are stripes of buckets, in DRAM; who searches takes none. Who changes a
+//! follows from both. Locks are stripes of buckets, in DRAM. A search takes none; a change of a
 //! key has read the tokens of all its buckets, and an update that logged counts the version of the
 //! bucket up when it retires its log: so what threads do to a key persists in its order also where
 //! hardware orders them only by lines that both touch.
@@ -127,7 +127,7 @@ struct Hold {
 /// Room for an entry.
 enum Room {
     At(Place),
-    /// There may be some once this stripe is given back.
+    /// There may be some once this stripe is unlocked.
     Wait(Stripe),
     None,
 }
@@ -291,7 +291,7 @@ impl LevelHash {
         loop {
             let (top, _) = self.state(memory);
             let homes = self.homes(key, top);
-            // Who changes, moves or adds an entry holds both of its stripes: one tells of it.
+            // Writers hold both stripes of an entry, so the version of either one shows them.
             let stripe = self.stripe(homes.stripes[0]);
             let version = stripe.version(memory);
             let found = LevelHash::find(memory, &homes, key);

@@ -138,7 +138,7 @@ pub(super) fn payment(number: u64, customer: u64, amount: u64, tag: u64) -> [u64
     })
 }
 
-/// Numbers of what [`Contents`] tells apart.
+/// The kinds of entries in [`Contents`], as numbers.
 pub(super) fn stock_key(row: u64) -> u64 {
     row
 }
@@ -361,7 +361,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Checks an order and what belongs to it; gives the tag of its delivery, or else its own.
+    /// Checks an order and what belongs to it; returns the tag of its delivery, or else its own.
     fn walk_order<M: Memory>(
         &self,
         memory: &M,

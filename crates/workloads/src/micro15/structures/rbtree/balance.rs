@@ -144,7 +144,7 @@ impl<M: Memory> Edit<'_, '_, M> {
     }
 
     /// Moves `next`, the successor of `node` below its child `right`, into the place of `node`;
-    /// gives the parent of `hole`, which takes the place of `next`.
+    /// returns the parent of `hole`, which takes the place of `next`.
     fn take_over(&mut self, node: Addr, next: Addr, right: Addr, hole: Addr) -> Addr {
         let mut above = next;
         if next != right {

@@ -52,8 +52,9 @@ impl FastFairTree {
         Ok(true)
     }
 
-    /// Adds a record to a node that is held, and gives the node back; if it was full, one half of
-    /// it has moved to a new node, of which the parent is told. `note` is called before any store.
+    /// Adds a record to a locked node and unlocks it. A full node first moves one half of its
+    /// records to a new node, which its parent then gets a record of. `note` is called before any
+    /// store.
     fn add<M: Memory>(
         &self,
         memory: &M,

@@ -2,8 +2,9 @@
 //!
 //! A crash leaves a record that does not count (a shift was under way), records that belong to the
 //! sibling (a split or a join), and a node that its parent does not know (either, or a root that
-//! was to be). The publication leaves them to whoever meets them; here opening mends them all, with
-//! the stores of the operations themselves, so a crash of recovery leaves nothing new.
+//! was to be). The publication leaves them to the next operation that meets them; here opening
+//! mends them all, with the stores of the operations themselves, so a crash of recovery leaves
+//! nothing new.
 
 use super::{
     FastFairTree, Head, LEFTMOST, LEVEL, LEVELS_MAX, LOW, NO_CHILD, SIBLING, key, left_of, persist,
@@ -138,7 +139,7 @@ impl FastFairTree {
         Ok(children)
     }
 
-    /// Checks every invariant and gives the tag of each key. No operation may be in flight.
+    /// Checks every invariant and returns the tag of each key. No operation may be in flight.
     ///
     /// # Errors
     /// The invariant that does not hold.

@@ -78,7 +78,7 @@ impl LevelHash {
         is_one.then(|| Addr::from_bits(bits))
     }
 
-    /// Checks every invariant and gives the tag of each key. No operation may be in flight.
+    /// Checks every invariant and returns the tag of each key. No operation may be in flight.
     ///
     /// # Errors
     /// The invariant that does not hold.
