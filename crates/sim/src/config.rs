@@ -16,7 +16,7 @@ pub use dimms::DimmConfig;
 pub struct Machine {
     /// One line for `seawall list machines`.
     pub about: String,
-    /// A comparison runs every workload here, unless told otherwise; without, the usual five.
+    /// A comparison runs every workload here, by default; without, the usual five.
     #[serde(default)]
     pub all_workloads: bool,
     /// Core clock in GHz; only turns cycles into seconds.
@@ -244,7 +244,7 @@ pub enum MachineError {
     },
 }
 
-/// What a machine was called before, and what it is called today.
+/// Earlier names of machines, and today's.
 const OLD_NAME: (&str, &str) = ("s1-i7", "memsys17-i7");
 
 /// The machines that come with seawall: name and text.
@@ -455,7 +455,7 @@ fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), S
     }
 }
 
-/// The rows of a mesh of so many tiles that is as square as can be, and not higher than wide.
+/// The rows of the most square mesh of `tiles` tiles that is not higher than wide.
 fn rows_of_a_square(tiles: usize) -> usize {
     (1..=tiles)
         .take_while(|rows| rows * rows <= tiles)

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Copy,
     /// As `Store`, past the caches.
     Stream,
-    /// The line is to be written back.
+    /// The line must be written back.
     Flush,
     /// Stores before it persist before stores after it.
     Order,
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     Join,
     /// As `Order`, and the program waits until all before it is durable.
     Drain,
-    /// The program tells the world that operation `value` is done.
+    /// The program reports to the outside world that operation `value` is done.
     Output,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct StoreBuffer {
     pub(crate) reason: Option<Reason>,
 }
 
-/// Lines that the filter tells apart; a store buffer rarely has stores to more.
+/// Lines that the filter distinguishes; a store buffer rarely has stores to more.
 const FILTER: usize = 64;
 
 impl Default for StoreBuffer {

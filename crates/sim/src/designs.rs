@@ -23,11 +23,11 @@ pub use crate::families::params::ParameterDoc;
 
 /// The hooks of a persistency design.
 ///
-/// All are called at `now`, in exact time order. A hook that answers [`Gate::Wait`] has noted who
-/// asked, and wakes it later with [`Hw::wake`]; the machine then asks again from the start.
+/// All are called at `now`, in exact time order. A hook that answers [`Gate::Wait`] has noted the
+/// waiter, and wakes it later with [`Hw::wake`]; the machine then asks again from the start.
 #[allow(unused_variables, reason = "the default of a hook does nothing")]
 pub(crate) trait Design: Sized {
-    /// What its parts tell each other.
+    /// The messages between its parts.
     type Message: Copy;
     /// Consecutive stores to one line leave the store buffer as one.
     const COALESCES: bool = true;
@@ -72,7 +72,8 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// What `core` has combined of `line` leaves for memory now: who is told when it is durable.
+    /// What `core` has combined of `line` leaves for memory now. Returns the token with which
+    /// [`written`](Design::written) reports that it is durable.
     fn streamed(&mut self, hw: &mut Hw<Self::Message>, core: usize, line: LineId) -> Token {
         Token::NONE
     }
@@ -102,7 +103,7 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// The shared cache has not the line that a core wants: memory is to be read.
+    /// The shared cache does not have the line that a core wants: memory will be read.
     fn miss(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, line: LineId, now: Cycle) -> Gate {
         Gate::Go
     }
@@ -118,7 +119,7 @@ pub(crate) trait Design: Sized {
         true
     }
 
-    /// The copy of `line` in `way` of the asking core's private caches is to leave for the shared
+    /// The copy of `line` in `way` of the asking core's private caches will leave for the shared
     /// cache. Where there is none, and it is the last copy, [`evict`](Design::evict) follows.
     fn spill(
         &mut self,
@@ -131,7 +132,7 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// The line in `slot` is to leave the shared cache.
+    /// The line in `slot` will leave the shared cache.
     fn evict(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, slot: Slot, now: Cycle) -> Gate {
         Gate::Go
     }
@@ -140,7 +141,7 @@ pub(crate) trait Design: Sized {
     /// order of the queue, which accepts it at `accepted`.
     fn arrived(&mut self, hw: &mut Hw<Self::Message>, token: Token, from: Tile, accepted: Cycle) {}
 
-    /// A write reaches its controller: how much later than usual it is accepted; `None` if it is to
+    /// A write reaches its controller: how much later than usual it is accepted; `None` if it must
     /// come again a cycle later. Only where the design [relocates](Design::RELOCATES).
     fn arriving(
         &mut self,
@@ -220,7 +221,7 @@ pub(crate) struct Store {
 pub struct DesignEntry {
     /// Name on the command line.
     pub name: &'static str,
-    /// One line on what it is, and where it comes from.
+    /// What it is and where it comes from, in one line.
     pub about: &'static str,
     /// What it promises with the defaults; see [`Choice::model`].
     pub model: Option<Model>,
@@ -233,7 +234,7 @@ pub struct DesignEntry {
 }
 
 impl DesignEntry {
-    /// Another name that it may be given, from the papers.
+    /// Another name for it, from the papers.
     pub fn also(&self) -> Option<&'static str> {
         ALSO.iter().find(|(_, meant)| *meant == self.name).map(|(also, _)| *also)
     }
@@ -243,7 +244,7 @@ impl DesignEntry {
         !NAMED_ONLY.contains(&self.name)
     }
 
-    /// Its name, and in brackets the other one that it may be given.
+    /// Its name, and in brackets its other name.
     pub fn names(&self) -> String {
         self.also().map_or(self.name.into(), |also| format!("{} ({also})", self.name))
     }
@@ -328,7 +329,7 @@ impl Choice {
         self.all_parameters().get("log")?.as_bool()
     }
 
-    /// What the design promises with these parameters: nothing where they give its promise up
+    /// The design's promise with these parameters: none where they give it up
     /// (without its log, an epoch in bulk mode is not atomic, and programs do not know where it
     /// ends). A deliberate flaw changes no promise: it breaks one.
     pub fn model(&self) -> Option<Model> {
@@ -340,7 +341,7 @@ impl Choice {
         self.model().map_or("none", Model::name)
     }
 
-    /// True if what is to persist must be flushed by the program, as on x86.
+    /// Whether the program must flush what has to persist, as on x86.
     pub fn needs_flushes(&self) -> bool {
         self.model() == Some(Model::Px86)
     }

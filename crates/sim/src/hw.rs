@@ -60,7 +60,7 @@ pub(crate) enum Event<M> {
     WriteArrives { number: u64, tile: u8, token: Token, origin: Origin },
     /// A line is durable; its controller at `from` acknowledges to `tile`.
     WriteDurable { from: u8, tile: u8, token: Token },
-    /// A controller has told `core` that it has taken an entry of its write-combining buffer.
+    /// A controller has taken an entry of the core's write-combining buffer, and the core knows.
     Taken { core: u8 },
     /// Nothing else happens: the write-combining buffer of `core` is emptied.
     Rest { core: u8 },
@@ -173,7 +173,7 @@ impl<M: Copy> Hw<M> {
         if memory.is_some() { self.values.version(memory) } else { self.values.shared(line) }
     }
 
-    /// Books a bank's port from `at`; gives when the bank has looked the line up.
+    /// Books a bank's port from `at`; returns when the bank has looked the line up.
     #[inline]
     pub(crate) fn look_up(&mut self, bank: usize, at: Cycle) -> Cycle {
         let start = self.ports[bank].book(at, self.config.llc.port_cycles);

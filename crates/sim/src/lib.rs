@@ -3,7 +3,7 @@
 //! Each simulated hardware thread is a fiber that runs an ordinary program against
 //! [`SimMemory`]; loads and stores move real values through caches, mesh and controllers, so that
 //! the NVM image of any cycle is known. Everything happens in one exact order, by cycle and core,
-//! and the same input gives the same bytes out.
+//! and the same input produces the same bytes.
 //!
 //! It is not a pipeline model (a core is a reorder buffer, a store buffer and a width), and it does
 //! not know which program runs.

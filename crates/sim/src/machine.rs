@@ -1,4 +1,4 @@
-//! The machine: parts, a design and programs, and the loop that gives each its turn.
+//! The running machine: parts, a design and programs, and the loop that takes them in turn.
 //!
 //! A program's load asks for its turn first: it goes on only when nothing that waits comes earlier.
 //! Its stores need none, as they only enter its own store buffer; that buffer drains in turns of
@@ -73,7 +73,7 @@ pub(crate) struct System<D: Design> {
     cycles_max: Cycle,
 }
 
-/// What is to be done next, outside the machine.
+/// What comes next, outside the machine.
 enum Next {
     Resume(usize),
     Done,

@@ -2,10 +2,10 @@
 //!
 //! Buffered strict persistency promises ("Memory Persistency", Pelley et al., ISCA'14; bulk mode in
 //! MICRO'15, section 5.2): after recovery there is, for each core, a store up to which all its
-//! stores are in memory and none behind it is; who read or overwrote a value, and stored something
-//! afterwards, is in the cut only together with the store of that value. The saved states of the
-//! processors say where the cut is, so nothing has to be searched: the recording is replayed up to
-//! the cut and compared with the image, byte by byte.
+//! stores are in memory and none behind it is; and a store that follows a read or an overwrite of
+//! another core's value is in the cut only together with the store of that value. The saved states
+//! of the processors say where the cut is, so nothing has to be searched: the recording is replayed
+//! up to the cut and compared with the image, byte by byte.
 
 use crate::Cycle;
 use crate::simulation::{CoreAccess, Crash, Observer};
@@ -35,9 +35,9 @@ struct Rule {
 
 /// When to crash.
 enum When {
-    /// After one in so many stores, up to so many cycles later.
+    /// After one in `stores_per_crash` stores, at most `delay_max` cycles later.
     Random { rng: Box<Xoshiro256PlusPlus>, stores_per_crash: f64, delay_max: Cycle },
-    /// After these numbers of stores, each so much later; the next one last.
+    /// After these numbers of stores, each with its delay; the next one last.
     At(Vec<(u64, Cycle)>),
 }
 
@@ -74,8 +74,8 @@ impl Recording {
         Recording::when(before, cores, When::Random { rng, stores_per_crash, delay_max })
     }
 
-    /// The same, with crashes after the given numbers of stores of all cores, counted from 1 and
-    /// each once, and so many cycles later.
+    /// The same, with each crash a number of cycles after a number of stores of all cores, counted
+    /// from 1; each number at most once.
     pub fn at(before: Vec<u8>, cores: usize, mut crashes: Vec<(u64, Cycle)>) -> Recording {
         crashes.sort_unstable_by(|left, right| right.cmp(left));
         Recording::when(before, cores, When::At(crashes))

@@ -1,4 +1,4 @@
-//! What relocation hardware and the machine around it tell each other (FFCCD, ISCA'22).
+//! Messages between relocation hardware and the machine around it (FFCCD, ISCA'22).
 
 use crate::{Cycle, LineId};
 use seawall_memory::{Addr, LINE_BYTES};
@@ -17,13 +17,13 @@ pub(crate) struct Arriving {
 /// How much later than usual a write is accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Late {
-    /// By so many cycles.
+    /// The delay in cycles.
     pub(crate) by: Cycle,
-    /// And not before this cycle.
+    /// The earliest cycle.
     pub(crate) floor: Cycle,
 }
 
-/// What hardware of a core says of where an object went, so many cycles after it was asked.
+/// The answer of a core's hardware about where an object went, and its latency in cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// It knows.
@@ -32,7 +32,7 @@ pub(crate) enum Lookup {
     Walk(Walk, Cycle),
 }
 
-/// What is to be read of a page in the pool.
+/// What must be read of a page in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     /// The word with the place of the page's forwarding entry.

@@ -37,14 +37,14 @@ pub(crate) trait CorePort {
     fn load(&mut self, core: usize, at: Addr, width: Width) -> Option<u64>;
     /// Aligned words of one line.
     fn load_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool;
-    /// Aligned words of one line, as one; gives when they are there.
+    /// Aligned words of one line, as one; returns when they are there.
     fn read_wide(&mut self, core: usize, at: Addr, into: &mut [u64]) -> Option<Cycle>;
     fn store(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
     /// A relocated copy of `bytes` bytes in one line, if [`relocates`](CorePort::relocates).
     fn copy(&mut self, core: usize, at: Addr, words: &[u64], bytes: usize) -> bool;
     /// Where an object goes, where the machine [`forwards`](CorePort::forwards).
     fn look_up(&mut self, core: usize, at: Addr) -> Option<Lookup>;
-    /// What was read for a lookup, until `done`; gives its answer.
+    /// What was read for a lookup, until `done`; returns its answer.
     fn walked(
         &mut self,
         core: usize,
@@ -113,7 +113,8 @@ struct Software<'a, 'b> {
 }
 
 impl SimMemory<'_> {
-    /// Reads aligned words as the core's hardware does, a line at a time; gives when all are there.
+    /// Reads aligned words as the core's hardware does, a line at a time; returns when all are
+    /// there.
     fn read_wide(&self, at: Addr, into: &mut [u64]) -> Cycle {
         let mut done = 0;
         let mut at = at;

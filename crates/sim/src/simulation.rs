@@ -21,7 +21,7 @@ pub trait Observer {
     /// What a crash at the end of cycle `now` leaves. The run goes on.
     fn crash(&mut self, now: Cycle, crash: Crash);
 
-    /// True if each access is to be told. Asked once, at the start.
+    /// Whether the observer wants every access. Asked once, at the start.
     fn watches_accesses(&self) -> bool {
         false
     }
@@ -97,7 +97,7 @@ pub enum SimError {
     /// More programs than cores.
     #[error("{programs} threads do not fit the machine's {cores} cores; use at most {cores}")]
     TooManyPrograms {
-        /// Programs given.
+        /// The number of programs.
         programs: usize,
         /// Cores there are.
         cores: usize,

@@ -29,7 +29,7 @@ fn slow_epoch(memory: &SimMemory) {
     memory.order();
 }
 
-/// Lets `cycles` pass, and gives what has been counted then.
+/// Lets `cycles` pass, and returns what has been counted then.
 fn counted_after(memory: &SimMemory, cycles: u32) -> Counters {
     memory.work(2 * cycles);
     assert_eq!(memory.load::<u64>(LATCH), 0, "in its turn");

@@ -77,7 +77,7 @@ fn machine() -> Machine {
     Machine::load("ffccd22").unwrap()
 }
 
-/// Runs `programs` and gives what they did.
+/// Runs `programs` and returns what they did.
 fn run(machine: &Machine, design: &str, pm: Vec<u8>, programs: Vec<Program>) -> RunOutcome {
     let design = Choice::parse(design).unwrap();
     Simulation::new(machine, &design, pm, vec![0; 4096]).at_most(1 << 24).run(programs).unwrap()

@@ -291,7 +291,7 @@ pub(crate) fn levels(directory_only: bool) -> Machine {
     machine
 }
 
-/// Runs one random program and judges its crashes; gives how many there were.
+/// Runs one random program and judges its crashes; returns how many there were.
 fn run(design: &str, machine: &Machine, seed: u64) -> Result<usize, String> {
     run_as(None, design, machine, seed)
 }

@@ -5,8 +5,8 @@
 //! line whose fill is under way stays with the core that asked until the cycle after it has come
 //! (others ask again then), so that the access it was fetched for is always done.
 //!
-//! A line that the core's second level has comes back from there, and only if it may not be written
-//! and is to be, its home is asked too. Where the shared cache is a directory alone, the data of a
+//! A line in the core's second level comes back from there. Its home is asked only for a write, if
+//! the copy may not be written. Where the shared cache is a directory alone, the data of a
 //! line come from a core that has it, and the last copy that leaves goes to memory.
 
 use crate::caches::private::{State, Way};
@@ -35,7 +35,7 @@ struct Answer {
 /// Fetches `line` for `who`, at `now`, to read or to write.
 ///
 /// # Errors
-/// When it cannot be had now: with the cycle to ask again, or waiting for the design to wake `who`.
+/// When it is not available now: the cycle to ask again, or a wait until the design wakes `who`.
 pub(crate) fn acquire<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -55,8 +55,8 @@ pub(crate) fn acquire<D: Design>(
     Ok(fill)
 }
 
-/// Moves `line` from the second level of who asks into the first, if it is there; gives it, if
-/// nobody else needs to be asked.
+/// Moves `line` from the requester's second level into its first, if it is there; returns the fill,
+/// if no other cache needs to be asked.
 fn promote<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -79,7 +79,7 @@ fn promote<D: Design>(
     Ok((!writes || copy.state == State::Exclusive).then_some(fill))
 }
 
-/// Asks the home of `line` for it, which who asks has looked for in vain until `looked`.
+/// Asks the home of `line` for it, after the requester's own look-up failed at `looked`.
 fn grant<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -139,7 +139,8 @@ struct Room {
     far: Option<Way>,
 }
 
-/// Room for `line` in the first level of who asks; what has to move for it may move now.
+/// Picks a way for `line` in the requester's first level; the moves that it needs are permitted
+/// now.
 fn make_room<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -207,13 +208,13 @@ fn make_far_room<D: Design>(
     }
 }
 
-/// True if nothing has to be done before the machine may forget `line` with the copy of `core`.
+/// Whether the machine may forget `line` with the copy of `core` at once.
 fn is_free<D: Design>(design: &D, hw: &Hw<D::Message>, core: usize, line: LineId) -> bool {
     !hw.is_last_copy(core, line) || design.may_displace(hw, line)
 }
 
-/// What the first victim that `may` leave gives; else when to ask again, at the earliest, or that
-/// the design wakes who asks.
+/// The result of the first victim that `may` leave; otherwise the earliest cycle to ask again, or a
+/// wait until the design wakes the requester.
 fn first_that_may<T>(
     victims: &[(Way, LineId)],
     first: Gate,
@@ -239,7 +240,7 @@ fn has_come<M: Copy>(hw: &Hw<M>, who: Waiter, way: Way, now: Cycle) -> Gate {
     if ready > turn(hw, who, now) { Gate::At(ready, Reason::LoadMemory) } else { Gate::Go }
 }
 
-/// May the copy of `line` in `way` leave the private caches of who asks?
+/// Whether the copy of `line` in `way` may leave the requester's private caches.
 fn may_spill<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,

@@ -1,4 +1,4 @@
-//! The shared cache: what it holds of each line, who has copies, and which epoch wrote it.
+//! The shared cache: its content of each line, the cores with copies, and the epoch that wrote it.
 //!
 //! One inclusive, banked last-level cache, whose tags are also the MESI directory, beside the
 //! cores' [private caches](crate::private). Both keep real values: a stale or lost copy shows as a

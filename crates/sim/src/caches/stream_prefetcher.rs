@@ -47,13 +47,13 @@ impl Streamer {
         Streamer { config, streams: Vec::with_capacity(config.streams), clock: 0 }
     }
 
-    /// One for each core of the machine, or none at all.
+    /// One for each core of the machine, or none.
     pub(crate) fn of_machine(machine: &Machine) -> Vec<Streamer> {
         let one = machine.prefetch.map(Streamer::new);
         one.map_or(Vec::new(), |one| vec![one; machine.core.count])
     }
 
-    /// The core asks for `line`; gives the lines to fetch ahead of it.
+    /// The core asks for `line`; returns the lines to fetch ahead of it.
     fn asked(&mut self, line: LineId) -> impl Iterator<Item = LineId> + use<> {
         let PrefetchConfig { ahead, per_request, .. } = self.config;
         let stream = self.follow(line);
@@ -72,8 +72,7 @@ impl Streamer {
         up.chain((to..from).rev())
     }
 
-    /// The stream of the line's page, with the line as its last. For a new one the oldest
-    /// gives way.
+    /// The stream of the line's page, with the line as its last. A new stream replaces the oldest.
     fn follow(&mut self, line: LineId) -> &mut Stream {
         self.clock += 1;
         let (page, used) = (line / PAGE_LINES, self.clock);
@@ -104,7 +103,7 @@ impl Streamer {
     }
 }
 
-/// `who` asked for `line`, and got it, at `now`: what lies ahead of it is fetched too.
+/// `who` got `line` at `now`: the lines ahead of it are fetched too.
 pub(crate) fn run_ahead<D: Design>(
     design: &D,
     hw: &mut Hw<D::Message>,

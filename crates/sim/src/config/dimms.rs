@@ -1,6 +1,6 @@
 //! What a machine file says of Optane-like DIMMs, in the table `memory.nvm.dimms`.
 //!
-//! One number for each part that LENS and VANS (MICRO'20) found; what they do is told in
+//! One number for each part that LENS and VANS (MICRO'20) found; what they do is described in
 //! [`xpdimm`](crate::xpdimm). A machine without the table has a plain device.
 
 use super::within;

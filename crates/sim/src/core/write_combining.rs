@@ -7,12 +7,12 @@
 //! place is free again when the memory controller has taken the line. On machines that say so
 //! (`combining_leave`) leaving takes longer than the way of a flushed line, as it was measured to.
 //!
-//! Slide 13 gives a partial write one bus clock, as a full one: so every entry is one message, one
-//! slot of the memory channel and one write of the device whatever its mask, which the device
+//! On slide 13 a partial write takes one bus clock, as a full one: so every entry is one message,
+//! one slot of the memory channel and one write of the device whatever its mask, which the device
 //! applies (a masked write, as DRAM without error correction does it). A memory that must read,
 //! merge and write instead would make partial writes dearer; nothing published says by how much.
 //!
-//! Nobody sees an entry before it leaves, its own core included: that one makes it leave first. A
+//! No core sees an entry before it leaves; its own core makes it leave first. A
 //! line that some cache has is taken out of all of them when the entry leaves, and what is dirty
 //! there is merged into the write.
 
@@ -101,7 +101,7 @@ impl Combining {
         self.open.get(number).map(|filling| filling.line)
     }
 
-    /// Puts a store into the entry of its line; gives the entry's number if it is full now.
+    /// Puts a store into the entry of its line; returns the entry's number if it is full now.
     pub(crate) fn join(&mut self, store: &Entry) -> Option<usize> {
         let number = self.find(store.line).unwrap_or_else(|| {
             self.open.push(Filling { line: store.line, masks: [0; 8], data: [0; 8] });

@@ -4,15 +4,15 @@
 //! that of HOPS, but whatever it holds goes to memory at once, *early* if older epochs, or those of
 //! other threads that its epoch depends on, are not committed. Controllers keep in a recovery table
 //! what a crash needs to take early writes back ([`table`]). An epoch is complete when all its
-//! flushes are acknowledged; once it is also safe, as all before it has committed, its core tells
-//! the controllers that it wrote to early, and when they have answered it is committed, and
-//! durable. The cores whose epochs depend on it are told directly, by a message each; nobody polls.
+//! flushes are acknowledged; once it is also safe, as all before it has committed, its core
+//! informs the controllers that it wrote to early, and when they have answered it is committed, and
+//! durable. The cores whose epochs depend on it get a message each; no core polls.
 //!
 //! A full recovery table refuses early flushes. The core then flushes in order, nothing early,
 //! until what was refused has been sent again, safe: such a flush never needs a record. A core has
 //! a number of epochs that are not committed, the size of its epoch table; a fence waits for one.
 //!
-//! Dependences are learnt from coherence, and who depends on an open epoch splits it, as in HOPS.
+//! Dependences are learnt from coherence, and a dependence on an open epoch splits it, as in HOPS.
 //! So is a fetch from memory of a line whose epoch has not committed: it waits at a counting
 //! filter, and asks for the end of that epoch. The paper filters only what was refused, and keeps
 //! victims of the L1 in a write-back buffer until their flushes are at the controller; here the
@@ -125,7 +125,7 @@ fn safe(front: &Front<Own>) -> Epoch {
     Epoch::from(is_free) * (front.timeline.durable + 1)
 }
 
-/// What the parts of the design tell each other.
+/// The messages between the parts of the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
     /// As all designs with buffers have.

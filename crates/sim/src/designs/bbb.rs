@@ -11,7 +11,7 @@
 //! entry of its own behind it, and another core's waits.
 //!
 //! Dirty persistent lines are dropped when they leave the shared cache, which includes the buffers:
-//! the entry of such a line is written then, and who fetches the line meanwhile waits for that.
+//! the entry of such a line is written then, and a fetch of the line waits for that write.
 
 use super::{Design, Store};
 use crate::config::Machine;
@@ -51,7 +51,7 @@ enum Flaw {
     ForgetsMoves,
     /// A store gets its entry some time after it is visible.
     AllocatesLate,
-    /// An entry is given up when its write is sent.
+    /// An entry is freed when its write is sent.
     DropsAtSend,
     /// A store joins an entry whose write is on its way.
     JoinsSent,
@@ -78,7 +78,7 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Bbb {
     }
 }
 
-/// What the parts of the design tell each other.
+/// The messages between the parts of the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
     /// The controller has accepted the entry in that slot of `core`'s buffer.
@@ -130,7 +130,7 @@ impl Bbb {
         let moves = self.elsewhere(core, line).filter(|(_, entry)| !entry.is_sent);
         let moves = moves.map(|(other, entry)| (other, entry.slot));
         if let Some((other, slot)) = moves.filter(|_| !self.is_flaw(Flaw::ForgetsMoves)) {
-            // The data came with the line; its old buffer is told.
+            // The data came with the line; its old buffer gets a message.
             let told = hw.mesh.control(core, other, now);
             self.give_up(hw, other, slot, told);
         }

@@ -1,7 +1,7 @@
 //! x86 as it is: `clwb` starts the write-back of a line, `sfence` waits for the acknowledgements.
 //!
 //! A flush leaves the store buffer without waiting for its data, which it fetches wherever they
-//! are dirty. A core has only so many lines on their way (`core.flushes`): with those under way the
+//! are dirty. A core has at most `core.flushes` lines on their way: with those under way the
 //! next flush, clean or not, waits in the store buffer and holds up the stores behind it. A fence
 //! stays at the head of the store buffer until every flush of its core is durable, which holds up
 //! later stores but not later loads (as measured on x86 processors). A locked operation waits in
@@ -62,11 +62,11 @@ struct Flushes {
     on_the_way: usize,
     /// When the acknowledgements of others are back, the latest of them last.
     returning: Vec<Cycle>,
-    /// A fence that waits for all of them, or a flush that waits for one.
+    /// The fence that waits for all of them, or the flush that waits for one.
     waits: Option<(Waiter, Awaited)>,
 }
 
-/// What wakes who waits.
+/// What wakes a waiting access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     One,

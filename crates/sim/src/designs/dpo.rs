@@ -4,8 +4,8 @@
 //! persistent memory and its fences in their order, and sends them to the controller at once: it
 //! never waits until something is durable. A fence goes into the controller's queue as a marker,
 //! and the queue reorders writes only between markers; it knows no cores, so a marker orders the
-//! writes of all. The buffers are in the coherence domain: who takes a line that is in another
-//! core's buffer gets the ID of its entry (core and number). Such dependences accumulate
+//! writes of all cores. The buffers are in the coherence domain: a core that takes a line from
+//! another core's buffer gets the ID of its entry (core and number). Such dependences accumulate
 //! (`AccumDP`) into the next entry of the buffer, which is not sent before what it depends on has
 //! come to the controller; every entry's ID is broadcast when it has.
 //!
@@ -192,7 +192,7 @@ impl Buffer {
     }
 }
 
-/// What the parts of the design tell each other.
+/// The messages between the parts of the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
     /// The queue at `from` has accepted the write in that slot of `core`'s buffer.
@@ -203,11 +203,11 @@ pub(crate) enum Message {
     Marker { core: u8, slot: Option<u8> },
     /// It is in place, as `core` knows now.
     InPlace { core: u8, slot: Option<u8> },
-    /// Controllers have completed what was before a marker, and tell each other.
+    /// Controllers have completed what was before a marker, and inform each other.
     Complete,
     /// All before a drain of `core` is durable, as the first controller knows now.
     Drained { core: u8 },
-    /// The core is told.
+    /// The core gets the answer.
     Told { core: u8 },
     /// A line that has left `core`'s buffer is durable with all before it.
     Settled { core: u8, line: LineId },

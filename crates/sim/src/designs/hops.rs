@@ -8,13 +8,13 @@
 //! oldest epoch are written all at once, those of the next when all of them are acknowledged; an
 //! epoch that depends on another thread's waits until the global timestamps, at the shared cache,
 //! say that it is durable. A dfence waits until the buffer is empty. Dependences are learnt from
-//! coherence: who takes a line from a core that had it exclusively depends on that core's current
-//! epoch, which is split if it is open; what the core wrote is remembered when it has given the
-//! line up.
+//! coherence: a core that takes a line from one that had it exclusively depends on that one's
+//! current epoch, which is split if it is open. The epoch that wrote a line is remembered after the
+//! core has lost the line.
 //!
 //! Dirty persistent lines are dropped when they leave the shared cache. A fetch from memory waits
 //! while a counting filter at the controller says that the line is buffered. An address stays in it
-//! until its whole epoch is durable, so that who reads the line from memory follows that epoch.
+//! until its whole epoch is durable, so that a read of the line from memory follows that epoch.
 //!
 //! The paper is silent on a fetch of a line whose epoch is open: here the controller asks for the
 //! end of that epoch. So it is on the wrap of a timestamp: the core drains its buffer, and the
@@ -73,7 +73,7 @@ enum Flaw {
     SendsAtOnce,
     /// An open epoch is not split when another thread depends on it.
     KeepsEpochsWhole,
-    /// What a core wrote is forgotten when it gives the line up.
+    /// The epoch that wrote a line is forgotten when the core loses the line.
     ForgetsOwners,
     /// Memory is read while a newer version is buffered.
     IgnoresFilter,
@@ -109,7 +109,7 @@ pub(crate) struct Own {
     is_asking: bool,
 }
 
-/// What the parts of the design tell each other.
+/// The messages between the parts of the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
     /// As all designs with buffers have.

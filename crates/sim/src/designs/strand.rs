@@ -2,7 +2,7 @@
 //!
 //! "Relaxed Persist Ordering Using Strand Persistency" (Gogte, Wang, Diestelhorst, Chen,
 //! Narayanasamy, Wenisch, ISCA'20). A store to persistent memory takes effect in the L1 and puts
-//! the write of its line into the persist queue beside the store queue; the queue gives writes and
+//! the write of its line into the persist queue beside the store queue; the queue passes writes and
 //! persist barriers, in their order, to one of a few strand buffers. A barrier holds up what is
 //! behind it in its strand buffer, and nothing elsewhere; NewStrand goes on with the next strand
 //! buffer, round robin; JoinStrand holds up later stores until all is durable, and the program only
@@ -92,7 +92,7 @@ pub(crate) struct Acknowledged {
     slot: u8,
 }
 
-/// Somebody who waits for a core's writes.
+/// An access that waits for a core's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wait {
     who: Waiter,

@@ -1,5 +1,5 @@
-//! No persistency at all: what the same program costs on the same memory when nobody asks that
-//! anything survives. The upper bound that persistency designs are measured against.
+//! No persistency: the cost of the same program on the same memory when nothing has to survive. The
+//! upper bound that persistency designs are measured against.
 
 use super::Design;
 use crate::LineId;

@@ -25,7 +25,7 @@ impl Calendar {
         &mut self.busy[self.end.wrapping_sub(1 + back) % KEPT]
     }
 
-    /// Books `cycles` from `from` or the first later moment that is free; gives the start.
+    /// Books `cycles` from `from` or the first later moment that is free; returns the start.
     #[inline]
     pub(crate) fn book(&mut self, from: Cycle, cycles: u64) -> Cycle {
         let newest = self.at(0);

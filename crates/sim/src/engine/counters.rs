@@ -147,7 +147,8 @@ pub enum Reason {
     StoreMiss,
     /// Store buffer full or drained behind ordinary stores.
     StoreBuffer,
-    /// A non-temporal store, or who must see it leave, waiting for the write-combining buffer.
+    /// A non-temporal store, or an access that it must precede, waits for the write-combining
+    /// buffer.
     WriteCombining,
     /// A locked operation fetching its line.
     Locked,
@@ -173,7 +174,7 @@ pub enum Reason {
     BufferFull,
     /// A fetch waiting until a persist buffer has written the line.
     BufferedLine,
-    /// Waiting to be told where an object went.
+    /// Waiting for the new address of an object.
     Forwarding,
     /// Finished, while other cores still run.
     Idle,

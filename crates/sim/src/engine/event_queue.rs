@@ -98,13 +98,13 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// How many turns have been given.
+    /// The number of turns so far.
     #[inline]
     pub(crate) fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// The cycle of the turn that was given last.
+    /// The cycle of the last turn.
     #[inline]
     pub(crate) fn now(&self) -> Cycle {
         self.now

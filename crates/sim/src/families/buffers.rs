@@ -42,7 +42,7 @@ pub(crate) enum Call {
     Acknowledged { core: u8, slot: u8 },
     /// It is time to look at what `core`'s buffer has held for long.
     Periodic { core: u8 },
-    /// A fetch waits for `core`'s epoch, which is to end and to leave.
+    /// A fetch waits for `core`'s epoch, which must end and leave.
     Wanted { core: u8, epoch: Epoch },
 }
 
@@ -56,7 +56,7 @@ pub(crate) trait Buffered: Design {
     /// [`Front::released`].
     fn close(&mut self, hw: &mut Hw<Self::Message>, core: usize, now: Cycle) -> bool;
 
-    /// The epoch of `who`'s core ends, if there is anything in it.
+    /// Ends the epoch of `who`'s core, if it is not empty.
     fn end(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
         if self.buffers().cores[who.core].timeline.is_open_empty() || self.close(hw, who.core, now)
         {
@@ -65,8 +65,8 @@ pub(crate) trait Buffered: Design {
         self.buffers().cores[who.core].wait(who, Reason::EpochIds)
     }
 
-    /// What `who`'s core stores from here on is in an epoch that `source` is before, and that is
-    /// closed, if it `splits` open ones.
+    /// Puts the later stores of `who`'s core into an epoch behind `source`, which is closed first
+    /// if it is open and the dependence `splits` open epochs.
     fn part(
         &mut self,
         hw: &mut Hw<Self::Message>,
@@ -89,19 +89,19 @@ pub(crate) trait Buffered: Design {
 pub(crate) struct Front<Own> {
     pub(crate) buffer: Buffer,
     pub(crate) timeline: Timeline,
-    /// Entries up to this epoch are to leave.
+    /// Entries up to this epoch must leave.
     pub(crate) demanded: Epoch,
     pub(crate) own: Own,
     /// The next [`Call::Periodic`] is on its way.
     has_timer: bool,
-    /// Who waits for all up to an epoch to be durable.
+    /// The waiters for an epoch, and all before it, to be durable.
     drains: Vec<(Epoch, Waiter)>,
-    /// Who waits for an entry, or for an epoch.
+    /// The waiters for an entry, or for an epoch.
     waiting: Vec<Waiter>,
 }
 
 impl<Own> Front<Own> {
-    /// Somebody waits for all up to `epoch`.
+    /// An access waits for all up to `epoch`.
     pub(crate) fn demand(&mut self, epoch: Epoch) {
         self.demanded = self.demanded.max(epoch);
     }
@@ -222,7 +222,7 @@ impl<Own> Buffers<Own> {
         }
     }
 
-    /// The oldest epoch of `core`, which is closed, is durable: who waited for that goes on.
+    /// The oldest epoch of `core`, which is closed, is durable: its waiters go on.
     pub(crate) fn retire<M: Copy>(
         &mut self,
         hw: &mut Hw<M>,
@@ -242,7 +242,7 @@ impl<Own> Buffers<Own> {
         state
     }
 
-    /// An epoch that wrote `line` is durable; who waits to fetch a line may do so.
+    /// An epoch that wrote `line` is durable; waiting fetches may go on.
     fn unfilter<M: Copy>(&mut self, hw: &mut Hw<M>, line: LineId, now: Cycle) {
         let filter = &mut self.filters[hw.memory.home(line)];
         filter.remove(line);
@@ -309,8 +309,8 @@ impl<Own> Buffers<Own> {
         }
     }
 
-    /// What `core`'s buffer has held for an interval is to leave; looks again after another, unless
-    /// the buffer is empty.
+    /// What `core`'s buffer has held for an interval must leave; looks again after another
+    /// interval, unless the buffer is empty.
     pub(crate) fn periodic<M: Copy + From<Call>>(
         &mut self,
         hw: &mut Hw<M>,

@@ -5,7 +5,7 @@
 //! core's epoch; every line carries the core and epoch that wrote it; an epoch is flushed when a
 //! conflict asks for it. Three conflicts: another thread reads or writes a line of an epoch that is
 //! not durable (inter-thread), the same thread writes a line of an older one (intra-thread), a line
-//! is to leave the shared cache before its epoch is durable (replacement). With dependence tracking
+//! must leave the shared cache before its epoch is durable (replacement). With dependence tracking
 //! (IDT) an inter-thread conflict is noted in a register pair instead of waited for; with proactive
 //! flushing (PF) an epoch is flushed as soon as it is complete. An open epoch that another thread
 //! depends on is split, so that dependences never form a circle.
@@ -103,7 +103,7 @@ pub(crate) enum EpochFlaw {
     SavesStatesLate,
 }
 
-/// What the parts of the design tell each other.
+/// The messages between the parts of the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
     /// A bank or another arbiter asks `core`'s arbiter to make its epochs up to `epoch` durable.
@@ -212,7 +212,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// Closes the epoch of who asks, unless nothing was done in it.
+    /// Closes the requester's epoch, unless it is empty.
     fn barrier(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
         if self.cores[who.core].is_empty() {
             return Gate::Go;
@@ -222,7 +222,7 @@ impl Epochs {
         gate
     }
 
-    /// Closes the epoch of who asks, once a number is free for the next.
+    /// Closes the requester's epoch, once a number is free for the next.
     fn close(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
         let epochs = &self.cores[who.core];
         if !epochs.has_free_number() {

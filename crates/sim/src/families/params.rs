@@ -1,6 +1,6 @@
-//! The parameters of a design, declared once: field, default, range, and the words that
-//! `seawall show design` prints. What is given is held to them here, so that each refusal names the
-//! key, the value and what is possible.
+//! The parameters of a design, declared once: field, default, range, and the words that `seawall
+//! show design` prints. Values are checked against them here, so that each refusal names the key,
+//! the value and what is possible.
 
 use serde::Serialize;
 use serde::de::value::StrDeserializer;

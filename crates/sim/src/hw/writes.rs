@@ -1,4 +1,4 @@
-//! Lines on their way to memory: who sends what, what memory held before, and which line a copy.
+//! Lines on their way to memory: the sender, the content that memory held before, and copies.
 
 use super::{Event, Hw, Token};
 use crate::caches::private::Way;
@@ -75,7 +75,7 @@ impl<M: Copy> Hw<M> {
     }
 
     /// A persist buffer's version of `line` goes to memory: its data are at the controller already,
-    /// `tile` tells it to write them, and is told when they are durable. What caches hold stays.
+    /// `tile` orders the write, and hears when it is durable. What caches hold stays.
     pub(crate) fn write_buffered(
         &mut self,
         line: LineId,
@@ -90,7 +90,7 @@ impl<M: Copy> Hw<M> {
     }
 
     /// As [`write_buffered`](Hw::write_buffered), but the data go along, and arrive no earlier than
-    /// at `not_before`; gives when.
+    /// at `not_before`; returns when.
     pub(crate) fn write_from_buffer(
         &mut self,
         line: LineId,
@@ -105,7 +105,7 @@ impl<M: Copy> Hw<M> {
         arrives
     }
 
-    /// What memory holds of `line` is `data` from now on; gives what it held.
+    /// What memory holds of `line` is `data` from now on; returns what it held.
     fn hand_over(&mut self, line: LineId, data: &LineData) -> Version {
         let new = self.values.differ(line);
         *self.values.version_mut(new) = *data;
@@ -190,7 +190,7 @@ impl<M: Copy> Hw<M> {
         self.pass_on(line, number);
     }
 
-    /// All cores give up the line in `slot`, as its home asks them at `found`; gives when the
+    /// All cores give up the line in `slot`, as its home asks them at `found`; returns when the
     /// last answer is there. The asking core's own copy goes without being asked.
     fn give_up(&mut self, core: usize, slot: Slot, found: Cycle) -> Cycle {
         let home = self.home_tile(slot);
@@ -257,8 +257,8 @@ impl<M: Copy> Hw<M> {
         self.arrive((line, replaced), tile, arrives, (token, origin))
     }
 
-    /// A write of `line`, of which memory held `replaced`, is at its controller at `arrives`; gives
-    /// its number.
+    /// A write of `line`, of which memory held `replaced`, is at its controller at `arrives`;
+    /// returns its number.
     fn arrive(
         &mut self,
         (line, replaced): (LineId, Version),

@@ -15,7 +15,7 @@ use crate::{Cycle, LineId};
 use seawall_memory::{Addr, Forwarding, Relocation, Width};
 
 impl<D: Design> System<D> {
-    /// Write `number` reaches its controller; `None` if it is to come again.
+    /// Write `number` reaches its controller; `None` if it must come again.
     pub(super) fn accept(&mut self, number: u64, now: Cycle) -> Option<Written> {
         if !D::RELOCATES {
             let late = Default::default();

@@ -143,7 +143,7 @@ impl<D: Design> System<D> {
             let is_ours = |way| caches.copy(way).state == State::Exclusive;
             let owned = caches.find_near(entry.line).is_some_and(is_ours);
             if !owned && self.design.may_prefetch(&self.hw, who.core, entry.line) {
-                // A refusal is no matter: the store will ask for itself.
+                // A refusal does no harm: the store will ask for itself.
                 let _ = acquire(&mut self.design, &mut self.hw, who, entry.line, true, now);
             }
         }

@@ -1,8 +1,8 @@
 //! Non-temporal stores at work: into the write-combining buffer of their core, and out of it.
 //!
 //! What leaves is visible to all at once, and its path to memory is followed to the end, as in the
-//! rest of the machine: over the home of the line, where the directory says who must give it up. A
-//! line whose fill is under way is waited for, as every other request for it does.
+//! rest of the machine: over the home of the line, where the directory names the cores that must
+//! give it up. A line whose fill is under way is waited for, as every other request for it does.
 
 use super::System;
 use crate::Cycle;
@@ -35,7 +35,7 @@ impl<D: Design> System<D> {
             let combining = &mut self.hw.combining[core];
             combining.queued -= 1;
             if let Some(full) = combining.join(&entry) {
-                // A refusal is no matter: it leaves later, as a victim or at a fence.
+                // A refusal does no harm: it leaves later, as a victim or at a fence.
                 let _ = self.leave(core, full, now);
                 return Gate::Go;
             }
@@ -49,7 +49,7 @@ impl<D: Design> System<D> {
         }
     }
 
-    /// Lets all entries of `who`'s core leave, and waits until controllers have taken them.
+    /// Lets all entries of the core leave, and waits until controllers have taken them.
     pub(super) fn empty_combining(&mut self, who: Waiter, now: Cycle) -> Gate {
         let core = who.core;
         while self.hw.combining[core].is_open() {

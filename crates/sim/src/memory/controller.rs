@@ -124,7 +124,7 @@ impl Memory {
         self.pending[(number - self.dropped) as usize].line
     }
 
-    /// Reads a line whose request reaches the controller at `at`; gives when the line leaves it.
+    /// Reads a line whose request reaches the controller at `at`; returns when the line leaves it.
     pub(crate) fn read(&mut self, line: LineId, at: Cycle) -> Cycle {
         if let Some(dimms) = &mut self.dimms
             && line < self.pm_lines
@@ -142,7 +142,7 @@ impl Memory {
 
     /// Hands a line over to be written, in place of what memory holds now; the new value counts as
     /// memory's at once, and as durable from a cycle that [`write_arrives`](Memory::write_arrives)
-    /// will tell. Gives the write's number.
+    /// returns later. Returns the write's number.
     pub(crate) fn write_sent(&mut self, line: LineId, replaced: Version) -> u64 {
         let has_copy = false;
         self.pending.push_back(Pending { line, replaced, durable_at: Cycle::MAX, has_copy });

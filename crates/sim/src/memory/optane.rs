@@ -100,7 +100,7 @@ impl XpDimms {
         (&mut self.dimms[home], page * PAGE_LINES + line % PAGE_LINES)
     }
 
-    /// Reads a line whose request is at its controller at `at`; gives when the line leaves it.
+    /// Reads a line whose request is at its controller at `at`; returns when the line leaves it.
     #[inline]
     pub fn read(&mut self, line: u64, at: Cycle) -> Cycle {
         let (dimm, line) = self.place(line);
@@ -114,7 +114,7 @@ impl XpDimms {
     }
 
     /// As [`write`](XpDimms::write), but the queue takes the line no earlier than the first cycle
-    /// given, and hands it to the DIMM no earlier than the second.
+    /// of `floors`, and hands it to the DIMM no earlier than the second.
     #[inline]
     pub(crate) fn write_behind(
         &mut self,

@@ -1,8 +1,9 @@
-//! The values of lines: one per line that everybody shares, and versions for those who differ.
+//! The values of lines: a shared one per line, and versions for the holders that differ.
 //!
 //! The shared value of a line is the shared cache's, and memory's too unless the cache's is dirty.
-//! Who has another one holds a version of his own: a core that has written the line, memory while
-//! the shared cache is newer, a write that is not durable yet and remembers what it replaced. Few
+//! A holder whose data differ from the shared value owns a `Version`: a core that has written the
+//! line, memory while the shared cache is newer, a write that is not durable yet and remembers what
+//! it replaced. Few
 //! lines differ at any time, so versions are few and used again at once; moving one on its way from
 //! a core to memory moves its number, and at most swaps it with the shared value.
 

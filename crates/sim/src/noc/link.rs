@@ -81,7 +81,7 @@ fn place(link: Link, number: u64) -> usize {
 }
 
 impl Links {
-    /// Books a run on `link` from `from` or the first later moment that is free; gives the start.
+    /// Books a run on `link` from `from` or the first later moment that is free; returns the start.
     #[inline(always)]
     pub(crate) fn book(&mut self, link: Link, from: Cycle, run: Run) -> Cycle {
         let (number, bit) = (from / 64, from % 64);

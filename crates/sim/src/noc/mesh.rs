@@ -66,13 +66,13 @@ impl Mesh {
         }
     }
 
-    /// Sends a message of one flit at `at`; gives the arrival.
+    /// Sends a message of one flit at `at`; returns the arrival.
     #[inline(never)]
     pub(crate) fn control(&mut self, from: Tile, to: Tile, at: Cycle) -> Cycle {
         self.send(from, to, CONTROL, at)
     }
 
-    /// Sends a message with a line in it at `at`; gives the arrival of its tail.
+    /// Sends a message with a line in it at `at`; returns the arrival of its tail.
     #[inline(never)]
     pub(crate) fn data(&mut self, from: Tile, to: Tile, at: Cycle) -> Cycle {
         if self.data == DATA {
@@ -97,7 +97,7 @@ impl Mesh {
     }
 
     /// Sends a message of one flit to every tile, one after the other on the links that their
-    /// routes share, nearest first; gives the arrivals by tile.
+    /// routes share, nearest first; returns the arrivals by tile.
     pub(crate) fn broadcast(&mut self, from: Tile, at: Cycle, arrivals: &mut Times) {
         let (hop, links) = (self.hop, &mut self.links);
         // What goes beyond a tile follows the message that was for the tile itself.
@@ -119,8 +119,8 @@ impl Mesh {
         self.flit_hops += tree.flit_hops;
     }
 
-    /// Every tile sends a message of one flit to `to`, when `ready` says; gives the arrival of the
-    /// last, and leaves in `ready` when the last message through each tile had left it.
+    /// Every tile sends a message of one flit to `to`, when `ready` says; returns the arrival of
+    /// the last, and leaves in `ready` when the last message through each tile had left it.
     pub(crate) fn gather(&mut self, to: Tile, ready: &mut Times) -> Cycle {
         let (hop, links) = (self.hop, &mut self.links);
         let tree = &self.inward[to];

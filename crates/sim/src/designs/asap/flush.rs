@@ -129,7 +129,7 @@ impl Buffered for Asap {
         &mut self.buffers
     }
 
-    /// False if the epoch table is full: then what is in it is flushed, and who asked waits for the
+    /// False if the epoch table is full: its epochs are then flushed, and the caller waits for the
     /// oldest to commit.
     fn close(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) -> bool {
         let before = self.buffers.cores[core].timeline.current() - 1;

@@ -141,7 +141,7 @@ impl Table {
         });
     }
 
-    /// `owner` commits: gives what is to be written to memory now.
+    /// `owner` commits: returns the writes to memory that are due now.
     pub(super) fn commit(&mut self, owner: Source) -> Vec<Write> {
         let loses = self.is_flaw(Flaw::DelaysLost);
         self.remove(|record| record.owner == owner && (loses || record.kind == Kind::Undo));

@@ -2,7 +2,7 @@
 //!
 //! An entry a cycle leaves each buffer, in order. The way from a core to a controller keeps that
 //! order. With one controller a marker is just a message on that way; with more it needs a word
-//! between them, for which the core waits. Entries are given up in order too, so that an ID stands
+//! between them, for which the core waits. Entries are freed in order too, so that an ID stands
 //! for all entries of its core up to it.
 
 use super::{Buffer, Content, Dpo, Drain, Flaw, Message};
@@ -189,7 +189,7 @@ impl Dpo {
 }
 
 impl Buffer {
-    /// The oldest entry is given up, if it is gone; its line, if it has one.
+    /// Frees the oldest entry if its write has gone; returns its line, if it has one.
     fn give_up_first(&mut self) -> Option<Option<LineId>> {
         let entry = self.entries.pop_front_if(|entry| entry.is_gone)?;
         self.gone = entry.number;

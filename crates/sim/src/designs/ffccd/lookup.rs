@@ -1,11 +1,11 @@
 //! Where objects go: the Bloom Filter Cache and the PMFTLB of each core (ISCA'22, section 4.3.2).
 //!
-//! A core has one of the eight filters at a time; another one takes the published 120 cycles, and
-//! its lines are not asked of the caches. What passes the filter is looked for in the PMFTLB, and
-//! read in the pool if it is not there, as loads of the core.
+//! A core has one of the eight filters at a time. Loading another takes the published 120 cycles,
+//! and its lines do not go through the caches. What passes the filter is looked for in the PMFTLB,
+//! and read in the pool if it is not there, as loads of the core.
 //!
-//! The paper's Table 1 gives an entry of the PMFTLB 64 bytes of minor distances, its text 256: here
-//! it is 64, so an entry is for a quarter of a page.
+//! An entry of the PMFTLB has 64 bytes of minor distances in the paper's Table 1, and 256 in its
+//! text. Here it has 64, for a quarter of a page.
 
 use super::{Flaw, Params};
 use crate::Cycle;

@@ -1,5 +1,5 @@
 //! The Reached Bitmap Buffer of each controller (ISCA'22, section 4.2): the reached bitmaps of the
-//! pages whose lines it has written of late, and which a battery saves.
+//! pages whose lines it has written most recently. A battery saves them.
 //!
 //! A page that is not there takes an entry. The page that had it is written to the directory first,
 //! and the new one's bits are fetched from there; a page that was being written meanwhile is waited
@@ -116,7 +116,7 @@ impl Reached {
         self.buffers.fill_with(Buffer::default);
     }
 
-    /// Looks for the page of a line whose write has arrived; gives when the buffer has it.
+    /// Looks for the page of a line whose write has arrived; returns when the buffer has it.
     pub(super) fn find(
         &mut self,
         hw: &mut Hw<()>,
@@ -147,7 +147,7 @@ impl Reached {
         ready
     }
 
-    /// Makes one entry free, from `at` on or as soon as nobody holds it; gives when.
+    /// Makes one entry free, from `at` on or as soon as nobody holds it; returns when.
     fn make_room(
         &mut self,
         hw: &mut Hw<()>,
@@ -175,7 +175,7 @@ impl Reached {
         from
     }
 
-    /// Reads the bits of a page from `from` on; gives them, and when they are there.
+    /// Reads the bits of a page from `from` on; returns them, and when they are there.
     fn fetch(
         &self,
         hw: &mut Hw<()>,

@@ -1,8 +1,8 @@
 //! What writes the persist buffers, behind the programs: section 6.3 of the WHISPER paper.
 //!
 //! An epoch is written when it is closed; an open one from a number of entries in the buffer on, at
-//! the end of the thread, and every few thousand cycles. The controllers have the data; they are
-//! told to write, an entry a cycle, and acknowledge. An epoch that depends on another thread's asks
+//! the end of the thread, and every few thousand cycles. The controllers have the data. The buffer
+//! orders one write a cycle, which they acknowledge. An epoch that depends on another thread's asks
 //! for the global timestamps again and again until they say that it is durable.
 
 use super::{Flaw, Hops, Message};

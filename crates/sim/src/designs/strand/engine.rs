@@ -212,7 +212,7 @@ impl Strands {
 }
 
 impl StrandWeaver {
-    /// Moves the queues of `core` as far as they go, and wakes who waited for that.
+    /// Moves the queues of `core` as far as they go, and wakes the accesses that waited for that.
     pub(super) fn move_on(&mut self, hw: &mut Hw<Acknowledged>, core: usize, now: Cycle) {
         self.cores[core].refill();
         let ignores_barriers = self.flaw == Flaw::PassesBarriers;

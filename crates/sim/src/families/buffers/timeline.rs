@@ -19,9 +19,9 @@ pub(crate) struct EpochState {
     pub(crate) depends_on: Option<Source>,
     /// What it wrote; a line may stand more than once.
     pub(crate) lines: Vec<LineId>,
-    /// The cores that are to be told when it is durable, a bit each.
+    /// The cores that get a message when it is durable, a bit each.
     pub(crate) dependents: u64,
-    /// The controllers that are to be told, a bit each.
+    /// The controllers that get a message, a bit each.
     pub(crate) controllers: u8,
 }
 
@@ -78,7 +78,7 @@ impl Timeline {
         Some(self.durable + 1 + at as Epoch)
     }
 
-    /// Closes the open epoch and opens the next; gives the number of that which was closed.
+    /// Closes the open epoch and opens the next; returns the number of that which was closed.
     pub(crate) fn close(&mut self) -> Epoch {
         self.states.push_back(EpochState::default());
         self.current() - 1

@@ -54,7 +54,7 @@ impl Arbiter {
 }
 
 impl Epochs {
-    /// All epochs of `core` up to `epoch` are to become durable.
+    /// All epochs of `core` up to `epoch` must become durable.
     pub(super) fn demand(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         if epoch > self.cores[core].demanded {
             self.cores[core].demanded = epoch;
@@ -232,7 +232,7 @@ impl Epochs {
         }
     }
 
-    /// All BankAcks are here; in bulk mode, memory is to say so first.
+    /// All BankAcks are here; in bulk mode, memory must confirm first.
     pub(super) fn flushed(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         match self.arbiters[core].flushing {
             Some(epoch) if self.bulk.is_some() => self.name_durable(hw, core, epoch, now),
@@ -270,7 +270,7 @@ impl Epochs {
 
 impl Epochs {
     /// The lines of a durable epoch leave the caches, if no newer version of them is there. Not
-    /// before: who reads a line from memory could not know on which epoch it depends.
+    /// before: a read of a line from memory could not know the epoch that it depends on.
     fn invalidate_lines(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         for number in 0..self.arbiters[core].lines.len() {
             let line = self.arbiters[core].lines[number];

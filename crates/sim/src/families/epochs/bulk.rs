@@ -1,11 +1,12 @@
 //! Buffered strict persistency in bulk mode: epochs that the hardware makes, and an undo log.
 //!
-//! MICRO'15, section 5.2: hardware closes an epoch after so many stores, and writes the state of
-//! the processor to memory with it; before a line is first written in an epoch its old value goes
-//! to the log. A store waits for none of this. The order is: the old lines of a record are durable,
-//! then its header is written; all headers and the state of an epoch are durable, then its lines
-//! are written in place; they are durable, then the line that names the core's last durable epoch
-//! is written; that is durable, then the epoch is. Records follow ATOM (HPCA'17): see [`own`].
+//! MICRO'15, section 5.2: hardware closes an epoch after a number of stores, and writes the state
+//! of the processor to memory with it; before a line is first written in an epoch its old value
+//! goes to the log. A store waits for none of this. The order is: the old lines of a record are
+//! durable, then its header is written; all headers and the state of an epoch are durable, then its
+//! lines are written in place; they are durable, then the line that names the core's last durable
+//! epoch is written; that is durable, then the epoch is. Records follow ATOM (HPCA'17): see
+//! [`own`].
 //!
 //! A core collects old lines in a record buffer and has a few of them, which bound what is on its
 //! way; the log is a ring that a durable epoch's records leave. When it is full, the open epoch is
@@ -154,7 +155,7 @@ impl Epochs {
         self
     }
 
-    /// Before a store: closes the epoch of who asks if it has all its stores.
+    /// Before a store: closes the requester's epoch if it has all its stores.
     pub(super) fn close_if_full(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
         let Some(bulk) = &self.bulk else { return Gate::Go };
         if bulk.cores[who.core].in_epoch < bulk.config.stores {

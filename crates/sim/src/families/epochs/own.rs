@@ -5,7 +5,7 @@
 //! its log, a ring of records of eight lines as in ATOM (HPCA'17, section IV): a header, then up to
 //! seven old lines. A header line names the epoch, and for each old line its address and the epoch
 //! whose version it is, if that one was not durable yet: `0`, or core + 1 in 8 bits and the epoch's
-//! low 24 bits. A line is written whole or not at all.
+//! low 24 bits. A line is written whole or not.
 
 use crate::memory::versions::LineData;
 use crate::{Epoch, LineId};

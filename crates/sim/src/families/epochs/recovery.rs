@@ -11,8 +11,8 @@ use super::own::{Header, Layout, RECORD_LINES, low_bits, read_state};
 use crate::memory::versions::LineData;
 use crate::{Epoch, LineId};
 
-/// Undoes in `image` what epochs wrote that are not durable; gives how many stores of each core are
-/// in it.
+/// Undoes in `image` what epochs wrote that are not durable; returns how many stores of each core
+/// are in it.
 pub(super) fn recover(layout: &Layout, image: &mut [LineData], undoes_all: bool) -> Vec<u64> {
     let cores = 0..layout.cores as usize;
     let durable: Vec<Epoch> =

@@ -1,4 +1,4 @@
-//! The epochs of one core: which is open, which are durable, what each wrote, on whom each depends.
+//! The epochs of one core: the open one, the durable ones, what each wrote and depends on.
 //!
 //! Hardware numbers them with as many bits as epochs may be in flight; here numbers only grow, and
 //! a limit on how many are in flight stands for the bits.
@@ -33,7 +33,7 @@ pub(crate) struct CoreEpochs {
     pub(crate) current: Epoch,
     /// All epochs up to this one are durable.
     pub(crate) durable: Epoch,
-    /// All epochs up to this one are to be flushed.
+    /// All epochs up to this one must be flushed.
     pub(super) demanded: Epoch,
     /// Who waits for which epoch, and the tile at which it learns of it.
     pub(crate) waiters: Vec<(Epoch, Waiter, Tile)>,
@@ -74,7 +74,7 @@ impl CoreEpochs {
         self.current - self.durable < self.in_flight
     }
 
-    /// Closes the open epoch; gives its number.
+    /// Closes the open epoch; returns its number.
     pub(super) fn close(&mut self) -> Epoch {
         assert!(self.has_free_number(), "an epoch number is free");
         self.current += 1;

@@ -30,7 +30,7 @@ pub(super) struct Leaving {
     set: usize,
 }
 
-/// What is to be done before a line has its place.
+/// What must be done before a line has its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// Nothing, from that cycle on.
@@ -125,7 +125,7 @@ impl Combiner {
 mod tests {
     use super::*;
 
-    /// Puts a line; gives the XPLines that left for it and with it.
+    /// Puts a line; returns the XPLines that left for it and with it.
     fn put(combiner: &mut Combiner, line: u64, at: Cycle) -> Vec<u64> {
         let mut left = Vec::new();
         while let Room::Behind(leaving) = combiner.room(line, at) {

@@ -87,7 +87,7 @@ impl Dimm {
         done.max(moved + self.line_cycles)
     }
 
-    /// Brings an XPLine from the media into the buffer; gives when it is there.
+    /// Brings an XPLine from the media into the buffer; returns when it is there.
     fn fetch(&mut self, xpline: u64, at: Cycle) -> Cycle {
         let translated = self.translated(xpline, at);
         let ready = self.media.read(translated) + self.fetch;
@@ -136,7 +136,7 @@ impl Dimm {
         free.max(same.map_or(at, |sent| sent.acknowledged))
     }
 
-    /// Puts a line among those that wait for their neighbours; gives when it has its place.
+    /// Puts a line among those that wait for their neighbours; returns when it has its place.
     fn combine(&mut self, line: u64, at: Cycle) -> Cycle {
         let mut at = at;
         loop {
@@ -154,7 +154,7 @@ impl Dimm {
         at
     }
 
-    /// An XPLine goes to the media at `at`; gives when their queue has taken it.
+    /// An XPLine goes to the media at `at`; returns when their queue has taken it.
     fn send(&mut self, leaving: Leaving, at: Cycle) -> Cycle {
         let room = self.media.room(at);
         let translated = self.translated(leaving.xpline, room);

@@ -6,8 +6,8 @@
 //! wait for it in a short queue.
 //!
 //! Cells wear out, so when an XPLine was written a certain number of times its block is moved: the
-//! XPLines of the block are read and written one after the other, and whoever wants the media
-//! waits. Rewriting one XPLine showed such stalls of 52 us every 14 000 writes or so (LENS), and
+//! XPLines of the block are read and written one after the other, and other accesses of the media
+//! wait. Rewriting one XPLine showed such stalls of 52 us every 14 000 writes or so (LENS), and
 //! FAST'20 saw that 0.006 % of hot writes take 50 us, and fewer the more XPLines share the writes.
 
 use crate::Cycle;
@@ -52,7 +52,7 @@ impl Media {
         }
     }
 
-    /// Reads an XPLine that is asked for at `at`; gives when it has been read.
+    /// Reads an XPLine that is asked for at `at`; returns when it has been read.
     pub(super) fn read(&mut self, at: Cycle) -> Cycle {
         self.reads += 1;
         self.pipeline.book(at, self.read_cycles) + self.read
