@@ -23,6 +23,7 @@
 //! trial only.
 
 use super::Mode;
+use seawall_runtime::AbTest;
 
 /// Fences in a window, at first and at most, and those before it that are not counted.
 const WINDOW: u64 = 16;
@@ -80,19 +81,16 @@ struct Trial {
     window: u64,
     /// Fences of it so far, those with shorter windows too.
     fences: u64,
-    /// Windows that are over.
-    windows: usize,
-    /// When the present one began, and the lines flushed by then; none in the run-in.
+    test: AbTest<PAIRS>,
+    /// When the present window began, and the lines flushed by then; none in the run-in.
     began: Option<(u64, u64)>,
     /// Times that its run-in was made again.
     waited: u32,
-    prices: [Vec<f64>; 2],
 }
 
 impl Trial {
     fn new(window: u64, fences: u64) -> Trial {
-        let prices = [Vec::new(), Vec::new()];
-        Trial { window, fences, windows: 0, began: None, waited: 0, prices }
+        Trial { window, fences, test: AbTest::default(), began: None, waited: 0 }
     }
 }
 
@@ -103,17 +101,6 @@ pub(super) struct Conduct {
     pub(super) early: bool,
     /// Fences until the judge is asked again; never, if this is `u64::MAX`.
     pub(super) ask_in: u64,
-}
-
-/// Window `index` goes the thread's own way: own, other, other, own, own, ...
-fn is_own(index: usize) -> bool {
-    index.div_ceil(2).is_multiple_of(2)
-}
-
-fn median(prices: &[f64]) -> f64 {
-    let mut sorted = prices.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
 }
 
 impl Judge {
@@ -149,7 +136,7 @@ impl Judge {
         let ask_in = match &self.trial {
             None => self.rest,
             Some(trial) => {
-                ways[self.matter] ^= !is_own(trial.windows);
+                ways[self.matter] ^= trial.test.is_other();
                 if trial.began.is_some() { trial.window } else { RUN_IN }
             }
         };
@@ -168,8 +155,7 @@ impl Judge {
                 Some((_, before)) if lines <= before => {}
                 Some((began, before)) => {
                     let price = now.saturating_sub(began) as f64 / (lines - before) as f64;
-                    trial.prices[usize::from(!is_own(trial.windows))].push(price);
-                    trial.windows += 1;
+                    trial.test.record(price);
                     trial.fences += trial.window + RUN_IN;
                     self.window_is_over();
                 }
@@ -193,16 +179,16 @@ impl Judge {
 
     fn window_is_over(&mut self) {
         let Some(trial) = &self.trial else { return };
-        let pairs = trial.windows / 2;
-        if !trial.windows.is_multiple_of(2) || pairs < PAIRS_CLEAR {
+        let Some([own, other]) = trial.test.pairs() else { return };
+        let pairs = own.len();
+        if pairs < PAIRS_CLEAR {
             return;
         }
-        let [own, other] = &trial.prices;
         let is_clear = own.iter().zip(other).all(|(own, other)| *other > CLEAR * own);
-        let won = own.iter().zip(other).filter(|(own, other)| other < own).count();
+        let won = trial.test.won();
         let lost = pairs - won;
         let (window, fences) = (trial.window, trial.fences);
-        let (own, other) = (median(own), median(other));
+        let [own, other] = trial.test.medians();
         if is_clear || lost > PAIRS - PAIRS_OPEN || (won == 0 && pairs == PAIRS_LOST) {
             self.trial_is_over(own, other, fences, false);
         } else if pairs == PAIRS && won >= PAIRS_WON && other < WINS * own {

@@ -29,6 +29,9 @@ macro_rules! flaws {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
         pub(crate) struct Planted(#[cfg(feature = "flaws")] $flaw);
 
+        #[cfg(not(feature = "flaws"))]
+        const _: () = assert!(size_of::<Planted>() == 0);
+
         impl Planted {
             /// Whether it is this one.
             #[cfg(feature = "flaws")]

@@ -70,6 +70,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ab_test;
 mod alloc;
 mod arena;
 pub mod defrag;
@@ -82,6 +83,7 @@ mod route;
 mod tx;
 pub mod typed;
 
+pub use ab_test::AbTest;
 pub use alloc::map::TOGETHER_BYTES_MAX;
 pub use alloc::shelf::Placement;
 pub use alloc::size_class::{BLOCK_BYTES_MAX, CHUNK_BYTES};

@@ -16,6 +16,7 @@
 //! Two things are not seen: pollution that builds up over many more records than a window has, and
 //! the state of lines in a log of which a lap is longer than [`LAP_MAX`] records.
 
+use crate::AbTest;
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use std::fmt;
 use std::str::FromStr;
@@ -136,14 +137,11 @@ struct Class {
     rest: u64,
 }
 
-/// A measurement under way. Windows go own, other, other, own, own, other, ..: a slow drift of the
-/// machine meets both paths alike.
+/// A measurement under way: an A/B test of the path in use and the other one.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     class: usize,
-    path: Path,
-    /// Windows that are complete.
-    windows: usize,
+    test: AbTest<PAIRS>,
     run_in: u32,
     /// Records of the class in this window, or run-in.
     records: u32,
@@ -151,7 +149,6 @@ struct Trial {
     began: Option<u64>,
     spent: u64,
     patience: u32,
-    prices: [[u64; PAIRS]; 2],
 }
 
 /// One thread's way to its log: plain data of this process, nothing of it is persistent.
@@ -255,7 +252,8 @@ impl Route {
                 trial.records += 1;
                 trial.spent += 1;
                 self.counts.measured_records += 1;
-                return trial.path;
+                let path = self.classes[class].path;
+                return if trial.test.is_other() { path.other() } else { path };
             }
             trial.patience = trial.patience.saturating_sub(1);
         }
@@ -268,17 +266,14 @@ impl Route {
     }
 
     fn begin(&mut self, class: usize) {
-        let path = self.classes[class].path;
         self.trial = Some(Trial {
             class,
-            path,
-            windows: 0,
+            test: AbTest::default(),
             run_in: 0,
             records: 0,
             began: None,
             spent: 0,
             patience: PATIENCE,
-            prices: [[0; PAIRS]; 2],
         });
     }
 
@@ -303,18 +298,16 @@ impl Route {
             return;
         }
         let now = memory.now();
-        let side = usize::from(trial.path != self.classes[trial.class].path);
-        trial.prices[side][trial.windows / 2] =
-            now.saturating_sub(began) * FINE / u64::from(trial.records);
-        trial.windows += 1;
+        let was_other = trial.test.is_other();
+        let price = now.saturating_sub(began) * FINE / u64::from(trial.records);
+        trial.test.record(price as f64);
         if let Some(verdict) = trial.verdict() {
             self.decide(&trial, verdict);
             return;
         }
         trial.records = 0;
         trial.began = Some(now);
-        if trial.windows % 2 == 1 {
-            trial.path = trial.path.other();
+        if trial.test.is_other() != was_other {
             trial.run_in = if self.lap > LAP_MAX { RUN_IN } else { self.lap.max(RUN_IN) };
             trial.began = None;
         }
@@ -344,26 +337,22 @@ struct Verdict {
 impl Trial {
     /// The outcome, once there are windows enough for one.
     fn verdict(&self) -> Option<Verdict> {
-        let pairs = self.windows / 2;
-        if self.windows % 2 == 1 || pairs < PAIRS_CLEAR {
+        let sorted = self.test.sorted();
+        let [own, other] = sorted.pairs()?;
+        let pairs = own.len();
+        if pairs < PAIRS_CLEAR {
             return None;
         }
-        let mut prices = self.prices;
-        let [own, other] = &mut prices;
-        let (own, other) = (&mut own[..pairs], &mut other[..pairs]);
-        let won = own.iter().zip(other.iter()).filter(|(own, other)| other < own).count();
-        own.sort_unstable();
-        other.sort_unstable();
-        let is_below = |low: &[u64], high: &[u64], by: u64| low[pairs - 1] * by < high[0] * 4;
-        let is_clear = is_below(own, other, 5) || is_below(other, own, 5);
-        let is_apart = is_below(own, other, 4) || is_below(other, own, 4);
+        let is_below = |low: &[f64], high: &[f64], by: f64| low[pairs - 1] * by < high[0] * 4.0;
+        let is_clear = is_below(own, other, 5.0) || is_below(other, own, 5.0);
+        let is_apart = is_below(own, other, 4.0) || is_below(other, own, 4.0);
         let is_over = is_clear || is_apart && pairs >= PAIRS_APART || pairs == PAIRS;
         if !is_over {
             return None;
         }
-        let (own, other) = (own[pairs / 2], other[pairs / 2]);
+        let [own, other] = self.test.medians();
         // Three per cent are not worth a change.
-        let other_is_cheaper = won >= PAIRS_WON.min(pairs) && other * 33 < own * 32;
+        let other_is_cheaper = self.test.won() >= PAIRS_WON.min(pairs) && other * 33.0 < own * 32.0;
         Some(Verdict { other_is_cheaper, is_clear })
     }
 }
