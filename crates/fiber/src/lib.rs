@@ -5,7 +5,7 @@
 //! share one OS thread, so nothing here is `Send`, and a lock or a thread-local that is held
 //! across [`Pause::pause`] is a bug of the caller.
 //!
-//! It is not a scheduler: whoever holds the fibers decides who runs next.
+//! It is not a scheduler: the holder of the fibers decides which one runs next.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::io;
 
-/// Bytes of stack that a fiber gets unless told otherwise; untouched pages cost nothing.
+/// Bytes of stack that a fiber gets by default; untouched pages cost nothing.
 pub const STACK_BYTES: usize = 256 * 1024;
 
 /// A function that can be paused and resumed.
@@ -38,7 +38,7 @@ impl Fiber {
     /// A fiber that will run `body` when first resumed.
     ///
     /// # Errors
-    /// When the system gives no memory for the stack.
+    /// When the system has no memory for the stack.
     pub fn new(body: impl FnOnce(&Pause<'_>) + 'static) -> io::Result<Fiber> {
         Fiber::with_stack(STACK_BYTES, body)
     }

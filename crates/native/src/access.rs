@@ -61,10 +61,10 @@ pub(crate) unsafe fn load_range(place: *mut u8, into: &mut [u8]) {
 }
 
 /// Stores `from` at `place`, whole words in the middle by `store_word`, the widest plain stores
-/// that fit at the edges. Gives how many bytes each edge has.
+/// that fit at the edges. Returns the bytes of each edge.
 ///
-/// # Safety
-/// The bytes lie in a live mapping, and `store_word` stores at the aligned place that it is given.
+/// # Safety The bytes lie in a live mapping, and `store_word` stores at the aligned place that is
+/// its argument.
 #[inline]
 pub(crate) unsafe fn store_range(
     place: *mut u8,

@@ -14,8 +14,8 @@ const TEXT_BYTES: usize = 256;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndWithoutMemory;
 
-// SAFETY: each call is one of the system's allocator, which keeps the contract; only null is never
-// given on.
+// SAFETY: each call is one of the system's allocator, which keeps the contract; a null pointer
+// never reaches the caller.
 unsafe impl GlobalAlloc for EndWithoutMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract.
@@ -48,7 +48,7 @@ fn or_end(memory: *mut u8, bytes: usize) -> *mut u8 {
 
 #[cold]
 fn end(bytes: usize) -> ! {
-    // Neither memory nor a lock: whoever holds one may be who asks for memory.
+    // Neither memory nor a lock: the caller may hold the lock while it asks for memory.
     let mut text = [0; TEXT_BYTES];
     let mut rest = &mut text[..];
     let _ = writeln!(
@@ -57,7 +57,7 @@ fn end(bytes: usize) -> ! {
          programs, or allow more memory (ulimit -v)"
     );
     let said = TEXT_BYTES - rest.len();
-    // SAFETY: so many bytes of the text are there. Whether somebody reads them changes nothing.
+    // SAFETY: `said` bytes of the text are initialised. A failed write changes nothing.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), said) };
     // SAFETY: nothing runs after it; what is registered to run at the end could want memory.
     unsafe { libc::_exit(CANNOT_RUN) }

@@ -29,7 +29,7 @@ impl Cpu {
         *CPU.get_or_init(|| with_instructions(Cpu::default()))
     }
 
-    /// Model name of the CPU that runs this as the system gives it, or "unknown".
+    /// The model name of this CPU as the system reports it, or "unknown".
     pub fn model_name() -> String {
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let line = text.lines().find(|line| line.starts_with("model name"));

@@ -26,8 +26,8 @@ pub struct Doctor {
     pub caches_persist: bool,
     /// Whether the kernel counts cycles and instructions for programs.
     pub counters: bool,
-    /// By which sources the machine tells of recent stores, or why not; none where no pool can be
-    /// made in the folder for temporary files.
+    /// The sources of recent stores on this machine, each with the reason if it does not work; none
+    /// where no pool can be made in the folder for temporary files.
     pub stores: Vec<(StoreSource, Result<(), String>)>,
     /// What files in a folder are good for: the one for temporary files, and the current one.
     pub folders: Vec<Folder>,
@@ -38,7 +38,7 @@ pub struct Doctor {
 pub struct Folder {
     /// The folder.
     pub path: PathBuf,
-    /// What was found, in the domain that pools there have unless told otherwise; or why no file
+    /// What was found, in the domain that pools there have by default; or why no file
     /// can be made there.
     pub durability: Result<Durability, String>,
 }

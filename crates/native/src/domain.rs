@@ -5,11 +5,11 @@
 //! caches at a power failure (eADR, CXL global persistent flush), a store is safe at once. For a
 //! file on a disk, only `msync` makes it safe, page by page.
 //!
-//! A file on a disk is still used by line unless told otherwise: it runs the same instructions as
+//! A file on a disk is still used by line by default: it runs the same instructions as
 //! persistent memory would, and survives a killed process (the page cache does), but not a power
 //! failure. Every output says so: [`Durability`] is the sentence, and the only place that decides
-//! it. It claims nothing that was not seen: whoever asks for no flushes on persistent memory must
-//! have a platform that says of itself that it saves the caches.
+//! it. It claims nothing that was not seen: running without flushes on persistent memory needs a
+//! platform that reports that it saves the caches.
 
 use std::fmt;
 use std::path::Path;
@@ -73,8 +73,8 @@ impl Domain {
         Domain::parse(&value.to_string_lossy(), DOMAIN_VARIABLE).map(Some)
     }
 
-    /// What fits a mapping, unless told: persistent memory whose caches are persistent needs
-    /// nothing, everything else is used by line.
+    /// The default for a mapping: persistent memory whose caches are persistent needs nothing, all
+    /// else is used by line.
     pub(crate) fn fitting(medium: Medium, caches_persist: bool) -> Domain {
         let none_needed = medium == Medium::PersistentMemory && caches_persist;
         if none_needed { Domain::None } else { Domain::Line }

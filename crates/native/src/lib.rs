@@ -2,7 +2,7 @@
 //!
 //! A [`Pool`] maps a file as persistent memory, with the best flush instruction that the CPU has,
 //! chosen once; each thread takes a [`NativeMemory`] from it. Its text says what drained data
-//! survives here, and [`Doctor`] lists what this machine can do at all.
+//! survives here, and [`Doctor`] lists what this machine can do.
 //!
 //! It is not a pool format, an allocator or a transaction system (`seawall-runtime` is), and it
 //! cannot make an ordinary file survive a power failure by flushing lines: see [`Domain`].
@@ -24,7 +24,7 @@
 //! # Ok::<(), seawall_native::PoolError>(())
 //! ```
 
-// They panic where nobody reads.
+// They panic when stdout or stderr is closed.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod access;

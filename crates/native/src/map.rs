@@ -58,7 +58,7 @@ impl Mapping {
         {
             let flags = rustix::mm::MremapFlags::MAYMOVE;
             // SAFETY: these are the base and length of a mapping of ours, and the only reference to
-            // it says that nobody has a handle on it that would have to follow.
+            // it shows that no handle on it exists that would have to follow.
             let base = unsafe { rustix::mm::mremap(self.base.cast(), before, len, flags)? };
             (self.base, self.bytes) = (base.cast(), bytes);
         }
@@ -89,7 +89,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: these are the base and length of a mapping of ours, and handles borrow it. An
-        // error leaves it mapped, which harms nobody.
+        // error leaves it mapped, which does no harm.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes.max(1) as usize) };
     }
 }
@@ -147,11 +147,11 @@ pub(crate) unsafe fn bring_back(place: *mut u8, len: u64) -> bool {
     unsafe { populate(place, len) }.is_ok()
 }
 
-/// Gives the file system the blocks of whole pages in these bytes back, where it can make holes,
-/// and where [`bring_back`] can find out whether there is room again.
+/// Returns the blocks of whole pages in these bytes to the file system, where it can make holes
+/// and [`bring_back`] can find out whether there is room again.
 ///
 /// # Safety
-/// As [`bring_in`]; and nobody needs what the bytes hold, nor writes to them meanwhile.
+/// As [`bring_in`]; the content of the bytes is not needed, and no thread writes to them meanwhile.
 #[cold]
 pub(crate) unsafe fn discard(place: *mut u8, len: u64) {
     #[cfg(target_os = "linux")]

@@ -48,7 +48,8 @@ pub struct Needs {
 /// A mapped pool file; unmapped and unlocked when dropped.
 ///
 /// Dropping makes nothing durable: what was drained is, what was not is not. The lock keeps out
-/// other pools only: whoever truncates the file ends the process at its next access (SIGBUS).
+/// other pools only: if another program truncates the file, the next access ends this process
+/// (SIGBUS).
 pub struct Pool {
     space: Space,
     dram: Mapping,
@@ -127,7 +128,7 @@ impl Pool {
         Pool::open_as(path, options.domain, |head, bytes| check(head, bytes).map(needs))
     }
 
-    /// As [`open_used`](Pool::open_used), for those who learn from the first bytes what they need.
+    /// As [`open_used`](Pool::open_used), with options that `check` derives from the first bytes.
     ///
     /// # Errors
     /// As there.
@@ -231,7 +232,7 @@ impl Pool {
         self.space.grow(bytes)
     }
 
-    /// The pool with its flushes left to somebody: `Ribbon::auto()` of `seawall-runtime`.
+    /// The pool with its flushes handed to another layer: `Ribbon::auto()` of `seawall-ribbon`.
     ///
     /// # Errors
     /// As `how` says; the pool is closed then.

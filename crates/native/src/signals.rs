@@ -1,8 +1,8 @@
 //! Signals by which a user ends a program: Ctrl-C (SIGINT) and what `kill` sends (SIGTERM).
 //!
 //! They are blocked in every thread and waited for by one of its own, so that what they lead to is
-//! ordinary code, which may lock, print and exit, and not a signal handler. Besides, what else the
-//! system says of files only to who asks without the standard library.
+//! ordinary code, which may lock, print and exit, and not a signal handler. Also here: two calls on
+//! files that the standard library does not have.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use std::thread::Builder;
 /// started: those that run already would end the process.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system has no thread left.
 pub fn on_stop(mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the first call fills the set, which the others then read and change.
@@ -61,8 +61,8 @@ pub fn hold_signals<T>(act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Lets a file that would become too large (`ulimit -f`) be an error of who writes it, not the end
-/// of the process.
+/// Makes a file that would become too large (`ulimit -f`) an error of the write, not the end of the
+/// process.
 pub fn ignore_size_limit() {
     // SAFETY: no handler is set that could run.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -80,7 +80,7 @@ pub fn descriptor(number: i32) -> io::Result<File> {
     if flags < 0 || copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the number is new, so nobody else has it.
+    // SAFETY: the number is new, so it has no other owner.
     let file = unsafe { File::from_raw_fd(copy) };
     match flags & libc::O_ACCMODE {
         libc::O_RDONLY => Err(ErrorKind::PermissionDenied.into()),

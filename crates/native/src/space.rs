@@ -1,7 +1,7 @@
 //! The space of a pool: a file with all its bytes allocated, mapped, and longer when asked.
 //!
 //! The addresses of the largest size are mapped at once, past the end of the file, so that growing
-//! moves nothing and no thread needs to be told. What lies past the end must not be touched: the
+//! moves nothing and no thread needs to know. What lies past the end must not be touched: the
 //! system would end the process (SIGBUS). So the size here bounds every access. It only rises, and
 //! only after the new bytes exist and a crash keeps them; a handle that knows an older one looks
 //! here before it refuses an access.
@@ -27,9 +27,9 @@ pub(crate) struct Space {
 
 /// A file that this process has for itself.
 ///
-/// The lock is given up by name: closing the file is not enough while a child that another thread
-/// is about to start still has a copy of it. The child of a fork only closes its copy: the lock is
-/// one for both, and the parent's.
+/// The lock is released explicitly: closing the file is not enough while a child that another
+/// thread is about to start still has a copy of it. The child of a fork only closes its copy: the
+/// lock is one for both, and the parent's.
 pub(crate) struct LockedFile {
     file: File,
     process: u32,

@@ -1,5 +1,5 @@
-//! Which lines of a mapped pool were stored to of late, as the machine tells without asking those
-//! who store.
+//! Recently stored lines of a mapped pool, as the machine reports them without help from the
+//! threads that store.
 //!
 //! Ribbon (PACT'20) finds the lines to clean ahead by sampling stores with hardware counters. There
 //! are three sources, the most precise first: addresses of sampled stores ([`samples`]), pages that

@@ -1,9 +1,9 @@
 //! Waiting for a word: a look or more, then for as long as it takes.
 //!
 //! A thread that waits only for a short time looks again and again, as going to sleep and being
-//! woken costs microseconds. Who waits for a lock in a program with ten times as many threads as
-//! processors waits for a thread that is not running; it sleeps, and is woken (a futex on Linux),
-//! so that only those run who have something to do.
+//! woken costs microseconds. In a program with ten times as many threads as processors, a thread
+//! that waits for a lock waits for one that is not running; it sleeps, and is woken (a futex on
+//! Linux), so that only threads with work run.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Looks at a word this often before giving the CPU to another thread.
 const SPINS_MAX: u32 = 128;
-/// Gives the CPU away for so long before going to sleep: what a lock is held for at most where
-/// nobody else wants the processors. Where others do, one turn takes longer.
+/// Yields the CPU for this long before going to sleep: the longest time for which a lock is held
+/// where no other program wants the processors. Where others do, one yield takes longer.
 #[cfg(target_os = "linux")]
 const PATIENCE: Duration = Duration::from_micros(200);
 
@@ -52,8 +52,8 @@ pub(crate) struct Sleepers {
 
 #[cfg(target_os = "linux")]
 impl Sleepers {
-    /// Lets others run for a while, then sleeps until the low half of the word is not that of
-    /// `value` any more and somebody says so.
+    /// Lets others run for a while, then sleeps until a [`wake`](Sleepers::wake) finds that the low
+    /// half of the word differs from that of `value`.
     pub(crate) fn sleep(&self, word: &AtomicU64, value: u64) -> u64 {
         use rustix::thread::futex::{Flags, wait};
         let begun = Instant::now();
@@ -79,11 +79,11 @@ impl Sleepers {
         now
     }
 
-    /// Whoever sleeps until this word changes, which it has, gets up.
+    /// Wakes the threads that sleep until this word changes, which it has.
     #[inline]
     pub(crate) fn wake(&self, word: &AtomicU64) {
-        // Either this sees who counted itself before it looked at the word a last time, or that
-        // look sees the change.
+        // Either this sees the count of a sleeper, which it raised before its last look at the
+        // word, or that look sees the change.
         fence(SeqCst);
         if self.count.load(SeqCst) > 0 {
             wake_all(word);

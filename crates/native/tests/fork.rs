@@ -26,8 +26,8 @@ unsafe extern "C" {
     fn _exit(code: i32) -> !;
 }
 
-/// Runs `child` in a forked process; gives that process. The child ends with what `child` gives, or
-/// 99 if it panics, and takes nothing of this process down with it.
+/// Runs `child` in a forked process; returns that process. The child ends with what `child` gives,
+/// or 99 if it panics, and takes nothing of this process down with it.
 fn forked(child: impl FnOnce() -> i32) -> Pid {
     // SAFETY: `fork` of the C library leaves its own locks usable in the child. The child runs
     // `child` alone, which waits for no other thread of this process, and ends without returning.

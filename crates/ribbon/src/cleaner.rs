@@ -1,12 +1,12 @@
 //! The cleaner of a pool: a thread that flushes lines which the machine says were stored to.
 //!
 //! Ribbon (PACT'20) samples stores by hardware counters and cleans the lines ahead of the program's
-//! own flush, which then is cheap where flushing a clean line is. What tells of the stores is
-//! a [`StoreSource`](seawall_memory::StoreSource) of the pool. Pages are narrowed down to lines by
+//! own flush, which then is cheap where flushing a clean line is. The stores come from a
+//! [`StoreSource`](seawall_memory::StoreSource) of the pool. Pages are narrowed down to lines by
 //! what they held at the last look ([`prints`]).
 //!
-//! **It is a hint, and nothing else.** A write-back may happen at any time without anybody asking
-//! (caches evict), so one more changes no promise, whatever it is told and however late. But what
+//! **It is only a hint.** A write-back may happen at any time without a request (caches evict), so
+//! one more changes no promise, however wrong or late the hint is. But what
 //! it knows is too little to leave out a flush of the program: a sample, or a page that was stored
 //! to, does not say that it was the last store, nor whose. So no flush is ever skipped because of
 //! it; that needs each store to pass a handle and its owner word (rules 1 to 3 in the head of

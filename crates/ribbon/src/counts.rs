@@ -1,8 +1,8 @@
 //! What a Ribbon has done, readable by any thread while it runs.
 //!
-//! Each number has one writer, who keeps it on a line of its own and adds to it with plain stores:
-//! nothing is locked for counting. Threads publish theirs at fences, and not at each, so a sum is a
-//! little behind until they leave.
+//! Each number has one writer, which keeps it on a line of its own and adds to it with plain
+//! stores: nothing is locked for counting. Threads publish theirs at fences, and not at each, so a
+//! sum is a little behind until they leave.
 
 use super::{
     CLAIMED, COUNTS, DONE, EARLY_DONE, EARLY_PUSHED, Fifo, PUSHED, RATE, Ribbon, count_of,

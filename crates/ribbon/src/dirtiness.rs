@@ -2,7 +2,7 @@
 //!
 //! A flush moves a whole line, whatever part of it the program stored. The mean of that part over
 //! all flushed lines says what placing objects better can gain, at most. [`Dirtiness`] keeps a bit
-//! for each byte of persistent memory: set by a store, cleared when somebody flushes the line. Any
+//! for each byte of persistent memory: set by a store, cleared when a thread flushes the line. Any
 //! program on any machine can be counted, as the counting stands between it and the seam:
 //!
 //! ```
@@ -117,7 +117,7 @@ impl Tally {
     }
 }
 
-/// Adds to a count that nobody else writes.
+/// Adds to a count that no other thread writes.
 #[inline]
 fn add(count: &AtomicU64, by: u64) {
     count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed);
@@ -220,7 +220,7 @@ impl Dirtiness {
         }
     }
 
-    /// Cleans the bytes; gives those of them that were dirty.
+    /// Cleans the bytes; returns those of them that were dirty.
     #[inline]
     fn clear(&self, line: Line, bytes: u64) -> u64 {
         let Some(mask) = self.known(line) else { return 0 };

@@ -7,7 +7,7 @@
 //!
 //! What a thread knows of its lines is in its own process memory, one entry for all lines with the
 //! same low bits; a newer line drives an older one out, which costs a flush and nothing else. A
-//! machine that counts instructions is told so of each look-up.
+//! machine that counts instructions counts each look-up.
 
 use super::backoff::Backoff;
 use super::flaws::RibbonFlaw;
@@ -106,7 +106,7 @@ impl Early {
             .is_some_and(|left| self.hand_on(memory, left, ribbon.options.chunk))
     }
 
-    /// Asks for the line to be cleaned, unless that was in vain of late. True if flushers are shown
+    /// Asks for the line to be cleaned, unless recent requests were in vain. True if flushers get
     /// something new.
     pub(super) fn hand_on<M: Memory>(&mut self, memory: &M, line: Line, chunk: u64) -> bool {
         let is_full = self.ring.is_full(memory);

@@ -23,7 +23,7 @@ const LEVEL: f64 = 0.01;
 /// The number of flushers, from `lower` to `cores`, of the highest bandwidth.
 ///
 /// `samples` are the bandwidths, in any one unit, at `lower`, `lower + 1`, `cores - 1` and `cores`
-/// flushers; `previous` (brought into the range) is the answer where they tell nothing.
+/// flushers; `previous` (brought into the range) is the answer where they show nothing.
 pub fn estimate(samples: [f64; 4], lower: usize, cores: usize, previous: usize) -> usize {
     let cores = cores.max(lower);
     let previous = previous.clamp(lower, cores);
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Runs a device of that bandwidth for a while; gives how often each number was wanted.
+    /// Runs a device of that bandwidth for a while; returns how often each number was wanted.
     fn tuned(bandwidth: impl Fn(usize) -> f64, steps: u64) -> Vec<usize> {
         let mut tuner = Tuner::new(1, 12, 1000, 50).unwrap();
         let (mut active, mut lines, mut wanted) = (12, 0.0, Vec::new());

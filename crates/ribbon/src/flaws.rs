@@ -17,7 +17,7 @@ seawall_runtime::flaws! {
         HandsOnBeforeStore,
         /// A thread becomes a line's owner, or makes it shared, after its store.
         OwnsLate,
-        /// Lines are skipped whoever owns them.
+        /// Lines of any owner are skipped.
         SkipsShared,
         /// Lines are skipped once they are handed on, cleaned or not.
         SkipsUndone,

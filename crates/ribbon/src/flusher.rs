@@ -125,7 +125,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
         (!is_needed).then_some(bell)
     }
 
-    /// True for the flusher that estimates how many are to work.
+    /// True for the flusher that estimates how many should work.
     pub(super) fn is_first(&self) -> bool {
         self.index == 0
     }
@@ -165,7 +165,7 @@ impl<'m, M: Memory> Flusher<'m, M> {
         }
     }
 
-    /// Claims, flushes, fences, counts; gives how many lines.
+    /// Claims, flushes, fences, counts; returns how many lines.
     fn batch(&mut self) -> u64 {
         let mut room = BATCH_LINES;
         let threads = self.ribbon.options.threads;
@@ -256,8 +256,8 @@ impl<'m, M: Memory> Flusher<'m, M> {
     }
 }
 
-/// Says that a claim is done, unless its owner has given up on it. By a locked operation, which is
-/// a fence itself on x86; not so with the flaw, which has none.
+/// Marks a claim as done, unless its owner has taken it over. The locked operation is a fence
+/// itself on x86; with the planted bug there is none.
 fn complete<M: Memory>(memory: &M, claim: Claim, has_no_fence: bool) {
     let at = claim.fifo.word(DONE);
     let generation = generation_of(claim.claimed);

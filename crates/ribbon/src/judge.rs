@@ -14,8 +14,8 @@
 //! trials take below 1 % of the time of a long run; those of a cleaner, whose looks last longer
 //! than the pauses that are counted between them, may take more.
 //!
-//! Where lines may be cleaned early, the two matters are tried in turn, each while the other stays
-//! as it is.
+//! Where lines may be cleaned early, the two decisions are tried in turn, each while the other
+//! stays as it is.
 //!
 //! The cleaner of a pool, which no thread waits for, tries whether to look for recent stores.
 //!
@@ -39,9 +39,9 @@ const PAIRS: usize = 7;
 const PAIRS_WON: usize = 6;
 const PAIRS_OPEN: usize = 3;
 const WINS: f64 = 0.97;
-/// After so many of each the trial ends if the other way has won none.
+/// After this many pairs the trial ends if the other way has won none.
 const PAIRS_LOST: usize = 3;
-/// After so many of each, if it has always cost this often as much.
+/// After this many pairs the trial ends if the other way has always cost `CLEAR` times as much.
 const PAIRS_CLEAR: usize = 2;
 const CLEAR: f64 = 1.25;
 /// Fences before the first trial: short programs have none.
@@ -51,7 +51,7 @@ const REST: f64 = 128.0;
 const REST_MAX: u64 = 1 << 24;
 const REPEATS_MAX: u32 = 4;
 
-/// What there is to decide, as places in [`Judge::ways`].
+/// The decisions, as places in [`Judge::ways`].
 const DECOUPLES: usize = 0;
 const EARLY: usize = 1;
 
@@ -143,7 +143,7 @@ impl Judge {
         Conduct { decouples: ways[DECOUPLES], early: ways[EARLY], ask_in }
     }
 
-    /// The fences that it wanted are over, the last of them at `now`, after so many `lines` in all.
+    /// The fences that it wanted are over, the last of them at `now`, after `lines` lines in all.
     /// A clock at 0 is one that stands still.
     pub(super) fn ask(&mut self, now: u64, lines: u64) -> Conduct {
         if now == 0 {
@@ -167,7 +167,7 @@ impl Judge {
     }
 
     /// The way that is tried has no effect yet. If its window has not begun, and it has not been so
-    /// too often, the run-in is to be made again; else the judge is to be asked.
+    /// too often, the run-in has to be made again; else the judge has to be asked.
     pub(super) fn wait(&mut self) -> Option<Conduct> {
         let trial = self.trial.as_mut()?;
         if trial.began.is_some() || trial.waited == WAITS {
@@ -225,7 +225,7 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-    /// Runs so many fences at these prices of a line; gives the fences that were decoupled, all
+    /// Runs `fences` fences at these prices of a line; returns the fences that were decoupled, all
     /// time, the time that the cheaper way would have taken, and the judge.
     fn run(inline: u64, decoupled: u64, fences: u64) -> (u64, u64, u64, Judge) {
         let (mut judge, mut conduct) = Judge::new(Mode::Auto, false);
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Runs fences that cost what `price` says of the two ways; gives the part of them that was
+    /// Runs fences that cost what `price` says of the two ways; returns the part of them that was
     /// decoupled, the part with lines cleaned early, and by how much all cost more than the best.
     fn run_both(price: impl Fn(bool, bool) -> u64, fences: u64) -> (f64, f64, f64) {
         let (mut judge, mut conduct) = Judge::new(Mode::Auto, true);

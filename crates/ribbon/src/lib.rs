@@ -1,4 +1,4 @@
-//! Ribbon: cache-line flushes by other threads, and none at all for lines that are known clean.
+//! Ribbon: cache-line flushes by other threads, and none for lines that are known clean.
 //!
 //! "Ribbon: High Performance Cache Line Flushing for Persistent Memory" (Wu, Peng, Ren, Li,
 //! PACT'20): threads put their flushes into a FIFO of their own and go on; flusher threads take
@@ -9,17 +9,17 @@
 //! thread nothing until its fence gains nothing by flushers: [`Mode::Auto`] finds out.
 //!
 //! **The FIFO** of a thread is three words, each on a line of its own, and a ring of addresses.
-//! `pushed` counts what the owner put in. `claimed` counts what somebody has taken on: flushers and
-//! owner advance it by compare-and-exchange, and whoever does executes that part. `done` counts
-//! what flushers have flushed *and fenced* (a write-back is only ordered by a fence of the thread
-//! that ran it). A fence of the owner takes on whatever is left, and then waits for `done`, so
-//! without a flusher nothing hangs, and the owner does everything. Slots are not used again before
-//! all of the FIFO is done; if it is full, the owner flushes by itself.
+//! `pushed` counts what the owner put in. `claimed` counts what has been taken on: flushers and
+//! owner advance it by compare-and-exchange, and the one that succeeds executes that part. `done`
+//! counts what flushers have flushed *and fenced* (a write-back is only ordered by a fence of the
+//! thread that ran it). A fence of the owner takes on whatever is left, and then waits for `done`,
+//! so without a flusher nothing hangs, and the owner does everything. Slots are not used again
+//! before all of the FIFO is done; if it is full, the owner flushes by itself.
 //!
 //! **A flusher that dies**, or stayed behind in the parent of a fork: an owner out of patience
 //! flushes everything since its last fence once more, which does no harm, and begins a new
-//! *generation*, the upper 16 bits of `claimed` and `done`. Who still works for an old one finds
-//! its compare-and-exchange refused: it can neither claim nor count.
+//! *generation*, the upper 16 bits of `claimed` and `done`. A thread that still works
+//! for an old one finds its compare-and-exchange refused: it can neither claim nor count.
 //!
 //! **Skipped flushes** (option `early`: [`EarlyStores::Hook`]). A thread hands lines that it has
 //! stored to, and left, to the flushers of its own accord. When its program asks for the flush,
@@ -107,9 +107,9 @@ pub const OWNER_WORDS_MAX: u64 = 1 << 28;
 /// Threads, and flushers, at most.
 pub const THREADS_MAX: u64 = 1024;
 
-/// Lines that a flusher cleans early, and fences, at a time: nobody waits for them.
+/// Lines that a flusher cleans early, and fences, at a time: no thread waits for them.
 const CLEAN_LINES: u64 = 64;
-/// Requests that a thread may have handed on and that nobody has executed.
+/// Requests of a thread that may be handed on and not yet executed.
 const EARLY_LINES: u64 = 256;
 
 /// Bits of `claimed` and `done` that count; the others are the generation.
@@ -168,7 +168,7 @@ pub struct RibbonOptions {
     /// Looks at a FIFO that flushers have not finished until an owner takes over. `None`: waits as
     /// long as it takes, in the way that suits the machine; right where no flusher can get lost.
     pub patience: Option<u32>,
-    /// Looks at all FIFOs in vain until a flusher rests.
+    /// Fruitless looks at all FIFOs until a flusher rests.
     pub polls: u32,
     /// Flushers that work at least, whatever is measured.
     pub flushers_min: u64,
@@ -226,14 +226,14 @@ pub struct Ribbon {
 
 /// The words that all share, each on its own line. Flusher 0, which cleans, has a bell of its own.
 const BELLS: [u64; 2] = [0, 1];
-/// On this line a word for each bell: 1 if somebody may wait for it.
+/// On this line a word for each bell: 1 if a flusher may wait for it.
 const RESTING: u64 = 2;
 const CONTROL: u64 = 3;
 const RATE: u64 = 4;
 const PHASE: u64 = 5;
 const SHARED_LINES: u64 = 6;
 
-/// In `CONTROL`: how many flushers are to rest, and whether all are to end.
+/// In `CONTROL`: the number of flushers that must rest, and whether all must end.
 const STOPPED: u64 = 1 << 63;
 
 /// The lines of a thread, before its ring.
@@ -277,7 +277,7 @@ impl Fifo {
     }
 }
 
-/// Changes a word that several threads change; gives what it is then.
+/// Changes a word that several threads change; returns what it is then.
 fn change<M: Memory>(memory: &M, at: Addr, next: impl Fn(u64) -> u64) -> u64 {
     let mut word: u64 = memory.load(at);
     loop {
@@ -354,7 +354,7 @@ impl Ribbon {
         Ribbon::placed(options, |bytes| Ok(arena.dram(bytes)))
     }
 
-    /// The same where `take` gives the DRAM, in one piece.
+    /// The same where `take` returns the DRAM, in one piece.
     fn placed<E: From<RibbonError>>(
         options: &RibbonOptions,
         take: impl FnOnce(u64) -> Result<Addr, E>,

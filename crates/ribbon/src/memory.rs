@@ -53,10 +53,10 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
     /// Flushes go straight to the machine below, and nothing is in the FIFO: the way changes at
     /// fences only.
     is_plain: Cell<bool>,
-    /// Lines are to be handed on; by the hook also skipped, once all threads mark theirs.
+    /// Lines are handed on; by the hook also skipped, once all threads mark theirs.
     cleans: Cell<bool>,
     hands_on: Cell<bool>,
-    /// Something is to be done at a store: it is to be marked, or counted.
+    /// A store has to be marked or counted.
     watches: Cell<bool>,
     way: Cell<Way>,
     /// Lines flushed so far, or skipped; the same at the last fence.
@@ -210,7 +210,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     }
 
     /// Rings for the flushers that rest. What it stores to a bell was never there before, so
-    /// whoever looked at the bell before notices; nothing needs to be locked.
+    /// a flusher that looked at the bell before notices; nothing needs to be locked.
     fn ring(&self, bells: &[u64]) {
         for bell in bells {
             let resting = self.ribbon.resting(*bell);
@@ -314,7 +314,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
         self.count(|counts| counts.takeovers += 1);
     }
 
-    /// Nothing is pending, and nobody may claim or count what was.
+    /// Nothing is pending, and no flusher may claim or count what was.
     fn begin_generation(&self) {
         let keeps = self.has(RibbonFlaw::KeepsGeneration);
         let word = word_of(self.generation.get() + u64::from(!keeps), self.pushed.get());

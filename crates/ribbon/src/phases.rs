@@ -1,5 +1,5 @@
 //! Phases in which all threads mark the lines that they store to, so that some may skip flushes:
-//! what lets a look at the owner table for each store go while nobody skips any.
+//! while no thread skips any, a store needs no look at the owner table.
 //!
 //! A phase begins when a thread has lines cleaned and no other one does, and ends when no thread
 //! does any more. The shared word counts phases, and the threads that want the present one. Each
@@ -10,7 +10,7 @@
 //! the table began. A thread that never fences holds up the skips of others, and nothing else.
 //!
 //! Threads come and go. One that joins says what it has seen by a locked operation, and looks
-//! again: either it sees the phase, or whoever began that sees the thread. One that has left
+//! again: either it sees the phase, or the thread that began the phase sees it. One that has left
 //! stores nothing; one that was lost holds up the skips of others until its place is taken again.
 
 use super::flaws::RibbonFlaw;

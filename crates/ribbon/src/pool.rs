@@ -75,10 +75,10 @@ pub enum RibbonPoolError {
         /// What the system said.
         source: io::Error,
     },
-    /// The machine does not tell of stores in the way that was asked for.
+    /// The machine does not have the source of recent stores that was asked for.
     #[error("lines cannot be cleaned early by {asked}: {why}; here there are: {there}")]
     Source {
-        /// The way.
+        /// The source.
         asked: StoreSource,
         /// Why it does not.
         why: String,
@@ -234,7 +234,7 @@ impl<P: Handles + 'static> RibbonPool<P> {
         &self.below
     }
 
-    /// The options in use: those that were given, or none at work where it is [`off`](Self::off).
+    /// The options in use: the caller's, or those of an idle Ribbon where it is [`off`](Self::off).
     pub fn options(&self) -> &RibbonOptions {
         self.ribbon.options()
     }

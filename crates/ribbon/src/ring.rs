@@ -1,5 +1,5 @@
-//! A thread's end of the ring of lines that it hands to flusher 0 to be cleaned early, whoever
-//! found them: the hook (`early`) or samples of stores (`sampler`).
+//! A thread's end of the ring of lines that it hands to flusher 0 to be cleaned early. The hook
+//! (`early`) or samples of stores (`sampler`) find the lines.
 //!
 //! Requests are numbered from 1. Flusher 0 is shown some at a time, as each time costs the thread a
 //! line that the flusher is looking at. A ring of which it has done nothing for so long that it is
@@ -49,7 +49,7 @@ impl EarlyRing {
         !self.has_done(memory, before_it)
     }
 
-    /// Adds the line to the ring, which is not full; gives the request.
+    /// Adds the line to the ring, which is not full; returns the request.
     pub(super) fn push<M: Memory>(&mut self, memory: &M, line: Line) -> u64 {
         memory.store(self.fifo.early_slot(self.pushed), line.start().bits());
         self.pushed += 1;

@@ -1,14 +1,14 @@
 //! Stores sampled as a processor's counters sample them: the source of early cleaning that Ribbon
 //! has (PACT'20, "proactive flushing"), over any `Memory`, so that simulated machines have it too.
 //!
-//! A counter of the thread's retired stores overflows every so many of them; microcode then writes
+//! A counter of the thread's retired stores overflows once per period; microcode then writes
 //! a record with the address of the store, for which the thread waits ([`RECORD_WORK`]). Records go
 //! to flusher 0 by the ring that the hook uses, a few at a time, and it cleans their lines. A ring
-//! that is full loses records, as such a buffer does. All else costs the thread nothing: counting
-//! is the counter's, and sorting records out is the business of whoever reads them. Disabled, the
+//! that is full loses records, as such a buffer does. Nothing else costs the thread
+//! time: the counter counts, and the reader of the records sorts them. Disabled, the
 //! counter costs nothing either.
 //!
-//! **Nothing has to be proved of it.** Any line may be written back at any time, and no flush of
+//! **It needs no proof.** Any line may be written back at any time, and no flush of
 //! the program is left out. So there are no owner words, and no rules.
 //!
 //! **The period** varies from half to one and a half of what was asked for, as users of such
@@ -83,8 +83,8 @@ impl Sampler {
         least + (self.random >> 32) * (2 * (self.every / 2) + 1) / (1 << 32)
     }
 
-    /// The thread has stored to these bytes, after so many `fences`. True if the flusher is shown
-    /// something new, which it is when there are `chunk` requests.
+    /// The thread has stored to these bytes, after `fences` fences. True if the flusher gets new
+    /// requests, which it does when there are `chunk` of them.
     pub(super) fn stored<M: Memory>(
         &mut self,
         memory: &M,

@@ -7,7 +7,7 @@ use seawall_memory::{Handles, StoreSource};
 use std::fmt;
 use std::str::FromStr;
 
-/// From a sampled store to the next, unless told otherwise: the paper does not say. Chosen once, as
+/// From a sampled store to the next, by default: the paper does not say. Chosen once, as
 /// the least power of four at which sampling slowed none of four programs by more than a tenth
 /// (`validation/DEVIATIONS.md`); others it slows more.
 pub const SAMPLE_EVERY: u32 = 256;

@@ -50,7 +50,7 @@ const PATIENCE: u32 = 20_000;
 const PERIOD: u64 = 1 << 31;
 const WINDOW: u64 = 1 << 25;
 
-/// Something to call when flushers are to get up.
+/// Called to wake flushers.
 pub trait Waker: Sync {
     /// Wakes all flushers that sleep.
     fn wake(&self);
@@ -98,8 +98,8 @@ impl Drop for Ending<'_> {
 }
 
 /// Runs `body` beside all flushers of the Ribbon, each on a thread with the handle that `handle`
-/// gives for it: flusher 0 has the number after the last application thread, and so on. Gives what
-/// `body` gives, once the flushers have ended.
+/// returns for it: flusher 0 has the number after the last application thread, and so on. Returns
+/// the result of `body`, once the flushers have ended.
 ///
 /// The Ribbon must be in DRAM of that memory, and no other flushers may run on it.
 pub fn with_flushers<M: Memory, T>(
@@ -132,7 +132,7 @@ impl Crew {
         }
     }
 
-    /// Starts all flushers; `start` gives none where the system has no thread.
+    /// Starts all flushers; `start` returns `None` where the system has no thread.
     pub(super) fn start(&self, mut start: impl FnMut(u64, Builder) -> Option<Thread>) {
         let flushers = 0..self.ribbon.options.flushers;
         let threads = flushers.filter_map(|index| {
@@ -172,7 +172,7 @@ impl Crew {
             return;
         }
         if index == 0 {
-            // Nobody estimates any more how many are to work.
+            // No flusher estimates any more how many should work.
             let all = || self.ribbon.set_active(&its_handle(), options.flushers);
             let _ = catch_unwind(AssertUnwindSafe(all));
         }

@@ -1,10 +1,10 @@
 //! Pages that were stored to, as the kernel notes them behind asynchronous write protection.
 //!
-//! A range registered with `userfaultfd` in the mode `WP_ASYNC` needs nobody to handle its faults:
-//! the kernel takes the protection off the page, and the store goes on. `PAGEMAP_SCAN` (Linux 6.7)
-//! gives the pages without protection and protects them again in one step for each page, so that a
-//! store that races with a look is seen by that look or by the next one. What the pool grows by is
-//! not protected before the first look at it: pages that were only read there show up as well.
+//! A range registered with `userfaultfd` in the mode `WP_ASYNC` needs no thread for its faults: the
+//! kernel takes the protection off the page, and the store goes on. `PAGEMAP_SCAN` (Linux 6.7)
+//! returns the pages without protection and protects them again in one step for each page, so that
+//! a store that races with a look is seen by that look or by the next one. What the pool grows by
+//! is not protected before the first look at it: pages that were only read there show up as well.
 //!
 //! Asked for with `UFFD_USER_MODE_ONLY`, which needs no privilege. Huge pages are asked not to be
 //! used in the pool: one store would show 2 MiB. The pages' protection is kept in page tables, 2
@@ -24,7 +24,7 @@ const REGISTER: Opcode = opcode::read_write::<raw::uffdio_register>(0xaa, 0);
 const UNREGISTER: Opcode = opcode::read::<raw::uffdio_range>(0xaa, 1);
 const SCAN: Opcode = opcode::read_write::<raw::pm_scan_arg>(b'f', 16);
 
-/// Runs of pages that the kernel gives at a time.
+/// Runs of pages that the kernel returns at a time.
 const RUNS: usize = 512;
 const NO_RUN: raw::page_region = raw::page_region { start: 0, end: 0, categories: 0 };
 
@@ -38,9 +38,9 @@ pub(super) struct Pages<'a> {
 
 /// The pool's pages, registered with the kernel.
 ///
-/// They are given up by name: closing the descriptor is not enough while a forked child has a copy
-/// of it, and nobody could register them again. The child of a fork only closes its copy: the
-/// registered pages are the parent's.
+/// They are unregistered explicitly: closing the descriptor is not enough while a forked child has
+/// a copy of it, and the pages could not be registered again. The child of a fork only closes its
+/// copy: the registered pages are the parent's.
 struct Protection {
     faults: OwnedFd,
     range: raw::uffdio_range,
@@ -72,7 +72,7 @@ impl<'a> Pages<'a> {
         Ok(pages)
     }
 
-    /// Gives runs of written pages from `start` on, and protects them; gives where it ended.
+    /// Gives runs of written pages from `start` on, and protects them; returns where it ended.
     fn scan(&mut self, start: u64, end: u64) -> io::Result<u64> {
         self.runs.fill(NO_RUN);
         let written = u64::from(raw::PAGE_IS_WRITTEN);
@@ -120,8 +120,8 @@ fn open() -> io::Result<OwnedFd> {
     let flags = UserfaultfdFlags::CLOEXEC
         | UserfaultfdFlags::NONBLOCK
         | UserfaultfdFlags::from_bits_retain(raw::UFFD_USER_MODE_ONLY);
-    // SAFETY: whoever has it may decide about faults of ranges that are registered, which are the
-    // pool's alone, in a mode that leaves them to the kernel. It is never given away.
+    // SAFETY: its holder may decide about faults of registered ranges, which are the pool's alone,
+    // in a mode that leaves them to the kernel. It never leaves this module.
     Ok(unsafe { userfaultfd(flags)? })
 }
 
@@ -173,7 +173,7 @@ mod tests {
         all.into_iter().map(|mapping| (mapping, AtomicU64::new(bytes / 2))).collect()
     }
 
-    /// What the kernel gives; nothing where it says that it cannot.
+    /// Runs `test` where the kernel has the feature.
     fn each(test: impl Fn(&mut Pages<'_>, &Mapping, &AtomicU64)) {
         for (mapping, bytes) in &mappings() {
             match Pages::new(Window::new(mapping, bytes)) {

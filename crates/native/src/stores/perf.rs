@@ -69,7 +69,7 @@ impl Ring {
         let bytes = size_of::<Attr>() as u32;
         let attr = Attr { bytes, sample_words: SAMPLE_WORDS, ..*attr };
         let (any_cpu, no_group) = (-1, -1);
-        // SAFETY: the call reads as many bytes of `attr` as it says; what it gives is a file of
+        // SAFETY: the call reads as many bytes of `attr` as it says; what it returns is a file of
         // ours alone, or -1.
         let event = unsafe {
             let call = libc::SYS_perf_event_open;
@@ -94,8 +94,8 @@ impl Ring {
 
     fn words(&self) -> &[AtomicU64] {
         let words = self.mapping.bytes() as usize / 8;
-        // SAFETY: a mapping of so many words, at a page, which outlives the reference; the kernel
-        // writes it, and so it is read by atomics alone.
+        // SAFETY: the mapping has `words` words, starts at a page and outlives the reference; the
+        // kernel writes it, and so it is read by atomics alone.
         unsafe { std::slice::from_raw_parts(self.mapping.base().cast(), words) }
     }
 

@@ -1,7 +1,7 @@
 //! Addresses of sampled stores, of all threads of the process.
 //!
-//! Without a privilege the kernel samples the threads of one's own process, each in a ring of its
-//! own. So the threads are listed at each look, and new ones are sampled from then on. The thread
+//! Without a privilege the kernel samples the threads of the calling process, each in its own
+//! ring. So the threads are listed at each look, and new ones are sampled from then on. The thread
 //! that looks is left out, and so is a thread that cannot be sampled (a limit on locked memory,
 //! say): nothing is found of its stores.
 

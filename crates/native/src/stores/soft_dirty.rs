@@ -1,8 +1,8 @@
 //! Pages that were stored to, by the kernel's soft-dirty marks: bit 55 of `/proc/self/pagemap`.
 //!
 //! For kernels that have no [`pages`](super::pages). It is the cruder way. Marks are taken off all
-//! pages of the process at once (a 4 into `/proc/self/clear_refs`), which disturbs whoever else
-//! uses them (CRIU, some garbage collectors) and costs time for all its memory; and reading is one
+//! pages of the process at once (a 4 into `/proc/self/clear_refs`), which disturbs other users of
+//! the marks (CRIU, some garbage collectors) and costs time for all its memory; and reading is one
 //! step and clearing another, so that the first store to a page in between stays unknown until the
 //! page is stored to again. A hint is lost then, and nothing else.
 //!

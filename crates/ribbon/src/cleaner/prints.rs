@@ -1,7 +1,7 @@
-//! Which lines of a page hold something else than at the last look: by a print of each, 32 bits.
+//! The lines of a page whose content has changed since the last look, by a 32-bit hash of each.
 //!
-//! A copy of the pages would tell it exactly, at 16 times the memory. A print that is the same by
-//! chance, once in 4 billion changes, costs a hint. So does a store of what was there before.
+//! A copy of the pages would be exact, at 16 times the memory. Two contents with one hash, once in
+//! 4 billion changes, cost a hint. So does a store of what was there before.
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, lines_of};

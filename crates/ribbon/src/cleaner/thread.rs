@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// What the cleaner of a pool has done since the pool was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CleanerCounters {
-    /// What tells it of stores.
+    /// Its source of recent stores.
     pub source: StoreSource,
     /// Times that it asked.
     pub looks: u64,

@@ -1,7 +1,7 @@
 //! What a thread does around its stores: marks their lines, hands them on, has them sampled.
 //!
 //! The hook sees each store while a thread of the Ribbon skips flushes (`phases`), and knows which
-//! lines are clean (`early`); a sampler sees one in so many, and knows nothing (`sampler`).
+//! lines are clean (`early`); a sampler sees one store per period, and knows nothing (`sampler`).
 
 use super::super::early::Early;
 use super::super::flaws::RibbonFlaw;
