@@ -1,10 +1,9 @@
-//! A heap in a pool: allocation, transactions, and what is left of them after a crash.
+//! A heap in a pool: allocation, transactions, and recovery after a crash.
 //!
 //! [`Heap::create`] formats a pool, [`Heap::open`] opens one and recovers it; a thread then
-//! [joins](Heap::join) with its own handle on memory and works through its [`Session`]. A heap is
-//! only a few numbers, the same for all threads; everything that persists is in the pool, and
-//! everything volatile that threads share in the DRAM of the seam, so that a heap runs on every
-//! machine.
+//! [joins](Heap::join) with its own handle on memory and works through its [`Session`]. A `Heap` is
+//! a few numbers, the same for all threads. Persistent state is in the pool, volatile state that
+//! threads share is in the DRAM of the seam, so a heap runs on every machine.
 //!
 //! ```
 //! use seawall_memory::Image;
@@ -47,39 +46,39 @@ use layout::{
 };
 use seawall_memory::{Addr, LINE_BYTES, Memory, Seats};
 
-/// Root words of the pool's header: what kind of pool it is, and the numbers of its layout.
+/// The kind of pool, in the first root word of its header.
 const KIND: u64 = u64::from_le_bytes(*b"heap  v1");
-/// As that, for pools that may have shelves, which earlier programs do not know.
+/// The kind of pools that may have shelves, which earlier programs do not know.
 const KIND_TOGETHER: u64 = u64::from_le_bytes(*b"heap  v2");
 
-/// As that, for pools whose objects may move; the word behind the layout's numbers says the rest.
+/// The kind of pools whose objects may move; the word behind the layout's numbers has flags.
 const KIND_MOVING: u64 = u64::from_le_bytes(*b"heap  v3");
-/// In that word: shelves may be made.
+/// Flag in that word: the pool may have shelves.
 const TOGETHER: u64 = 1;
 
-/// What a heap is made with.
+/// Options of a new heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapOptions {
-    /// Bytes for objects at the start, rounded up to chunks of 64 KiB.
+    /// Initial bytes for objects, rounded up to chunks of 64 KiB.
     pub bytes: u64,
-    /// The most that this may grow to, in bytes.
+    /// Maximum bytes for objects.
     pub bytes_max: u64,
-    /// Threads that may use it at once, 1 to 1024; each costs three times `log_bytes`.
+    /// Threads that can use the heap at once, 1 to 1024; each takes three times `log_bytes`.
     pub threads: u64,
-    /// Bytes of each half of a thread's log, 4 KiB to 1 GiB, rounded up to lines: the most that one
-    /// transaction can write.
+    /// Bytes of each half of a thread's log, 4 KiB to 1 GiB, rounded up to lines: the limit of one
+    /// transaction.
     pub log_bytes: u64,
     /// Bytes of the root object, zeroed at creation; up to 1 MiB.
     pub root_bytes: u64,
-    /// What the root object looks like; [`Heap::open`] is told by [`Heap::root_shape`].
+    /// A number for the type of the root object; [`Heap::root_shape`] returns it.
     pub root_shape: u64,
-    /// Objects may be placed on each other's lines ([`Tx::alloc_together`](crate::Tx)); such a pool
-    /// is refused by programs older than that. Without it such wishes are not fulfilled.
+    /// Whether objects can be placed on shared lines ([`Tx::alloc_together`](crate::Tx)). Programs
+    /// older than that option refuse such a pool. Without it, objects are placed one by one.
     pub together: bool,
-    /// Objects of typed pools may be moved ([`defrag`](crate::defrag)); such a pool is refused by
-    /// programs older than that. A scope costs a locked operation more, and so does a transaction
-    /// outside of any. Such a pool grows before empty chunks of one size are looked for to be used
-    /// for another: cycles give those back.
+    /// Whether objects of typed pools can be moved ([`defrag`](crate::defrag)). Programs older than
+    /// that option refuse such a pool. Each scope, and each transaction outside of one, costs one
+    /// more locked operation. Such a pool grows before it searches for empty chunks of one size to
+    /// use for another: cycles of defragmentation return those.
     pub defragment: bool,
 }
 
@@ -99,7 +98,7 @@ impl Default for HeapOptions {
 }
 
 impl HeapOptions {
-    /// Bytes of the pool at the start.
+    /// Initial bytes of the pool.
     ///
     /// # Panics
     /// When [`check`](HeapOptions::check) refuses the options.
@@ -108,7 +107,7 @@ impl HeapOptions {
         layout.pm_bytes(self.bytes.div_ceil(CHUNK_BYTES).max(1))
     }
 
-    /// Bytes of the pool when it has grown as far as it can.
+    /// Maximum bytes of the pool.
     ///
     /// # Panics
     /// When [`check`](HeapOptions::check) refuses the options.
@@ -117,7 +116,7 @@ impl HeapOptions {
         Layout::of(numbers).pm_bytes(numbers.chunks_max)
     }
 
-    /// Bytes of volatile memory that a machine must give.
+    /// Bytes of volatile memory that the heap needs.
     ///
     /// # Panics
     /// When [`check`](HeapOptions::check) refuses the options.
@@ -128,7 +127,7 @@ impl HeapOptions {
     /// Refuses options out of range.
     ///
     /// # Errors
-    /// [`HeapError::Option`], which names it.
+    /// [`HeapError::Option`], which names the option.
     pub fn check(&self) -> Result<(), HeapError> {
         let most = CHUNKS_MAX * CHUNK_BYTES;
         let options = [
@@ -167,21 +166,21 @@ pub struct Recovered {
     pub replayed: u64,
     /// Undo transactions that were rolled back.
     pub rolled_back: u64,
-    /// Objects that a cycle of defragmentation was moving, or had decided to.
+    /// Objects that a cycle of defragmentation was moving, or had planned to move.
     pub moved: u64,
 }
 
-/// A heap that is open: where everything in its pool is. The same for all threads.
+/// An open heap: where everything in its pool is. The same value for all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heap {
     pub(crate) layout: Layout,
     pub(crate) flaw: Planted,
     pub(crate) uuid: u128,
-    /// Shelves may be made.
+    /// Whether shelves can be made.
     pub(crate) together: bool,
-    /// What the root leads to looks like; 0 if the pool does not say.
+    /// A hash of the types that the root leads to; 0 if the pool has none.
     pub(crate) reached_shape: u64,
-    /// The memory that it was opened on, if that has seats.
+    /// The memory that the heap was opened on, if that has thread slots.
     memory: Option<u64>,
 }
 
@@ -228,11 +227,11 @@ impl Heap {
         Ok(heap)
     }
 
-    /// Bytes of a pool of `bytes` that are in use, as its first 4 KiB say: those that it was made
-    /// with, and of a heap those of its chunks. The file may have more.
+    /// Returns how many bytes of a pool of `bytes` bytes are in use, by its first 4 KiB: those that
+    /// it was made with; of a heap, those of its chunks. The file can be longer.
     ///
     /// # Errors
-    /// As [`read`](Heap::read), but for the name.
+    /// As [`read`](Heap::read), except that any name will do.
     pub fn bytes_used<M: Memory>(memory: &M, bytes: u64) -> Result<u64, HeapError> {
         let header = pool::read(memory, bytes)?;
         if !Heap::is_described_by(&header) {
@@ -242,17 +241,17 @@ impl Heap {
         Ok(heap.layout.pm_bytes(heap.chunks(memory)?).max(header.bytes))
     }
 
-    /// True if the header is that of a heap, not of another kind of pool.
+    /// Whether the header is that of a heap, not of another kind of pool.
     pub fn is_described_by(header: &pool::Header) -> bool {
         [KIND, KIND_TOGETHER, KIND_MOVING].contains(&header.roots[0])
     }
 
-    /// True if its objects may be moved ([`HeapOptions::defragment`]).
+    /// Whether objects can be moved ([`HeapOptions::defragment`]).
     pub fn moves(&self) -> bool {
         self.layout.numbers.moves
     }
 
-    /// Panics if `memory` is known to be another than that on which the heap was opened.
+    /// Panics if `memory` is known not to be the one that the heap was opened on.
     pub(crate) fn assert_on<M: Memory>(&self, memory: &M) {
         let here = memory.seats().map(Seats::memory);
         let is_other = self.memory.zip(here).is_some_and(|(there, here)| there != here);
@@ -272,13 +271,13 @@ impl Heap {
         Ok(chunks)
     }
 
-    /// Where the root object is; all that is reachable is reachable from it.
+    /// The address of the root object, from which every reachable object is reached.
     pub const fn root(&self) -> Addr {
         self.layout.root
     }
 
-    /// Where the chunks start, in which its objects lie with their states; they reach to the end
-    /// of the pool.
+    /// The address of the first chunk. Chunks hold the objects and their states, and reach to the
+    /// end of the pool.
     pub const fn data(&self) -> Addr {
         self.layout.data
     }
@@ -288,28 +287,28 @@ impl Heap {
         self.layout.numbers.root_bytes
     }
 
-    /// What the root object looks like, as given at creation.
+    /// The number for the type of the root object that was given at creation.
     pub const fn root_shape(&self) -> u64 {
         self.layout.numbers.root_shape
     }
 
-    /// A hash of all types that the root leads to; 0 if the pool does not have it: it has no typed
-    /// objects, or an earlier program made it.
+    /// A hash of all types that the root leads to; 0 if the pool has none, because it has no typed
+    /// objects or was made by an earlier program.
     pub const fn reached_shape(&self) -> u64 {
         self.reached_shape
     }
 
-    /// The number that tells this pool from all others.
+    /// The number that identifies this pool.
     pub const fn uuid(&self) -> u128 {
         self.uuid
     }
 
-    /// Locks for what lives in it, free after every crash.
+    /// Locks for structures in the heap, free after every crash.
     pub const fn stripes(&self) -> Stripes {
         self.layout.stripes
     }
 
-    /// Threads that may use it at once.
+    /// The number of threads that can use the heap at once.
     pub const fn threads(&self) -> u64 {
         self.layout.numbers.threads
     }
@@ -319,12 +318,12 @@ impl Heap {
         self.layout.numbers.log_bytes
     }
 
-    /// Bytes of volatile memory that a machine must give to open it.
+    /// Bytes of volatile memory that the heap needs when it is opened.
     pub const fn dram_bytes(&self) -> u64 {
         self.layout.dram_bytes
     }
 
-    /// Bytes of the pool when it has grown as far as it can.
+    /// Maximum bytes of the pool.
     pub fn pm_bytes_max(&self) -> u64 {
         self.layout.pm_bytes(self.layout.numbers.chunks_max)
     }

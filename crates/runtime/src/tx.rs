@@ -1,24 +1,24 @@
-//! Transactions: several changes of a heap that happen together, whatever crash comes.
+//! Transactions: several changes of a heap that are atomic with respect to crashes.
 //!
-//! Two kinds, behind one set of operations:
+//! There are two kinds with the same operations:
 //!
-//! - **redo**: new values wait in DRAM and are logged at commit. One fence, nothing to undo.
+//! - **redo**: new values are buffered in DRAM and logged at commit. One fence, nothing to undo.
 //! - **undo**: old values are logged before the first change of a word, and changes are made in
 //!   place, so that other code of the same thread sees them at once. One fence for each set of
-//!   words that is added, and one at commit.
+//!   added words, and one at commit.
 //!
-//! Allocation and freeing take part in both and cost no fence of their own. A transaction excludes
-//! nobody: whoever shares data holds a lock from before the first access until the commit returns.
+//! Both can allocate and free, at no fence of its own. A transaction is no lock: threads that share
+//! data hold a lock from before the first access until the commit returns.
 //!
 //! | operation | fences | when |
 //! |---|---|---|
 //! | redo commit | 1 | 0 if nothing was written |
-//! | undo [`add`](Tx::add), first store of a word | 1 | 0 if all words are in already, or fresh |
+//! | undo [`add`](Tx::add), first store of a word | 1 | 0 if all words are logged or fresh |
 //! | undo commit or abort | 1 | 0 if nothing was written |
 //! | `alloc`, `free` | 0 | part of the commit |
 //! | [`fill`](Tx::fill) of 4 KiB and more | 1 | once a transaction |
 //!
-//! Retiring the logs costs two fences and a flush of each line that changed, every few hundred
+//! Truncating the logs costs two fences and a flush of each changed line, once in some hundreds of
 //! transactions.
 
 pub(crate) mod buffers;
@@ -51,7 +51,7 @@ pub enum Logging {
     Undo,
 }
 
-/// A transaction in progress; [`Session::transaction`] gives one to a closure.
+/// A transaction in progress; [`Session::transaction`] passes one to a closure.
 ///
 /// Addresses are those of persistent memory; volatile ones, and ones outside the root and the
 /// chunks of the heap, are refused.
@@ -60,7 +60,7 @@ pub struct Tx<'s, 'm, M: Memory> {
     pub(crate) kind: Logging,
 }
 
-/// A state to which a nested transaction returns when it fails.
+/// The state that is restored when a nested transaction fails.
 struct Mark {
     new: usize,
     taken: usize,
@@ -70,7 +70,7 @@ struct Mark {
 }
 
 impl<M: Memory> Tx<'_, '_, M> {
-    /// Which values it logs.
+    /// Which values the transaction logs.
     pub fn kind(&self) -> Logging {
         self.kind
     }
@@ -85,7 +85,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.session.memory
     }
 
-    /// The value at `at` as this transaction sees it.
+    /// Loads the value at `at` as this transaction sees it.
     #[inline]
     #[track_caller]
     pub fn load<W: Word>(&self, at: Addr) -> W {
@@ -97,7 +97,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         W::from_bits(self.load_noted(word) >> shift & W::WIDTH.mask())
     }
 
-    /// The words of the line that starts at `at`, as this transaction sees them.
+    /// Loads the words of the line that starts at `at`, as this transaction sees them.
     #[inline]
     #[track_caller]
     pub fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
@@ -108,8 +108,8 @@ impl<M: Memory> Tx<'_, '_, M> {
         std::array::from_fn(|word| self.load_noted(at.plus(8 * word as u64)))
     }
 
-    /// As [`load_word`](Tx::load_word), apart, so that the code of a transaction that has stored
-    /// nothing yet stays short.
+    /// As [`load_word`](Tx::load_word), out of line, so that the code of a transaction that has
+    /// stored nothing yet stays short.
     #[inline(never)]
     #[track_caller]
     fn load_noted(&self, word: Addr) -> u64 {
@@ -200,7 +200,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         Ok(())
     }
 
-    /// Writes what fits the word that `at` is in; gives how much that was.
+    /// Writes as many bytes as fit the word that `at` is in; returns their number.
     fn write_in_word(&mut self, at: Addr, from: &[u8]) -> usize {
         let skip = (at.bits() % 8) as usize;
         let count = (8 - skip).min(from.len());
@@ -212,8 +212,8 @@ impl<M: Memory> Tx<'_, '_, M> {
         count
     }
 
-    /// Says that these ranges (address, bytes) are about to change: an undo transaction logs their
-    /// old values now, all with one fence. A redo transaction has no need of it.
+    /// Announces that these ranges (address, bytes) are about to change: an undo transaction logs
+    /// their old values now, all with one fence. A redo transaction does nothing.
     ///
     /// # Errors
     /// As [`store`](Tx::store).
@@ -227,11 +227,11 @@ impl<M: Memory> Tx<'_, '_, M> {
         }
     }
 
-    /// Runs `inner` as a transaction within this one: if it fails, what it changed, allocated and
-    /// freed is as before, and this one goes on.
+    /// Runs `inner` as a nested transaction: if it fails, its changes, allocations and frees are
+    /// rolled back, and this transaction goes on.
     ///
     /// # Errors
-    /// What `inner` gives.
+    /// What `inner` returns.
     pub fn nested<T, E>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
         self.session.buffers.new.close();
         let mark = self.mark();
@@ -288,7 +288,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.put_bytes(word, mask << skip, bits << (8 * skip));
     }
 
-    /// Puts bytes of a word into the record.
+    /// Adds bytes of a word to the record.
     #[inline]
     pub(crate) fn put_bytes(&mut self, word: Addr, mask: u8, value: u64) {
         let Buffers { new, places, over, depth, .. } = &mut self.session.buffers;
@@ -312,7 +312,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         }
     }
 
-    /// Undo: logs the old values of those words in the ranges that are not logged yet.
+    /// Undo: logs the old values of the words of the ranges that are not logged yet.
     fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), HeapError> {
         let mut added = Vec::new();
         for (at, bytes) in ranges.iter().filter(|(_, bytes)| *bytes > 0) {

@@ -1,31 +1,31 @@
 //! Words that check themselves: 40 bits of value and 24 of checksum in one store.
 //!
-//! A few words of a pool change in place for ever: how far the logs are retired, how many chunks
-//! there are, what each chunk holds. A crash cannot tear an aligned word, but a failing medium can
-//! flip its bits, so each carries the low 24 bits of a CRC-32C over its value and its place. A zero
-//! word is the value 0: a fresh pool is all zeros.
+//! A few words of a pool change in place during its whole life: the last truncated generation, the
+//! number of chunks, the entry of each chunk. A crash cannot tear an aligned word, but a failing
+//! medium can flip its bits, so each carries the low 24 bits of a CRC-32C over its value and its
+//! address. A zero word has the value 0, since a fresh pool is all zeros.
 
 use seawall_memory::{Addr, Memory};
 
-/// Bits of value.
+/// Bits of the value.
 pub(crate) const VALUE_BITS: u32 = 40;
 /// The first value that does not fit.
 pub(crate) const LIMIT: u64 = 1 << VALUE_BITS;
 
-/// A word whose bits do not add up.
+/// A word whose checksum is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flipped {
     pub(crate) at: Addr,
     pub(crate) bits: u64,
 }
 
-/// The bits to store at `at` for `value`.
+/// Returns the bits to store at `at` for `value`.
 pub(crate) fn encode(at: Addr, value: u64) -> u64 {
     debug_assert!(value < LIMIT, "{value} does not fit a checked word");
     if value == 0 { 0 } else { value | sum(at, value) << VALUE_BITS }
 }
 
-/// The value that `bits`, found at `at`, stand for.
+/// Returns the value of `bits`, found at `at`.
 pub(crate) fn decode(at: Addr, bits: u64) -> Result<u64, Flipped> {
     let value = bits & (LIMIT - 1);
     if encode(at, value) == bits { Ok(value) } else { Err(Flipped { at, bits }) }
@@ -36,7 +36,7 @@ pub(crate) fn load<M: Memory>(memory: &M, at: Addr) -> Result<u64, Flipped> {
     decode(at, memory.load(at))
 }
 
-/// The value that the word at `at` claims, unchecked: for words that were checked before.
+/// Returns the value of the word at `at` without a check: for words that were checked before.
 pub(crate) fn claimed<M: Memory>(memory: &M, at: Addr) -> u64 {
     memory.load::<u64>(at) & (LIMIT - 1)
 }

@@ -1,16 +1,16 @@
-//! What is known of a heap before it is opened: its header, and no way to work on what it holds.
+//! The header of a heap, read before the heap is opened; its objects cannot be reached this way.
 
 use super::{Heap, HeapError};
 use seawall_memory::{Addr, Memory};
 
-/// What the header of a heap says: for what has to be known before it is opened.
+/// The header of a heap: what a program needs to know before it opens the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapInfo {
     pub(crate) heap: Heap,
 }
 
 impl Heap {
-    /// What the header of a heap says, without recovering it.
+    /// Reads the header of a heap without recovering the heap.
     ///
     /// # Errors
     /// As [`open`](Heap::open).

@@ -1,46 +1,47 @@
-//! Where everything in a heap's pool is: computed from a few numbers in the pool's header.
+//! The layout of a heap's pool and DRAM: addresses, computed from a few numbers in the pool's
+//! header.
 //!
-//! `docs/format.md` draws the same picture byte by byte. Nothing here is ever stored but the
-//! numbers, so no address in the pool can be wrong without the header's checksum saying so.
+//! `docs/format.md` describes the same layout byte by byte. Only the numbers are stored, so a wrong
+//! address in the pool is always a wrong checksum of the header.
 
 use crate::alloc::size_class::CHUNK_BYTES;
 use crate::{Arena, Locks, Stripes};
 use seawall_memory::{Addr, LINE_BYTES};
 
-/// Types that a heap can tell apart.
+/// The maximum number of types of a heap.
 pub(crate) const TYPES_MAX: u64 = 126;
-/// Bytes of what a type is called in the pool, with the word before it.
+/// Bytes of a type's text in the pool, with the checked word before it.
 pub(crate) const TEXT_BYTES: u64 = 256;
-/// The most threads of a heap.
+/// The maximum number of threads.
 pub(crate) const THREADS_MAX: u64 = 1024;
-/// The most chunks: 16 TiB.
+/// The maximum number of chunks: 16 TiB.
 pub(crate) const CHUNKS_MAX: u64 = 1 << 28;
-/// Bytes of log that a thread has at least, twice.
+/// The minimum bytes of each half of a thread's log.
 pub(crate) const LOG_BYTES_MIN: u64 = 4 << 10;
-/// The most bytes of log that a thread has, twice.
+/// The maximum bytes of each half of a thread's log.
 pub(crate) const LOG_BYTES_MAX: u64 = 1 << 30;
-/// The largest root object, in bytes.
+/// The maximum bytes of the root object.
 pub(crate) const ROOT_BYTES_MAX: u64 = 1 << 20;
 
-/// The numbers that a heap is laid out by, as its header has them.
+/// The numbers in the header that determine the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
-    /// Threads that may use it at once.
+    /// Threads that can use the heap at once.
     pub(crate) threads: u64,
-    /// Bytes of each half of a thread's log of new values, and of its log of old ones.
+    /// Bytes of each half of a thread's redo log, and of its undo log.
     pub(crate) log_bytes: u64,
-    /// The most chunks that it may have.
+    /// The maximum number of chunks.
     pub(crate) chunks_max: u64,
-    /// What the root object looks like.
+    /// The number for the type of the root object.
     pub(crate) root_shape: u64,
     /// Bytes of the root object.
     pub(crate) root_bytes: u64,
-    /// Objects may move.
+    /// Whether objects can move.
     pub(crate) moves: bool,
 }
 
 impl Numbers {
-    /// True if a heap can be laid out by them. Whatever passes this cannot make an address wrap.
+    /// Whether a heap can have this layout. No address of a layout that passes can wrap around.
     pub(crate) fn are_sound(&self) -> bool {
         (1..=THREADS_MAX).contains(&self.threads)
             && (LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&self.log_bytes)
@@ -50,13 +51,13 @@ impl Numbers {
     }
 }
 
-/// Where things are.
+/// The addresses of a heap's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) numbers: Numbers,
-    /// The generation of logs that is retired: a checked word.
+    /// The last truncated generation of the logs: a checked word.
     pub(crate) retired: Addr,
-    /// How many chunks the pool has: a checked word, in the same line.
+    /// The number of chunks: a checked word, in the same line.
     pub(crate) chunks: Addr,
     /// The root object.
     pub(crate) root: Addr,
@@ -67,31 +68,31 @@ pub(crate) struct Layout {
     table: Addr,
     /// The first chunk.
     pub(crate) data: Addr,
-    /// In DRAM: the clock of generations, and of transactions, each on its own line.
+    /// In DRAM: the counters of generations and of transactions, each on its own line.
     pub(crate) generation: Addr,
     pub(crate) stamps: Addr,
-    /// In DRAM: as the word of the pool.
+    /// In DRAM: a copy of `retired`, unchecked.
     pub(crate) retired_now: Addr,
-    /// In DRAM: where the search for free chunks goes on.
+    /// In DRAM: where the next search for free chunks begins.
     pub(crate) cursor: Addr,
-    /// Excludes threads that retire logs (0), and that hand out chunks (1).
+    /// Locks for truncating logs (0) and for handing out chunks (1).
     pub(crate) locks: Locks,
     busy: Addr,
     dirty: Addr,
     owners: Addr,
     /// In DRAM: locks for the structures of the heap.
     pub(crate) stripes: Stripes,
-    /// In DRAM, if objects may move: how far the cycle is; what each chunk's pages are to it, and
-    /// where each chunk's part of its table begins.
+    /// In DRAM, if objects can move: the phase of the cycle, the role of each chunk's pages in it,
+    /// and the start of each chunk's part of the forwarding table.
     pub(crate) phase: Addr,
     pages: Addr,
     parts: Addr,
     pub(crate) dram_bytes: u64,
 }
 
-/// The lock of those who retire logs.
+/// The lock for truncating logs.
 pub(crate) const RETIRE_LOCK: u64 = 0;
-/// The lock of those who take and give chunks, and name types.
+/// The lock for taking and returning chunks, and for numbering types.
 pub(crate) const CHUNK_LOCK: u64 = 1;
 
 impl Layout {
@@ -149,7 +150,7 @@ impl Layout {
         self.data.offset() + chunks * CHUNK_BYTES
     }
 
-    /// What thread `thread` has finished: the count of its transactions.
+    /// The number of transactions that the thread has finished.
     pub(crate) fn done(&self, thread: u64) -> Addr {
         self.threads.plus(thread * LINE_BYTES)
     }
@@ -160,23 +161,23 @@ impl Layout {
         self.done(thread).plus(8)
     }
 
-    /// How far the thread has written log `log` of its three: a checked word, in the same line.
+    /// The extent of log `log` of the thread's three: a checked word, in the same line.
     pub(crate) fn reach(&self, thread: u64, log: u64) -> Addr {
         self.done(thread).plus(16 + 8 * log)
     }
 
-    /// The last generation of which it is said where the thread's half ends, and at which line: two
-    /// checked words, in the same line.
+    /// The last generation whose end in the thread's half is recorded, and the line of that end:
+    /// two checked words, in the same line.
     pub(crate) fn closed(&self, thread: u64) -> [Addr; 2] {
         [40, 48].map(|offset| self.done(thread).plus(offset))
     }
 
-    /// The half of the thread's log that records of `generation` go to.
+    /// The half of the thread's redo log for records of `generation`.
     pub(crate) fn log(&self, thread: u64, generation: u64) -> Addr {
         self.logs.plus((3 * thread + generation % 2) * self.numbers.log_bytes)
     }
 
-    /// The thread's log of old values.
+    /// The thread's undo log.
     pub(crate) fn undo(&self, thread: u64) -> Addr {
         self.logs.plus((3 * thread + 2) * self.numbers.log_bytes)
     }
@@ -186,12 +187,12 @@ impl Layout {
         self.types.plus(16 * (number - 1))
     }
 
-    /// What type `number`, from 1, is called.
+    /// The text of type `number`, from 1.
     pub(crate) fn type_text(&self, number: u64) -> Addr {
         self.texts.plus(TEXT_BYTES * (number - 1))
     }
 
-    /// The word that says what chunk `chunk` holds.
+    /// The entry of chunk `chunk`.
     pub(crate) fn chunk_entry(&self, chunk: u64) -> Addr {
         self.table.plus(8 * chunk)
     }
@@ -201,7 +202,7 @@ impl Layout {
         self.data.plus(chunk * CHUNK_BYTES)
     }
 
-    /// The chunk that holds `at`, if it lies in those that there may be.
+    /// The chunk of `at`, if `at` lies in the space for chunks.
     pub(crate) fn chunk_of(&self, at: Addr) -> Option<u64> {
         if !at.is_pm() {
             return None;
@@ -210,29 +211,29 @@ impl Layout {
         (chunk < self.numbers.chunks_max).then_some(chunk)
     }
 
-    /// In DRAM: the generation that the thread writes for at the moment, or 0.
+    /// In DRAM: the generation that the thread is writing a record of, or 0.
     pub(crate) fn busy(&self, thread: u64) -> Addr {
         self.busy.plus(thread * LINE_BYTES)
     }
 
-    /// In DRAM: the generation that the thread wrote for last, and the lines of log that it has in
-    /// it.
+    /// In DRAM: the generation of the thread's last record, and the lines of log that the thread
+    /// has written in it.
     pub(crate) fn last(&self, thread: u64) -> Addr {
         self.busy(thread).plus(8)
     }
 
-    /// In DRAM, if objects may move: odd while the thread is in a scope of its own, and another
-    /// number in each.
+    /// In DRAM, if objects can move: odd while the thread is in a scope of its own, and a new
+    /// number for each scope.
     pub(crate) fn scope(&self, thread: u64) -> Addr {
         self.busy(thread).plus(48)
     }
 
-    /// In DRAM, if objects may move: bytes that the thread has freed.
+    /// In DRAM, if objects can move: the bytes that the thread has freed.
     pub(crate) fn freed_bytes(&self, thread: u64) -> Addr {
         self.busy(thread).plus(56)
     }
 
-    /// In DRAM: how many dirty lines are listed.
+    /// In DRAM: the number of listed dirty lines.
     pub(crate) fn dirty_count(&self, thread: u64, generation: u64) -> Addr {
         self.busy(thread).plus(16 + 16 * (generation % 2))
     }
@@ -242,74 +243,74 @@ impl Layout {
         self.dirty.plus((2 * thread + generation % 2) * self.numbers.log_bytes)
     }
 
-    /// In DRAM: who allocates from the chunk (a thread's number plus 1), or 0.
+    /// In DRAM: the owner of the chunk (a thread's number plus 1), or 0.
     pub(crate) fn owner(&self, chunk: u64) -> Addr {
         self.owners.plus(16 * chunk)
     }
 
-    /// In DRAM: how many blocks of the chunk others than its owner have freed.
+    /// In DRAM: the number of blocks of the chunk that threads other than its owner have freed.
     pub(crate) fn freed(&self, chunk: u64) -> Addr {
         self.owners.plus(16 * chunk + 8)
     }
 
-    /// The chunk of the table of moved objects, plus 1, or 0: a checked word of the state line.
+    /// The chunk of the forwarding table, plus 1, or 0: a checked word of the state line.
     pub(crate) fn moved_table(&self) -> Addr {
         self.retired.plus(16)
     }
 
-    /// In DRAM: how objects move in the cycle that there is.
+    /// In DRAM: the protocol of the current cycle.
     pub(crate) fn protocol(&self) -> Addr {
         self.phase.plus(8)
     }
 
-    /// In DRAM: the chunk that a cycle looks at, plus 1, or 0.
+    /// In DRAM: the chunk that a cycle is reading, plus 1, or 0.
     #[inline]
     pub(crate) fn looked_at(&self) -> Addr {
         self.phase.plus(16)
     }
 
-    /// In DRAM: how often chunks have lost their owners, other than by a thread's leaving.
+    /// In DRAM: how often chunks have lost their owners.
     pub(crate) fn orphans(&self) -> Addr {
         self.phase.plus(24)
     }
 
-    /// In DRAM: which counter of shared scopes is for those that begin.
+    /// In DRAM: which counter new shared scopes use.
     pub(crate) fn turn(&self) -> Addr {
         self.phase.plus(LINE_BYTES)
     }
 
-    /// In DRAM: how many shared scopes are open of those that began in this turn.
+    /// In DRAM: the number of open shared scopes that use the counter of this turn.
     pub(crate) fn counter(&self, turn: u64) -> Addr {
         self.phase.plus(LINE_BYTES + 8 + 8 * (turn % 2))
     }
 
-    /// In DRAM: what the pages of the chunk are to a cycle of defragmentation.
+    /// In DRAM: the role of the chunk's pages in a cycle of defragmentation.
     #[inline]
     pub(crate) fn pages(&self, chunk: u64) -> Addr {
         self.pages.plus(8 * chunk)
     }
 
-    /// In DRAM: where the lines of the chunk in the table of moved objects begin.
+    /// In DRAM: the address of the chunk's first entry in the forwarding table.
     #[inline]
     pub(crate) fn first_entry(&self, chunk: u64) -> Addr {
         self.parts.plus(8 * chunk)
     }
 
-    /// True for memory that transactions may write: the root and the chunks there are.
+    /// Whether transactions can write there: in the root and the chunks.
     pub(crate) fn holds(&self, at: Addr, bytes: u64, chunks: u64) -> bool {
         let is_data = inside(at, bytes, self.data.offset(), self.pm_bytes(chunks));
         is_data || self.is_root(at, bytes)
     }
 
-    /// True for memory of the root object.
+    /// Whether the range is in the root object.
     #[inline]
     pub(crate) fn is_root(&self, at: Addr, bytes: u64) -> bool {
         let root = self.root.offset();
         inside(at, bytes, root, root + self.numbers.root_bytes.next_multiple_of(8))
     }
 
-    /// True for the words that are written through the log and are no data: entries of chunks and
-    /// of types.
+    /// Whether the range is in words that the log writes and that are no data: entries of chunks
+    /// and of types.
     pub(crate) fn is_entry(&self, at: Addr, bytes: u64) -> bool {
         let inside = |table: Addr, length: u64| {
             at >= table && at.offset().saturating_add(bytes) <= table.offset() + length

@@ -1,4 +1,4 @@
-//! Making, opening and joining a heap: where a pool becomes one that threads work in.
+//! Creating, opening and joining a heap.
 
 use super::checked_word;
 use super::layout::Layout;
@@ -14,12 +14,12 @@ use seawall_memory::{Memory, Seats};
 
 impl Heap {
     /// Formats a zeroed pool of [`HeapOptions::pm_bytes`] bytes as an empty heap whose layout is
-    /// called `name`. A crash before it returns leaves a pool that [`open`](Heap::open) refuses as
-    /// not made, or a whole heap; when it returns it is durable.
+    /// called `name`. A crash before the return leaves a pool that [`open`](Heap::open) refuses as
+    /// not made, or a whole heap; at the return the heap is durable.
     ///
     /// # Errors
     /// When an option is out of range; [`HeapError::Exists`] when the pool has a header, whole or
-    /// not: no byte of it has changed then.
+    /// not. Then no byte of the pool has changed.
     ///
     /// # Panics
     /// When the name is empty or longer than 16 bytes.
@@ -32,8 +32,8 @@ impl Heap {
         Heap::create_for(memory, (name, uuid), options, 0, |_| {})
     }
 
-    /// As [`create`](Heap::create), for a root that leads to types of that shape; `fill` stores
-    /// what is to be in the pool from the start.
+    /// As [`create`](Heap::create), for a root that leads to types with the hash `reached_shape`;
+    /// `fill` stores the initial content of the pool.
     pub(crate) fn create_for<M: Memory>(
         memory: &M,
         (name, uuid): (&str, u128),
@@ -77,14 +77,14 @@ impl Heap {
     }
 
     /// Opens the heap called `name` in a pool of `bytes` bytes, and finishes or undoes what a crash
-    /// cut short. DRAM must be zeroed; one thread runs. Takes time for what was in flight, not for
-    /// what the pool holds. A crash before it returns changes nothing that a second call does not
-    /// finish.
+    /// interrupted. DRAM must be zeroed, and no other thread may run. The time grows with what was
+    /// in flight, not with what the pool holds. After a crash before the return, a second call
+    /// completes the recovery.
     ///
     /// # Errors
-    /// When it is no heap of that name, or is damaged beyond what a crash does. Bytes of a pool are
-    /// untrusted: no other thing happens because of them. [`HeapError::Open`] when it is open on
-    /// this memory.
+    /// When the pool is no heap of that name, or is damaged in a way that no crash causes. Bytes of
+    /// a pool are untrusted: they can cause errors and nothing else. [`HeapError::Open`] when the
+    /// heap is open on this memory.
     pub fn open<M: Memory>(
         memory: &M,
         name: &str,
@@ -130,12 +130,12 @@ impl Heap {
         Heap::open_planted(memory, name, bytes, flaw.into())
     }
 
-    /// The handle of the calling thread (its number is that of `memory`), which is the only one of
-    /// that number: an earlier one of the same thread of the system panics when it is used again.
+    /// Returns the session of the calling thread, whose number is that of `memory`. There is one
+    /// session for each number: an earlier one of the same OS thread panics when it is used again.
     ///
     /// # Panics
-    /// When the heap was made for fewer threads, `memory` is not that on which it was opened, a
-    /// session of that number is another thread's, or one is in a transaction.
+    /// When the heap was made for fewer threads, `memory` is not the one that the heap was opened
+    /// on, or a session of that number belongs to another OS thread or is in a transaction.
     pub fn join<'m, M: Memory>(&self, memory: &'m M) -> Session<'m, M> {
         Session::new(memory, *self)
     }

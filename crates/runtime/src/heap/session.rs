@@ -1,4 +1,4 @@
-//! One thread at work in a heap.
+//! A session: the handle of one thread on a heap, and its state in DRAM.
 
 use super::Heap;
 use super::layout::Layout;
@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A thread's handle on a heap: runs its transactions, one at a time.
 ///
-/// What it keeps is volatile: dropping it loses nothing, but the free blocks that it had stay its
-/// thread's until that joins again or the heap is opened again; [`leave`](Session::leave) gives
-/// them to the others.
+/// Its state is volatile, so dropping a session loses no data. The free blocks that it had stay
+/// reserved for its thread number until that joins again or the heap is opened again;
+/// [`leave`](Session::leave) returns them to all threads.
 pub struct Session<'m, M: Memory> {
     pub(crate) memory: &'m M,
     pub(crate) heap: Heap,
@@ -32,23 +32,23 @@ pub struct Session<'m, M: Memory> {
     pub(crate) placement: Placement,
     pub(crate) buffers: Buffers,
     pub(crate) holds: Holds,
-    /// End of the chunks that were there when last looked.
+    /// The end of the chunks when their number was last read.
     data_end: Cell<u64>,
-    /// The chunk entry that was looked at last, and what it says.
+    /// The last chunk entry that was decoded: address, bits, meaning.
     decoded: Cell<(Addr, u64, Chunk)>,
-    /// Tells it from all other sessions of this process.
+    /// Identifies the session in this process.
     pub(crate) number: u64,
-    /// Where its memory keeps who works with it.
+    /// The thread slot that the session has taken in its memory.
     pub(crate) seat: Option<Seat>,
-    /// A transaction panicked and has not been cleaned up.
+    /// Whether a transaction panicked and has not been rolled back yet.
     pub(crate) broken: bool,
-    /// What of a cycle of defragmentation concerns it.
+    /// The scope that the session is in, for defragmentation.
     pub(crate) scope: Scope,
 }
 
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
-/// The seat of the thread that joins.
+/// Takes the slot of the thread that joins.
 fn seated<M: Memory>(memory: &M, heap: &Heap) -> Option<Seat> {
     let (thread, threads) = (memory.thread() as u64, heap.threads());
     assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
@@ -59,7 +59,7 @@ fn seated<M: Memory>(memory: &M, heap: &Heap) -> Option<Seat> {
     }
 }
 
-/// What a session has between two times at work: without its memory, and on no thread.
+/// A session that is suspended: without its memory, and on no thread.
 #[derive(Debug)]
 pub(crate) struct Suspended {
     log: Log,
@@ -79,8 +79,8 @@ impl<'m, M: Memory> Session<'m, M> {
         Session::seated_on(memory, heap, seat)
     }
 
-    /// Goes on as a session that was suspended on this memory; as a new one if another has joined
-    /// under its thread number since.
+    /// Continues a session that was suspended on this memory; starts a new one if another session
+    /// has joined under its thread number since.
     pub(crate) fn resume(memory: &'m M, heap: Heap, before: Suspended) -> Session<'m, M> {
         let seat = seated(memory, &heap);
         if seat.as_ref().is_none_or(|seat| seat.turn() != before.turn + 1) || before.heap != heap {
@@ -106,8 +106,8 @@ impl<'m, M: Memory> Session<'m, M> {
         }
     }
 
-    /// Leaves its thread, to be [resumed](Session::resume) on any; none if it has been replaced, or
-    /// is to be cleaned up.
+    /// Detaches the session from its thread, to be [resumed](Session::resume) on any; `None` if
+    /// another session has replaced it, or a panicked transaction is still to be rolled back.
     pub(crate) fn suspend(self) -> Option<Suspended> {
         let turn = self.seat.as_ref().filter(|seat| seat.is_held())?.turn();
         let Session { log, undo, blocks, placement, buffers, holds, heap, number, .. } = self;
@@ -148,7 +148,7 @@ impl<'m, M: Memory> Session<'m, M> {
         session
     }
 
-    /// Runs what may retire logs, whose lines it flushes: in a scope, as all that has addresses.
+    /// Runs an action that can truncate logs in a scope, since truncation flushes by address.
     fn in_scope(&mut self, action: impl FnOnce(&mut Self)) {
         let is_scope = self.heap.layout.numbers.moves && !self.scope.is_open;
         if is_scope {
@@ -174,7 +174,7 @@ impl<'m, M: Memory> Session<'m, M> {
         self.heap.layout
     }
 
-    /// Chunks that there are.
+    /// Reads the number of chunks.
     pub(crate) fn chunks(&self) -> u64 {
         let layout = self.heap.layout;
         let chunks = self.heap.chunks(self.memory).unwrap_or(0);
@@ -182,7 +182,7 @@ impl<'m, M: Memory> Session<'m, M> {
         chunks
     }
 
-    /// True for addresses that a transaction may write.
+    /// Whether a transaction can write there.
     #[inline]
     pub(crate) fn holds(&self, at: Addr, bytes: u64) -> bool {
         let layout = &self.heap.layout;
@@ -192,7 +192,7 @@ impl<'m, M: Memory> Session<'m, M> {
             || (at >= layout.data && layout.holds(at, bytes, self.chunks()))
     }
 
-    /// What the chunk entry found at `at` says.
+    /// Decodes the chunk entry that was found at `at`.
     #[inline]
     pub(crate) fn decode(&self, at: Addr, bits: u64) -> Result<Chunk, HeapError> {
         let (known_at, known_bits, known) = self.decoded.get();
@@ -204,7 +204,7 @@ impl<'m, M: Memory> Session<'m, M> {
         Ok(chunk)
     }
 
-    /// True if there is such a chunk.
+    /// Whether the heap has that chunk.
     #[inline]
     pub(crate) fn has_chunk(&self, chunk: u64) -> bool {
         self.heap.layout.pm_bytes(chunk + 1) <= self.data_end.get() || chunk < self.chunks()
@@ -217,7 +217,7 @@ impl<'m, M: Memory> Session<'m, M> {
         self.memory.load(at)
     }
 
-    /// Whoever changes anything has to be the session that its thread number has now.
+    /// Panics unless this is the current session of its thread number.
     #[inline]
     pub(crate) fn sit(&self) {
         if !self.is_seated() {
@@ -238,25 +238,25 @@ impl<'m, M: Memory> Session<'m, M> {
         }
     }
 
-    /// Lets this thread's log records take a fixed way, or (as at first) the one that is measured
-    /// to be cheaper. What it has measured so far is forgotten.
+    /// Sets the route of this thread's log records: fixed, or (the default) the one that is
+    /// measured to be cheaper. Discards what was measured so far.
     pub fn set_log_route(&mut self, choice: RouteChoice) {
         self.log.route = Route::new(choice);
         self.undo.route = Route::new(choice);
     }
 
-    /// Which ways its records of new values have taken.
+    /// The routes that this thread's redo records have taken.
     pub fn log_route(&self) -> RouteCounts {
         self.log.route.counts()
     }
 
-    /// What its log has done since the thread joined.
+    /// What this thread's log has done since the thread joined.
     pub fn log_counts(&self) -> LogCounts {
         self.log.counts
     }
 
-    /// Retires the logs of all threads, as far as none of them writes meanwhile: all that was
-    /// committed is in place and durable. Opening is quickest after it.
+    /// Truncates the logs of all threads. Afterwards all that was committed before the call is
+    /// durable in place, and opening is quickest, if no thread has written meanwhile.
     ///
     /// # Panics
     /// When another session of this thread number has joined since.
@@ -265,7 +265,7 @@ impl<'m, M: Memory> Session<'m, M> {
         self.in_scope(|session| session.log.truncate_all(session.memory));
     }
 
-    /// Gives the free space that this thread had to the others, unless another session of its
+    /// Ends the session and returns its free space to all threads, unless another session of its
     /// number has joined since.
     pub fn leave(mut self) {
         if self.is_seated() {

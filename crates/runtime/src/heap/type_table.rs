@@ -1,4 +1,4 @@
-//! The types of a heap: which number stands for which shape.
+//! The table of types of a heap: which number stands for which shape.
 //!
 //! Every live object has the number of its type, 1 to 126, in the state of its block (127 is an
 //! object that was allocated as bytes). The heap's table says which shape a number means, 16 bytes
@@ -9,14 +9,14 @@
 //! | 0..8 | shape, not 0 |
 //! | 8..16 | checked word: size in bytes (high 24 of 40 bits), the shape's 16-bit pieces xored |
 //!
-//! so a flipped bit of either word is noticed. Another table, 256 bytes each, has what the type is
-//! called, for people: a checked word (bytes of the text, and its CRC-32C), and the text, cut to
-//! what fits.
+//! so a flipped bit of either word is detected. Another table, 256 bytes each, has the type's name
+//! and fields for people: a checked word (bytes of the text, and its CRC-32C), and the text, cut to
+//! fit.
 //!
-//! The root's type and the structs that it leads to have the first numbers, from when the heap was
-//! made. Any other type gets the first free number when it is first allocated, under the chunk
-//! lock, by a log record of its own: it stays if the transaction around it does not commit, and is
-//! recovered as all else. A number is never taken away.
+//! The root's type and the structs that it leads to get the first numbers when the heap is created.
+//! Any other type gets the first free number when its first object is allocated, under the chunk
+//! lock, by a log record of its own: the number stays if the transaction around it does not commit,
+//! and recovery replays the record as any other. A number is never taken away.
 
 use super::{Heap, checked_word};
 use crate::HeapError;
@@ -26,19 +26,19 @@ use crate::persist::{Branded, Persist};
 use rustc_hash::FxHashSet;
 use seawall_memory::{Addr, Memory};
 
-/// The first size, in bytes, that an entry cannot say.
+/// The first size, in bytes, that does not fit an entry.
 const SIZE_LIMIT: u64 = 1 << 24;
 const FOLD_BITS: u32 = 16;
 
-/// Bytes that a text has at most; its length takes 8 bits.
+/// The maximum bytes of a text; its length takes 8 bits.
 const TEXT_MAX: usize = TEXT_BYTES as usize - 8;
-/// What is around the fields.
+/// The delimiters of the fields.
 const OPEN: &str = " { ";
 const CLOSE: &str = " }";
-/// Ends a text that was cut.
+/// The end of a text that was cut.
 pub(crate) const CUT: &str = "..";
 
-/// A type of objects that a heap knows.
+/// A type of objects in a heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TypeInfo {
@@ -46,7 +46,7 @@ pub struct TypeInfo {
     pub number: u8,
     /// Bytes of a value.
     pub bytes: u64,
-    /// What it is called in Rust: `Node`, `Pair<u64, 4>`.
+    /// Its name in Rust: `Node`, `Pair<u64, 4>`.
     pub name: String,
     /// Its fields as they are declared: `value: i64, next: Option<Ptr<Node>>`; empty if it has
     /// none. Ends in `..` if not all fitted the 248 bytes that a pool keeps of name and fields.
@@ -54,8 +54,7 @@ pub struct TypeInfo {
 }
 
 impl Heap {
-    /// The types that objects of the heap may have, by rising number. No transaction may be in
-    /// progress.
+    /// Lists the types of the heap by rising number. No transaction may be in progress.
     ///
     /// # Errors
     /// When the table of types is damaged.
@@ -73,15 +72,15 @@ impl Heap {
     }
 }
 
-/// The types of the heap: number and shape.
+/// Returns the number and shape of each type of the heap.
 pub(crate) fn shapes<M: Memory>(heap: &Heap, memory: &M) -> Result<Vec<(u8, u64)>, HeapError> {
     let entry = |number| Entry::load(memory, heap.layout.type_entry(number));
     let shape = |number| Ok(entry(number)?.map(|entry| (number as u8, entry.shape)));
     (1..=TYPES_MAX).filter_map(|number| shape(number).transpose()).collect()
 }
 
-/// What the table says of each type, in the order of their numbers: shape, name, and fields. What
-/// does not add up is left out: a crash may have cut it short, or a thread may be writing it.
+/// Returns shape, name and fields of each type, by rising number. Leaves out entries with a wrong
+/// checksum: a crash may have torn them, or a thread may be writing them.
 pub(crate) fn described<M: Memory>(memory: &M, layout: &Layout) -> Vec<(u64, String, String)> {
     let describe = |number| {
         let entry = Entry::load(memory, layout.type_entry(number)).ok()??;
@@ -92,8 +91,8 @@ pub(crate) fn described<M: Memory>(memory: &M, layout: &Layout) -> Vec<(u64, Str
     (1..=TYPES_MAX).filter_map(describe).collect()
 }
 
-/// The structs that a root leads to, and its own, get the first numbers of a heap that is made:
-/// so a program of other types learns what has changed, also of types without objects.
+/// Gives the first numbers of a new heap to the root's struct and to those that the root leads to,
+/// so that a program with other types learns what has changed, even of types without objects.
 pub(crate) fn name_all<R: Branded, M: Memory>(memory: &M, layout: &Layout) {
     let (all, _) = all_from::<R::In<'static>>();
     let texts = all.iter().map(|target| (target, text_by(target.name, target.fields)));
@@ -111,13 +110,13 @@ pub(crate) fn name_all<R: Branded, M: Memory>(memory: &M, layout: &Layout) {
     }
 }
 
-/// Name and fields of a text.
+/// Splits a text into name and fields.
 fn split(text: &str) -> (String, String) {
     let (name, fields) = text.split_once(OPEN).unwrap_or((text, ""));
     (name.to_owned(), fields.strip_suffix(CLOSE).unwrap_or(fields).to_owned())
 }
 
-/// What `T` and its fields are called, as a pool keeps it.
+/// Returns the text of `T`: its name and fields, as a pool keeps them.
 pub(crate) fn text_of<'p, T: Persist<'p>>() -> String {
     text_by(T::name_to, T::fields_to)
 }
@@ -136,7 +135,7 @@ fn text_by(name_to: fn(&mut String), fields_to: fn(&mut String)) -> String {
     text
 }
 
-/// The words of a text that is kept at `at`.
+/// Encodes a text for the address `at`.
 pub(crate) fn encode_text(at: Addr, text: &str) -> [u64; TEXT_BYTES as usize / 8] {
     let mut bytes = [0; TEXT_BYTES as usize];
     bytes[8..8 + text.len()].copy_from_slice(text.as_bytes());
@@ -160,7 +159,7 @@ fn load_text<M: Memory>(memory: &M, at: Addr) -> Result<String, HeapError> {
     })
 }
 
-/// A type, as the table knows it.
+/// A type's entry in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) shape: u64,
@@ -179,7 +178,7 @@ impl Entry {
         [self.shape, checked_word::encode(at.plus(8), self.size << FOLD_BITS | fold)]
     }
 
-    /// The entry at `at`; none if it was never written.
+    /// Loads the entry at `at`; `None` if it was never written.
     fn load<M: Memory>(memory: &M, at: Addr) -> Result<Option<Entry>, HeapError> {
         let words = [memory.load(at), memory.load(at.plus(8))];
         if words == [0, 0] {
@@ -195,7 +194,8 @@ impl Entry {
     }
 }
 
-/// The number of the type and false; or the first free one (0 if there is none) and true.
+/// Returns the number of the type and false, or the first free number (0 if there is none) and
+/// true.
 pub(crate) fn search<M: Memory>(
     memory: &M,
     heap: &Heap,

@@ -1,4 +1,4 @@
-//! Looking at a heap as a whole: every live object, how much space is used, whether all adds up.
+//! Walks over a whole heap: every live object, and statistics of space.
 
 use super::Heap;
 use crate::HeapError;
@@ -14,42 +14,42 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, lines_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Object {
-    /// Where it starts.
+    /// Its address.
     pub at: Addr,
-    /// Bytes that it takes: what was asked for, rounded up to its size class or to chunks.
+    /// The bytes that it takes: the requested bytes, rounded up to its size class or to chunks.
     pub bytes: u64,
-    /// The number of its type; none for objects that were allocated as bytes.
+    /// The number of its type; `None` for objects that were allocated as bytes.
     pub type_number: Option<u8>,
 }
 
-/// How much of a heap is used.
+/// Statistics of a heap's space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct HeapStats {
     /// Bytes of all chunks.
     pub bytes: u64,
-    /// Bytes of the chunks that hold objects or parts of them.
+    /// Bytes of chunks that hold objects or parts of objects.
     pub footprint: u64,
     /// Live objects.
     pub objects: u64,
     /// Bytes of their blocks.
     pub live: u64,
-    /// Bytes of the 4 KiB pages that hold a part of a live object.
+    /// Bytes of 4 KiB pages that hold a part of a live object.
     pub pages: u64,
-    /// Objects whose blocks touch more lines than blocks of their length must.
+    /// Objects whose blocks touch more cache lines than their length requires.
     pub straddling: u64,
 }
 
 impl HeapStats {
-    /// Bytes of pages in use for each live byte; 1 is the best. 1 for an empty heap.
+    /// Bytes of pages in use per live byte: at least 1, and 1 for an empty heap.
     pub fn fragmentation(&self) -> f64 {
         if self.live == 0 { 1.0 } else { self.pages as f64 / self.live as f64 }
     }
 }
 
 impl Heap {
-    /// Shows every live object to `each`, in the order of their addresses. No transaction, and no
-    /// step of a [`Defragmenter`](crate::defrag::Defragmenter), may be in progress.
+    /// Calls `each` for every live object, by rising address. No transaction, and no step of a
+    /// [`Defragmenter`](crate::defrag::Defragmenter), may be in progress.
     ///
     /// # Errors
     /// When the table of chunks, or a state, is damaged.
@@ -65,7 +65,7 @@ impl Heap {
         .map(|_| ())
     }
 
-    /// How much of the heap is used. No transaction may be in progress.
+    /// Measures how much of the heap is used. No transaction may be in progress.
     ///
     /// # Errors
     /// As [`objects`](Heap::objects).
@@ -86,7 +86,7 @@ impl Heap {
         Ok(stats)
     }
 
-    /// Walks all chunks; gives the bytes of those that hold something.
+    /// Walks all chunks; returns the bytes of those that hold something.
     fn walk<M: Memory>(
         &self,
         memory: &M,
@@ -105,7 +105,7 @@ impl Heap {
         Ok(used)
     }
 
-    /// Shows the objects of a chunk; gives what it is.
+    /// Calls `each` for the objects of a chunk; returns the chunk's entry.
     pub(crate) fn walk_chunk<M: Memory>(
         &self,
         memory: &M,

@@ -1,27 +1,27 @@
-//! What a transaction has changed so far, in DRAM: its session keeps the room for the next one.
+//! The buffers of a transaction, in DRAM: what it has changed so far.
 
 use super::index::Index;
 use super::record::Builder;
 use crate::alloc::block::Block;
 use seawall_memory::Addr;
 
-/// The buffers of a transaction; a session keeps them from one to the next.
+/// The buffers of a transaction; a session reuses them for its next one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers {
-    /// New values, and what the allocator changes.
+    /// The record: new values, and the changes of the allocator.
     pub(crate) new: Builder,
-    /// Where the words are in it.
+    /// Where the words are in the record.
     pub(crate) places: Index,
-    /// Undo: words whose old values are logged, or that nobody else can see.
+    /// Undo: words whose old values are logged, or that no other thread can see.
     pub(crate) saved: Index,
     pub(crate) taken: Vec<Block>,
     pub(crate) freed: Vec<Block>,
-    /// What nested transactions wrote over in the record: place, value, mask of bytes.
+    /// What nested transactions overwrote in the record: place, value, mask of bytes.
     pub(super) over: Vec<(usize, u64, u8)>,
-    /// Undo: what nested transactions wrote over in place.
+    /// Undo: what nested transactions overwrote in place.
     pub(super) was: Vec<(Addr, u64)>,
     pub(super) depth: u32,
-    /// Something was written past the log and must be durable before the record.
+    /// Whether something was written past the log, which must be durable before the record.
     pub(crate) direct: bool,
 }
 

@@ -1,20 +1,20 @@
-//! Writing large fresh objects past the log: once, where they are to be.
+//! Writing large fresh objects past the log: once, in place.
 //!
-//! Logging a value costs its bytes twice, which is cheaper than a fence up to some KiB. Beyond, a
+//! Logging a value writes its bytes twice, which is cheaper than a fence up to some KiB. A larger
 //! new object is written in place, past the caches, and made durable by a fence before the record
-//! that makes it reachable. What the logs still hold about earlier uses of the place must not be
-//! replayed over it; so freeing a block that large logs that its bytes are void.
+//! that makes it reachable. Log records of earlier uses of the place must not be replayed over it,
+//! so freeing a block of that size logs that its bytes are void.
 
 use super::{Logging, Tx};
 use crate::HeapError;
 use seawall_memory::{Addr, Memory};
 
-/// Bytes from which a fresh object is written directly.
+/// Minimum bytes of a fresh object that is written past the log.
 pub const DIRECT_BYTES: u64 = 4096;
 
 impl<M: Memory> Tx<'_, '_, M> {
     /// As [`write`](Tx::write), for the contents of an object that this transaction allocated:
-    /// 4 KiB and more are not logged but written in place, and cost one fence more at commit.
+    /// 4 KiB and more are not logged but written in place, and cost one more fence at commit.
     ///
     /// # Errors
     /// As [`store`](Tx::store).
@@ -33,7 +33,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         Ok(())
     }
 
-    /// True if words of the range are in the record already, and would be stored over it.
+    /// Whether words of the range are in the record already, which would be stored over it.
     fn was_stored(&self, at: Addr, bytes: u64) -> bool {
         let buffers = &self.session.buffers;
         let words = if self.kind == Logging::Redo { &buffers.places } else { &buffers.saved };

@@ -1,6 +1,6 @@
-//! A set of lines: which of them were flushed since the last fence.
+//! A set of cache lines: those that were flushed since the last fence.
 //!
-//! Retiring a log meets the same lines again and again, and flushing one that is in flight waits
+//! Truncating a log meets the same lines again and again, and flushing one that is in flight waits
 //! for it. Open addressing over line numbers; line 0 is the pool's header, which no log writes.
 
 const SLOTS_MIN: usize = 1024;
@@ -20,7 +20,7 @@ impl LineSet {
         }
     }
 
-    /// Adds the line; false if it was there.
+    /// Adds the line; returns false if it was in the set.
     #[inline]
     pub(crate) fn insert(&mut self, line: u64) -> bool {
         debug_assert_ne!(line, 0, "the pool's header is in no log");

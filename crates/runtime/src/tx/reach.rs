@@ -1,9 +1,10 @@
-//! How far a log is written, so that opening a heap reads what is in flight and not whole logs.
+//! The extent of a log, so that opening a heap reads what is in flight and not whole logs.
 //!
-//! A log is cut into zones of 64 KiB. Before a record that ends in a zone beyond the first is
-//! written, a word in the thread's line names that zone, for the generation of the record; so
-//! behind the zone that it names, or behind the first if it names another generation, there is no
-//! record of that generation. The word costs a fence of its own, once in hundreds of records.
+//! A log is divided into zones of 64 KiB. Before a record that ends beyond the first zone is
+//! written, a word in the thread's line names the record's generation and the zone that it ends in.
+//! So there is no record of a generation behind the zone that the word names, or behind the first
+//! zone if the word names another generation. The word costs a fence of its own, once in hundreds
+//! of records.
 
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
@@ -16,24 +17,24 @@ pub(crate) const ZONE_BYTES: u64 = 64 << 10;
 const ZONE_BITS: u32 = 14;
 const GENERATION_MASK: u64 = (1 << (checked_word::VALUE_BITS - ZONE_BITS)) - 1;
 
-/// What the writer of a log knows of its word.
+/// The writer's copy of the word of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
     at: Addr,
     flaw: Planted,
     generation: u64,
-    /// Where records of that generation may end.
+    /// The last byte at which a record of that generation can end.
     end: u64,
 }
 
 impl Reach {
-    /// That of log `log` of a thread: 0 and 1 are the halves of new values, 2 has old ones.
+    /// The extent of log `log` of a thread: 0 and 1 are the halves of the redo log, 2 the undo log.
     pub(crate) fn new(heap: &Heap, thread: u64, log: u64) -> Reach {
         let at = heap.layout.reach(thread, log);
         Reach { at, flaw: heap.flaw, generation: 0, end: 0 }
     }
 
-    /// A record of `generation` is about to be written that ends at byte `end` of the log.
+    /// To be called before a record of `generation` is written that ends at byte `end` of the log.
     #[inline]
     pub(crate) fn cover<M: Memory>(&mut self, memory: &M, generation: u64, end: u64) {
         if generation != self.generation {
@@ -58,10 +59,10 @@ impl Reach {
     }
 }
 
-/// How many lines of the log may hold records of `generation`.
+/// Returns the number of lines of the log that can hold records of `generation`.
 ///
 /// # Errors
-/// When the word does not add up.
+/// When the checksum of the word is wrong.
 pub(crate) fn lines<M: Memory>(
     memory: &M,
     heap: &Heap,

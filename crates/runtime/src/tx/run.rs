@@ -1,4 +1,4 @@
-//! Running a transaction: a session begins it, and commits it or puts everything back.
+//! Running a transaction: a session begins it, and commits it or rolls it back.
 
 use super::redo_log::Wait;
 use super::{Logging, Tx};
@@ -6,7 +6,7 @@ use crate::{HeapError, Session};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A transaction that is visible and ordered, but perhaps not durable yet.
+/// A transaction that is visible and ordered, but may not be durable yet.
 #[must_use = "nothing is promised until it is waited for"]
 #[derive(Debug)]
 pub struct Pending {
@@ -28,13 +28,13 @@ impl<M: Memory> Drop for Unwinding<'_, '_, M> {
 }
 
 impl<'m, M: Memory> Session<'m, M> {
-    /// Runs `body` as a transaction that logs new values, and commits if it returns `Ok`. A crash
-    /// before the return keeps all that it stored, allocated and freed, or nothing; one after the
-    /// return keeps all. One fence.
+    /// Runs `body` as a redo transaction, and commits if it returns `Ok`. A crash before the return
+    /// keeps all stores, allocations and frees, or none; a crash after the return keeps all. One
+    /// fence.
     ///
     /// # Errors
-    /// What `body` returns; then nothing has changed. [`HeapError::TooLarge`] when it wrote more
-    /// than the log holds.
+    /// What `body` returns; [`HeapError::TooLarge`] when it wrote more than the log holds. Nothing
+    /// has changed then.
     pub fn transaction<T, E: From<HeapError>>(
         &mut self,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
@@ -42,9 +42,9 @@ impl<'m, M: Memory> Session<'m, M> {
         self.run(Logging::Redo, Wait::Durable, body)
     }
 
-    /// As [`transaction`](Session::transaction), with a choice: [`Logging::Undo`] logs old values
-    /// and stores in place. A fence for each first store, or set of ranges [added](Tx::add), and
-    /// one at the end.
+    /// As [`transaction`](Session::transaction), with a choice of logging: [`Logging::Undo`] logs
+    /// old values and stores in place. It costs a fence for each first store, or set of
+    /// [added](Tx::add) ranges, and one at the end.
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).
@@ -56,9 +56,9 @@ impl<'m, M: Memory> Session<'m, M> {
         self.run(logging, Wait::Durable, body)
     }
 
-    /// As [`transaction_with`](Session::transaction_with), but begins the fence and does not wait
-    /// for it: what the thread does next overlaps with it. The transaction is visible to all
-    /// threads and ordered before anything later; it is promised only when [`wait`](Session::wait)
+    /// As [`transaction_with`](Session::transaction_with), but does not wait for the fence, which
+    /// overlaps with what the thread does next. The transaction is visible to all threads and
+    /// ordered before anything later; it is durable for certain when [`wait`](Session::wait)
     /// returns.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl<'m, M: Memory> Session<'m, M> {
         self.run(kind, Wait::Ordered, body).map(|value| (value, Pending { session: self.number }))
     }
 
-    /// Returns when the transaction, and all that this session committed before it, is durable.
+    /// Waits until the transaction, and all that this session committed before it, is durable.
     ///
     /// # Panics
     /// When another session began the transaction.
@@ -88,8 +88,8 @@ impl<'m, M: Memory> Session<'m, M> {
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
         let is_scope = self.enter()?;
-        // The outcome stays where it is: a copy that is made behind the fence, of halves that were
-        // stored behind it, would wait for the fence, and all that follows with it.
+        // The outcome is not copied: a copy behind the fence, of halves that were stored behind it,
+        // would wait for the fence, and so would all that follows.
         let unwinding = Unwinding { session: self, is_scope };
         let mut outcome = body(&mut Tx { session: &mut *unwinding.session, kind });
         std::mem::forget(unwinding);
@@ -101,7 +101,7 @@ impl<'m, M: Memory> Session<'m, M> {
         outcome
     }
 
-    /// A transaction begins; true if a scope does, too.
+    /// Begins a transaction; returns whether a scope began with it.
     #[inline(never)]
     fn enter(&mut self) -> Result<bool, HeapError> {
         self.sit();
@@ -118,19 +118,19 @@ impl<'m, M: Memory> Session<'m, M> {
         Ok(is_scope)
     }
 
-    /// The body of a transaction has panicked: nothing of it remains, before anybody else sees it.
-    /// A thread that ends with its machine leaves all as it is.
+    /// Rolls back a transaction whose body has panicked, before another thread sees anything of it.
+    /// A thread that ends with its machine changes nothing.
     fn end_by_panic(&mut self, is_scope: bool) {
         if self.seat.is_some() {
-            // A second panic, of a memory that fails, must not end the process. What could not be
-            // put back is tried again when the next transaction begins.
+            // A second panic, of a memory that fails, must not end the process. The next
+            // transaction tries the rollback again.
             let end = AssertUnwindSafe(|| self.leave_with(false, Wait::Durable, is_scope));
             let _ = catch_unwind(end);
         }
     }
 
-    /// It ends: commits if its body has gone well, else, and when that fails, is rolled back. Gives
-    /// why it could not commit; an error if it could not be rolled back.
+    /// Ends a transaction: commits if its body has succeeded; else, and if the commit fails, rolls
+    /// back. Returns why it could not commit, or as an error why it could not be rolled back.
     #[inline(never)]
     fn leave_with(
         &mut self,
@@ -171,7 +171,7 @@ impl<'m, M: Memory> Session<'m, M> {
         Ok(())
     }
 
-    /// Undo: what the words hold now goes into the record.
+    /// Undo: adds the current values of the changed words to the record.
     #[inline(never)]
     fn log_saved(&mut self) {
         let mut line = [0; LINE_BYTES as usize];
@@ -184,7 +184,7 @@ impl<'m, M: Memory> Session<'m, M> {
         }
     }
 
-    /// Puts everything back as it was before the transaction.
+    /// Rolls back the transaction.
     fn abort(&mut self) -> Result<(), HeapError> {
         if self.undo.is_open() {
             self.log.commit(self.memory, self.undo.put_back(), Wait::Durable)?;
@@ -196,8 +196,8 @@ impl<'m, M: Memory> Session<'m, M> {
         Ok(())
     }
 
-    /// Allocates `bytes` bytes, fills them with `content` (the rest is anything), and stores the
-    /// address in the word at `link`: all three or none, with one fence.
+    /// Allocates `bytes` bytes, fills them with `content` (the rest is undefined), and stores the
+    /// address in the word at `link`, atomically and with one fence.
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).
@@ -217,8 +217,8 @@ impl<'m, M: Memory> Session<'m, M> {
         })
     }
 
-    /// Frees the object whose address is in the word at `link`, and stores zero there: both or
-    /// neither, with one fence. Nothing happens if the word is zero.
+    /// Frees the object whose address is in the word at `link`, and stores zero there, atomically
+    /// and with one fence. Does nothing if the word is zero.
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction), and [`HeapError::NoObject`].

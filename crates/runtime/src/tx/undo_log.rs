@@ -1,13 +1,14 @@
-//! The log of old values: what lets a transaction change data in place before it commits.
+//! The undo log: it lets a transaction change data in place before it commits.
 //!
 //! Before words are changed for the first time, a record of their old values goes to the thread's
-//! undo log, with a fence of its own; then they may be stored and may persist at any time. Commit
-//! writes the new values as one record of the log of new values, which also says that the undo
-//! transaction is over: so a commit flushes no data and costs one fence more. Abort puts the old
-//! values back and says the same with them as the new ones.
+//! undo log, with a fence of its own; then they can be stored and can persist at any time. Commit
+//! writes the new values as one redo record, which also marks the end of the undo transaction: so a
+//! commit flushes no data and costs one more fence. Abort restores the old values and writes such a
+//! record with them as the new ones.
 //!
-//! The records of an undo transaction carry its number, which grows from one to the next. After a
-//! crash the one undo transaction whose number is greater than the last that ended is rolled back.
+//! The records of an undo transaction carry its number, which grows from one transaction to the
+//! next. Recovery rolls back the one undo transaction whose number is greater than that of the last
+//! that ended.
 
 use super::checksum::Keys;
 use super::reach::Reach;
@@ -24,7 +25,7 @@ pub(crate) struct Undo {
     keys: Keys,
     room: u64,
     flaw: Planted,
-    /// Number of the transaction that writes here, or of the last that did.
+    /// The number of the current transaction, or of the last one.
     number: u64,
     used: u64,
     reach: Reach,
@@ -32,7 +33,7 @@ pub(crate) struct Undo {
     pub(crate) route: Route,
     /// All old values of the current transaction.
     old: Builder,
-    /// How much of these is in the log.
+    /// The part of `old` that is in the log.
     saved: usize,
 }
 
@@ -42,7 +43,7 @@ impl Undo {
         Undo {
             at: layout.undo(thread),
             keys: Keys::of(uuid, layout.undo(thread)),
-            // So that putting everything back, and saying so, always fits the log of new values.
+            // So that the record of an abort always fits the redo log.
             room: layout.numbers.log_bytes - 2 * LINE_BYTES,
             flaw,
             number: checked_word::claimed(memory, layout.ended(thread)),
@@ -55,7 +56,7 @@ impl Undo {
         }
     }
 
-    /// True if old values of the current transaction are in the log.
+    /// Whether old values of the current transaction are in the log.
     pub(crate) fn is_open(&self) -> bool {
         self.used > 0
     }
@@ -78,10 +79,10 @@ impl Undo {
         self.old.push_words(at, old);
     }
 
-    /// Makes the noted values durable; gives the bytes of the record, 0 if nothing was noted.
+    /// Makes the noted values durable; returns the bytes of the record, 0 if nothing was noted.
     ///
     /// # Errors
-    /// When they do not fit; they are no longer noted then.
+    /// When they do not fit; then they are no longer noted.
     pub(crate) fn save<M: Memory>(&mut self, memory: &M) -> Result<u64, HeapError> {
         if self.builder.is_empty() {
             return Ok(0);
@@ -104,20 +105,20 @@ impl Undo {
         }
         self.route.fenced(memory);
         self.used += size;
-        // What is noted next may be forgotten again, and must not be a part of an entry before.
+        // Values that are noted next can be discarded, so they must begin an entry of their own.
         self.old.close();
         self.saved = self.old.len();
         self.builder.clear();
         Ok(size)
     }
 
-    /// A record that puts all old values back, each word once, and says that this is over.
+    /// A record that restores all old values, each word once, and marks the end of the transaction.
     pub(crate) fn put_back(&mut self) -> &mut Builder {
         self.old.push_end(self.number);
         &mut self.old
     }
 
-    /// The current transaction is over, durably.
+    /// To be called when the end of the current transaction is durable.
     #[inline]
     pub(crate) fn close(&mut self) {
         if self.old.is_empty() {
