@@ -7,7 +7,7 @@
 
 use crate::contender::{Contender, Counts, Sample, timed};
 use anyhow::Result;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_native::{NativeMemory, Pool};
 use std::rc::Rc;
 

@@ -45,7 +45,7 @@ use crate::Damage;
 use crate::reads::{Reads, Within};
 use flaw::{BTreeFlaw, Planted};
 use node::{Leaf, SLOTS_MAX, fingerprint};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Heap, HeapError, Logging, Session, Tx};
 use std::cell::Cell;
 use versions::{Reader, Versions, Writer};

@@ -17,7 +17,7 @@ use crate::reads::{Reads, Within};
 use crate::table::flaw::MapFlaw;
 use crate::table::{Kind, Live, Table, mix};
 use crate::{Damage, MapError, MapOptions, MapSize};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Heap, HeapError, Logging, Session, Tx};
 use siphasher::sip::SipHasher13;
 

@@ -1,7 +1,7 @@
 //! What a structure reads through: memory, where all that others see is durable, or a transaction,
 //! which sees its own stores as well.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::Tx;
 
 pub(crate) trait Reads {

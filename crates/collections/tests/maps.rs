@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_collections::{KvMap, Map, MapError, MapFlaw, MapOptions};
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, MemoryExt};
 use seawall_runtime::{Heap, HeapError};
 
 #[derive(Clone, Debug)]

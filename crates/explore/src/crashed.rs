@@ -16,7 +16,7 @@ use crate::reached::{Copied, OPEN_MAX, combinations};
 use crate::trace::{Event, Kind, LineIndex, Trace};
 use crate::words::{WordChange, Words};
 use rustc_hash::FxHashMap;
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of};
+use seawall_memory::{Addr, Fence, LINE_BYTES, Line, Memory, Space, ThreadSlots, Width, lines_of};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
@@ -395,6 +395,11 @@ impl Memory for CrashImage<'_> {
         0
     }
 
+    /// Recovery runs as one thread.
+    fn slots(&self) -> Option<&ThreadSlots> {
+        None
+    }
+
     #[inline]
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
@@ -436,32 +441,35 @@ impl Memory for CrashImage<'_> {
         }
     }
 
-    fn order(&self) {
-        self.note(Kind::Order, Location::caller());
-    }
-
-    fn drain(&self) {
-        self.note(Kind::Drain, Location::caller());
-    }
-
-    fn strand(&self) {
-        self.note(Kind::Strand, Location::caller());
-    }
-
-    fn join_strands(&self) {
-        self.note(Kind::Join, Location::caller());
+    fn fence(&self, fence: Fence) {
+        self.note(fence.into(), Location::caller());
     }
 
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {}
 
-    fn grow(&self, bytes: u64) -> bool {
-        bytes <= self.pm_bytes()
-    }
-
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let now = self.load_bits(at, Width::B8);
         assert!(now != value, "recovery waits for ever at {at}, which holds {value:#x}");
         now
+    }
+
+    fn space(&self) -> Option<impl Space> {
+        Some(self)
+    }
+}
+
+/// Recovery does not grow a pool, and pages that it discards keep their content.
+impl Space for &CrashImage<'_> {
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= self.pm_bytes()
+    }
+
+    fn will_write(&self, _: Addr, _: u64) {}
+
+    fn discard(&self, _: Addr, _: u64) {}
+
+    fn bring_back(&self, _: Addr, _: u64) -> bool {
+        true
     }
 }

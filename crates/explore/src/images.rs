@@ -5,8 +5,7 @@ use crate::crashed::CrashImage;
 use crate::outcome::SearchOutcome;
 use crate::search::{Search, search};
 use crate::trace::Trace;
-use seawall_memory::Model;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, MemoryExt, Model};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -45,7 +44,7 @@ mod tests {
     use crate::walk::Walk;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
-    use seawall_memory::Image;
+    use seawall_memory::{Image, Memory};
 
     const LINES: u64 = 4;
 

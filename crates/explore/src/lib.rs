@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use seawall_explore::{CrashImage, Model, Schedule, Search, check, record, search};
-//! use seawall_memory::{Addr, Image, Memory};
+//! use seawall_memory::{Addr, Image, Memory, MemoryExt};
 //!
 //! const DATA: Addr = Addr::pm(64);
 //! const FLAG: Addr = Addr::pm(128);

@@ -14,7 +14,8 @@
 use crate::models::order::PersistOrder;
 use crate::trace::{LineIndex, Trace};
 use rustc_hash::{FxHashMap, FxHasher};
-use seawall_memory::{Addr, LINE_BYTES, RELOCATION_PAGE, Relocation};
+use seawall_memory::relocation::{RELOCATION_PAGE, Relocation};
+use seawall_memory::{Addr, LINE_BYTES};
 use std::hash::{Hash, Hasher};
 
 /// A line of a copy.
@@ -114,7 +115,8 @@ pub(crate) fn combinations(count: usize) -> Vec<u64> {
 mod tests {
     use super::*;
     use crate::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
-    use seawall_memory::{Image, Memory};
+    use seawall_memory::relocation::Relocate;
+    use seawall_memory::{Image, Memory, MemoryExt};
     use std::cell::{Cell, RefCell};
     use std::collections::BTreeSet;
     use std::rc::Rc;

@@ -284,8 +284,7 @@ mod tests {
     use super::*;
     use crate::images::reachable;
     use crate::traced::{Traced, record};
-    use seawall_memory::Model;
-    use seawall_memory::{Addr, Image, Memory};
+    use seawall_memory::{Addr, Image, Memory, MemoryExt, Model};
     use std::collections::BTreeSet;
 
     fn interleavings(bound: usize, program: fn(&Traced<'_>)) -> Interleavings<Trace> {

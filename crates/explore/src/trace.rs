@@ -11,7 +11,7 @@ use crate::reached::Relocated;
 use crate::schedule::Access;
 use crate::words::WordChange;
 use rustc_hash::{FxHashMap, FxHasher};
-use seawall_memory::{Addr, Line, Width};
+use seawall_memory::{Addr, Fence, Line, Width};
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
 
@@ -92,6 +92,17 @@ pub enum Kind {
         /// Its number, counted by the program.
         number: u64,
     },
+}
+
+impl From<Fence> for Kind {
+    fn from(fence: Fence) -> Kind {
+        match fence {
+            Fence::Order => Kind::Order,
+            Fence::Drain => Kind::Drain,
+            Fence::Strand => Kind::Strand,
+            Fence::Join => Kind::Join,
+        }
+    }
 }
 
 impl Kind {

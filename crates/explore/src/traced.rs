@@ -18,7 +18,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::FxHashMap;
 use seawall_fiber::{Fiber, Pause};
-use seawall_memory::{Addr, Image, LINE_BYTES, Memory, Relocation, Width, lines_of};
+use seawall_memory::relocation::{Relocation, RelocationUnit};
+use seawall_memory::{Addr, Fence, Image, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
@@ -386,6 +387,11 @@ impl Memory for Traced<'_> {
         self.thread
     }
 
+    /// The run starts each thread once.
+    fn slots(&self) -> Option<&ThreadSlots> {
+        None
+    }
+
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
         self.note_access(at, false);
@@ -442,41 +448,15 @@ impl Memory for Traced<'_> {
         }
     }
 
-    fn order(&self) {
+    fn fence(&self, fence: Fence) {
         self.step();
-        self.note_access(FENCES, true);
-        self.note(Kind::Order);
-    }
-
-    fn drain(&self) {
-        self.step();
-        self.note_access(FENCES, true);
-        self.note(Kind::Drain);
-    }
-
-    fn strand(&self) {
-        self.step();
-        self.note(Kind::Strand);
-    }
-
-    fn join_strands(&self) {
-        self.step();
-        self.note_access(FENCES, true);
-        self.note(Kind::Join);
+        if fence != Fence::Strand {
+            self.note_access(FENCES, true);
+        }
+        self.note(fence.into());
     }
 
     fn work(&self, _: u32) {}
-
-    fn grow(&self, bytes: u64) -> bool {
-        self.step();
-        self.note_access(FENCES, true);
-        let pm = &self.shared.pm;
-        if bytes > pm.bytes() && bytes <= pm.room() {
-            pm.set_bytes(bytes);
-            self.note(Kind::Grow { bytes });
-        }
-        bytes <= pm.bytes()
-    }
 
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let shared = &*self.shared;
@@ -491,6 +471,37 @@ impl Memory for Traced<'_> {
         }
     }
 
+    fn output(&self, number: u64) {
+        self.step();
+        self.note_access(FENCES, true);
+        self.note(Kind::Output { number });
+        let operation = &self.shared.operation[self.thread];
+        operation.set(operation.get() + 1);
+    }
+
+    fn space(&self) -> Option<impl Space> {
+        Some(self)
+    }
+
+    fn relocation(&self) -> Option<impl RelocationUnit> {
+        Some(self)
+    }
+}
+
+impl Space for &Traced<'_> {
+    fn grow(&self, bytes: u64) -> bool {
+        self.step();
+        self.note_access(FENCES, true);
+        let pm = &self.shared.pm;
+        if bytes > pm.bytes() && bytes <= pm.room() {
+            pm.set_bytes(bytes);
+            self.note(Kind::Grow { bytes });
+        }
+        bytes <= pm.bytes()
+    }
+
+    fn will_write(&self, _: Addr, _: u64) {}
+
     /// The first word of each line becomes zero, as one step; which a crash may keep or not.
     fn discard(&self, at: Addr, len: u64) {
         self.step();
@@ -503,15 +514,17 @@ impl Memory for Traced<'_> {
         }
     }
 
-    fn relocates(&self) -> bool {
+    fn bring_back(&self, _: Addr, _: u64) -> bool {
         true
     }
+}
 
+impl RelocationUnit for &Traced<'_> {
     fn forwards(&self) -> bool {
         true
     }
 
-    fn set_relocation(&self, registers: Option<Relocation>) {
+    fn set(&self, registers: Option<Relocation>) {
         self.step();
         self.note_access(FENCES, true);
         self.shared.relocation.set(registers);
@@ -549,14 +562,6 @@ impl Memory for Traced<'_> {
 
     fn forward(&self, at: Addr) -> Addr {
         let registers = self.shared.relocation.get();
-        registers.map_or(at, |registers| registers.look_up(self, at))
-    }
-
-    fn output(&self, number: u64) {
-        self.step();
-        self.note_access(FENCES, true);
-        self.note(Kind::Output { number });
-        let operation = &self.shared.operation[self.thread];
-        operation.set(operation.get() + 1);
+        registers.map_or(at, |registers| registers.look_up(*self, at))
     }
 }

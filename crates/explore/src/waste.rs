@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::schedule::Schedule;
     use crate::traced::{Traced, record};
-    use seawall_memory::{Addr, Image, Memory};
+    use seawall_memory::{Addr, Image, Memory, MemoryExt};
 
     fn kinds(program: fn(&Traced<'_>)) -> Vec<(WasteKind, u64)> {
         let trace = record(Image::new(1024, 64), &Schedule::default(), program).unwrap();

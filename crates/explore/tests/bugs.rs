@@ -4,7 +4,7 @@ use seawall_explore::{
     Check, CrashImage, CrashPath, CrashPoint, Finding, Model, Reached, ReplayError, Schedule,
     Search, Trace, Traced, check, record, replay, search,
 };
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 
 /// A record of four words in a line each, then a flag, for each operation.
 #[derive(Clone, Copy, PartialEq)]

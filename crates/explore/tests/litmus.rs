@@ -9,7 +9,7 @@ use seawall_explore::litmus::{Column, Instruction, Litmus, Outcome, Place, Threa
 use seawall_explore::{
     Model, Preemptions, Reached, RunError, Schedule, Trace, Traced, reachable, record,
 };
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn address(at: Place) -> Addr {

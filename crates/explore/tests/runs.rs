@@ -4,7 +4,7 @@ use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Reached, RunError, Schedule, Search, SearchOutcome,
     Traced, check, record, search,
 };
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 
 const LOCK: Addr = Addr::dram(0);
 const COUNT: Addr = Addr::pm(64);

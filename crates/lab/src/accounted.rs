@@ -1,25 +1,26 @@
-//! What the time of simulated threads is spent on, as what runs on them says
-//! ([`Memory::purpose`]).
+//! What the time of simulated threads is spent on, as the defragmenter reports it to their clocks
+//! ([`Clock::charge`]).
 //!
 //! Time is that of the program: of a core that runs ahead of its memory accesses it is when they
 //! are issued or, where it has to wait, answered.
 
-use seawall_memory::{Memory, Purpose, pass};
+use seawall_memory::{Clock, Memory, MemoryExt, layer};
+use seawall_runtime::defrag::Purpose;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Cycles for each purpose, in the order of [`Purpose::ALL`], of all threads together.
+/// Cycles for each purpose, in the order of [`Purpose`], of all threads together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Account(Rc<Cell<[u64; Purpose::ALL.len()]>>);
+pub(crate) struct Account(Rc<Cell<[u64; Purpose::COUNT]>>);
 
 impl Account {
     pub(crate) fn cycles(&self, purpose: Purpose) -> u64 {
         self.0.get()[purpose as usize]
     }
 
-    fn add(&self, purpose: Purpose, cycles: u64) {
+    fn add(&self, purpose: u8, cycles: u64) {
         let mut all = self.0.get();
-        all[purpose as usize] += cycles;
+        all[usize::from(purpose)] += cycles;
         self.0.set(all);
     }
 }
@@ -29,35 +30,44 @@ pub(crate) struct Accounted<'a, M: Memory> {
     memory: &'a M,
     account: Account,
     /// What time is spent on, and since when.
-    now: Cell<(Purpose, u64)>,
+    now: Cell<(u8, u64)>,
 }
 
 impl<'a, M: Memory> Accounted<'a, M> {
     pub(crate) fn new(memory: &'a M, account: Account) -> Accounted<'a, M> {
-        let now = Cell::new((Purpose::Program, memory.now()));
+        let now = Cell::new((Purpose::Program as u8, memory.now()));
         Accounted { memory, account, now }
     }
 }
 
 impl<M: Memory> Drop for Accounted<'_, M> {
     fn drop(&mut self) {
-        self.purpose(Purpose::Program);
+        (&*self).charge(Purpose::Program as u8);
     }
 }
 
-impl<M: Memory> Memory for Accounted<'_, M> {
-    pass!(memory: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush);
-    pass!(memory: order);
-    pass!(memory: sleep_while, wake);
-    pass!(memory: strand, join_strands, drain, work, now, grow, will_write, spin_while, output);
-    pass!(memory: load_line, read, write, write_nt, discard, bring_back, relocates, forwards);
-    pass!(memory: set_relocation, relocate, forward);
+impl<M: Memory> layer::Layer for Accounted<'_, M> {
+    type Below = M;
 
-    fn purpose(&self, purpose: Purpose) -> Purpose {
+    fn below(&self) -> &M {
+        self.memory
+    }
+
+    fn clock(&self) -> Option<impl Clock> {
+        Some(self)
+    }
+}
+
+impl<M: Memory> Clock for &Accounted<'_, M> {
+    fn now(&self) -> u64 {
+        self.memory.now()
+    }
+
+    fn charge(&self, account: u8) -> u8 {
         let (before, since) = self.now.get();
         let now = self.memory.now();
         self.account.add(before, now - since);
-        self.now.set((purpose, now));
+        self.now.set((account, now));
         before
     }
 }

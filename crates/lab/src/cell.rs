@@ -13,8 +13,9 @@ use crate::jobs::Piece;
 use crate::spent::Spent;
 use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
-use seawall_memory::{Image, Memory, Model, Purpose};
+use seawall_memory::{Image, Memory, Model};
 use seawall_ribbon::{RibbonCounts, RibbonOptions};
+use seawall_runtime::defrag::Purpose;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{
     Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, Simulation, Stalls,
@@ -326,11 +327,11 @@ fn program<W: Workload>(
     let workload = workload.clone();
     match (crew.cloned(), account.cloned()) {
         (None, Some(account)) => Box::new(move |memory| {
-            let memory = Simulated::Accounted(Accounted::new(memory, account));
+            let memory = Simulated::accounted(Accounted::new(memory, account));
             operate(&workload, &memory, &mut worker, operations);
         }),
         (None, None) => Box::new(move |memory| {
-            operate(&workload, &Simulated::Plain(memory), &mut worker, operations);
+            operate(&workload, &Simulated::plain(memory), &mut worker, operations);
         }),
         (Some(crew), _) => Box::new(move |memory| {
             crew.run(memory, |memory| operate(&workload, memory, &mut worker, operations));

@@ -6,7 +6,7 @@
 //! other wrote within a window of time. A **transaction** is one operation of the workload that has
 //! an epoch.
 
-use seawall_memory::{Addr, LINE_BYTES, Memory, Width, lines_of, pass};
+use seawall_memory::{Addr, Fence, LINE_BYTES, Memory, MemoryExt, Width, layer, lines_of};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -164,8 +164,13 @@ impl<'a, M: Memory> Watched<'a, M> {
     }
 }
 
-impl<M: Memory> Memory for Watched<'_, M> {
-    pass!(memory: thread, seats, flush, strand, work, now, grow, output);
+impl<M: Memory> layer::Layer for Watched<'_, M> {
+    type Below = M;
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &M {
+        self.memory
+    }
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         let bits = self.memory.load_bits(at, width);
@@ -212,19 +217,11 @@ impl<M: Memory> Memory for Watched<'_, M> {
         was
     }
 
-    fn order(&self) {
-        self.memory.order();
-        self.watch.borrow_mut().fence(self.memory.thread());
-    }
-
-    fn join_strands(&self) {
-        self.memory.join_strands();
-        self.watch.borrow_mut().fence(self.memory.thread());
-    }
-
-    fn drain(&self) {
-        self.memory.drain();
-        self.watch.borrow_mut().fence(self.memory.thread());
+    fn fence(&self, fence: Fence) {
+        self.memory.fence(fence);
+        if fence != Fence::Strand {
+            self.watch.borrow_mut().fence(self.memory.thread());
+        }
     }
 
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
@@ -237,7 +234,7 @@ impl<M: Memory> Memory for Watched<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::Image;
+    use seawall_memory::{Clock, Image};
     use std::cell::Cell;
 
     /// A memory of two threads with a clock, both in the hand of the test.
@@ -247,23 +244,28 @@ mod tests {
         now: Cell<u64>,
     }
 
-    impl Memory for Clocked {
-        pass!(image: load_bits, store_bits, compare_exchange, swap, fetch_add, spin_while);
+    impl layer::Layer for Clocked {
+        type Below = Image;
+
+        fn below(&self) -> &Image {
+            &self.image
+        }
 
         fn thread(&self) -> usize {
             self.thread.get()
         }
-        fn flush(&self, _: Addr, _: u64) {}
-        fn order(&self) {}
-        fn drain(&self) {}
-        fn work(&self, _: u32) {}
+        fn clock(&self) -> Option<impl Clock> {
+            Some(self)
+        }
+    }
+
+    impl Clock for &Clocked {
         fn now(&self) -> u64 {
             self.now.get()
         }
-        fn grow(&self, _: u64) -> bool {
-            false
+        fn charge(&self, account: u8) -> u8 {
+            account
         }
-        fn output(&self, _: u64) {}
     }
 
     #[test]

@@ -13,7 +13,7 @@
 
 use crate::LabError;
 use crate::plan::in_range;
-use seawall_memory::{Addr, Image, LINE_BYTES, Memory};
+use seawall_memory::{Addr, Image, LINE_BYTES, Memory, MemoryExt};
 use seawall_ribbon::{Dirtiness, DirtyCounts};
 use seawall_runtime::{HeapError, HeapStats, RouteChoice};
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};

@@ -167,7 +167,7 @@ impl<W: Workload> Observer for Watcher<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::{Addr, Memory};
+    use seawall_memory::{Addr, Memory, MemoryExt};
     use seawall_workloads::{Damage, Hash, Setup, Worker};
 
     fn plan(crashes: u64, operations: u64) -> CrashPlan {

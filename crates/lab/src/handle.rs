@@ -7,7 +7,8 @@
 
 use crate::accounted::Accounted;
 use crate::characterise::Watched;
-use seawall_memory::{Memory, pass};
+use seawall_memory::Memory;
+use seawall_memory::layer::{self, Either};
 use seawall_ribbon::DirtinessMemory;
 use seawall_ribbon::RibbonMemory;
 use seawall_sim::SimMemory;
@@ -17,22 +18,49 @@ use std::ops::Deref;
 pub(crate) type Simulated<'m, 's> = Handle<'m, SimMemory<'s>, &'m SimMemory<'s>>;
 
 /// A machine's own handle, or one around it.
-#[expect(clippy::large_enum_variant, reason = "a thread has one")]
-pub(crate) enum Handle<'m, M: Memory, H: Deref<Target = M>> {
-    Plain(&'m M),
-    Ribbon(RibbonMemory<'m, H>),
-    Watched(Watched<'m, M>),
-    Dirtiness(DirtinessMemory<'m, M>),
-    Accounted(Accounted<'m, M>),
+pub(crate) struct Handle<'m, M: Memory, H: Deref<Target = M>>(Kinds<'m, M, H>);
+
+type Kinds<'m, M, H> = Either<Either<&'m M, RibbonMemory<'m, H>>, Observed<'m, M>>;
+type Observed<'m, M> = Either<DirtinessMemory<'m, M>, Either<Watched<'m, M>, Accounted<'m, M>>>;
+
+impl<'m, M: Memory, H: Deref<Target = M>> Handle<'m, M, H> {
+    pub(crate) fn plain(memory: &'m M) -> Self {
+        Handle(Either::Left(Either::Left(memory)))
+    }
+
+    pub(crate) fn ribbon(memory: RibbonMemory<'m, H>) -> Self {
+        Handle(Either::Left(Either::Right(memory)))
+    }
+
+    pub(crate) fn dirtiness(memory: DirtinessMemory<'m, M>) -> Self {
+        Handle(Either::Right(Either::Left(memory)))
+    }
+
+    pub(crate) fn watched(memory: Watched<'m, M>) -> Self {
+        Handle(Either::Right(Either::Right(Either::Left(memory))))
+    }
+
+    pub(crate) fn accounted(memory: Accounted<'m, M>) -> Self {
+        Handle(Either::Right(Either::Right(Either::Right(memory))))
+    }
+
+    /// The machine's own handle.
+    pub(crate) fn machine(&self) -> &M {
+        use layer::Layer;
+        match &self.0 {
+            Either::Left(Either::Left(memory)) => memory,
+            Either::Left(Either::Right(ribbon)) => ribbon.inner(),
+            Either::Right(Either::Left(counted)) => counted.below(),
+            Either::Right(Either::Right(Either::Left(watched))) => watched.below(),
+            Either::Right(Either::Right(Either::Right(accounted))) => accounted.below(),
+        }
+    }
 }
 
-impl<M: Memory, H: Deref<Target = M>> Memory for Handle<'_, M, H> {
-    pass!((Plain Ribbon Watched Dirtiness Accounted): thread, seats, load_bits, store_bits, swap);
-    pass!((Plain Ribbon Watched Dirtiness Accounted): compare_exchange, fetch_add, flush, order);
-    pass!((Plain Ribbon Watched Dirtiness Accounted): strand, join_strands, drain, work, now);
-    pass!((Plain Ribbon Watched Dirtiness Accounted): sleep_while, wake);
-    pass!((Plain Ribbon Watched Dirtiness Accounted): purpose, grow, will_write, spin_while);
-    pass!((Plain Ribbon Watched Dirtiness Accounted): output, load_line, read, write, write_nt);
-    pass!((Plain Ribbon Watched Dirtiness Accounted): discard, bring_back, relocates, forwards);
-    pass!((Plain Ribbon Watched Dirtiness Accounted): set_relocation, relocate, forward);
+impl<'m, M: Memory, H: Deref<Target = M>> layer::Layer for Handle<'m, M, H> {
+    type Below = Kinds<'m, M, H>;
+
+    fn below(&self) -> &Kinds<'m, M, H> {
+        &self.0
+    }
 }

@@ -7,7 +7,7 @@
 
 use crate::LabError;
 use crate::cell::{BYTES_MAX, cpu_time};
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_sim::{
     Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, SimMemory, Simulation,

@@ -15,7 +15,7 @@ pub use seawall_ribbon::{EarlySource, Mode as RibbonMode};
 pub use times::LatencyReport;
 
 use crate::Progress;
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Image, MemoryExt};
 use seawall_native::{Counters, Domain, POOL_BYTES_MIN, Pool, PoolError, PoolOptions, Witness};
 use seawall_ribbon::Dirtiness;
 use seawall_ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};

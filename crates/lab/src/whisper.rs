@@ -12,7 +12,7 @@ use crate::handle::Simulated;
 use crate::jobs::run_all;
 use crate::plan::{check_jobs, in_range, once};
 use crate::progress::Progress;
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_sim::{Choice, Machine, Program, Simulation};
 use seawall_workloads::{
     Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
@@ -351,7 +351,7 @@ fn program<W: Workload>(
     let Point { warmup, operations, .. } = *point;
     Box::new(move |memory| {
         let watched = Watched::new(memory, watch.clone());
-        let memory = Simulated::Watched(Watched::new(memory, watch));
+        let memory = Simulated::watched(Watched::new(memory, watch));
         let mut local = workload.join(&memory);
         let mut start = memory.now();
         while worker.number < warmup + operations {

@@ -2,7 +2,7 @@
 //! every design, wrong where their locks or barriers do nothing, and sharing what they should.
 
 use seawall_lab::{Extent, KernelPoint, KernelRun, run_kernel};
-use seawall_memory::{Addr, Image, Memory, Width, pass};
+use seawall_memory::{Addr, Fence, Image, Memory, Width, layer};
 use seawall_native::{Pool, PoolOptions};
 use seawall_sim::{Choice, Machine, Program, RunOutcome, SimError, SimMemory, Simulation};
 use seawall_workloads::{
@@ -150,8 +150,13 @@ impl Bent<'_, '_> {
     }
 }
 
-impl Memory for Bent<'_, '_> {
-    pass!(memory: thread, work, grow);
+impl<'b> layer::Layer for Bent<'_, 'b> {
+    type Below = SimMemory<'b>;
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &SimMemory<'b> {
+        self.memory
+    }
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.note_load(at);
@@ -179,8 +184,7 @@ impl Memory for Bent<'_, '_> {
         self.memory.fetch_add(at, by)
     }
     fn flush(&self, _: Addr, _: u64) {}
-    fn order(&self) {}
-    fn drain(&self) {}
+    fn fence(&self, _: Fence) {}
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         if self.flaw == Flaw::OpenBarriers {
             return !value;

@@ -5,7 +5,7 @@
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_lab::explore::{ExploreOptions, explore};
 use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress};
-use seawall_memory::{Image, Memory, pass};
+use seawall_memory::{Fence, Image, Memory, MemoryExt, layer};
 use seawall_runtime::Arena;
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};
 use seawall_workloads::strand_log::{StrandFlaw, StrandLogs, StrandTx};
@@ -58,26 +58,22 @@ struct Mistaken<'a, M> {
     mistake: Mistake,
 }
 
-impl<M: Memory> Memory for Mistaken<'_, M> {
-    pass!(memory: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush);
-    pass!(memory: drain);
-    pass!(memory: work, grow, spin_while, output);
+impl<M: Memory> layer::Layer for Mistaken<'_, M> {
+    type Below = M;
 
-    fn order(&self) {
-        self.memory.order();
-        if self.mistake == Mistake::SplitsPairs {
-            self.memory.strand();
-        }
+    fn below(&self) -> &M {
+        self.memory
     }
-    fn strand(&self) {
-        if self.mistake != Mistake::OneStrand {
-            self.memory.strand();
-        }
-    }
-    fn join_strands(&self) {
-        match self.mistake {
-            Mistake::NoJoin => self.memory.order(),
-            _ => self.memory.join_strands(),
+
+    fn fence(&self, fence: Fence) {
+        match (fence, self.mistake) {
+            (Fence::Strand, Mistake::OneStrand) => {}
+            (Fence::Join, Mistake::NoJoin) => self.memory.order(),
+            (Fence::Order, Mistake::SplitsPairs) => {
+                self.memory.order();
+                self.memory.strand();
+            }
+            _ => self.memory.fence(fence),
         }
     }
 }

@@ -3,19 +3,21 @@
 //! Used to build a pool before a simulation, to recover and check the image that a crash left, and
 //! as the reference that the other machines are tested against.
 
-use crate::{Addr, LINE_BYTES, Memory, RELOCATION_PAGE, Relocation, Seats, Width, lines_of};
+use crate::relocation::{RELOCATION_PAGE, Relocation, RelocationUnit};
+use crate::{Addr, Fence, LINE_BYTES, Memory, MemoryExt, Space, ThreadSlots, Width, lines_of};
 use std::cell::{Cell, RefCell};
 
-/// Persistent and volatile bytes; every store is durable at once, fences do nothing. Has hardware
-/// that [relocates](Memory::relocate), where every copy has persisted when it is made.
+/// Persistent and volatile bytes; every store is durable at once, fences do nothing. It has a
+/// [relocation unit](Memory::relocation), so that defragmentation by hardware can be set up on it
+/// and recovered.
 #[derive(Clone, Debug)]
 pub struct Image {
     pm: RefCell<Vec<u8>>,
     dram: RefCell<Vec<u8>>,
-    /// The most persistent bytes that it may grow to.
+    /// The limit of its growth, in persistent bytes.
     pm_bytes_max: u64,
     relocation: Cell<Option<Relocation>>,
-    seats: Seats,
+    slots: ThreadSlots,
 }
 
 impl Image {
@@ -24,26 +26,26 @@ impl Image {
         Image::from_pm(vec![0; pm_bytes as usize], dram_bytes)
     }
 
-    /// The image that holds `pm`, with fresh DRAM: what a restart after a crash finds.
+    /// The image that holds `pm`, with DRAM of zeros: the state after a crash and a restart.
     pub fn from_pm(pm: Vec<u8>, dram_bytes: u64) -> Image {
         let pm_bytes_max = pm.len() as u64;
         let dram = RefCell::new(vec![0; dram_bytes as usize]);
         let (pm, relocation) = (RefCell::new(pm), Cell::new(None));
-        Image { pm, dram, pm_bytes_max, relocation, seats: Seats::new() }
+        Image { pm, dram, pm_bytes_max, relocation, slots: ThreadSlots::new() }
     }
 
-    /// The image, with room to [grow](Memory::grow) to so many persistent bytes.
+    /// The image, with room to [grow](Space::grow) to `pm_bytes_max` persistent bytes.
     #[must_use]
     pub fn with_room(self, pm_bytes_max: u64) -> Image {
         Image { pm_bytes_max: pm_bytes_max.max(self.pm_bytes()), ..self }
     }
 
-    /// Persistent bytes that there are.
+    /// The number of persistent bytes.
     pub fn pm_bytes(&self) -> u64 {
         self.pm.borrow().len() as u64
     }
 
-    /// The most persistent bytes that it may grow to.
+    /// The limit of its growth, in persistent bytes.
     pub fn pm_bytes_max(&self) -> u64 {
         self.pm_bytes_max
     }
@@ -84,8 +86,8 @@ impl Memory for Image {
         0
     }
 
-    fn seats(&self) -> Option<&Seats> {
-        Some(&self.seats)
+    fn slots(&self) -> Option<&ThreadSlots> {
+        Some(&self.slots)
     }
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
@@ -103,19 +105,65 @@ impl Memory for Image {
             .copy_from_slice(&value.to_le_bytes()[..width as usize]);
     }
 
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        let old = self.update(at, |old| (old == current).then_some(new));
+        if old == current { Ok(old) } else { Err(old) }
+    }
+
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        self.update(at, |_| Some(new))
+    }
+
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.update(at, |old| Some(old.wrapping_add(by)))
+    }
+
+    fn flush(&self, _: Addr, _: u64) {}
+    fn fence(&self, _: Fence) {}
+    fn work(&self, _: u32) {}
+    fn output(&self, _: u64) {}
+
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        let now = self.load_bits(at, Width::B8);
+        assert_ne!(now, value, "the only thread waits for itself at {at:?}");
+        now
+    }
+
+    fn space(&self) -> Option<impl Space> {
+        Some(self)
+    }
+
+    fn relocation(&self) -> Option<impl RelocationUnit> {
+        Some(self)
+    }
+}
+
+impl Space for &Image {
+    fn grow(&self, bytes: u64) -> bool {
+        if bytes > self.pm_bytes() && bytes <= self.pm_bytes_max {
+            self.pm.borrow_mut().resize(bytes as usize, 0);
+        }
+        bytes <= self.pm_bytes()
+    }
+
+    fn will_write(&self, _: Addr, _: u64) {}
+
     fn discard(&self, at: Addr, len: u64) {
         self.write(at, &vec![0; len as usize]);
     }
 
-    fn relocates(&self) -> bool {
+    fn bring_back(&self, _: Addr, _: u64) -> bool {
         true
     }
+}
 
+/// FFCCD's unit, on which every copy has persisted when it is made.
+impl RelocationUnit for &Image {
     fn forwards(&self) -> bool {
         true
     }
 
-    fn set_relocation(&self, registers: Option<Relocation>) {
+    fn set(&self, registers: Option<Relocation>) {
         self.relocation.set(registers);
     }
 
@@ -134,39 +182,7 @@ impl Memory for Image {
     }
 
     fn forward(&self, at: Addr) -> Addr {
-        self.relocation.get().map_or(at, |registers| registers.look_up(self, at))
-    }
-
-    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
-        let old = self.update(at, |old| (old == current).then_some(new));
-        if old == current { Ok(old) } else { Err(old) }
-    }
-
-    fn swap(&self, at: Addr, new: u64) -> u64 {
-        self.update(at, |_| Some(new))
-    }
-
-    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
-        self.update(at, |old| Some(old.wrapping_add(by)))
-    }
-
-    fn flush(&self, _: Addr, _: u64) {}
-    fn order(&self) {}
-    fn drain(&self) {}
-    fn work(&self, _: u32) {}
-    fn output(&self, _: u64) {}
-
-    fn grow(&self, bytes: u64) -> bool {
-        if bytes > self.pm_bytes() && bytes <= self.pm_bytes_max {
-            self.pm.borrow_mut().resize(bytes as usize, 0);
-        }
-        bytes <= self.pm_bytes()
-    }
-
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        let now = self.load_bits(at, Width::B8);
-        assert_ne!(now, value, "the only thread waits for itself at {at:?}");
-        now
+        self.relocation.get().map_or(at, |registers| registers.look_up(*self, at))
     }
 }
 
@@ -201,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn locked_operations_give_the_old_value() {
+    fn locked_operations_return_the_old_value() {
         let image = Image::new(64, 64);
         assert_eq!(image.fetch_add(Addr::dram(8), 5), 0);
         assert_eq!(image.swap(Addr::dram(8), 9), 5);

@@ -24,7 +24,7 @@
 //! Byte `n` of the four lines behind it says how many slots from the first destination the `n`th
 //! slot goes (the paper's minor distance).
 
-use crate::{Addr, LINE_BYTES, Memory};
+use crate::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// Bytes of a page, as relocation hardware has them.
 pub const RELOCATION_PAGE: u64 = 4 << 10;
@@ -40,6 +40,81 @@ pub const FILTER_BYTES: u64 = 1 << 10;
 const FILTER_PAGES: u64 = 1 << 15;
 /// Bits that a page has in its filter.
 const HASHES: usize = 2;
+
+/// Hardware that moves objects, behind the door [`Memory::relocation`]. It remembers which lines of
+/// [relocated](RelocationUnit::relocate) copies have persisted.
+pub trait RelocationUnit {
+    /// Whether the hardware also looks up [where objects go](RelocationUnit::forward).
+    fn forwards(&self) -> bool;
+
+    /// Sets the registers, for all cores; `None` while no object moves. The tables that they lead
+    /// to must already be durable. A crash loses the registers.
+    #[track_caller]
+    fn set(&self, registers: Option<Relocation>);
+
+    /// Copies `len` bytes from `from` to `to` (the `relocate` instruction of FFCCD), both multiples
+    /// of 8, line by line of the copy.
+    ///
+    /// It orders nothing and needs no flush: after a crash the reached bitmap shows for each line
+    /// of the copy whether it has persisted, with all that the copy wrote there or with what was
+    /// stored to it since.
+    #[track_caller]
+    fn relocate(&self, to: Addr, from: Addr, len: u64);
+
+    /// The new place of what is at `at` (the `checklookup` instruction of FFCCD), whether or not it
+    /// has moved yet; `at` if it stays, and where the hardware does not
+    /// [forward](RelocationUnit::forwards).
+    #[track_caller]
+    fn forward(&self, at: Addr) -> Addr;
+}
+
+/// Relocation on every machine: by its unit, or in software.
+pub trait Relocate: Memory {
+    /// Whether hardware remembers which lines of copies have persisted.
+    #[inline]
+    fn relocates(&self) -> bool {
+        self.relocation().is_some()
+    }
+
+    /// Whether hardware looks up where objects go.
+    #[inline]
+    fn forwards(&self) -> bool {
+        self.relocation().is_some_and(|unit| unit.forwards())
+    }
+
+    /// As [`RelocationUnit::set`]; a no-op without the hardware.
+    #[track_caller]
+    fn set_relocation(&self, registers: Option<Relocation>) {
+        if let Some(unit) = self.relocation() {
+            unit.set(registers);
+        }
+    }
+
+    /// As [`RelocationUnit::relocate`]; software writes, flushes and orders.
+    #[track_caller]
+    fn relocate(&self, to: Addr, from: Addr, len: u64) {
+        if let Some(unit) = self.relocation() {
+            return unit.relocate(to, from, len);
+        }
+        let mut bytes = vec![0; len as usize];
+        self.read(from, &mut bytes);
+        self.write(to, &bytes);
+        self.flush(to, len);
+        self.order();
+    }
+
+    /// As [`RelocationUnit::forward`]; `at` without the hardware.
+    #[inline]
+    #[track_caller]
+    fn forward(&self, at: Addr) -> Addr {
+        match self.relocation() {
+            Some(unit) => unit.forward(at),
+            None => at,
+        }
+    }
+}
+
+impl<M: Memory> Relocate for M {}
 
 /// The registers: they are the same for all cores, and lost in a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The values that one access moves: 1, 2, 4 or 8 bytes, never torn when aligned.
 
 use crate::Addr;
-use std::ops::Range;
 
 /// How many bytes one access moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -65,45 +64,9 @@ impl Word for Addr {
     }
 }
 
-/// Cuts `len` bytes at `at` into aligned accesses, the widest first possible, in address order.
-#[inline]
-pub(crate) fn split(at: Addr, len: usize, mut each: impl FnMut(Addr, Width, Range<usize>)) {
-    let mut done = 0;
-    while done < len {
-        let here = at.plus(done as u64);
-        let width = match (here.bits() % 8, len - done) {
-            (0, 8..) => Width::B8,
-            (0 | 4, 4..) => Width::B4,
-            (0 | 2 | 4 | 6, 2..) => Width::B2,
-            _ => Width::B1,
-        };
-        let end = done + width as usize;
-        each(here, width, done..end);
-        done = end;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_split_covers_each_byte_once_with_aligned_accesses(
-            offset in 0u64..64, len in 0usize..200,
-        ) {
-            let mut next = 0;
-            split(Addr::pm(offset), len, |at, width, range| {
-                assert_eq!(range.start, next);
-                assert_eq!(range.len() as u64, width.bytes());
-                assert_eq!(at.bits(), offset + range.start as u64);
-                assert_eq!(at.bits() % width.bytes(), 0);
-                next = range.end;
-            });
-            prop_assert_eq!(next, len);
-        }
-    }
 
     #[test]
     fn a_mask_is_as_wide_as_its_width() {

@@ -4,7 +4,7 @@
 //! and prints the median time of each and the median of the ratios of the pairs. Files are in the
 //! folder for temporary files (`TMPDIR`); on a tmpfs the lines end in DRAM.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::{Cpu, NativeMemory, Pool, PoolOptions};
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;

@@ -5,7 +5,7 @@
 //! `grow FILE check BYTES` opens the pool and looks for all that had been said: exit code 0 if it
 //! is there, 1 if not.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, MemoryExt};
 use seawall_native::{Pool, PoolOptions};
 use std::path::Path;
 use std::process::ExitCode;

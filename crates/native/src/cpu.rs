@@ -39,6 +39,9 @@ impl Cpu {
     }
 }
 
+/// Whether the processor has a clock that this crate can read.
+pub(crate) const HAS_TICKS: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+
 /// A clock that costs little to read: the time-stamp counter, or the generic timer of Arm.
 #[inline]
 pub(crate) fn ticks() -> u64 {

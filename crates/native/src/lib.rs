@@ -10,7 +10,7 @@
 //! zeros. The Arm parts follow the manual and have not been run.
 //!
 //! ```
-//! use seawall_memory::{Addr, Memory};
+//! use seawall_memory::{Addr, Memory, MemoryExt};
 //! use seawall_native::{Pool, PoolOptions};
 //!
 //! let options = PoolOptions { bytes_max: 1 << 40, ..PoolOptions::default() };

@@ -14,6 +14,7 @@
 //! nanosecond and is not counted.
 
 use crate::access::{load_at, load_range, store_at, store_range, stream_range};
+use crate::cpu;
 use crate::domain::Domain;
 use crate::error::PoolError;
 use crate::flush::{self, CAN_STORE_PAST_CACHES, FlushKind, LOCKED_IS_FENCE};
@@ -21,7 +22,9 @@ use crate::map::{self, Mapping};
 use crate::space::Space;
 use crate::wait::{self, Sleepers};
 use crate::witness::Witness;
-use seawall_memory::{Addr, LINE_BYTES, Memory, Seats, Width, lines_of};
+use seawall_memory::{
+    Addr, Clock, Fence, LINE_BYTES, Memory, Parking, ThreadSlots, Width, lines_of,
+};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Release, SeqCst};
@@ -48,7 +51,7 @@ pub struct NativeMemory<'a> {
     flush: FlushKind,
     domain: Domain,
     thread: usize,
-    seats: &'a Seats,
+    slots: &'a ThreadSlots,
     sleepers: &'a Sleepers,
     witness: Option<&'a AtomicU64>,
     // First and last byte flushed and not yet written by msync; none if first > last.
@@ -99,7 +102,7 @@ impl<'a> NativeMemory<'a> {
         dram: &'a Mapping,
         flush: FlushKind,
         domain: Domain,
-        (thread, seats, sleepers): (usize, &'a Seats, &'a Sleepers),
+        (thread, slots, sleepers): (usize, &'a ThreadSlots, &'a Sleepers),
     ) -> NativeMemory<'a> {
         NativeMemory {
             space,
@@ -108,7 +111,7 @@ impl<'a> NativeMemory<'a> {
             flush,
             domain,
             thread,
-            seats,
+            slots,
             sleepers,
             witness: None,
             unwritten: Cell::new(NOTHING),
@@ -268,8 +271,8 @@ impl Memory for NativeMemory<'_> {
         self.thread
     }
 
-    fn seats(&self) -> Option<&Seats> {
-        Some(self.seats)
+    fn slots(&self) -> Option<&ThreadSlots> {
+        Some(self.slots)
     }
 
     #[inline]
@@ -338,20 +341,18 @@ impl Memory for NativeMemory<'_> {
         self.count(|counters| counters.flushed_lines += lines);
     }
 
-    /// As [`drain`](Memory::drain): one fence is both on the machines that can be bought.
+    /// One instruction orders and drains on the machines that can be bought.
     #[inline]
-    fn order(&self) {
-        if self.wait_for_flushes() {
-            self.count_fence();
-        }
-    }
-
-    #[inline]
-    fn drain(&self) {
-        if self.wait_for_flushes() {
-            self.count_fence();
-        } else if self.domain == Domain::None {
-            flush::fence(self.flush);
+    fn fence(&self, fence: Fence) {
+        match fence {
+            Fence::Strand => {}
+            Fence::Order | Fence::Drain | Fence::Join => {
+                if self.wait_for_flushes() {
+                    self.count_fence();
+                } else if fence == Fence::Drain && self.domain == Domain::None {
+                    flush::fence(self.flush);
+                }
+            }
         }
     }
 
@@ -359,65 +360,9 @@ impl Memory for NativeMemory<'_> {
     #[inline]
     fn work(&self, _: u32) {}
 
-    #[inline]
-    fn now(&self) -> u64 {
-        crate::cpu::ticks()
-    }
-
-    /// As [`Pool::grow`](crate::Pool::grow), which says why when this is false.
-    ///
-    /// # Panics
-    /// When the file was truncated: what was in the pool is lost.
-    fn grow(&self, bytes: u64) -> bool {
-        if bytes <= self.pm.bytes.get() {
-            return true;
-        }
-        let grown = self.space.grow(bytes);
-        if let Err(error @ PoolError::Truncated { .. }) = grown {
-            panic!("{error}");
-        }
-        self.pm.set_bytes(self.space.bytes());
-        grown.is_ok()
-    }
-
-    /// One system call for ranges of persistent memory longer than a page.
-    fn will_write(&self, at: Addr, len: u64) {
-        if at.is_pm() && len > map::page_bytes() {
-            let place = self.place_of_range(at, len);
-            // SAFETY: the range was checked, and the mapping outlives `self`.
-            unsafe { map::bring_in(place, len) };
-        }
-    }
-
-    /// A system call, which gives the file system its blocks back where it takes holes.
-    fn discard(&self, at: Addr, len: u64) {
-        let place = self.place_of_range(at, len);
-        // SAFETY: the range was checked, and the mapping outlives `self`.
-        unsafe { map::discard(place, len) };
-    }
-
-    /// A system call.
-    fn bring_back(&self, at: Addr, len: u64) -> bool {
-        let place = self.place_of_range(at, len);
-        // SAFETY: the range was checked, and the mapping outlives `self`.
-        unsafe { map::bring_back(place, len) }
-    }
-
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         let word = self.atomic(at);
         wait::spin(word, value).unwrap_or_else(|| wait::give_way(word, value))
-    }
-
-    /// Looks for a while, as [`spin_while`](Memory::spin_while) does, and then sleeps until it is
-    /// [woken](Memory::wake).
-    fn sleep_while(&self, at: Addr, value: u64) -> u64 {
-        let word = self.atomic(at);
-        wait::spin(word, value).unwrap_or_else(|| self.sleepers.sleep(word, value))
-    }
-
-    #[inline]
-    fn wake(&self, at: Addr) {
-        self.sleepers.wake(self.atomic(at));
     }
 
     #[inline]
@@ -473,6 +418,91 @@ impl Memory for NativeMemory<'_> {
             },
             _ => self.write_range_nt(at, from),
         }
+    }
+
+    #[inline]
+    fn clock(&self) -> Option<impl Clock> {
+        cpu::HAS_TICKS.then_some(TimeStamps)
+    }
+
+    #[inline]
+    fn parking(&self) -> Option<impl Parking> {
+        Some(self)
+    }
+
+    #[inline]
+    fn space(&self) -> Option<impl seawall_memory::Space> {
+        Some(self)
+    }
+}
+
+/// The time-stamp counter of the processor.
+struct TimeStamps;
+
+impl Clock for TimeStamps {
+    #[inline]
+    fn now(&self) -> u64 {
+        cpu::ticks()
+    }
+
+    #[inline]
+    fn charge(&self, account: u8) -> u8 {
+        account
+    }
+}
+
+impl seawall_memory::Space for &NativeMemory<'_> {
+    /// As [`Pool::grow`](crate::Pool::grow), which says why when this is false.
+    ///
+    /// # Panics
+    /// When the file was truncated: what was in the pool is lost.
+    fn grow(&self, bytes: u64) -> bool {
+        if bytes <= self.pm.bytes.get() {
+            return true;
+        }
+        let grown = self.space.grow(bytes);
+        if let Err(error @ PoolError::Truncated { .. }) = grown {
+            panic!("{error}");
+        }
+        self.pm.set_bytes(self.space.bytes());
+        grown.is_ok()
+    }
+
+    /// One system call for ranges of persistent memory longer than a page.
+    fn will_write(&self, at: Addr, len: u64) {
+        if at.is_pm() && len > map::page_bytes() {
+            let place = self.place_of_range(at, len);
+            // SAFETY: the range was checked, and the mapping outlives `self`.
+            unsafe { map::bring_in(place, len) };
+        }
+    }
+
+    /// A system call, which gives the file system its blocks back where it takes holes.
+    fn discard(&self, at: Addr, len: u64) {
+        let place = self.place_of_range(at, len);
+        // SAFETY: the range was checked, and the mapping outlives `self`.
+        unsafe { map::discard(place, len) };
+    }
+
+    /// A system call.
+    fn bring_back(&self, at: Addr, len: u64) -> bool {
+        let place = self.place_of_range(at, len);
+        // SAFETY: the range was checked, and the mapping outlives `self`.
+        unsafe { map::bring_back(place, len) }
+    }
+}
+
+impl Parking for &NativeMemory<'_> {
+    /// Looks for a while, as [`spin_while`](Memory::spin_while) does, and then sleeps until it is
+    /// [woken](Parking::wake).
+    fn sleep_while(&self, at: Addr, value: u64) -> u64 {
+        let word = self.atomic(at);
+        wait::spin(word, value).unwrap_or_else(|| self.sleepers.sleep(word, value))
+    }
+
+    #[inline]
+    fn wake(&self, at: Addr) {
+        self.sleepers.wake(self.atomic(at));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::map::{self, Mapping};
 use crate::memory::NativeMemory;
 use crate::space::{LockedFile, Space};
 use crate::wait::Sleepers;
-use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES, Seats};
+use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES, ThreadSlots};
 #[cfg(target_os = "linux")]
 use seawall_memory::{RecentStores, StoreSource};
 use std::fs::{File, OpenOptions};
@@ -56,7 +56,7 @@ pub struct Pool {
     flush: Flush,
     domain: Domain,
     durability: Durability,
-    seats: Seats,
+    slots: ThreadSlots,
     sleepers: Sleepers,
 }
 
@@ -198,13 +198,13 @@ impl Pool {
         };
         let flushes = flush.kind != FlushKind::None;
         let durability = Durability::of(medium, domain, flushes, caches_persist);
-        let (seats, sleepers) = (Seats::new(), Sleepers::default());
-        Ok(Pool { space, dram, flush, domain, durability, seats, sleepers })
+        let (slots, sleepers) = (ThreadSlots::new(), Sleepers::default());
+        Ok(Pool { space, dram, flush, domain, durability, slots, sleepers })
     }
 
     /// The handle of hardware thread `thread`; take one in each thread.
     pub fn memory(&self, thread: usize) -> NativeMemory<'_> {
-        let who = (thread, &self.seats, &self.sleepers);
+        let who = (thread, &self.slots, &self.sleepers);
         NativeMemory::new(&self.space, &self.dram, self.flush.kind, self.domain, who)
     }
 
@@ -301,7 +301,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::Memory;
+    use seawall_memory::MemoryExt;
 
     fn anything(_: &[u8], _: u64) -> Result<(), String> {
         Ok(())

@@ -7,7 +7,7 @@
 //! pool without flushers is the parent's, whatever the child does with its copy.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use seawall_memory::{Addr, FlushBy, Handles, Memory, pass};
+use seawall_memory::{Addr, Fence, FlushBy, Handles, Memory, MemoryExt, layer};
 use seawall_native::{Domain, NativeMemory, Pool, PoolError, PoolOptions};
 use seawall_ribbon::{EarlySource, Mode, Ribbon, RibbonOptions, RibbonPool};
 use std::io;
@@ -79,21 +79,23 @@ impl Handles for Held {
     }
 }
 
-impl Memory for HeldMemory<'_> {
-    pass!(memory: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush);
-    pass!(memory: order);
-    pass!(memory: grow, spin_while, output);
+impl<'a> layer::Layer for HeldMemory<'a> {
+    type Below = NativeMemory<'a>;
 
-    fn drain(&self) {
+    fn below(&self) -> &NativeMemory<'a> {
+        &self.memory
+    }
+
+    fn fence(&self, fence: Fence) {
         while let Some(by) = self.by
+            && fence == Fence::Drain
             && by.holds.load(Acquire)
         {
             by.is_held.store(true, Release);
             std::thread::yield_now();
         }
-        self.memory.drain();
+        self.memory.fence(fence);
     }
-    fn work(&self, _: u32) {}
 }
 
 fn options(flushers: u64) -> RibbonOptions {

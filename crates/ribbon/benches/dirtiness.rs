@@ -7,7 +7,7 @@
 //! and stores with flushes, and nothing else. Files are in the folder for temporary files
 //! (`TMPDIR`).
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::{Pool, PoolOptions};
 use seawall_ribbon::Dirtiness;
 use seawall_runtime::{Heap, HeapError, HeapOptions, RouteChoice, Session};

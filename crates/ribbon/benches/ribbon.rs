@@ -7,7 +7,7 @@
 //! are in the folder for temporary files (`TMPDIR`); on a tmpfs the lines end in DRAM, which is not
 //! what Ribbon was made for.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::{Pool, PoolOptions};
 use seawall_ribbon::threads::with_flushers;
 use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonOptions};

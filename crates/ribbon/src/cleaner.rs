@@ -26,7 +26,7 @@ pub(super) use thread::CleanerThread;
 
 use super::backoff::Backoff;
 use prints::Prints;
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory, RecentStores};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt, RecentStores};
 use std::io;
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::{Image, pass};
+    use seawall_memory::{Fence, Image, layer};
     use std::cell::RefCell;
 
     /// Writes down what is flushed and when it is fenced.
@@ -148,15 +148,20 @@ mod tests {
         flushed: RefCell<Vec<u64>>,
     }
 
-    impl Memory for Noting {
-        pass!(memory: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add);
-        pass!(memory: order, grow, spin_while, output, work);
+    impl layer::Layer for Noting {
+        type Below = Image;
+
+        fn below(&self) -> &Image {
+            &self.memory
+        }
 
         fn flush(&self, at: Addr, _: u64) {
             self.flushed.borrow_mut().push(at.line().0);
         }
-        fn drain(&self) {
-            self.flushed.borrow_mut().push(u64::MAX);
+        fn fence(&self, fence: Fence) {
+            if fence == Fence::Drain {
+                self.flushed.borrow_mut().push(u64::MAX);
+            }
         }
     }
 

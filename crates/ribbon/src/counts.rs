@@ -7,7 +7,7 @@
 use super::{
     CLAIMED, COUNTS, DONE, EARLY_DONE, EARLY_PUSHED, Fifo, PUSHED, RATE, Ribbon, count_of,
 };
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// What has happened since the Ribbon was placed; all threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

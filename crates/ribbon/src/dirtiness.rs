@@ -6,7 +6,7 @@
 //! program on any machine can be counted, as the counting stands between it and the seam:
 //!
 //! ```
-//! use seawall_memory::{Addr, Image, Memory};
+//! use seawall_memory::{Addr, Image, Memory, MemoryExt};
 //! use seawall_ribbon::Dirtiness;
 //!
 //! let image = Image::new(4096, 0);
@@ -32,7 +32,8 @@
 //! under way: of threads that store to one line, or flush it, at the same moment, one may be
 //! overlooked.
 
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, lines_of, pass};
+use seawall_memory::relocation::{Relocation, RelocationUnit};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, Width, layer, lines_of};
 use std::marker::PhantomData;
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -253,11 +254,6 @@ pub struct DirtinessMemory<'m, M> {
 }
 
 impl<M: Memory> DirtinessMemory<'_, M> {
-    /// The memory below.
-    pub fn below(&self) -> &M {
-        self.memory
-    }
-
     #[inline]
     fn stored(&self, at: Addr, len: u64) {
         if at.is_pm() {
@@ -302,11 +298,13 @@ impl<M: Memory> DirtinessMemory<'_, M> {
     }
 }
 
-impl<M: Memory> Memory for DirtinessMemory<'_, M> {
-    pass!(memory: thread, seats, load_bits, order, strand, join_strands, drain, work, now, grow);
-    pass!(memory: sleep_while, wake, will_write, spin_while, output, load_line, read, discard);
-    pass!(memory: bring_back);
-    pass!(memory: purpose);
+impl<M: Memory> layer::Layer for DirtinessMemory<'_, M> {
+    type Below = M;
+
+    #[inline]
+    fn below(&self) -> &M {
+        self.memory
+    }
 
     #[inline]
     #[track_caller]
@@ -364,16 +362,32 @@ impl<M: Memory> Memory for DirtinessMemory<'_, M> {
         self.written_directly(at, from.len() as u64);
     }
 
-    #[inline]
-    #[track_caller]
-    fn persist(&self, at: Addr, len: u64) {
-        self.memory.persist(at, len);
-        self.flushed(at, len);
+    fn relocation(&self) -> Option<impl RelocationUnit> {
+        self.memory.relocation().map(|unit| Counted { memory: self, unit })
+    }
+}
+
+/// A relocation unit whose copies become durable without a flush.
+struct Counted<'d, 'm, M, U> {
+    memory: &'d DirtinessMemory<'m, M>,
+    unit: U,
+}
+
+impl<M: Memory, U: RelocationUnit> RelocationUnit for Counted<'_, '_, M, U> {
+    fn forwards(&self) -> bool {
+        self.unit.forwards()
     }
 
-    #[track_caller]
+    fn set(&self, registers: Option<Relocation>) {
+        self.unit.set(registers);
+    }
+
     fn relocate(&self, to: Addr, from: Addr, len: u64) {
-        self.memory.relocate(to, from, len);
-        self.written_directly(to, len);
+        self.unit.relocate(to, from, len);
+        self.memory.written_directly(to, len);
+    }
+
+    fn forward(&self, at: Addr) -> Addr {
+        self.unit.forward(at)
     }
 }

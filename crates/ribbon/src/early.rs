@@ -13,7 +13,7 @@ use super::backoff::Backoff;
 use super::flaws::RibbonFlaw;
 use super::ring::EarlyRing;
 use super::{Fifo, Ribbon, SHARED};
-use seawall_memory::{Addr, Line, Memory};
+use seawall_memory::{Addr, Line, Memory, MemoryExt};
 
 /// Lines that a thread knows something of.
 const ENTRIES: u64 = 4096;

@@ -12,7 +12,7 @@ use super::{
     BATCH_LINES, BELLS, CLAIMED, CLEAN_LINES, CONTROL, DONE, EARLY_DONE, EARLY_PUSHED, Fifo,
     PUSHED, RATE, Ribbon, STOPPED, count_of, generation_of, word_of,
 };
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// What a [`Flusher`] did when it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

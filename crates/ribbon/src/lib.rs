@@ -95,7 +95,7 @@ pub use source::{
     UnknownEarlyStores,
 };
 
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 /// Lines that a flusher takes on, and fences, at a time: more overlap no better (MOD, ASPLOS'20).

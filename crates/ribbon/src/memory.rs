@@ -10,7 +10,7 @@ use super::threads::Waker;
 use super::{
     BATCH_LINES, BELLS, CLAIMED, DONE, Fifo, PUSHED, Ribbon, count_of, generation_of, word_of,
 };
-use seawall_memory::{Addr, Line, Memory, lines_of};
+use seawall_memory::{Addr, Fence, Line, Memory, MemoryExt, lines_of};
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
@@ -38,7 +38,7 @@ struct Way {
 /// drain, ordered by its next order, and by a locked operation where the machine below orders it by
 /// one. Dropping it drains, unless the thread is panicking: a request that no fence followed was
 /// promised nothing. `H` holds the handle below: a reference, or a box that owns it.
-pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
+pub struct RibbonMemory<'m, H: Deref<Target: Memory>> {
     memory: H,
     ribbon: Ribbon,
     fifo: Fifo,
@@ -82,7 +82,7 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory + Sized>> {
     counts_published: Cell<ThreadCounts>,
 }
 
-impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
+impl<'m, H: Deref<Target: Memory>> RibbonMemory<'m, H> {
     pub(super) fn new(ribbon: Ribbon, memory: H) -> RibbonMemory<'m, H> {
         let (thread, threads) = (memory.thread() as u64, ribbon.options.threads);
         assert!(thread < threads, "thread {thread} in a Ribbon for {threads}");
@@ -330,11 +330,11 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     }
 
     #[track_caller]
-    fn fence(&self, below: fn(&H::Target)) {
+    fn fence_requests(&self, fence: Fence) {
         self.work_off();
-        below(&self.memory);
+        self.memory.fence(fence);
         if self.await_flushers() {
-            below(&self.memory);
+            self.memory.fence(fence);
         }
         if self.ribbon.options.period > 0 {
             self.publish_counts();
@@ -396,7 +396,7 @@ impl<'m, H: Deref<Target: Memory + Sized>> RibbonMemory<'m, H> {
     }
 }
 
-impl<H: Deref<Target: Memory + Sized>> Drop for RibbonMemory<'_, H> {
+impl<H: Deref<Target: Memory>> Drop for RibbonMemory<'_, H> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;

@@ -15,7 +15,7 @@
 
 use super::flaws::RibbonFlaw;
 use super::{Fifo, PHASE, Ribbon, SEEN, change};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// The word of all: how many phases there have been, and how many threads want the present one.
 const WANTED_BITS: u32 = 16;

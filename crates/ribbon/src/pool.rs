@@ -1,7 +1,7 @@
 //! Ribbon as one option of a pool: the flushers start with it, and end when it is dropped.
 //!
 //! ```
-//! use seawall_memory::{Addr, Memory};
+//! use seawall_memory::{Addr, Memory, MemoryExt};
 //! use seawall_native::{Pool, PoolOptions};
 //! use seawall_ribbon::Ribbon;
 //!

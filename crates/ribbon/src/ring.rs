@@ -6,7 +6,7 @@
 //! full takes no request.
 
 use super::{EARLY_DONE, EARLY_LINES, EARLY_PUSHED, Fifo};
-use seawall_memory::{Line, Memory};
+use seawall_memory::{Line, Memory, MemoryExt};
 
 #[derive(Debug)]
 pub(super) struct EarlyRing {

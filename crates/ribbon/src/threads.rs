@@ -9,7 +9,7 @@
 //! [`RibbonPool`](super::RibbonPool) knows that they are not there.
 //!
 //! ```
-//! use seawall_memory::{Addr, Memory};
+//! use seawall_memory::{Addr, Memory, MemoryExt};
 //! use seawall_native::{Pool, PoolOptions};
 //! use seawall_runtime::Arena;
 //! use seawall_ribbon::threads::with_flushers;

@@ -1,6 +1,6 @@
 //! Lines that are cleaned early because the machine says that they were stored to.
 
-use seawall_memory::{Addr, FlushBy, Handles, Memory, RecentStores, StoreSource};
+use seawall_memory::{Addr, FlushBy, Handles, MemoryExt, RecentStores, StoreSource};
 use seawall_native::{Domain, NativeMemory, Pool, PoolOptions};
 use seawall_ribbon::{
     CleanerCounters, EarlySource, EarlyStores, Mode, Ribbon, RibbonOptions, RibbonPool,

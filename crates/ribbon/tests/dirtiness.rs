@@ -1,7 +1,8 @@
 //! What counting the dirty bytes of flushed lines finds, against a set of dirty addresses.
 
 use proptest::prelude::*;
-use seawall_memory::{Addr, Image, Line, Memory, lines_of};
+use seawall_memory::relocation::Relocate;
+use seawall_memory::{Addr, Image, Line, Memory, MemoryExt, layer, lines_of};
 use seawall_native::{Pool, PoolOptions};
 use seawall_ribbon::{Dirtiness, DirtyCounts};
 use seawall_sim::{Choice, Machine, Program, Simulation};
@@ -198,7 +199,7 @@ fn only_the_lines_of_an_area_are_counted() {
     let (all, area) = (all.counts(), area.counts());
     assert_eq!((all.lines, all.bytes, all.clean), (5, 56, 6));
     assert_eq!((area.lines, area.bytes, area.clean), (2, 24, 2), "lines 1 to 4");
-    assert_eq!(memory.below().load::<u64>(Addr::pm(1 << 16)), 1);
+    assert_eq!(layer::Layer::below(&memory).load::<u64>(Addr::pm(1 << 16)), 1);
     assert_eq!(Dirtiness::new(0).counts().dirtiness(), 0.0);
 }
 

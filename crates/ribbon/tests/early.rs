@@ -5,7 +5,7 @@ use super::scene::{LINES, Program, Scene, options};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_explore::Model;
-use seawall_memory::{Addr, Image, Memory, Width, pass};
+use seawall_memory::{Addr, Fence, Image, Memory, MemoryExt, Width, layer};
 use seawall_ribbon::{
     EarlyStores, FlusherStep, Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions,
 };
@@ -399,8 +399,13 @@ impl Looks<'_> {
     }
 }
 
-impl Memory for Looks<'_> {
-    pass!(image: thread, store_bits, grow, spin_while, flush, work, output);
+impl layer::Layer for Looks<'_> {
+    type Below = Image;
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &Image {
+        self.image
+    }
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         if !at.is_pm() && at.offset() >= self.owners {
@@ -418,11 +423,8 @@ impl Memory for Looks<'_> {
     fn fetch_add(&self, at: Addr, by: u64) -> u64 {
         self.locks().fetch_add(at, by)
     }
-    fn order(&self) {
+    fn fence(&self, _: Fence) {
         self.may_overtake.set(true);
-    }
-    fn drain(&self) {
-        self.order();
     }
 }
 

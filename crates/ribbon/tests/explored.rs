@@ -2,7 +2,7 @@
 
 use super::scene::{Program, Scene, options};
 use seawall_explore::{Model, Preemptions, Schedule, record};
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_ribbon::{Ribbon, RibbonFlaw, RibbonOptions};
 use seawall_runtime::Arena;
 

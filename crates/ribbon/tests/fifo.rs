@@ -1,7 +1,7 @@
 //! The FIFO step by step: full, left behind, taken over, shared by several flushers.
 
 use super::scene::options;
-use seawall_memory::{Addr, Image, Line, Memory, lines_of, pass};
+use seawall_memory::{Addr, Clock, Fence, Image, Line, Memory, MemoryExt, layer, lines_of};
 use seawall_ribbon::{BATCH_LINES, FlusherStep, Ribbon, RibbonOptions};
 use seawall_runtime::Arena;
 use std::cell::{Cell, RefCell};
@@ -37,8 +37,12 @@ impl<'a> Thread<'a> {
     }
 }
 
-impl Memory for Thread<'_> {
-    pass!(image: load_bits, store_bits, compare_exchange, swap, fetch_add, grow, spin_while);
+impl layer::Layer for Thread<'_> {
+    type Below = Image;
+
+    fn below(&self) -> &Image {
+        self.image
+    }
 
     fn thread(&self) -> usize {
         self.thread
@@ -46,17 +50,14 @@ impl Memory for Thread<'_> {
     fn flush(&self, at: Addr, len: u64) {
         self.flushed.borrow_mut().extend(lines_of(at, len));
     }
-    fn order(&self) {
-        self.fenced.set(self.flushed.borrow().len());
-    }
-    fn drain(&self) {
-        if let Some(action) = self.in_drain.take() {
+    fn fence(&self, fence: Fence) {
+        if fence == Fence::Drain
+            && let Some(action) = self.in_drain.take()
+        {
             action();
         }
-        self.order();
+        self.fenced.set(self.flushed.borrow().len());
     }
-    fn work(&self, _: u32) {}
-    fn output(&self, _: u64) {}
 }
 
 fn place(options: &RibbonOptions) -> (Image, Ribbon, Addr) {
@@ -85,18 +86,31 @@ fn what_does_not_fit_is_flushed_at_once_and_all_of_it_is_durable_at_the_fence() 
 }
 
 /// An image with a clock, which goes on when it is looked at.
-struct Clock<'a> {
+struct Ticking<'a> {
     image: &'a Image,
     now: Cell<u64>,
 }
 
-impl Memory for Clock<'_> {
-    pass!(image: thread, load_bits, store_bits, compare_exchange, swap, fetch_add, grow);
-    pass!(image: flush, order, drain, work, spin_while, output);
+impl layer::Layer for Ticking<'_> {
+    type Below = Image;
 
+    fn below(&self) -> &Image {
+        self.image
+    }
+
+    fn clock(&self) -> Option<impl Clock> {
+        Some(self)
+    }
+}
+
+impl Clock for &Ticking<'_> {
     fn now(&self) -> u64 {
         self.now.set(self.now.get() + 100);
         self.now.get()
+    }
+
+    fn charge(&self, account: u8) -> u8 {
+        account
     }
 }
 
@@ -105,7 +119,7 @@ fn the_first_flusher_has_so_many_work_as_it_tries_and_again_after_a_period() {
     let tried = |period| {
         let options = RibbonOptions { period, window: period / 10, ..options(1, 6) };
         let (image, ribbon, _) = place(&options);
-        let clock = Clock { image: &image, now: Cell::new(0) };
+        let clock = Ticking { image: &image, now: Cell::new(0) };
         let mut flusher = ribbon.flusher(&clock, 0);
         let mut active: Vec<u64> = (0..500)
             .map(|_| {

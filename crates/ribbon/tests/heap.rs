@@ -5,7 +5,7 @@ use seawall_explore::{
     CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
     record, search,
 };
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_ribbon::{Ribbon, RibbonFlaw, RibbonOptions};
 use seawall_runtime::{Arena, Heap, HeapError, HeapOptions, Logging};
 

@@ -1,6 +1,6 @@
 //! A Ribbon as an option of a pool.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::{Domain, Pool, PoolOptions};
 use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonOptions, RibbonPool};
 use seawall_runtime::{Heap, HeapError, HeapOptions};

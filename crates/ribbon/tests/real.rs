@@ -1,7 +1,7 @@
 //! On this machine, with flushers that are threads.
 
 use super::scene::EVERY_SOURCE;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::{NativeMemory, Pool, PoolOptions};
 use seawall_ribbon::threads::{Crew, with_flushers};
 use seawall_ribbon::{Mode, Ribbon, RibbonCounts, RibbonOptions};

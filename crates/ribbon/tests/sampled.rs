@@ -4,7 +4,7 @@ use super::explored::{ORDERED, scene};
 use super::scene::{Program, options};
 use super::simulated::{Run, simulate};
 use seawall_explore::Model;
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_ribbon::{
     EarlyStores, FlusherStep, Mode, Ribbon, RibbonFlaw, RibbonMemory, RibbonOptions, SAMPLE_EVERY,
     SAMPLE_EVERY_MAX,

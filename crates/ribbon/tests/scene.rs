@@ -4,7 +4,7 @@ use seawall_explore::{
     CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
     record, search,
 };
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonMemory, RibbonOptions};
 use seawall_runtime::Arena;
 

@@ -5,7 +5,7 @@
 //! through memory cannot win; what can is having lines clean before the program asks.
 
 use super::scene::options;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonCounts, RibbonMemory, RibbonOptions};
 use seawall_runtime::Arena;
 use seawall_sim::{Choice, Machine, Program, SimError, SimMemory, Simulation};

@@ -37,6 +37,7 @@ mod known;
 pub(crate) mod options;
 pub(crate) mod pages;
 pub(crate) mod plan;
+mod purpose;
 pub(crate) mod read_barrier;
 pub(crate) mod recovery;
 mod release;
@@ -48,4 +49,5 @@ pub use cycle::{Defragmenter, Step};
 pub use options::{
     Copies, DefragCounts, DefragError, DefragOptions, DefragOptionsError, Protocol, UnknownProtocol,
 };
+pub use purpose::Purpose;
 pub use thread::{Collector, with_collector};

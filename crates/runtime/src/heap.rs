@@ -44,7 +44,7 @@ use crate::pool::{self, HeaderError};
 use layout::{
     CHUNKS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, Layout, Numbers, ROOT_BYTES_MAX, THREADS_MAX,
 };
-use seawall_memory::{Addr, LINE_BYTES, Memory, Seats};
+use seawall_memory::{Addr, LINE_BYTES, Memory, ThreadSlots};
 
 /// The kind of pool, in the first root word of its header.
 const KIND: u64 = u64::from_le_bytes(*b"heap  v1");
@@ -253,7 +253,7 @@ impl Heap {
 
     /// Panics if `memory` is known not to be the one that the heap was opened on.
     pub(crate) fn assert_on<M: Memory>(&self, memory: &M) {
-        let here = memory.seats().map(Seats::memory);
+        let here = memory.slots().map(ThreadSlots::memory);
         let is_other = self.memory.zip(here).is_some_and(|(there, here)| there != here);
         let is_same = !is_other && pool::uuid(memory) == self.uuid;
         assert!(is_same, "the memory is that of another pool");

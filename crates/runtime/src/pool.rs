@@ -14,7 +14,7 @@
 //! pool that [`open`] refuses or a whole one. Bytes of a pool are untrusted: nothing here panics
 //! or reads out of range because of them.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Bytes that the header takes: three lines.
 pub const HEADER_BYTES: u64 = 192;

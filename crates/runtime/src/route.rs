@@ -17,7 +17,7 @@
 //! the state of lines in a log of which a lap is longer than [`LAP_MAX`] records.
 
 use crate::AbTest;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, Clock, LINE_BYTES, Memory, MemoryExt};
 use std::fmt;
 use std::str::FromStr;
 
@@ -286,9 +286,9 @@ impl Route {
         }
         let Some(began) = trial.began else {
             if trial.records >= trial.run_in {
-                let now = memory.now();
-                self.has_no_time = now == 0;
-                (trial.began, trial.records) = (Some(now), 0);
+                let now = memory.clock().map(|clock| clock.now());
+                self.has_no_time = now.is_none();
+                (trial.began, trial.records) = (now, 0);
             }
             self.trial = Some(trial).filter(|_| !self.has_no_time);
             return;

@@ -39,7 +39,7 @@ use crate::{Heap, HeapError, Session};
 use buffers::Buffers;
 use index::Found;
 use record::spread;
-use seawall_memory::{Addr, LINE_BYTES, Memory, Width, Word};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt, Width, Word};
 
 /// Which values a transaction logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -332,7 +332,7 @@ struct Unwinding<'a, M: Memory> {
 
 impl<M: Memory> Drop for Unwinding<'_, M> {
     fn drop(&mut self) {
-        if self.memory.seats().is_some() {
+        if self.memory.slots().is_some() {
             self.scope.end(self.memory);
         }
     }

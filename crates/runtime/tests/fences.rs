@@ -4,7 +4,7 @@
 use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Schedule, Search, Trace, Traced, check, record, search,
 };
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::{DIRECT_BYTES, Heap, HeapError, Logging, Session};
 use seawall_testkit::script::{NAME, ScriptStep, options};
 use std::collections::BTreeSet;

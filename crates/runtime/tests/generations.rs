@@ -5,7 +5,7 @@ use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Schedule, Search, Store, Trace, Traced, Turns, check,
     record, search,
 };
-use seawall_memory::{Addr, Image, Memory, pass};
+use seawall_memory::{Addr, Image, Memory, MemoryExt, layer};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions};
 use seawall_testkit::places::{CLOSED_WORD, Places, REACH_WORD, word};
 use seawall_testkit::script::NAME;
@@ -296,9 +296,12 @@ struct Numbered<'m> {
     thread: usize,
 }
 
-impl Memory for Numbered<'_> {
-    pass!(image: seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
-    pass!(image: drain, work, grow, spin_while, output);
+impl layer::Layer for Numbered<'_> {
+    type Below = Image;
+
+    fn below(&self) -> &Image {
+        self.image
+    }
 
     fn thread(&self) -> usize {
         self.thread

@@ -1,7 +1,7 @@
 //! Without crashes: the heap does what a program on ordinary memory would.
 
 use proptest::prelude::*;
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, MemoryExt};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Tx};
 use seawall_testkit::script::{NAME, ScriptStep, options, read, reopen, seen, states};
 use std::panic::{AssertUnwindSafe, catch_unwind};

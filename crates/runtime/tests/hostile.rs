@@ -1,7 +1,7 @@
 //! Logs of the largest size that were written by somebody who wants recovery to take for ever: it
 //! reads each of their words at most twice.
 
-use seawall_memory::{Addr, Memory, Width};
+use seawall_memory::{Addr, Fence, Memory, MemoryExt, ThreadSlots, Width};
 use seawall_runtime::{Heap, HeapError, HeapOptions};
 use seawall_testkit::places::{LINE, Places, checked};
 use seawall_testkit::script::NAME;
@@ -88,6 +88,10 @@ impl Memory for Hostile {
         0
     }
 
+    fn slots(&self) -> Option<&ThreadSlots> {
+        None
+    }
+
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         let stored = || self.words.borrow().get(&at).copied().unwrap_or(0);
         self.forged(at).unwrap_or_else(stored) & width.mask()
@@ -128,15 +132,9 @@ impl Memory for Hostile {
 
     fn flush(&self, _: Addr, _: u64) {}
 
-    fn order(&self) {}
-
-    fn drain(&self) {}
+    fn fence(&self, _: Fence) {}
 
     fn work(&self, _: u32) {}
-
-    fn grow(&self, _: u64) -> bool {
-        false
-    }
 
     fn spin_while(&self, at: Addr, _: u64) -> u64 {
         self.load_bits(at, Width::B8)

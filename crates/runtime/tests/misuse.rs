@@ -1,6 +1,6 @@
 //! What programs do by mistake, in safe code: it is refused, and harms nothing that was promised.
 
-use seawall_memory::{Addr, Image, Memory, Width, pass};
+use seawall_memory::{Addr, Image, Memory, MemoryExt, Width, layer};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::typed::{self, Persist, Ptr};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session};
@@ -374,9 +374,13 @@ impl Ending<'_> {
     }
 }
 
-impl Memory for Ending<'_> {
-    pass!(image: thread, compare_exchange, swap, fetch_add, flush, order, drain, work, grow);
-    pass!(image: spin_while, output);
+impl layer::Layer for Ending<'_> {
+    type Below = Image;
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &Image {
+        self.image
+    }
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.access();

@@ -3,7 +3,7 @@
 
 use crate::heap::made;
 use proptest::prelude::*;
-use seawall_memory::{Addr, Image, Memory, lines_of};
+use seawall_memory::{Addr, Image, MemoryExt, lines_of};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Placement, TOGETHER_BYTES_MAX};
 use seawall_testkit::script::{NAME, options};

@@ -3,7 +3,7 @@
 //! It is a word of volatile memory behind that of the heap, taken through the seam, so that threads
 //! exclude each other on simulated and explored machines, too.
 
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// A transaction has it; else the number of reads that have.
 const WRITER: u64 = 1 << 31;
@@ -52,7 +52,7 @@ impl PoolLock {
 impl<M: Memory> Drop for Held<'_, M> {
     fn drop(&mut self) {
         // A machine that ends with this thread takes no more accesses.
-        if !std::thread::panicking() || self.memory.seats().is_some() {
+        if !std::thread::panicking() || self.memory.slots().is_some() {
             self.memory.fetch_add(self.word, self.by.wrapping_neg());
             self.memory.wake(self.word);
         }

@@ -17,7 +17,8 @@ use crate::memory::versions::LineData;
 use crate::noc::mesh::Tile;
 use crate::relocation::{Arriving, Late, Lookup, Walk};
 use crate::{LineId, SimError};
-use seawall_memory::{Addr, Forwarding, Model, Relocation};
+use seawall_memory::relocation::{Forwarding, Relocation};
+use seawall_memory::{Addr, Model};
 
 pub use crate::families::params::ParameterDoc;
 

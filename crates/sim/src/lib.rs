@@ -9,7 +9,7 @@
 //! not know which program runs.
 //!
 //! ```
-//! use seawall_memory::{Addr, Memory};
+//! use seawall_memory::{Addr, Memory, MemoryExt};
 //! use seawall_sim::{Choice, Machine, Simulation};
 //!
 //! let machine = Machine::load("desktop")?;

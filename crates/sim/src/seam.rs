@@ -8,7 +8,8 @@ use crate::engine::counters::Counters;
 use crate::relocation::{Lookup, Walk};
 use crate::{Cycle, LineId};
 use seawall_fiber::Pause;
-use seawall_memory::{Addr, Forwarding, LINE_BYTES, Memory, Relocation, Width, lines_of, pass};
+use seawall_memory::relocation::{Forwarding, Relocation, RelocationUnit};
+use seawall_memory::{Addr, Clock, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -21,15 +22,6 @@ pub(crate) enum Locked {
     Swap(u64),
     /// Add the value.
     Add(u64),
-}
-
-/// Which of the seam's fences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fence {
-    Order,
-    Drain,
-    Strand,
-    Join,
 }
 
 /// What a front end asks of a simulated core. `None` or false: pause, and ask again.
@@ -107,11 +99,6 @@ impl<'a> SimMemory<'a> {
     }
 }
 
-/// The same memory, which copies in software.
-struct Software<'a, 'b> {
-    memory: &'a SimMemory<'b>,
-}
-
 impl SimMemory<'_> {
     /// Reads aligned words as the core's hardware does, a line at a time; returns when all are
     /// there.
@@ -156,6 +143,11 @@ impl SimMemory<'_> {
 impl Memory for SimMemory<'_> {
     fn thread(&self) -> usize {
         self.core
+    }
+
+    /// The machine starts each thread once.
+    fn slots(&self) -> Option<&ThreadSlots> {
+        None
     }
 
     #[inline]
@@ -238,53 +230,77 @@ impl Memory for SimMemory<'_> {
         }
     }
 
-    fn order(&self) {
-        self.until(|machine| machine.fence(self.core, Fence::Order).then_some(()));
-    }
-
-    fn strand(&self) {
-        if self.machine.borrow().has_strands() {
-            self.until(|machine| machine.fence(self.core, Fence::Strand).then_some(()));
-        }
-    }
-
-    fn join_strands(&self) {
-        let has_strands = self.machine.borrow().has_strands();
-        let fence = if has_strands { Fence::Join } else { Fence::Order };
+    fn fence(&self, fence: Fence) {
+        let fence = match fence {
+            Fence::Strand | Fence::Join if self.machine.borrow().has_strands() => fence,
+            Fence::Strand => return,
+            Fence::Join => Fence::Order,
+            Fence::Order | Fence::Drain => fence,
+        };
         self.until(|machine| machine.fence(self.core, fence).then_some(()));
-    }
-
-    fn drain(&self) {
-        self.until(|machine| machine.fence(self.core, Fence::Drain).then_some(()));
     }
 
     fn work(&self, instructions: u32) {
         self.machine.borrow_mut().work(self.core, instructions);
     }
 
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        self.until(|machine| machine.spin(self.core, at, value))
+    }
+
+    fn output(&self, number: u64) {
+        self.machine.borrow_mut().output(self.core, number);
+    }
+
+    fn clock(&self) -> Option<impl Clock> {
+        Some(self)
+    }
+
+    fn space(&self) -> Option<impl Space> {
+        Some(self)
+    }
+
+    fn relocation(&self) -> Option<impl RelocationUnit> {
+        self.machine.borrow().relocates().then_some(self)
+    }
+}
+
+impl Clock for &SimMemory<'_> {
     fn now(&self) -> u64 {
         self.machine.borrow().clock(self.core)
     }
 
-    fn relocates(&self) -> bool {
-        self.machine.borrow().relocates()
+    fn charge(&self, account: u8) -> u8 {
+        account
+    }
+}
+
+/// Pools have a fixed length, and keep all of it.
+impl Space for &SimMemory<'_> {
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= self.machine.borrow().pm_bytes()
     }
 
+    fn will_write(&self, _: Addr, _: u64) {}
+
+    fn discard(&self, _: Addr, _: u64) {}
+
+    fn bring_back(&self, _: Addr, _: u64) -> bool {
+        true
+    }
+}
+
+impl RelocationUnit for &SimMemory<'_> {
     fn forwards(&self) -> bool {
         self.machine.borrow().forwards()
     }
 
-    fn set_relocation(&self, registers: Option<Relocation>) {
-        if self.relocates() {
-            self.until(|machine| machine.set_relocation(self.core, registers).then_some(()));
-        }
+    fn set(&self, registers: Option<Relocation>) {
+        self.until(|machine| machine.set_relocation(self.core, registers).then_some(()));
     }
 
-    /// A line of the copy at a time, where there is hardware for it.
+    /// One line of the copy at a time.
     fn relocate(&self, to: Addr, from: Addr, len: u64) {
-        if !self.relocates() {
-            return Software { memory: self }.relocate(to, from, len);
-        }
         let mut done = 0;
         while done < len {
             let here = to.plus(done);
@@ -310,21 +326,4 @@ impl Memory for SimMemory<'_> {
         let (entry, done) = self.walk(&walk);
         self.machine.borrow_mut().walked(self.core, at, &walk, entry, done)
     }
-
-    fn grow(&self, bytes: u64) -> bool {
-        bytes <= self.machine.borrow().pm_bytes()
-    }
-
-    fn spin_while(&self, at: Addr, value: u64) -> u64 {
-        self.until(|machine| machine.spin(self.core, at, value))
-    }
-
-    fn output(&self, number: u64) {
-        self.machine.borrow_mut().output(self.core, number);
-    }
-}
-
-impl Memory for Software<'_, '_> {
-    pass!(memory: thread, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
-    pass!(memory: drain, work, grow, spin_while, output, read);
 }

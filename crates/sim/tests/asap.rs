@@ -4,7 +4,7 @@
 
 use crate::paths::Paths;
 use crate::watched::{Watched, asap22, clock, watch};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Counters, Machine, Program, Reason, SimError, SimMemory};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -3,7 +3,7 @@
 //! Persistent Programming using Battery-Backed Buffers", HPCA'21).
 
 use crate::watched::{Watched, asap22, clock, watch};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Machine, Program, Reason, SimError, SimMemory};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -2,7 +2,7 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, DESIGNS, Machine, Program, RunOutcome, SimMemory, Simulation};
 
 /// Where the line is that both cores want, and where its address stands.

@@ -5,7 +5,7 @@ use crate::persistency::{levels, tiny};
 use crate::programs::{lock, unlock};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, Machine, Program, Recording, SimMemory, Simulation};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -6,9 +6,10 @@ mod crashes;
 use crate::hops::word;
 use crate::paths::Paths;
 use crate::persistency::{levels, tiny};
-use seawall_memory::{
-    Addr, FILTER_BYTES, FILTERS, Forwarding, LINE_BYTES, Memory, RELOCATION_PAGE, Relocation,
+use seawall_memory::relocation::{
+    FILTER_BYTES, FILTERS, Forwarding, RELOCATION_PAGE, Relocate, Relocation,
 };
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_sim::{
     Choice, Crash, Cycle, DESIGNS, Machine, Observer, Program, Reason, RunOutcome, SimMemory,
     Simulation,

@@ -3,7 +3,7 @@
 
 use crate::paths::Paths;
 use crate::scenes::{Scene, line_at};
-use seawall_memory::Memory;
+use seawall_memory::{Memory, MemoryExt};
 use seawall_sim::{Choice, Machine, Program, RunOutcome, SimMemory, Simulation};
 
 const BUCKETS: u64 = 256;

@@ -1,7 +1,7 @@
 //! What HOPS promises, one mechanism at a time: the example of the paper, what a dfence waits for,
 //! when a buffer is written, and what a line that is buffered costs.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{
     Choice, Crash, Cycle, Machine, Observer, Program, Reason, RunOutcome, SimError, Simulation,
 };

@@ -5,7 +5,7 @@
 
 use crate::persists;
 use crate::scenes::Scene;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, DESIGNS, Machine, RunOutcome, SimMemory, Simulation};
 
 /// Cycles of 51 ns, and of 42 cycles more: a load that misses everywhere (7-cpu.com).

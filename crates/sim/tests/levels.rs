@@ -5,7 +5,7 @@ use crate::paths::Paths;
 use crate::persistency::{levels, tiny};
 use crate::programs::run_on;
 use crate::scenes::{Scene, line_at};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, L2Config, Machine, Program, Reason, RunOutcome, SimMemory, Simulation};
 
 /// Lines that both private levels of the small machines hold together.

@@ -1,6 +1,6 @@
 //! What ends a run that does not end by itself: a limit of simulated time, or a request to stop.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, DESIGNS, Machine, Program, SimError, SimMemory, Simulation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,7 @@
 
 use crate::persists;
 use crate::scenes::{Scene, line_at};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, Machine, Program, SimMemory, Simulation};
 
 fn machine() -> Machine {

@@ -13,7 +13,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_memory::{Addr, Memory, Model};
+use seawall_memory::{Addr, Memory, MemoryExt, Model};
 use seawall_sim::{
     Choice, Crash, Cycle, L2Config, Machine, Observer, Program, SimMemory, Simulation,
 };

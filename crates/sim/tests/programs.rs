@@ -1,6 +1,6 @@
 //! Small programs that several tests run.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, Machine, Program, RunOutcome, Simulation};
 
 /// Runs `threads` copies of `program` on a machine with 64 KiB of each memory.

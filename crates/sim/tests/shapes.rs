@@ -2,7 +2,7 @@
 
 use crate::paths::Paths;
 use crate::scenes::{Lines, Scene, line_at};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Machine, Program, Reason, RunOutcome, SimMemory};
 use std::cmp::Reverse;
 

@@ -3,7 +3,7 @@
 use crate::paths::Paths;
 use crate::programs::run_on;
 use crate::scenes::{Scene, line_at};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, Machine, Program, Reason, RunOutcome, SimMemory, Simulation};
 
 const LINES: [u64; 4] = [1, 77, 300, 901];

@@ -1,7 +1,7 @@
 //! The simulated machine is a memory: programs get the right values under every design.
 
 use crate::programs::{lock, run_on, unlock};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{DESIGNS, SimMemory};
 
 fn word(pm: &[u8], at: usize) -> u64 {

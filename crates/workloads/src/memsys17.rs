@@ -11,7 +11,7 @@
 //! C program would make it; [`Input::work`] is its cost on machines where computing takes no time
 //! by itself.
 
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Route, RouteChoice, RouteCounts};
 use std::fmt;
 use std::str::FromStr;

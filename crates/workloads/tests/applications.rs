@@ -5,7 +5,7 @@ use crate::crash::Crash;
 use crate::media::Model;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, MemoryExt};
 use seawall_workloads::{Flaw, Setup, Visitor, Workload, with_workload};
 
 /// Each with how long its transactions are: crashes come at one of so many stores and fences.

@@ -2,7 +2,7 @@
 //! call, and their checks see a changed word. What they share: `crates/lab/tests/kernels.rs`.
 
 use crate::machines::Shared;
-use seawall_memory::{Addr, Memory, Width};
+use seawall_memory::{Absent, Addr, Fence, Memory, MemoryExt, Space, Width, layer};
 use seawall_workloads::{Input, KERNELS, Kernel, KernelVisitor, with_kernel};
 use std::sync::Barrier;
 
@@ -27,10 +27,14 @@ fn held(at: Addr) -> Addr {
     at
 }
 
-impl Memory for Strict<'_> {
-    fn thread(&self) -> usize {
-        self.0.thread()
+impl layer::Layer for Strict<'_> {
+    type Below = Shared;
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &Shared {
+        self.0
     }
+
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.0.load_bits(held(at), width)
     }
@@ -49,15 +53,11 @@ impl Memory for Strict<'_> {
     fn flush(&self, _: Addr, _: u64) {
         panic!("a kernel does not flush");
     }
-    fn order(&self) {
-        panic!("a kernel does not order");
+    fn fence(&self, _: Fence) {
+        panic!("a kernel does not fence");
     }
-    fn drain(&self) {
-        panic!("a kernel does not drain");
-    }
-    fn work(&self, _: u32) {}
-    fn grow(&self, _: u64) -> bool {
-        panic!("a kernel has all its memory at the start");
+    fn space(&self) -> Option<impl Space> {
+        panic!("a kernel has all its memory at the start") as Option<Absent>
     }
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         self.0.spin_while(held(at), value)

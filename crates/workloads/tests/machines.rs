@@ -1,7 +1,7 @@
 //! Two test machines: one that records loads, stores, flushes and orders of threads that take turns
 //! operation by operation, and one that several OS threads share.
 
-use seawall_memory::{Addr, Image, Memory, Width, lines_of, pass};
+use seawall_memory::{Addr, Fence, Image, Memory, Space, ThreadSlots, Width, layer, lines_of};
 use seawall_workloads::History;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -63,8 +63,13 @@ impl Recorder {
     }
 }
 
-impl Memory for Recorder {
-    pass!(image: grow, spin_while);
+impl layer::Layer for Recorder {
+    type Below = Image;
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &Image {
+        &self.image
+    }
 
     fn thread(&self) -> usize {
         self.thread.get()
@@ -99,11 +104,12 @@ impl Memory for Recorder {
             self.record(Event::Flush { line: line.0 });
         }
     }
-    fn order(&self) {
-        self.record(Event::Order);
-    }
-    fn drain(&self) {
-        self.record(Event::Drain);
+    fn fence(&self, fence: Fence) {
+        match fence {
+            Fence::Order | Fence::Join => self.record(Event::Order),
+            Fence::Drain => self.record(Event::Drain),
+            Fence::Strand => {}
+        }
     }
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {
@@ -147,6 +153,9 @@ impl Memory for Shared {
     fn thread(&self) -> usize {
         self.thread
     }
+    fn slots(&self) -> Option<&ThreadSlots> {
+        None
+    }
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         let (word, shift) = self.word_of(at);
         word.load(SeqCst) >> shift & width.mask()
@@ -167,13 +176,9 @@ impl Memory for Shared {
         self.word(at).fetch_add(by, SeqCst)
     }
     fn flush(&self, _: Addr, _: u64) {}
-    fn order(&self) {}
-    fn drain(&self) {}
+    fn fence(&self, _: Fence) {}
     fn work(&self, _: u32) {}
     fn output(&self, _: u64) {}
-    fn grow(&self, bytes: u64) -> bool {
-        bytes <= 8 * self.pm.len() as u64
-    }
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         loop {
             match self.word(at).load(SeqCst) {
@@ -181,5 +186,19 @@ impl Memory for Shared {
                 other => return other,
             }
         }
+    }
+    fn space(&self) -> Option<impl Space> {
+        Some(self)
+    }
+}
+
+impl Space for &Shared {
+    fn grow(&self, bytes: u64) -> bool {
+        bytes <= 8 * self.pm.len() as u64
+    }
+    fn will_write(&self, _: Addr, _: u64) {}
+    fn discard(&self, _: Addr, _: u64) {}
+    fn bring_back(&self, _: Addr, _: u64) -> bool {
+        true
     }
 }

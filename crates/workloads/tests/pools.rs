@@ -1,6 +1,6 @@
 //! Pools that are not what they should be are refused with a reason.
 
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, MemoryExt};
 use seawall_workloads::{Layout, Setup, Visitor, WORKLOADS, Workload, with_workload};
 
 fn made<W: Workload>() -> (Image, Layout) {

@@ -3,7 +3,7 @@
 use seawall_explore::{
     CrashImage, CrashPoint, Model, Reached, Schedule, Search, check, record, search,
 };
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_workloads::strand_log::{StrandFlaw, StrandLogs, StrandTx};
 

@@ -4,7 +4,7 @@ use super::descend::{HEIGHT_MAX, parse};
 use super::node::{Inner, Leaf};
 use super::{BTreeError, Tree};
 use crate::Damage;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::Heap;
 use std::collections::BTreeMap;
 

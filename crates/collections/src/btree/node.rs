@@ -275,7 +275,7 @@ impl<const KEYS: usize> Inner<KEYS> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use seawall_memory::{Image, Memory};
+    use seawall_memory::{Image, MemoryExt};
 
     fn put(image: &Image, at: Addr, words: &[u64]) {
         for (word, value) in (0..).zip(words) {

@@ -12,7 +12,7 @@ use super::versions::Writer;
 use super::{BTreeError, BTreeFlaw, Tree};
 use crate::Damage;
 use crate::reads::Within;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::Tx;
 
 /// A new node to be linked behind the node that it was split from.

@@ -140,7 +140,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::Image;
+    use seawall_memory::{Image, MemoryExt};
 
     #[test]
     fn every_node_has_one_of_the_words_and_always_the_same() {

@@ -318,7 +318,7 @@ impl Segment {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use seawall_memory::{Image, Memory};
+    use seawall_memory::{Image, MemoryExt};
     use std::collections::BTreeMap;
 
     proptest! {

@@ -4,7 +4,7 @@ use super::segment::Segment;
 use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapFlaw, Table, top};
 use crate::Damage;
 use crate::reads::Within;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Heap, HeapError, Held, Tx};
 
 /// How large a map is.

@@ -3,7 +3,7 @@
 use crate::script::{VERSIONS, made, options};
 use proptest::prelude::*;
 use seawall_collections::Tree;
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, MemoryExt};
 use seawall_runtime::Heap;
 
 /// A tree of three levels, and where its nodes are.

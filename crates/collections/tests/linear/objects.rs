@@ -6,7 +6,7 @@ use super::options;
 use crate::subject::NAME;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Heap, HeapError, Logging, Session};
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -8,7 +8,7 @@ use crate::subject::NAME;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_collections::{KvMap, Map, MapFlaw};
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Image, MemoryExt};
 use seawall_runtime::{Heap, HeapFlaw};
 use seawall_sim::{Choice, Crash, Cycle, Machine, Observer, Program, SimMemory, Simulation};
 use std::cell::RefCell;

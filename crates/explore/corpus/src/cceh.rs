@@ -7,7 +7,7 @@
 
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Directory entry `index`; a line each, so that a crash may part them.
 const fn directory(index: u64) -> Addr {

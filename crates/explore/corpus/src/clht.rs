@@ -6,7 +6,7 @@
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
 use crate::tx::{redo, redo_apply};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Where the pointer to the table in use is.
 const TABLE: Addr = line(1);

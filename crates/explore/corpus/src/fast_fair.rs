@@ -12,7 +12,7 @@
 
 use crate::kit::{Words, ensure, inserted, line, word};
 use crate::program::{About, BugKind, Found, Program};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// Where the pointer to the root is.
 const ROOT: Addr = line(1);

@@ -6,7 +6,7 @@
 use crate::fast_fair::{Flaw, Tree, found_keys, judge_keys, nth_key, value_of};
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Records in a node: two lines of four.
 const SLOTS: u64 = 8;

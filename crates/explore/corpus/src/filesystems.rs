@@ -7,7 +7,7 @@
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
 use crate::tx::{redo, redo_apply};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Head and tail of an inode's log, a line each; the log's page.
 const HEAD: Addr = line(2);

@@ -6,7 +6,7 @@
 
 use crate::kit::{Words, ensure, line, word};
 use crate::program::{About, BugKind, Found, Program};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// Slots in a bucket: pairs of key and value in one line.
 const SLOTS: u64 = 4;

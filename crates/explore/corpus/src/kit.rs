@@ -1,6 +1,6 @@
 //! What the small programs share: places in the pool, short words for 8-byte accesses, judgements.
 
-use seawall_memory::{Addr, LINE_BYTES, Memory, Width};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt, Width};
 
 /// The start of line `number` of the pool.
 pub(crate) const fn line(number: u64) -> Addr {

@@ -8,7 +8,7 @@
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
 use crate::tx::{redo, redo_apply};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 const SLOTS: u64 = 4;
 

@@ -6,7 +6,7 @@
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
 use crate::tx::{LOG, entry, redo_apply, undo_add, undo_rollback};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 const A: Addr = line(1);
 const B: Addr = line(2);

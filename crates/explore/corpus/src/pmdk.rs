@@ -6,7 +6,7 @@
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
 use crate::tx::{LOG, entry, redo, redo_apply, redo_write};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Units of the whole heap of chunks.
 const HEAP: u64 = 8;

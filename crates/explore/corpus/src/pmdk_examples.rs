@@ -7,7 +7,7 @@
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
 use crate::tx::{redo, redo_apply, undo_add, undo_commit, undo_rollback, undo_set};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// EX-1.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@
 
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// The number of children of a node; child `index` is a value, its key `index + 1`.
 const COUNT: Addr = line(4);

@@ -5,7 +5,7 @@
 
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// An item of the cache: linked flag and value in one line, its CAS id in the next.
 const fn item(number: u64) -> Addr {

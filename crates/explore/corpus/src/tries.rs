@@ -6,7 +6,7 @@
 
 use crate::kit::{Words, ensure, inserted, line, some_state, word};
 use crate::program::{About, BugKind, Found, Program};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Where the root's child pointer is.
 const SLOT: Addr = line(1);

@@ -4,7 +4,7 @@
 //! Redo: the new words are durable in the log, then its length, then they are put in place.
 
 use crate::kit::{Words, line, word};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Where the log is: its length in one line, its entries (address, word) from the next.
 pub(crate) const LOG: Addr = line(40);

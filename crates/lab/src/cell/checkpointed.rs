@@ -9,7 +9,7 @@ use super::{BYTES_MAX, Cell, Point, cpu_time, stalls_of};
 use crate::LabError;
 use crate::crash::Broken;
 use crate::handle::Simulated;
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Image, MemoryExt};
 use seawall_sim::{Machine, Program, SimMemory, Simulation};
 use seawall_workloads::{Input, Kernel, KernelVisitor, with_checkpointed};
 use std::rc::Rc;
@@ -80,7 +80,7 @@ impl KernelVisitor for Run<'_> {
             let (kernel, crew, ended) = (kernel.clone(), crew.clone(), ended.clone());
             Box::new(move |memory: &SimMemory| {
                 match &crew {
-                    None => kernel.run(&Simulated::Plain(memory)),
+                    None => kernel.run(&Simulated::plain(memory)),
                     Some(crew) => crew.run(memory, |memory| kernel.run(memory)),
                 }
                 ended.set(memory.now().max(ended.get()));

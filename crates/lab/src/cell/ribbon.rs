@@ -153,7 +153,7 @@ impl Crew {
 
     /// Runs `work` with the handle of a thread in the Ribbon.
     pub(super) fn run(&self, memory: &SimMemory<'_>, work: impl FnOnce(&Simulated<'_, '_>)) {
-        let joined = Handle::Ribbon(self.ribbon.join(memory));
+        let joined = Handle::ribbon(self.ribbon.join(memory));
         work(&joined);
         drop(joined);
         if memory.fetch_add(self.left, 1) + 1 == self.threads {

@@ -11,7 +11,7 @@ use crate::LabError;
 use crate::jobs::{Piece, run_all};
 use crate::progress::Progress;
 use crate::table::{plain_table, text_of};
-use seawall_memory::{Image, Memory, pass};
+use seawall_memory::{Image, layer};
 use seawall_runtime::HeapStats;
 use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
@@ -280,10 +280,12 @@ struct Numbered<'m> {
     thread: usize,
 }
 
-impl Memory for Numbered<'_> {
-    pass!(image: seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order);
-    pass!(image: drain, work, grow, spin_while, output, read, write, write_nt, discard, bring_back);
-    pass!(image: relocates, forwards, set_relocation, relocate, forward);
+impl layer::Layer for Numbered<'_> {
+    type Below = Image;
+
+    fn below(&self) -> &Image {
+        self.image
+    }
 
     fn thread(&self) -> usize {
         self.thread

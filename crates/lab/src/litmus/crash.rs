@@ -18,7 +18,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_explore::litmus::{
     Column, Instruction, Litmus, Outcome, Place, Register, THREADS_MAX, Value,
 };
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_sim::{Choice, Cycle, Machine, Observer, Program, SimError, SimMemory, Simulation};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -146,11 +146,11 @@ impl<W: Workload> Threads<'_, W> {
         };
         match (host, self.dirtiness) {
             (Host::Ribbon(pool), _) => {
-                self.run(&Handle::Ribbon(pool.wrap(memory)), ready, counters_below)
+                self.run(&Handle::ribbon(pool.wrap(memory)), ready, counters_below)
             }
             (Host::Plain(_), None) => self.run(&memory, ready, |memory| memory.counters()),
             (Host::Plain(_), Some(dirtiness)) => {
-                self.run(&Studied::Dirtiness(dirtiness.join(&memory)), ready, counters_below)
+                self.run(&Studied::dirtiness(dirtiness.join(&memory)), ready, counters_below)
             }
         }
     }
@@ -160,12 +160,7 @@ impl<W: Workload> Threads<'_, W> {
 type Studied<'m, 'p> = Handle<'m, NativeMemory<'p>, Box<NativeMemory<'p>>>;
 
 fn counters_below(handle: &Studied<'_, '_>) -> Counters {
-    match handle {
-        Handle::Plain(memory) => memory.counters(),
-        Handle::Ribbon(ribbon) => ribbon.inner().counters(),
-        Handle::Watched(_) | Handle::Accounted(_) => unreachable!("only of simulations"),
-        Handle::Dirtiness(counted) => counted.below().counters(),
-    }
+    handle.machine().counters()
 }
 
 /// Runs `body` beside the thread that defragments, if there is to be one.
@@ -179,7 +174,7 @@ pub(super) fn run_beside<W: Workload, T>(
     match host {
         Host::Plain(pool) => workload.beside_collector(|| pool.memory(thread), body),
         Host::Ribbon(pool) => {
-            let handle = || Studied::Ribbon(pool.wrap(pool.below().memory(thread)));
+            let handle = || Studied::ribbon(pool.wrap(pool.below().memory(thread)));
             workload.beside_collector(handle, body)
         }
     }

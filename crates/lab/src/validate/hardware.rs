@@ -9,7 +9,7 @@ use super::ValidatePoint;
 use super::scenes::{Scene, line_at};
 use super::traffic::Traffic;
 use crate::chart::{Axis, Chart, Series};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Machine, SimError, SimMemory};
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::ValidatePoint;
 use super::paths::Paths;
 use super::scenes::{Lines, Scene, Work, line_at};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Cycle, DESIGNS, Machine, Program, SimError, SimMemory};
 
 type Points = Result<Vec<ValidatePoint>, SimError>;

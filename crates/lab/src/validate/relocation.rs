@@ -4,7 +4,8 @@
 use super::ValidatePoint;
 use super::paths::Paths;
 use super::scenes::Scene;
-use seawall_memory::{Addr, Forwarding, Memory, RELOCATION_PAGE, Relocation};
+use seawall_memory::relocation::{Forwarding, RELOCATION_PAGE, Relocate, Relocation};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Cycle, Machine, Program, SimError, SimMemory};
 
 const DESIGN: &str = "ffccd";

@@ -7,7 +7,7 @@
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_sim::{
     Choice, Cycle, Machine, Observer, Program, RunOutcome, SimError, SimMemory, Simulation,
 };

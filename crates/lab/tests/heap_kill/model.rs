@@ -4,7 +4,7 @@ use crate::Plan;
 use crate::work::{SHARED, link};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Heap, Logging};
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use crate::Plan;
 use crate::model::{Act, LARGE_SLOTS, SLOTS, act, content};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::{Domain, NativeMemory, Pool, PoolOptions, Witness};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, Tx};
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Durability, Pool, PoolOptions};
 use proptest::prelude::*;
-use seawall_memory::Image;
+use seawall_memory::{Image, MemoryExt};
 
 fn pool(domain: Domain) -> Pool {
     Pool::temporary(

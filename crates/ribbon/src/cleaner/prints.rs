@@ -66,7 +66,7 @@ fn print_of(line: [u64; 8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::Image;
+    use seawall_memory::{Image, MemoryExt};
 
     fn changed(prints: &mut Prints, memory: &Image, first: u64, bytes: u64) -> Vec<u64> {
         let mut all = Vec::new();

@@ -6,7 +6,7 @@
 use super::super::Ribbon;
 use super::super::judge::Judge;
 use super::{Cleaner, INTERVAL, Look, Pace};
-use seawall_memory::{Handles, Memory, StoreSource};
+use seawall_memory::{Handles, MemoryExt, StoreSource};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};

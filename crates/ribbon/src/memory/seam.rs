@@ -4,18 +4,17 @@
 //! a locked operation waits for the FIFO as a fence does, as it is one on x86.
 
 use super::RibbonMemory;
-use seawall_memory::{Addr, Memory, Width, lines_of, pass};
+use seawall_memory::relocation::{Relocation, RelocationUnit};
+use seawall_memory::{Addr, Fence, Memory, Space, Width, layer, lines_of};
 use std::ops::Deref;
 
-impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
-    pass!(memory: thread, seats, load_bits, strand, work, now, grow, will_write, spin_while);
-    pass!(memory: sleep_while, wake);
-    pass!(memory: output, load_line, read, forward, bring_back);
-    pass!(memory: relocates, forwards, set_relocation, purpose);
+impl<H: Deref<Target: Memory>> layer::Layer for RibbonMemory<'_, H> {
+    type Below = H::Target;
 
-    /// Nothing: a flusher that is late may touch a line of these bytes after anybody needs it, and
-    /// so may the cleaner.
-    fn discard(&self, _: Addr, _: u64) {}
+    #[inline]
+    fn below(&self) -> &H::Target {
+        &self.memory
+    }
 
     #[inline]
     #[track_caller]
@@ -70,32 +69,15 @@ impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
 
     #[inline]
     #[track_caller]
-    fn order(&self) {
-        if !self.is_plain.get() {
-            return self.fence(H::Target::order);
+    fn fence(&self, fence: Fence) {
+        match fence {
+            Fence::Strand => self.memory.fence(fence),
+            Fence::Order | Fence::Drain | Fence::Join if self.is_plain.get() => {
+                self.memory.fence(fence);
+                self.has_fenced();
+            }
+            Fence::Order | Fence::Drain | Fence::Join => self.fence_requests(fence),
         }
-        self.memory.order();
-        self.has_fenced();
-    }
-
-    #[inline]
-    #[track_caller]
-    fn join_strands(&self) {
-        if !self.is_plain.get() {
-            return self.fence(H::Target::join_strands);
-        }
-        self.memory.join_strands();
-        self.has_fenced();
-    }
-
-    #[inline]
-    #[track_caller]
-    fn drain(&self) {
-        if !self.is_plain.get() {
-            return self.fence(H::Target::drain);
-        }
-        self.memory.drain();
-        self.has_fenced();
     }
 
     #[inline]
@@ -106,7 +88,7 @@ impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
         self.after_store(at, from.len() as u64, is_own);
     }
 
-    /// Not left to anybody: the bytes go past the caches, or the machine below flushes them.
+    /// Needs no flusher: the bytes go past the caches, or the machine below flushes them.
     #[inline]
     #[track_caller]
     fn write_nt(&self, at: Addr, from: &[u8]) {
@@ -115,11 +97,58 @@ impl<H: Deref<Target: Memory + Sized>> Memory for RibbonMemory<'_, H> {
         self.after_store(at, from.len() as u64, is_own);
     }
 
-    #[track_caller]
+    fn space(&self) -> Option<impl Space> {
+        self.memory.space().map(Kept)
+    }
+
+    fn relocation(&self) -> Option<impl RelocationUnit> {
+        self.memory.relocation().map(|unit| Hooked { memory: self, unit })
+    }
+}
+
+/// A space of which no page is discarded: a late flusher, or the cleaner, may touch a line of a
+/// page after the program has given it up.
+struct Kept<S>(S);
+
+impl<S: Space> Space for Kept<S> {
+    fn grow(&self, bytes: u64) -> bool {
+        self.0.grow(bytes)
+    }
+
+    fn will_write(&self, at: Addr, len: u64) {
+        self.0.will_write(at, len);
+    }
+
+    fn discard(&self, _: Addr, _: u64) {}
+
+    fn bring_back(&self, at: Addr, len: u64) -> bool {
+        self.0.bring_back(at, len)
+    }
+}
+
+/// A relocation unit whose copies are stores of a Ribbon's thread.
+struct Hooked<'r, 'm, H: Deref<Target: Memory>, U> {
+    memory: &'r RibbonMemory<'m, H>,
+    unit: U,
+}
+
+impl<H: Deref<Target: Memory>, U: RelocationUnit> RelocationUnit for Hooked<'_, '_, H, U> {
+    fn forwards(&self) -> bool {
+        self.unit.forwards()
+    }
+
+    fn set(&self, registers: Option<Relocation>) {
+        self.unit.set(registers);
+    }
+
     fn relocate(&self, to: Addr, from: Addr, len: u64) {
-        self.settle();
-        let is_own = self.before_store(to, len);
-        self.memory.relocate(to, from, len);
-        self.after_store(to, len, is_own);
+        self.memory.settle();
+        let is_own = self.memory.before_store(to, len);
+        self.unit.relocate(to, from, len);
+        self.memory.after_store(to, len, is_own);
+    }
+
+    fn forward(&self, at: Addr) -> Addr {
+        self.unit.forward(at)
     }
 }

@@ -41,7 +41,7 @@ impl Seen {
     }
 }
 
-impl<H: Deref<Target: Memory + Sized>> RibbonMemory<'_, H> {
+impl<H: Deref<Target: Memory>> RibbonMemory<'_, H> {
     /// True if lines are cleaned early, and by the hook flushes skipped, at present.
     pub fn is_early(&self) -> bool {
         self.cleans.get()

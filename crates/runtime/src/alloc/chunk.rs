@@ -8,7 +8,7 @@ use crate::HeapError;
 use crate::alloc::size_class::Class;
 use crate::heap::checked_word;
 use crate::heap::layout::Layout;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// The type of objects that were allocated as bytes.
 pub(crate) const UNTYPED: u8 = 127;

@@ -10,7 +10,7 @@ use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
 use crate::{HeapError, Session};
 use rustc_hash::FxHashMap;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 impl<M: Memory> Session<'_, M> {
     /// Takes a chunk for `content`, which starts with so many bytes of states, all zero.

@@ -22,7 +22,7 @@ use crate::alloc::map::{
 use crate::alloc::shelf::{MORE, Placement, needs_lines};
 use crate::flaws::HeapFlaw;
 use crate::{HeapError, Session, Tx};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Shelves of its own that a thread looks at for free lines before it goes on.
 const PROBES: usize = 64;

@@ -15,7 +15,7 @@ use crate::alloc::block::{Block, Blocks, Kind};
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::size_class::{Class, STATE_BYTES};
 use crate::{HeapError, Session};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Chunks of its own that a thread looks at for blocks that others freed before it goes on.
 const PROBES: usize = 64;

@@ -9,13 +9,15 @@ use super::known::Known;
 use super::options::{DefragCounts, DefragError, DefragOptions, Protocol};
 use super::pages::{self, Page, Pages};
 use super::plan::{Survey, Surveyed};
+use super::purpose::Purpose;
 use super::scope::Phase;
 use crate::alloc::chunk::{self, Chunk};
 use crate::heap::checked_word;
 use crate::persist::Branded;
 use crate::{HeapError, Session};
 use rustc_hash::FxHashSet;
-use seawall_memory::{Memory, Purpose};
+use seawall_memory::relocation::Relocate;
+use seawall_memory::{Memory, MemoryExt};
 use std::ops::Range;
 
 /// A survey is worth its time when so much of the live bytes has been freed since the last one: one
@@ -151,10 +153,7 @@ impl Defragmenter {
     pub fn step<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
         session.sit();
         let memory = session.memory;
-        let before = memory.purpose(self.stage.purpose());
-        let outcome = self.step_on(session);
-        memory.purpose(before);
-        outcome
+        self.stage.purpose().charge(memory, || self.step_on(session))
     }
 
     fn step_on<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {

@@ -16,7 +16,8 @@ use crate::heap::layout::Layout;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
 use crate::{HeapError, Session};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::relocation::Relocate;
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::ops::Range;
 
 /// Objects that are decided upon, or released, with one log record; those of a page at least.

@@ -13,7 +13,7 @@ use crate::alloc::chunk::UNTYPED;
 use crate::heap::Heap;
 use crate::persist::pointers::Place;
 use crate::{HeapError, Session};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Objects that a step moves, at least.
 const BATCH_OBJECTS: u32 = 16;

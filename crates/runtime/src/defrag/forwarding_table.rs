@@ -27,7 +27,7 @@ use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::size_class::Class;
 use crate::heap::layout::Layout;
 use crate::heap::{Heap, checked_word};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 const DESTINATION: u64 = 8;
 const OBJECTS: u64 = 16;

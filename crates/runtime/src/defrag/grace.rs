@@ -14,7 +14,7 @@ use super::scope::View;
 use crate::Session;
 use crate::heap::Heap;
 use crate::heap::layout::Layout;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// A scope that several threads may be in.
 #[must_use = "it has to be ended"]

@@ -11,9 +11,8 @@ use super::forwarding_table::{ENTRY_BYTES, Entry, Move, Table};
 use super::options::Protocol;
 use crate::alloc::size_class::CHUNK_BYTES;
 use crate::heap::layout::Layout;
-use seawall_memory::{
-    Addr, FILTER_BYTES, FILTERS, Forwarding, LINE_BYTES, Memory, RELOCATION_PAGE, Relocation,
-};
+use seawall_memory::relocation::{FILTER_BYTES, FILTERS, Forwarding, RELOCATION_PAGE, Relocation};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// The part of a table that hardware reads.
 #[derive(Clone, Copy, Debug)]

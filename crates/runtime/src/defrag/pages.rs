@@ -5,7 +5,7 @@
 
 use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
 use crate::heap::layout::Layout;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use std::ops::Range;
 
 /// Bytes of a page: the unit that is emptied, and in which a footprint is counted.

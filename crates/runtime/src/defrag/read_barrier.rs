@@ -20,11 +20,13 @@
 use super::forwarding_table::Entry;
 use super::options::Protocol;
 use super::pages::{self, PAGE_BYTES, Page, Pages};
+use super::purpose::Purpose;
 use super::relocate::{Found, find};
 use super::scope::{Phase, View};
 use crate::Session;
 use crate::alloc::size_class::Class;
-use seawall_memory::{Addr, Memory, Purpose};
+use seawall_memory::relocation::Relocate;
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 impl<M: Memory> Session<'_, M> {
     /// True for a block of this thread's list that may be handed out: not in a page that is to be
@@ -121,10 +123,7 @@ impl<M: Memory> Session<'_, M> {
 
     #[cold]
     fn place(&self, at: Addr, writes: bool) -> Addr {
-        let before = self.memory.purpose(Purpose::LookUp);
-        let place = self.look_up(at, writes);
-        self.memory.purpose(before);
-        place
+        Purpose::LookUp.charge(self.memory, || self.look_up(at, writes))
     }
 
     fn look_up(&self, at: Addr, writes: bool) -> Addr {
@@ -177,10 +176,7 @@ impl<M: Memory> Session<'_, M> {
         if !memory.forwards() || heap.protocol(memory) != Protocol::Ffccd {
             return false;
         }
-        let before = memory.purpose(Purpose::LookUp);
-        let stays = memory.forward(at) == at;
-        memory.purpose(before);
-        stays
+        Purpose::LookUp.charge(memory, || memory.forward(at) == at)
     }
 
     /// The pointer that is stored where this scope stores `bits`.
@@ -195,10 +191,7 @@ impl<M: Memory> Session<'_, M> {
     /// What `at` was called before the cycle.
     #[cold]
     fn old_name(&self, at: Addr) -> Addr {
-        let before = self.memory.purpose(Purpose::LookUp);
-        let name = self.look_up_old_name(at);
-        self.memory.purpose(before);
-        name
+        Purpose::LookUp.charge(self.memory, || self.look_up_old_name(at))
     }
 
     fn look_up_old_name(&self, at: Addr) -> Addr {

@@ -14,7 +14,7 @@ use crate::HeapError;
 use crate::alloc::chunk::{self, Chunk, UNTYPED};
 use crate::flaws::HeapFlaw;
 use crate::heap::{Heap, checked_word};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use std::collections::HashSet;
 
 /// Refuses a table that no crash leaves behind.

@@ -18,7 +18,8 @@ use crate::flaws::HeapFlaw;
 use crate::heap::checked_word;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
-use seawall_memory::{LINE_BYTES, Line, Memory, lines_of};
+use seawall_memory::relocation::Relocate;
+use seawall_memory::{LINE_BYTES, Line, Memory, MemoryExt, lines_of};
 use std::ops::Range;
 
 /// Chunks that are made vacant, or vacant ranges that are given back, in one step.

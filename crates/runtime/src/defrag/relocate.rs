@@ -37,10 +37,12 @@
 use super::forwarding_table::{ENTRY_BYTES, Entry, Move};
 use super::options::{Copies, Protocol};
 use super::pages::{self, Page, Pages};
+use super::purpose::Purpose;
 use crate::alloc::chunk::{self, Chunk};
 use crate::flaws::HeapFlaw;
 use crate::heap::Heap;
-use seawall_memory::{Addr, LINE_BYTES, Memory, Purpose};
+use seawall_memory::relocation::Relocate;
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::slice;
 
 /// Instructions that are no accesses: to see that a chunk has no page that is emptied, and to find
@@ -166,7 +168,10 @@ impl Move {
 
     /// Loads what copying it soon needs: copies wait for each other, loads do not.
     pub(super) fn look_ahead<M: Memory>(&self, memory: &M, heap: &Heap) {
-        let before = memory.purpose(Purpose::Copy);
+        Purpose::Copy.charge(memory, || self.load_ahead(memory, heap));
+    }
+
+    fn load_ahead<M: Memory>(&self, memory: &M, heap: &Heap) {
         if self.state(memory) == STILL {
             let lines = (0..self.bytes).step_by(LINE_BYTES as usize);
             for line in lines.clone() {
@@ -183,7 +188,6 @@ impl Move {
                 memory.load::<u64>(last);
             }
         }
-        memory.purpose(before);
     }
 }
 
@@ -228,16 +232,14 @@ fn claim<M: Memory>(memory: &M, objects: &[Move]) -> Vec<Move> {
 
 /// Copies objects of one word, which this thread has claimed.
 fn copy<M: Memory>(memory: &M, heap: &Heap, objects: &[Move]) {
-    let before = memory.purpose(Purpose::Copy);
-    match heap.protocol(memory) {
+    Purpose::Copy.charge(memory, || match heap.protocol(memory) {
         Protocol::Ffccd => objects.iter().for_each(|object| {
             memory.relocate(object.to, object.from, object.bytes);
             object.set_state(memory, MOVED);
         }),
         protocol if !objects.is_empty() => copy_by(memory, heap, objects, protocol),
         _ => {}
-    }
-    memory.purpose(before);
+    });
 }
 
 fn copy_by<M: Memory>(memory: &M, heap: &Heap, objects: &[Move], protocol: Protocol) {

@@ -5,7 +5,7 @@
 use super::forwarding_table::Move;
 use super::options::{Copies, Protocol};
 use crate::heap::Heap;
-use seawall_memory::Memory;
+use seawall_memory::{Memory, MemoryExt};
 use std::cell::Cell;
 
 /// How far the cycle is, for all threads: a word in DRAM.

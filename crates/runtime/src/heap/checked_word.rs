@@ -5,7 +5,7 @@
 //! medium can flip its bits, so each carries the low 24 bits of a CRC-32C over its value and its
 //! address. A zero word has the value 0, since a fresh pool is all zeros.
 
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Bits of the value.
 pub(crate) const VALUE_BITS: u32 = 40;

@@ -10,7 +10,7 @@ use crate::flaws::HeapFlaw;
 use crate::flaws::Planted;
 use crate::pool;
 use crate::tx::recovery;
-use seawall_memory::{Memory, Seats};
+use seawall_memory::{Memory, MemoryExt, ThreadSlots};
 
 impl Heap {
     /// Formats a zeroed pool of [`HeapOptions::pm_bytes`] bytes as an empty heap whose layout is
@@ -141,7 +141,7 @@ impl Heap {
     }
 
     fn on<M: Memory>(self, memory: &M) -> Heap {
-        Heap { memory: memory.seats().map(Seats::memory), ..self }
+        Heap { memory: memory.slots().map(ThreadSlots::memory), ..self }
     }
 
     fn start<M: Memory>(&self, memory: &M, retired: u64) {

@@ -12,7 +12,7 @@ use crate::tx::recovery;
 use crate::tx::redo_log::{Log, LogCounts, Wait};
 use crate::tx::undo_log::Undo;
 use crate::{HeapError, Route, RouteChoice, RouteCounts};
-use seawall_memory::{Addr, Memory, Seat, Word};
+use seawall_memory::{Addr, Memory, MemoryExt, ThreadSlot, Word};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,7 +39,7 @@ pub struct Session<'m, M: Memory> {
     /// Identifies the session in this process.
     pub(crate) number: u64,
     /// The thread slot that the session has taken in its memory.
-    pub(crate) seat: Option<Seat>,
+    pub(crate) seat: Option<ThreadSlot>,
     /// Whether a transaction panicked and has not been rolled back yet.
     pub(crate) broken: bool,
     /// The scope that the session is in, for defragmentation.
@@ -49,11 +49,11 @@ pub struct Session<'m, M: Memory> {
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Takes the slot of the thread that joins.
-fn seated<M: Memory>(memory: &M, heap: &Heap) -> Option<Seat> {
+fn seated<M: Memory>(memory: &M, heap: &Heap) -> Option<ThreadSlot> {
     let (thread, threads) = (memory.thread() as u64, heap.threads());
     assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
     heap.assert_on(memory);
-    match memory.seats()?.take(memory.thread()) {
+    match memory.slots()?.take(memory.thread()) {
         Ok(seat) => Some(seat),
         Err(taken) => panic!("thread number {thread}: {taken}"),
     }
@@ -116,7 +116,7 @@ impl<'m, M: Memory> Session<'m, M> {
         (!self.broken).then_some(suspended)
     }
 
-    fn seated_on(memory: &'m M, heap: Heap, seat: Option<Seat>) -> Session<'m, M> {
+    fn seated_on(memory: &'m M, heap: Heap, seat: Option<ThreadSlot>) -> Session<'m, M> {
         let thread = memory.thread() as u64;
         let log = Log::new(memory, &heap, thread);
         let left_open = recovery::undo_left_open(memory, &heap, thread);
@@ -229,7 +229,7 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     fn is_seated(&self) -> bool {
-        self.seat.as_ref().is_none_or(Seat::is_held)
+        self.seat.as_ref().is_none_or(ThreadSlot::is_held)
     }
 
     pub(crate) fn set_busy(&self, is_busy: bool) {

@@ -24,7 +24,7 @@ use crate::heap::layout::{Layout, TEXT_BYTES, TYPES_MAX};
 use crate::persist::pointers::all_from;
 use crate::persist::{Branded, Persist};
 use rustc_hash::FxHashSet;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// The first size, in bytes, that does not fit an entry.
 const SIZE_LIMIT: u64 = 1 << 24;

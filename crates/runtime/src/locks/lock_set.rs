@@ -20,7 +20,7 @@
 
 use crate::tx::{Logging, Tx};
 use crate::{HeapError, Session, Stripe};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 impl<'m, M: Memory> Session<'m, M> {
     /// Runs `body` as a transaction, as [`transaction_with`](Session::transaction_with) does, and

@@ -7,7 +7,7 @@
 //! wait sleep, and is told whom to wake.
 
 use crate::Arena;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// Queue locks in DRAM, each on its own line, with the queue nodes of every thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

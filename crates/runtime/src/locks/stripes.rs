@@ -14,7 +14,7 @@
 //! costs nothing.
 //!
 //! ```
-//! use seawall_memory::{Image, Memory};
+//! use seawall_memory::{Image, Memory, MemoryExt};
 //! use seawall_runtime::{Heap, HeapOptions};
 //!
 //! let options = HeapOptions { threads: 2, ..HeapOptions::default() };
@@ -32,7 +32,7 @@
 //! ```
 
 use crate::Arena;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// Outer stripes for each thread, so that two threads rarely meet by chance.
 const OUTER: u64 = 32;

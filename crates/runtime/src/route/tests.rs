@@ -1,7 +1,7 @@
 //! The choice on a memory whose clock charges what a test says.
 
 use super::*;
-use seawall_memory::Width;
+use seawall_memory::{Fence, ThreadSlots, Width};
 use std::cell::{Cell, RefCell};
 
 /// What things cost, in ticks.
@@ -55,6 +55,9 @@ impl Memory for Clock {
     fn thread(&self) -> usize {
         0
     }
+    fn slots(&self) -> Option<&ThreadSlots> {
+        None
+    }
     fn load_bits(&self, _: Addr, _: Width) -> u64 {
         0
     }
@@ -72,9 +75,6 @@ impl Memory for Clock {
         value
     }
     fn output(&self, _: u64) {}
-    fn grow(&self, _: u64) -> bool {
-        false
-    }
 
     fn write(&self, _: Addr, from: &[u8]) {
         self.call("write");
@@ -91,7 +91,7 @@ impl Memory for Clock {
         self.call("flush");
     }
 
-    fn order(&self) {
+    fn fence(&self, _: Fence) {
         self.call("order");
         self.pass(self.prices.get().fence);
         self.fences.set(self.fences.get() + 1);
@@ -101,18 +101,24 @@ impl Memory for Clock {
         }
     }
 
-    fn drain(&self) {
-        self.order();
-    }
-
     fn work(&self, instructions: u32) {
         let slower = self.prices.get().pollution * self.polluted_lines.take();
         self.pass(u64::from(instructions) + slower);
     }
 
-    fn now(&self) -> u64 {
+    fn clock(&self) -> Option<impl seawall_memory::Clock> {
         self.looks.set(self.looks.get() + 1);
-        if self.stands_still { 0 } else { self.now.get() + 1 }
+        (!self.stands_still).then_some(self)
+    }
+}
+
+impl seawall_memory::Clock for &Clock {
+    fn now(&self) -> u64 {
+        self.now.get() + 1
+    }
+
+    fn charge(&self, account: u8) -> u8 {
+        account
     }
 }
 

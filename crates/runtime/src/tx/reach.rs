@@ -9,7 +9,7 @@
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
 use crate::{Heap, HeapError};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// Bytes of a zone.
 pub(crate) const ZONE_BYTES: u64 = 64 << 10;

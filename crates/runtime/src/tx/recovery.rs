@@ -21,7 +21,7 @@ use crate::defrag::recovery::Resumed;
 use crate::flaws::HeapFlaw;
 use crate::heap::checked_word::{self, LIMIT};
 use crate::{Heap, HeapError, Recovered};
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -32,7 +32,7 @@ use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
 use crate::heap::layout::Layout;
 use crate::{Heap, HeapError, Route, RouteChoice};
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
 
 /// Lines in one entry of a list of dirty lines.
 pub(super) const COUNT_BITS: u32 = 16;

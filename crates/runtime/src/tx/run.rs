@@ -3,7 +3,7 @@
 use super::redo_log::Wait;
 use super::{Logging, Tx};
 use crate::{HeapError, Session};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A transaction that is visible and ordered, but may not be durable yet.

@@ -6,7 +6,7 @@ use crate::defrag::pages::{PAGE_BYTES, Pages};
 use crate::flaws::HeapFlaw;
 use crate::heap::checked_word;
 use crate::heap::layout::RETIRE_LOCK;
-use seawall_memory::{LINE_BYTES, Line, Memory};
+use seawall_memory::{LINE_BYTES, Line, Memory, MemoryExt};
 
 impl Log {
     /// Moves on from `generation`, if nobody has yet, once the one before it is truncated, and

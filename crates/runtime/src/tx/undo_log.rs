@@ -16,7 +16,7 @@ use super::record::{Builder, HEADER_WORDS};
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
 use crate::{Heap, HeapError, Route, RouteChoice};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// One thread's undo log.
 #[derive(Clone, Debug)]

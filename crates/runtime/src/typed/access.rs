@@ -5,7 +5,7 @@ use crate::defrag::scope::View;
 use crate::persist::{Buffer, Sealed, Sink, Source};
 use crate::tx::direct::DIRECT_BYTES;
 use crate::{HeapError, Logging, Session, Tx};
-use seawall_memory::{Addr, Memory, Word};
+use seawall_memory::{Addr, Memory, MemoryExt, Word};
 
 /// Where `ptr` leads, if all of a `T` there is data of the heap: a pointer that was never set, or
 /// that a failing disk changed, is not followed.

@@ -9,7 +9,7 @@ use crate::heap::type_table;
 use crate::persist::pointers::Shapes;
 use crate::{HeapError, Object, Session};
 use rustc_hash::FxHashMap;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// What [`Session::reach`](super::Session::reach) found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

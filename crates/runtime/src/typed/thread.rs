@@ -160,7 +160,7 @@ impl<R, M: Memory> Drop for Inside<'_, '_, '_, R, M> {
     fn drop(&mut self) {
         let (mut session, types) = self.session.take().expect(THERE).into_parts();
         // A machine that ends with this thread takes no more accesses.
-        if !std::thread::panicking() || session.memory.seats().is_some() {
+        if !std::thread::panicking() || session.memory.slots().is_some() {
             session.end_scope();
         }
         self.thread.parts = Some((session, types));

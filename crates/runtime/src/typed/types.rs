@@ -8,7 +8,7 @@ use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
 use crate::{HeapError, Session};
 use rustc_hash::FxHashMap;
-use seawall_memory::Memory;
+use seawall_memory::{Memory, MemoryExt};
 
 /// The numbers that a thread knows already.
 #[derive(Clone, Debug, Default)]

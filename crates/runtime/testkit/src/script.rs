@@ -1,6 +1,6 @@
 //! Small programs on a heap whose root is four links, and what each program must leave.
 
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, Tx};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -8,7 +8,7 @@ use seawall_explore::{
     CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
     record, search,
 };
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::defrag::{DefragOptions, Protocol, Step};
 use seawall_runtime::typed::{self, Session};
 use seawall_runtime::{HeapError, HeapFlaw};

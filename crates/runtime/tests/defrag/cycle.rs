@@ -1,7 +1,8 @@
 //! Without crashes.
 
 use super::{List, Thread, defragmenter, made, options, push, restarted, retain, values, ways};
-use seawall_memory::{Image, Memory, pass};
+use seawall_memory::relocation::RelocationUnit;
+use seawall_memory::{Absent, Image, Memory, layer};
 use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Protocol, Step};
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapOptions, typed};
 
@@ -152,10 +153,16 @@ struct Software<'m> {
     image: &'m Image,
 }
 
-impl Memory for Software<'_> {
-    pass!(image: thread, seats, load_bits, store_bits, compare_exchange, swap, fetch_add, flush);
-    pass!(image: order);
-    pass!(image: drain, work, grow, spin_while, output);
+impl layer::Layer for Software<'_> {
+    type Below = Image;
+
+    fn below(&self) -> &Image {
+        self.image
+    }
+
+    fn relocation(&self) -> Option<impl RelocationUnit> {
+        None::<Absent>
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! disk is full.
 
 use super::{List, Thread, options, push, retain, values, ways};
-use seawall_memory::{Addr, Image, Memory, Relocation, Width, lines_of, pass};
+use seawall_memory::relocation::{Relocation, RelocationUnit};
+use seawall_memory::{Addr, Image, Memory, MemoryExt, Space, Width, layer, lines_of};
 use seawall_runtime::defrag::{DefragOptions, Defragmenter, Step};
 use seawall_runtime::typed;
 use seawall_runtime::{HeapError, HeapOptions};
@@ -42,8 +43,13 @@ impl Holed {
     }
 }
 
-impl Memory for Holed {
-    pass!(image: thread, seats, order, drain, work, grow, output, relocates, forwards, forward);
+impl layer::Layer for Holed {
+    type Below = Image;
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &Image {
+        &self.image
+    }
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.access(at, width.bytes());
@@ -80,18 +86,22 @@ impl Memory for Holed {
         self.image.flush(at, len);
     }
 
+    fn space(&self) -> Option<impl Space> {
+        Some(self)
+    }
+
+    fn relocation(&self) -> Option<impl RelocationUnit> {
+        Some(self)
+    }
+}
+
+impl Space for &Holed {
+    fn grow(&self, bytes: u64) -> bool {
+        self.image.grow(bytes)
+    }
+
     fn will_write(&self, at: Addr, len: u64) {
         self.access(at, len);
-    }
-
-    fn relocate(&self, to: Addr, from: Addr, len: u64) {
-        self.access(to, len);
-        self.access(from, len);
-        self.image.relocate(to, from, len);
-    }
-
-    fn set_relocation(&self, registers: Option<Relocation>) {
-        self.image.set_relocation(registers);
     }
 
     fn discard(&self, at: Addr, len: u64) {
@@ -116,6 +126,26 @@ impl Memory for Holed {
             self.image.discard(Addr::pm(page * PAGE), PAGE);
         }
         true
+    }
+}
+
+impl RelocationUnit for &Holed {
+    fn forwards(&self) -> bool {
+        (&self.image).forwards()
+    }
+
+    fn relocate(&self, to: Addr, from: Addr, len: u64) {
+        self.access(to, len);
+        self.access(from, len);
+        (&self.image).relocate(to, from, len);
+    }
+
+    fn set(&self, registers: Option<Relocation>) {
+        (&self.image).set(registers);
+    }
+
+    fn forward(&self, at: Addr) -> Addr {
+        (&self.image).forward(at)
     }
 }
 
@@ -179,10 +209,12 @@ struct Numbered<'m> {
     thread: usize,
 }
 
-impl Memory for Numbered<'_> {
-    pass!(holed: seats, order, drain, work, grow, output, load_bits, store_bits, swap, fetch_add);
-    pass!(holed: compare_exchange, spin_while, flush, will_write, relocate, set_relocation);
-    pass!(holed: discard, bring_back, relocates, forwards, forward);
+impl layer::Layer for Numbered<'_> {
+    type Below = Holed;
+
+    fn below(&self) -> &Holed {
+        self.holed
+    }
 
     fn thread(&self) -> usize {
         self.thread

@@ -3,7 +3,7 @@
 use super::{
     List, Node, Root, Thread, defragmenter, made, node, options, push, put, retain, values,
 };
-use seawall_memory::{Image, Memory, pass};
+use seawall_memory::{Image, Memory, layer};
 use seawall_runtime::defrag::{Protocol, Step};
 use seawall_runtime::typed::{Ptr, Session};
 use seawall_runtime::{Heap, HeapError, Logging};
@@ -13,14 +13,16 @@ struct Second<'m> {
     image: &'m Image,
 }
 
-impl Memory for Second<'_> {
+impl layer::Layer for Second<'_> {
+    type Below = Image;
+
+    fn below(&self) -> &Image {
+        self.image
+    }
+
     fn thread(&self) -> usize {
         1
     }
-
-    pass!(image: load_bits, store_bits, compare_exchange, swap, fetch_add, flush, order, drain);
-    pass!(image: work, grow, spin_while, output, discard, write_nt);
-    pass!(image: relocates, forwards, set_relocation, relocate, forward);
 }
 
 /// A list of a few nodes on many pages.

@@ -2,7 +2,7 @@
 //! they were, however deep the type lies.
 
 use super::NAME;
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, MemoryExt};
 use seawall_runtime::typed::{self, Branded, Bytes, Persist, Ptr};
 use seawall_runtime::{Heap, HeapError};
 

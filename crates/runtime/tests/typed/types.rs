@@ -1,7 +1,7 @@
 //! Types are told apart: at the root, in the heap's table, when objects are freed and found.
 
 use super::{Account, NAME, Node, Root, made, options, restarted};
-use seawall_memory::{Image, Memory};
+use seawall_memory::{Image, MemoryExt};
 use seawall_runtime::typed::{self, Bytes, Persist, derived};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Logging};
 

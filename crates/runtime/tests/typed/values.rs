@@ -2,7 +2,7 @@
 
 use super::{Account, NAME, Node, Root, made, restarted};
 use proptest::prelude::*;
-use seawall_memory::{Addr, Image, Memory};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::typed::{self, Bytes, Persist, Ptr, Tx};
 use seawall_runtime::{HeapError, Logging};
 

@@ -25,7 +25,8 @@ use crate::relocation::{Arriving, Late, Lookup, Walk};
 use crate::{Cycle, LineId};
 use lookup::Lookups;
 use reached::Reached;
-use seawall_memory::{Addr, Forwarding, Model, Relocation};
+use seawall_memory::relocation::{Forwarding, Relocation};
+use seawall_memory::{Addr, Model};
 use serde::{Deserialize, Serialize};
 
 mod lookup;

@@ -8,9 +8,10 @@ use crate::designs::{Design, Store};
 use crate::engine::counters::{Counters, Reason};
 use crate::hw::Gate;
 use crate::relocation::{Lookup, Walk};
-use crate::seam::{CorePort, Fence, Locked};
+use crate::seam::{CorePort, Locked};
 use crate::{Cycle, LineId};
-use seawall_memory::{Addr, Forwarding, LINE_BYTES, Relocation, Width};
+use seawall_memory::relocation::{Forwarding, Relocation};
+use seawall_memory::{Addr, Fence, LINE_BYTES, Width};
 
 /// Where an access falls.
 #[derive(Clone, Copy)]

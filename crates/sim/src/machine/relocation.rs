@@ -12,7 +12,8 @@ use crate::engine::counters::Reason;
 use crate::memory::controller::Written;
 use crate::relocation::{Arriving, Lookup, Walk};
 use crate::{Cycle, LineId};
-use seawall_memory::{Addr, Forwarding, Relocation, Width};
+use seawall_memory::relocation::{Forwarding, Relocation};
+use seawall_memory::{Addr, Width};
 
 impl<D: Design> System<D> {
     /// Write `number` reaches its controller; `None` if it must come again.

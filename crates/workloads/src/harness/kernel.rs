@@ -17,7 +17,7 @@
 use crate::harness::workload::{BadSetup, stream};
 use crate::{Damage, Layout};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::ops::{Range, RangeInclusive};
 

@@ -11,7 +11,7 @@
 
 use super::sync::{Team, lock, unlock};
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
 

@@ -11,7 +11,7 @@
 
 use crate::kernels::sync::Team;
 use crate::{Damage, Flaw, Input, Kernel, Mix, Words};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
 

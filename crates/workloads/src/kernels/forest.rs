@@ -7,7 +7,7 @@
 
 use super::sync::{lock, unlock};
 use crate::{Damage, Words};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 /// Trees of a table.

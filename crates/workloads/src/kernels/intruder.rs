@@ -15,7 +15,7 @@ use super::sync::Team;
 use crate::harness::workload::below;
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
 use rand_xoshiro::rand_core::Rng;
-use seawall_memory::Memory;
+use seawall_memory::{Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::ops::{Range, RangeInclusive};
 

@@ -10,7 +10,7 @@
 //! sense-reversing one of Mellor-Crummey and Scott (1991, section 3.1), its sense read on entry.
 
 use crate::Input;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks};
 use std::ops::Range;
 

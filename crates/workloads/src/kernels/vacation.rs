@@ -14,7 +14,7 @@
 use super::forest::{Forest, TREES};
 use super::sync::Team;
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
 

@@ -11,7 +11,7 @@
 use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::{Action, initial_keys};
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{
     Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks, Logging, Session, Tx,
 };

@@ -5,7 +5,7 @@
 //! They only grow, hold no key twice, and say nothing about crashes.
 
 use super::{SPREAD, UnknownName};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use std::fmt;
 use std::str::FromStr;
 

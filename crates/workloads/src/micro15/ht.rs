@@ -8,7 +8,7 @@
 use crate::harness::history::Contents;
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
 use rand_xoshiro::rand_core::Rng;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, pool};
 
 const KEY: u64 = 0;

@@ -15,7 +15,7 @@
 use crate::Damage;
 use crate::harness::workload::{below, stream};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapOptions, Placement, Session, Tx};
 use std::collections::BTreeSet;
 use std::fmt;

@@ -9,7 +9,7 @@
 //! A critical section that changes nothing loads the baton and does not store it. On x86 all this
 //! costs one load and one store.
 
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 /// The batons of a set of locks: one PM word each, each on its own line.

@@ -32,7 +32,7 @@
 //! structure says to a `Tx` stays.
 
 use super::batons::Baton;
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory, lines_of};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt, lines_of};
 use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
 

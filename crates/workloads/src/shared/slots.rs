@@ -12,7 +12,7 @@
 //! A pool with `live + threads * (2 * SLOT_RESERVE + 1)` slots never runs out for `live` live ones.
 
 use super::batons::Batons;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks};
 
 /// Slots that move between a thread's list and the shared one at once.

@@ -24,7 +24,7 @@
 //! | 64.. | entries, a line each: address, old value, number, CRC-32C of these and of its place |
 
 use super::epoch_log::LogError;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
 

@@ -8,7 +8,7 @@
 
 use super::undo::UndoTx;
 use crate::Damage;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 /// Blocks of one size.

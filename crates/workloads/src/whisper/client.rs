@@ -12,7 +12,7 @@
 //!
 //! Nothing of it survives a crash, and zeroed DRAM is all that it needs to start.
 
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 /// Lines of a thread's stack.
@@ -170,7 +170,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::{Image, Width, pass};
+    use seawall_memory::{Image, Width, layer};
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
@@ -181,8 +181,13 @@ mod tests {
         accesses: RefCell<Vec<Addr>>,
     }
 
-    impl Memory for Noting {
-        pass!(image: compare_exchange, swap, fetch_add, spin_while);
+    impl layer::Layer for Noting {
+        type Below = Image;
+        const WORD_BY_WORD: bool = true;
+
+        fn below(&self) -> &Image {
+            &self.image
+        }
 
         fn thread(&self) -> usize {
             self.thread
@@ -194,14 +199,6 @@ mod tests {
         fn store_bits(&self, at: Addr, width: Width, value: u64) {
             self.accesses.borrow_mut().push(at);
             self.image.store_bits(at, width, value);
-        }
-        fn flush(&self, _: Addr, _: u64) {}
-        fn order(&self) {}
-        fn drain(&self) {}
-        fn work(&self, _: u32) {}
-        fn output(&self, _: u64) {}
-        fn grow(&self, _: u64) -> bool {
-            false
         }
     }
 

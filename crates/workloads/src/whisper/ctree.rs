@@ -13,7 +13,7 @@ use super::inserts::{Inserted, MapInsert, VALUE_WORDS};
 use super::share::{self, Share, spread};
 use super::undo::UndoTx;
 use crate::{Contents, Damage};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 /// Words of a node: its bit, and the entries of its two sides.

@@ -21,7 +21,7 @@ use super::piles::{Marks, Piles};
 use super::share::{self, Share, TAG};
 use crate::harness::history::tag;
 use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::collections::BTreeSet;
 

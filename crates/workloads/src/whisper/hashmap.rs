@@ -12,7 +12,7 @@ use super::inserts::{Inserted, MapInsert, VALUE_WORDS};
 use super::share::{self, KEY, Share};
 use super::undo::UndoTx;
 use crate::{Contents, Damage};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 /// An entry is a value, and the next entry of its chain.

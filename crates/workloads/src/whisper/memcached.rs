@@ -20,7 +20,7 @@ use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::{ENTRIES_MAX, THREADS_MAX};
 use crate::shared::Slots;
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks, pool};
 use std::collections::BTreeMap;
 use std::sync::Arc;

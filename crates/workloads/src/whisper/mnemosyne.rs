@@ -20,7 +20,7 @@
 //! returned, as a run must repeat itself whatever the interleaving.
 
 use crate::{Damage, Flaw};
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
 

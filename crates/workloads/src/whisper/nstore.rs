@@ -23,7 +23,7 @@
 
 use crate::shared::Slots;
 use crate::{Damage, Flaw};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
 

@@ -5,7 +5,7 @@
 //! another, so threads with data of their own share no line of it.
 
 use crate::Damage;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 /// Slots and the piles of the free ones.

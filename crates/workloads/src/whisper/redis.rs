@@ -24,7 +24,7 @@ use super::share::{self, KEY, Share, spread};
 use super::undo::{Overhead, Undo, UndoTx};
 use crate::ycsb::{Accepts, Op};
 use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::collections::BTreeSet;
 

@@ -8,7 +8,7 @@
 use crate::harness::history::initial_tag;
 use crate::harness::workload::initial_keys_in;
 use crate::{Damage, Layout, Setup, Worker};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Arena, pool};
 
 /// The most threads and keys that a pool is made for.

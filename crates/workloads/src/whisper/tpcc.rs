@@ -15,7 +15,7 @@ use super::nstore::{Cursor, Tx, Wal};
 use super::reach::Reach;
 use crate::harness::history::{Contents, tag};
 use crate::{Damage, Layout, Setup, Worker, Workload};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Arena, Guard, Locks, pool};
 use tables::{
     C_BALANCE, C_DELIVERED, C_PAID, C_TAG, D_FIRST, D_NEXT, D_PAYMENTS, D_YTD, DISTRICTS,

@@ -28,7 +28,7 @@
 use super::client::Client;
 use crate::Damage;
 use crate::shared::epoch_log::OrderFlaw;
-use seawall_memory::{Addr, LINE_BYTES, Line, Memory, lines_of};
+use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt, lines_of};
 use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
 

@@ -17,7 +17,7 @@ use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::{ENTRIES_MAX, THREADS_MAX};
 use crate::shared::Slots;
 use crate::{Damage, Layout, Setup, Worker, Workload};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks, pool};
 
 const FIELDS: u64 = 10;

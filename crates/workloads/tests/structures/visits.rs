@@ -4,7 +4,7 @@
 
 use super::{Subject, tag_of};
 use seawall_explore::{Preemptions, Schedule, Traced, record};
-use seawall_memory::{Addr, Image, LINE_BYTES, Memory, Width, pass};
+use seawall_memory::{Addr, Image, LINE_BYTES, Memory, MemoryExt, Width, layer};
 use seawall_runtime::Arena;
 use seawall_workloads::ribbon20::structures::FastFairTree;
 use std::cell::Cell;
@@ -22,9 +22,13 @@ struct Visitor<'m> {
     stood: Rc<Cell<bool>>,
 }
 
-impl Memory for Visitor<'_> {
-    pass!(memory: thread, store_bits, swap, fetch_add, flush, order, drain, work, grow);
-    pass!(memory: spin_while, output);
+impl<'m> layer::Layer for Visitor<'m> {
+    type Below = Traced<'m>;
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &Traced<'m> {
+        self.memory
+    }
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         let value = self.memory.load_bits(at, width);

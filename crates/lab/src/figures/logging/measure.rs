@@ -10,7 +10,7 @@
 
 use crate::LabError;
 use rustix::time::{ClockId, clock_gettime};
-use seawall_memory::Memory;
+use seawall_memory::MemoryExt;
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::RouteCounts;
 use seawall_sim::{Choice, Counters, Machine, Program, SimMemory, Simulation};

@@ -11,7 +11,8 @@ use super::{Flaw, Params};
 use crate::Cycle;
 use crate::hw::Hw;
 use crate::relocation::{Lookup, Walk};
-use seawall_memory::{Addr, FILTER_BYTES, Forwarding, LINE_BYTES, RELOCATION_PAGE, Relocation};
+use seawall_memory::relocation::{FILTER_BYTES, Forwarding, RELOCATION_PAGE, Relocation};
+use seawall_memory::{Addr, LINE_BYTES};
 
 /// Quarters of a page.
 const QUARTERS: u64 = 4;

@@ -12,7 +12,8 @@ use super::{Flaw, Params};
 use crate::hw::Hw;
 use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
-use seawall_memory::{Addr, LINE_BYTES, RELOCATION_PAGE, Relocation};
+use seawall_memory::relocation::{RELOCATION_PAGE, Relocation};
+use seawall_memory::{Addr, LINE_BYTES};
 
 /// Lines of a page.
 const LINES: LineId = (RELOCATION_PAGE / LINE_BYTES) as LineId;

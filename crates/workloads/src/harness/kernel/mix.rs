@@ -15,7 +15,7 @@
 //! are counted.
 
 use crate::{Input, Layout};
-use seawall_memory::{Addr, LINE_BYTES, Memory, Width, pass};
+use seawall_memory::{Addr, LINE_BYTES, Memory, Width, layer};
 use std::cell::Cell;
 
 /// What was counted of a part of a program: x86-64, compiled with -O2, one thread.
@@ -191,9 +191,13 @@ impl<M: Memory> Mixed<'_, M> {
     }
 }
 
-impl<M: Memory> Memory for Mixed<'_, M> {
-    pass!(memory: thread, seats, flush, order, strand, join_strands, drain, now, grow, spin_while);
-    pass!(memory: output);
+impl<M: Memory> layer::Layer for Mixed<'_, M> {
+    type Below = M;
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &M {
+        self.memory
+    }
 
     #[inline]
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
@@ -241,7 +245,7 @@ impl<M: Memory> Memory for Mixed<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::Image;
+    use seawall_memory::{Image, MemoryExt};
 
     const MIX: Mix = Mix {
         program: "a test",

@@ -4,7 +4,7 @@
 use super::super::sync::{lock, unlock};
 use super::database::ITEMS;
 use crate::Words;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 /// Words of a node, one line, and offsets. Links are numbers of nodes; node 0 is the root.

@@ -9,7 +9,7 @@ use crate::shared::Batons;
 use crate::shared::epoch_log::{Logs, Tx};
 use crate::shared::inconsistency::within;
 use crate::shared::{Change, Inconsistency};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks};
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 //! key, tag and its place, so an entry that a crash tore or mixed is recognised by its own bytes.
 
 use crate::shared::Inconsistency;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: u64 = 512;

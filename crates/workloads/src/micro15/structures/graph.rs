@@ -9,7 +9,7 @@ use crate::shared::epoch_log::{Logs, Tx};
 use crate::shared::inconsistency::{Reached, within};
 use crate::shared::{Baton, Batons, Slots};
 use crate::shared::{Change, Full, Inconsistency};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Guard, Locks};
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ use super::entry::{self, ENTRY_BYTES};
 use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::inconsistency::within;
 use crate::shared::{Change, Full, Inconsistency};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks};
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use crate::shared::epoch_log::{Logs, Tx};
 use crate::shared::inconsistency::{Reached, within};
 use crate::shared::{Batons, Slots};
 use crate::shared::{Change, Full, Inconsistency};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks};
 use std::collections::BTreeMap;
 

@@ -33,7 +33,7 @@ use crate::shared::Slots;
 use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::inconsistency::within;
 use crate::shared::{Full, Inconsistency};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Held, Stripe};
 
 const LEFTMOST: u64 = 0;

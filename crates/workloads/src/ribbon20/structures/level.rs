@@ -33,7 +33,7 @@ mod recovery;
 use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::inconsistency::within;
 use crate::shared::{Change, Full, Inconsistency};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Held, Stripe};
 
 const BUCKET_BYTES: u64 = 2 * LINE_BYTES;

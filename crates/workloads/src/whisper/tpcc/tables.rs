@@ -9,7 +9,7 @@ use super::super::reach::{Reach, within, word};
 use crate::harness::history::{Contents, initial_tag};
 use crate::harness::workload::{ENTRIES_MAX, THREADS_MAX};
 use crate::{Damage, Setup};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
 pub(super) const DISTRICTS: u64 = 10;

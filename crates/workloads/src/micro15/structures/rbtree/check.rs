@@ -4,7 +4,7 @@
 use super::{BLACK, CHILDREN, COLOUR, COUNT, Forest, KEY, PARENT, RED, ROOT};
 use crate::shared::Inconsistency;
 use crate::shared::inconsistency::Reached;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// A node to be visited, and what its place demands of it.
 struct Visit {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::{Change, Full};
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Held;
 
 /// A node that is held, and what it has.

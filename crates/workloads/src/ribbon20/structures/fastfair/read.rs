@@ -2,7 +2,7 @@
 //! not moving, and anew if that has changed meanwhile.
 
 use super::{DEAD, FastFairTree, LEFTMOST, LEVEL, LOW, SIBLING, key, left_of, pointer, word};
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// What a node says about a key.
 enum Look {

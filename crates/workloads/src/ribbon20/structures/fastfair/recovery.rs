@@ -13,7 +13,7 @@ use super::{
 use crate::shared::Inconsistency;
 use crate::shared::epoch_log::OrderFlaw;
 use crate::shared::inconsistency::Reached;
-use seawall_memory::{Addr, LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::collections::BTreeMap;
 
 /// The nodes of a tree, level by level from the root, each from left to right.

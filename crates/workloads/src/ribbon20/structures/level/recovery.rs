@@ -10,7 +10,7 @@ use super::{
 };
 use crate::shared::Inconsistency;
 use crate::shared::epoch_log::OrderFlaw;
-use seawall_memory::{Addr, Memory};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use std::collections::BTreeMap;
 
 impl LevelHash {
