@@ -138,7 +138,7 @@ impl<'t> CrashImage<'t> {
     }
 
     /// Bytes of persistent memory, as the crash left it: those of the run before, and what it had
-    /// [grown](Memory::grow) to.
+    /// [grown](Space::grow) to.
     pub fn pm_bytes(&self) -> u64 {
         self.start.bytes()
     }

@@ -1,7 +1,7 @@
 //! Addresses, cache lines, and the one place where a byte range becomes lines.
 //!
-//! A library of this field once rounded flush ranges to 512 bytes and missed most objects for
-//! years; so the arithmetic stands here alone, with a property test, and every machine uses it.
+//! A library of this field once rounded flush ranges to 512 bytes and for years missed most
+//! objects. So the arithmetic is only here, with a property test, and every machine uses it.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Bytes in a cache line, the unit that caches and flush instructions move.
 pub const LINE_BYTES: u64 = 64;
 
-/// The bit that tells a volatile (DRAM) address from a persistent one.
+/// The bit that is set in volatile (DRAM) addresses and clear in persistent ones.
 const DRAM_BIT: u64 = 1 << 47;
 
 /// A byte address that a program uses through [`Memory`](crate::Memory).
@@ -21,7 +21,7 @@ const DRAM_BIT: u64 = 1 << 47;
 pub struct Addr(u64);
 
 impl Addr {
-    /// Offset 0 of the pool, the null pointer: the pool's header lives there, so no object does.
+    /// The null pointer: offset 0 of the pool, where its header is, so that no object is there.
     pub const NULL: Addr = Addr(0);
 
     /// The persistent address at `offset` bytes into the pool.
@@ -42,37 +42,37 @@ impl Addr {
         Addr(bits)
     }
 
-    /// What a program stores when it stores this address.
+    /// The bits that a program stores when it stores this address.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// True for an address that survives a crash.
+    /// Whether the bytes at this address survive a crash.
     #[inline]
     pub const fn is_pm(self) -> bool {
         self.0 & DRAM_BIT == 0
     }
 
-    /// Bytes from the start of the region (pool or DRAM) that holds the address.
+    /// The offset in bytes from the start of the region (pool or DRAM) that holds the address.
     #[inline]
     pub const fn offset(self) -> u64 {
         self.0 & !DRAM_BIT
     }
 
-    /// True for [`Addr::NULL`].
+    /// Whether this is [`Addr::NULL`].
     #[inline]
     pub const fn is_null(self) -> bool {
         self.0 == 0
     }
 
-    /// The line that holds this byte.
+    /// The line that contains this byte.
     #[inline]
     pub const fn line(self) -> Line {
         Line(self.0 / LINE_BYTES)
     }
 
-    /// The address `bytes` further on.
+    /// The address `bytes` higher.
     #[inline]
     #[must_use]
     pub const fn plus(self, bytes: u64) -> Addr {
@@ -93,7 +93,7 @@ impl fmt::Display for Addr {
     }
 }
 
-/// A cache line, numbered: the address of its first byte divided by [`LINE_BYTES`].
+/// The number of a cache line: the address of its first byte divided by [`LINE_BYTES`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub u64);
 
@@ -104,7 +104,7 @@ impl Line {
         Addr(self.0 * LINE_BYTES)
     }
 
-    /// True for a line that survives a crash.
+    /// Whether the line survives a crash.
     #[inline]
     pub const fn is_pm(self) -> bool {
         self.start().is_pm()
@@ -117,7 +117,7 @@ impl fmt::Debug for Line {
     }
 }
 
-/// The lines that hold any byte of the `len` bytes from `at`; none for `len` 0.
+/// Returns the lines that contain any of the `len` bytes from `at`; none for `len` 0.
 ///
 /// ```
 /// use seawall_memory::{Addr, Line, lines_of};

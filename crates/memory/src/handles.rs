@@ -1,54 +1,54 @@
-//! Where threads get their handles from: what the layers above need of a mapped pool, as
-//! [`Memory`](crate::Memory) is what they need of a handle.
+//! The interface of a mapped pool to the layers above it, as [`Memory`] is that of one handle.
 //!
-//! A program that runs on the handles it is given needs none of this. A runtime with threads of its
-//! own does: flushers take handles, and words in DRAM that the program has not laid out.
+//! A program that runs on the handles it is passed needs none of this. A runtime with threads of
+//! its own does: its flushers need handles, and words in DRAM that the program has not laid out.
 
 use crate::{Addr, Memory};
 use std::{fmt, io};
 
-/// Gives each thread its handle on one and the same memory: a mapped pool.
+/// A source of handles, one for each thread, on the same memory: a mapped pool.
 pub trait Handles: Send + Sync {
-    /// What a thread holds.
+    /// The handle of one thread.
     type Handle<'a>: Memory
     where
         Self: 'a;
 
-    /// The handle of hardware thread `thread`; take one in each thread.
+    /// Returns the handle of hardware thread `thread`. Take one in each thread.
     fn handle(&self, thread: usize) -> Self::Handle<'_>;
 
-    /// Why no line is ever flushed here, in a few words, if that is so: the caches persist, say.
+    /// The reason, in a few words, if this memory never flushes a line: for example, because its
+    /// caches persist.
     fn flushes_nothing(&self) -> Option<String>;
 
-    /// Makes the DRAM beside the pool longer by `bytes`, which are zero, and gives where they
-    /// begin, at a line; what it holds stays. Pages that nobody touches cost nothing.
+    /// Makes the DRAM beside the pool longer by `bytes` of zeros and returns their address, which
+    /// is aligned to a line. The old content stays. Pages that are never accessed cost nothing.
     ///
     /// # Errors
-    /// When the system has no room for them: nothing has changed then.
+    /// When the system has no room for them; then nothing has changed.
     fn add_dram(&mut self, bytes: u64) -> io::Result<Addr>;
 
-    /// Begins to watch for stores to persistent memory, of all threads of this process.
+    /// Starts watching the stores to persistent memory of all threads of this process.
     ///
     /// # Errors
-    /// Why this machine does not tell by that source, for people to read.
+    /// The reason, as text, when this machine does not have that source.
     fn recent_stores(&self, source: StoreSource) -> Result<Box<dyn RecentStores + '_>, String> {
         Err(format!("this memory has no {source}"))
     }
 }
 
-/// What may tell which bytes of a mapped pool were stored to, without asking those who store.
+/// A mechanism that shows which bytes of a mapped pool were stored to, without code at the stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum StoreSource {
-    /// The processor's counters note the address of every so manieth store (Intel PEBS, AMD IBS).
+    /// The processor's counters record the address of every N-th store (Intel PEBS, AMD IBS).
     Samples,
-    /// The system write-protects pages, and notes those that were stored to.
+    /// The system write-protects pages and records those that were stored to.
     Pages,
-    /// The system marks pages that were stored to, of the whole process.
+    /// The system marks the pages of the whole process that were stored to.
     SoftDirty,
 }
 
 impl StoreSource {
-    /// All of them, the most precise first.
+    /// All sources, the most precise first.
     pub const ALL: [StoreSource; 3] =
         [StoreSource::Samples, StoreSource::Pages, StoreSource::SoftDirty];
 
@@ -68,31 +68,32 @@ impl fmt::Display for StoreSource {
     }
 }
 
-/// Persistent bytes that were stored to of late. A hint: what it shows need not have changed, and
-/// a store that it does not show may have been made.
+/// Recent stores to persistent memory. A hint: bytes that it shows need not have changed, and it
+/// can miss stores.
 pub trait RecentStores {
-    /// Shows where the stores since the last call were, or since the watch began: first byte and
-    /// number of bytes, at least one and all of them there, of one line or of whole pages.
+    /// Calls `found` for the stores since the last call, or since the watch began, with the first
+    /// byte and the number of bytes: at least one, all inside the pool, of one line or of whole
+    /// pages.
     ///
     /// # Errors
-    /// When the system does not tell any more.
+    /// When the system has stopped reporting stores.
     fn find(&mut self, found: &mut dyn FnMut(Addr, u64)) -> io::Result<()>;
 
-    /// Says that [`find`](RecentStores::find) will not be called for a while: what watching costs
-    /// the program may end until then. What is stored meanwhile need not be found.
+    /// Announces that [`find`](RecentStores::find) will not be called for a while, so that watching
+    /// can pause and cost the program nothing. Stores made meanwhile need not be found.
     fn rest(&mut self) {}
 }
 
-/// Who executes the flushes of a pool's threads: what a pool's option `flush` takes.
+/// A way to execute the flushes of a pool's threads: the value of a pool's option `flush`.
 pub trait FlushBy<P> {
     /// The pool with that option.
     type Pool;
-    /// Why it cannot be had.
+    /// The error when the option cannot be used.
     type Error;
 
-    /// Takes the flushes of `pool` over.
+    /// Takes over the flushes of `pool`.
     ///
     /// # Errors
-    /// When an option is out of its range, or the system has no room; the pool is closed then.
+    /// When an option is out of its range, or the system has no room. Then the pool is closed.
     fn flush_for(self, pool: P) -> Result<Self::Pool, Self::Error>;
 }

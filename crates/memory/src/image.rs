@@ -1,7 +1,7 @@
 //! The simplest machine: bytes in this process, no caches, one thread.
 //!
-//! Used to build a pool before a simulation, to recover and check the image that a crash left, and
-//! as the reference that the other machines are tested against.
+//! It serves to build a pool before a simulation, to recover and check the image that a crash left,
+//! and as the reference for tests of the other machines.
 
 use crate::relocation::{RELOCATION_PAGE, Relocation, RelocationUnit};
 use crate::{Addr, Fence, LINE_BYTES, Memory, MemoryExt, Space, ThreadSlots, Width, lines_of};

@@ -1,11 +1,12 @@
-//! The seam of seawall: what a program may ask of persistent memory, and nothing else.
+//! The seam of seawall: the operations that a program uses on persistent memory.
 //!
 //! A program is written once, generic over [`Memory`], and then runs on three machines: `native`
 //! (this computer), `sim` (a simulated multicore under a persistency design) and `explore` (every
-//! image that a crash may leave). It never knows which one it runs on.
+//! image that a crash can leave). It never knows which one it runs on.
 //!
-//! It is not an allocator, a transaction system or a pool: those are programs above the seam, in
-//! the crate `seawall-runtime`.
+//! A machine implements [`Memory`]; a program also uses [`MemoryExt`]; a wrapper around a machine
+//! is a [`layer`]. Allocators, transactions and pools are programs above the seam, in the crate
+//! `seawall-runtime`.
 //!
 //! ```
 //! use seawall_memory::{Addr, Image, Memory, MemoryExt};

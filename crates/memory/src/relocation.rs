@@ -1,44 +1,45 @@
-//! What hardware that moves objects shares with the software that decides where they go: the
-//! registers of FFCCD (ISCA'22, sections 4.2 and 4.3), and the forms of what they lead to.
+//! The interface between hardware that moves objects and the software that chooses their new
+//! places: the registers of FFCCD (ISCA'22, sections 4.2 and 4.3), and the tables that they point
+//! to.
 //!
-//! All of it lies in the pool, so that it is there after a crash:
+//! The tables are in the pool, so that they are there after a crash:
 //!
-//! | what | where | form |
+//! | table | address | content |
 //! |---|---|---|
 //! | reached bitmap | `directory` | a word a page of 4 KiB, a bit a line: a copy has persisted |
-//! | places of entries | behind it, at a line | for each page an [`Addr`], or null: it stays |
-//! | forwarding entry | at a line | a line, and a byte for each 16 bytes (slot) of the page |
+//! | places of entries | after it, at a line | for each page an [`Addr`]; null if it stays |
+//! | forwarding entry | at a line | a line, and a byte for each slot (16 bytes) of the page |
 //! | filters | `filters` | eight Bloom filters of 1 KiB, each for 128 MiB, the last for the rest |
 //!
-//! Hardware alone changes the bitmap while the registers are set; software may add entries, places
-//! and filter bits until it first asks where an object [goes](crate::Memory::forward), and the
-//! filters are durable by then.
+//! Only hardware changes the bitmap while the registers are set. Software may add entries, places
+//! and filter bits until its first [look-up](RelocationUnit::forward); by then the filters must be
+//! durable.
 //!
-//! | words of the first line of a forwarding entry | |
+//! | word of the first line of a forwarding entry | content |
 //! |---|---|
-//! | 0 | where the first object goes that starts in the page (the paper's major distance) |
-//! | 1 | where the page's first byte goes, if an object of the page before reaches into it |
-//! | 2 | how many bytes of that object are in this page |
-//! | 3 to 6 | the slots that are in objects that start in the page and move, a bit each |
+//! | 0 | destination of the first object that starts in the page (the paper's major distance) |
+//! | 1 | destination of the page's first byte, if an object of the page before reaches into it |
+//! | 2 | number of bytes of that object in this page |
+//! | 3 to 6 | a bit for each slot: set if it is in an object that starts in the page and moves |
 //!
-//! Byte `n` of the four lines behind it says how many slots from the first destination the `n`th
-//! slot goes (the paper's minor distance).
+//! Byte `n` of the following four lines is the distance of slot `n`'s destination from the first
+//! destination, in slots (the paper's minor distance).
 
 use crate::{Addr, LINE_BYTES, Memory, MemoryExt};
 
-/// Bytes of a page, as relocation hardware has them.
+/// Bytes of a page of the relocation hardware.
 pub const RELOCATION_PAGE: u64 = 4 << 10;
-/// Bytes that a minor distance counts.
+/// Bytes of a slot, the unit of minor distances.
 pub const RELOCATION_SLOT: u64 = 16;
 /// Slots of a page.
 const SLOTS: u64 = RELOCATION_PAGE / RELOCATION_SLOT;
-/// Filters that the pages are divided among.
+/// The number of filters, among which the pages are divided.
 pub const FILTERS: u64 = 8;
 /// Bytes of a filter.
 pub const FILTER_BYTES: u64 = 1 << 10;
-/// Pages that a filter is for: eight filters are for the GiB that a pool of the paper has at most.
+/// Pages of a filter: eight filters cover the largest pool of the paper, 1 GiB.
 const FILTER_PAGES: u64 = 1 << 15;
-/// Bits that a page has in its filter.
+/// Bits of a page in its filter.
 const HASHES: usize = 2;
 
 /// Hardware that moves objects, behind the door [`Memory::relocation`]. It remembers which lines of
@@ -116,40 +117,41 @@ pub trait Relocate: Memory {
 
 impl<M: Memory> Relocate for M {}
 
-/// The registers: they are the same for all cores, and lost in a crash.
+/// The registers: the same for all cores, and lost in a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relocation {
-    /// Where the reached bitmap starts, at a line; the places of entries follow it.
+    /// The start of the reached bitmap, at a line; the places of entries follow it.
     pub directory: Addr,
-    /// Pages that both are for, from the start of the pool.
+    /// The number of pages that both tables cover, from the start of the pool.
     pub pages: u64,
-    /// Where the filters start, at a line.
+    /// The start of the filters, at a line.
     pub filters: Addr,
 }
 
 impl Relocation {
-    /// Bytes of the reached bitmap and of the places.
+    /// Bytes of the reached bitmap and of the places together.
     pub const fn directory_bytes(pages: u64) -> u64 {
         2 * (8 * pages).next_multiple_of(LINE_BYTES)
     }
 
-    /// The page that `at` is in, if the directory has it.
+    /// The page that contains `at`, if the directory covers it.
     pub fn page_of(&self, at: Addr) -> Option<u64> {
         let page = at.offset() / RELOCATION_PAGE;
         (at.is_pm() && page < self.pages).then_some(page)
     }
 
-    /// The word that has a bit for each line of a page whose copy has persisted.
+    /// The word of the reached bitmap for a page.
     pub fn reached(&self, page: u64) -> Addr {
         self.directory.plus(8 * page)
     }
 
-    /// The word that says where the forwarding entry of a page is.
+    /// The word that holds the address of the forwarding entry of a page.
     pub fn place(&self, page: u64) -> Addr {
         self.directory.plus(Relocation::directory_bytes(self.pages) / 2 + 8 * page)
     }
 
-    /// Where what is at `at` goes, or `at` if it stays: what hardware does, by loads.
+    /// Returns the destination of `at`, or `at` if it stays: the look-up of the hardware, done by
+    /// loads.
     pub fn look_up<M: Memory>(&self, memory: &M, at: Addr) -> Addr {
         let Some(page) = self.page_of(at) else { return at };
         let filter = self.filter(self.filter_of(page));
@@ -169,29 +171,29 @@ impl Relocation {
         Forwarding::of_bytes(&bytes).of(at).unwrap_or(at)
     }
 
-    /// The number of the filter that a page is in.
+    /// The number of the filter of a page.
     pub fn filter_of(&self, page: u64) -> u64 {
         (page / FILTER_PAGES).min(FILTERS - 1)
     }
 
-    /// Bytes of the filters that have pages, from the first.
+    /// Bytes of the filters that cover pages, from the first.
     pub fn filter_bytes(&self) -> u64 {
         FILTER_BYTES * (1 + self.filter_of(self.pages.saturating_sub(1)))
     }
 
-    /// Where a filter starts.
+    /// The start of a filter.
     pub fn filter(&self, number: u64) -> Addr {
         self.filters.plus(number * FILTER_BYTES)
     }
 
-    /// The bits of its filter that are set if a page is in it.
+    /// The bits that are set in the filter of a page which has a forwarding entry.
     pub fn filter_bits(page: u64) -> [u64; HASHES] {
         let hash = page.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         [hash >> 51, (hash >> 38) % (8 * FILTER_BYTES)]
     }
 }
 
-/// A forwarding entry: where what is in a page goes.
+/// A forwarding entry: the destinations of the objects in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarding {
     first: Addr,
@@ -204,15 +206,15 @@ impl Forwarding {
     /// Bytes of an entry, whole lines.
     pub const BYTES: u64 = LINE_BYTES + SLOTS;
 
-    /// An entry without objects; the first will go to `first`, and none to a lower address.
+    /// An entry without objects. The first one will go to `first`, none to a lower address.
     pub fn to(first: Addr) -> Forwarding {
         let moves = [0; SLOTS as usize / 64];
         Forwarding { first, tail: (Addr::NULL, 0), moves, minor: [0; SLOTS as usize] }
     }
 
-    /// The `bytes` of an object at `from`, which start in the page, go to `to`. False, and nothing
-    /// is changed, if the form cannot say so: all are whole slots, and what is in the page goes to
-    /// less than a page behind the first destination.
+    /// Adds an object of `bytes` bytes that starts in the page, at `from`, and goes to `to`.
+    /// Returns false, with nothing changed, if the format cannot express it: addresses and length
+    /// are whole slots, and the destinations of a page are less than a page above the first one.
     pub fn add(&mut self, from: Addr, to: Addr, bytes: u64) -> bool {
         let into = from.offset() % RELOCATION_PAGE;
         let length = bytes.min(RELOCATION_PAGE - into);
@@ -229,12 +231,13 @@ impl Forwarding {
         true
     }
 
-    /// The first `bytes` of the page, of an object that starts in the page before, go to `to`.
+    /// Adds the end of an object that starts in the page before: the first `bytes` bytes of this
+    /// page, which go to `to`.
     pub fn add_tail(&mut self, to: Addr, bytes: u64) {
         self.tail = (to, bytes);
     }
 
-    /// The entry as it lies in memory.
+    /// The entry in its format in memory.
     pub fn bytes(&self) -> [u8; Forwarding::BYTES as usize] {
         let mut bytes = [0; Forwarding::BYTES as usize];
         let words = [self.first.bits(), self.tail.0.bits(), self.tail.1];
@@ -245,8 +248,8 @@ impl Forwarding {
         bytes
     }
 
-    /// What lies in memory as an entry. What [`of`](Forwarding::of) says of an address needs the
-    /// first line, and the [line](Forwarding::line_of) of its slot.
+    /// The entry with these bytes in memory. For [`of`](Forwarding::of) an address only the first
+    /// line and the [line](Forwarding::line_of) of its slot matter.
     pub fn of_bytes(bytes: &[u8; Forwarding::BYTES as usize]) -> Forwarding {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let mut forwarding = Forwarding::to(Addr::from_bits(word(0)));
@@ -258,12 +261,12 @@ impl Forwarding {
         forwarding
     }
 
-    /// The line of an entry, from 1, that has the minor distance of `at`.
+    /// The line of an entry, from 1, that contains the minor distance of `at`.
     pub fn line_of(at: Addr) -> u64 {
         1 + at.offset() % RELOCATION_PAGE / RELOCATION_SLOT / LINE_BYTES
     }
 
-    /// Where `at` goes, which lies in the page of the entry; none if it stays.
+    /// The destination of `at`, an address in the page of the entry; `None` if it stays.
     pub fn of(&self, at: Addr) -> Option<Addr> {
         let into = at.offset() % RELOCATION_PAGE;
         if into < self.tail.1 {
@@ -325,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distance_that_the_form_has_no_room_for_is_refused() {
+    fn a_distance_that_the_format_cannot_express_is_refused() {
         let mut forwarding = Forwarding::to(Addr::pm(8192));
         assert!(!forwarding.add(Addr::pm(0), Addr::pm(8192 + RELOCATION_PAGE), 16));
         assert!(!forwarding.add(Addr::pm(0), Addr::pm(8192 + RELOCATION_PAGE - 16), 32));

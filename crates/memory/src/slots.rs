@@ -1,11 +1,11 @@
-//! Who works with a memory: one program, and of each thread number one session.
+//! Thread slots: one program works with a memory, by one session for each thread number.
 //!
-//! Two sessions of one thread number would give one block to two objects, and write their logs over
-//! each other; the memory of another pool would be worked on without its recovery. Both are
-//! mistakes that safe code can make, so whoever stands above the seam asks here and refuses them.
-//! What is kept here is the host's: no access of the machine, nothing that survives a crash, no
-//! cycle of a simulation. Machines that run their threads themselves, as fibers, have no slots:
-//! they begin each thread once, and none of them goes on when one has panicked.
+//! Two sessions with the same thread number would allocate one block twice and overwrite each
+//! other's logs; a session on the memory of another pool would skip its recovery. Safe code can
+//! make both mistakes, so the libraries above the seam take a slot here and refuse them. Slots are
+//! state of the host: taking one is no access to the machine, does not survive a crash, and takes
+//! no simulated time. Machines that run their threads themselves, as fibers, have no slots: they
+//! start each thread once, and stop all when one panics.
 
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +15,7 @@ use std::thread::ThreadId;
 
 static MEMORIES: AtomicU64 = AtomicU64::new(1);
 
-/// The slots of a memory, one for each thread number.
+/// The thread slots of a memory, one for each thread number.
 ///
 /// ```
 /// use seawall_memory::ThreadSlots;
@@ -35,34 +35,34 @@ pub struct ThreadSlots {
 #[derive(Debug, Default)]
 struct Taken {
     places: Vec<(usize, Weak<Place>)>,
-    /// How often each thread number has been sat under.
+    /// How often each slot has been taken.
     turns: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct Place {
     owner: ThreadId,
-    /// Who sat down last: the number of a [`ThreadSlot`].
+    /// The number of the [`ThreadSlot`] that holds it.
     holder: AtomicU64,
     busy: AtomicU64,
 }
 
-/// A thread number that a session works under, until it is dropped or another takes over.
+/// A slot that a session holds until it is dropped, or until another session takes the slot over.
 #[derive(Debug)]
 pub struct ThreadSlot {
     place: Arc<Place>,
     number: u64,
     turn: u64,
-    /// It stays on the thread of the system that took it.
+    /// Not `Send`: it stays on the thread of the system that took it.
     stays: PhantomData<*const ()>,
 }
 
-/// Why a slot cannot be had.
+/// Why a slot cannot be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotTaken {
-    /// Another thread of the system has it.
+    /// Another thread of the system holds it.
     ByAnotherThread,
-    /// Who has it is in the middle of something.
+    /// Its holder is [busy](ThreadSlot::set_busy).
     InUse,
 }
 
@@ -82,25 +82,23 @@ impl std::fmt::Display for SlotTaken {
 impl std::error::Error for SlotTaken {}
 
 impl ThreadSlots {
-    /// Those of a memory that is another one than all others of this process, also of those that
-    /// are gone.
+    /// The slots of a new memory, which differs from all memories that this process has had.
     #[allow(clippy::new_without_default, reason = "no two are equal")]
     pub fn new() -> ThreadSlots {
         let memory = MEMORIES.fetch_add(1, Relaxed);
         ThreadSlots { memory, taken: Mutex::default() }
     }
 
-    /// The number that tells the memory from all others of this process.
+    /// The number of the memory, unique in this process.
     pub fn memory(&self) -> u64 {
         self.memory
     }
 
-    /// Sits down on the slot of thread number `thread`. An earlier holder on the same thread of the
-    /// system has lost it then.
+    /// Takes the slot of thread number `thread`, also from an earlier holder on the same thread of
+    /// the system.
     ///
     /// # Errors
-    /// When another thread of the system has it, or the earlier holder is
-    /// [busy](ThreadSlot::set_busy).
+    /// When another thread of the system holds it, or its holder is [busy](ThreadSlot::set_busy).
     pub fn take(&self, thread: usize) -> Result<ThreadSlot, SlotTaken> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let Taken { places, turns } = &mut *taken;
@@ -127,7 +125,7 @@ impl ThreadSlots {
     }
 }
 
-/// The same memory, as it was: what is left of a crash that was tried on a copy. Nobody sits there.
+/// The slots of a copy of the memory, all free: of the image that a simulated crash left.
 impl Clone for ThreadSlots {
     fn clone(&self) -> ThreadSlots {
         ThreadSlots { memory: self.memory, taken: Mutex::default() }
@@ -135,19 +133,19 @@ impl Clone for ThreadSlots {
 }
 
 impl ThreadSlot {
-    /// True unless another has taken over.
+    /// Whether no other session has taken the slot over.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.place.holder.load(Relaxed) == self.number
     }
 
-    /// How often somebody has sat under this thread number, this time included.
+    /// How often this slot has been taken, this time included.
     #[inline]
     pub fn turn(&self) -> u64 {
         self.turn
     }
 
-    /// Says whether the holder is in the middle of something, so that nobody may take over.
+    /// Sets whether the holder is busy, in which case no other session can take over.
     #[inline]
     pub fn set_busy(&self, is_busy: bool) {
         self.place.busy.store(is_busy.into(), Relaxed);
@@ -159,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_thread_gets_the_seat_when_it_is_free_and_not_before() {
+    fn another_thread_gets_the_slot_when_it_is_free_and_not_before() {
         let slots = ThreadSlots::new();
         let slot = slots.take(3).unwrap();
         let try_it = || slots.take(3).map(|_| ());
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_over_from_who_is_busy() {
+    fn no_session_takes_over_from_a_busy_one() {
         let slots = ThreadSlots::new();
         let first = slots.take(0).unwrap();
         first.set_busy(true);
@@ -181,12 +179,12 @@ mod tests {
         let second = slots.take(0).unwrap();
         assert!(!first.is_held() && second.is_held());
         drop(second);
-        assert!(!first.is_held(), "what was lost does not come back");
+        assert!(!first.is_held(), "a slot that was lost does not come back");
         assert!(slots.take(0).unwrap().is_held());
     }
 
     #[test]
-    fn a_forgotten_seat_stays_taken_for_other_threads_only() {
+    fn a_forgotten_slot_stays_taken_for_other_threads_only() {
         let slots = ThreadSlots::new();
         std::mem::forget(slots.take(0).unwrap());
         assert!(slots.take(0).is_ok());

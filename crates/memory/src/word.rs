@@ -2,7 +2,7 @@
 
 use crate::Addr;
 
-/// How many bytes one access moves.
+/// The number of bytes that one access moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Width {
     /// One byte.
@@ -22,7 +22,7 @@ impl Width {
         self as u64
     }
 
-    /// The value that has all bits of this width set.
+    /// The value with all bits of this width set.
     #[inline]
     pub const fn mask(self) -> u64 {
         u64::MAX >> (64 - 8 * self as u32)
@@ -31,7 +31,7 @@ impl Width {
 
 /// A value that a single access can move.
 pub trait Word: Copy {
-    /// How wide it is.
+    /// The width of the value.
     const WIDTH: Width;
     /// The value of the low bits of `bits`.
     fn from_bits(bits: u64) -> Self;

@@ -80,7 +80,7 @@ impl Domain {
         if none_needed { Domain::None } else { Domain::Line }
     }
 
-    /// What [`drain`](seawall_memory::Memory::drain) waits for.
+    /// What [`drain`](seawall_memory::MemoryExt::drain) waits for.
     pub const fn drain_means(self) -> &'static str {
         match self {
             Domain::Page => "msync: the disk has every flushed page (true on any disk, and slow)",

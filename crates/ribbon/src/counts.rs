@@ -40,7 +40,7 @@ pub struct RibbonCounts {
     pub depth: u64,
     /// Flushers that work now.
     pub active: u64,
-    /// Lines flushed in 2^20 units of `Memory::now`, when last measured; 0 without a period.
+    /// Lines flushed in 2^20 units of the machine's clock, when last measured; 0 without a period.
     pub rate: u64,
 }
 

@@ -172,8 +172,8 @@ pub struct RibbonOptions {
     pub polls: u32,
     /// Flushers that work at least, whatever is measured.
     pub flushers_min: u64,
-    /// From one estimate of the number of flushers to the next, in units of `Memory::now`; 0: all
-    /// flushers work, always.
+    /// From one estimate of the number of flushers to the next, in units of the machine's
+    /// [clock](Memory::clock); 0: all flushers work, always.
     pub period: u64,
     /// How long each of the four samples of an estimate takes, in the same unit.
     pub window: u64,

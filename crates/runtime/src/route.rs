@@ -197,7 +197,7 @@ impl Route {
     }
 
     /// Writes a record of whole lines at the line-aligned `at`, without a fence: it is durable
-    /// after the next [`order`](Memory::order) or [`drain`](Memory::drain) of the thread.
+    /// after the next [`order`](MemoryExt::order) or [`drain`](MemoryExt::drain) of the thread.
     ///
     /// # Panics
     /// In debug builds, if `at` or the length is not a multiple of a line.

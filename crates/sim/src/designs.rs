@@ -39,8 +39,8 @@ pub(crate) trait Design: Sized {
     const COMBINES: bool = false;
     /// Programs for it say where strands begin; elsewhere that is no instruction.
     const HAS_STRANDS: bool = false;
-    /// Its controllers remember which lines of [relocated](seawall_memory::Memory::relocate) copies
-    /// have persisted. Elsewhere programs copy in software.
+    /// Has a [relocation unit](seawall_memory::relocation::RelocationUnit): its controllers remember
+    /// which lines of copies have persisted. Elsewhere programs copy in software.
     const RELOCATES: bool = false;
     /// Only what the design sends writes persistent memory: a dirty persistent line that leaves the
     /// shared cache is dropped.
@@ -348,7 +348,7 @@ impl Choice {
     }
 
     /// True if it has hardware that moves objects
-    /// ([`Memory::relocates`](seawall_memory::Memory::relocates)).
+    /// ([`Memory::relocation`](seawall_memory::Memory::relocation)).
     pub fn relocates(&self) -> bool {
         self.entry.name == "ffccd"
     }

@@ -376,7 +376,7 @@ pub trait Workload: Clone + Send + Sync + 'static {
     fn join<'m, M: Memory>(&self, memory: &'m M) -> Self::Local<'m, M>;
 
     /// Runs operation `worker.number` of thread `worker.thread`. One that changed something ends
-    /// with an [`order`](Memory::order); none calls [`output`](Memory::output).
+    /// with an [`order`](seawall_memory::MemoryExt::order); none calls [`output`](Memory::output).
     fn step<M: Memory>(&self, memory: &M, local: &mut Self::Local<'_, M>, worker: &mut Worker);
 
     /// Runs `body` beside the thread of [`Collect::Thread`], on the handle that `handle` returns.

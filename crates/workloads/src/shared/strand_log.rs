@@ -2,8 +2,8 @@
 //!
 //! "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver, ISCA'20), section V: what an
 //! undo log needs is that each word's old value persists before its new one. Nothing orders one
-//! such pair before another, so each begins a [`strand`](Memory::strand); commit
-//! [joins](Memory::join_strands) them before it says that the transaction is over, and waits until
+//! such pair before another, so each begins a [`strand`](MemoryExt::strand); commit
+//! [joins](MemoryExt::join_strands) them before it says that the transaction is over, and waits until
 //! that is durable. Hardware without strands orders the pairs too, which does no harm.
 //!
 //! As pairs persist in any order, a log may have holes after a crash: an entry counts by itself, if
