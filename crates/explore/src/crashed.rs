@@ -1,13 +1,13 @@
 //! The memory that recovery sees: a crash image that is decided only where it is read.
 //!
-//! A crash leaves each line with some number of its stores. Which number matters only if recovery
-//! reads the line, so a word keeps all values that it may have until it is read; then one is chosen
-//! and the images that have another are ruled out (what others call reads-from choices: Jaaru,
-//! ASPLOS'21). One pass of recovery thus stands for all images that it cannot tell apart. Nothing
-//! is copied and no process is started; what recovery writes is gone with the next pass.
+//! A crash leaves each line with some number of its stores. The number matters only if recovery
+//! reads the line, so a word keeps all its possible values until it is read; then one is chosen and
+//! the images with other values are ruled out (reads-from choices in Jaaru, ASPLOS'21). One pass of
+//! recovery thus stands for all images that it cannot distinguish. Nothing is copied and no process
+//! is started; the next pass discards what recovery wrote.
 //!
-//! When power fails again during recovery, its own stores are one more layer on top: a word is then
-//! what recovery stored, if that persisted, or what the first crash had left.
+//! When power fails again during recovery, its own stores are one more layer on top: a word then
+//! holds what recovery stored, if that persisted, or what the first crash left.
 //!
 //! Each access counts against a budget, so a recovery that loops ends as a finding.
 
@@ -21,7 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
 
-/// A run that a crash cut short, and the order in which its stores may have persisted.
+/// A run that a crash cut short, and the order in which its stores can have persisted.
 pub(crate) struct Layer<'t> {
     pub(crate) trace: Log<'t>,
     pub(crate) order: PersistOrder,
@@ -44,7 +44,7 @@ impl std::ops::Deref for Log<'_> {
     }
 }
 
-/// A line of a layer is to keep `low` to `high` of its stores.
+/// A restriction: a line of a layer keeps `low` to `high` of its stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keep {
     pub(crate) layer: usize,
@@ -53,14 +53,14 @@ pub(crate) struct Keep {
     pub(crate) high: u32,
 }
 
-/// A value that a word may have, and what follows for the image if it has it.
+/// A possible value of a word, and the restrictions that it implies for the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Possible {
     pub(crate) value: u64,
     pub(crate) keeps: Vec<Keep>,
 }
 
-/// Which of its possible values a word takes when it is read.
+/// The choice among the possible values of a word that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Prefer {
     /// As little as possible persisted.
@@ -69,7 +69,7 @@ pub(crate) enum Prefer {
     Most,
 }
 
-/// Persistent memory as a crash may have left it, with fresh, zeroed DRAM, for one thread.
+/// Persistent memory as a crash can have left it, with fresh, zeroed DRAM, for one thread.
 pub struct CrashImage<'t> {
     start: Words,
     dram: Words,
@@ -77,14 +77,14 @@ pub struct CrashImage<'t> {
     steps: Cell<u64>,
     limit: u64,
     pub(crate) layers: RefCell<Vec<Layer<'t>>>,
-    /// For each line whether some layer may have stored to it, ever.
+    /// Whether some layer can have stored to a line, for each line.
     varies: RefCell<Vec<bool>>,
     /// The bits of reached bitmaps that lines decide, by their words.
     reached: RefCell<FxHashMap<u32, Vec<Copied>>>,
     /// The pass in which a word was decided, and its value.
     decided: RefCell<Vec<(u32, u64)>>,
     pass: Cell<u32>,
-    /// What was decided in this pass, beyond what it was started with.
+    /// The decisions of this pass, beyond those that it started with.
     reads: RefCell<Vec<(u32, u64)>>,
     prefer: Cell<Prefer>,
     recording: RefCell<Trace>,
@@ -117,8 +117,8 @@ impl<'t> CrashImage<'t> {
         }
     }
 
-    /// What a second restart finds: persistent memory as it is now, DRAM zeroed. Crashes of
-    /// recovery are looked for before the first restart only.
+    /// The state at a second restart: persistent memory as it is now, DRAM zeroed. Crashes of
+    /// recovery are explored before the first restart only.
     pub fn restart(&self) {
         for word in self.dram_used.borrow_mut().drain(..) {
             self.dram.set_word(word, 0);
@@ -137,8 +137,8 @@ impl<'t> CrashImage<'t> {
         is_new
     }
 
-    /// Bytes of persistent memory, as the crash left it: those of the run before, and what it had
-    /// [grown](Space::grow) to.
+    /// Bytes of persistent memory at the crash, including what the run had
+    /// [grown](Space::grow) it by.
     pub fn pm_bytes(&self) -> u64 {
         self.start.bytes()
     }
@@ -148,8 +148,8 @@ impl<'t> CrashImage<'t> {
         self.dram.bytes()
     }
 
-    /// Runs `recover` with the words on `path` as they stand there and all others as preferred;
-    /// gives its answer, and what it read beyond them.
+    /// Runs `recover` with the words on `path` as given there and all others as preferred; returns
+    /// its answer, and what it read beyond them.
     pub(crate) fn pass<T>(
         &self,
         path: &[(u32, u64)],
@@ -184,13 +184,13 @@ impl<'t> CrashImage<'t> {
         }
     }
 
-    /// Rules out all images that do not fit; false if none is left.
+    /// Rules out all images that do not fit; returns false if none is left.
     pub(crate) fn keep(&self, keeps: &[Keep]) -> bool {
         let mut layers = self.layers.borrow_mut();
         keeps.iter().all(|keep| layers[keep.layer].order.keep(keep.line, keep.low, keep.high))
     }
 
-    /// From now on the recorded recovery may be a layer; true if it stored where no run had.
+    /// Allows the recorded recovery to be a layer; returns true if it stored where no run had.
     pub(crate) fn may_store(&self, recording: &Trace) -> bool {
         let mut varies = self.varies.borrow_mut();
         let mut new = false;
@@ -200,7 +200,7 @@ impl<'t> CrashImage<'t> {
         new
     }
 
-    /// The value of the word, if it has the same one in all images that are open.
+    /// The value of the word, if it is the same in all images that are not ruled out.
     pub(crate) fn only(&self, word: u32) -> Option<u64> {
         let layers = self.layers.borrow();
         let reached = self.reached.borrow();
@@ -224,8 +224,8 @@ impl<'t> CrashImage<'t> {
         Some(self.start.word(word) | of_lines)
     }
 
-    /// The values that the word may have, from what persisted least to what persisted most; false
-    /// if there are more.
+    /// The possible values of the word, from the least to the most persisted; false if there are
+    /// more.
     pub(crate) fn possible(&self, word: u32) -> (Vec<Possible>, bool) {
         let layers = self.layers.borrow();
         let below = self.possible_below(&layers, layers.len(), word);
@@ -382,7 +382,7 @@ impl<'t> CrashImage<'t> {
     }
 }
 
-/// What a pass of recovery gave.
+/// The outcome of a pass of recovery.
 pub(crate) struct Pass<T> {
     /// Its answer, or the message of its panic.
     pub(crate) result: Result<T, String>,

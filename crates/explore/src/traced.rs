@@ -1,13 +1,15 @@
-//! The machine that records: memory that keeps a trace of all that is done to it.
+//! The machine that records: memory that keeps a trace of all operations on it.
 //!
-//! The threads of a run are fibers on one OS thread. A [`Schedule`] says who runs and for how many
-//! calls of the seam, so every call is a switch point; what is random about it comes from a seeded
-//! generator (Xoshiro256PlusPlus). Execution is sequentially consistent: stores are visible at
-//! once, non-temporal ones too (a single thread cannot tell; several might see stores late, and
-//! persist in ways that no run here shows; litmus tests do model that).
+//! The threads of a run are fibers on one OS thread. A [`Schedule`] determines which thread runs,
+//! and for how many calls of the seam, so every call is a switch point; its random choices come
+//! from a seeded generator (Xoshiro256PlusPlus). Execution is sequentially consistent: stores are
+//! visible at once, also non-temporal ones. (A single thread cannot see a difference; several
+//! threads could see stores late, and persist in ways that no run here shows; litmus tests do model
+//! that.)
 //!
-//! A run always ends: it is cut after a number of seam calls, and threads that all wait are a
-//! deadlock. Both are errors, not hangs. A loop that never touches memory is not bounded.
+//! A run always ends: it is cut off after a number of seam calls, and a state in which all threads
+//! wait is a deadlock. Both are errors, not hangs. A loop that never accesses memory is not
+//! bounded.
 
 use crate::guard::guarded;
 use crate::reached::Copied;
@@ -24,18 +26,18 @@ use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
 
-/// A word that no memory has: fences and outputs count as writes to it, because a crash can tell in
-/// which order those of several threads came.
+/// A word outside memory: fences and outputs count as writes to it, because a crash can show the
+/// order in which several threads executed them.
 pub(crate) const FENCES: Addr = Addr::pm(1 << 40);
 
-/// Longest turn of a thread, in seam calls; one of these is drawn for each run.
+/// The longest turn of a thread, in seam calls; each run draws one of these.
 const SPANS: [u64; 4] = [3, 12, 48, 400];
 
-/// Why a run gave no trace.
+/// Why a run has no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// All threads that are not done wait.
+    /// All unfinished threads wait.
     #[error("deadlock: {0}; the program is wrong, or the schedule found its lock bug")]
     Deadlock(String),
     /// More seam calls than allowed.
@@ -47,17 +49,17 @@ pub enum RunError {
     /// The program panicked.
     #[error("thread {thread} of the program panicked: {message}")]
     Panicked {
-        /// Which thread.
+        /// The thread.
         thread: usize,
-        /// What it said, and where.
+        /// Its message, and the location.
         message: String,
     },
     /// The system has no memory for the stack of a thread.
     #[error("no memory for the stack of thread {thread} ({why}); allow more (ulimit -v)")]
     Stack {
-        /// Which thread.
+        /// The thread.
         thread: usize,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
     /// No threads.
@@ -69,10 +71,11 @@ struct Shared {
     pm: Words,
     dram: Words,
     trace: RefCell<Trace>,
-    /// Who wrote a line last, and who a word.
+    /// The last writer of each line, and of each word.
     writer: RefCell<Vec<u16>>,
     word_writer: RefCell<FxHashMap<u32, u16>>,
-    /// Who wrote a word of DRAM last, and how many stores to persistent memory came before.
+    /// The last writer of each word of DRAM, and the number of stores to persistent memory before
+    /// that write.
     dram_writer: RefCell<FxHashMap<u64, (u16, u32)>>,
     operation: Vec<Cell<u32>>,
     waits: Vec<Cell<Option<(Addr, u64)>>>,
@@ -84,11 +87,11 @@ struct Shared {
     closing: Cell<bool>,
     relocation: Cell<Option<Relocation>>,
     seed: u64,
-    /// Bits of the reached bitmap that whoever asks is told of, by their words.
+    /// Bits of the reached bitmap that loads see set, by their words.
     told: RefCell<FxHashMap<u32, u64>>,
 }
 
-/// One thread's handle on memory that records what is done to it.
+/// One thread's handle on the recording memory.
 pub struct Traced<'a> {
     shared: Rc<Shared>,
     thread: usize,
@@ -144,7 +147,7 @@ fn drive(shared: &Shared, fibers: &mut [Fiber], schedule: &Schedule) -> Result<(
     }
 }
 
-/// Says who runs next, and for how many calls of the seam.
+/// Determines which thread runs next, and for how many calls of the seam.
 struct Dispatcher<'s> {
     turns: &'s Turns,
     rng: Xoshiro256PlusPlus,
@@ -152,7 +155,7 @@ struct Dispatcher<'s> {
     span: u64,
     /// For each thread, highest first to run.
     priorities: Vec<i64>,
-    /// Calls at which the running thread falls behind; interruptions done.
+    /// Calls at which the running thread gets the lowest priority; interruptions so far.
     changes: Vec<u64>,
     done: usize,
     last: usize,
@@ -177,7 +180,7 @@ impl Dispatcher<'_> {
         Dispatcher { turns, rng, span, priorities, changes, done: 0, last: 0 }
     }
 
-    /// `calls` were made so far.
+    /// Continues after `calls` seam calls.
     fn next(&mut self, ready: &[usize], calls: u64) -> (usize, u64) {
         match self.turns {
             Turns::Random => {
@@ -249,8 +252,7 @@ impl Shared {
         told.get(&((at.offset() / 8) as u32)).copied().unwrap_or(0)
     }
 
-    /// True if the line leaves the caches with the first copy that is made there; then hardware
-    /// says so.
+    /// Whether the line leaves the caches with its first copy; if so, sets its reached bit.
     fn write_back(&self, copied: Copied) -> bool {
         let mut told = self.told.borrow_mut();
         let bits = told.entry(copied.word).or_default();
@@ -278,7 +280,7 @@ impl Shared {
 }
 
 impl Traced<'_> {
-    /// Counts a seam call and lets another thread run when this one's turn is over.
+    /// Counts a seam call and switches to another thread when the turn is over.
     fn step(&self) {
         let shared = &*self.shared;
         if shared.closing.get() {
@@ -317,8 +319,8 @@ impl Traced<'_> {
         self.event(&mut self.shared.trace.borrow_mut(), kind, Location::caller());
     }
 
-    /// Notes a load of what another thread wrote last: a dependence between epochs if it is in
-    /// persistent memory, and in any case the thread knows now what came before.
+    /// Records a load of a word that another thread wrote last: a dependence between epochs if it
+    /// is persistent; and in any case the thread now depends on what that thread had stored before.
     fn note_read(&self, at: Addr, from: &'static Location<'static>) {
         if self.shared.operation.len() == 1 {
             return;
@@ -343,7 +345,7 @@ impl Traced<'_> {
         }
     }
 
-    /// Stores, and gives the number of the store if it was to persistent memory.
+    /// Stores, and returns the number of the store if it was to persistent memory.
     #[track_caller]
     fn put(&self, trace: &mut Trace, at: Addr, width: Width, value: u64) -> Option<u32> {
         let change = self.shared.region(at).store(at, width, value);
@@ -502,7 +504,8 @@ impl Space for &Traced<'_> {
 
     fn will_write(&self, _: Addr, _: u64) {}
 
-    /// The first word of each line becomes zero, as one step; which a crash may keep or not.
+    /// Sets the first word of each line to zero, in one step; a crash may keep or lose each of
+    /// these stores.
     fn discard(&self, at: Addr, len: u64) {
         self.step();
         self.note_access(FENCES, true);
@@ -534,7 +537,7 @@ impl RelocationUnit for &Traced<'_> {
         trace.relocated.settings.push(since);
     }
 
-    /// Each line of the copy in one step.
+    /// Copies each line in one step.
     fn relocate(&self, to: Addr, from: Addr, len: u64) {
         let caller = Location::caller();
         for line in lines_of(to, len) {

@@ -1,17 +1,17 @@
-//! `trait Memory` on mapped memory: plain instructions, one check an access, nothing virtual.
+//! `trait Memory` on mapped memory: plain instructions, one check per access, no virtual calls.
 //!
-//! In the domain `page` only the kernel writes data out, and in any order that it likes; so `order`
-//! must wait for `msync` as `drain` does, and so must a locked operation when something flushed is
-//! still unwritten. Pages between the first and the last flushed one are written with them if they
-//! are dirty: that is allowed (a crash may always keep more than was asked) and costs one call.
+//! In the domain `page` only the kernel writes data out, in any order. So an order must wait for
+//! `msync`, as a drain does, and so must a locked operation while flushed pages are unwritten.
+//! Dirty pages between the first and the last flushed one are written with them: that is allowed (a
+//! crash may always keep more than was asked for) and costs one call.
 //!
-//! A fence is what everything here costs, so none is run for nothing. A handle that has flushed no
-//! line, and stored none past the caches, since its last fence has nothing to put in order: plain
-//! stores that nobody flushed are promised to nobody. On x86 a locked instruction that stores is a
-//! fence as well. In the domain `none` plain stores are durable once they are in the cache, where
-//! x86 and the releasing stores used here put them in order: `order` has nothing to do; `drain`
-//! still runs the instruction, for stores in the store buffer, which costs a fraction of a
-//! nanosecond and is not counted.
+//! Fences are the main cost, so none is executed without need. A handle that has flushed no line,
+//! and stored none past the caches, since its last fence has nothing to order: nothing is promised
+//! about plain stores that were not flushed. On x86 a locked instruction that stores is also a
+//! fence. In the domain `none` plain stores are durable once they are in the cache, and x86 and the
+//! releasing stores used here put them there in order: an order has nothing to do. A drain still
+//! executes the instruction, for stores in the store buffer; it costs a fraction of a nanosecond
+//! and is not counted.
 
 use crate::access::{load_at, load_range, store_at, store_range, stream_range};
 use crate::cpu;
@@ -29,12 +29,12 @@ use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Release, SeqCst};
 
-/// What a handle has done.
+/// Counts of the operations of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Persistent lines flushed, and lines written past the caches.
     pub flushed_lines: u64,
-    /// `order` and `drain` that had flushed lines, or lines written past the caches, to wait for.
+    /// Orders and drains that had flushed lines, or lines written past the caches, to wait for.
     pub fences: u64,
     /// `msync` calls (domain `page`).
     pub msyncs: u64,
@@ -42,8 +42,8 @@ pub struct Counters {
 
 /// One thread's handle on a [`Pool`](crate::Pool); neither `Send` nor `Sync`.
 ///
-/// A store that went past the caches ([`write_nt`](Memory::write_nt)) is in order with nothing,
-/// for other threads too, until the next `order`, `drain` or locked operation of its thread.
+/// A store past the caches ([`write_nt`](Memory::write_nt)) is not ordered with other stores, as
+/// other threads see them too, until the next order, drain or locked operation of its thread.
 pub struct NativeMemory<'a> {
     space: &'a Space,
     pm: Region,
@@ -54,14 +54,15 @@ pub struct NativeMemory<'a> {
     slots: &'a ThreadSlots,
     sleepers: &'a Sleepers,
     witness: Option<&'a AtomicU64>,
-    // First and last byte flushed and not yet written by msync; none if first > last.
+    // The first and the last byte that were flushed and that msync has not written; none if
+    // first > last.
     unwritten: Cell<(u64, u64)>,
-    // `flushed_lines` at the last fence: if it is the same now, there is nothing to wait for.
+    // `flushed_lines` at the last fence. While it has not changed, there is nothing to wait for.
     fenced_lines: Cell<u64>,
     counters: Cell<Counters>,
 }
 
-/// The bytes of an access are 2 to the power of this.
+/// The binary logarithm of the number of bytes of an access.
 #[inline]
 const fn shift_of(width: Width) -> u32 {
     width.bytes().trailing_zeros()
@@ -69,11 +70,11 @@ const fn shift_of(width: Width) -> u32 {
 
 const NOTHING: (u64, u64) = (u64::MAX, 0);
 
-/// Where a region is, and how many of its bytes this handle knows of.
+/// The address of a region, and the number of its bytes that this handle knows of.
 struct Region {
     base: *mut u8,
     bytes: Cell<u64>,
-    // The same, counted in words, which most accesses are of.
+    // The same in words, the width of most accesses.
     words: Cell<u64>,
 }
 
@@ -89,7 +90,7 @@ impl Region {
         self.words.set(bytes >> shift_of(Width::B8));
     }
 
-    /// How many pieces of 2 to the power of `shift` bytes there are.
+    /// The number of whole pieces of 2 to the power of `shift` bytes.
     #[inline]
     fn pieces(&self, shift: u32) -> u64 {
         if shift == shift_of(Width::B8) { self.words.get() } else { self.bytes.get() >> shift }
@@ -120,7 +121,7 @@ impl<'a> NativeMemory<'a> {
         }
     }
 
-    /// The handle, with its outputs going to the thread's line of `witness`.
+    /// Makes the handle store its outputs in the thread's line of `witness`.
     ///
     /// # Panics
     /// If `witness` was made for fewer threads.
@@ -129,7 +130,7 @@ impl<'a> NativeMemory<'a> {
         NativeMemory { witness: Some(witness.word(self.thread)), ..self }
     }
 
-    /// What this handle has done so far.
+    /// The counts of this handle so far.
     pub fn counters(&self) -> Counters {
         self.counters.get()
     }
@@ -145,9 +146,9 @@ impl<'a> NativeMemory<'a> {
         if at.is_pm() { &self.pm } else { &self.dram }
     }
 
-    /// The place of an access of 2 to the power of `shift` bytes, aligned to as many. Rotating the
-    /// offset puts misplaced low bits on top, so that one compare refuses both an access that is
-    /// not aligned and one out of range.
+    /// The host address of an access to 2 to the power of `shift` bytes, aligned to its size.
+    /// Rotating the offset moves low bits that break the alignment to the top, so that one
+    /// comparison rejects both an unaligned access and one out of range.
     #[inline]
     #[track_caller]
     fn place(&self, at: Addr, shift: u32) -> *mut u8 {
@@ -159,11 +160,11 @@ impl<'a> NativeMemory<'a> {
             // SAFETY: the access lies wholly inside the bytes that are there.
             unsafe { region.base.add(offset as usize) }
         };
-        // A branch, and no choice of a region: many callers know which it is.
+        // A branch, not a selected region: many callers know at compile time which one it is.
         if at.is_pm() { place(&self.pm) } else { place(&self.dram) }
     }
 
-    /// The place of `len` bytes of any alignment.
+    /// The host address of `len` bytes of any alignment.
     #[inline]
     #[track_caller]
     fn place_of_range(&self, at: Addr, len: u64) -> *mut u8 {
@@ -176,8 +177,8 @@ impl<'a> NativeMemory<'a> {
         unsafe { region.base.add(at.offset() as usize) }
     }
 
-    /// The place of an access to bytes that the pool has grown by since this handle looked; refuses
-    /// any other.
+    /// The host address of bytes that the pool has grown by since this handle last looked. Panics
+    /// on any other access.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -209,8 +210,9 @@ impl<'a> NativeMemory<'a> {
         self.domain == Domain::Page
     }
 
-    /// Runs `action`, a locked instruction; `stores` says of its result whether it stored. It puts
-    /// flushed lines in order by itself, except by page and `clflush`.
+    /// Executes `action`, a locked instruction; `stores` tests its result for whether it stored.
+    /// The instruction orders flushed lines by itself, except in the domain `page` and with
+    /// `clflush`.
     #[inline]
     fn locked<T>(&self, action: impl FnOnce() -> T, stores: impl FnOnce(&T) -> bool) -> T {
         if self.by_page() || self.flush == FlushKind::Clflush {
@@ -223,7 +225,7 @@ impl<'a> NativeMemory<'a> {
         result
     }
 
-    /// True if there was something to wait for.
+    /// Fences what was flushed since the last fence; returns whether there was anything.
     #[inline]
     fn wait_for_flushes(&self) -> bool {
         let flushed_lines = self.counters.get().flushed_lines;
@@ -341,7 +343,7 @@ impl Memory for NativeMemory<'_> {
         self.count(|counters| counters.flushed_lines += lines);
     }
 
-    /// One instruction orders and drains on the machines that can be bought.
+    /// On machines that can be bought, one instruction both orders and drains.
     #[inline]
     fn fence(&self, fence: Fence) {
         match fence {
@@ -356,7 +358,7 @@ impl Memory for NativeMemory<'_> {
         }
     }
 
-    /// Does nothing: the instructions that the program runs are real here.
+    /// No-op: the instructions of the program are real here.
     #[inline]
     fn work(&self, _: u32) {}
 
@@ -384,12 +386,11 @@ impl Memory for NativeMemory<'_> {
     #[track_caller]
     fn write(&self, at: Addr, from: &[u8]) {
         let place = self.place_of_range(at, from.len() as u64);
-        // SAFETY: the range was checked, and words are given at aligned places in it.
+        // SAFETY: the range was checked, and words are passed with aligned addresses in it.
         unsafe { store_range(place, from, |to, value| store_at(to, Width::B8, value)) };
     }
 
-    /// Four aligned bytes are one instruction, without looking further, and so is a quarter of a
-    /// line of whole lines.
+    /// Four aligned bytes take one instruction, and so does each quarter of a line in whole lines.
     #[inline]
     #[track_caller]
     fn write_nt(&self, at: Addr, from: &[u8]) {
@@ -452,10 +453,10 @@ impl Clock for TimeStamps {
 }
 
 impl seawall_memory::Space for &NativeMemory<'_> {
-    /// As [`Pool::grow`](crate::Pool::grow), which says why when this is false.
+    /// As [`Pool::grow`](crate::Pool::grow), which returns the reason for a failure.
     ///
     /// # Panics
-    /// When the file was truncated: what was in the pool is lost.
+    /// When the file was truncated, so that content of the pool is lost.
     fn grow(&self, bytes: u64) -> bool {
         if bytes <= self.pm.bytes.get() {
             return true;
@@ -468,7 +469,7 @@ impl seawall_memory::Space for &NativeMemory<'_> {
         grown.is_ok()
     }
 
-    /// One system call for ranges of persistent memory longer than a page.
+    /// One system call if the range is persistent and longer than a page.
     fn will_write(&self, at: Addr, len: u64) {
         if at.is_pm() && len > map::page_bytes() {
             let place = self.place_of_range(at, len);
@@ -477,14 +478,14 @@ impl seawall_memory::Space for &NativeMemory<'_> {
         }
     }
 
-    /// A system call, which gives the file system its blocks back where it takes holes.
+    /// One system call, which returns the blocks to the file system if that supports holes.
     fn discard(&self, at: Addr, len: u64) {
         let place = self.place_of_range(at, len);
         // SAFETY: the range was checked, and the mapping outlives `self`.
         unsafe { map::discard(place, len) };
     }
 
-    /// A system call.
+    /// One system call.
     fn bring_back(&self, at: Addr, len: u64) -> bool {
         let place = self.place_of_range(at, len);
         // SAFETY: the range was checked, and the mapping outlives `self`.
@@ -493,7 +494,7 @@ impl seawall_memory::Space for &NativeMemory<'_> {
 }
 
 impl Parking for &NativeMemory<'_> {
-    /// Looks for a while, as [`spin_while`](Memory::spin_while) does, and then sleeps until it is
+    /// Spins for a while, as [`spin_while`](Memory::spin_while) does, and then sleeps until it is
     /// [woken](Parking::wake).
     fn sleep_while(&self, at: Addr, value: u64) -> u64 {
         let word = self.atomic(at);

@@ -1,8 +1,8 @@
-//! The seam, as a simulated core's program sees it.
+//! The seam on the simulated machine: the handle of the program of one core.
 //!
-//! Each operation is tried on the machine; if its turn has not come, or it has to wait, the fiber
-//! pauses and tries again when the machine resumes it. The machine behind is reached without
-//! generics, so that another front end (recompiled programs) can drive the same calls.
+//! Each operation is attempted on the machine. If its turn has not come, or it must wait, the fiber
+//! pauses and tries again when the machine resumes it. The machine is reached without generics, so
+//! that another front end (recompiled programs) can make the same calls.
 
 use crate::engine::counters::Counters;
 use crate::relocation::{Lookup, Walk};
@@ -24,19 +24,19 @@ pub(crate) enum Locked {
     Add(u64),
 }
 
-/// What a front end asks of a simulated core. `None` or false: pause, and ask again.
+/// The operations of a simulated core for a front end. After `None` or false, pause and try again.
 pub(crate) trait CorePort {
     fn load(&mut self, core: usize, at: Addr, width: Width) -> Option<u64>;
     /// Aligned words of one line.
     fn load_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool;
-    /// Aligned words of one line, as one; returns when they are there.
+    /// Aligned words of one line, as one access; returns the cycle at which they arrive.
     fn read_wide(&mut self, core: usize, at: Addr, into: &mut [u64]) -> Option<Cycle>;
     fn store(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
     /// A relocated copy of `bytes` bytes in one line, if [`relocates`](CorePort::relocates).
     fn copy(&mut self, core: usize, at: Addr, words: &[u64], bytes: usize) -> bool;
-    /// Where an object goes, where the machine [`forwards`](CorePort::forwards).
+    /// The destination of an object, if the machine [`forwards`](CorePort::forwards).
     fn look_up(&mut self, core: usize, at: Addr) -> Option<Lookup>;
-    /// What was read for a lookup, until `done`; returns its answer.
+    /// Passes what was read for a look-up, until `done`; returns the destination.
     fn walked(
         &mut self,
         core: usize,
@@ -82,7 +82,7 @@ impl<'a> SimMemory<'a> {
         SimMemory { machine, core, pause }
     }
 
-    /// What the machine has counted until now, all cores together.
+    /// The counts of the machine so far, of all cores together.
     pub fn counters(&self) -> Counters {
         self.machine.borrow().counters()
     }
@@ -100,8 +100,8 @@ impl<'a> SimMemory<'a> {
 }
 
 impl SimMemory<'_> {
-    /// Reads aligned words as the core's hardware does, a line at a time; returns when all are
-    /// there.
+    /// Reads aligned words as the core's hardware does, a line at a time; returns the cycle at
+    /// which all have arrived.
     fn read_wide(&self, at: Addr, into: &mut [u64]) -> Cycle {
         let mut done = 0;
         let mut at = at;
@@ -117,7 +117,8 @@ impl SimMemory<'_> {
         done
     }
 
-    /// Reads what `walk` says of a page's forwarding entry, if it has one, and until when.
+    /// Reads the forwarding entry of a page, if it has one, as `walk` says; also returns the cycle
+    /// at which it has arrived.
     fn walk(&self, walk: &Walk) -> (Option<Forwarding>, Cycle) {
         let mut place = [0];
         let done = self.read_wide(walk.place, &mut place);
@@ -160,7 +161,7 @@ impl Memory for SimMemory<'_> {
         self.until(|machine| machine.store(self.core, at, width, value).then_some(()));
     }
 
-    /// Word by word as the default does, but the words of a line in one turn.
+    /// Word by word like the default, but the words of a line in one turn.
     fn read(&self, at: Addr, into: &mut [u8]) {
         let mut done = 0;
         while done < into.len() {
@@ -275,7 +276,7 @@ impl Clock for &SimMemory<'_> {
     }
 }
 
-/// Pools have a fixed length, and keep all of it.
+/// Pools have a fixed length, and all of it always has memory.
 impl Space for &SimMemory<'_> {
     fn grow(&self, bytes: u64) -> bool {
         bytes <= self.machine.borrow().pm_bytes()

@@ -1,4 +1,4 @@
-//! What a handle does, held to the simplest machine and to its counters.
+//! Tests of a handle against the simplest machine and against its counters.
 
 use super::*;
 use crate::{Durability, Pool, PoolOptions};

@@ -15,7 +15,7 @@ pub enum Protocol {
     #[default]
     Sfccd,
     /// None: the hardware remembers which lines of a copy have persisted. Needs
-    /// `Memory::relocate` in hardware.
+    /// a [relocation unit](seawall_memory::Memory::relocation).
     Ffccd,
 }
 
