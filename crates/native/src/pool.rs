@@ -219,7 +219,8 @@ impl Pool {
     }
 
     /// Makes the pool at least `bytes` long, in whole pages, if it is not;
-    /// [`MemoryExt::grow`](seawall_memory::MemoryExt::grow) does the same. Any thread may at any time.
+    /// [`MemoryExt::grow`](seawall_memory::MemoryExt::grow) does the same. Any thread may at any
+    /// time.
     ///
     /// The new bytes are zero, and all of them are allocated; when it returns they are there after
     /// any crash that drained data survives. One before may leave a longer pool. It costs system

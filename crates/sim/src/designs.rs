@@ -39,8 +39,8 @@ pub(crate) trait Design: Sized {
     const COMBINES: bool = false;
     /// Programs for it say where strands begin; elsewhere that is no instruction.
     const HAS_STRANDS: bool = false;
-    /// Has a [relocation unit](seawall_memory::relocation::RelocationUnit): its controllers remember
-    /// which lines of copies have persisted. Elsewhere programs copy in software.
+    /// Has a [relocation unit](seawall_memory::relocation::RelocationUnit): its controllers
+    /// remember which lines of copies have persisted. Elsewhere programs copy in software.
     const RELOCATES: bool = false;
     /// Only what the design sends writes persistent memory: a dirty persistent line that leaves the
     /// shared cache is dropped.

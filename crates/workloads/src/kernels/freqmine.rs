@@ -11,7 +11,7 @@
 
 use super::sync::Team;
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
-use seawall_memory::{Memory};
+use seawall_memory::Memory;
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
 

@@ -8,7 +8,7 @@
 use super::sync::Team;
 use crate::{Counts, Damage, Input, Kernel, Mix, Phased, Words};
 use rand_xoshiro::rand_core::Rng;
-use seawall_memory::{Memory};
+use seawall_memory::Memory;
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
 

@@ -3,8 +3,8 @@
 //! "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver, ISCA'20), section V: what an
 //! undo log needs is that each word's old value persists before its new one. Nothing orders one
 //! such pair before another, so each begins a [`strand`](MemoryExt::strand); commit
-//! [joins](MemoryExt::join_strands) them before it says that the transaction is over, and waits until
-//! that is durable. Hardware without strands orders the pairs too, which does no harm.
+//! [joins](MemoryExt::join_strands) them before it says that the transaction is over, and waits
+//! until that is durable. Hardware without strands orders the pairs too, which does no harm.
 //!
 //! As pairs persist in any order, a log may have holes after a crash: an entry counts by itself, if
 //! its checksum holds and its number is that of the transaction after the last that ended. A hole's

@@ -9,9 +9,9 @@
 //! fences; programs of that time did not.
 //!
 //! As "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver, ISCA'20, section V) has
-//! it, an entry, its mark and the change are in a [`strand`](MemoryExt::strand), and commit joins the
-//! strands before it says so. After a crash any of them may be missing, entry and change: no two
-//! entries are about the same word, so each word whose entry counts gets back what it was.
+//! it, an entry, its mark and the change are in a [`strand`](MemoryExt::strand), and commit joins
+//! the strands before it says so. After a crash any of them may be missing, entry and change: no
+//! two entries are about the same word, so each word whose entry counts gets back what it was.
 //!
 //! A thread has a lane: a line with its state, and entries of a fixed size.
 //!

@@ -8,7 +8,7 @@ use super::database::ITEMS;
 use super::prefix::Prefixes;
 use super::{SET_ITEMS, weight};
 use crate::Words;
-use seawall_memory::{Memory};
+use seawall_memory::Memory;
 use std::ops::Range;
 
 pub(super) struct Miner<'m, M> {
