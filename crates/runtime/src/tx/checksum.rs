@@ -1,17 +1,18 @@
-//! What the records of a log are checked with: a sum of 64 bits, and a veil over their numbers.
+//! Checks of log records: a sum of 64 bits, and a veil over their numbers.
 //!
 //! A record is short, and a commit waits for its sum, so the sum is made of multiplications of
-//! 64 bits to 128, two side by side for each line, instead of a CRC of some hundred instructions.
-//! The two halves of a product are joined by exclusive or (as in wyhash and its relatives); what is
-//! multiplied is mixed with keys that come from the pool's UUID and the log's address.
+//! 64 bits to 128, two independent ones for each line, instead of a CRC of some hundred
+//! instructions. The two halves of a product are joined by exclusive or (as in wyhash and its
+//! relatives); what is multiplied is mixed with keys that come from the pool's UUID and the log's
+//! address.
 //!
-//! Against a torn record, or one that a failing medium changed, 64 bits miss one in 2^64, where the
-//! 32 of a CRC miss one in 2^32; a CRC is sure to see up to three flipped bits, this sum misses
-//! them as rarely as anything else. It is no defence against somebody who knows the UUID.
+//! Of torn records, and of records that a failing medium changed, 64 bits miss one in 2^64, where
+//! the 32 bits of a CRC miss one in 2^32. A CRC always detects up to three flipped bits; this sum
+//! misses them as rarely as anything else. It is no defence against an attacker who knows the UUID.
 //!
-//! The number of a record, found where no whole one is, is evidence by itself: so other words must
-//! not look like one by chance, nor the number of an older record by a flipped bit. It is
-//! multiplied by an odd constant and joined with a key and the place.
+//! The number of a record is evidence by itself where the record is not whole. So another word must
+//! not look like a number by chance, nor an older number after a flipped bit: the number is
+//! multiplied by an odd constant and combined with a key and the place.
 
 use seawall_memory::Addr;
 
@@ -21,12 +22,12 @@ pub(crate) const LINE_WORDS: usize = 8;
 const SPREAD: [u64; 4] =
     [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];
 
-/// What numbers are multiplied with, and what undoes it.
+/// The factor of numbers, and its inverse.
 const VEIL: u64 = SPREAD[0];
 const UNVEIL: u64 = 0xf1de_83e1_9937_733d;
 const _: () = assert!(VEIL.wrapping_mul(UNVEIL) == 1);
 
-/// The product of both, its high half joined to its low one.
+/// The product of both, its halves joined by exclusive or.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -41,7 +42,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Those of the log (or half of one) that starts at `log`.
+    /// The keys of the log (or half of one) that starts at `log`.
     pub(crate) fn of(uuid: u128, log: Addr) -> Keys {
         let pool = fold(uuid as u64 ^ SPREAD[0], (uuid >> 64) as u64 ^ SPREAD[1]);
         let first = fold(pool ^ log.bits(), SPREAD[2]);
@@ -49,13 +50,13 @@ impl Keys {
         Keys { sum: [first, second], veil: fold(second ^ SPREAD[1], SPREAD[2]) }
     }
 
-    /// The word that stands for the number of a record at line `line` of the log.
+    /// Veils the number of a record at line `line` of the log.
     #[inline]
     pub(crate) fn veil(&self, number: u64, line: u64) -> u64 {
         number.wrapping_mul(VEIL) ^ self.veil_of(line)
     }
 
-    /// The number that the word stands for.
+    /// Unveils the number.
     #[inline]
     pub(crate) fn unveil(&self, bits: u64, line: u64) -> u64 {
         (bits ^ self.veil_of(line)).wrapping_mul(UNVEIL)
@@ -66,7 +67,7 @@ impl Keys {
         self.veil ^ line.wrapping_mul(SPREAD[1])
     }
 
-    /// The sum of a record's lines; word 0 of the first, where it goes, counts as zero.
+    /// The sum of a record's lines; word 0 of the first, which holds the sum, counts as zero.
     #[inline]
     pub(crate) fn sum(&self, lines: &[[[u8; 8]; LINE_WORDS]]) -> u64 {
         let [first, second] = self.sum;
@@ -101,7 +102,7 @@ mod tests {
         proptest::collection::vec(any::<[[u8; 8]; LINE_WORDS]>(), 1..6)
     }
 
-    /// The bits of lines but for word 0 of the first.
+    /// The bits of lines except word 0 of the first.
     fn bits(lines: &Lines) -> impl Iterator<Item = usize> + use<> {
         64..lines.len() * 512
     }

@@ -1,21 +1,21 @@
-//! Where a transaction's buffer holds a word: by lines, the last one first.
+//! An index of the words in a transaction's buffer, by cache lines, the last one first.
 //!
-//! Most transactions touch a few lines, one after the other, so the line that was used last is
-//! looked at first, then the others one by one, and only when they are many by hashing.
+//! Most transactions touch a few lines, one after the other. So a search tries the last used line
+//! first, then the others one by one, and hashes only when there are many.
 
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, LINE_BYTES};
 
-/// Lines up to which a search is faster than hashing.
+/// The number of lines up to which a linear search is faster than hashing.
 const SEARCHED: usize = 12;
-/// In a place: only some bytes of the word are there.
+/// Flag in a place: the buffer has only some bytes of the word.
 const PART: u32 = 1 << 31;
 const LINE_WORDS: usize = LINE_BYTES as usize / 8;
 
-/// What the buffer holds of a word.
+/// What the buffer has of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// All of it, at that place.
+    /// The whole word, at that place.
     Word(usize),
     /// Some of its bytes, at that place.
     Bytes(usize),
@@ -30,7 +30,7 @@ fn found(place: u32) -> Option<Found> {
     }
 }
 
-/// Where an index says what the buffer holds of a word.
+/// A slot of an index, for one word.
 pub(crate) struct Place<'a>(&'a mut u32);
 
 impl Place<'_> {
@@ -48,14 +48,14 @@ impl Place<'_> {
     }
 }
 
-/// The places of a line's words; 0 is none.
+/// The places of a line's words; 0 stands for none.
 #[derive(Clone, Debug)]
 struct LinePlaces {
     line: u64,
     places: [u32; LINE_WORDS],
 }
 
-/// From the addresses of words to places (from 1 on) in a buffer; what was put last is found.
+/// Maps addresses of words to places (from 1 on) in a buffer; the last one put is found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     lines: Vec<LinePlaces>,
@@ -94,7 +94,7 @@ impl Index {
         found(places[(word.bits() % LINE_BYTES / 8) as usize])
     }
 
-    /// True if nothing of the words from `word` to `end`, all of one line, is in the buffer.
+    /// Whether the buffer has nothing of the words from `word` to `end`, all of one line.
     #[inline]
     pub(crate) fn has_none(&self, word: Addr, end: Addr) -> bool {
         let Some(line) = self.line(word.line().0) else { return true };
@@ -112,7 +112,7 @@ impl Index {
         &mut self.lines[self.last].places
     }
 
-    /// The place of a word, to be read and set; its line is in the buffer from now on.
+    /// The slot of a word, to be read and set; adds its line to the index.
     #[inline]
     pub(crate) fn place(&mut self, word: Addr) -> Place<'_> {
         Place(&mut self.line_mut(word.line().0)[(word.bits() % LINE_BYTES / 8) as usize])
@@ -135,7 +135,7 @@ impl Index {
         self.place(word).set(found);
     }
 
-    /// Puts the words from `word` to `end`, all of one line, at the places from `place` on.
+    /// Sets the places of the words from `word` to `end`, all of one line, from `place` on.
     #[inline]
     pub(crate) fn put_run(&mut self, word: Addr, end: Addr, place: usize) {
         let first = (word.bits() % LINE_BYTES / 8) as usize;
@@ -146,15 +146,15 @@ impl Index {
         }
     }
 
-    /// Forgets the words from `word` to `end`, all of one line.
+    /// Removes the words from `word` to `end`, all of one line.
     pub(crate) fn remove(&mut self, word: Addr, end: Addr) {
         let first = (word.bits() % LINE_BYTES / 8) as usize;
         let count = ((end.bits() - word.bits()) / 8) as usize;
         self.line_mut(word.line().0)[first..first + count].fill(0);
     }
 
-    /// Runs of words (where, how many), each of one line, in the order in which the lines were
-    /// first put.
+    /// The runs of words (address, number), each of one line, in the order in which the lines were
+    /// added.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (Addr, usize)> + '_ {
         self.lines.iter().flat_map(|line| {
             let start = Addr::pm(line.line * LINE_BYTES);
@@ -169,7 +169,7 @@ impl Index {
         })
     }
 
-    /// The words, line by line in the order in which the lines were first put.
+    /// The words, line by line in the order in which the lines were added.
     pub(crate) fn words(&self) -> impl Iterator<Item = Addr> + '_ {
         self.lines.iter().flat_map(|line| {
             let words = line.places.iter().enumerate().filter(|(_, place)| **place != 0);

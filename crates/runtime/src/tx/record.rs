@@ -1,4 +1,4 @@
-//! The bytes of a log record: built in DRAM, written once in whole lines, believed only if whole.
+//! Log records: built in DRAM, written once in whole lines, valid only if whole.
 //!
 //! A record is a header of three words and entries, padded with zeros to whole lines:
 //!
@@ -9,9 +9,9 @@
 //! | 2 | generation (high 40 bits), lines but one (low 24); [veiled](super::checksum) by place |
 //! | 3.. | entries; a zero word, or the end of the lines, ends them |
 //!
-//! The sum makes one fence enough: a record whose lines did not all reach the medium does not add
-//! up. What an earlier use of the same place left says another generation. The veil is for who
-//! finds no whole record: a number of this generation somewhere behind tells that there was one.
+//! The sum makes one fence sufficient: a record whose lines did not all persist has a wrong sum. A
+//! record of an earlier use of the same place has another generation. The veil serves recovery
+//! where no record is whole: a number of this generation somewhere behind shows that there was one.
 //!
 //! An entry is a head word (address in the low 48 bits, kind in the next 4, count in the top 12)
 //! and its values:
@@ -21,8 +21,8 @@
 //! | 1 words | words | as many words, stored at the address |
 //! | 2 bytes | mask of bytes | one word, of which those bytes are stored |
 //! | 3 end | 0 | the number of an undo transaction of this thread, which is over |
-//! | 4 freed | 0 | bytes from the address that are nobody's: older entries about them are void |
-//! | 5 before | 0 | lines that this thread's records of the generation before take |
+//! | 4 freed | 0 | bytes from the address that are free: older entries about them are void |
+//! | 5 before | 0 | lines that this thread's records of the previous generation take |
 
 use super::checksum::{Keys, LINE_WORDS};
 use super::index::{Found, Index};
@@ -30,7 +30,7 @@ use seawall_memory::{Addr, LINE_BYTES};
 
 /// Words of a record's header.
 pub(crate) const HEADER_WORDS: usize = 3;
-/// The most words of one entry.
+/// The maximum words of one entry.
 pub(crate) const COUNT_MAX: usize = 0xfff;
 const ADDR_BITS: u32 = 48;
 const COUNT_SHIFT: u32 = 52;
@@ -39,12 +39,12 @@ const BYTES: u64 = 2;
 const END: u64 = 3;
 const FREED: u64 = 4;
 const BEFORE: u64 = 5;
-/// Words of the entry that says what was before.
+/// Words of an entry of kind before.
 pub(crate) const BEFORE_WORDS: usize = 2;
-/// Bits of a record's lines in its number.
+/// Bits of the number of lines in word 2.
 const LENGTH_BITS: u32 = 24;
 
-/// What word 2 of a record's header says.
+/// Word 2 of a record's header, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number {
     /// Its generation, or the number of its undo transaction.
@@ -59,7 +59,7 @@ impl Number {
         keys.veil(self.generation << LENGTH_BITS | (self.lines - 1), line)
     }
 
-    /// What `bits`, word 2 at line `line` of the log of `keys`, say.
+    /// Decodes `bits`, word 2 at line `line` of the log of `keys`.
     #[inline]
     pub(crate) fn decode(bits: u64, keys: &Keys, line: u64) -> Number {
         let bits = keys.unveil(bits, line);
@@ -67,7 +67,7 @@ impl Number {
     }
 }
 
-/// What a record asks for.
+/// An entry of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry<'a> {
     /// Store the words (little-endian) from the address on.
@@ -76,9 +76,9 @@ pub(crate) enum Entry<'a> {
     Bytes(Addr, u8, u64),
     /// The thread's undo transaction of that number is over.
     End(u64),
-    /// So many bytes from the address are nobody's.
+    /// That many bytes from the address are free.
     Freed(Addr, u64),
-    /// The thread's records of the generation before take so many lines.
+    /// The number of lines that the thread's records of the previous generation take.
     Before(u64),
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Entry<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Builder {
     words: Vec<[u8; 8]>,
-    /// Where the head of the last entry is, if words can be appended to it.
+    /// The place of the last entry's head, if words can be appended to the entry.
     open: Option<usize>,
 }
 
@@ -96,7 +96,7 @@ fn head(at: Addr, kind: u64, count: u64) -> u64 {
 }
 
 impl Builder {
-    /// Forgets all entries.
+    /// Removes all entries.
     #[inline]
     pub(crate) fn clear(&mut self) {
         if self.words.len() < HEADER_WORDS {
@@ -111,30 +111,30 @@ impl Builder {
         self.words.len() <= HEADER_WORDS
     }
 
-    /// Words so far; a mark for [`truncate`](Builder::truncate).
+    /// The number of words so far: a mark for [`truncate`](Builder::truncate).
     pub(crate) fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Appends to none of the entries so far, so that they stay as they are when what comes is
-    /// [forgotten](Builder::truncate).
+    /// Closes the last entry: nothing is appended to it, so that it stays as it is when later
+    /// entries are [removed](Builder::truncate).
     pub(crate) fn close(&mut self) {
         self.open = None;
     }
 
-    /// Forgets the entries from that mark on, at which the builder was [closed](Builder::close).
+    /// Removes the entries from that mark on, at which the builder was [closed](Builder::close).
     pub(crate) fn truncate(&mut self, len: usize) {
         self.words.truncate(len);
         self.open = None;
     }
 
-    /// Bytes of the record as it stands and of `more` words, in whole lines.
+    /// The bytes of the record with `more` words, in whole lines.
     #[inline]
     pub(crate) fn bytes_with(&self, more: usize) -> u64 {
         (8 * (self.words.len() + more) as u64).next_multiple_of(LINE_BYTES)
     }
 
-    /// Bytes of the record as it stands, in whole lines.
+    /// The bytes of the record, in whole lines.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes_with(0)
@@ -155,7 +155,7 @@ impl Builder {
         self.words.push(value.to_le_bytes());
     }
 
-    /// Appends a word to be stored at `at`; gives the place of its value.
+    /// Appends a word to be stored at `at`; returns the place of its value.
     #[inline]
     pub(crate) fn push_word(&mut self, at: Addr, value: u64) -> usize {
         self.open_for(at, 1);
@@ -163,7 +163,7 @@ impl Builder {
         self.words.len() - 1
     }
 
-    /// Appends whole words, at most of one line, to be stored at `at`; gives the first place.
+    /// Appends whole words, at most of one line, to be stored at `at`; returns the first place.
     #[inline]
     pub(crate) fn push_words(&mut self, at: Addr, bytes: &[u8]) -> usize {
         let (words, _) = bytes.as_chunks::<8>();
@@ -172,7 +172,7 @@ impl Builder {
         self.words.len() - words.len()
     }
 
-    /// Makes a head count `words` more words, which are to be stored at `at` and appended next.
+    /// Adds `words` to the count of a head for words at `at` that are appended next.
     #[inline]
     fn open_for(&mut self, at: Addr, words: usize) {
         match self.open {
@@ -194,7 +194,7 @@ impl Builder {
         count + more <= COUNT_MAX && first + 8 * count as u64 == at.offset()
     }
 
-    /// Appends bytes of the word at `at`; gives the place of their value, whose head is before it.
+    /// Appends bytes of the word at `at`; returns the place of their value, which follows its head.
     pub(crate) fn push_bytes(&mut self, at: Addr, mask: u8, value: u64) -> usize {
         self.open = None;
         self.push(head(at, BYTES, mask.into()));
@@ -215,7 +215,7 @@ impl Builder {
         self.set_word(place, self.word(place) & !bits | value & bits);
     }
 
-    /// Puts the value at `place` back, and the mask of its entry if it has one.
+    /// Restores the value at `place`, and the mask of its entry if it has one.
     pub(crate) fn restore(&mut self, place: usize, value: u64, mask: u8) {
         self.set_word(place, value);
         if mask != 0 {
@@ -267,8 +267,8 @@ impl Builder {
         Entries { rest: &self.words[HEADER_WORDS.min(self.words.len())..] }
     }
 
-    /// Finishes the record of `generation` for line `line` of the log of `keys`, and gives it in
-    /// whole lines. Nothing can be appended any more.
+    /// Finishes the record of `generation` for line `line` of the log of `keys`, and returns it in
+    /// whole lines. Nothing can be appended afterwards.
     #[inline]
     pub(crate) fn finish(&mut self, stamp: u64, generation: u64, line: u64, keys: &Keys) -> &[u8] {
         let pad = self.words.len().wrapping_neg() % LINE_WORDS;
@@ -332,7 +332,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The record of `lines`, found at line `line` of the log of `keys`, if it is whole.
+    /// Parses `lines`, found at line `line` of the log of `keys`; `None` if the record is not
+    /// whole.
     pub(crate) fn parse(lines: &[[[u8; 8]; LINE_WORDS]], line: u64, keys: &Keys) -> Option<Record> {
         let words = lines.as_flattened();
         let word = |place: usize| Some(u64::from_le_bytes(*words.get(place)?));
@@ -345,7 +346,7 @@ impl Record {
         })
     }
 
-    /// Lines that it takes.
+    /// The number of lines of the record.
     pub(crate) fn lines(&self) -> u64 {
         (self.words.len() / LINE_WORDS) as u64
     }

@@ -1,17 +1,17 @@
-//! What opening a heap does about a crash: replay what was committed, undo what was not.
+//! Recovery from a crash when a heap is opened: replay what was committed, undo what was not.
 //!
-//! The records of the two generations that may be live are read from all logs, sorted by stamp, and
-//! stored in place; then the undo transactions that never ended put their old values back.
+//! The records of the two generations that can be live are read from all logs, sorted by stamp, and
+//! stored in place; then the old values of undo transactions that did not end are restored.
 //!
-//! A log ends at the first record that is not whole: that is where a crash cut it. A crash cuts
-//! only the record that a thread wrote last. So a header of the same generation behind it, or a
-//! word that says that the older half was longer (in the first record of the next generation, or in
-//! the thread's line), are there only if the medium failed; then the heap is refused. Nothing is
-//! stored before all that was read is known to be sound, and doing it again after a crash of
-//! recovery gives the same bytes.
+//! A log ends at the first record that is not whole, where the crash tore it. A crash tears only
+//! the last record of a thread. So a header of the same generation behind it, or a word which
+//! states that the older half was longer (in the first record of the next generation, or in the
+//! thread's line), exists only if the medium failed; then the heap is refused. Nothing is stored
+//! before all that was read is known to be sound, and a second recovery after a crash of the first
+//! stores the same bytes.
 //!
-//! Any bytes are read in time that is linear in the logs: a record that is not whole ends a log,
-//! and behind it only the headers are looked at.
+//! Arbitrary bytes are read in time linear in the logs: a record that is not whole ends a log, and
+//! behind it only the headers are read.
 
 use super::checksum::{Keys, LINE_WORDS};
 use super::reach;
@@ -25,15 +25,15 @@ use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Counts from which on nothing was ever made by working: a heap lives shorter.
+/// The limit of generations and transaction numbers: no heap lives long enough to reach it.
 const NUMBER_MAX: u64 = LIMIT / 2;
 const DONE_MAX: u64 = 1 << 62;
-/// The log of old values, of the three of a thread.
+/// The number of the undo log among a thread's three logs.
 const UNDO: u64 = 2;
-/// What is brought in together, at least two in a row. A pool ends at a multiple of it.
+/// The unit of prefetching, at least two in a row. A pool ends at a multiple of it.
 const BLOCK_BYTES: u64 = 4 << 10;
 
-/// Recovers the heap in a pool of `bytes` bytes; gives the generation that is retired now.
+/// Recovers the heap in a pool of `bytes` bytes; returns the generation that is truncated now.
 pub(crate) fn recover<M: Memory>(
     memory: &M,
     heap: &Heap,
@@ -58,7 +58,7 @@ pub(crate) fn recover<M: Memory>(
         check(heap, *thread, record, chunks)?;
     }
     if records.is_empty() && undos.iter().all(Vec::is_empty) {
-        // Else what the logs hold comes first.
+        // Otherwise the logs must be replayed first.
         crate::defrag::recovery::check(memory, heap)?;
     }
     if !heap.flaw.is(HeapFlaw::NoOrder) {
@@ -92,15 +92,15 @@ pub(crate) fn recover<M: Memory>(
         memory.flush(*done, 8);
     }
     recovered.rolled_back = ended.len() as u64;
-    // What a torn record left in these two generations must never be met again.
+    // Skips both generations: what a torn record left in them must never be read again.
     let now = retired + 2;
     memory.store(layout.retired, checked_word::encode(layout.retired, now));
     memory.persist(layout.retired, 8);
     Ok((now, recovered))
 }
 
-/// What undoes the transaction that an earlier session of this thread left open, when it was
-/// dropped in the middle: a record for the log of new values.
+/// Returns the redo record that rolls back the transaction that an earlier session of this thread
+/// left open when it was dropped.
 pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Option<Builder> {
     let at = heap.layout.undo(thread);
     let number = checked_word::claimed(memory, heap.layout.ended(thread)) + 1;
@@ -125,7 +125,7 @@ pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) ->
     Some(builder)
 }
 
-/// The records of the two generations after the retired one of a thread.
+/// Reads a thread's records of the two generations after the truncated one.
 fn read_halves<M: Memory>(
     memory: &M,
     heap: &Heap,
@@ -145,7 +145,7 @@ fn read_halves<M: Memory>(
     Ok(records)
 }
 
-/// The records of `generation` of a thread.
+/// Reads a thread's records of `generation`.
 fn read_half<M: Memory>(
     memory: &M,
     heap: &Heap,
@@ -160,8 +160,8 @@ fn read_half<M: Memory>(
     Ok(found)
 }
 
-/// How many lines the records of the generation after the retired one take in the log of a thread,
-/// if that was said when the heap went on to the next.
+/// Returns how many lines the records of the generation after the truncated one take in the log of
+/// a thread, if that was recorded when the heap moved on to the next generation.
 fn closed<M: Memory>(
     memory: &M,
     heap: &Heap,
@@ -180,7 +180,7 @@ fn closed<M: Memory>(
     }
 }
 
-/// What the first record of a generation says of the one before.
+/// Returns the lines of the previous generation, as the first record of a generation states them.
 fn before(first: &Record) -> Option<u64> {
     first.entries().find_map(|entry| match entry {
         Entry::Before(lines) => Some(lines),
@@ -188,7 +188,7 @@ fn before(first: &Record) -> Option<u64> {
     })
 }
 
-/// The whole records of `generation`, or of later ones, in a log, up to the first that is not.
+/// Reads the records of `generation`, or of later ones, up to the first that is not whole.
 fn read_log<M: Memory>(
     memory: &M,
     heap: &Heap,
@@ -218,13 +218,13 @@ fn read_log<M: Memory>(
     }
 }
 
-/// What word 2 of a record at line `line` of the log at `at` says.
+/// Decodes word 2 of a record at line `line` of the log at `at`.
 fn load_number<M: Memory>(memory: &M, keys: &Keys, at: Addr, line: u64) -> Number {
     Number::decode(memory.load(at.plus(line * LINE_BYTES + 16)), keys, line)
 }
 
-/// The record that starts at the first of these lines of the log at `at`, if a whole one of
-/// `generation`, or of a later one, does.
+/// Reads the record that starts at the first of these lines of the log at `at`, if a whole one of
+/// `generation`, or of a later one, starts there.
 fn read_record<M: Memory>(
     memory: &M,
     keys: &Keys,
@@ -245,7 +245,7 @@ fn read_record<M: Memory>(
     Record::parse(&record, line, keys)
 }
 
-/// The old values of the undo transaction of a thread that was open, if one was.
+/// Reads the old values of the undo transaction that a thread had open, if any.
 fn read_undo<M: Memory>(
     memory: &M,
     heap: &Heap,
@@ -270,7 +270,7 @@ fn read_undo<M: Memory>(
     Ok(records.into_iter().map(|record| (thread, record)).collect())
 }
 
-/// The number of the last undo transaction of a thread whose end is in place.
+/// Returns the number of a thread's last undo transaction whose end is stored in place.
 fn read_thread_line<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Result<u64, HeapError> {
     let ended = checked_word::load(memory, heap.layout.ended(thread)).ok();
     let done: u64 = memory.load(heap.layout.done(thread));
@@ -282,7 +282,7 @@ fn read_thread_line<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Result<u
     }
 }
 
-/// Refuses records that write where no transaction does.
+/// Refuses records that write where no transaction can.
 fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), HeapError> {
     let sound = record.entries().all(|entry| {
         let (at, bytes) = match entry {
@@ -302,7 +302,7 @@ fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), H
     }
 }
 
-/// Brings in the pages that are about to be written, neighbours together.
+/// Prefetches the pages that are about to be written, neighbours together.
 fn bring_in<M: Memory>(memory: &M, records: &[(u64, Record)], undos: &[Vec<(u64, Record)>]) {
     let mut blocks: Vec<u64> = Vec::new();
     for (_, record) in records.iter().chain(undos.iter().flatten()) {
@@ -323,7 +323,7 @@ fn bring_in<M: Memory>(memory: &M, records: &[(u64, Record)], undos: &[Vec<(u64,
     }
 }
 
-/// Stores all entries that no later freeing made void, the oldest first.
+/// Stores all entries that no later free made void, the oldest first.
 fn replay<M: Memory>(memory: &M, heap: &Heap, records: &[(u64, Record)], dirty: &mut Vec<Line>) {
     let freed = void_ranges(records);
     for (place, (thread, record)) in records.iter().enumerate() {
@@ -336,7 +336,7 @@ fn replay<M: Memory>(memory: &M, heap: &Heap, records: &[(u64, Record)], dirty: 
                 Entry::Freed(..) | Entry::Before(_) => {}
                 Entry::Words(..) if freed.is_empty() => store(entry),
                 Entry::Words(at, values) => {
-                    // A run of words may reach from one object into the next.
+                    // A run of words can reach from one object into the next.
                     for (at, value) in (0..).map(|word| at.plus(8 * word)).zip(values) {
                         if !is_void(&freed, at, place) {
                             store(Entry::Words(at, std::slice::from_ref(value)));
@@ -350,7 +350,7 @@ fn replay<M: Memory>(memory: &M, heap: &Heap, records: &[(u64, Record)], dirty: 
     }
 }
 
-/// From the starts of freed ranges to their ends and the records that freed them.
+/// Maps the starts of freed ranges to their ends and the records that freed them.
 type Void = BTreeMap<u64, Vec<(u64, usize)>>;
 
 fn void_ranges(records: &[(u64, Record)]) -> Void {
@@ -365,8 +365,8 @@ fn void_ranges(records: &[(u64, Record)]) -> Void {
     freed
 }
 
-/// True if the record at `place` or a later one freed the range that `at` is in: nothing that a
-/// transaction frees is allocated again before it commits.
+/// Whether the record at `place` or a later one freed the range that `at` is in. (What a
+/// transaction frees is not allocated again before it commits.)
 fn is_void(freed: &Void, at: Addr, place: usize) -> bool {
     if freed.is_empty() {
         return false;
@@ -375,9 +375,9 @@ fn is_void(freed: &Void, at: Addr, place: usize) -> bool {
     before.into_iter().any(|(end, freer)| *end > at.offset() && *freer >= place)
 }
 
-/// Puts the old values of a thread's undo transaction back, if one was open. Gives the word that is
-/// to say that it has ended, once they are durable. Nobody reads them soon, so they go past the
-/// caches.
+/// Restores the old values of a thread's undo transaction, if one was open. Returns the word to
+/// store as the end of the transaction when they are durable. They go past the caches, as nothing
+/// reads them soon.
 fn roll_back<M: Memory>(
     memory: &M,
     heap: &Heap,

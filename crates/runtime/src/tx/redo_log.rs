@@ -1,4 +1,4 @@
-//! The log of new values: one fence a transaction, and the data written back much later.
+//! The redo log: one fence a transaction, and the data written back much later.
 //!
 //! A transaction is durable when its record is. Its words are then stored in place but not flushed;
 //! lines that are written again and again reach the medium once, when the log is
@@ -6,23 +6,23 @@
 //! commits share another.
 //!
 //! Each thread has a log of two halves. Records belong to a **generation**, a number that all
-//! threads share: its parity names the half. When somebody's half is full the heap moves to the
-//! next generation, for which the generation before must be retired: all lines that its
-//! records wrote are flushed, by whoever needs the room, and then a word in the pool says so. A
-//! crash leaves two generations at most, so recovery takes time for what is in flight and not for
-//! what the pool holds. A thread's first record of a generation says how many lines its records of
-//! the one before take, so that recovery knows where the older half must end. Of threads that write
-//! nothing in the newer one, whoever moves the heap on says it.
+//! threads share; its parity selects the half. When a thread's half is full, that thread moves the
+//! heap to the next generation. For that, the generation before the current one must be truncated:
+//! all lines that its records wrote are flushed, and then a word in the pool says so. A crash
+//! leaves at most two generations, so the time of recovery grows with what is in flight and not
+//! with what the pool holds. A thread's first record of a generation states how many lines its
+//! records of the previous one take, so that recovery knows where the older half must end. For
+//! threads that write nothing in the newer generation, the thread that moved the heap on states it.
 //!
-//! Why generations and not each log by itself: if thread B overwrote a word of thread A and retired
-//! its log first, a crash would replay A's older value over it. Records of all threads carry
+//! Generations are shared for this reason: if thread B overwrote a word of thread A and truncated
+//! its own log first, recovery would replay A's older value over B's. Records of all threads carry
 //! **stamps**, drawn while the transaction holds its locks, and are replayed in their order.
 //!
-//! A thread says that it writes for a generation (`busy`), draws its stamp, and looks whether the
-//! generation is still current; the drawing is a locked instruction, so whoever moves on either
-//! sees it busy or is seen. On hardware that tracks stores in epochs, whoever retires first reads
-//! the line `done` of each thread, which that thread wrote after its data: the word `retired` then
-//! cannot persist before the data.
+//! A thread announces that it writes for a generation (`busy`), draws its stamp, and checks that
+//! the generation is still current. Drawing is a locked instruction, so either the thread that
+//! moves the heap on sees this one busy, or this one sees the new generation. On hardware that
+//! tracks stores in epochs, truncation first reads the line `done` of each thread, which that
+//! thread wrote after its data, so the word `retired` cannot persist before the data.
 
 use super::checksum::Keys;
 use super::lines::LineSet;
@@ -34,36 +34,36 @@ use crate::heap::layout::Layout;
 use crate::{Heap, HeapError, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
 
-/// Lines in one entry of a list of dirty lines.
+/// Low bits of an entry in a list of dirty lines: the number of lines.
 pub(super) const COUNT_BITS: u32 = 16;
-/// Lines of the list that are remembered; line 0 is the pool's header, which no log writes.
+/// Listed lines that are cached; line 0 is the pool's header, which no log writes.
 const KNOWN: usize = 64;
-/// Low bits of the word that says what a thread logged last: lines. Above them the generation.
+/// Low bits of a thread's word `last`: lines of its log. Above them the generation.
 pub(super) const USED_BITS: u32 = 25;
 
-/// One thread's end of the log.
+/// One thread's redo log.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     pub(super) layout: Layout,
     pub(super) places: Places,
     pub(super) flaw: Planted,
-    /// Transactions of this thread so far.
+    /// The number of this thread's transactions so far.
     done: u64,
-    /// The generation of its last record, and what its records of that take: bytes of log, and
-    /// entries of the list of dirty lines.
+    /// The generation of its last record, and what its records of that generation take: bytes of
+    /// log, and entries of the list of dirty lines.
     generation: u64,
     used: u64,
     listed: u64,
     reach: [Reach; 2],
-    /// Lines that are on that list, each at the place that its last bits name: a program that
-    /// changes the same lines again and again lists them once, and retires as few.
+    /// A direct-mapped cache of lines on that list: a program that changes the same lines again and
+    /// again lists and flushes them once.
     known: [u64; KNOWN],
     pub(super) flushed: LineSet,
     pub(crate) route: Route,
     pub(crate) counts: LogCounts,
 }
 
-/// Where a thread's things are; those of generations by their parity.
+/// The addresses of a thread's log and words; those of generations by parity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     is_alone: bool,
@@ -105,13 +105,13 @@ impl Places {
 pub struct LogCounts {
     /// Transactions that wrote something and committed.
     pub commits: u64,
-    /// Log records, of new and of old values.
+    /// Log records, of both logs.
     pub records: u64,
     /// Lines of these records.
     pub lines: u64,
-    /// Times that a generation was retired by this thread.
+    /// How often this thread truncated a generation.
     pub retired: u64,
-    /// Data lines that it flushed doing so.
+    /// Data lines that it flushed in doing so.
     pub flushed: u64,
 }
 
@@ -129,7 +129,7 @@ impl Log {
         let Heap { layout, flaw, uuid, .. } = *heap;
         let done = memory.load(layout.done(thread));
         let places = Places::of(&layout, uuid, thread);
-        // What an earlier session of this thread left.
+        // The state that an earlier session of this thread left.
         let last: u64 = memory.load(places.last);
         let generation = last >> USED_BITS;
         Log {
@@ -148,8 +148,8 @@ impl Log {
         }
     }
 
-    /// Makes the entries of `builder` happen, all or none: no crash after the return loses them
-    /// (or, if only ordered, loses them and keeps something later).
+    /// Commits the entries of `builder` atomically: no crash after the return loses them (or, if
+    /// only ordered, loses them and keeps something later).
     pub(crate) fn commit<M: Memory>(
         &mut self,
         memory: &M,
@@ -195,14 +195,14 @@ impl Log {
         Ok(())
     }
 
-    /// Counts a record that went elsewhere.
+    /// Counts a record of the undo log.
     pub(crate) fn count_record(&mut self, bytes: u64) {
         self.counts.records += 1;
         self.counts.lines += bytes / LINE_BYTES;
     }
 
-    /// Joins the current generation, where there is room for a record of `size` bytes, or of `most`
-    /// if it is the thread's first; gives it and a stamp.
+    /// Joins the current generation once it has room for a record of `size` bytes, or of `most` if
+    /// the record is the thread's first; returns the generation and a stamp.
     #[inline]
     fn enter<M: Memory>(&mut self, memory: &M, size: u64, most: u64) -> (u64, u64) {
         loop {
@@ -232,7 +232,7 @@ impl Log {
         }
     }
 
-    /// Stores the entries in place and lists the lines that are dirty now.
+    /// Stores the entries in place and lists the lines that this dirties.
     #[inline]
     fn apply<M: Memory>(&mut self, memory: &M, half: usize, builder: &Builder) {
         let list = self.places.dirty[half];
@@ -253,7 +253,7 @@ impl Log {
     }
 }
 
-/// Stores one entry of a record of `thread`; gives the lines that it made dirty.
+/// Stores one entry of a record of `thread`; returns the lines that it dirtied.
 #[inline]
 pub(crate) fn store_in_place<M: Memory>(
     memory: &M,
@@ -284,7 +284,7 @@ pub(crate) fn store_in_place<M: Memory>(
     }
 }
 
-/// Stores the bytes of `mask` in the widest aligned pieces, so that neighbours stay untouched.
+/// Stores the bytes of `mask` in the widest aligned pieces; their neighbours stay untouched.
 #[inline]
 fn store_bytes<M: Memory>(memory: &M, at: Addr, mask: u8, value: u64) {
     if mask.is_power_of_two() {

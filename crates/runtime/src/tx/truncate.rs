@@ -1,5 +1,5 @@
 //! Truncation of the redo log: what its records wrote is made durable in place, so that their half
-//! may be written again (`redo_log` has the generations and the halves).
+//! can be reused (`redo_log` describes generations and halves).
 
 use super::redo_log::{COUNT_BITS, Log, USED_BITS};
 use crate::defrag::pages::{PAGE_BYTES, Pages};
@@ -9,8 +9,8 @@ use crate::heap::layout::RETIRE_LOCK;
 use seawall_memory::{LINE_BYTES, Line, Memory, MemoryExt};
 
 impl Log {
-    /// Moves on from `generation`, if nobody has yet, once the one before it is truncated, and
-    /// says where that ended if it `closes` it.
+    /// Moves the heap on from `generation`, unless another thread has, after truncating the
+    /// generation before; if it `closes` the generation, records where that ends.
     #[cold]
     #[inline(never)]
     pub(super) fn advance<M: Memory>(&mut self, memory: &M, generation: u64, closes: bool) {
@@ -20,7 +20,7 @@ impl Log {
             if memory.load::<u64>(layout.retired_now) + 1 < generation {
                 self.truncate(memory, generation - 1);
             }
-            // Locked: who does not see it has said before that it is writing.
+            // Locked: a thread that does not see this has announced before that it is writing.
             memory.swap(layout.generation, generation + 1);
             if closes {
                 self.close(memory, generation);
@@ -29,15 +29,15 @@ impl Log {
         layout.locks.release(memory, guard);
     }
 
-    /// Says where the halves of `generation` end, in which nobody begins a record any more, but for
-    /// those of threads that are writing one, and of this thread: its next record says it. Needs no
-    /// fence of its own: a thread has stored `done`, in the same line, behind each of its records.
+    /// Records where the halves of `generation` end, in which no thread begins a record any more.
+    /// Leaves out threads that are writing one, and this thread: its next record states it. Needs
+    /// no fence of its own: a thread stores `done`, in the same line, behind each of its records.
     fn close<M: Memory>(&self, memory: &M, generation: u64) {
         let threads = 0..self.layout.numbers.threads;
         for thread in threads.filter(|thread| *thread != self.places.thread) {
             let (busy, at) = (self.layout.busy(thread), self.layout.last(thread));
             let early: u64 = if self.flaw.is(HeapFlaw::EarlyEnd) { memory.load(at) } else { 0 };
-            // In this order: who is not writing any more has said how far it came.
+            // In this order: a thread that is no longer writing has stored its last line.
             let is_writing = memory.load::<u64>(busy) == generation;
             let last = if self.flaw.is(HeapFlaw::EarlyEnd) { early } else { memory.load(at) };
             if last >> USED_BITS != generation || is_writing {
@@ -55,7 +55,7 @@ impl Log {
     fn truncate<M: Memory>(&mut self, memory: &M, generation: u64) {
         let layout = self.layout;
         self.flushed.clear();
-        // All of them before the first flush: a line that several wrote is flushed once.
+        // All threads before the first flush: a line that several wrote is flushed once.
         for thread in 0..layout.numbers.threads {
             let busy = layout.busy(thread);
             while memory.load::<u64>(busy) == generation && !self.flaw.is(HeapFlaw::NoWait) {
@@ -95,8 +95,9 @@ impl Log {
         }
     }
 
-    /// True for a line of a page that the system has, or will have when no scope is left that was
-    /// open when this was said. What was logged of it is void. (Truncation is a part of a scope.)
+    /// Whether the line is in a page that was returned to the system, or will be when all scopes
+    /// end that were open when it was marked. Its log records are void. (Truncation runs in a
+    /// scope.)
     fn is_vacant<M: Memory>(&self, memory: &M, line: Line) -> bool {
         let layout = &self.layout;
         layout.numbers.moves
@@ -106,7 +107,7 @@ impl Log {
             })
     }
 
-    /// Truncates the logs of all threads, as far as none of them writes meanwhile.
+    /// Truncates the logs of all threads, except for what they write meanwhile.
     pub(crate) fn truncate_all<M: Memory>(&mut self, memory: &M) {
         for _ in 0..2 {
             let generation = memory.load(self.layout.generation);
