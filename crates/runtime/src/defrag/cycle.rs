@@ -1,5 +1,5 @@
-//! A cycle, step by step: each does little (but the one that takes over a cycle, which looks at all
-//! chunks), and waits for no scope.
+//! A cycle, step by step. Each step does little, except the one that takes over a cycle, which
+//! reads the entries of all chunks; none waits for a scope.
 
 use super::decide::Decision;
 use super::forwarding_table::{self, Table};
@@ -20,21 +20,21 @@ use seawall_memory::relocation::Relocate;
 use seawall_memory::{Memory, MemoryExt};
 use std::ops::Range;
 
-/// A survey is worth its time when so much of the live bytes has been freed since the last one: one
-/// part of so many.
+/// The divisor of the live bytes that gives the bytes that must have been freed since the last
+/// survey for another one to be worth its time.
 const FREED_PARTS: u64 = 16;
 
-/// What a step did.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is nothing to do: the heap is dense enough, or nobody has freed much since that was
-    /// last looked at.
+    /// There was nothing to do: the heap is dense enough, or little has been freed since the last
+    /// survey.
     Rest,
-    /// A part of a cycle, or of the search for one.
+    /// It did a part of a cycle, or of a survey.
     Worked,
-    /// Nothing, as it waits for scopes of other threads to end.
+    /// It did nothing, since scopes of other threads must end first.
     Waits,
-    /// The end of a cycle.
+    /// It ended a cycle.
     Done,
 }
 
@@ -52,7 +52,7 @@ pub(super) enum Stage {
     Hold(Grace),
     Release(u64),
     End(u64),
-    /// And what comes then: to choose pages, or the end of a cycle.
+    /// The next stage: choosing pages, or the end of a cycle.
     GiveBack(Grace, Option<Survey>),
 }
 
@@ -71,10 +71,10 @@ impl Stage {
     }
 }
 
-/// Defragments a heap, step by step, in any thread; a heap has one at a time.
+/// Defragments a heap, step by step, in any thread. A heap has one defragmenter at a time.
 ///
-/// A step is taken by a thread that is in no scope: by [`typed::Thread::defragment`], or on an
-/// untyped session of a thread of its own.
+/// A step runs in a thread that is in no scope: by [`typed::Thread::defragment`], or on an untyped
+/// session of a thread of its own.
 ///
 /// [`typed::Thread::defragment`]: crate::typed::Thread::defragment
 pub struct Defragmenter {
@@ -82,16 +82,17 @@ pub struct Defragmenter {
     pub(super) known: Known,
     pub(super) stage: Stage,
     pub(super) table: Option<Table>,
-    /// The part of it that relocation hardware reads, if it moves the objects.
+    /// The part of the table that relocation hardware reads, if hardware moves the objects.
     pub(super) hardware: Option<Hardware>,
-    /// How many pages the table is for.
+    /// The number of pages that the table is for.
     pub(super) pages: u64,
     pub(super) counts: DefragCounts,
-    /// Pages that nothing was allocated in and that objects have left: chunk and page.
+    /// Emptied pages, as chunk and page.
     pub(super) emptied: Vec<(u64, u64)>,
-    /// Pages of a chunk that go to the system when no scope is left that may lead there.
+    /// Pages of a chunk to return to the system when no scope is left that can have an address
+    /// there.
     pub(super) vacant: Vec<(u64, Range<u64>)>,
-    /// Bytes that had been freed when the heap was last surveyed, and live bytes then.
+    /// Bytes that had been freed at the last survey, and live bytes then.
     surveyed: Option<(u64, u64)>,
 }
 
@@ -102,8 +103,8 @@ impl std::fmt::Debug for Defragmenter {
 }
 
 impl Defragmenter {
-    /// For heaps with a root of type `R`, all of whose objects have types that pointers lead to
-    /// from there.
+    /// Creates a defragmenter for heaps with a root of type `R`, all of whose objects have types
+    /// that pointers lead to from there.
     ///
     /// # Errors
     /// [`DefragError::Ratios`].
@@ -123,33 +124,33 @@ impl Defragmenter {
         })
     }
 
-    /// There are objects of type `T`, too, to which no pointer leads from the root: those that a
-    /// program finds by [`for_each`](crate::typed::Session::for_each).
+    /// Adds type `T`, to whose objects no pointer leads from the root: a program finds them by
+    /// [`for_each`](crate::typed::Session::for_each).
     #[must_use]
     pub fn also<T: Branded>(mut self) -> Defragmenter {
         self.known.add::<T>();
         self
     }
 
-    /// What it has done so far.
+    /// What cycles have done so far.
     pub fn counts(&self) -> DefragCounts {
         self.counts
     }
 
-    /// True while objects may be on their way.
+    /// Whether objects may be moving.
     pub fn is_in_cycle(&self) -> bool {
         !matches!(self.stage, Stage::Rest | Stage::Survey(..) | Stage::GiveBack(_, Some(_)))
     }
 
-    /// Takes a step, if there is anything to do. The thread of `session` is in no scope, and the
-    /// only one that takes steps of this heap. A crash at any time loses nothing.
+    /// Runs a step, if there is anything to do. The thread of `session` must be in no scope, and
+    /// the only one that runs steps for this heap. A crash at any time loses nothing.
     ///
     /// # Errors
     /// [`DefragError::Immobile`] where the heap was not made for it; [`DefragError::Hardware`];
     /// [`DefragError::UnknownType`] when there is an object of a type that was not named; and
     /// [`DefragError::Heap`], which is [`Full`](crate::HeapError::Full) when there is no room for
-    /// what is moved. A cycle that has not begun to move objects is given up then; one that has
-    /// goes on with the next step, also by another defragmenter.
+    /// the copies. A cycle that has not begun to move objects is then given up; one that has goes
+    /// on with the next step, also of another defragmenter.
     pub fn step<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
         session.sit();
         let memory = session.memory;
@@ -181,7 +182,7 @@ impl Defragmenter {
         }
     }
 
-    /// Takes steps until a cycle has ended, or there is nothing to do; waits for scopes of other
+    /// Runs steps until a cycle has ended or there is nothing to do; waits for scopes of other
     /// threads.
     ///
     /// # Errors
@@ -196,7 +197,7 @@ impl Defragmenter {
         }
     }
 
-    /// As [`run`](Defragmenter::run), but begins no cycle: for the end of a program.
+    /// As [`run`](Defragmenter::run), but begins no cycle; for the end of a program.
     ///
     /// # Errors
     /// As [`step`](Defragmenter::step).
@@ -210,7 +211,7 @@ impl Defragmenter {
         Ok(())
     }
 
-    /// After [`Step::Waits`]: returns when one of the scopes that it waits for has ended.
+    /// After [`Step::Waits`]: waits until one of the scopes has ended.
     pub fn wait_for_one<M: Memory>(&self, session: &Session<'_, M>) {
         let (memory, layout) = (session.memory, &session.heap.layout);
         match &self.stage {
@@ -243,7 +244,7 @@ impl Defragmenter {
     }
 }
 
-/// Survey, and the watch over the chosen pages.
+/// Survey, and watching the chosen pages.
 impl Defragmenter {
     fn begin<M: Memory>(&mut self, session: &Session<'_, M>) -> Result<Step, DefragError> {
         let (memory, heap) = (session.memory, &session.heap);
@@ -267,8 +268,8 @@ impl Defragmenter {
         self.go(Stage::Survey(0, Survey::default()))
     }
 
-    /// Goes on with a cycle that a crash has cut short, or an error, or a defragmenter that was
-    /// dropped. What has not been decided upon stays as it is.
+    /// Takes over a cycle that was interrupted by a crash or an error, or whose defragmenter was
+    /// dropped. Pages without a durable decision stay as they are.
     fn take_over<M: Memory>(&mut self, session: &Session<'_, M>) -> Result<Step, DefragError> {
         let (memory, heap) = (session.memory, &session.heap);
         let layout = &heap.layout;
@@ -299,7 +300,8 @@ impl Defragmenter {
             return Ok(Step::Worked);
         }
         if heap.protocol(memory) == Protocol::Ffccd {
-            // Who decided may not have come to that.
+            // The previous defragmenter may have stopped before it showed the table to the
+            // hardware.
             let table = self.table.as_ref().expect("just found");
             let hardware = Hardware::of(layout, table, self.pages);
             hardware.show(memory);
@@ -330,7 +332,7 @@ impl Defragmenter {
         self.go(Stage::GiveBack(grace, Some(survey)))
     }
 
-    /// Chooses the pages that are to be emptied, if it is time.
+    /// Chooses the pages to empty, if a cycle is due.
     pub(super) fn choose<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -386,8 +388,8 @@ impl Defragmenter {
     }
 }
 
-/// Marks pages, so that nothing is allocated there; leaves out those of chunks that are others by
-/// now, or that objects are moved to.
+/// Marks pages, so that nothing is allocated there; leaves out those of chunks that have another
+/// use by now, or that objects are moved to.
 pub(super) fn watch_over<M: Memory>(
     session: &mut Session<'_, M>,
     chosen: &[Surveyed],
@@ -412,7 +414,7 @@ pub(super) fn watch_over<M: Memory>(
     Ok(watched)
 }
 
-/// Bytes that the threads of the heap have freed since it was opened.
+/// The bytes that the threads of the heap have freed since it was opened.
 fn freed_bytes<M: Memory>(session: &Session<'_, M>) -> u64 {
     let layout = &session.heap.layout;
     let freed = |thread| session.memory.load::<u64>(layout.freed_bytes(thread));

@@ -1,5 +1,5 @@
-//! The decision of a cycle: where objects go, made durable before the first of them moves (FFCCD,
-//! ISCA'22, section 4.3.1).
+//! The decision of a cycle: the destinations of objects, durable before the first of them moves
+//! (FFCCD, ISCA'22, section 4.3.1).
 
 use super::cycle::{Defragmenter, Stage, Step, watch_over};
 use super::forwarding_table::{Entry, Table};
@@ -20,23 +20,23 @@ use seawall_memory::relocation::Relocate;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::ops::Range;
 
-/// Objects that are decided upon, or released, with one log record; those of a page at least.
+/// The objects that one log record decides or releases; at least those of one page.
 pub(super) const BATCH_OBJECTS: u32 = 64;
 
-/// Pages that are watched at a time, those of a chunk at least: the sooner they are decided upon,
-/// the fewer of them are written to meanwhile.
+/// The pages that are watched at a time, at least those of one chunk: the sooner they are decided,
+/// the fewer of them are written to in between.
 const BATCH_PAGES: usize = 16;
 
-/// Pages whose destinations are being decided upon.
+/// A decision in progress.
 #[derive(Debug)]
 pub(super) struct Decision {
     chosen: Vec<Surveyed>,
     next: usize,
-    /// As many of them are watched, or were.
+    /// The number of pages that are watched, or were.
     watched: usize,
-    /// The scopes that may write to the last of those unseen.
+    /// The scopes that can write to the last of those unnoticed.
     pub(super) grace: Grace,
-    /// The chunk that the objects of the last page went to, its class, and the next block of it.
+    /// The chunk that the objects of the last page go to, its class, and its next free block.
     to: Option<(Class, u64, u64)>,
 }
 
@@ -45,7 +45,7 @@ impl Decision {
         Decision { chosen, next: 0, watched: 0, grace: Grace::default(), to: None }
     }
 
-    /// Blocks in a row for the objects of a page; blank where recovery looks at words.
+    /// Takes consecutive blocks for the objects of a page; blank where recovery checks words.
     fn destination<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -78,7 +78,7 @@ impl Decision {
     }
 }
 
-/// The line that two blocks share that meet at `at`, if they do.
+/// The line that two adjacent blocks share that meet at `at`, if they share one.
 fn line_around(at: Addr) -> Option<Range<Addr>> {
     let into = at.bits() % LINE_BYTES;
     let start = Addr::from_bits(at.bits() - into);
@@ -86,7 +86,7 @@ fn line_around(at: Addr) -> Option<Range<Addr>> {
 }
 
 impl Defragmenter {
-    /// A table for so many pages, which the pool knows of.
+    /// Allocates a table for that many pages, and records it in the pool.
     pub(super) fn place_table<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -161,7 +161,7 @@ impl Defragmenter {
         self.decided(session)
     }
 
-    /// The pages of the next few chunks are watched from now on.
+    /// Begins to watch the pages of the next few chunks.
     fn watch_more<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -194,8 +194,8 @@ impl Defragmenter {
         self.go(Stage::Named(Grace::of_now(session.memory, &session.heap.layout)))
     }
 
-    /// There is no room for more: what has been decided upon is done, the rest stays as it is. So
-    /// many entries have been written.
+    /// Ends the decision for lack of room: the pages decided so far are emptied, the rest stay as
+    /// they are. `written` entries have been written.
     fn decide_no_more<M: Memory>(
         &mut self,
         session: &Session<'_, M>,
@@ -215,7 +215,7 @@ impl Defragmenter {
         Err(error.into())
     }
 
-    /// The entry of a page, written and not in force: with no objects if the page has to stay.
+    /// Writes the entry of a page, not in force: with no objects if the page must stay.
     fn entry<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -233,7 +233,7 @@ impl Defragmenter {
         self.counts.touched += u64::from(state == Page::Touched);
         let is_watched = state == Page::Watched;
         let live = entry.live_in_page(memory, &layout).filter(|_| is_watched).unwrap_or(0);
-        // One that was filled up before it was watched is not worth emptying any more.
+        // A page that was filled up before it was watched is no longer worth emptying.
         let is_sparse = (1..=objects).contains(&live.count_ones().into());
         if is_sparse && has_known_types(&self.known, memory, &layout, &entry, live) {
             entry.objects = live;
@@ -247,12 +247,12 @@ impl Defragmenter {
     }
 }
 
-/// True if the page has a part in the cycle: it is watched, or was.
+/// Whether the page is or was watched.
 fn is_listed<M: Memory>(memory: &M, layout: &Layout, page: &Surveyed) -> bool {
     Pages::load(memory, layout, page.chunk).page(page.page) != Page::Usual
 }
 
-/// True if all objects of the page have types whose pointers are known.
+/// Whether all objects of the page have types whose pointers are known.
 fn has_known_types<M: Memory>(
     known: &Known,
     memory: &M,
@@ -267,8 +267,8 @@ fn has_known_types<M: Memory>(
     })
 }
 
-/// Says, with one log record, that the entries are in force, and that their objects live at their
-/// destinations, too; or takes that back.
+/// Puts the entries in force with one log record, and marks the destinations of their objects as
+/// live; or takes that back.
 fn put_in_force<M: Memory>(
     session: &mut Session<'_, M>,
     entries: &[Entry],

@@ -1,8 +1,8 @@
-//! Moving what nobody met, and bringing all pointers up to date.
+//! Fix-up: moving the objects that no thread accessed, and updating all pointers to moved objects.
 //!
-//! Pointers are changed by a locked operation that expects the old value, in objects that live. So
-//! that no block is another object's by the time that it is changed, nothing that is freed in the
-//! chunk that is looked at is handed out again before the look is over.
+//! Pointers in live objects are changed by a compare-and-exchange. Blocks that are freed in the
+//! chunk being read are not handed out before the read is over, so that no block is another
+//! object's by the time that a pointer in it is changed.
 
 use super::cycle::{Defragmenter, Stage, Step};
 use super::forwarding_table::{Entry, Move};
@@ -15,7 +15,7 @@ use crate::persist::pointers::Place;
 use crate::{HeapError, Session};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
-/// Objects that a step moves, at least.
+/// The minimum number of objects that a step moves.
 const BATCH_OBJECTS: u32 = 16;
 
 impl Defragmenter {
@@ -66,7 +66,7 @@ impl Defragmenter {
         self.go(Stage::Retire(memory.load(heap.layout.generation)))
     }
 
-    /// Gives the next chunk.
+    /// Fixes up the pointers of a chunk's objects; returns the next chunk.
     fn heal_chunk<M: Memory>(
         &mut self,
         session: &Session<'_, M>,
@@ -89,9 +89,9 @@ impl Defragmenter {
     }
 }
 
-/// Brings the pointers of values up to date; gives how many were not. Lines that have a pointer to
-/// a destination are flushed, whoever brought it up to date. All are loaded before the first is
-/// changed: a locked operation lets no load behind it begin.
+/// Fixes up the pointers of values; returns how many were out of date. Flushes lines that have a
+/// pointer to a destination, whichever thread fixed it up. Loads all before it changes the first:
+/// no load behind a locked operation begins before it.
 fn heal_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) -> u64 {
     let layout = &heap.layout;
     let places = |(value, places): &(Addr, &[Place])| {
@@ -121,7 +121,7 @@ fn heal_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) 
 }
 
 impl<M: Memory> Session<'_, M> {
-    /// The chunk stays what it is, and what is freed in it stays free, until this thread
+    /// Keeps the chunk's use, and the freed blocks in it free, until this thread
     /// [looks away](Session::look_away).
     pub(super) fn look_at(&mut self, chunk: u64) -> Result<(), HeapError> {
         self.with_chunk_lock(|session| {

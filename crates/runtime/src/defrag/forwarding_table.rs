@@ -1,6 +1,6 @@
-//! The forwarding table of a cycle: for each page that is emptied an entry that says which of its
-//! blocks hold objects, and where these go. It is durable before the first object moves, so that an
-//! object has one destination, whatever crash comes (FFCCD, ISCA'22, section 4.3.1).
+//! The forwarding table of a cycle: for each page that is emptied, an entry with the blocks that
+//! hold objects, and their destinations. It is durable before the first object moves, so an object
+//! has one destination across crashes (FFCCD, ISCA'22, section 4.3.1).
 //!
 //! | word | content |
 //! |---|---|
@@ -10,14 +10,14 @@
 //! | 4, 5 | unused |
 //! | 6 | checked: CRC-32C of words 1 to 3, each as 8 bytes, and of the number of the page |
 //! | 7 | unused |
-//! | 8..23 | for each of them a byte: how far its move is (`moves`) |
+//! | 8..23 | a byte for each block: the state of its object's move (`relocate`) |
 //!
-//! The objects of a page go to blocks that follow each other, so three lines are enough: 4.7 % of
-//! the page. (The paper's table has a byte for each 16 of the page.) That an object has moved is
-//! said by a plain store, so it has a byte of its own. Whether
-//! an entry is in force is said by a log record, together with the states of the destinations.
+//! The objects of a page go to consecutive blocks, so three lines suffice: 4.7 % of the page. (The
+//! paper's table has a byte for each 16 bytes of the page.) A plain store marks an object as moved,
+//! so each has a byte of its own. A log record puts an entry in force, together with the states of
+//! the destinations.
 //!
-//! An object is live while the states of both its blocks are: freeing it zeroes that of the
+//! An object is live while the states of both its blocks say so: freeing it zeroes the state of the
 //! destination, and no block of a page that is emptied is handed out.
 
 use super::options::Protocol;
@@ -35,39 +35,39 @@ const SUM: u64 = 48;
 const STATES: u64 = LINE_BYTES;
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: u64 = 3 * LINE_BYTES;
-/// Bits of the first destination.
+/// Bits of the first destination block.
 const BLOCK_BITS: u32 = 11;
 
-/// The table of the cycle that there is.
+/// The table of the current cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// The chunk that it starts at; it has some of its own.
+    /// The first of its own chunks.
     pub(crate) chunk: u64,
     start: Addr,
 }
 
-/// A page that is emptied, and where its objects go.
+/// A page that is emptied, and the destinations of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Where it is in the table.
+    /// Its address in the table.
     pub(crate) at: Addr,
     pub(crate) chunk: u64,
     pub(crate) page: u64,
     pub(crate) class: Class,
     pub(crate) objects: u128,
-    /// The chunk that they go to, and the block of it for the first.
+    /// The destination of the objects: chunk, and block of the first.
     pub(crate) to: (u64, u64),
 }
 
 /// An object of a page that is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
-    /// The line of its page in the table, and its bit there.
+    /// The entry of its page, and its bit there.
     pub(crate) entry: Addr,
     pub(crate) bit: u32,
     pub(crate) from: Addr,
     pub(crate) to: Addr,
-    /// The state of the block that it goes to: 0 if it has been freed.
+    /// The state of its destination block: 0 if the object has been freed.
     pub(crate) state: Addr,
     pub(crate) bytes: u64,
 }
@@ -77,7 +77,7 @@ impl Table {
         Table { chunk, start: layout.chunk(chunk) }
     }
 
-    /// Empties the table, for so many pages and one more, which ends it; durable after the next
+    /// Clears the table, for that many pages and one more, which ends it; durable after the next
     /// fence.
     pub(crate) fn clear<M: Memory>(&self, memory: &M, pages: u64, protocol: Protocol) {
         let mut head = [0; LINE_BYTES as usize];
@@ -89,32 +89,32 @@ impl Table {
         }
     }
 
-    /// Says how many pages it is for, and how their objects move; durable after the next fence.
+    /// Sets the number of pages and the protocol; durable after the next fence.
     pub(crate) fn set_head<M: Memory>(&self, memory: &M, pages: u64, protocol: Protocol) {
         memory.store(self.start, checked_word::encode(self.start, pages << 3 | protocol.number()));
         memory.flush(self.start, 8);
     }
 
-    /// How many pages it is for, and how their objects move.
+    /// The number of pages and the protocol.
     pub(crate) fn head<M: Memory>(&self, memory: &M) -> Option<(u64, Protocol)> {
         let value = checked_word::load(memory, self.start).ok()?;
         Some((value >> 3, Protocol::of_number(value & 7)?))
     }
 
-    /// Where the line of the `number`th page is.
+    /// The address of the entry of page number `number`.
     pub(crate) fn entry(&self, number: u64) -> Addr {
         self.start.plus(LINE_BYTES + number * ENTRY_BYTES)
     }
 }
 
 impl Entry {
-    /// The first word, in force or not.
+    /// The first word of the entry, in force or not.
     pub(crate) fn head(&self, is_in_force: bool) -> u64 {
         let number = self.chunk * pages::PAGES + self.page + 1;
         checked_word::encode(self.at, number << 1 | u64::from(is_in_force))
     }
 
-    /// What word 6 is to be.
+    /// Word 6 of the entry.
     fn sum(&self) -> u64 {
         let mut bytes = [0; 32];
         let number = self.chunk * pages::PAGES + self.page + 1;
@@ -124,7 +124,7 @@ impl Entry {
         checked_word::encode(self.at.plus(SUM), u64::from(crc32c::crc32c(&bytes)))
     }
 
-    /// Writes it, not in force; durable after the next fence.
+    /// Writes the entry, not in force; durable after the next fence.
     pub(crate) fn write<M: Memory>(&self, memory: &M) {
         let destination = self.at.plus(DESTINATION);
         let to = checked_word::encode(destination, self.to.0 << BLOCK_BITS | self.to.1);
@@ -136,10 +136,10 @@ impl Entry {
         memory.write_nt(self.at, &line);
     }
 
-    /// The entry at `at`, if it is in force.
+    /// Loads the entry at `at`, if it is in force.
     ///
     /// # Errors
-    /// When it is one that no crash leaves behind.
+    /// When it is damaged in a way that no crash causes.
     pub(crate) fn load<M: Memory>(
         memory: &M,
         heap: &Heap,
@@ -164,7 +164,7 @@ impl Entry {
         let is_in_page = objects.checked_shr((blocks.end - blocks.start) as u32).unwrap_or(0) == 0;
         let is_summed = memory.load::<u64>(at.plus(SUM)) == entry.sum();
         let is_sound = is_sound && is_in_page && is_summed;
-        // An object that was freed before the page was taken off the table again is live no more.
+        // An object that was freed before the page was taken off the table is no longer live.
         let live = entry.live_in_page(memory, &heap.layout);
         if is_sound && live.is_some_and(|live| live & !objects == 0) {
             return Ok(Some(entry));
@@ -172,7 +172,7 @@ impl Entry {
         Err(damaged())
     }
 
-    /// The entry at `at`, which is in force: what is said of it in DRAM is up to date.
+    /// Loads the entry at `at` unchecked: DRAM says that it is in force.
     pub(crate) fn known<M: Memory>(
         memory: &M,
         at: Addr,
@@ -183,7 +183,7 @@ impl Entry {
         Entry { at, chunk, page, class, objects: bits(memory, at.plus(OBJECTS)), to }
     }
 
-    /// The object that goes to the place at `at` in `chunk`, to which objects are moved.
+    /// Finds the object whose destination is at `at` in `chunk`, to which objects are moved.
     pub(crate) fn of_destination<M: Memory>(
         memory: &M,
         heap: &Heap,
@@ -202,7 +202,7 @@ impl Entry {
                         return Some((entry, entry.object(&heap.layout, bit)?));
                     }
                 }
-                // A page that nothing is moved from may lie between others.
+                // A page that nothing is moved from can lie between others.
                 _ if entry.objects == 0 => {}
                 _ => return None,
             }
@@ -211,12 +211,13 @@ impl Entry {
         None
     }
 
-    /// The byte that says how far the move is of what is in a block.
+    /// The address of the state of a move, for the object of a block.
     pub(crate) fn state(at: Addr, bit: u32) -> Addr {
         at.plus(STATES + u64::from(bit))
     }
 
-    /// Which blocks of the page hold objects, as their states say; none if a state is damaged.
+    /// The blocks of the page whose states say that they hold objects; `None` if a state is
+    /// damaged.
     pub(crate) fn live_in_page<M: Memory>(&self, memory: &M, layout: &Layout) -> Option<u128> {
         let blocks = pages::blocks_of(self.class, self.page);
         let mut states = vec![0; (blocks.end - blocks.start) as usize];
@@ -231,7 +232,7 @@ impl Entry {
         Some(live)
     }
 
-    /// The bit of its object number `rank`, from 0, if it has so many.
+    /// The bit of object number `rank`, from 0, if the page has that many.
     fn bit_of(&self, rank: u64) -> Option<u32> {
         if rank >= u64::from(self.objects.count_ones()) {
             return None;
@@ -240,7 +241,7 @@ impl Entry {
         Some(rest.trailing_zeros())
     }
 
-    /// The object of its `bit`th block.
+    /// The object of block number `bit`.
     pub(crate) fn object(&self, layout: &Layout, bit: u32) -> Option<Move> {
         if self.objects >> bit & 1 == 0 {
             return None;
@@ -258,7 +259,7 @@ impl Entry {
         })
     }
 
-    /// Where the states of an object are: of its block in the page, and of its destination.
+    /// The addresses of an object's two states: of its block in the page, and of its destination.
     pub(crate) fn states(&self, layout: &Layout, object: &Move) -> [Addr; 2] {
         let block = pages::blocks_of(self.class, self.page).start + u64::from(object.bit);
         [layout.chunk(self.chunk).plus(block), object.state]
@@ -270,7 +271,7 @@ impl Entry {
     }
 }
 
-/// The chunk and the page that the value of a head names, if any.
+/// The chunk and the page in the value of a head, if any.
 pub(crate) fn page_of(head: u64) -> Option<(u64, u64)> {
     let number = (head >> 1).checked_sub(1)?;
     Some((number / pages::PAGES, number % pages::PAGES))
@@ -288,12 +289,12 @@ pub(crate) fn class_of<M: Memory>(memory: &M, heap: &Heap, chunk: u64) -> Option
     }
 }
 
-/// Two words.
+/// Loads two words.
 fn bits<M: Memory>(memory: &M, at: Addr) -> u128 {
     u128::from(memory.load::<u64>(at)) | u128::from(memory.load::<u64>(at.plus(8))) << 64
 }
 
-/// The chunk that the entry at `at` names as its objects' destination.
+/// The destination chunk of the entry at `at`.
 pub(crate) fn destination_of<M: Memory>(memory: &M, at: Addr) -> Option<u64> {
     let word = checked_word::load(memory, at.plus(DESTINATION)).ok()?;
     Some(word >> BLOCK_BITS)

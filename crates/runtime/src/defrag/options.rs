@@ -5,22 +5,22 @@ use crate::HeapError;
 use std::fmt;
 use std::str::FromStr;
 
-/// How an object is moved, so that no crash loses it.
+/// The protocol that moves an object so that no crash loses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Protocol {
-    /// Two fences: when the copy is written, and when it is said to be (Espresso, ASPLOS'18).
+    /// Two fences: behind the copy, and behind the mark "copied" (Espresso, ASPLOS'18).
     Espresso,
-    /// One fence: when the copy is written. That it is said to be is durable with the next fence
-    /// of whoever changes it (SFCCD, with its fence in another place; see `moves`).
+    /// One fence, behind the copy. The mark "copied" becomes durable with the next fence of the
+    /// thread that modifies the object (SFCCD, with its fence in another place; see `relocate`).
     #[default]
     Sfccd,
-    /// None: the hardware remembers which lines of a copy have persisted. Needs
+    /// No fence: the hardware records which lines of a copy have persisted. Needs
     /// a [relocation unit](seawall_memory::Memory::relocation).
     Ffccd,
 }
 
 impl Protocol {
-    /// All of them, the slowest first.
+    /// All protocols, the slowest first.
     pub const ALL: [Protocol; 3] = [Protocol::Espresso, Protocol::Sfccd, Protocol::Ffccd];
 
     /// Its name, as in options and outputs.
@@ -32,7 +32,7 @@ impl Protocol {
         }
     }
 
-    /// What a pool says of it. (2 was one fence behind the byte.)
+    /// Its number in a pool. (2 was one fence behind the mark.)
     pub(crate) fn number(self) -> u64 {
         match self {
             Protocol::Espresso => 1,
@@ -52,7 +52,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A name that is no protocol's.
+/// A name of no protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown protocol {0}; it must be espresso, sfccd or ffccd, or, with copies as published, \
@@ -72,19 +72,20 @@ impl FromStr for Protocol {
 /// How software copies objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Copies {
-    /// By non-temporal stores, which fetch no line of the destination; those of `sfccd` up to eight
-    /// a fence.
+    /// By non-temporal stores, which fetch no line of the destination; `sfccd` copies up to eight
+    /// objects a fence.
     #[default]
     PastCaches,
-    /// As published, to compare with: by plain stores, with a flush of each line, one a fence.
+    /// As published, for comparison: by plain stores, with a flush of each line, one object a
+    /// fence.
     Cached,
 }
 
-/// Behind the name of a protocol, for [`Copies::Cached`].
+/// The suffix of a protocol's name for [`Copies::Cached`].
 const CACHED: &str = "-cached";
 
 impl Copies {
-    /// What threads are told of a cycle's.
+    /// Its bits in the word of the cycle.
     pub(crate) fn bits(self) -> u64 {
         u64::from(self == Copies::Cached) << 3
     }
@@ -94,25 +95,25 @@ impl Copies {
     }
 }
 
-/// Why nothing is moved.
+/// Why a heap cannot be defragmented.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefragError {
-    /// Something about the heap.
+    /// An error of the heap.
     #[error(transparent)]
     Heap(#[from] HeapError),
-    /// Options that make no sense.
+    /// Ratios out of range.
     #[error(
         "trigger {trigger} and target {target}; the trigger must be more than 1, and the target 1 \
          to the trigger"
     )]
     Ratios {
-        /// Bytes of pages a live byte at which a cycle begins.
+        /// The bytes of pages per live byte at which a cycle begins.
         trigger: f64,
-        /// Those that it is to leave.
+        /// The bytes of pages per live byte that a cycle aims at.
         target: f64,
     },
-    /// A heap whose objects do not move.
+    /// A heap whose objects cannot move.
     #[error("the heap was made without `defragment`; make one with it, and move the data there")]
     Immobile,
     /// A protocol that this machine cannot run.
@@ -121,13 +122,13 @@ pub enum DefragError {
          simulate it (`seawall compare --designs ffccd`), or take sfccd"
     )]
     Hardware,
-    /// The system has no thread to defragment in.
+    /// The system cannot start a thread to defragment in.
     #[error(
         "no thread to defragment in ({why}); end other programs, or allow more memory and threads \
          (ulimit -v, ulimit -u)"
     )]
     NoThread {
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
     /// An object whose pointers are not known.
@@ -144,18 +145,18 @@ pub enum DefragError {
 /// When a cycle begins, how far it goes, and how objects move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DefragOptions {
-    /// A cycle begins when there are so many bytes of pages for each live byte, more than 1.
+    /// A cycle begins at this number of bytes of pages per live byte, more than 1.
     pub trigger: f64,
-    /// And is to leave so many: 1 to `trigger`.
+    /// A cycle aims at this number: 1 to `trigger`.
     pub target: f64,
-    /// How objects move.
+    /// The protocol that moves objects.
     pub protocol: Protocol,
-    /// How they are copied, if not by hardware.
+    /// How objects are copied, if not by hardware.
     pub copies: Copies,
 }
 
 impl Default for DefragOptions {
-    /// As Redis has it, and the paper's "normal".
+    /// The ratios of Redis, and of the paper's "normal".
     fn default() -> DefragOptions {
         let (protocol, copies) = (Protocol::Sfccd, Copies::PastCaches);
         DefragOptions { trigger: 1.5, target: 1.25, protocol, copies }
@@ -163,14 +164,14 @@ impl Default for DefragOptions {
 }
 
 impl From<Protocol> for DefragOptions {
-    /// The usual ones.
+    /// The default options, with that protocol.
     fn from(protocol: Protocol) -> DefragOptions {
         DefragOptions { protocol, ..DefragOptions::default() }
     }
 }
 
 impl DefragOptions {
-    /// Refuses ratios that make no sense.
+    /// Refuses ratios out of range.
     ///
     /// # Errors
     /// [`DefragError::Ratios`].
@@ -196,16 +197,16 @@ impl fmt::Display for DefragOptions {
     }
 }
 
-/// A text that says no way to defragment.
+/// A text that is no [`DefragOptions`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DefragOptionsError {
-    /// The protocol.
+    /// An unknown protocol.
     #[error(transparent)]
     Protocol(#[from] UnknownProtocol),
-    /// The ratios.
+    /// Ratios out of range.
     #[error(transparent)]
     Ratios(#[from] DefragError),
-    /// What is behind the protocol.
+    /// Something else than two ratios behind the protocol.
     #[error(
         "{0}: behind the protocol are two ratios of pages to live bytes, at which a cycle begins \
          and that it is to leave, as in sfccd:1.5:1.25"
@@ -244,16 +245,16 @@ impl FromStr for DefragOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DefragCounts {
-    /// Cycles that have ended, of those that moved objects.
+    /// Cycles that moved objects and have ended.
     pub cycles: u64,
     /// Pages that were emptied.
     pub emptied: u64,
-    /// Pages that were to be emptied and stayed as they were: somebody wrote to them.
+    /// Pages that were chosen and not emptied, because a thread wrote to them.
     pub touched: u64,
-    /// Objects that cycles moved in passing; those that somebody needed are not among them.
+    /// Objects that cycles moved, without those that threads moved when they accessed them.
     pub moved: u64,
-    /// Pointers that walks brought up to date.
+    /// Pointers that walks fixed up.
     pub healed: u64,
-    /// Pages of 4 KiB that were given back to the system, some perhaps more than once.
+    /// Pages of 4 KiB that were returned to the system, some perhaps more than once.
     pub discarded: u64,
 }

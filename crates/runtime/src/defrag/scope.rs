@@ -1,6 +1,5 @@
-//! What a thread at work knows of a cycle: how far it is, and by which of its two addresses the
-//! scope that the thread is in calls an object that moves. `grace` begins and ends scopes,
-//! `read_barrier` says what follows from them.
+//! What a thread knows of a cycle: its phase, and which of the two addresses of a moving object the
+//! thread's scope uses. `grace` begins and ends scopes, `read_barrier` maps addresses in them.
 
 use super::forwarding_table::Move;
 use super::options::{Copies, Protocol};
@@ -8,14 +7,14 @@ use crate::heap::Heap;
 use seawall_memory::{Memory, MemoryExt};
 use std::cell::Cell;
 
-/// How far the cycle is, for all threads: a word in DRAM.
+/// The phase of the cycle, for all threads: a word in DRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// There is none.
+    /// There is no cycle.
     Rest,
-    /// Pages are watched, and some have begun to move; objects have their old names.
+    /// Pages are watched, and the objects of some move; new scopes use old addresses.
     Watching,
-    /// It is decided which pages are emptied; objects have their new names.
+    /// All pages of the cycle are chosen; new scopes use new addresses.
     Moving,
 }
 
@@ -29,15 +28,15 @@ impl Phase {
     }
 }
 
-/// How a scope calls objects that move.
+/// Which addresses a scope uses for objects that move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum View {
-    /// There was no cycle when it began.
+    /// Plain addresses: there was no cycle when the scope began.
     #[default]
     Plain,
-    /// As they were called before the cycle.
+    /// Old addresses, from before the cycle.
     Old,
-    /// As they are called after it.
+    /// New addresses.
     New,
 }
 
@@ -51,30 +50,30 @@ impl View {
     }
 }
 
-/// The scope that a session is in, if it is in one.
+/// The scope of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     pub(crate) is_open: bool,
-    /// How it calls objects that move.
+    /// The addresses that it uses.
     pub(crate) view: View,
     /// The object that the session has just moved.
     pub(crate) moved: Cell<Option<Move>>,
 }
 
 impl Heap {
-    /// How far the cycle is.
+    /// The phase of the cycle.
     #[inline]
     pub(crate) fn phase<M: Memory>(&self, memory: &M) -> Phase {
         Phase::of_word(memory.load(self.layout.phase))
     }
 
-    /// How objects move in this cycle.
+    /// The protocol of the cycle.
     pub(crate) fn protocol<M: Memory>(&self, memory: &M) -> Protocol {
         let number = memory.load::<u64>(self.layout.protocol());
         Protocol::of_number(number & 7).unwrap_or(Protocol::Espresso)
     }
 
-    /// How software copies them.
+    /// How software copies objects in the cycle.
     pub(crate) fn copies<M: Memory>(&self, memory: &M) -> Copies {
         Copies::of_bits(memory.load(self.layout.protocol()))
     }
