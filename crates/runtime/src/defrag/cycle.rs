@@ -47,8 +47,8 @@ pub(super) enum Stage {
     Decide(Decision),
     Named(Grace),
     Move(u64),
-    Heal(u64),
-    Retire(u64),
+    FixUp(u64),
+    Truncate(u64),
     Hold(Grace),
     Release(u64),
     End(u64),
@@ -61,8 +61,8 @@ impl Stage {
         match self {
             Stage::Rest | Stage::Survey(..) | Stage::Watch(..) => Purpose::Mark,
             Stage::Decide(_) | Stage::Named(_) => Purpose::Plan,
-            Stage::Move(_) | Stage::Heal(_) => Purpose::Heal,
-            Stage::Retire(_)
+            Stage::Move(_) | Stage::FixUp(_) => Purpose::Heal,
+            Stage::Truncate(_)
             | Stage::Hold(_)
             | Stage::Release(_)
             | Stage::End(_)
@@ -166,12 +166,12 @@ impl Defragmenter {
             Stage::Decide(decision) => self.decide(session, decision),
             Stage::Named(grace) => self.wait(session, grace, Stage::Named, Stage::Move(0)),
             Stage::Move(next) => self.move_some(session, next),
-            Stage::Heal(chunk) => self.heal(session, chunk),
-            Stage::Retire(generation) => {
+            Stage::FixUp(chunk) => self.fix_up(session, chunk),
+            Stage::Truncate(generation) => {
                 session.log.truncate_all(session.memory);
                 let retired: u64 = session.memory.load(layout.retired_now);
                 if retired < generation {
-                    return self.go(Stage::Retire(generation));
+                    return self.go(Stage::Truncate(generation));
                 }
                 self.go(Stage::Hold(Grace::of_now(session.memory, &layout)))
             }

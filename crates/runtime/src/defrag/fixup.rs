@@ -40,10 +40,10 @@ impl Defragmenter {
         moved.iter().for_each(|object| object.settle(memory, heap));
         self.counts.moved += moved.len() as u64;
         let is_done = next == self.pages;
-        self.go(if is_done { Stage::Heal(0) } else { Stage::Move(next) })
+        self.go(if is_done { Stage::FixUp(0) } else { Stage::Move(next) })
     }
 
-    pub(super) fn heal<M: Memory>(
+    pub(super) fn fix_up<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
         chunk: u64,
@@ -51,23 +51,23 @@ impl Defragmenter {
         let (memory, heap) = (session.memory, session.heap);
         if chunk == 0 {
             self.known.look_up(&heap, memory)?;
-            self.counts.healed += heal_values(memory, &heap, &[(heap.root(), self.known.root())]);
+            self.counts.healed += fix_up_values(memory, &heap, &[(heap.root(), self.known.root())]);
         }
         if chunk < heap.chunks(memory)? {
             session.look_at(chunk)?;
-            let healed = self.heal_chunk(session, chunk);
+            let fixed = self.fix_up_chunk(session, chunk);
             session.look_away();
-            if healed.is_err() {
-                self.go(Stage::Heal(chunk))?;
+            if fixed.is_err() {
+                self.go(Stage::FixUp(chunk))?;
             }
-            return self.go(Stage::Heal(healed?));
+            return self.go(Stage::FixUp(fixed?));
         }
         memory.drain();
-        self.go(Stage::Retire(memory.load(heap.layout.generation)))
+        self.go(Stage::Truncate(memory.load(heap.layout.generation)))
     }
 
     /// Fixes up the pointers of a chunk's objects; returns the next chunk.
-    fn heal_chunk<M: Memory>(
+    fn fix_up_chunk<M: Memory>(
         &mut self,
         session: &Session<'_, M>,
         chunk: u64,
@@ -84,7 +84,7 @@ impl Defragmenter {
         if let Some(tag) = unknown {
             return self.known.learn(heap, memory, tag).map(|()| chunk);
         }
-        self.counts.healed += heal_values(memory, heap, &values);
+        self.counts.healed += fix_up_values(memory, heap, &values);
         Ok(chunk + found.length())
     }
 }
@@ -92,7 +92,7 @@ impl Defragmenter {
 /// Fixes up the pointers of values; returns how many were out of date. Flushes lines that have a
 /// pointer to a destination, whichever thread fixed it up. Loads all before it changes the first:
 /// no load behind a locked operation begins before it.
-fn heal_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) -> u64 {
+fn fix_up_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) -> u64 {
     let layout = &heap.layout;
     let places = |(value, places): &(Addr, &[Place])| {
         let value = *value;
@@ -104,11 +104,11 @@ fn heal_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) 
     };
     let pointers = values.iter().flat_map(places).map(|at| (at, memory.load(at)));
     let pointers: Vec<(Addr, Addr)> = pointers.filter(|(_, to)| concerns(*to)).collect();
-    let mut healed = 0;
+    let mut fixed = 0;
     for (at, to) in pointers {
         if let Found::Moving(object) = relocate::find(memory, heap, to) {
             let new = object.to.plus(to.bits() - object.from.bits());
-            healed += u64::from(memory.compare_exchange(at, to.bits(), new.bits()).is_ok());
+            fixed += u64::from(memory.compare_exchange(at, to.bits(), new.bits()).is_ok());
             memory.flush(at, 8);
         } else if layout
             .chunk_of(to)
@@ -117,7 +117,7 @@ fn heal_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) 
             memory.flush(at, 8);
         }
     }
-    healed
+    fixed
 }
 
 impl<M: Memory> Session<'_, M> {

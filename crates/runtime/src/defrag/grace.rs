@@ -1,14 +1,15 @@
-//! Scopes: the spans in which a program may hold pointers, and the wait for their end.
+//! Scopes (critical sections, in which a program can hold pointers), and grace periods: waiting for
+//! all open ones to end.
 //!
 //! The brand `'p` keeps a pointer within the call of `typed::open`, `create`, `enter` or
-//! `typed::Thread::enter` that gave it. So once all scopes that are open at some moment have ended,
-//! no pointer that was loaded before that moment is left but in the pool. A cycle waits for that
-//! between its stages, and a scope waits for nothing.
+//! `typed::Thread::enter` that returned it. So when all scopes that were open at some moment have
+//! ended, pointers that were loaded before that moment are left in the pool only. A cycle waits for
+//! that between its stages; a scope waits for nothing.
 //!
-//! A scope of a `typed::Thread`, and a transaction outside of any, makes a word of its thread odd.
-//! The others may be shared by threads, and are counted: in one of two counters, which the wait
-//! lets change places, so that it need not wait for those that begin meanwhile (as sleepable
-//! read-copy update has it).
+//! A scope of a `typed::Thread`, and a transaction outside of one, makes a word of its thread odd.
+//! Other scopes can be shared by threads and are counted in one of two counters. A grace period
+//! swaps the two, so that it need not wait for scopes that begin meanwhile (as in sleepable
+//! read-copy update).
 
 use super::scope::View;
 use crate::Session;
@@ -16,7 +17,7 @@ use crate::heap::Heap;
 use crate::heap::layout::Layout;
 use seawall_memory::{Addr, Memory, MemoryExt};
 
-/// A scope that several threads may be in.
+/// A scope that several threads can be in.
 #[must_use = "it has to be ended"]
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -43,7 +44,7 @@ impl Shared {
 }
 
 impl<M: Memory> Session<'_, M> {
-    /// A scope of this thread begins. One that a panic cut short is over.
+    /// Begins a scope of this thread. A scope that a panic interrupted has ended.
     #[inline]
     pub(crate) fn begin_scope(&mut self) {
         if self.heap.layout.numbers.moves {
@@ -55,7 +56,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// It is over.
+    /// Ends the scope of this thread.
     #[inline]
     pub(crate) fn end_scope(&mut self) {
         if self.heap.layout.numbers.moves {
@@ -68,17 +69,17 @@ impl<M: Memory> Session<'_, M> {
     }
 }
 
-/// Scopes that have to end.
+/// A grace period: the scopes that must end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grace {
-    /// Words of threads, as they were.
+    /// The words of threads in scopes, at the beginning.
     threads: Vec<(Addr, u64)>,
-    /// How often the counters have yet to be seen empty.
+    /// How many counters have not been seen empty yet.
     waits: u32,
 }
 
 impl Grace {
-    /// All that are open now.
+    /// Begins a grace period for all open scopes.
     pub(crate) fn of_now<M: Memory>(memory: &M, layout: &Layout) -> Grace {
         let words = (0..layout.numbers.threads).map(|thread| layout.scope(thread));
         let words = words.map(|at| (at, memory.load::<u64>(at)));
@@ -96,7 +97,7 @@ impl Grace {
         self.threads.is_empty() && self.waits == 0
     }
 
-    /// Returns when one of those that keep it from being over has changed.
+    /// Waits until one of the open scopes has changed.
     pub(crate) fn wait_for_one<M: Memory>(&self, memory: &M, layout: &Layout) {
         if let Some((at, word)) = self.threads.first() {
             memory.spin_while(*at, *word);
@@ -110,7 +111,7 @@ impl Grace {
     }
 }
 
-/// The counter in which no scope begins now.
+/// The counter that new scopes do not use.
 fn resting<M: Memory>(memory: &M, layout: &Layout) -> Addr {
     layout.counter(memory.load::<u64>(layout.turn()) + 1)
 }

@@ -1,11 +1,11 @@
-//! What hardware that moves objects is told of a cycle (FFCCD, ISCA'22, sections 4.2 and 4.3), and
-//! what it tells after a crash: which lines of copies have persisted.
+//! The tables of a cycle for relocation hardware (FFCCD, ISCA'22, sections 4.2 and 4.3): where
+//! objects go, and after a crash which lines of copies have persisted.
 //!
-//! It lies behind the entries of the table: the reached bitmap, the places of forwarding entries,
-//! the filters, and two forwarding entries for each page: its own, and one for the page behind it,
-//! if the last object reaches into that. Only the bitmap means anything after a crash. It is for a
-//! pool as large as it may become, and cleared in one step: for pools of the paper's size, up to a
-//! GiB.
+//! They lie behind the entries of the forwarding table: the reached bitmap, the addresses of
+//! forwarding entries, the filters, and two forwarding entries for each page: its own, and one for
+//! the next page, if the last object reaches into that. Only the bitmap has a meaning after a
+//! crash. The tables cover the maximum size of the pool and are cleared in one step, so they are
+//! for pools of the paper's size, up to 1 GiB.
 
 use super::forwarding_table::{ENTRY_BYTES, Entry, Move, Table};
 use super::options::Protocol;
@@ -19,23 +19,23 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 pub(crate) struct Hardware {
     pub(crate) registers: Relocation,
     entries: Addr,
-    /// What of the last page reaches into the next one.
+    /// The part of the last page's last object that reaches into the next page.
     tail: Option<Tail>,
 }
 
-/// The end of an object whose page has an entry, in the page behind it.
+/// The end of an object whose page has an entry, in the next page.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
     page: u64,
-    /// Where it goes, and how many bytes.
+    /// Its destination, and its bytes.
     to: Addr,
     bytes: u64,
-    /// The place of an entry for nothing else.
+    /// The number of an entry for it alone.
     number: u64,
 }
 
 impl Table {
-    /// Chunks that a table for so many pages takes, with what hardware reads behind its entries.
+    /// The chunks of a table for that many pages, with the tables for hardware behind its entries.
     pub(crate) fn chunks_for(layout: &Layout, pages: u64, protocol: Protocol) -> u64 {
         let of_hardware = match protocol {
             Protocol::Ffccd => Hardware::bytes(layout, pages),
@@ -46,13 +46,13 @@ impl Table {
 }
 
 impl Hardware {
-    /// Bytes of it in a table for so many pages.
+    /// The bytes of the tables for hardware, for that many pages.
     fn bytes(layout: &Layout, pages: u64) -> u64 {
         let directory = Relocation::directory_bytes(pool_pages(layout));
         directory + FILTERS * FILTER_BYTES + 2 * pages * Forwarding::BYTES
     }
 
-    /// Of a table for so many pages.
+    /// The tables for hardware in a table for that many pages.
     pub(crate) fn of(layout: &Layout, table: &Table, pages: u64) -> Hardware {
         let directory = table.entry(pages + 1);
         let filters = directory.plus(Relocation::directory_bytes(pool_pages(layout)));
@@ -60,8 +60,8 @@ impl Hardware {
         Hardware { registers, entries: filters.plus(FILTERS * FILTER_BYTES), tail: None }
     }
 
-    /// Nothing has persisted yet, and nothing goes anywhere; durable after the next fence. Entries
-    /// are found by their places only.
+    /// Clears them: no line has persisted, no object moves; durable after the next fence. The
+    /// entries need no clearing, as they are found by their addresses only.
     pub(super) fn clear<M: Memory>(&self, memory: &M) {
         let lines = self.entries.offset() - self.registers.directory.offset();
         for at in (0..lines).step_by(LINE_BYTES as usize) {
@@ -69,7 +69,7 @@ impl Hardware {
         }
     }
 
-    /// Says where the objects of the `number`th page of the table go.
+    /// Adds the destinations of the objects of page number `number` of the table.
     pub(super) fn add<M: Memory>(
         &mut self,
         memory: &M,
@@ -97,7 +97,7 @@ impl Hardware {
         self.write(memory, page, 2 * number, &forwarding);
     }
 
-    /// Says where the end of the last object goes, if the page that it is in has not been added.
+    /// Adds the destination of the last object's end, if the page of that end has not been added.
     pub(super) fn add_tail<M: Memory>(&mut self, memory: &M) {
         if let Some(Tail { page, to, bytes, number }) = self.tail.take() {
             let mut forwarding = Forwarding::to(Addr::NULL);
@@ -106,12 +106,13 @@ impl Hardware {
         }
     }
 
-    /// From now on hardware may be asked where objects go: it looks for the filters in memory.
+    /// Makes the filters visible to the hardware, which reads them in memory and can be asked from
+    /// then on.
     pub(super) fn show<M: Memory>(&self, memory: &M) {
         memory.persist(self.registers.filters, self.registers.filter_bytes());
     }
 
-    /// Makes the `number`th entry that of the page.
+    /// Writes entry number `number`, for the page.
     fn write<M: Memory>(&self, memory: &M, page: u64, number: u64, forwarding: &Forwarding) {
         let at = self.entries.plus(number * Forwarding::BYTES);
         memory.write_nt(at, &forwarding.bytes());
@@ -123,8 +124,8 @@ impl Hardware {
         }
     }
 
-    /// True if the line at `at`, of a copy, has persisted, with what was copied there or with what
-    /// was stored to it since. Of a line of several copies one has.
+    /// Whether the line at `at`, of a copy, has persisted, with the copy or with later stores. Of a
+    /// line that several copies share, one of them has persisted.
     pub(super) fn has_reached<M: Memory>(&self, memory: &M, at: Addr) -> bool {
         let page = self.registers.page_of(at).expect("the directory is for the pool");
         let line = at.offset() % RELOCATION_PAGE / LINE_BYTES;
@@ -132,7 +133,7 @@ impl Hardware {
     }
 }
 
-/// Pages of the pool, as large as it may become.
+/// The pages of the pool at its maximum size.
 fn pool_pages(layout: &Layout) -> u64 {
     layout.pm_bytes(layout.numbers.chunks_max) / RELOCATION_PAGE
 }

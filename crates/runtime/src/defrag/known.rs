@@ -1,4 +1,4 @@
-//! Where the pointers of a heap's objects are, by the numbers of their types.
+//! The places of pointers in objects, by the numbers of their types.
 
 use super::options::DefragError;
 use crate::heap::layout::TYPES_MAX;
@@ -7,14 +7,14 @@ use crate::persist::pointers::{Place, Shapes, all_from};
 use crate::persist::{Branded, Persist};
 use seawall_memory::Memory;
 
-/// What a program says of its types, and what that means in a pool.
+/// The types of a program, and their numbers in a pool.
 pub(crate) struct Known {
     shapes: Shapes,
     root_shape: u64,
     root_bytes: u64,
     reached_shape: u64,
     root: Box<[Place]>,
-    /// By number; none for types that the program has not named.
+    /// By number; `None` for types that the program has not named.
     types: Vec<Option<Box<[Place]>>>,
 }
 
@@ -32,7 +32,7 @@ impl Known {
         self.shapes.add(Shapes::reached_from::<T::In<'static>>());
     }
 
-    /// Learns the numbers of the types in this heap.
+    /// Looks up the numbers of the types in this heap.
     pub(crate) fn look_up<M: Memory>(
         &mut self,
         heap: &Heap,
@@ -61,8 +61,8 @@ impl Known {
         self.types.get(tag as usize)?.as_deref()
     }
 
-    /// Objects of this type were met, which the pool did not have when it was last looked at,
-    /// perhaps.
+    /// Looks up the numbers again for objects of type `tag`, which the pool may not have had
+    /// before.
     pub(crate) fn learn<M: Memory>(
         &mut self,
         heap: &Heap,

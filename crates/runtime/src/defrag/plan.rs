@@ -1,5 +1,5 @@
-//! Which pages to empty: a survey of the states of all blocks, and the emptiest chunks of it. A
-//! chunk that is emptied wholly gives back the page with its states, too.
+//! Choosing the pages to empty: a survey of the states of all blocks, and the emptiest chunks in
+//! it. A chunk that is emptied completely returns the page with its states, too.
 
 use super::known::Known;
 use super::pages::{PAGE_BYTES, PAGES, Pages};
@@ -10,25 +10,25 @@ use crate::alloc::size_class::Class;
 use crate::heap::Heap;
 use seawall_memory::Memory;
 
-/// A page fuller than this, in parts of 16, is not worth emptying.
+/// The fill, in sixteenths, above which a page is not worth emptying.
 const FULL: u64 = 14;
-/// Empty pages are worth giving back by themselves when they are one part in so many of those in
-/// use.
+/// The divisor of the pages in use that gives the number of empty pages which are worth returning
+/// by themselves.
 const EMPTY_PARTS: u64 = 8;
 
-/// A page that may have a part in a cycle.
+/// A page that can have a part in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Surveyed {
     pub(crate) class: Class,
     pub(crate) chunk: u64,
     pub(crate) page: u64,
-    /// Objects that start in it. If there are none, no object reaches into it either.
+    /// Objects that start in it. If there are none, no object reaches into it.
     pub(crate) objects: u64,
-    /// The last of them ends in the next page.
+    /// Whether the last of them ends in the next page.
     reaches: bool,
-    /// It may be emptied.
+    /// Whether it can be emptied.
     is_candidate: bool,
-    /// How full the used pages of its chunk are, in parts of 64.
+    /// The fill of the used pages of its chunk, in parts of 64.
     density: u64,
 }
 
@@ -38,23 +38,23 @@ impl Surveyed {
     }
 }
 
-/// What is in the heap, as far as it was looked at.
+/// A survey of the heap, as far as it has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Survey {
     /// Bytes of the blocks of live objects.
     pub(crate) live: u64,
     /// A type of objects whose pointers are not known.
     pub(crate) unknown: Option<u8>,
-    /// Pages that hold a part of one, or states.
+    /// Pages that hold a part of a live object, or states.
     used: u64,
-    /// Pages of small blocks that hold nothing, and are no holes.
+    /// Empty pages of small blocks that are no holes.
     empty: u64,
-    /// Those that may be emptied and their neighbours, by address.
+    /// The pages that can be emptied and their neighbours, by address.
     pages: Vec<Surveyed>,
 }
 
 impl Survey {
-    /// Looks at a chunk; gives the next one.
+    /// Surveys a chunk; returns the next one.
     pub(crate) fn look<M: Memory>(
         &mut self,
         memory: &M,
@@ -126,19 +126,19 @@ impl Survey {
         }
     }
 
-    /// Bytes of pages for each live byte.
+    /// Bytes of pages per live byte.
     pub(crate) fn fragmentation(&self) -> f64 {
         if self.live == 0 { 1.0 } else { (self.used * PAGE_BYTES) as f64 / self.live as f64 }
     }
 
-    /// True if a cycle is due: objects lie too far apart, or many empty pages have not been given
-    /// back.
+    /// Whether a cycle is due: objects are too sparse, or many empty pages have not been returned
+    /// to the system.
     pub(crate) fn is_due(&self, trigger: f64) -> bool {
         self.fragmentation() > trigger || self.empty > self.used / EMPTY_PARTS + 1
     }
 
-    /// The pages of the emptiest chunks, if the trigger asks for it: so many that `target` is
-    /// reached when their objects lie side by side, or that nothing more is gained; and all empty
+    /// Returns the pages of the emptiest chunks, if the trigger is reached: as many as bring the
+    /// heap to `target` when their objects are packed, or until no more is gained; and all empty
     /// pages. By class and address.
     pub(crate) fn choose(&self, trigger: f64, target: f64) -> Vec<Surveyed> {
         let mut order: Vec<usize> = match self.fragmentation() > trigger {
@@ -171,9 +171,9 @@ impl Survey {
         chosen
     }
 
-    /// Pages that are free once this one is emptied, too: it, unless an object reaches into it or
-    /// it has the states; the next one, if nothing else is there; and the one with the states, if
-    /// nothing is left in the chunk.
+    /// The pages that are free once this one is emptied: itself, unless an object reaches into it
+    /// or it has the states; the next one, if that has nothing else; and the one with the states,
+    /// if nothing is left in the chunk.
     fn freed_by(&self, at: usize, is_chosen: &[bool]) -> u64 {
         let page = &self.pages[at];
         let of_chunk = |at: &usize| self.pages.get(*at).is_some_and(|it| it.chunk == page.chunk);

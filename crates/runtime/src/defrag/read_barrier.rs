@@ -1,21 +1,20 @@
-//! What a program calls an object while objects move: the barrier behind which every typed access
-//! lies (FFCCD, ISCA'22, sections 2 and 4.5).
+//! The read barrier: maps pointers to where objects are, before every typed access (FFCCD, ISCA'22,
+//! sections 2 and 4.5).
 //!
-//! An object that moves has two addresses, and a program compares pointers. So in a scope
-//! (`scopes`) each object has one of them, from its beginning to its end: the old one if it began
-//! before all pages of the cycle were decided upon (`Old`), else the new one (`New`). Where the
-//! bytes are is another question, which is asked at each access: whoever meets an object that has
-//! not moved moves it.
+//! An object that moves has two addresses, and a program compares pointers. So a scope (`grace`)
+//! uses one of the two from its beginning to its end: the old address if it began before all pages
+//! of the cycle were decided (`Old`), else the new one (`New`). Where the bytes are is resolved at
+//! each access: a thread that accesses an object which has not moved moves it.
 //!
 //! | | `Old` | `New` |
 //! |---|---|---|
-//! | a pointer that is loaded | new addresses become old ones | old ones new ones, the pool's too |
-//! | a pointer that is stored | becomes the new address, if the page is being emptied | the same |
-//! | an access | goes to where the object is | is by its new address |
-//! | a store to a page that may be emptied | keeps it as it is | (none may be any more) |
+//! | a pointer that is loaded | new becomes old | old becomes new, in the pool too |
+//! | a pointer that is stored | becomes new, if the page is being emptied | the same |
+//! | an access | goes to where the object is | uses the new address |
+//! | a store to a page that can be emptied | keeps the page as it is | (there is none any more) |
 //!
-//! In a scope that began when there was no cycle (`Plain`) nothing of this is done: nothing moves
-//! before it has ended.
+//! A scope that began when there was no cycle (`Plain`) does none of this: nothing moves before it
+//! has ended.
 
 use super::forwarding_table::Entry;
 use super::options::Protocol;
@@ -29,8 +28,8 @@ use seawall_memory::relocation::Relocate;
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 impl<M: Memory> Session<'_, M> {
-    /// True for a block of this thread's list that may be handed out: not in a page that is to be
-    /// emptied, nor in a chunk that has been given back since it was listed.
+    /// Whether a block of this thread's list can be handed out: it is neither in a page that will
+    /// be emptied nor in a chunk that was given back since it was listed.
     #[inline]
     pub(crate) fn may_take(&self, class: Class, at: Addr) -> bool {
         !self.heap.layout.numbers.moves || self.may_take_now(class, at)
@@ -40,7 +39,7 @@ impl<M: Memory> Session<'_, M> {
         let layout = &self.heap.layout;
         let chunk = layout.chunk_of(at).expect("a block lies in a chunk");
         let pages = Pages::load(self.memory, layout, chunk);
-        // In this order: a chunk loses its owner before its pages are those of a free one.
+        // In this order: a chunk loses its owner before its pages become those of a free chunk.
         if self.memory.load::<u64>(layout.owner(chunk)) != self.thread + 1 {
             return false;
         }
@@ -55,7 +54,7 @@ impl<M: Memory> Session<'_, M> {
         touched.all(|page| !pages.is_hole(page) || self.bring_back(chunk, page))
     }
 
-    /// A page that the system had may be used again; false when there is no room for it.
+    /// Takes a page back from the system; false if there is no room for it.
     fn bring_back(&self, chunk: u64, page: u64) -> bool {
         let layout = &self.heap.layout;
         let at = layout.chunk(chunk).plus(page * PAGE_BYTES);
@@ -66,7 +65,7 @@ impl<M: Memory> Session<'_, M> {
         is_there
     }
 
-    /// True for a block that has a part in a page in which nothing is allocated for now.
+    /// Whether the block overlaps a page in which nothing is allocated for now.
     pub(crate) fn is_kept(&self, class: Class, at: Addr) -> bool {
         let layout = &self.heap.layout;
         if !layout.numbers.moves {
@@ -78,44 +77,45 @@ impl<M: Memory> Session<'_, M> {
         !pages.are_usual() && touched.any(|page| pages.page(page) != Page::Usual)
     }
 
-    /// True while a cycle looks at the objects of the chunk.
+    /// Whether a cycle is reading the objects of the chunk.
     pub(crate) fn is_looked_at(&self, chunk: u64) -> bool {
         let layout = &self.heap.layout;
         layout.numbers.moves && self.memory.load::<u64>(layout.looked_at()) == chunk + 1
     }
 
-    /// True if a cycle has no business with the chunk.
+    /// Whether the chunk has no part in a cycle.
     pub(crate) fn is_idle(&self, chunk: u64) -> bool {
         let layout = &self.heap.layout;
         !layout.numbers.moves
             || !self.is_looked_at(chunk) && Pages::load(self.memory, layout, chunk).are_idle()
     }
 
-    /// True while what is freed has to be found again by a scan.
+    /// Whether there is a cycle, so that freed blocks are found again by a scan only.
     pub(crate) fn is_in_cycle(&self) -> bool {
         self.heap.layout.numbers.moves && self.heap.phase(self.memory) != Phase::Rest
     }
 
-    /// True for a chunk that objects are moved to.
+    /// Whether the chunk is a destination of moved objects.
     pub(crate) fn is_destination(&self, chunk: u64) -> bool {
         let layout = &self.heap.layout;
         layout.numbers.moves && Pages::load(self.memory, layout, chunk).is_destination()
     }
 
-    /// Where the bytes are that a pointer leads to, to be read. A new name is where they are.
+    /// Returns the address to read what a pointer leads to. A new address is where the bytes are.
     #[inline]
     pub(crate) fn place_to_read(&self, at: Addr) -> Addr {
         if self.scope.view == View::Old { self.place(at, false) } else { at }
     }
 
-    /// The same of an object that a walk over all has found, by whichever name.
+    /// As [`place_to_read`](Session::place_to_read), for an object that a walk has found, by either
+    /// address.
     #[inline]
     pub(crate) fn place_of_found(&self, at: Addr) -> Addr {
         if self.scope.view == View::Plain { at } else { self.place(at, false) }
     }
 
-    /// The same, to be written; the page that they are in stays as it is if it is not being emptied
-    /// yet.
+    /// Returns the address to write what a pointer leads to. Keeps the page as it is, if it is not
+    /// being emptied yet.
     #[inline]
     pub(crate) fn place_to_write(&self, at: Addr) -> Addr {
         if self.scope.view == View::Old { self.place(at, true) } else { at }
@@ -146,31 +146,31 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// The pointer that was loaded from `field`, as this scope calls what it leads to. In the
-    /// pool it becomes up to date, if `heals`.
+    /// Maps a pointer that was loaded from `field` to this scope's address. Fixes up the pointer in
+    /// the pool, if `fixes_up`.
     #[inline]
-    pub(crate) fn loaded(&self, field: Addr, bits: u64, heals: impl FnOnce() -> bool) -> u64 {
+    pub(crate) fn loaded(&self, field: Addr, bits: u64, fixes_up: impl FnOnce() -> bool) -> u64 {
         match self.scope.view {
             View::Plain => bits,
-            View::Old => self.old_name(Addr::from_bits(bits)).bits(),
-            View::New => self.new_name(field, bits, heals),
+            View::Old => self.old_address(Addr::from_bits(bits)).bits(),
+            View::New => self.new_address(field, bits, fixes_up),
         }
     }
 
     #[cold]
-    fn new_name(&self, field: Addr, bits: u64, heals: impl FnOnce() -> bool) -> u64 {
+    fn new_address(&self, field: Addr, bits: u64, fixes_up: impl FnOnce() -> bool) -> u64 {
         if self.stays(Addr::from_bits(bits)) {
             return bits;
         }
         let place = self.place(Addr::from_bits(bits), false).bits();
-        if place != bits && heals() && self.memory.compare_exchange(field, bits, place).is_ok() {
+        if place != bits && fixes_up() && self.memory.compare_exchange(field, bits, place).is_ok() {
             let moved = self.scope.moved.take();
             moved.iter().for_each(|object| object.settle(self.memory, &self.heap));
         }
         place
     }
 
-    /// True if hardware says that what is at `at` is not moved in this cycle.
+    /// Whether hardware says that what is at `at` is not moved in this cycle.
     fn stays(&self, at: Addr) -> bool {
         let (memory, heap) = (self.memory, &self.heap);
         if !memory.forwards() || heap.protocol(memory) != Protocol::Ffccd {
@@ -179,7 +179,7 @@ impl<M: Memory> Session<'_, M> {
         Purpose::LookUp.charge(memory, || memory.forward(at) == at)
     }
 
-    /// The pointer that is stored where this scope stores `bits`.
+    /// Maps a pointer that this scope stores to the address that the pool gets.
     #[inline]
     pub(crate) fn stored(&self, bits: u64) -> u64 {
         match self.scope.view {
@@ -188,13 +188,13 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// What `at` was called before the cycle.
+    /// The address of `at` before the cycle.
     #[cold]
-    fn old_name(&self, at: Addr) -> Addr {
-        Purpose::LookUp.charge(self.memory, || self.look_up_old_name(at))
+    fn old_address(&self, at: Addr) -> Addr {
+        Purpose::LookUp.charge(self.memory, || self.look_up_old_address(at))
     }
 
-    fn look_up_old_name(&self, at: Addr) -> Addr {
+    fn look_up_old_address(&self, at: Addr) -> Addr {
         let layout = &self.heap.layout;
         let Some(chunk) = layout.chunk_of(at) else { return at };
         if !Pages::load(self.memory, layout, chunk).is_destination() {

@@ -1,9 +1,9 @@
-//! What opening a heap does about a cycle that a crash cut short: every object whose destination is
-//! decided is moved there (FFCCD, ISCA'22, Figure 7 and 9, and see `moves`).
+//! Recovery of a cycle that a crash interrupted: every object with a decided destination is moved
+//! there (FFCCD, ISCA'22, Figures 7 and 9; see `relocate`).
 //!
-//! That takes time for the pages of the cycle, not for the heap. Pointers are left as they are:
-//! they are brought up to date as they are loaded, and by the next cycle, which begins where this
-//! one ended.
+//! The time grows with the pages of the cycle, not with the heap. Pointers are left as they are:
+//! they are fixed up when they are loaded, and by the next cycle, which begins where this one
+//! ended.
 
 use super::forwarding_table::{self, Entry, Move, Table};
 use super::hardware::Hardware;
@@ -17,7 +17,7 @@ use crate::heap::{Heap, checked_word};
 use seawall_memory::{Addr, Memory, MemoryExt};
 use std::collections::HashSet;
 
-/// Refuses a table that no crash leaves behind.
+/// Refuses a table that is damaged in a way that no crash causes.
 pub(crate) fn check<M: Memory>(memory: &M, heap: &Heap) -> Result<(), HeapError> {
     match find_table(memory, heap)? {
         Some((table, count, _)) => listed(memory, heap, table, count).map(drop),
@@ -25,19 +25,19 @@ pub(crate) fn check<M: Memory>(memory: &M, heap: &Heap) -> Result<(), HeapError>
     }
 }
 
-/// A cycle that a crash cut short, whose objects are at their destinations again, in the caches.
+/// An interrupted cycle, whose objects are at their destinations again, in the caches.
 pub(crate) struct Resumed {
     table: (Table, u64, Protocol),
-    /// Those that are live.
+    /// The number of live objects.
     count: u64,
-    /// All, those that were freed since with them: nobody is moving them any more.
+    /// All objects, also those that were freed since: no thread is moving them any more.
     objects: Vec<Move>,
-    /// States of destinations whose objects are live no more.
+    /// States of destinations whose objects are no longer live.
     void: Vec<Addr>,
 }
 
-/// Finishes the moves of the cycle that there was, if any. What the logs hold is in place; after a
-/// cycle with hardware it has to be put there [once more](Resumed::copies_over).
+/// Completes the moves of the interrupted cycle, if any. The logs have been replayed; after a cycle
+/// with hardware they must be replayed [once more](Resumed::copies_over).
 pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resumed>, HeapError> {
     let Some((table, count, protocol)) = find_table(memory, heap)? else { return Ok(None) };
     let entries = listed(memory, heap, table, count)?;
@@ -70,7 +70,7 @@ pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resume
     for object in &objects {
         complete(memory, heap, object, (protocol, hardware.as_ref()));
     }
-    // All have moved: hardware is not asked again.
+    // All objects have moved: hardware is not asked again.
     memory.store(layout.protocol(), Protocol::Espresso.number());
     memory.store(layout.phase, 2u64);
     let live = objects.len() as u64;
@@ -79,14 +79,14 @@ pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resume
 }
 
 impl Resumed {
-    /// True if lines were copied whole, with words that the logs hold newer values of: the reached
-    /// bitmap knows nothing of what recovery stores.
+    /// Whether whole lines were copied over newer values from the logs: the reached bitmap does not
+    /// cover what recovery stores.
     pub(crate) fn copies_over(&self) -> bool {
         self.table.2 == Protocol::Ffccd
     }
 
-    /// Says that all objects have moved, once they are durable; gives how many. The logs are
-    /// retired after that.
+    /// Marks all objects as moved, when they are durable; returns their number. The logs are
+    /// truncated after that.
     pub(crate) fn end<M: Memory>(self, memory: &M) -> u64 {
         let Resumed { table: (table, pages, protocol), count, objects, void } = self;
         for state in void {
@@ -106,11 +106,11 @@ impl Resumed {
     }
 }
 
-/// A page of the table: where its entry is, its chunk and number there, and the entry, if it is in
-/// force.
+/// A page of the table: the address of its entry, its chunk and number there, and the entry, if it
+/// is in force.
 type Listed = (Addr, (u64, u64), Option<Entry>);
 
-/// All pages of the table, once all of them are known to be sound.
+/// Reads all pages of the table, and checks that all of them are sound.
 fn listed<M: Memory>(
     memory: &M,
     heap: &Heap,
@@ -180,7 +180,7 @@ fn find_table<M: Memory>(
     Ok(Some((table, pages, protocol)))
 }
 
-/// Brings to the destination what a crash has lost of the copy, and nothing else.
+/// Copies to the destination what the crash has lost of the copy, and nothing else.
 fn complete<M: Memory>(
     memory: &M,
     heap: &Heap,
@@ -195,9 +195,9 @@ fn complete<M: Memory>(
     let words = || (0..object.bytes).step_by(8);
     let is_copied = object.is_copied(memory);
     match protocol {
-        // The paper's rule: what was moved and differs is copied again; and all that was not.
+        // The paper's rule: copies again what was moved and differs, and all that was not moved.
         _ if heap.flaw.is(HeapFlaw::CopiesMoved) => words().for_each(copy),
-        // The slides' rule, which is right where the copy is durable before it is said to be.
+        // The slides' rule, which is right where the copy is durable before its mark.
         Protocol::Espresso | Protocol::Sfccd if is_copied => {}
         Protocol::Espresso | Protocol::Sfccd => words().for_each(copy),
         Protocol::Ffccd if is_copied && heap.flaw.is(HeapFlaw::BelievesMoved) => {}
@@ -218,7 +218,7 @@ fn complete<M: Memory>(
 }
 
 impl Heap {
-    /// A word that no program has by chance: what destinations are filled with.
+    /// The word that destinations are filled with, which no program has by chance.
     pub(crate) fn blank(&self) -> u64 {
         let halves = self.uuid as u64 ^ (self.uuid >> 64) as u64;
         (halves ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93) | 1

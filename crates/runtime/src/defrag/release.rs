@@ -1,8 +1,8 @@
-//! The end of a cycle: its pages are free, and what is free of whole pages goes back to the system.
+//! The end of a cycle: its pages are free, and whole free pages are returned to the system.
 //!
-//! Where hardware moved the objects, it is asked which lines of the copies have persisted (FFCCD
-//! polls its bitmap until all have); the others are flushed, and those that copies share, as their
-//! bits are set by the first of them.
+//! Where hardware moved the objects, its bitmap says which lines of the copies have persisted
+//! (FFCCD polls it until all have). The other lines are flushed, and so are lines that copies
+//! share, whose bits are set by the first copy.
 
 use super::cycle::{Defragmenter, Stage, Step};
 use super::decide::{BATCH_OBJECTS, push_state};
@@ -22,7 +22,7 @@ use seawall_memory::relocation::Relocate;
 use seawall_memory::{LINE_BYTES, Line, Memory, MemoryExt, lines_of};
 use std::ops::Range;
 
-/// Chunks that are made vacant, or vacant ranges that are given back, in one step.
+/// The chunks that are marked vacant, or vacant ranges that are returned, in one step.
 const BATCH_CHUNKS: usize = 4;
 
 impl Defragmenter {
@@ -37,7 +37,7 @@ impl Defragmenter {
         builder.clear();
         let mut entries = Vec::new();
         let (mut last, mut objects) = (next, 0);
-        // With the others, who moves an object waits until it is durable.
+        // With the other protocols, the thread that moves an object waits until it is durable.
         let is_lazy = heap.protocol(memory) == Protocol::Ffccd;
         let mut flushed = None;
         while last < self.pages && objects < BATCH_OBJECTS {
@@ -75,8 +75,8 @@ impl Defragmenter {
         self.go(Stage::End(0))
     }
 
-    /// The lines of a copy of which hardware does not say that they have persisted; of those that
-    /// other copies have a part of it may say so because of them.
+    /// The lines of a copy that hardware does not report as persisted. Lines that other copies
+    /// share are among them, as it may report them because of those.
     fn unreached<'a, M: Memory>(
         &'a self,
         session: &'a Session<'_, M>,
@@ -90,8 +90,8 @@ impl Defragmenter {
         })
     }
 
-    /// The pages are usual again but for those that nothing is in, and chunks of nothing else are
-    /// for anything.
+    /// Makes the pages usual again, except empty ones; chunks with nothing else become free for any
+    /// use.
     pub(super) fn end<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -115,10 +115,10 @@ impl Defragmenter {
         self.go(Stage::GiveBack(grace, None))
     }
 
-    /// What is vacant goes back to the system, once nobody can have an address there: neither a
-    /// program whose pointer was to an object that has been freed since, nor a commit that lists
-    /// lines to flush when logs are retired. Behind a survey pages are chosen then; else it is the
-    /// end of the cycle.
+    /// Returns vacant pages to the system, when no thread can have an address there: neither a
+    /// program with a pointer to an object that has been freed since, nor a commit that lists lines
+    /// to flush at the next truncation. After a survey, pages are chosen next; otherwise the cycle
+    /// ends.
     pub(super) fn give_back<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -140,9 +140,9 @@ impl Defragmenter {
         }
     }
 
-    /// The table is given back, and the cycle is over.
+    /// Frees the table and ends the cycle.
     fn close<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
-        // Whoever set them, and by whatever protocol a cycle that was taken over went on.
+        // Also those that an earlier defragmenter set, for whatever protocol.
         session.memory.set_relocation(None);
         self.hardware = None;
         if let Some(table) = self.table.take() {
@@ -153,8 +153,8 @@ impl Defragmenter {
         Ok(Step::Done)
     }
 
-    /// Chunks that objects were moved to are for whoever needs blocks of their class. This comes
-    /// before anything is allocated in the pages that they left.
+    /// Releases the destination chunks to all threads that need blocks of their class, before
+    /// anything is allocated in the emptied pages.
     fn leave_destinations<M: Memory>(&self, session: &Session<'_, M>, table: Table) {
         let (memory, layout) = (session.memory, &session.heap.layout);
         let entries = (0..self.pages).map(|number| table.entry(number));
@@ -169,7 +169,7 @@ impl Defragmenter {
         memory.fetch_add(layout.orphans(), 1);
     }
 
-    /// Says of chunks that are free at `chunk` that they are vacant; false if there may be more.
+    /// Marks the free chunks at `chunk` as vacant; returns false if there may be more.
     pub(super) fn vacate_free<M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
@@ -181,7 +181,7 @@ impl Defragmenter {
             let Chunk::Run(length) = chunk::load_within(memory, &layout, chunk, count)? else {
                 return Ok(Vec::new());
             };
-            // A run that is owned is being filled by a transaction that has not committed.
+            // An owned run is being filled by a transaction that has not committed.
             let is_held = |chunk: &u64| {
                 memory.load::<u64>(layout.owner(*chunk)) == 0
                     && !Pages::load(memory, &layout, *chunk).are_holes()
@@ -196,7 +196,7 @@ impl Defragmenter {
     }
 }
 
-/// The chunks of the table are free.
+/// Frees the chunks of the table.
 fn free_table<M: Memory>(session: &mut Session<'_, M>, table: Table) -> Result<(), DefragError> {
     let (memory, layout) = (session.memory, session.heap.layout);
     let count = session.heap.chunks(memory)?;
@@ -215,8 +215,8 @@ fn free_table<M: Memory>(session: &mut Session<'_, M>, table: Table) -> Result<(
 }
 
 impl<M: Memory> Session<'_, M> {
-    /// Pages of a chunk in which nothing is allocated meanwhile: says of those that hold nothing,
-    /// or of the chunk if it holds nothing, that they are vacant. The others are usual again.
+    /// Marks as vacant the empty ones among pages in which nothing is allocated meanwhile, or the
+    /// chunk if it is empty. Makes the others usual again.
     fn vacate(
         &mut self,
         group: &[(u64, u64)],
@@ -255,8 +255,8 @@ impl<M: Memory> Session<'_, M> {
         Ok(())
     }
 
-    /// Returns when no commit is under way of those that were: what they store may lie in objects
-    /// whose states they have zeroed already.
+    /// Waits for the commits that are in progress: they can store to objects whose states they have
+    /// zeroed already.
     fn wait_for_commits(&self) {
         for thread in (0..self.heap.layout.numbers.threads).filter(|thread| *thread != self.thread)
         {
@@ -268,11 +268,12 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// The chunk, in which nothing is allocated, is for anything, and vacant.
+    /// Frees a chunk in which nothing is allocated for any use, and marks it as vacant.
     fn release_chunk(&mut self, chunk: u64) -> Result<(), DefragError> {
         self.with_chunk_lock(|session| {
             session.write_entries(&[(chunk, Chunk::Run(1))], true)?;
-            // In this order: who finds an old block of it in a list looks at the pages first.
+            // In this order: a thread that finds an old block of it in a list checks the pages
+            // first.
             session.memory.swap(session.heap.layout.owner(chunk), 0);
             session.vacate_chunk(chunk);
             Ok(())
@@ -280,15 +281,15 @@ impl<M: Memory> Session<'_, M> {
         Ok(())
     }
 
-    /// A free chunk is vacant. The chunk lock is held.
+    /// Marks a free chunk as vacant. The chunk lock is held.
     fn vacate_chunk(&self, chunk: u64) {
         let layout = &self.heap.layout;
         pages::renew(self.memory, layout, chunk);
         pages::set_holes(self.memory, layout, (chunk, 0..PAGES), true);
     }
 
-    /// Gives vacant pages of a chunk to the system, unless they are in use again; gives how many
-    /// it got.
+    /// Returns vacant pages of a chunk to the system, unless they are in use again; returns their
+    /// number.
     fn discard_vacant(&mut self, chunk: u64, vacant: Range<u64>) -> Result<u64, DefragError> {
         let (memory, layout) = (self.memory, self.heap.layout);
         let at = layout.chunk(chunk).plus(vacant.start * PAGE_BYTES);

@@ -1,38 +1,37 @@
 //! Moving one object, by each of the three protocols (FFCCD, ISCA'22, sections 3 and 4).
 //!
-//! Whoever first follows a pointer to an object of a page that is emptied moves it; others wait for
-//! that, and for nothing else. While it is moved the object does not change: who would change it
-//! moves it first.
+//! The first thread that follows a pointer to an object of a page that is emptied moves the object;
+//! other threads wait for that, and for nothing else. The object does not change while it moves: a
+//! thread that wants to change it moves it first.
 //!
 //! | protocol | copy | fence | copied | fence | recovery |
 //! |---|---|---|---|---|---|
-//! | `espresso` | past the caches | yes | said, flushed | yes | copies again what is not copied |
-//! | `sfccd` | past the caches | yes | said, flushed | | the same |
+//! | `espresso` | past the caches | yes | marked, flushed | yes | copies again what is not marked |
+//! | `sfccd` | past the caches | yes | marked, flushed | | the same |
 //! | `ffccd` | `relocate` | | | | copies the lines that were not reached |
 //!
-//! Software may copy through the caches instead, with a flush of each line, as published
+//! Software can copy through the caches instead, with a flush of each line, as published
 //! ([`Copies::Cached`]).
 //!
-//! An object's byte in the table says how far it is. Who claims it changes it by a locked
-//! operation, which is a fence on x86; all that follow are plain stores, so that no move has a
-//! fence that its protocol does not have. The walk that moves what nobody has met claims up to
-//! eight objects at once, of together a KiB, and but for Espresso has one fence for all of them.
+//! A byte in the table (the mark) is the state of an object's move. A thread claims the object by a
+//! locked operation on the mark, which is a fence on x86; all later changes are plain stores, so no
+//! move has a fence that its protocol does not have. The walk that moves the remaining objects
+//! claims up to eight at once, of 1 KiB together, and except for Espresso has one fence for all.
 //!
-//! **The one fence of SFCCD.** The paper has it behind both the copy and the byte. Then neither of
-//! the two recoveries that it and its slides state is right where an object has more than one line
-//! (`crates/runtime/tests/defrag` has the counter-examples): the byte may have persisted where
-//! lines of the copy were lost, as nothing orders them, or where the program has stored to the copy
-//! since; the slides leave the first as it is, the paper copies over the second. Here it stands
-//! between copy and byte, so that the byte is never wrong; and nothing that was stored to the copy
-//! is durable before it: who moved the object has flushed the byte, and has a fence of its own
-//! before it stores to an object or brings a pointer up to date; whoever meets a byte that is not
-//! known to be durable flushes it, too, in front of a locked operation; and the walk leaves none
-//! behind.
+//! **The one fence of SFCCD.** The paper has it behind both the copy and the mark. Then neither the
+//! recovery in the paper nor the one in its slides is right for objects of more than one line
+//! (`crates/runtime/tests/defrag` has the counter-examples). The mark can persist while lines of
+//! the copy are lost, as nothing orders them: the slides leave such a copy as it is. Or the mark
+//! can persist after the program has stored to the copy: the paper overwrites such stores. Here the
+//! fence stands between copy and mark, so the mark is never wrong; and no store to the copy is
+//! durable before the mark. The thread that moved the object has flushed the mark, and has a fence
+//! of its own before it stores to an object or fixes up a pointer. A thread that finds a mark not
+//! known to be durable flushes it, too, before a locked operation. The walk leaves no such mark.
 //!
-//! **Blank words.** A line of which two objects have a part is reached when one of them was, so
-//! `ffccd` looks at words there: such lines are filled with a word that no program has before the
-//! cycle begins (64 bits made from the pool's uuid). One that is not blank after a crash was
-//! copied, or is newer.
+//! **Blank words.** A line that two objects share counts as reached when one of the copies has
+//! persisted, so `ffccd` checks words there. Before the cycle begins, such lines are filled with a
+//! word that no program has (64 bits made from the pool's UUID). A word that is not blank after a
+//! crash was copied, or is newer.
 
 use super::forwarding_table::{ENTRY_BYTES, Entry, Move};
 use super::options::{Copies, Protocol};
@@ -45,34 +44,34 @@ use seawall_memory::relocation::Relocate;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::slice;
 
-/// Instructions that are no accesses: to see that a chunk has no page that is emptied, and to find
-/// an object in the table; estimates.
+/// Estimated instructions besides memory accesses: to check that a chunk has no page that is
+/// emptied, and to find an object in the table.
 const CHECK: u32 = 8;
 const LOOK_UP: u32 = 40;
-/// Bytes of objects that are claimed at once: who needs one of them waits for no more.
+/// Maximum bytes of objects that are claimed at once: a thread that needs one waits for no more.
 const GROUP_BYTES: u64 = 1 << 10;
 
-/// Nobody has begun to move the object.
+/// No thread has begun to move the object.
 const STILL: u8 = 0;
-/// It is at its destination, and whatever the protocol wants is durable.
+/// It is at its destination, and what the protocol requires is durable.
 pub(super) const MOVED: u8 = 1;
-/// Somebody is moving it; means nothing after a crash.
+/// A thread is moving it; has no meaning after a crash.
 const CLAIMED: u8 = 2;
-/// It is at its destination, and that is not known to be durable yet.
+/// It is at its destination, but this mark may not be durable yet.
 const COPIED: u8 = 3;
 
-/// What following a pointer meets.
+/// What a pointer leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The object is where the pointer says, and stays there.
     Here,
-    /// It may be moved soon, unless somebody writes to this page of this chunk.
+    /// The object can be moved soon, unless a thread writes to this page of this chunk.
     Watched(u64, u64),
-    /// It moves.
+    /// The object moves.
     Moving(Move),
 }
 
-/// What there is at `at`, which may be anywhere in an object.
+/// Finds what is at `at`, which can be anywhere in an object.
 #[inline]
 pub(crate) fn find<M: Memory>(memory: &M, heap: &Heap, at: Addr) -> Found {
     memory.work(CHECK);
@@ -104,7 +103,7 @@ fn find_in<M: Memory>(memory: &M, heap: &Heap, (chunk, pages): (u64, Pages), at:
 }
 
 impl Move {
-    /// True if no other copy has a part of the line at `line`, which its own has one of.
+    /// Whether the line at `line`, which its copy overlaps, is shared with no other copy.
     pub(super) fn has_alone(&self, line: Addr) -> bool {
         line >= self.to && line.plus(LINE_BYTES) <= self.to.plus(self.bytes)
     }
@@ -117,13 +116,13 @@ impl Move {
         memory.store(Entry::state(self.entry, self.bit), state);
     }
 
-    /// The word of the table that its byte is in, and where in that.
+    /// The word of the table that holds its mark, and the shift of the mark.
     fn word(&self) -> (Addr, u64) {
         let at = Entry::state(self.entry, self.bit);
         (Addr::from_bits(at.bits() & !7), 8 * (at.bits() % 8))
     }
 
-    /// Moves the object, or waits for who does. True if this thread did.
+    /// Moves the object, or waits for the thread that does. Returns whether this thread moved it.
     pub(crate) fn ensure<M: Memory>(&self, memory: &M, heap: &Heap) -> bool {
         let (word, shift) = self.word();
         loop {
@@ -153,20 +152,20 @@ impl Move {
         }
     }
 
-    /// Behind an order by the thread that moved it: nobody has to see to it any more that this is
-    /// durable.
+    /// Marks the move as durable, after a fence of the thread that moved the object: other threads
+    /// need not flush the mark.
     pub(crate) fn settle<M: Memory>(&self, memory: &M, heap: &Heap) {
         if heap.protocol(memory) == Protocol::Sfccd {
             self.set_state(memory, MOVED);
         }
     }
 
-    /// True if it was copied, and that was said before the crash.
+    /// Whether it was copied and marked so before the crash.
     pub(super) fn is_copied<M: Memory>(&self, memory: &M) -> bool {
         matches!(self.state(memory), MOVED | COPIED)
     }
 
-    /// Loads what copying it soon needs: copies wait for each other, loads do not.
+    /// Prefetches what copying the object will need: copies wait for each other, loads do not.
     pub(super) fn look_ahead<M: Memory>(&self, memory: &M, heap: &Heap) {
         Purpose::Copy.charge(memory, || self.load_ahead(memory, heap));
     }
@@ -191,8 +190,8 @@ impl Move {
     }
 }
 
-/// Moves the objects, or waits for who does, as [`Move::ensure`] each of them, with one locked
-/// operation and one fence for as many as may be; gives those that this thread moved.
+/// As [`Move::ensure`] for each of the objects, with one locked operation and one fence for as many
+/// as the protocol permits; returns those that this thread moved.
 pub(super) fn ensure_all<M: Memory>(memory: &M, heap: &Heap, objects: &[Move]) -> Vec<Move> {
     let most = match (heap.protocol(memory), heap.copies(memory)) {
         (Protocol::Espresso, _) | (_, Copies::Cached) => 1,
@@ -211,7 +210,7 @@ pub(super) fn ensure_all<M: Memory>(memory: &M, heap: &Heap, objects: &[Move]) -
     moved
 }
 
-/// Claims those of the objects of one word that nobody has begun to move.
+/// Claims those of the objects of one word that no thread has begun to move.
 fn claim<M: Memory>(memory: &M, objects: &[Move]) -> Vec<Move> {
     let word = objects[0].word().0;
     let mut now: u64 = memory.load(word);
@@ -268,8 +267,8 @@ fn copy_by<M: Memory>(memory: &M, heap: &Heap, objects: &[Move], protocol: Proto
     }
 }
 
-/// True if the object of the block at `at` is to be shown to whoever walks over all: one that moves
-/// is, where it comes from, unless it was freed; and where it went, once its page is released.
+/// Whether a walk over all objects shows the block at `at`. Of an object that moves it shows the
+/// source, unless the object was freed, and the destination once the page is released.
 pub(crate) fn is_shown<M: Memory>(memory: &M, heap: &Heap, at: Addr) -> bool {
     let layout = &heap.layout;
     let chunk = layout.chunk_of(at).expect("a block lies in a chunk");

@@ -1,4 +1,4 @@
-//! A thread of its own that defragments while a program runs: on machines with real threads.
+//! A thread that defragments while a program runs, on machines with OS threads.
 
 use super::cycle::{Defragmenter, Step};
 use super::options::{DefragCounts, DefragError};
@@ -10,19 +10,19 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread::{Builder, Thread};
 use std::time::{Duration, Instant};
 
-/// How long it sleeps when there was nothing to do.
+/// Sleep when there was nothing to do.
 const REST: Duration = Duration::from_millis(5);
-/// How long when scopes have to end first, or there is no room.
+/// Sleep when scopes must end first, or there is no room.
 const WAIT: Duration = Duration::from_micros(200);
-/// How long it works at a stretch.
+/// Longest time of work without a sleep.
 const STRETCH: Duration = Duration::from_micros(100);
 
-/// A thread that defragments a heap, while it does.
+/// The handle of a thread that defragments a heap.
 #[derive(Debug, Default)]
 pub struct Collector {
     counts: Mutex<DefragCounts>,
     ends: AtomicBool,
-    /// The program panicked: a scope may be open that will never end.
+    /// Set when the program panicked: a scope may be open that never ends.
     panics: AtomicBool,
 }
 
@@ -45,7 +45,7 @@ impl Collector {
             }
             self.note(defragmenter);
             if !matches!(outcome, Ok(Step::Worked | Step::Waits)) {
-                // It allocates nothing: what it adopted on the way is for others.
+                // It allocates nothing: the chunks that it adopted are released to others.
                 session.disown();
             }
             match outcome {
@@ -70,7 +70,7 @@ impl Collector {
     }
 }
 
-/// Ends the thread when the body has ended, with a panic or without.
+/// Stops the thread when the body has ended, with a panic or without.
 struct Ending<'c>(&'c Collector, Thread);
 
 impl Drop for Ending<'_> {
@@ -81,10 +81,10 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Runs `body` beside a thread that defragments the heap on the handle that `handle` gives, which
-/// is of a thread number of its own. When `body` has ended, the cycle that there is is finished;
-/// then this returns what `body` gave, and what the thread has done, or why it had to stop. A heap
-/// that has no room for what is moved is left as it is until there is.
+/// Runs `body` beside a thread that defragments the heap on the memory that `handle` returns, which
+/// has a thread number of its own. When `body` has ended, the current cycle is completed; then this
+/// returns the result of `body`, and what the thread has done, or why it had to stop. While the
+/// heap has no room for copies, it is left as it is.
 ///
 /// A scope that never ends keeps a cycle from ending and this from returning.
 ///
@@ -122,10 +122,10 @@ impl Drop for Ending<'_> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// When the system has no thread to give, `body` runs all the same, and the counts are that error.
+/// When the system cannot start a thread, `body` runs all the same, and the counts are that error.
 ///
 /// # Panics
-/// With `body`, or with the collector.
+/// When `body` or the thread panics.
 pub fn with_collector<M: Memory, T>(
     heap: Heap,
     handle: impl FnOnce() -> M + Send,
