@@ -53,6 +53,7 @@ use versions::{Reader, Versions, Writer};
 /// Word 1 of the anchor: what is anchored here, with the sizes of its nodes.
 const KIND: u64 = u64::from_le_bytes(*b"\0\0\0\0btre");
 const HEIGHT_SHIFT: u32 = 56;
+const ANCHOR_BYTES: u64 = 16;
 
 /// Why an operation on a tree failed; nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,7 +88,7 @@ pub struct Tree<const SLOTS: usize, const KEYS: usize> {
 
 impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// Bytes of the anchor.
-    pub const ANCHOR_BYTES: u64 = 16;
+    pub const ANCHOR_BYTES: u64 = ANCHOR_BYTES;
     /// Version words for most uses: 32 KiB of DRAM. More stand in each other's way less often, and
     /// in the caches more.
     pub const VERSIONS: u64 = 1 << 12;
@@ -160,12 +161,9 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         dram: Addr,
         versions: u64,
     ) -> Result<Self, BTreeError> {
-        let tree = Self::handle(&session.heap(), anchor, dram, versions);
-        if !session.is_data(anchor, Self::ANCHOR_BYTES) {
-            return Err(HeapError::NoData { at: anchor, bytes: Self::ANCHOR_BYTES }.into());
-        }
-        tree.check_kind(session.memory())?;
-        Ok(tree)
+        let is_data = session.is_data(anchor, Self::ANCHOR_BYTES);
+        Self::check_anchor(anchor, is_data, |at| session.load(at))?;
+        Ok(Self::handle(&session.heap(), anchor, dram, versions))
     }
 
     /// As [`open`](Tree::open), as a transaction sees it: also a tree that this has made.
@@ -181,15 +179,24 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         dram: Addr,
         versions: u64,
     ) -> Result<Self, BTreeError> {
-        if !tx.is_data(anchor, Self::ANCHOR_BYTES) {
-            return Err(HeapError::NoData { at: anchor, bytes: Self::ANCHOR_BYTES }.into());
-        }
-        Self::check_word(tx.load(anchor.plus(8)))?;
+        let is_data = tx.is_data(anchor, Self::ANCHOR_BYTES);
+        Self::check_anchor(anchor, is_data, |at| tx.load(at))?;
         Ok(Self::handle(&tx.heap(), anchor, dram, versions))
     }
 
     const fn kind() -> u64 {
         KIND | (SLOTS as u64) << 16 | KEYS as u64
+    }
+
+    fn check_anchor(
+        anchor: Addr,
+        is_data: bool,
+        load: impl Fn(Addr) -> u64,
+    ) -> Result<(), BTreeError> {
+        if !is_data {
+            return Err(HeapError::NoData { at: anchor, bytes: Self::ANCHOR_BYTES }.into());
+        }
+        Ok(Self::check_word(load(anchor.plus(8)))?)
     }
 
     fn check_kind<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
@@ -364,7 +371,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
             }
             tx.free(at)?;
         }
-        tx.write(self.anchor, &[0; 16])?;
+        tx.write(self.anchor, &[0; ANCHOR_BYTES as usize])?;
         Ok(())
     }
 

@@ -1,32 +1,39 @@
 //! Structures that are fields of typed structs.
 //!
-//! A [`Map`], [`BTree`], [`Vector`] or [`Text`] is a field like any other; zeros are an empty one,
-//! so a new object has empty ones and nothing has to be made first. Its methods are those of a
-//! pointer to the field (`root.at(Root::NAMES).insert(tx, "ada", &1)?`), by the traits
-//! [`MapField`], [`BTreeField`], [`VectorField`] and [`TextField`]. What one transaction does to a
-//! struct, a map in it and a list in it happens wholly or not at all.
+//! A [`Map`], [`BTree`], [`Vector`], [`Text`] or [`Boxed`] is a field like any other; zeros are an
+//! empty one, so a new object has empty ones and nothing has to be made first. Its methods are
+//! those of a pointer to the field (`root.at(Root::NAMES).insert(tx, "ada", &1)?`), by the traits
+//! [`MapField`] (maps of both kinds), [`BTreeField`], [`VectorField`], [`TextField`] and
+//! [`BoxedField`]. What one transaction does to a struct, a map in it and a list in it happens
+//! wholly or not at all.
 //!
 //! **A structure belongs to its place.** Copying the struct around it copies no content: storing a
 //! struct leaves the structures that are in it there as they are. Freeing the object around one
 //! does not free its content: [`clear`](MapField::clear) it first.
 //!
-//! Keys and values are [`Item`]s: persistent values without pointers, `str` or `[u8]`. (Pointers
-//! in values would be invisible to [`reach`](seawall_runtime::typed::Session::reach) and to
-//! defragmentation; so the compiler refuses them.)
+//! Keys and values are [`Item`]s: persistent values without pointers, `str` or `[u8]`. A pointer in
+//! a value would be invisible to [`reach`](seawall_runtime::typed::Session::reach) and to
+//! defragmentation, so the compiler refuses it. To look up something large or linked, keep its
+//! content in the map as a value, or link the objects from a field of pointers and keep their
+//! numbers in the map.
 //!
 //! In a [`Session`] (outside of a transaction) reading sees what is committed; in a transaction it
 //! sees that one's changes, too, and what it has read holds until the end.
 
+mod boxed;
 mod btree;
 mod bytes;
 mod item;
+mod keyed;
 mod map;
 mod text;
 mod vector;
 
+pub use boxed::{Boxed, BoxedField};
 pub use btree::{BTree, BTreeField, DRAM_BYTES, OrderedKey};
 pub use item::Item;
-pub use map::{Entries, Map, MapField};
+pub use keyed::{Entries, Entry, MapField};
+pub use map::Map;
 pub use text::{Text, TextField};
 pub use vector::{Vector, VectorField};
 

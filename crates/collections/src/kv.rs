@@ -132,6 +132,15 @@ fn record<'a>(
     Ok(record)
 }
 
+/// The value of the record to which the word of an entry leads.
+fn value_of<M: Memory>(tx: &Tx<'_, '_, M>, word: u64) -> Vec<u8> {
+    let record = Addr::from_bits(word);
+    let lengths = Lengths::of(tx.load(record));
+    let mut value = vec![0; lengths.value];
+    tx.read(record.plus(lengths.value_at() as u64), &mut value);
+    value
+}
+
 fn filled<M: Memory>(tx: &mut Tx<'_, '_, M>, record: &[u8]) -> Result<Addr, HeapError> {
     let at = tx.alloc(record.len() as u64)?;
     tx.fill(at, record)?;
@@ -235,7 +244,7 @@ impl KvMap {
         if self.table.flaw.is(MapFlaw::EarlyRecord) {
             early = Some(session.transaction(|tx| filled(tx, record))?);
         }
-        let old = session.retry(Logging::Redo, |tx| self.put(tx, key, record, early))?;
+        let old = session.retry(Logging::Redo, |tx| self.put(tx, key, record, early, |_, _| ()))?;
         if let Some(old) = old
             && self.table.flaw.is(MapFlaw::LateFree)
         {
@@ -267,13 +276,7 @@ impl KvMap {
     ) -> Result<Option<Vec<u8>>, MapError> {
         let found =
             self.table.look_up(tx, self.hash(key), |from, word| is_record_of(from, word, key))?;
-        Ok(found.map(|word| {
-            let record = Addr::from_bits(word);
-            let lengths = Lengths::of(tx.load(record));
-            let mut value = vec![0; lengths.value];
-            tx.read(record.plus(lengths.value_at() as u64), &mut value);
-            value
-        }))
+        Ok(found.map(|word| value_of(tx, word)))
     }
 
     /// As [`insert`](KvMap::insert), as part of a transaction.
@@ -288,7 +291,24 @@ impl KvMap {
     ) -> Result<bool, MapError> {
         let (mut short, mut long) = ([0; SHORT], Vec::new());
         let record = record((key, value), &mut short, &mut long)?;
-        Ok(self.put(tx, key, record, None)?.is_some())
+        Ok(self.put(tx, key, record, None, |_, _| ())?.is_some())
+    }
+
+    /// As [`insert_in`](KvMap::insert_in); returns the value that was there, found on the way.
+    ///
+    /// # Errors
+    /// As [`insert_in`](KvMap::insert_in).
+    pub fn replace_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Vec<u8>>, MapError> {
+        let (mut short, mut long) = ([0; SHORT], Vec::new());
+        let record = record((key, value), &mut short, &mut long)?;
+        let mut old = None;
+        self.put(tx, key, record, None, |tx, word| old = Some(value_of(tx, word)))?;
+        Ok(old)
     }
 
     /// As [`remove`](KvMap::remove), as part of a transaction.
@@ -300,10 +320,34 @@ impl KvMap {
         tx: &mut Tx<'_, '_, M>,
         key: &[u8],
     ) -> Result<bool, MapError> {
-        let is_it = |from: &Within<'_, '_, '_, M>, word| is_record_of(from, word, key);
-        let Some(word) = self.table.take(tx, self.hash(key), is_it)? else { return Ok(false) };
+        let Some(word) = self.unlink(tx, key)? else { return Ok(false) };
         tx.free(Addr::from_bits(word))?;
         Ok(true)
+    }
+
+    /// As [`remove_in`](KvMap::remove_in); returns the value that was there.
+    ///
+    /// # Errors
+    /// As [`remove_in`](KvMap::remove_in).
+    pub fn take_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, MapError> {
+        let Some(word) = self.unlink(tx, key)? else { return Ok(None) };
+        let value = value_of(tx, word);
+        tx.free(Addr::from_bits(word))?;
+        Ok(Some(value))
+    }
+
+    /// Takes the entry of `key` out of the table; returns the address of its record.
+    fn unlink<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        key: &[u8],
+    ) -> Result<Option<u64>, MapError> {
+        let is_it = |from: &Within<'_, '_, '_, M>, word| is_record_of(from, word, key);
+        self.table.take(tx, self.hash(key), is_it)
     }
 
     /// Shows keys and values to `each` as a transaction sees them; they stay until it is over.
@@ -336,16 +380,20 @@ impl KvMap {
     }
 
     /// Puts a record, or the one that a planted bug allocated `early`, where that of its key is;
-    /// returns the word that was there.
+    /// returns the word that was there, which `seen` gets while its record is not yet freed.
     fn put<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
         key: &[u8],
         record: &[u8],
         early: Option<Addr>,
+        seen: impl FnOnce(&Tx<'_, '_, M>, u64),
     ) -> Result<Option<u64>, MapError> {
         let is_it = |from: &Within<'_, '_, '_, M>, word| is_record_of(from, word, key);
         self.table.put(tx, self.hash(key), is_it, |tx, old| {
+            if let Some(old) = old {
+                seen(tx, old);
+            }
             let at = match early {
                 Some(at) => at,
                 None => filled(tx, record)?,
@@ -361,6 +409,19 @@ impl KvMap {
     /// every change would have to pay for.
     pub fn len<M: Memory>(&self, memory: &M) -> u64 {
         self.table.count(memory)
+    }
+
+    /// As [`len`](KvMap::len), as a transaction sees it.
+    ///
+    /// # Errors
+    /// [`HeapError::Busy`].
+    pub fn len_in<M: Memory>(&self, tx: &mut Tx<'_, '_, M>) -> Result<u64, HeapError> {
+        let mut count = 0;
+        self.table.each_in(tx, |_, _, _| {
+            count += 1;
+            Ok(())
+        })?;
+        Ok(count)
     }
 
     /// True if there is no key. Looks at the whole map, as [`len`](KvMap::len).

@@ -99,18 +99,18 @@ fn apply<'p>(
             assert_eq!(old, model.pairs.remove(&(*key, *key as u8)));
         }
         Act::Number(key, Some(value)) => {
-            let old = root.at(Root::NUMBERS).insert(tx, *key, value)?;
+            let old = root.at(Root::NUMBERS).insert(tx, key, value)?;
             assert_eq!(old, model.numbers.insert(*key, *value));
         }
         Act::Number(key, None) => {
-            assert_eq!(root.at(Root::NUMBERS).remove(tx, *key)?, model.numbers.remove(key));
+            assert_eq!(root.at(Root::NUMBERS).remove(tx, key)?, model.numbers.remove(key));
         }
         Act::Name(key, Some(value)) => {
-            let old = root.at(Root::NAMES).insert(tx, *key, value)?;
+            let old = root.at(Root::NAMES).insert(tx, key, value)?;
             assert_eq!(old, model.names.insert(*key, value.clone()));
         }
         Act::Name(key, None) => {
-            assert_eq!(root.at(Root::NAMES).remove(tx, *key)?, model.names.remove(key));
+            assert_eq!(root.at(Root::NAMES).remove(tx, key)?, model.names.remove(key));
         }
         Act::Push(value) => {
             root.at(Root::LIST).push(tx, pair(*value))?;
@@ -152,15 +152,15 @@ fn found<'p>(
     access: &mut impl seawall_collections::fields::Access<'p>,
     root: Ptr<'p, Root>,
 ) -> Result<Model, HeapError> {
-    let pairs = root.at(Root::PAIRS).entries(access)?;
+    let pairs = root.at(Root::PAIRS).iter(access)?;
     let list = root.at(Root::LIST).to_vec(access)?;
     assert_eq!(root.at(Root::LIST).len(access)?, list.len() as u64);
     assert_eq!(root.at(Root::LIST).get(access, 0)?, list.first().copied());
     Ok(Model {
-        words: root.at(Root::WORDS).entries(access)?.into_iter().collect(),
-        pairs: pairs.into_iter().map(|(key, value)| ((key.one, key.other), value)).collect(),
-        numbers: root.at(Root::NUMBERS).range(access, ..)?.into_iter().collect(),
-        names: root.at(Root::NAMES).range(access, ..)?.into_iter().collect(),
+        words: root.at(Root::WORDS).iter(access)?.collect(),
+        pairs: pairs.map(|(key, value)| ((key.one, key.other), value)).collect(),
+        numbers: root.at(Root::NUMBERS).range(access, ..)?.collect(),
+        names: root.at(Root::NAMES).range(access, ..)?.collect(),
         list,
         text: root.at(Root::TEXT).get(access)?,
     })
@@ -236,7 +236,7 @@ fn what_is_large_is_there_after_a_restart() {
             session.transaction_with(logging, |tx| {
                 root.at(Root::TEXT).set(tx, &long)?;
                 root.at(Root::WORDS).insert(tx, "long", &bytes[..])?;
-                root.at(Root::NAMES).insert(tx, 7, &long).map(drop)
+                root.at(Root::NAMES).insert(tx, &7, &long).map(drop)
             })
         })
         .expect("room");

@@ -229,15 +229,26 @@ impl<const N: usize> Branded for Bytes<N> {
     type In<'p> = Bytes<N>;
 }
 
-/// Appends the bytes that `value` takes in a pool.
-pub fn encode<'p, T: Persist<'p>>(value: T, bytes: &mut Vec<u8>) {
+/// Bytes of a value that are put together on the stack; those of larger ones are allocated.
+const STACK_BYTES: usize = 64;
+
+/// Calls `act` with the bytes that `value` takes in a pool.
+pub fn with_bytes<'p, T: Persist<'p>, R>(value: T, act: impl FnOnce(&[u8]) -> R) -> R {
+    let mut short = [0; STACK_BYTES];
+    if let Some(bytes) = short.get_mut(..T::SIZE as usize) {
+        value.store(&mut Buffer(&mut *bytes), Addr::NULL);
+        return act(bytes);
+    }
     let mut buffer = Buffer(vec![0; T::SIZE as usize]);
     value.store(&mut buffer, Addr::NULL);
-    bytes.extend(buffer.0);
+    act(&buffer.0)
 }
 
 /// The value that these bytes are; missing ones are zero.
 pub fn decode<'p, T: Persist<'p>>(bytes: &[u8]) -> T {
+    if bytes.len() as u64 >= T::SIZE {
+        return T::load(&Buffer(bytes), Addr::NULL);
+    }
     let mut buffer = Buffer(bytes.to_vec());
     buffer.0.resize(T::SIZE as usize, 0);
     T::load(&buffer, Addr::NULL)
@@ -245,32 +256,30 @@ pub fn decode<'p, T: Persist<'p>>(bytes: &[u8]) -> T {
 
 /// Bytes in this process, as a source and a sink: what is at address 0 is first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Buffer(pub(crate) Vec<u8>);
+pub(crate) struct Buffer<B = Vec<u8>>(pub(crate) B);
 
+#[cfg(test)]
 impl Buffer {
     /// The bytes that `value` takes in a pool; what lies between its fields is zero.
-    #[cfg(test)]
     pub(crate) fn of<'p, T: Persist<'p>>(value: T) -> Buffer {
-        let mut buffer = Buffer(vec![0; T::SIZE as usize]);
-        value.store(&mut buffer, Addr::NULL);
-        buffer
+        with_bytes(value, |bytes| Buffer(bytes.to_vec()))
     }
 }
 
-impl Sealed for Buffer {}
+impl<B> Sealed for Buffer<B> {}
 
-impl Sink for Buffer {
+impl<B: AsMut<[u8]>> Sink for Buffer<B> {
     fn store<W: Word>(&mut self, at: Addr, value: W) {
         self.write(at, &value.to_bits().to_le_bytes()[..width::<W>()]);
     }
 
     fn write(&mut self, at: Addr, from: &[u8]) {
         let start = at.offset() as usize;
-        self.0[start..start + from.len()].copy_from_slice(from);
+        self.0.as_mut()[start..start + from.len()].copy_from_slice(from);
     }
 }
 
-impl Source for Buffer {
+impl<B: AsRef<[u8]>> Source for Buffer<B> {
     fn load<W: Word>(&self, at: Addr) -> W {
         let mut bits = [0; 8];
         self.read(at, &mut bits[..width::<W>()]);
@@ -279,7 +288,7 @@ impl Source for Buffer {
 
     fn read(&self, at: Addr, into: &mut [u8]) {
         let start = at.offset() as usize;
-        into.copy_from_slice(&self.0[start..start + into.len()]);
+        into.copy_from_slice(&self.0.as_ref()[start..start + into.len()]);
     }
 }
 

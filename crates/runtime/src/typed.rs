@@ -157,7 +157,7 @@ use types::Types;
 pub mod derived {
     pub use crate::persist::pointers::Pointers;
     pub use crate::persist::shape::{align, name, of_struct, offset, size};
-    pub use crate::persist::{Persist, Sink, Source, decode, encode};
+    pub use crate::persist::{Persist, Sink, Source, decode, with_bytes};
     pub use seawall_memory::Addr;
 }
 

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         library.at(Library::NAME).set(tx, "Seaside Library")?;
         for (title, year) in [("Emma", 1815), ("Persuasion", 1817), ("Middlemarch", 1871)] {
             library.at(Library::BOOKS).insert(tx, title, &year)?;
-            library.at(Library::BY_YEAR).insert(tx, year, title)?;
+            library.at(Library::BY_YEAR).insert(tx, &year, title)?;
         }
         library.at(Library::AGES).push(tx, 42)?;
         tx.update(library.at(Library::CHANGES), |changes| changes + 1)
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (name, year, old) = pool.read(|view, library| {
         let name = library.at(Library::NAME).get(view)?;
         let year = library.at(Library::BOOKS).get(view, "Persuasion")?;
-        let old = library.at(Library::BY_YEAR).range(view, ..1820)?;
+        let old: Vec<_> = library.at(Library::BY_YEAR).range(view, ..1820)?.collect();
         Ok::<_, seawall::Error>((name, year, old))
     })?;
     println!("{name}: Persuasion is of {year:?}; before 1820: {old:?}");

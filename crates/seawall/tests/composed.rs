@@ -30,7 +30,7 @@ fn add<M: Memory>(shelf: &mut Thread<'_, Shelf<'_>, M>, number: i16) -> Result<(
     shelf.transaction(|tx, root| {
         root.at(Shelf::NAME).set(tx, &format!("of {number}"))?;
         root.at(Shelf::PRICES).insert(tx, &title(number), &(number as u32))?;
-        root.at(Shelf::BY_NUMBER).insert(tx, -number, &title(number))?;
+        root.at(Shelf::BY_NUMBER).insert(tx, &-number, &title(number))?;
         root.at(Shelf::SOLD).push(tx, number as u32)?;
         let next = tx.get(root.at(Shelf::FIRST))?;
         let book = tx.alloc(Book { number, next })?;
@@ -50,7 +50,7 @@ fn content<'p>(access: &mut impl Access<'p>, root: Ptr<'p, Shelf<'p>>) -> Result
     }
     let sold: Vec<u32> = numbers.iter().rev().map(|number| *number as u32).collect();
     let by_number: Vec<_> = numbers.iter().map(|number| (-number, title(*number))).collect();
-    let mut prices = root.at(Shelf::PRICES).entries(access)?;
+    let mut prices: Vec<_> = root.at(Shelf::PRICES).iter(access)?.collect();
     prices.sort();
     let mut expected: Vec<_> = sold.iter().map(|sold| (title(*sold as i16), *sold)).collect();
     expected.sort();
@@ -58,7 +58,7 @@ fn content<'p>(access: &mut impl Access<'p>, root: Ptr<'p, Shelf<'p>>) -> Result
     let agree = shelf.count == numbers.len() as u64
         && root.at(Shelf::NAME).get(access)? == name
         && root.at(Shelf::SOLD).to_vec(access)? == sold
-        && root.at(Shelf::BY_NUMBER).range(access, ..)? == by_number
+        && root.at(Shelf::BY_NUMBER).range(access, ..)?.eq(by_number)
         && prices == expected;
     let what = || format!("the parts of {numbers:?} do not agree");
     if agree { Ok(numbers) } else { Err(Error::Damaged { what: what() }) }

@@ -6,13 +6,12 @@
 
 use super::descend::Bounds;
 use super::node::Leaf;
-use super::versions::{Reader, Writer};
+use super::versions::{Reader, Walker, Writer};
 use super::{BTreeError, Tree};
 use crate::Damage;
-use crate::reads::Within;
 use seawall_memory::Memory;
 use seawall_runtime::{Session, Tx};
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, ControlFlow, RangeBounds, RangeInclusive};
 
 /// The least and the greatest key of a range, if it has any.
 fn ends(range: &impl RangeBounds<u64>) -> Option<(u64, u64)> {
@@ -51,8 +50,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         range: impl RangeBounds<u64>,
         mut each: impl FnMut(u64, u64),
     ) -> Result<(), BTreeError> {
-        let Some((from, last)) = ends(&range) else { return Ok(()) };
-        self.scan(session, from, last, |key, value| {
+        self.scan(&mut Reader(session), &range, |key, value| {
             each(key, value);
             ControlFlow::Continue(())
         })
@@ -68,27 +66,10 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         range: impl RangeBounds<u64>,
         mut each: impl FnMut(u64, u64),
     ) -> Result<(), BTreeError> {
-        let Some((mut next, last)) = ends(&range) else { return Ok(()) };
-        while next <= last {
-            let (spot, bounds) = self.descend::<Bounds>(&mut Writer(tx), next, 0)?;
-            if !self.lock(tx, [(spot.at, spot.seen)]) {
-                continue;
-            }
-            let mut entries = Vec::new();
-            Leaf::<SLOTS>(spot.at).entries(&Within(tx), |(key, value, _)| {
-                if (next..=last).contains(&key) {
-                    entries.push((key, value));
-                }
-            });
-            entries.sort_unstable();
-            entries.into_iter().for_each(|(key, value)| each(key, value));
-            match bounds.high {
-                None => return Ok(()),
-                Some(high) if high > next => next = high,
-                Some(_) => return Err(Damage::Broken("its keys are not in order".into()).into()),
-            }
-        }
-        Ok(())
+        self.scan(&mut Writer(tx), &range, |key, value| {
+            each(key, value);
+            ControlFlow::Continue(())
+        })
     }
 
     /// The entry of the least key. Under concurrency: of some moment while it ran, unless smaller
@@ -100,12 +81,18 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         &self,
         session: &mut Session<'_, M>,
     ) -> Result<Option<(u64, u64)>, BTreeError> {
-        let mut first = None;
-        self.scan(session, 0, u64::MAX, |key, value| {
-            first = Some((key, value));
-            ControlFlow::Break(())
-        })?;
-        Ok(first)
+        self.least(&mut Reader(session))
+    }
+
+    /// As [`first`](Tree::first), as a transaction sees it; it stays until that is over.
+    ///
+    /// # Errors
+    /// As [`range_in`](Tree::range_in).
+    pub fn first_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+    ) -> Result<Option<(u64, u64)>, BTreeError> {
+        self.least(&mut Writer(tx))
     }
 
     /// The entry of the greatest key, as [`first`](Tree::first).
@@ -116,18 +103,18 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         &self,
         session: &mut Session<'_, M>,
     ) -> Result<Option<(u64, u64)>, BTreeError> {
-        let mut upto = u64::MAX;
-        loop {
-            let page = self.page(session, upto, 0..=upto)?;
-            if page.count > 0 {
-                return Ok(Some(page.entries[page.count - 1]));
-            }
-            let Some(before) = page.bounds.low.checked_sub(1) else { return Ok(None) };
-            if before >= upto {
-                return Err(Damage::Broken("its keys are not in order".into()).into());
-            }
-            upto = before;
-        }
+        self.greatest(&mut Reader(session))
+    }
+
+    /// As [`last`](Tree::last), as a transaction sees it; it stays until that is over.
+    ///
+    /// # Errors
+    /// As [`range_in`](Tree::range_in).
+    pub fn last_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+    ) -> Result<Option<(u64, u64)>, BTreeError> {
+        self.greatest(&mut Writer(tx))
     }
 
     /// How many entries there are, by a walk over all of them; while others write, as
@@ -141,51 +128,82 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         Ok(count)
     }
 
-    fn scan<M: Memory>(
+    /// As [`len`](Tree::len), as a transaction sees it.
+    ///
+    /// # Errors
+    /// As [`range_in`](Tree::range_in).
+    pub fn len_in<M: Memory>(&self, tx: &mut Tx<'_, '_, M>) -> Result<u64, BTreeError> {
+        let mut count = 0;
+        self.range_in(tx, .., |_, _| count += 1)?;
+        Ok(count)
+    }
+
+    fn least(&self, walker: &mut impl Walker) -> Result<Option<(u64, u64)>, BTreeError> {
+        let mut first = None;
+        self.scan(walker, &.., |key, value| {
+            first = Some((key, value));
+            ControlFlow::Break(())
+        })?;
+        Ok(first)
+    }
+
+    fn greatest(&self, walker: &mut impl Walker) -> Result<Option<(u64, u64)>, BTreeError> {
+        let mut upto = u64::MAX;
+        loop {
+            let page = self.page(walker, upto, 0..=upto)?;
+            if page.count > 0 {
+                return Ok(Some(page.entries[page.count - 1]));
+            }
+            let Some(before) = page.bounds.low.checked_sub(1) else { return Ok(None) };
+            upto = in_order(before < upto, before)?;
+        }
+    }
+
+    fn scan(
         &self,
-        session: &mut Session<'_, M>,
-        from: u64,
-        last: u64,
+        walker: &mut impl Walker,
+        range: &impl RangeBounds<u64>,
         mut each: impl FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<(), BTreeError> {
-        let mut next = from;
+        let Some((mut next, last)) = ends(range) else { return Ok(()) };
         while next <= last {
-            let page = self.page(session, next, next..=last)?;
+            let page = self.page(walker, next, next..=last)?;
             for (key, value) in &page.entries[..page.count] {
                 if each(*key, *value).is_break() {
                     return Ok(());
                 }
             }
-            match page.bounds.high {
-                None => return Ok(()),
-                Some(high) if high > next => next = high,
-                Some(_) => return Err(Damage::Broken("its keys are not in order".into()).into()),
-            }
+            let Some(high) = page.bounds.high else { return Ok(()) };
+            next = in_order(high > next, high)?;
         }
         Ok(())
     }
 
-    /// What the leaf that has `key` has of `range`.
-    fn page<M: Memory>(
+    /// The entries in `range` of the leaf that has `key`.
+    fn page(
         &self,
-        session: &mut Session<'_, M>,
+        walker: &mut impl Walker,
         key: u64,
-        range: impl RangeBounds<u64>,
+        range: RangeInclusive<u64>,
     ) -> Result<Page<SLOTS>, BTreeError> {
-        let mut reader = Reader(session);
         loop {
-            let (spot, bounds) = self.descend::<Bounds>(&mut reader, key, 0)?;
+            let (spot, bounds) = self.descend::<Bounds>(walker, key, 0)?;
             let mut page = Page { entries: [(0, 0); SLOTS], count: 0, bounds };
-            Leaf::<SLOTS>(spot.at).entries(&reader, |(key, value, _)| {
+            Leaf::<SLOTS>(spot.at).entries(&*walker, |(key, value, _)| {
                 if range.contains(&key) {
                     page.entries[page.count] = (key, value);
                     page.count += 1;
                 }
             });
-            if self.still(&reader, spot.at, spot.seen) {
+            if walker.holds(self, spot.at, spot.seen) {
                 page.entries[..page.count].sort_unstable();
                 return Ok(page);
             }
         }
     }
+}
+
+/// The `key` to go on with, if a walk comes nearer to its end by it.
+fn in_order(is_nearer: bool, key: u64) -> Result<u64, Damage> {
+    is_nearer.then_some(key).ok_or_else(|| Damage::Broken("its keys are not in order".into()))
 }

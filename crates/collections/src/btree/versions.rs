@@ -44,6 +44,15 @@ pub(super) trait Walker: Reads {
 
     /// True if the heap has such addresses.
     fn is_data(&self, at: Addr, bytes: u64) -> bool;
+
+    /// True if what was read of a node since it was `seen` is its content: of a moment for a
+    /// reader, until the end for a transaction, which locks the node.
+    fn holds<const SLOTS: usize, const KEYS: usize>(
+        &mut self,
+        tree: &Tree<SLOTS, KEYS>,
+        node: Addr,
+        seen: u64,
+    ) -> bool;
 }
 
 /// Nobody waits for it, so it may wait for anybody.
@@ -75,6 +84,15 @@ impl<M: Memory> Walker for Reader<'_, '_, M> {
     fn is_data(&self, at: Addr, bytes: u64) -> bool {
         self.0.is_data(at, bytes)
     }
+
+    fn holds<const SLOTS: usize, const KEYS: usize>(
+        &mut self,
+        tree: &Tree<SLOTS, KEYS>,
+        node: Addr,
+        seen: u64,
+    ) -> bool {
+        tree.still(self, node, seen)
+    }
 }
 
 /// A transaction on its way to what it will change.
@@ -105,6 +123,15 @@ impl<M: Memory> Walker for Writer<'_, '_, '_, M> {
 
     fn is_data(&self, at: Addr, bytes: u64) -> bool {
         self.0.is_data(at, bytes)
+    }
+
+    fn holds<const SLOTS: usize, const KEYS: usize>(
+        &mut self,
+        tree: &Tree<SLOTS, KEYS>,
+        node: Addr,
+        seen: u64,
+    ) -> bool {
+        tree.lock(self.0, [(node, seen)])
     }
 }
 

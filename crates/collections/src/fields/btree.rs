@@ -1,7 +1,6 @@
-//! An ordered map as a field: the concurrent B+tree, made when something is inserted first.
+//! An ordered map as a field: the concurrent B+tree, made at the first insertion.
 
-use super::item::bytes_of;
-use super::{Access, Item, bytes, field};
+use super::{Access, Entries, Item, MapField, bytes, field};
 use crate::{BTree as Tree, BTreeError};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::typed::{Branded, Persist, Ptr, Tx, derived};
@@ -15,7 +14,7 @@ const VERSIONS: u64 = 1 << 10;
 /// Bytes of volatile memory behind those of the heap that fields of this kind need.
 pub const DRAM_BYTES: u64 = Tree::dram_bytes(VERSIONS);
 
-/// A key whose order is that of a word.
+/// A key of a [`BTree`]: an integer of at most 8 bytes.
 pub trait OrderedKey: Item<Owned = Self> + Copy {
     #[doc(hidden)]
     fn to_word(self) -> u64;
@@ -47,8 +46,8 @@ macro_rules! ordered {
 }
 ordered! { u8 u16 u32 u64; i8 i16 i32 i64 }
 
-/// A map from `K` to `V` in the order of its keys: a field of a typed struct, 16 bytes. See
-/// [`BTreeField`] for what it can do.
+/// A map from `K` to `V` in the order of its keys: a field of a typed struct, 16 bytes.
+/// Its methods are those of [`MapField`] and [`BTreeField`].
 pub struct BTree<K: Item + ?Sized, V: Item + ?Sized> {
     parts: PhantomData<fn(&K, &V)>,
 }
@@ -84,36 +83,57 @@ fn outside<M: Memory>(
     Tree::open(session, at, dram, VERSIONS).map(Some).map_err(heap_error)
 }
 
-/// The word that stands for a value: itself if it is small, else where its bytes are.
+/// The word that stands for a value: itself if it is small, else the address of its bytes.
 fn put<V: Item + ?Sized, M: Memory>(
     tx: &mut HeapTx<'_, '_, M>,
     value: &V,
 ) -> Result<u64, HeapError> {
-    let content = bytes_of(value);
-    if !V::IS_WORD {
-        return Ok(bytes::put(tx, &content)?.bits());
-    }
-    let mut word = [0; 8];
-    word[..content.len()].copy_from_slice(&content);
-    Ok(u64::from_le_bytes(word))
+    value.with_bytes(|content| {
+        if !V::IS_WORD {
+            return Ok(bytes::put(tx, content)?.bits());
+        }
+        let mut word = [0; 8];
+        word[..content.len()].copy_from_slice(content);
+        Ok(u64::from_le_bytes(word))
+    })
 }
 
+/// The value that a word stands for.
+fn value<V: Item + ?Sized>(
+    word: u64,
+    bytes: impl FnOnce(Addr) -> Result<Vec<u8>, HeapError>,
+) -> Result<V::Owned, HeapError> {
+    if V::IS_WORD {
+        return Ok(V::decode(word.to_le_bytes()[..].into()));
+    }
+    Ok(V::decode(bytes(Addr::from_bits(word))?.into()))
+}
+
+/// The value that a word stood for, whose bytes are freed.
 fn taken<V: Item + ?Sized, M: Memory>(
     tx: &mut HeapTx<'_, '_, M>,
     word: u64,
 ) -> Result<V::Owned, HeapError> {
-    if V::IS_WORD {
-        return Ok(V::decode(&word.to_le_bytes()));
+    let value = value::<V>(word, |at| bytes::in_tx(tx, at))?;
+    if !V::IS_WORD {
+        tx.free(Addr::from_bits(word))?;
     }
-    let value = V::decode(&bytes::in_tx(tx, Addr::from_bits(word))?);
-    tx.free(Addr::from_bits(word))?;
     Ok(value)
 }
 
-/// What a pointer to a [`BTree`] can do. Changes are part of the caller's transaction.
+/// An entry as it is in the tree.
+fn entry<K: OrderedKey, V: Item + ?Sized>(
+    (key, word): (u64, u64),
+    bytes: impl FnOnce(Addr) -> Result<Vec<u8>, HeapError>,
+) -> Result<(K, V::Owned), HeapError> {
+    Ok((K::of_word(key), value::<V>(word, bytes)?))
+}
+
+/// The methods that a pointer to a [`BTree`] has beside those of [`MapField`]: its keys have an
+/// order.
 ///
 /// ```
-/// use seawall_collections::fields::{BTree, BTreeField, DRAM_BYTES};
+/// use seawall_collections::fields::{BTree, BTreeField, DRAM_BYTES, MapField};
 /// use seawall_memory::Image;
 /// use seawall_runtime::typed::{self, Persist};
 /// use seawall_runtime::{HeapError, HeapOptions};
@@ -127,46 +147,16 @@ fn taken<V: Item + ?Sized, M: Memory>(
 /// let memory = Image::new(options.pm_bytes(), options.dram_bytes() + DRAM_BYTES);
 /// typed::create::<Diary, _, _>(&memory, "diary", 1, &options, |pool| {
 ///     let (mut session, days) = (pool.join(&memory), pool.root().at(Diary::DAYS));
-///     session.transaction(|tx| {
-///         days.insert(tx, 3, "rain")?;
-///         days.insert(tx, -1, "sun")
-///     })?;
-///     let entries = days.range(&mut session, ..=3)?;
+///     session.transaction(|tx| days.extend(tx, [(3, "rain"), (-1, "sun"), (8, "fog")]))?;
+///     let entries: Vec<_> = days.range(&mut session, ..=3)?.collect();
 ///     assert_eq!(entries, [(-1, "sun".to_owned()), (3, "rain".to_owned())]);
+///     assert_eq!(days.last_key_value(&mut session)?, Some((8, "fog".to_owned())));
 ///     Ok::<_, HeapError>(())
 /// })?;
 /// # Ok::<(), HeapError>(())
 /// ```
-pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: Sized {
-    /// The value of `key`.
-    ///
-    /// # Errors
-    /// When the pool is damaged.
-    fn get<A: Access<'p>>(self, access: &mut A, key: K) -> Result<Option<V::Owned>, HeapError>;
-
-    /// Makes `value` that of `key`; returns the value before.
-    ///
-    /// # Errors
-    /// [`HeapError::Full`] when there is no room, [`HeapError::TooLarge`] when the transaction does
-    /// not fit its log.
-    fn insert<M: Memory>(
-        self,
-        tx: &mut Tx<'p, '_, '_, M>,
-        key: K,
-        value: &V,
-    ) -> Result<Option<V::Owned>, HeapError>;
-
-    /// Removes `key`; returns its value.
-    ///
-    /// # Errors
-    /// As [`insert`](BTreeField::insert).
-    fn remove<M: Memory>(
-        self,
-        tx: &mut Tx<'p, '_, '_, M>,
-        key: K,
-    ) -> Result<Option<V::Owned>, HeapError>;
-
-    /// The entries whose keys are in `range`, in order.
+pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
+    /// Returns a copy of the entries whose keys are in `range`, in order.
     ///
     /// # Errors
     /// When the pool is damaged.
@@ -174,43 +164,67 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: Sized {
         self,
         access: &mut A,
         range: impl RangeBounds<K>,
-    ) -> Result<Vec<(K, V::Owned)>, HeapError>;
+    ) -> Result<Entries<K, V>, HeapError>;
 
-    /// How many keys there are; counts them.
+    /// Returns the entry of the least key.
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, HeapError>;
+    fn first_key_value<A: Access<'p>>(
+        self,
+        access: &mut A,
+    ) -> Result<Option<(K, V::Owned)>, HeapError>;
 
-    /// Removes all keys and frees what the tree has taken.
+    /// Returns the entry of the greatest key.
     ///
     /// # Errors
-    /// As [`insert`](BTreeField::insert).
-    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), HeapError>;
+    /// When the pool is damaged.
+    fn last_key_value<A: Access<'p>>(
+        self,
+        access: &mut A,
+    ) -> Result<Option<(K, V::Owned)>, HeapError>;
+
+    /// Removes the entry of the least key; returns it.
+    ///
+    /// # Errors
+    /// As [`insert`](MapField::insert).
+    fn pop_first<M: Memory>(
+        self,
+        tx: &mut Tx<'p, '_, '_, M>,
+    ) -> Result<Option<(K, V::Owned)>, HeapError> {
+        let first = self.first_key_value(tx)?;
+        first.iter().try_for_each(|(key, _)| self.remove(tx, key).map(drop))?;
+        Ok(first)
+    }
+
+    /// Removes the entry of the greatest key; returns it.
+    ///
+    /// # Errors
+    /// As [`insert`](MapField::insert).
+    fn pop_last<M: Memory>(
+        self,
+        tx: &mut Tx<'p, '_, '_, M>,
+    ) -> Result<Option<(K, V::Owned)>, HeapError> {
+        let last = self.last_key_value(tx)?;
+        last.iter().try_for_each(|(key, _)| self.remove(tx, key).map(drop))?;
+        Ok(last)
+    }
 }
 
-impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree<K, V>> {
-    fn get<A: Access<'p>>(self, access: &mut A, key: K) -> Result<Option<V::Owned>, HeapError> {
+impl<'p, K: OrderedKey, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, BTree<K, V>> {
+    fn get<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<Option<V::Owned>, HeapError> {
         let key = key.to_word();
         access.either(
             self,
             |at, tx| {
                 let Some(tree) = inside(at, tx)? else { return Ok(None) };
-                match tree.get_in(tx, key).map_err(heap_error)? {
-                    None => Ok(None),
-                    Some(word) if V::IS_WORD => Ok(Some(V::decode(&word.to_le_bytes()))),
-                    Some(word) => Ok(Some(V::decode(&bytes::in_tx(tx, Addr::from_bits(word))?))),
-                }
+                let word = tree.get_in(tx, key).map_err(heap_error)?;
+                word.map(|word| value::<V>(word, |at| bytes::in_tx(tx, at))).transpose()
             },
             |at, session| {
                 let Some(tree) = outside(at, session)? else { return Ok(None) };
-                match tree.get(session, key).map_err(heap_error)? {
-                    None => Ok(None),
-                    Some(word) if V::IS_WORD => Ok(Some(V::decode(&word.to_le_bytes()))),
-                    Some(word) => {
-                        Ok(Some(V::decode(&bytes::outside(session, Addr::from_bits(word))?)))
-                    }
-                }
+                let word = tree.get(session, key).map_err(heap_error)?;
+                word.map(|word| value::<V>(word, |at| bytes::outside(session, at))).transpose()
             },
         )
     }
@@ -218,7 +232,7 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree
     fn insert<M: Memory>(
         self,
         tx: &mut Tx<'p, '_, '_, M>,
-        key: K,
+        key: &K,
         value: &V,
     ) -> Result<Option<V::Owned>, HeapError> {
         let (at, tx) = tx.place(self)?;
@@ -237,7 +251,7 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree
     fn remove<M: Memory>(
         self,
         tx: &mut Tx<'p, '_, '_, M>,
-        key: K,
+        key: &K,
     ) -> Result<Option<V::Owned>, HeapError> {
         let (at, tx) = tx.place(self)?;
         let Some(tree) = inside(at, tx)? else { return Ok(None) };
@@ -245,35 +259,26 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree
         old.map(|word| taken::<V, _>(tx, word)).transpose()
     }
 
-    fn range<A: Access<'p>>(
-        self,
-        access: &mut A,
-        range: impl RangeBounds<K>,
-    ) -> Result<Vec<(K, V::Owned)>, HeapError> {
-        let range = (word_of(range.start_bound()), word_of(range.end_bound()));
+    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, HeapError> {
         access.either(
             self,
-            |at, tx| {
-                let mut found = Vec::new();
-                if let Some(tree) = inside(at, tx)? {
-                    let each = |key, word| found.push((key, word));
-                    tree.range_in(tx, range, each).map_err(heap_error)?;
-                }
-                entries::<K, V>(found, |at| bytes::in_tx(tx, at))
+            |at, tx| match inside(at, tx)? {
+                Some(tree) => tree.len_in(tx).map_err(heap_error),
+                None => Ok(0),
             },
-            |at, session| {
-                let mut found = Vec::new();
-                if let Some(tree) = outside(at, session)? {
-                    let each = |key, word| found.push((key, word));
-                    tree.range(session, range, each).map_err(heap_error)?;
-                }
-                entries::<K, V>(found, |at| bytes::outside(session, at))
+            |at, session| match outside(at, session)? {
+                Some(tree) => tree.len(session).map_err(heap_error),
+                None => Ok(0),
             },
         )
     }
 
-    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, HeapError> {
-        self.range(access, ..).map(|entries| entries.len() as u64)
+    fn is_empty<A: Access<'p>>(self, access: &mut A) -> Result<bool, HeapError> {
+        self.first_key_value(access).map(|first| first.is_none())
+    }
+
+    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<Entries<K, V>, HeapError> {
+        self.range(access, ..)
     }
 
     fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), HeapError> {
@@ -288,21 +293,75 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree
     }
 }
 
-fn word_of<K: OrderedKey>(bound: Bound<&K>) -> Bound<u64> {
-    bound.map(|key| key.to_word())
-}
+impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree<K, V>> {
+    fn range<A: Access<'p>>(
+        self,
+        access: &mut A,
+        range: impl RangeBounds<K>,
+    ) -> Result<Entries<K, V>, HeapError> {
+        let word_of = |bound: Bound<&K>| bound.map(|key| key.to_word());
+        let range = (word_of(range.start_bound()), word_of(range.end_bound()));
+        let entries: Result<Vec<_>, _> = access.either(
+            self,
+            |at, tx| {
+                let mut found = Vec::new();
+                if let Some(tree) = inside(at, tx)? {
+                    let each = |key, word| found.push((key, word));
+                    tree.range_in(tx, range, each).map_err(heap_error)?;
+                }
+                let bytes = |at| bytes::in_tx(tx, at);
+                Ok(found.into_iter().map(|found| entry::<K, V>(found, bytes)).collect())
+            },
+            |at, session| {
+                let mut found = Vec::new();
+                if let Some(tree) = outside(at, session)? {
+                    let each = |key, word| found.push((key, word));
+                    tree.range(session, range, each).map_err(heap_error)?;
+                }
+                let bytes = |at| bytes::outside(session, at);
+                Ok(found.into_iter().map(|found| entry::<K, V>(found, bytes)).collect())
+            },
+        )?;
+        Ok(entries?.into_iter())
+    }
 
-fn entries<K: OrderedKey, V: Item + ?Sized>(
-    found: Vec<(u64, u64)>,
-    bytes: impl Fn(Addr) -> Result<Vec<u8>, HeapError>,
-) -> Result<Vec<(K, V::Owned)>, HeapError> {
-    let entry = |(key, word): (u64, u64)| {
-        let value = if V::IS_WORD {
-            V::decode(&word.to_le_bytes())
-        } else {
-            V::decode(&bytes(Addr::from_bits(word))?)
-        };
-        Ok((K::of_word(key), value))
-    };
-    found.into_iter().map(entry).collect()
+    fn first_key_value<A: Access<'p>>(
+        self,
+        access: &mut A,
+    ) -> Result<Option<(K, V::Owned)>, HeapError> {
+        access.either(
+            self,
+            |at, tx| {
+                let Some(tree) = inside(at, tx)? else { return Ok(None) };
+                let first = tree.first_in(tx).map_err(heap_error)?;
+                first.map(|first| entry::<K, V>(first, |at| bytes::in_tx(tx, at))).transpose()
+            },
+            |at, session| {
+                let Some(tree) = outside(at, session)? else { return Ok(None) };
+                let first = tree.first(session).map_err(heap_error)?;
+                first
+                    .map(|first| entry::<K, V>(first, |at| bytes::outside(session, at)))
+                    .transpose()
+            },
+        )
+    }
+
+    fn last_key_value<A: Access<'p>>(
+        self,
+        access: &mut A,
+    ) -> Result<Option<(K, V::Owned)>, HeapError> {
+        access.either(
+            self,
+            |at, tx| {
+                let Some(tree) = inside(at, tx)? else { return Ok(None) };
+                let last = tree.last_in(tx).map_err(heap_error)?;
+                last.map(|last| entry::<K, V>(last, |at| bytes::in_tx(tx, at))).transpose()
+            },
+            |at, session| {
+                let Some(tree) = outside(at, session)? else { return Ok(None) };
+                let last = tree.last(session).map_err(heap_error)?;
+                last.map(|last| entry::<K, V>(last, |at| bytes::outside(session, at))).transpose()
+            },
+        )
+    }
 }

@@ -1,6 +1,9 @@
-//! Bytes in an object of their own: a word that says how many, and they.
+//! Bytes in an object of their own: a word with their number, then the bytes; and a field that is
+//! the address of such an object, or zero.
 
+use super::Access;
 use seawall_memory::{Addr, Memory};
+use seawall_runtime::typed::{Persist, Ptr, Tx as TypedTx};
 use seawall_runtime::{HeapError, Session, Tx};
 
 fn damaged(at: Addr) -> HeapError {
@@ -25,6 +28,37 @@ pub(super) fn outside<M: Memory>(session: &Session<'_, M>, at: Addr) -> Result<V
     let is_data = |at, bytes| session.is_data(at, bytes);
     let length = |at| session.load::<u64>(at);
     got(at, is_data, length, |at, into| session.memory().read(at, into))
+}
+
+/// The bytes to which the field at `ptr` leads, if any.
+pub(super) fn of_field<'p, T: Persist<'p>>(
+    access: &mut impl Access<'p>,
+    ptr: Ptr<'p, T>,
+) -> Result<Option<Vec<u8>>, HeapError> {
+    access.either(
+        ptr,
+        |at, tx| match Addr::from_bits(tx.load(at)) {
+            Addr::NULL => Ok(None),
+            object => in_tx(tx, object).map(Some),
+        },
+        |at, session| match Addr::from_bits(session.load(at)) {
+            Addr::NULL => Ok(None),
+            object => outside(session, object).map(Some),
+        },
+    )
+}
+
+/// Lets the field at `ptr` lead to these bytes, or to none, and frees those before.
+pub(super) fn set_field<'p, T: Persist<'p>, M: Memory>(
+    tx: &mut TypedTx<'p, '_, '_, M>,
+    ptr: Ptr<'p, T>,
+    bytes: Option<&[u8]>,
+) -> Result<(), HeapError> {
+    let (at, tx) = tx.place(ptr)?;
+    let old = Addr::from_bits(tx.load(at));
+    let new = bytes.map_or(Ok(Addr::NULL), |bytes| put(tx, bytes))?;
+    tx.store(at, new)?;
+    if old.is_null() { Ok(()) } else { tx.free(old) }
 }
 
 fn got(

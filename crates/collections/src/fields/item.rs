@@ -1,11 +1,12 @@
-//! What a structure holds: bytes that mean the same wherever they are.
+//! Keys and values of fields: values whose bytes mean the same at every address.
 
 use seawall_runtime::typed::{Persist, derived};
+use std::borrow::{Borrow, Cow};
 
 /// A key or a value: any persistent value without pointers, `str`, or `[u8]`.
 pub trait Item {
-    /// What is given back.
-    type Owned;
+    /// The type of a copy: `T` for persistent values, `String` for `str`, `Vec<u8>` for `[u8]`.
+    type Owned: Borrow<Self>;
     #[doc(hidden)]
     const NAME: u64;
     #[doc(hidden)]
@@ -16,10 +17,15 @@ pub trait Item {
     #[doc(hidden)]
     fn name_to(text: &mut String);
     #[doc(hidden)]
-    fn encode(&self, bytes: &mut Vec<u8>);
+    fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R;
     /// Bytes of a pool may be anything: every sequence is some value.
     #[doc(hidden)]
-    fn decode(bytes: &[u8]) -> Self::Owned;
+    fn decode(bytes: Cow<'_, [u8]>) -> Self::Owned;
+
+    #[doc(hidden)]
+    fn copied(&self) -> Self::Owned {
+        self.with_bytes(|bytes| Self::decode(bytes.into()))
+    }
 }
 
 impl<T: for<'p> Persist<'p>> Item for T {
@@ -32,12 +38,12 @@ impl<T: for<'p> Persist<'p>> Item for T {
         <T as Persist<'static>>::name_to(text);
     }
 
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        derived::encode(*self, bytes);
+    fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
+        derived::with_bytes(*self, act)
     }
 
-    fn decode(bytes: &[u8]) -> T {
-        derived::decode(bytes)
+    fn decode(bytes: Cow<'_, [u8]>) -> T {
+        derived::decode(&bytes)
     }
 }
 
@@ -51,12 +57,13 @@ impl Item for str {
         text.push_str("str");
     }
 
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend(self.as_bytes());
+    fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
+        act(self.as_bytes())
     }
 
-    fn decode(bytes: &[u8]) -> String {
-        String::from_utf8_lossy(bytes).into_owned()
+    fn decode(bytes: Cow<'_, [u8]>) -> String {
+        String::from_utf8(bytes.into_owned())
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 }
 
@@ -70,17 +77,11 @@ impl Item for [u8] {
         text.push_str("[u8]");
     }
 
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend(self);
+    fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
+        act(self)
     }
 
-    fn decode(bytes: &[u8]) -> Vec<u8> {
-        bytes.to_vec()
+    fn decode(bytes: Cow<'_, [u8]>) -> Vec<u8> {
+        bytes.into_owned()
     }
-}
-
-pub(super) fn bytes_of<T: Item + ?Sized>(item: &T) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    item.encode(&mut bytes);
-    bytes
 }

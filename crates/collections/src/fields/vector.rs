@@ -1,11 +1,11 @@
 //! A growing array as a field.
 
-use super::item::bytes_of;
 use super::{Access, Item, field};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::typed::{Branded, Persist, Ptr, Tx, derived};
 use seawall_runtime::{HeapError, Tx as HeapTx};
 use std::marker::PhantomData;
+use std::vec;
 
 /// Elements that there is room for at first.
 const FIRST: u64 = 4;
@@ -13,42 +13,89 @@ const FIRST: u64 = 4;
 const LENGTH: u64 = 8;
 const ROOM: u64 = 16;
 
-/// An array that grows: a field of a typed struct, 24 bytes. See [`VectorField`] for what it can
-/// do.
+/// An array that grows: a field of a typed struct, 24 bytes. Its methods are those of
+/// [`VectorField`].
 pub struct Vector<T: Item + ?Sized> {
     parts: PhantomData<fn(&T)>,
 }
 
 field!(Vector[T], 3);
 
-/// What a pointer to a [`Vector`] can do. Changes are part of the caller's transaction.
-pub trait VectorField<'p, T: Item<Owned = T>>: Sized {
-    /// How many elements there are.
+/// The methods of a pointer to a [`Vector`]. Changes are part of the caller's transaction.
+pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
+    /// Returns the number of elements, which is stored.
     ///
     /// # Errors
     /// When the pool is damaged.
     fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, HeapError>;
 
-    /// The element at `index`; none behind the last.
+    /// Whether there is no element.
+    ///
+    /// # Errors
+    /// When the pool is damaged.
+    fn is_empty<A: Access<'p>>(self, access: &mut A) -> Result<bool, HeapError> {
+        self.len(access).map(|len| len == 0)
+    }
+
+    /// Returns the element at `index`; none behind the last.
     ///
     /// # Errors
     /// When the pool is damaged.
     fn get<A: Access<'p>>(self, access: &mut A, index: u64) -> Result<Option<T>, HeapError>;
 
-    /// All elements.
+    /// Returns the first element, if there is one.
+    ///
+    /// # Errors
+    /// When the pool is damaged.
+    fn first<A: Access<'p>>(self, access: &mut A) -> Result<Option<T>, HeapError> {
+        self.get(access, 0)
+    }
+
+    /// Returns the last element, if there is one.
+    ///
+    /// # Errors
+    /// When the pool is damaged.
+    fn last<A: Access<'p>>(self, access: &mut A) -> Result<Option<T>, HeapError> {
+        match self.len(access)? {
+            0 => Ok(None),
+            len => self.get(access, len - 1),
+        }
+    }
+
+    /// Returns a copy of all elements.
     ///
     /// # Errors
     /// When the pool is damaged.
     fn to_vec<A: Access<'p>>(self, access: &mut A) -> Result<Vec<T>, HeapError>;
 
-    /// Puts an element behind the last.
+    /// Returns a copy of all elements, to be gone through.
+    ///
+    /// # Errors
+    /// When the pool is damaged.
+    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<vec::IntoIter<T>, HeapError> {
+        self.to_vec(access).map(Vec::into_iter)
+    }
+
+    /// Appends an element.
     ///
     /// # Errors
     /// [`HeapError::Full`] when there is no room, [`HeapError::TooLarge`] when the transaction does
     /// not fit its log.
     fn push<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: T) -> Result<(), HeapError>;
 
-    /// Takes the last element off.
+    /// Appends all `elements`.
+    ///
+    /// # Errors
+    /// As [`push`](VectorField::push).
+    fn extend<M: Memory>(
+        self,
+        tx: &mut Tx<'p, '_, '_, M>,
+        elements: impl IntoIterator<Item = T>,
+    ) -> Result<(), HeapError> {
+        elements.into_iter().try_for_each(|element| self.push(tx, element))
+    }
+
+    /// Removes the last element; returns it.
     ///
     /// # Errors
     /// As [`push`](VectorField::push).
@@ -66,7 +113,23 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Sized {
         value: T,
     ) -> Result<Option<T>, HeapError>;
 
-    /// Removes all elements and frees what they took.
+    /// Changes the element at `index` by `change`, in place of `std`'s `get_mut`; returns whether
+    /// there is one.
+    ///
+    /// # Errors
+    /// As [`push`](VectorField::push).
+    fn update<M: Memory>(
+        self,
+        tx: &mut Tx<'p, '_, '_, M>,
+        index: u64,
+        change: impl FnOnce(&mut T),
+    ) -> Result<bool, HeapError> {
+        let Some(mut value) = self.get(tx, index)? else { return Ok(false) };
+        change(&mut value);
+        self.set(tx, index, value).map(|old| old.is_some())
+    }
+
+    /// Removes all elements and frees their space.
     ///
     /// # Errors
     /// As [`push`](VectorField::push).
@@ -136,12 +199,15 @@ impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p
     fn get<A: Access<'p>>(self, access: &mut A, index: u64) -> Result<Option<T>, HeapError> {
         let pick = |parts: Parts| if index < parts.length { (index, 1) } else { (0, 0) };
         let (parts, bytes) = Vector::some(self, access, pick)?;
-        Ok((index < parts.length).then(|| T::decode(&bytes)))
+        Ok((index < parts.length).then(|| T::decode(bytes.into())))
     }
 
     fn to_vec<A: Access<'p>>(self, access: &mut A) -> Result<Vec<T>, HeapError> {
         let (_, bytes) = Vector::some(self, access, |parts| (0, parts.length))?;
-        Ok(bytes.chunks(Vector::<T>::BYTES.max(1) as usize).map(T::decode).collect())
+        Ok(bytes
+            .chunks(Vector::<T>::BYTES.max(1) as usize)
+            .map(|bytes| T::decode(bytes.into()))
+            .collect())
     }
 
     fn push<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: T) -> Result<(), HeapError> {
@@ -164,7 +230,7 @@ impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p
             tx.store(at, new)?;
             tx.store(at.plus(ROOM), room)?;
         }
-        tx.write(parts.elements.plus(parts.length * size), &bytes_of(&value))?;
+        value.with_bytes(|bytes| tx.write(parts.elements.plus(parts.length * size), bytes))?;
         tx.store(at.plus(LENGTH), parts.length + 1)
     }
 
@@ -187,7 +253,8 @@ impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p
         if old.is_some() {
             let (at, tx) = tx.place(self)?;
             let parts = inside(tx, at, Vector::<T>::BYTES)?;
-            tx.write(parts.elements.plus(index * Vector::<T>::BYTES), &bytes_of(&value))?;
+            let element = parts.elements.plus(index * Vector::<T>::BYTES);
+            value.with_bytes(|bytes| tx.write(element, bytes))?;
         }
         Ok(old)
     }

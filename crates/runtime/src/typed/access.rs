@@ -74,9 +74,6 @@ pub(super) fn put<'p, T: Persist<'p>, M: Memory>(
     at: Addr,
     value: T,
 ) -> Result<(), HeapError> {
-    if tx.kind() == Logging::Undo {
-        keep_old::<T, M>(tx, at)?;
-    }
     store(tx, at, value, false)
 }
 
@@ -87,6 +84,9 @@ fn store<'p, T: Persist<'p>, M: Memory>(
     value: T,
     is_new: bool,
 ) -> Result<(), HeapError> {
+    if tx.kind() == Logging::Undo {
+        keep_old::<T, M>(tx, at)?;
+    }
     let (start, outcome) = (at.bits(), Ok(()));
     let mut words =
         Words { tx, start, end: start + T::SIZE, word: start & !7, bits: 0, is_new, outcome };
@@ -119,9 +119,6 @@ pub(super) fn fill<'p, T: Persist<'p>, M: Memory>(
         value.store(&mut named, Addr::NULL);
         let bytes = named.bytes.0;
         return tx.fill(at, &bytes);
-    }
-    if tx.kind() == Logging::Undo {
-        keep_old::<T, M>(tx, at)?;
     }
     store(tx, at, value, true)
 }
