@@ -3,7 +3,8 @@
 
 use proptest::prelude::*;
 use seawall_collections::fields::{
-    BTree, BTreeField, DRAM_BYTES, Map, MapField, Text, TextField, Vector, VectorField,
+    BTree, BTreeField, Boxed, BoxedField, DRAM_BYTES, Map, MapField, Text, TextField, Vector,
+    VectorField,
 };
 use seawall_memory::Image;
 use seawall_runtime::typed::{self, Persist, Ptr};
@@ -25,6 +26,7 @@ struct Root {
     names: BTree<u64, str>,
     list: Vector<Pair>,
     text: Text,
+    boxed: Boxed<[u64; 9]>,
     after: u64,
 }
 
@@ -37,6 +39,7 @@ struct Model {
     names: BTreeMap<u64, String>,
     list: Vec<Pair>,
     text: String,
+    boxed: Option<[u64; 9]>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +52,10 @@ enum Act {
     Pop,
     Set(u64, u8),
     Text(String),
+    /// Changes what is there, by the methods that look before they write.
+    Grow(String, i32, u8),
+    Ends(bool),
+    Box(u64),
     Clear(u8),
 }
 
@@ -64,7 +71,10 @@ fn act() -> impl Strategy<Value = Act> {
         Just(Act::Pop),
         (0u64..6, any::<u8>()).prop_map(|(at, value)| Act::Set(at, value)),
         "[a-z]{0,30}".prop_map(Act::Text),
-        (0u8..6).prop_map(Act::Clear),
+        ("[a-e]{0,2}", -4i32..4, any::<u8>()).prop_map(|(word, at, by)| Act::Grow(word, at, by)),
+        any::<bool>().prop_map(Act::Ends),
+        any::<u64>().prop_map(Act::Box),
+        (0u8..7).prop_map(Act::Clear),
     ]
 }
 
@@ -127,8 +137,50 @@ fn apply<'p>(
             root.at(Root::TEXT).set(tx, text)?;
             model.text.clone_from(text);
         }
+        Act::Grow(word, at, by) => grow(tx, root, model, (word, *at, *by))?,
+        Act::Ends(true) => {
+            assert_eq!(root.at(Root::NAMES).pop_first(tx)?, model.names.pop_first());
+            assert_eq!(root.at(Root::NUMBERS).pop_last(tx)?, model.numbers.pop_last());
+        }
+        Act::Ends(false) => {
+            assert_eq!(root.at(Root::NAMES).pop_last(tx)?, model.names.pop_last());
+            assert_eq!(root.at(Root::NUMBERS).pop_first(tx)?, model.numbers.pop_first());
+        }
+        Act::Box(value) if value % 3 == 0 => {
+            assert_eq!(root.at(Root::BOXED).take(tx)?, model.boxed.take());
+        }
+        Act::Box(value) => {
+            root.at(Root::BOXED).set(tx, &[*value; 9])?;
+            model.boxed = Some([*value; 9]);
+        }
         Act::Clear(what) => clear(tx, root, model, *what)?,
     }
+    Ok(())
+}
+
+fn grow<'p>(
+    tx: &mut Tx<'p, '_, '_>,
+    root: Ptr<'p, Root>,
+    model: &mut Model,
+    (word, at, by): (&str, i32, u8),
+) -> Result<(), HeapError> {
+    let words = root.at(Root::WORDS);
+    let grown = words.entry(tx, word)?.and_modify(|bytes| bytes.push(by))?.or_insert(&[by])?;
+    let wanted = model.words.entry(word.to_owned()).and_modify(|bytes| bytes.push(by));
+    assert_eq!(grown, *wanted.or_insert(vec![by]));
+    let numbers = root.at(Root::NUMBERS);
+    let number = numbers.entry(tx, &at)?.or_insert_with(|| by.into())?;
+    assert_eq!(number, *model.numbers.entry(at).or_insert_with(|| by.into()));
+    let bump = |number: &mut u16| *number = number.wrapping_add(u16::from(by));
+    assert_eq!(numbers.update(tx, &-at, bump)?, model.numbers.get_mut(&-at).map(bump).is_some());
+    root.at(Root::NAMES).extend(tx, [(u64::from(by), word), (7, "seven")])?;
+    model.names.extend([(u64::from(by), word.to_owned()), (7, "seven".to_owned())]);
+    root.at(Root::TEXT).update(tx, |text| text.push_str(word))?;
+    model.text.push_str(word);
+    let place = u64::from(by % 4);
+    let change = |pair: &mut Pair| pair.one = pair.one.wrapping_add(1);
+    let updated = root.at(Root::LIST).update(tx, place, change)?;
+    assert_eq!(updated, model.list.get_mut(place as usize).map(change).is_some());
     Ok(())
 }
 
@@ -144,6 +196,7 @@ fn clear<'p>(
         2 => root.at(Root::NUMBERS).clear(tx).map(|()| model.numbers.clear()),
         3 => root.at(Root::NAMES).clear(tx).map(|()| model.names.clear()),
         4 => root.at(Root::LIST).clear(tx).map(|()| model.list.clear()),
+        5 => root.at(Root::BOXED).take(tx).map(|old| assert_eq!(old, model.boxed.take())),
         _ => root.at(Root::TEXT).set(tx, "").map(|()| model.text.clear()),
     }
 }
@@ -156,14 +209,28 @@ fn found<'p>(
     let list = root.at(Root::LIST).to_vec(access)?;
     assert_eq!(root.at(Root::LIST).len(access)?, list.len() as u64);
     assert_eq!(root.at(Root::LIST).get(access, 0)?, list.first().copied());
+    assert_eq!(root.at(Root::LIST).last(access)?, list.last().copied());
+    let numbers: BTreeMap<_, _> = root.at(Root::NUMBERS).iter(access)?.collect();
+    let first = root.at(Root::NUMBERS).first_key_value(access)?;
+    assert_eq!(first, numbers.iter().next().map(|(key, value)| (*key, *value)));
+    let last = root.at(Root::NUMBERS).last_key_value(access)?;
+    assert_eq!(last, numbers.iter().next_back().map(|(key, value)| (*key, *value)));
+    assert_eq!(root.at(Root::NUMBERS).len(access)?, numbers.len() as u64);
+    assert_eq!(root.at(Root::PAIRS).len(access)?, pairs.len() as u64);
+    assert!(root.at(Root::NUMBERS).range(access, ..0)?.eq(numbers.range(..0).map(copied)));
     Ok(Model {
         words: root.at(Root::WORDS).iter(access)?.collect(),
         pairs: pairs.map(|(key, value)| ((key.one, key.other), value)).collect(),
-        numbers: root.at(Root::NUMBERS).range(access, ..)?.collect(),
+        numbers,
         names: root.at(Root::NAMES).range(access, ..)?.collect(),
         list,
         text: root.at(Root::TEXT).get(access)?,
+        boxed: root.at(Root::BOXED).get(access)?,
     })
+}
+
+fn copied<K: Copy, V: Copy>((key, value): (&K, &V)) -> (K, V) {
+    (*key, *value)
 }
 
 proptest! {
@@ -200,7 +267,7 @@ proptest! {
                 assert_eq!(found(&mut session, root)?, model);
             }
             session.transaction(|tx| {
-                (0..6).try_for_each(|what| clear(tx, root, &mut model, what))
+                (0..7).try_for_each(|what| clear(tx, root, &mut model, what))
             })?;
             assert_eq!(found(&mut session, root)?, Model::default());
             assert_eq!(pool.heap().stats(&memory)?.objects, empty, "what was cleared is free");

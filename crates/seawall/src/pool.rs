@@ -8,7 +8,7 @@ use seawall_runtime::{Heap, HeapOptions, typed};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 /// What pools of this library are called; what is in one the type of its root says.
@@ -245,59 +245,65 @@ impl<R> Drop for Pool<R> {
 
 /// Where threads work: each place has a thread number, and what is known there.
 struct Places<R> {
-    places: Mutex<Vec<State<R>>>,
+    all: Mutex<All<R>>,
     freed: Condvar,
 }
 
-enum State<R> {
-    Free(Option<Box<typed::Suspended<R>>>),
-    Taken(ThreadId),
+type Known<R> = Option<Box<typed::Suspended<R>>>;
+
+struct All<R> {
+    /// The place that was freed last is taken first: it knows most.
+    free: Vec<(usize, Known<R>)>,
+    taken: Vec<ThreadId>,
+    /// The number of threads that wait: waking none would cost a system call, too.
+    waiting: usize,
 }
 
 /// A place, until it is dropped.
 struct Place<'n, R> {
     places: &'n Places<R>,
     number: usize,
-    thread: Option<Box<typed::Suspended<R>>>,
+    thread: Known<R>,
+    holder: ThreadId,
 }
 
 impl<R> Places<R> {
     fn of(heap: &Heap) -> Places<R> {
-        let places = (0..heap.threads()).map(|_| State::Free(None)).collect();
-        Places { places: Mutex::new(places), freed: Condvar::new() }
+        let free = (0..heap.threads() as usize).rev().map(|number| (number, None)).collect();
+        let all = All { free, taken: Vec::new(), waiting: 0 };
+        Places { all: Mutex::new(all), freed: Condvar::new() }
     }
 
-    /// The first that is free: so that one thread after the other finds what the last one knew.
+    fn all(&self) -> MutexGuard<'_, All<R>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self) -> Place<'_, R> {
-        let me = std::thread::current().id();
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let holder = std::thread::current().id();
+        let mut all = self.all();
+        assert!(
+            !all.taken.contains(&holder),
+            "this thread is in the pool already: use the handle that it has"
+        );
         loop {
-            let mut free = None;
-            for (number, place) in places.iter().enumerate() {
-                match place {
-                    State::Taken(thread) => assert!(
-                        *thread != me,
-                        "this thread is in the pool already: use the handle that it has"
-                    ),
-                    State::Free(_) => free = free.or(Some(number)),
-                }
+            if let Some((number, thread)) = all.free.pop() {
+                all.taken.push(holder);
+                return Place { places: self, number, thread, holder };
             }
-            if let Some(number) = free {
-                let State::Free(thread) = std::mem::replace(&mut places[number], State::Taken(me))
-                else {
-                    unreachable!("it is free");
-                };
-                return Place { places: self, number, thread };
-            }
-            places = self.freed.wait(places).unwrap_or_else(PoisonError::into_inner);
+            all.waiting += 1;
+            all = self.freed.wait(all).unwrap_or_else(PoisonError::into_inner);
+            all.waiting -= 1;
         }
     }
 }
 
 impl<R> Drop for Place<'_, R> {
     fn drop(&mut self) {
-        let mut places = self.places.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places[self.number] = State::Free(self.thread.take());
-        self.places.freed.notify_one();
+        let mut all = self.places.all();
+        all.taken.retain(|thread| *thread != self.holder);
+        all.free.push((self.number, self.thread.take()));
+        if all.waiting > 0 {
+            self.places.freed.notify_one();
+        }
     }
 }

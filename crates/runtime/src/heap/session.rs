@@ -26,8 +26,9 @@ pub struct Session<'m, M: Memory> {
     pub(crate) memory: &'m M,
     pub(crate) heap: Heap,
     pub(crate) thread: u64,
-    pub(crate) log: Log,
-    pub(crate) undo: Undo,
+    /// Boxed, as they are large: a session moves when its thread comes and goes.
+    pub(crate) log: Box<Log>,
+    pub(crate) undo: Box<Undo>,
     pub(crate) blocks: Blocks,
     pub(crate) placement: Placement,
     pub(crate) buffers: Buffers,
@@ -62,8 +63,8 @@ fn seated<M: Memory>(memory: &M, heap: &Heap) -> Option<ThreadSlot> {
 /// A session that is suspended: without its memory, and on no thread.
 #[derive(Debug)]
 pub(crate) struct Suspended {
-    log: Log,
-    undo: Undo,
+    log: Box<Log>,
+    undo: Box<Undo>,
     blocks: Blocks,
     placement: Placement,
     buffers: Buffers,
@@ -118,14 +119,14 @@ impl<'m, M: Memory> Session<'m, M> {
 
     fn seated_on(memory: &'m M, heap: Heap, seat: Option<ThreadSlot>) -> Session<'m, M> {
         let thread = memory.thread() as u64;
-        let log = Log::new(memory, &heap, thread);
+        let log = Box::new(Log::new(memory, &heap, thread));
         let left_open = recovery::undo_left_open(memory, &heap, thread);
         let mut session = Session {
             memory,
             heap,
             thread,
             log,
-            undo: Undo::new(memory, &heap, thread),
+            undo: Box::new(Undo::new(memory, &heap, thread)),
             blocks: Blocks::new(),
             placement: Placement::Packed,
             buffers: Buffers::default(),
@@ -143,7 +144,7 @@ impl<'m, M: Memory> Session<'m, M> {
                 let done = session.log.commit(memory, &mut record, Wait::Durable);
                 done.expect("old values fit the log of new ones");
             });
-            session.undo = Undo::new(memory, &heap, thread);
+            *session.undo = Undo::new(memory, &heap, thread);
         }
         session
     }
