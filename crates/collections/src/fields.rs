@@ -32,7 +32,7 @@ mod vector;
 pub use boxed::{Boxed, BoxedField};
 pub use btree::{BTree, BTreeField, DRAM_BYTES, OrderedKey};
 pub use item::Item;
-pub use keyed::{Entries, Entry, MapField};
+pub use keyed::{Entries, MapEntry, MapField};
 pub use map::Map;
 pub use text::{Text, TextField};
 pub use vector::{Vector, VectorField};

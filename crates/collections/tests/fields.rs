@@ -146,9 +146,6 @@ fn apply<'p>(
             assert_eq!(root.at(Root::NAMES).pop_last(tx)?, model.names.pop_last());
             assert_eq!(root.at(Root::NUMBERS).pop_first(tx)?, model.numbers.pop_first());
         }
-        Act::Box(value) if value % 3 == 0 => {
-            assert_eq!(root.at(Root::BOXED).take(tx)?, model.boxed.take());
-        }
         Act::Box(value) => {
             root.at(Root::BOXED).set(tx, &[*value; 9])?;
             model.boxed = Some([*value; 9]);

@@ -24,9 +24,9 @@
 //! ```
 //!
 //! **What can be in a pool**: numbers, arrays, structs that derive [`Persist`], pointers to such
-//! ([`Ptr`]), and as fields of structs [`Map`], [`BTree`], [`Vector`], [`Text`] and [`Boxed`]. Pointers are
-//! offsets: they mean the same after a restart. A volatile pointer (`Box`, `Vec`, `String`) in a
-//! pool is refused by the compiler, and so is a pointer of one pool in another.
+//! ([`Ptr`]), and as fields of structs [`Map`], [`BTree`], [`Vector`], [`Text`] and [`Boxed`].
+//! Pointers are offsets: they mean the same after a restart. A volatile pointer (`Box`, `Vec`,
+//! `String`) in a pool is refused by the compiler, and so is a pointer of one pool in another.
 //!
 //! **Transactions** happen wholly or not at all: what one changes, allocates and frees is durable
 //! when [`transaction`](Thread::transaction) returns `Ok`, and undone when its closure fails or
@@ -62,8 +62,8 @@ pub use error::OpenError;
 pub use explore::{Crashed, Exploration, ExploreError, Explored, explore};
 pub use pool::{Options, Pool, open};
 pub use seawall_collections::fields::{
-    Access, BTree, BTreeField, Boxed, BoxedField, Entries, Entry, Item, Map, MapField, OrderedKey,
-    Text, TextField, Vector, VectorField,
+    Access, BTree, BTreeField, Boxed, BoxedField, Entries, Item, Map, MapEntry, MapField,
+    OrderedKey, Text, TextField, Vector, VectorField,
 };
 pub use seawall_memory::Memory;
 pub use seawall_native::{Domain, Durability};

@@ -106,9 +106,9 @@ pub trait MapField<'p, K: Item + ?Sized, V: Item + ?Sized>: Copy {
         self,
         tx: &'e mut Tx<'p, 't, 'm, M>,
         key: &'e K,
-    ) -> Result<Entry<'e, 'p, 't, 'm, M, Self, K, V>, HeapError> {
+    ) -> Result<MapEntry<'e, 'p, 't, 'm, M, Self, K, V>, HeapError> {
         let value = self.get(tx, key)?;
-        Ok(Entry { field: self, tx, key, value })
+        Ok(MapEntry { field: self, tx, key, value })
     }
 
     /// Removes `key`; returns its value.
@@ -150,14 +150,14 @@ pub trait MapField<'p, K: Item + ?Sized, V: Item + ?Sized>: Copy {
 }
 
 /// A key of a map in a transaction, with its value if it has one ([`MapField::entry`]).
-pub struct Entry<'e, 'p, 't, 'm, M: Memory, F, K: ?Sized, V: Item + ?Sized> {
+pub struct MapEntry<'e, 'p, 't, 'm, M: Memory, F, K: ?Sized, V: Item + ?Sized> {
     field: F,
     tx: &'e mut Tx<'p, 't, 'm, M>,
     key: &'e K,
     value: Option<V::Owned>,
 }
 
-impl<'p, M, F, K, V> Entry<'_, 'p, '_, '_, M, F, K, V>
+impl<'p, M, F, K, V> MapEntry<'_, 'p, '_, '_, M, F, K, V>
 where
     M: Memory,
     F: MapField<'p, K, V>,
@@ -190,7 +190,7 @@ where
         }
     }
 
-    /// As [`or_insert`](Entry::or_insert), with a value that is made when it is needed.
+    /// As [`or_insert`](MapEntry::or_insert), with a value that is made when it is needed.
     ///
     /// # Errors
     /// As [`MapField::insert`].
@@ -207,9 +207,9 @@ where
 }
 
 impl<M: Memory, F, K: ?Sized, V: Item + ?Sized> std::fmt::Debug
-    for Entry<'_, '_, '_, '_, M, F, K, V>
+    for MapEntry<'_, '_, '_, '_, M, F, K, V>
 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry").field("has_value", &self.value.is_some()).finish_non_exhaustive()
+        f.debug_struct("MapEntry").field("has_value", &self.value.is_some()).finish_non_exhaustive()
     }
 }
