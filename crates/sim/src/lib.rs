@@ -40,6 +40,7 @@ mod recording;
 mod relocation;
 mod seam;
 mod simulation;
+pub mod validation;
 
 pub use config::{
     CoreConfig, DeviceConfig, DimmConfig, L1Config, L2Config, LlcConfig, MACHINES, Machine,

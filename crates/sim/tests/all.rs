@@ -13,13 +13,9 @@ mod latencies;
 mod levels;
 mod limits;
 mod optane;
-#[path = "../../lab/src/validate/paths.rs"]
-mod paths;
 mod persistency;
 mod persists;
 mod programs;
-#[path = "../../lab/src/validate/scenes.rs"]
-mod scenes;
 mod shapes;
 mod streams;
 mod values;

@@ -2,9 +2,9 @@
 //! them, a table that is full, commits, and who is told of them ("ASAP: A Speculative Approach to
 //! Persistence", HPCA'22).
 
-use crate::paths::Paths;
 use crate::watched::{Watched, asap22, clock, watch};
 use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_sim::validation::Paths;
 use seawall_sim::{Counters, Machine, Program, Reason, SimError, SimMemory};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,8 +1,7 @@
 //! A saturated part moves what its formula says, and no more however many cores ask.
 
-use crate::paths::Paths;
-use crate::scenes::{Lines, Scene, Work};
 use seawall_sim::Machine;
+use seawall_sim::validation::{Lines, Paths, Scene, Work};
 
 fn assert_near(found: f64, expected: f64, percent: f64, what: &str) {
     let off = 100.0 * (found - expected) / expected;

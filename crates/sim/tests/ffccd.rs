@@ -4,12 +4,12 @@
 mod crashes;
 
 use crate::hops::word;
-use crate::paths::Paths;
 use crate::persistency::{levels, tiny};
 use seawall_memory::relocation::{
     FILTER_BYTES, FILTERS, Forwarding, RELOCATION_PAGE, Relocate, Relocation,
 };
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
+use seawall_sim::validation::Paths;
 use seawall_sim::{
     Choice, Crash, Cycle, DESIGNS, Machine, Observer, Program, Reason, RunOutcome, SimMemory,
     Simulation,

@@ -1,9 +1,8 @@
 //! The four cases of persistency that a stock full-system simulator (gem5 24.0) drops, aborts on,
 //! or answers alike for every device; see `validation/gem5.md`.
 
-use crate::paths::Paths;
-use crate::scenes::{Scene, line_at};
 use seawall_memory::{Memory, MemoryExt};
+use seawall_sim::validation::{Paths, Scene, line_at};
 use seawall_sim::{Choice, Machine, Program, RunOutcome, SimMemory, Simulation};
 
 const BUCKETS: u64 = 256;

@@ -4,8 +4,8 @@
 //! back is taken away, so a change of the model must not move the sum.
 
 use crate::persists;
-use crate::scenes::Scene;
 use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_sim::validation::Scene;
 use seawall_sim::{Choice, DESIGNS, Machine, RunOutcome, SimMemory, Simulation};
 
 /// Cycles of 51 ns, and of 42 cycles more: a load that misses everywhere (7-cpu.com).

@@ -1,9 +1,8 @@
 //! A lone request takes the sum of its path: every expectation is added up from the machine file.
 
-use crate::paths::Paths;
-use crate::scenes::{Lines, Scene};
 use seawall_memory::Addr;
 use seawall_sim::Machine;
+use seawall_sim::validation::{Lines, Paths, Scene};
 
 fn machines() -> Vec<Machine> {
     ["micro15", "desktop"].map(|name| Machine::load(name).unwrap()).into()

@@ -1,11 +1,10 @@
 //! Private second levels, and a machine whose only shared part is a directory.
 
 use crate::hops::word;
-use crate::paths::Paths;
 use crate::persistency::{levels, tiny};
 use crate::programs::run_on;
-use crate::scenes::{Scene, line_at};
 use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_sim::validation::{Paths, Scene, line_at};
 use seawall_sim::{Choice, L2Config, Machine, Program, Reason, RunOutcome, SimMemory, Simulation};
 
 /// Lines that both private levels of the small machines hold together.

@@ -3,8 +3,8 @@
 //! are in `seawall validate --machine optane24`.
 
 use crate::persists;
-use crate::scenes::{Scene, line_at};
 use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_sim::validation::{Scene, line_at};
 use seawall_sim::{Choice, Machine, Program, SimMemory, Simulation};
 
 fn machine() -> Machine {

@@ -1,7 +1,7 @@
 //! How long a lone write to persistence takes, in cycles: what published measurements are held to.
 
-use crate::scenes::{Scene, line_at};
 use seawall_memory::{Memory, MemoryExt};
+use seawall_sim::validation::{Scene, line_at};
 use seawall_sim::{Machine, Program, SimMemory};
 
 fn time(machine: &Machine, core: usize, program: Program) -> u64 {

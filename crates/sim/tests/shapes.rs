@@ -1,8 +1,7 @@
 //! The curves have the shape that the parts give them, and every cycle has the right reason.
 
-use crate::paths::Paths;
-use crate::scenes::{Lines, Scene, line_at};
 use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_sim::validation::{Lines, Paths, Scene, line_at};
 use seawall_sim::{Machine, Program, Reason, RunOutcome, SimMemory};
 use std::cmp::Reverse;
 

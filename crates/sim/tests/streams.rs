@@ -1,9 +1,8 @@
 //! Non-temporal stores: through the write-combining buffer, in whole lines where they can.
 
-use crate::paths::Paths;
 use crate::programs::run_on;
-use crate::scenes::{Scene, line_at};
 use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_sim::validation::{Paths, Scene, line_at};
 use seawall_sim::{Choice, Machine, Program, Reason, RunOutcome, SimMemory, Simulation};
 
 const LINES: [u64; 4] = [1, 77, 300, 901];

@@ -1,12 +1,12 @@
 //! The questions that have one number for an answer.
 
-use super::ValidatePoint;
 use super::paths::Paths;
+use super::point::ValidationPoint;
 use super::scenes::{Lines, Scene, Work, line_at};
+use crate::{Cycle, DESIGNS, Machine, Program, SimError, SimMemory};
 use seawall_memory::{Addr, Memory, MemoryExt};
-use seawall_sim::{Cycle, DESIGNS, Machine, Program, SimError, SimMemory};
 
-type Points = Result<Vec<ValidatePoint>, SimError>;
+type Points = Result<Vec<ValidationPoint>, SimError>;
 
 /// Lines of the bandwidth runs, and the memory that they are chosen from.
 pub(super) const BANDWIDTH_LINES: usize = 8192;
@@ -33,8 +33,8 @@ pub(super) fn order(part: &str) -> usize {
     place.or_else(|| design().map(|at| parts.len() + at)).unwrap_or(usize::MAX)
 }
 
-fn lone(part: &str, what: String) -> ValidatePoint {
-    ValidatePoint::new(part, "lone latency", what)
+fn lone(part: &str, what: String) -> ValidationPoint {
+    ValidationPoint::new(part, "lone latency", what)
 }
 
 /// Every core adds to shared lines under every design: no addition may be lost.
@@ -61,7 +61,7 @@ fn runs(machine: &Machine) -> Points {
             .map(|word| u64::from_le_bytes(*word))
             .sum();
         let what = format!("{cores} cores add to shared lines and persist them: sum");
-        let point = ValidatePoint::new(design.name, "runs", what);
+        let point = ValidationPoint::new(design.name, "runs", what);
         let expected = (cores as u64 * ADDS) as f64;
         points.push(point.expect("cores x additions", expected).found(counted as f64, 0.0));
     }
@@ -240,7 +240,7 @@ pub(super) fn bandwidth_scene(machine: &Machine, design: &str) -> Scene {
 
 /// The shared cache's port and a link, each made the narrowest part of a machine.
 fn ports_and_links(machine: &Machine) -> Points {
-    let peak = |part: &str, what: String| ValidatePoint::new(part, "peak bandwidth", what);
+    let peak = |part: &str, what: String| ValidationPoint::new(part, "peak bandwidth", what);
     // A directory has no data: without the caches of other cores, they come from memory.
     let scene_of = |machine: &Machine| Scene {
         cold: machine.llc.directory_only,
@@ -294,7 +294,7 @@ fn gem5_cases(machine: &Machine) -> Points {
             }
         }
     };
-    let shape = |what: &str| ValidatePoint::new("clwb", "shape", what.into());
+    let shape = |what: &str| ValidationPoint::new("clwb", "shape", what.into());
     let mut points = Vec::new();
     let with = scene.run(vec![(0, Box::new(persists(true)))])?;
     let without = scene.run(vec![(0, Box::new(persists(false)))])?;
@@ -307,7 +307,7 @@ fn gem5_cases(machine: &Machine) -> Points {
         let persist = |machine| Scene::lone(machine, design).persist(0, &[9]);
         let grown = persist(&slow)? as f64 - persist(machine)? as f64;
         let what = "what a persist takes more if memory.nvm.write is 1000 more".into();
-        let point = ValidatePoint::new(design, "shape", what);
+        let point = ValidationPoint::new(design, "shape", what);
         points.push(point.expect("the device counts, except under ADR", more).found(grown, 0.0));
     }
     Ok(points)

@@ -1,16 +1,16 @@
 //! Curves that were measured of real DIMMs, beside what those of a machine file do.
 //!
-//! What was measured is data, `validation/optane.toml`, with its sources. It is asked of every
-//! machine that has such DIMMs. A point holds if it is within the tolerance. A point that is named
-//! as a gap there is known not to hold, and is no failure; if it holds after all, the entry is out
-//! of date, which is one.
+//! What was measured is data, `optane.toml` beside this file, with its sources. It is asked of
+//! every machine that has such DIMMs. A point holds if it is within the tolerance. A point that is
+//! named as a gap there is known not to hold, and is no failure; if it holds after all, the entry
+//! is out of date, which is one.
 
-use super::ValidatePoint;
+use super::plot::{Plot, PlotAxis, PlotCurve};
+use super::point::ValidationPoint;
 use super::scenes::{Scene, line_at};
 use super::traffic::Traffic;
-use crate::chart::{Axis, Chart, Series};
+use crate::{Machine, SimError, SimMemory};
 use seawall_memory::{Addr, Memory, MemoryExt};
-use seawall_sim::{Machine, SimError, SimMemory};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -116,8 +116,8 @@ pub(super) struct Hardware {
 }
 
 fn data() -> Data {
-    let text = include_str!("../../../../validation/optane.toml");
-    toml::from_str(text).expect("a test reads validation/optane.toml")
+    let text = include_str!("optane.toml");
+    toml::from_str(text).expect("a test reads optane.toml")
 }
 
 impl Hardware {
@@ -143,10 +143,10 @@ impl Hardware {
     }
 
     /// Every point of every curve: `expected` is the hardware.
-    pub(super) fn points(&self) -> Vec<ValidatePoint> {
+    pub(super) fn points(&self) -> Vec<ValidationPoint> {
         let mut points = Vec::new();
         let mut add = |what: String, source: &str, fixed, gap: Option<&str>, hardware, model| {
-            let point = ValidatePoint::new(PART, "hardware", what);
+            let point = ValidationPoint::new(PART, "hardware", what);
             let from = if fixed { "; a number of the machine file comes from it" } else { "" };
             let point = point.expect(&format!("{source}{from}"), hardware);
             let point = point.found(model, self.tolerance);
@@ -170,8 +170,8 @@ impl Hardware {
         points
     }
 
-    /// A chart for each test over regions or blocks, and one of all bandwidths over threads.
-    pub(super) fn charts(&self) -> Vec<Chart> {
+    /// A plot for each test over regions or blocks, and one of all bandwidths over threads.
+    pub(super) fn plots(&self) -> Vec<Plot> {
         let mut by_test: BTreeMap<(Test, &str), Vec<&Measured>> = BTreeMap::new();
         let is_curve = |of: &&Measured| matches!(of.curve.test, Test::Read | Test::Write);
         for measured in self.curves.iter().filter(is_curve) {
@@ -179,24 +179,24 @@ impl Hardware {
                 by_test.entry((measured.curve.test, words)).or_default().push(measured);
             }
         }
-        let charts = by_test.into_iter().map(|((test, over), curves)| chart(test, over, &curves));
-        charts.chain([self.threads_chart()]).collect()
+        let plots = by_test.into_iter().map(|((test, over), curves)| plot(test, over, &curves));
+        plots.chain([self.threads_plot()]).collect()
     }
 
-    fn threads_chart(&self) -> Chart {
+    fn threads_plot(&self) -> Plot {
         let title = "Threads from end to end; dashed: the most of the hardware";
-        let (x, y) = (Axis::linear("threads"), Axis::linear("GB/s"));
-        let mut chart = Chart::new("dimms-bandwidth", title, x, y);
+        let (x, y) = (PlotAxis::linear("threads"), PlotAxis::linear("GB/s"));
+        let mut plot = Plot::new("dimms-bandwidth", title, x, y);
         for curve in &self.threads {
-            chart = chart.with(Series::measured(&curve.name(), curve.gbs.clone()));
+            plot = plot.with(PlotCurve::measured(&curve.name(), curve.gbs.clone()));
         }
         let ends = |most: f64| vec![(1.0, most), (*THREADS.last().unwrap_or(&1) as f64, most)];
         let test = |test| matches!(test, Test::StoreBandwidth | Test::LoadBandwidth);
         for Measured { curve, .. } in self.curves.iter().filter(|of| test(of.curve.test)) {
             let most = curve.points.iter().map(|(_, gbs)| *gbs).fold(0.0, f64::max);
-            chart = chart.with(Series::formula(&format!("{most} GB/s"), ends(most)));
+            plot = plot.with(PlotCurve::formula(&format!("{most} GB/s"), ends(most)));
         }
-        chart
+        plot
     }
 }
 
@@ -216,7 +216,7 @@ impl Threads {
     }
 
     /// On one DIMM, few threads store most, and more of them less: where the most is, is known.
-    fn shape(&self) -> Option<ValidatePoint> {
+    fn shape(&self) -> Option<ValidationPoint> {
         if !self.stores || self.dimms != 1 {
             return None;
         }
@@ -224,30 +224,30 @@ impl Threads {
         let last = self.gbs.last()?;
         let is_so = most.0 <= 4.0 && last.1 < 0.69 * most.1;
         let what = "threads that store: 1 to 4 store most, 24 less than 69 % of it: 1 for yes";
-        let point = ValidatePoint::new(PART, "shape", what.into());
+        let point = ValidationPoint::new(PART, "shape", what.into());
         Some(point.expect("FAST'20, one DIMM", 1.0).found(f64::from(u8::from(is_so)), 0.0))
     }
 }
 
-fn chart(test: Test, over: &str, curves: &[&Measured]) -> Chart {
+fn plot(test: Test, over: &str, curves: &[&Measured]) -> Plot {
     let (file, y) = match test {
         Test::Read => ("read", "ns a load of 64 B"),
         _ => ("write", "ns a store of 64 B"),
     };
     let title = format!("{y}: hardware dashed, model marked");
-    let x = Axis::log(&format!("{over} (KiB)"));
-    let mut chart = Chart::new(&format!("dimms-{file}-{over}"), &title, x, Axis::ratio(y));
+    let x = PlotAxis::log(&format!("{over} (KiB)"));
+    let mut plot = Plot::new(&format!("dimms-{file}-{over}"), &title, x, PlotAxis::ratio(y));
     for Measured { curve, model } in curves {
         let hardware: Vec<(f64, f64)> =
             curve.points.iter().map(|(x, y)| (x / 1024.0, *y)).collect();
         let ours = hardware.iter().zip(model).map(|((x, _), y)| (*x, *y)).collect();
         let dimms =
             if curve.dimms == 1 { "one DIMM".into() } else { format!("{} DIMMs", curve.dimms) };
-        chart = chart
-            .with(Series::formula(&curve.source, hardware))
-            .with(Series::measured(&dimms, ours));
+        plot = plot
+            .with(PlotCurve::formula(&curve.source, hardware))
+            .with(PlotCurve::measured(&dimms, ours));
     }
-    chart
+    plot
 }
 
 impl Over {
@@ -352,19 +352,15 @@ impl LoneTest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::validate::ValidateReport;
-
-    fn report(machine: &Machine) -> ValidateReport {
-        let hardware = Hardware::measure(machine, 1).unwrap().unwrap();
-        let (points, charts) = (hardware.points(), hardware.charts());
-        ValidateReport { machine: "optane24".into(), points, charts }
-    }
 
     #[test]
     fn every_point_is_as_the_hardware_or_a_known_gap() {
-        let report = report(&Machine::load("optane24").unwrap());
-        assert_eq!(report.failures(), 0, "{report}");
-        assert_eq!(report.charts.len(), 5);
+        let machine = Machine::load("optane24").unwrap();
+        let hardware = Hardware::measure(&machine, 1).unwrap().unwrap();
+        let points = hardware.points();
+        let failed: Vec<_> = points.iter().filter(|point| point.fails()).collect();
+        assert!(failed.is_empty(), "{failed:?}");
+        assert_eq!(hardware.plots().len(), 5);
     }
 
     /// The error of one point of a curve on `optane24` with one number of its DIMMs changed.

@@ -1,12 +1,12 @@
 //! The sums of hardware that moves objects (FFCCD, ISCA'22, Tables 1 and 2): what a look-up takes,
 //! and how much longer a line of a copy takes than another until it is durable.
 
-use super::ValidatePoint;
 use super::paths::Paths;
+use super::point::ValidationPoint;
 use super::scenes::Scene;
+use crate::{Cycle, Machine, Program, SimError, SimMemory};
 use seawall_memory::relocation::{Forwarding, RELOCATION_PAGE, Relocate, Relocation};
 use seawall_memory::{Addr, Memory, MemoryExt};
-use seawall_sim::{Cycle, Machine, Program, SimError, SimMemory};
 
 const DESIGN: &str = "ffccd";
 /// A check in a filter, and the way to another one.
@@ -83,8 +83,8 @@ fn persist(machine: &Machine, lines: Vec<u64>, is_copy: bool) -> Result<Cycle, S
 }
 
 /// All points.
-pub(super) fn points(machine: &Machine) -> Result<Vec<ValidatePoint>, SimError> {
-    let lone = |what: &str| ValidatePoint::new(DESIGN, "lone latency", what.into());
+pub(super) fn points(machine: &Machine) -> Result<Vec<ValidationPoint>, SimError> {
+    let lone = |what: &str| ValidationPoint::new(DESIGN, "lone latency", what.into());
     let (moves, stays) = (page(MOVES), page(STAYS));
     let found = look_up(machine, vec![], stays)?;
     let first = BLOOM_LOAD_CYCLES + BLOOM_CYCLES;

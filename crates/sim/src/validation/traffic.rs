@@ -5,10 +5,10 @@
 //! [`Paths`]. Everything else that is measured is the DIMMs'.
 
 use super::paths::Paths;
+use crate::{Cycle, Machine, XpDimms};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_sim::{Cycle, Machine, XpDimms};
 
 const LINE: u64 = 64;
 const PAGE_LINES: u64 = 64;

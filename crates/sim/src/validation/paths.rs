@@ -1,17 +1,17 @@
 //! What a lone request must cost: the sum of its path, from the numbers of the machine file alone.
 //!
-//! Written from the documentation of the machine and not from its code, and shared with the
-//! simulator's own tests, so that both hold it to the same sums. Of the simulator it knows only
-//! where things sit: bank `i` on tile `i`, controllers at the corners, lines spread by a hash.
+//! Written from the documentation of the machine and not from its code; the simulator's tests use
+//! the same sums. It knows of the simulator only where things sit: bank `i` on tile `i`,
+//! controllers at the corners, lines spread by a hash.
 
-use seawall_sim::{Cycle, Machine};
+use crate::{Cycle, Machine};
 
 /// A tile of the mesh.
-pub(crate) type Tile = usize;
+pub type Tile = usize;
 
 /// The paths of a machine. Lines are numbered from the start of persistent memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Paths<'a> {
+pub struct Paths<'a> {
     machine: &'a Machine,
 }
 
@@ -21,23 +21,24 @@ fn spread(line: u64) -> usize {
 }
 
 impl<'a> Paths<'a> {
-    pub(crate) fn new(machine: &'a Machine) -> Paths<'a> {
+    /// The paths of `machine`.
+    pub fn new(machine: &'a Machine) -> Paths<'a> {
         Paths { machine }
     }
 
     /// The shared-cache bank of a line.
-    pub(crate) fn bank(&self, line: u64) -> usize {
+    pub fn bank(&self, line: u64) -> usize {
         (spread(line) >> 16) % self.machine.llc.banks
     }
 
     /// The tile of that bank.
-    pub(crate) fn home(&self, line: u64) -> Tile {
+    pub fn home(&self, line: u64) -> Tile {
         self.bank(line) % self.machine.core.count
     }
 
     /// The memory controller of a line: spread by the hash, or that of its DIMM, which pages of
     /// 4 KiB go round.
-    pub(crate) fn controller(&self, line: u64) -> usize {
+    pub fn controller(&self, line: u64) -> usize {
         let controllers = self.machine.memory.controllers;
         match self.machine.memory.nvm.dimms {
             Some(dimms) => (line / 64) as usize % dimms.count % controllers,
@@ -46,17 +47,18 @@ impl<'a> Paths<'a> {
     }
 
     /// The bank behind that controller.
-    pub(crate) fn memory_bank(&self, line: u64) -> usize {
+    pub fn memory_bank(&self, line: u64) -> usize {
         (spread(line) >> 8) % self.machine.memory.banks
     }
 
     /// The tile of that controller.
-    pub(crate) fn corner(&self, line: u64) -> Tile {
+    pub fn corner(&self, line: u64) -> Tile {
         let (tiles, columns) = (self.machine.core.count, self.machine.columns());
         [0, tiles - 1, columns - 1, tiles - columns][self.controller(line)]
     }
 
-    pub(crate) fn hops(&self, from: Tile, to: Tile) -> u64 {
+    /// Links between two tiles.
+    pub fn hops(&self, from: Tile, to: Tile) -> u64 {
         let columns = self.machine.columns();
         let (row, column) = (from / columns, from % columns);
         (row.abs_diff(to / columns) + column.abs_diff(to % columns)) as u64
@@ -68,46 +70,46 @@ impl<'a> Paths<'a> {
     }
 
     /// Flits of a message that carries a line.
-    pub(crate) fn flits(&self) -> u64 {
+    pub fn flits(&self) -> u64 {
         1 + 64u64.div_ceil(self.machine.mesh.flit_bytes)
     }
 
     /// A message of one flit.
-    pub(crate) fn control(&self, from: Tile, to: Tile) -> Cycle {
+    pub fn control(&self, from: Tile, to: Tile) -> Cycle {
         self.hops(from, to) * self.hop()
     }
 
     /// A message with a line, until its tail is there.
-    pub(crate) fn data(&self, from: Tile, to: Tile) -> Cycle {
+    pub fn data(&self, from: Tile, to: Tile) -> Cycle {
         let tail = if from == to { 0 } else { self.flits() - 1 };
         self.hops(from, to) * self.hop() + tail
     }
 
     /// A load that hits in the L1.
-    pub(crate) fn l1_load(&self) -> Cycle {
+    pub fn l1_load(&self) -> Cycle {
         self.machine.l1.latency
     }
 
     /// A load that hits in the second level; of a machine with one level, one that misses there.
     /// Either way, as long until a request leaves for the home of its line.
-    pub(crate) fn l2_load(&self) -> Cycle {
+    pub fn l2_load(&self) -> Cycle {
         self.l1_load() + self.machine.l2.map_or(0, |l2| l2.latency)
     }
 
     /// A load by `core` that the shared cache answers.
-    pub(crate) fn llc_load(&self, core: Tile, line: u64) -> Cycle {
+    pub fn llc_load(&self, core: Tile, line: u64) -> Cycle {
         let home = self.home(line);
         self.l2_load() + self.control(core, home) + self.machine.llc.latency + self.data(home, core)
     }
 
     /// A load by `core` that memory answers after `read` cycles.
-    pub(crate) fn memory_load(&self, core: Tile, line: u64, read: Cycle) -> Cycle {
+    pub fn memory_load(&self, core: Tile, line: u64, read: Cycle) -> Cycle {
         let (home, corner) = (self.home(line), self.corner(line));
         self.llc_load(core, line) + self.control(home, corner) + read + self.data(corner, home)
     }
 
     /// A load by `core` of a line that `owner` may write, and has in its first level.
-    pub(crate) fn transfer(&self, core: Tile, line: u64, owner: Tile) -> Cycle {
+    pub fn transfer(&self, core: Tile, line: u64, owner: Tile) -> Cycle {
         let home = self.home(line);
         self.l2_load()
             + self.control(core, home)
@@ -119,7 +121,7 @@ impl<'a> Paths<'a> {
 
     /// `core` may write a line that it and `others` share, when the last of them has given it up
     /// (a cycle) and said so. Invalidations that share links wait for each other beyond that.
-    pub(crate) fn upgrade(&self, core: Tile, line: u64, others: &[Tile]) -> Cycle {
+    pub fn upgrade(&self, core: Tile, line: u64, others: &[Tile]) -> Cycle {
         let home = self.home(line);
         let asked = self.machine.l1.latency + self.control(core, home) + self.machine.llc.latency;
         let acknowledged =
@@ -129,7 +131,7 @@ impl<'a> Paths<'a> {
 
     /// A line from `core`'s L1 through its bank to memory, and the acknowledgement back: from the
     /// controller's queue with `adr`, from the cells without.
-    pub(crate) fn persist(&self, core: Tile, line: u64, adr: bool) -> Cycle {
+    pub fn persist(&self, core: Tile, line: u64, adr: bool) -> Cycle {
         let (home, corner) = (self.home(line), self.corner(line));
         self.machine.l1.latency
             + self.data(core, home)
@@ -146,7 +148,7 @@ impl<'a> Paths<'a> {
     /// The arbiter searches the L1, the lines follow each other to their bank with FlushEpoch
     /// behind them, the bank searches itself, and the slowest of port, links and channel paces the
     /// lines; then the last PersistAck and the BankAck return.
-    pub(crate) fn epoch_flush(&self, core: Tile, lines: &[u64], search: Cycle) -> Cycle {
+    pub fn epoch_flush(&self, core: Tile, lines: &[u64], search: Cycle) -> Cycle {
         let (home, corner) = (self.home(lines[0]), self.corner(lines[0]));
         let (machine, count) = (self.machine, lines.len() as u64);
         let hops = self.hops(core, home);
@@ -172,13 +174,13 @@ impl<'a> Paths<'a> {
     }
 
     /// Cycles between two lines that `controllers` can give from NVM together.
-    pub(crate) fn read_pace(&self, controllers: usize) -> f64 {
+    pub fn read_pace(&self, controllers: usize) -> f64 {
         let memory = &self.machine.memory;
         self.pace(memory.nvm.read, memory.line_cycles) / controllers as f64
     }
 
     /// Cycles between two lines that `controllers` can write to NVM together.
-    pub(crate) fn write_pace(&self, controllers: usize) -> f64 {
+    pub fn write_pace(&self, controllers: usize) -> f64 {
         let memory = &self.machine.memory;
         self.pace(memory.nvm.write, memory.nvm_write_line_cycles()) / controllers as f64
     }
@@ -189,7 +191,7 @@ impl<'a> Paths<'a> {
     }
 
     /// The mean of `latency` over `lines`.
-    pub(crate) fn mean(lines: u64, latency: impl Fn(u64) -> Cycle) -> f64 {
+    pub fn mean(lines: u64, latency: impl Fn(u64) -> Cycle) -> f64 {
         (0..lines).map(latency).sum::<Cycle>() as f64 / lines as f64
     }
 }

@@ -4,13 +4,13 @@
 //! buffer, after every load, store and fence before it. Rates come from the difference of a run
 //! and one twice as long, so that start and end fall out. Shared with the simulator's own tests.
 
+use crate::{
+    Choice, Cycle, Machine, Observer, Program, RunOutcome, SimError, SimMemory, Simulation,
+};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
-use seawall_sim::{
-    Choice, Cycle, Machine, Observer, Program, RunOutcome, SimError, SimMemory, Simulation,
-};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -19,11 +19,15 @@ const REST_CYCLES: u32 = 5000;
 
 /// A machine and a design to ask, and how much memory it has.
 #[derive(Clone, Debug)]
-pub(crate) struct Scene {
-    pub(crate) machine: Machine,
-    pub(crate) design: String,
-    pub(crate) lines: u64,
-    pub(crate) cold: bool,
+pub struct Scene {
+    /// The machine.
+    pub machine: Machine,
+    /// The design, as it is chosen on the command line.
+    pub design: String,
+    /// Lines of persistent memory, all zero.
+    pub lines: u64,
+    /// Whether it starts with empty caches.
+    pub cold: bool,
 }
 
 /// Outputs of each core: number and cycle.
@@ -36,11 +40,11 @@ impl Observer for Marks {
         None
     }
 
-    fn crash(&mut self, _: Cycle, _: seawall_sim::Crash) {}
+    fn crash(&mut self, _: Cycle, _: crate::Crash) {}
 }
 
 /// The address of a persistent line.
-pub(crate) fn line_at(line: u64) -> Addr {
+pub fn line_at(line: u64) -> Addr {
     Addr::pm(line * LINE_BYTES)
 }
 
@@ -50,7 +54,7 @@ fn rest(memory: &SimMemory, width: u32, times: u32) {
 
 impl Scene {
     /// `machine` with 128 KiB of persistent memory and cores so wide that issuing takes no time.
-    pub(crate) fn lone(machine: &Machine, design: &str) -> Scene {
+    pub fn lone(machine: &Machine, design: &str) -> Scene {
         let mut machine = machine.clone();
         machine.core.width = 16;
         machine.core.parallelism = None;
@@ -58,7 +62,7 @@ impl Scene {
     }
 
     /// Starts with empty caches.
-    pub(crate) fn cold(mut self) -> Scene {
+    pub fn cold(mut self) -> Scene {
         self.cold = true;
         self
     }
@@ -84,22 +88,18 @@ impl Scene {
     }
 
     /// Runs `programs` on their cores, with memory that is all zero.
-    pub(crate) fn run(&self, programs: Vec<(usize, Program)>) -> Result<RunOutcome, SimError> {
+    pub fn run(&self, programs: Vec<(usize, Program)>) -> Result<RunOutcome, SimError> {
         let pm = vec![0; (self.lines * LINE_BYTES) as usize];
         Ok(self.simulate(pm, programs)?.0)
     }
 
     /// The cycles between the first two outputs of `core`.
-    pub(crate) fn between(
-        &self,
-        core: usize,
-        programs: Vec<(usize, Program)>,
-    ) -> Result<Cycle, SimError> {
+    pub fn between(&self, core: usize, programs: Vec<(usize, Program)>) -> Result<Cycle, SimError> {
         self.between_from(0, core, programs)
     }
 
     /// The cycles between output `first` of `core`, counted from 0, and the next.
-    pub(crate) fn between_from(
+    pub fn between_from(
         &self,
         first: usize,
         core: usize,
@@ -114,7 +114,7 @@ impl Scene {
     }
 
     /// Cycles of a load of `at` by `core`, in a machine where nothing else happens.
-    pub(crate) fn load(&self, core: usize, at: Addr) -> Result<Cycle, SimError> {
+    pub fn load(&self, core: usize, at: Addr) -> Result<Cycle, SimError> {
         let program = move |memory: &SimMemory| {
             memory.output(1);
             memory.load::<u64>(at);
@@ -124,7 +124,7 @@ impl Scene {
     }
 
     /// As [`load`](Scene::load), by a core that has just loaded the line.
-    pub(crate) fn load_again(&self, core: usize, at: Addr) -> Result<Cycle, SimError> {
+    pub fn load_again(&self, core: usize, at: Addr) -> Result<Cycle, SimError> {
         let program = move |memory: &SimMemory| {
             memory.load::<u64>(at);
             memory.drain();
@@ -137,7 +137,7 @@ impl Scene {
 
     /// As [`load`](Scene::load), by a core that has loaded the line, and then as many of the same
     /// set as the first level has ways.
-    pub(crate) fn load_far(&self, core: usize, line: u64) -> Result<Cycle, SimError> {
+    pub fn load_far(&self, core: usize, line: u64) -> Result<Cycle, SimError> {
         let (sets, ways) = (self.machine.l1_sets() as u64, self.machine.l1.ways as u64);
         let program = move |memory: &SimMemory| {
             for way in 0..=ways {
@@ -153,7 +153,7 @@ impl Scene {
 
     /// Cycles that a store to `line` keeps the head of the store buffer; with `again` by a core
     /// that has written the line before.
-    pub(crate) fn store(&self, core: usize, line: u64, again: bool) -> Result<Cycle, SimError> {
+    pub fn store(&self, core: usize, line: u64, again: bool) -> Result<Cycle, SimError> {
         let program = move |memory: &SimMemory| {
             if again {
                 memory.store(line_at(line), 1u64);
@@ -167,7 +167,7 @@ impl Scene {
     }
 
     /// Cycles from the first flush of `lines`, just written by `core`, to the end of a drain.
-    pub(crate) fn persist(&self, core: usize, lines: &[u64]) -> Result<Cycle, SimError> {
+    pub fn persist(&self, core: usize, lines: &[u64]) -> Result<Cycle, SimError> {
         let lines = lines.to_vec();
         let program = move |memory: &SimMemory| {
             for line in &lines {
@@ -184,7 +184,7 @@ impl Scene {
     }
 
     /// Cycles of a load by `core` of a line that `owner` has written.
-    pub(crate) fn transfer(&self, core: usize, line: u64, owner: usize) -> Result<Cycle, SimError> {
+    pub fn transfer(&self, core: usize, line: u64, owner: usize) -> Result<Cycle, SimError> {
         let width = self.machine.core.width;
         let at = line_at(line);
         let reader = move |memory: &SimMemory| {
@@ -198,12 +198,7 @@ impl Scene {
     }
 
     /// Cycles of a store by `core` to a line that it and `others` have read.
-    pub(crate) fn upgrade(
-        &self,
-        core: usize,
-        line: u64,
-        others: &[usize],
-    ) -> Result<Cycle, SimError> {
+    pub fn upgrade(&self, core: usize, line: u64, others: &[usize]) -> Result<Cycle, SimError> {
         let width = self.machine.core.width;
         let at = line_at(line);
         let writer = move |memory: &SimMemory| {
@@ -226,7 +221,7 @@ impl Scene {
 
     /// Mean cycles of a load in a chain of pointers through `lines` lines in random order, once
     /// every line has been visited.
-    pub(crate) fn chase(&self, lines: u64, seed: u64) -> Result<f64, SimError> {
+    pub fn chase(&self, lines: u64, seed: u64) -> Result<f64, SimError> {
         // Line 0 holds the null pointer: the chain starts and ends in line 1.
         let mut order: Vec<u64> = (2..=lines).collect();
         order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
@@ -253,7 +248,7 @@ impl Scene {
     }
 
     /// Cycles that each line of `lines` takes when `cores` cores share them and all `work` at once.
-    pub(crate) fn pace(&self, cores: usize, lines: &Lines, work: Work) -> Result<f64, SimError> {
+    pub fn pace(&self, cores: usize, lines: &Lines, work: Work) -> Result<f64, SimError> {
         let shares = lines.list.chunks(lines.list.len().div_ceil(cores)).enumerate();
         let programs = shares.map(|(core, share)| {
             let mut own = share.to_vec();
@@ -268,7 +263,7 @@ impl Scene {
 
 /// What every core does with its lines when bandwidth is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
+pub enum Work {
     /// Independent loads.
     Load,
     /// Stores and flushes, and one drain at the end.
@@ -292,14 +287,15 @@ impl Work {
 
 /// Lines that use some parts of the machine evenly, in turn.
 #[derive(Clone, Debug)]
-pub(crate) struct Lines {
-    pub(crate) list: Vec<u64>,
+pub struct Lines {
+    /// The lines in the order of use.
+    pub list: Vec<u64>,
     keys: usize,
 }
 
 impl Lines {
     /// `count` of the first `lines` lines, as many of each of the `keys` values of `key`.
-    pub(crate) fn balanced(
+    pub fn balanced(
         lines: u64,
         keys: usize,
         key: impl Fn(u64) -> Option<usize>,

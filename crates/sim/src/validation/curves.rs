@@ -3,12 +3,12 @@
 //! Where persistent memory is DIMMs with a controller of their own, these curves end at the shared
 //! cache: what is behind it follows no formula, and is held to [`hardware`](super::hardware).
 
-use super::ValidatePoint;
 use super::paths::Paths;
+use super::plot::{Plot, PlotAxis, PlotCurve};
+use super::point::ValidationPoint;
 use super::points::{bandwidth_scene, memory_lines, one_way};
 use super::scenes::{Lines, Scene, Work, line_at};
-use crate::chart::{Axis, Chart, Series};
-use seawall_sim::{Cycle, Machine, SimError};
+use crate::{Cycle, Machine, SimError};
 
 type Xy = Vec<(f64, f64)>;
 
@@ -92,7 +92,7 @@ impl<'a> Curves<'a> {
     }
 
     /// What the curves must look like.
-    pub(super) fn points(&self) -> Vec<ValidatePoint> {
+    pub(super) fn points(&self) -> Vec<ValidationPoint> {
         let machine = self.machine;
         let at = |kib: usize| {
             let found = self.footprint.iter().find(|(x, _)| *x >= kib as f64);
@@ -107,7 +107,7 @@ impl<'a> Curves<'a> {
                 _ => 0.0,
             };
             let what = format!("pointer chase through {kib} KiB, each load");
-            let point = ValidatePoint::new(part, "shape", what).expect(formula, cycles);
+            let point = ValidationPoint::new(part, "shape", what).expect(formula, cycles);
             points.push(point.found(at(kib), tolerance));
         }
         let controllers = machine.memory.controllers;
@@ -118,13 +118,13 @@ impl<'a> Curves<'a> {
         for (curve, pace, what) in bandwidths.into_iter().filter(|_| self.has_banks()) {
             let (cores, found) = *curve.last().unwrap_or(&(0.0, f64::NAN));
             let what = format!("cycles a line {what}, {cores} cores");
-            let point = ValidatePoint::new("memory", "peak bandwidth", what);
+            let point = ValidationPoint::new("memory", "peak bandwidth", what);
             let formula = "max(line_cycles, access / banks) / controllers";
             points.push(point.expect(formula, pace).found(found, 6.0));
         }
         let falls = |curve: &Xy, what: &str, part: &str| {
             let breaks = curve.windows(2).filter(|pair| pair[1].1 < pair[0].1 * 0.99).count();
-            let point = ValidatePoint::new(part, "shape", format!("{what}: points out of order"));
+            let point = ValidationPoint::new(part, "shape", format!("{what}: points out of order"));
             point.expect("none falls", 0.0).found(breaks as f64, 0.0)
         };
         points.push(falls(&self.footprint, "latency over footprint", "memory"));
@@ -146,30 +146,30 @@ impl<'a> Curves<'a> {
         points
     }
 
-    pub(super) fn charts(&self) -> Vec<Chart> {
-        let mut charts = vec![self.footprint_chart()];
-        charts.extend(self.has_banks().then(|| self.bandwidth_chart()));
-        charts.push(self.fence_chart());
-        charts.extend((!self.hops.is_empty()).then(|| self.hops_chart()));
-        charts.push(self.sharers_chart());
-        charts.extend(self.has_banks().then(|| self.epoch_chart()));
-        charts
+    pub(super) fn plots(&self) -> Vec<Plot> {
+        let mut plots = vec![self.footprint_plot()];
+        plots.extend(self.has_banks().then(|| self.bandwidth_plot()));
+        plots.push(self.fence_plot());
+        plots.extend((!self.hops.is_empty()).then(|| self.hops_plot()));
+        plots.push(self.sharers_plot());
+        plots.extend(self.has_banks().then(|| self.epoch_plot()));
+        plots
     }
 
-    fn footprint_chart(&self) -> Chart {
+    fn footprint_plot(&self) -> Plot {
         let across = |y| {
             vec![self.footprint[0], *self.footprint.last().unwrap_or(&(1.0, 0.0))]
                 .into_iter()
                 .map(|(x, _)| (x, y))
                 .collect::<Xy>()
         };
-        let chart = Chart::new(
+        let plot = Plot::new(
             "load-latency",
             "A chain of dependent loads in random order",
-            Axis::log("memory walked (KiB)"),
-            Axis::linear("cycles a load"),
+            PlotAxis::log("memory walked (KiB)"),
+            PlotAxis::linear("cycles a load"),
         );
-        let formulas = self.plateaus().into_iter().fold(chart, |chart, plateau| {
+        let formulas = self.plateaus().into_iter().fold(plot, |plot, plateau| {
             let name = match plateau.part {
                 "l1" => "L1 hit",
                 "l2" => "second level",
@@ -178,109 +178,107 @@ impl<'a> Curves<'a> {
             };
             let places = usize::from(plateau.cycles.fract() != 0.0);
             let name = format!("{name}: {:.places$}", plateau.cycles);
-            chart.with(Series::formula(&name, across(plateau.cycles)))
+            plot.with(PlotCurve::formula(&name, across(plateau.cycles)))
         });
-        formulas.with(Series::measured("measured", self.footprint.clone()))
+        formulas.with(PlotCurve::measured("measured", self.footprint.clone()))
     }
 
-    fn bandwidth_chart(&self) -> Chart {
+    fn bandwidth_plot(&self) -> Plot {
         let machine = self.machine;
         let gbs = |cycles: f64| 64.0 * machine.ghz / cycles;
         let curve = |xy: &Xy| xy.iter().map(|(x, y)| (*x, gbs(*y))).collect::<Xy>();
         let paths = Paths::new(machine);
         let ends = |y| vec![(1.0, y), (machine.core.count as f64, y)];
-        let chart = Chart::new(
+        let plot = Plot::new(
             "bandwidth",
             "NVM bandwidth, balanced over controllers and banks",
-            Axis::log("cores"),
-            Axis::linear("GB/s"),
+            PlotAxis::log("cores"),
+            PlotAxis::linear("GB/s"),
         );
         let controllers = machine.memory.controllers;
         let (read, write) = (gbs(paths.read_pace(controllers)), gbs(paths.write_pace(controllers)));
-        let chart = if (read - write).abs() < 0.01 {
-            chart.with(Series::formula(&format!("peak: {read:.1}"), ends(read)))
+        let plot = if (read - write).abs() < 0.01 {
+            plot.with(PlotCurve::formula(&format!("peak: {read:.1}"), ends(read)))
         } else {
-            chart
-                .with(Series::formula(&format!("peak, read: {read:.1}"), ends(read)))
-                .with(Series::formula(&format!("peak, write: {write:.1}"), ends(write)))
+            plot.with(PlotCurve::formula(&format!("peak, read: {read:.1}"), ends(read)))
+                .with(PlotCurve::formula(&format!("peak, write: {write:.1}"), ends(write)))
         };
-        chart
-            .with(Series::measured("loads", curve(&self.reads)))
-            .with(Series::measured("stores + clwb", curve(&self.writes)))
+        plot.with(PlotCurve::measured("loads", curve(&self.reads)))
+            .with(PlotCurve::measured("stores + clwb", curve(&self.writes)))
     }
 
-    fn fence_chart(&self) -> Chart {
+    fn fence_plot(&self) -> Plot {
         let paths = Paths::new(self.machine);
         let pace = paths.write_pace(self.machine.memory.controllers);
         let lone = self.fences[0][0].1;
         let line = |x: f64| (x, lone + (x - 1.0) * pace);
-        let mut chart = Chart::new(
+        let mut plot = Plot::new(
             "persist-latency",
             "From the first flush (or the barrier) until all lines are durable",
-            Axis::linear("lines a fence waits for"),
-            Axis::linear("cycles"),
+            PlotAxis::linear("lines a fence waits for"),
+            PlotAxis::linear("cycles"),
         )
-        .with(Series::formula(
+        .with(PlotCurve::formula(
             &format!("lone path + {pace:.1} a line"),
             vec![line(1.0), line(LINES_PER_FENCE_MAX as f64)],
         ));
         for (design, curve) in FENCES.iter().zip(&self.fences) {
-            chart = chart.with(Series::measured(design, curve.clone()));
+            plot = plot.with(PlotCurve::measured(design, curve.clone()));
         }
-        chart
+        plot
     }
 
-    fn hops_chart(&self) -> Chart {
+    fn hops_plot(&self) -> Plot {
         let mesh = &self.machine.mesh;
         let far = self.hops.last().map_or(1.0, |(x, _)| *x);
         let near = (Paths::new(self.machine).l2_load() + self.machine.llc.latency) as f64;
         let flits = Paths::new(self.machine).flits() as f64;
         let hop = 2.0 * (mesh.router_latency + mesh.link_latency) as f64;
         let line = |x: f64| (x, near + flits - 1.0 + hop * x);
-        Chart::new(
+        Plot::new(
             "mesh-latency",
             "A lone load that the shared cache answers",
-            Axis::linear("hops from core to bank"),
-            Axis::linear("cycles"),
+            PlotAxis::linear("hops from core to bank"),
+            PlotAxis::linear("cycles"),
         )
-        .with(Series::formula(
+        .with(PlotCurve::formula(
             &format!("{near:.0} + {hop:.0} a hop + {:.0} flits behind the head", flits - 1.0),
             vec![line(1.0), line(far)],
         ))
-        .with(Series::measured("measured (0 hops: no message)", self.hops.clone()))
+        .with(PlotCurve::measured("measured (0 hops: no message)", self.hops.clone()))
     }
 
-    fn sharers_chart(&self) -> Chart {
+    fn sharers_plot(&self) -> Plot {
         let paths = Paths::new(self.machine);
         let formula = self.sharers.iter().skip(1).map(|(x, _)| {
             let others: Vec<usize> = (1..=*x as usize).collect();
             (*x, (paths.upgrade(0, 7, &others) + 1) as f64)
         });
-        Chart::new(
+        Plot::new(
             "sharers",
             "A store to a line that other cores share",
-            Axis::linear("other cores that share the line"),
-            Axis::linear("cycles"),
+            PlotAxis::linear("other cores that share the line"),
+            PlotAxis::linear("cycles"),
         )
-        .with(Series::formula("path of the farthest sharer", formula.collect()))
-        .with(Series::measured("measured", self.sharers.clone()))
+        .with(PlotCurve::formula("path of the farthest sharer", formula.collect()))
+        .with(PlotCurve::measured("measured", self.sharers.clone()))
     }
 
-    fn epoch_chart(&self) -> Chart {
+    fn epoch_plot(&self) -> Plot {
         let paths = Paths::new(self.machine);
         let lines = one_way(&paths, 16384, 16);
         let formula = (1..=lines.len()).map(|count| {
             (count as f64, paths.epoch_flush(0, &lines[..count], SEARCH_CYCLES) as f64)
         });
-        Chart::new(
+        Plot::new(
             "epoch-flush",
             "Drain of an epoch under lb: the four-step handshake with all banks",
-            Axis::linear("lines in the epoch"),
-            Axis::linear("cycles"),
+            PlotAxis::linear("lines in the epoch"),
+            PlotAxis::linear("cycles"),
         )
-        .with(Series::formula("sum of the path, one bank, one controller", formula.collect()))
-        .with(Series::measured("lines of one bank", self.one_bank.clone()))
-        .with(Series::measured("lines of all banks", self.all_banks.clone()))
+        .with(PlotCurve::formula("sum of the path, one bank, one controller", formula.collect()))
+        .with(PlotCurve::measured("lines of one bank", self.one_bank.clone()))
+        .with(PlotCurve::measured("lines of all banks", self.all_banks.clone()))
     }
 }
 
