@@ -71,6 +71,9 @@ pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
     let roots: Vec<String> =
         packages.iter().flat_map(|metadata| arrows::target_files(metadata, &root)).collect();
     problems.extend(modules::check(&texts, &roots));
+    let folders: Vec<String> =
+        packages.iter().flat_map(|metadata| arrows::folders(metadata, &root)).collect();
+    problems.extend(modules::check_paths(&texts, &folders));
     problems.extend(names::check(&texts));
     problems.extend(format::check(&texts, &root)?);
     problems.extend(packages.iter().flat_map(arrows::check));

@@ -61,6 +61,16 @@ pub(super) fn target_files(metadata: &Value, root: &Path) -> Vec<String> {
     files
 }
 
+/// The folder of each package, from `root`.
+pub(super) fn folders(metadata: &Value, root: &Path) -> Vec<String> {
+    let manifests = list(&metadata["packages"]).iter();
+    let manifests = manifests.filter_map(|package| package["manifest_path"].as_str());
+    let folders = manifests.filter_map(|manifest| Path::new(manifest).parent());
+    folders
+        .map(|folder| folder.strip_prefix(root).unwrap_or(folder).display().to_string())
+        .collect()
+}
+
 /// Arrows that are not in the table, and crates that are not.
 pub(super) fn check(metadata: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -104,6 +114,7 @@ mod tests {
             "name": name,
             "dependencies": [{"name": uses, "kind": kind}],
             "targets": [{"src_path": "/w/crates/a/src/lib.rs"}],
+            "manifest_path": "/w/crates/a/Cargo.toml",
         }]})
     }
 
@@ -122,6 +133,16 @@ mod tests {
     fn files_of_targets_are_told_from_the_root() {
         let metadata = package("seawall-a", "serde", Value::Null);
         assert_eq!(target_files(&metadata, Path::new("/w")), ["crates/a/src/lib.rs"]);
+        assert_eq!(folders(&metadata, Path::new("/w")), ["crates/a"]);
+    }
+
+    #[test]
+    fn the_front_door_is_one_of_our_crates() {
+        let problems = check(&package("seawall", "seawall-lab", Value::Null));
+        assert!(problems.len() == 1 && problems[0].what.contains("uses lab"), "{problems:?}");
+        assert_eq!(check(&package("seawall", "seawall-native", Value::Null)), []);
+        let problems = check(&package("seawall-memory", "seawall", Value::Null));
+        assert!(problems.len() == 1 && problems[0].what.contains("uses seawall"), "{problems:?}");
     }
 
     #[test]

@@ -1,11 +1,41 @@
 //! Every Rust file belongs to some target: a file that no `mod` names is never compiled, and rots.
 //!
 //! A table macro may declare its modules (`mod $module;`). Then the files beside it count if the
-//! file with the table names them. A file that a test expects not to compile counts too.
+//! file with the table names them. A file that a test expects not to compile counts too. A package
+//! compiles its own files only: what two packages share is a crate.
 
 use super::{Problem, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
+
+/// The places where a file compiles a file of another package; `folders` are those of packages.
+pub(super) fn check_paths(texts: &[Text], folders: &[String]) -> Vec<Problem> {
+    let owner = |file: &str| {
+        let owners = folders.iter().filter(|folder| Path::new(file).starts_with(folder));
+        owners.max_by_key(|folder| folder.len())
+    };
+    let mut problems = Vec::new();
+    for text in texts.iter().filter(|text| text.file.ends_with(".rs")) {
+        let beside = Path::new(&text.file).parent().unwrap_or(Path::new(""));
+        for (index, line) in text.text.lines().enumerate() {
+            let Some(quoted) = source_of(line.trim()) else { continue };
+            let file = plain(&beside.join(quoted));
+            if owner(&file) != owner(&text.file) {
+                let what =
+                    format!("compiles {file} of another package; make what they share a crate");
+                problems.push(text.problem(index + 1, what));
+            }
+        }
+    }
+    problems
+}
+
+/// The file that a line names with `#[path]` or `include!`.
+fn source_of(line: &str) -> Option<&str> {
+    let starts =
+        ["#[path = \"", "include!(\""].into_iter().find(|start| line.starts_with(start))?;
+    between(line, starts, "\"")
+}
 
 /// The Rust files among `texts` that no file in `roots` leads to.
 pub(super) fn check(texts: &[Text], roots: &[String]) -> Vec<Problem> {
@@ -135,6 +165,22 @@ mod tests {
             ("a/tests/y.rs", ""),
         ];
         assert_eq!(orphans(&files, &["a/tests/all.rs"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_of_another_package_is_not_compiled() {
+        let found = |text: &str| {
+            let text = Text { file: "a/tests/all.rs".into(), text: text.into() };
+            let folders = ["a", "a/inner", "b"].map(String::from);
+            check_paths(&[text], &folders)
+                .into_iter()
+                .map(|problem| problem.line)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found("mod one;\n#[path = \"../../b/src/x.rs\"]\nmod x;"), [2]);
+        assert_eq!(found("#[path = \"../inner/src/x.rs\"]\nmod x;"), [1]);
+        assert_eq!(found("include!(\"../../b/y.rs\");"), [1]);
+        assert_eq!(found("#[path = \"deep/x.rs\"]\nmod x;\ninclude!(\"../y.rs\");"), [0; 0]);
     }
 
     #[test]
