@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 fn path(test: &Litmus) -> PathBuf {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../litmus");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/litmus");
     PathBuf::from(folder).join(&test.family).join(format!("{}.litmus", test.id))
 }
 

@@ -249,13 +249,13 @@ const OLD_NAME: (&str, &str) = ("s1-i7", "memsys17-i7");
 
 /// The machines that come with seawall: name and text.
 pub const MACHINES: &[(&str, &str)] = &[
-    ("micro15", include_str!("../../../machines/micro15.toml")),
-    ("desktop", include_str!("../../../machines/desktop.toml")),
-    ("memsys17-i7", include_str!("../../../machines/memsys17-i7.toml")),
-    ("hops17", include_str!("../../../machines/hops17.toml")),
-    ("asap22", include_str!("../../../machines/asap22.toml")),
-    ("optane24", include_str!("../../../machines/optane24.toml")),
-    ("ffccd22", include_str!("../../../machines/ffccd22.toml")),
+    ("micro15", include_str!("../machines/micro15.toml")),
+    ("desktop", include_str!("../machines/desktop.toml")),
+    ("memsys17-i7", include_str!("../machines/memsys17-i7.toml")),
+    ("hops17", include_str!("../machines/hops17.toml")),
+    ("asap22", include_str!("../machines/asap22.toml")),
+    ("optane24", include_str!("../machines/optane24.toml")),
+    ("ffccd22", include_str!("../machines/ffccd22.toml")),
 ];
 
 impl L2Config {

@@ -20,7 +20,7 @@ macro_rules! suite {
             family: stringify!($family),
             id: stringify!($id),
             text: include_str!(concat!(
-                "../../../../litmus/", stringify!($family), "/", stringify!($id), ".litmus"
+                "../../litmus/", stringify!($family), "/", stringify!($id), ".litmus"
             )),
         },)*)*];
     };

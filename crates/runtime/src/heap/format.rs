@@ -12,7 +12,7 @@ use crate::pool::{HEADER_BYTES, VERSION};
 use crate::tx::direct::DIRECT_BYTES;
 use crate::tx::record::{COUNT_MAX, HEADER_WORDS};
 
-const PAGE: &str = include_str!("../../../../docs/format.md");
+const PAGE: &str = include_str!("../../format.md");
 
 #[test]
 fn the_description_of_the_format_has_the_numbers_of_the_code() {

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn only_the_persistent_device_can_be_dimms() {
-        let text = include_str!("../../../../machines/optane24.toml");
+        let text = include_str!("../../machines/optane24.toml");
         let (before, dimms) = text.split_once("[memory.nvm.dimms]").unwrap();
         let moved = format!("{before}[memory.dram.dimms]{dimms}");
         let error = Machine::parse("test", &moved).unwrap_err().to_string();
