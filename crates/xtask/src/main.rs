@@ -2,10 +2,12 @@
 //!
 //! `tidy` holds the tree to the rules of CONTRIBUTING.md that neither the formatter nor the
 //! compiler knows. It prints each problem with its place and exits with 1 if there is one.
-//! `sanitize` with `address`, `thread` or `miri` runs the tests that such a tool can run.
+//! `sanitize` with `address`, `thread` or `miri` runs the tests that such a tool can run. `package`
+//! packages the crates that are published, in order, and looks for what they lack.
 
 #![forbid(unsafe_code)]
 
+mod package;
 mod sanitize;
 mod tidy;
 
@@ -13,7 +15,8 @@ use anyhow::{Result, bail};
 use sanitize::Tool;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo run -p seawall-xtask -- tidy | sanitize address|thread|miri";
+const USAGE: &str =
+    "usage: cargo run -p seawall-xtask -- tidy | package | sanitize address|thread|miri";
 
 fn main() -> ExitCode {
     match chore() {
@@ -30,6 +33,7 @@ fn chore() -> Result<ExitCode> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["tidy"] => tidy(),
+        ["package"] => Ok(if package::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
         ["sanitize", name] => match Tool::of_name(name) {
             Some(tool) => {
                 Ok(if sanitize::run(tool)? { ExitCode::SUCCESS } else { ExitCode::from(1) })
