@@ -1,4 +1,4 @@
-//! The caches of the machine: private ones, the shared one, and the coherence between them.
+//! The caches of the machine: private caches, the shared cache, and coherence between them.
 
 pub(crate) mod coherence;
 pub(crate) mod private;

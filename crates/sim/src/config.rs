@@ -1,7 +1,7 @@
 //! Machines as data: the TOML files under `machines/`, checked before anything is built from them.
 //!
-//! A key that nobody knows, a cache that is no power of two or a machine without cores is an error
-//! that names the key and what would be valid; nothing is guessed.
+//! An unknown key, a cache whose sets are no power of two or a machine without cores is an error
+//! that names the key and the valid values; nothing is guessed.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -14,9 +14,9 @@ pub use dimms::DimmConfig;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// One line for `seawall list machines`.
+    /// The description in `seawall list machines`, one line.
     pub about: String,
-    /// A comparison runs every workload here, by default; without, the usual five.
+    /// Whether a comparison runs every workload by default; if false, the usual five.
     #[serde(default)]
     pub all_workloads: bool,
     /// Core clock in GHz; only turns cycles into seconds.
@@ -25,7 +25,7 @@ pub struct Machine {
     pub core: CoreConfig,
     /// Private first-level data caches.
     pub l1: L1Config,
-    /// Private second-level caches, exclusive of the first; none: a core has one level.
+    /// Private second-level caches, exclusive of the first; `None` if a core has one level.
     #[serde(default)]
     pub l2: Option<L2Config>,
     /// The shared, banked, inclusive last-level cache, or a directory alone.
@@ -34,7 +34,7 @@ pub struct Machine {
     pub mesh: MeshConfig,
     /// Memory controllers and what is behind them.
     pub memory: MemoryConfig,
-    /// What fetches lines into the last-level cache before they are asked for; none: nothing does.
+    /// The prefetcher into the last-level cache; `None` if there is none.
     #[serde(default)]
     pub prefetch: Option<PrefetchConfig>,
 }
@@ -43,35 +43,35 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreConfig {
-    /// Cores, 1 to 64, one hardware thread each.
+    /// The number of cores, 1 to 64, with one hardware thread each.
     pub count: usize,
     /// Instructions issued per cycle, 1 to 16.
     pub width: u32,
-    /// Instructions that a program's dependences let issue in 1000 cycles, 50 to 16000; none: as
-    /// many as the core is wide.
+    /// Instructions that a program's dependences let issue in 1000 cycles, 50 to 16000; `None`: the
+    /// full width of the core.
     #[serde(default)]
     pub parallelism: Option<u32>,
     /// Reorder-buffer entries: how far a core runs past a load that misses.
     pub rob: u64,
     /// Store-buffer entries.
     pub store_buffer: usize,
-    /// Lines that a core may have outstanding.
+    /// The number of lines that a core can have outstanding.
     pub mshrs: usize,
-    /// Lines that a core's flushes and non-temporal stores may have on their way to durability
-    /// before its next flush waits, 1 to 512; none: as many as `mshrs`.
+    /// The number of lines that a core's flushes and non-temporal stores can have on their way to
+    /// durability before its next flush waits, 1 to 512; `None`: as many as `mshrs`.
     #[serde(default)]
     pub flushes: Option<usize>,
-    /// Lines of the write-combining buffer, through which non-temporal stores go; 0: there is none,
-    /// and they are stores with a flush.
+    /// Lines of the write-combining buffer for non-temporal stores; 0: no such buffer, and
+    /// non-temporal stores are stores with a flush.
     #[serde(default = "write_combining_lines")]
     pub write_combining: usize,
-    /// Cycles that a line needs to leave the write-combining buffer, before it is on its way.
+    /// Cycles that a line takes to leave the write-combining buffer before it enters the mesh.
     #[serde(default)]
     pub combining_leave: u64,
 }
 
 impl CoreConfig {
-    /// Lines that a core's flushes may have on their way.
+    /// The number of lines that a core's flushes can have on their way.
     pub fn flushes(&self) -> usize {
         self.flushes.unwrap_or(self.mshrs)
     }
@@ -92,7 +92,7 @@ impl CoreConfig {
     }
 }
 
-/// What a machine file that says nothing has: the upper end of MEMSYS'17, slide 11.
+/// The default of a machine file: the upper end of MEMSYS'17, slide 11.
 fn write_combining_lines() -> usize {
     6
 }
@@ -101,7 +101,7 @@ fn write_combining_lines() -> usize {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct L1Config {
-    /// Capacity in KiB; sets must come out as a power of two.
+    /// Capacity in KiB; the number of sets must be a power of two.
     pub kib: usize,
     /// Associativity.
     pub ways: usize,
@@ -109,11 +109,11 @@ pub struct L1Config {
     pub latency: u64,
 }
 
-/// A private second-level cache, which has what left the first.
+/// A private second-level cache, which holds the victims of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct L2Config {
-    /// Capacity in KiB; sets must come out as a power of two.
+    /// Capacity in KiB; the number of sets must be a power of two.
     pub kib: usize,
     /// Associativity.
     pub ways: usize,
@@ -125,9 +125,9 @@ pub struct L2Config {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LlcConfig {
-    /// Banks, a power of two; bank i sits on tile i modulo the tiles.
+    /// The number of banks, a power of two; bank i is on tile i modulo the tiles.
     pub banks: usize,
-    /// Capacity of a bank in KiB; sets must come out as a power of two.
+    /// Capacity of a bank in KiB; the number of sets must be a power of two.
     pub kib_per_bank: usize,
     /// Associativity.
     pub ways: usize,
@@ -135,8 +135,8 @@ pub struct LlcConfig {
     pub latency: u64,
     /// Cycles that an access keeps the bank's port busy.
     pub port_cycles: u64,
-    /// There are tags and no data: the machine has a directory, and no shared cache. The capacity
-    /// is that of the lines which the tags stand for.
+    /// There are tags and no data: the machine has a directory and no shared cache. The capacity is
+    /// that of the lines which the tags cover.
     #[serde(default)]
     pub directory_only: bool,
 }
@@ -145,7 +145,7 @@ pub struct LlcConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeshConfig {
-    /// Rows; must divide the number of cores (1 otherwise always fits).
+    /// Rows; must divide the number of cores (1 always fits).
     pub rows: usize,
     /// Bytes per flit, at least 2; a link moves one flit a cycle.
     pub flit_bytes: u64,
@@ -167,42 +167,43 @@ pub struct MemoryConfig {
     pub write_queue: usize,
     /// Cycles that one line keeps a controller's channel busy: its bandwidth.
     pub line_cycles: u64,
-    /// Cycles from a write's arrival, and a free entry of the queue, until the controller answers
-    /// that it has it.
+    /// Cycles from the arrival of a write, with a free entry of the queue, until the controller
+    /// acknowledges it.
     #[serde(default)]
     pub post: u64,
     /// The persistent device.
     pub nvm: DeviceConfig,
-    /// The volatile device; without one, volatile addresses live in NVM too.
+    /// The volatile device; without one, volatile addresses are in NVM too.
     pub dram: Option<DeviceConfig>,
 }
 
 /// Access latencies of a memory device, in cycles from controller to device and back. With
-/// [`dimms`](DeviceConfig::dimms) they are those of the way to a DIMM and back.
+/// [`dimms`](DeviceConfig::dimms) they cover only the path to a DIMM and back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
     /// A line read.
     pub read: u64,
-    /// A line write until it is in the cells.
+    /// A line write, until it is in the cells.
     pub write: u64,
-    /// Cycles that a line which is written keeps the channel busy, if not
+    /// Cycles that a written line keeps the channel busy; by default
     /// [`line_cycles`](MemoryConfig::line_cycles).
     pub write_line_cycles: Option<u64>,
-    /// The device is Optane-like DIMMs; only the persistent one can be. Then `read` is the time of
-    /// a line that a DIMM has at hand, and `write` that from the write-pending queue into the DIMM.
+    /// The device consists of Optane-like DIMMs; only the persistent device can. Then `read` is the
+    /// latency of a line that is in the DIMM's buffer, and `write` the latency from the
+    /// write-pending queue into the DIMM.
     pub dimms: Option<DimmConfig>,
 }
 
-/// A stream prefetcher for each core, at its requests to the last-level cache.
+/// A stream prefetcher for each core, which observes its requests to the last-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrefetchConfig {
-    /// Pages of 4 KiB that are followed at a time, 1 to 256.
+    /// The number of 4 KiB pages that are followed at a time, 1 to 256.
     pub streams: usize,
-    /// How many lines it runs ahead of the last request at most, 1 to 63.
+    /// The greatest distance from the last request in lines, 1 to 63.
     pub ahead: u32,
-    /// Lines that it asks for at a request, 1 to 16.
+    /// The number of lines prefetched per request, 1 to 16.
     pub per_request: u32,
 }
 
@@ -213,9 +214,9 @@ pub enum MachineError {
     /// Neither a known name nor a file.
     #[error("no machine '{name}'; known: {known}; or give the path of a .toml file")]
     Unknown {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
     /// The file cannot be read.
@@ -223,7 +224,7 @@ pub enum MachineError {
     Read {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Not TOML, or a key or type is wrong.
@@ -231,23 +232,23 @@ pub enum MachineError {
     Parse {
         /// Name or path.
         name: String,
-        /// Where and what, with the valid keys.
+        /// The error with its place and the valid keys.
         source: Box<toml::de::Error>,
     },
-    /// The values do not make a machine.
+    /// The values do not describe a machine.
     #[error("machine {name}: {what}")]
     Invalid {
         /// Name or path.
         name: String,
-        /// Key, value and what is valid.
+        /// Key, value and the valid values.
         what: String,
     },
 }
 
-/// Earlier names of machines, and today's.
+/// An earlier name of a machine, and its present one.
 const OLD_NAME: (&str, &str) = ("s1-i7", "memsys17-i7");
 
-/// The machines that come with seawall: name and text.
+/// The built-in machines: name and text.
 pub const MACHINES: &[(&str, &str)] = &[
     ("micro15", include_str!("../machines/micro15.toml")),
     ("desktop", include_str!("../machines/desktop.toml")),
@@ -259,7 +260,7 @@ pub const MACHINES: &[(&str, &str)] = &[
 ];
 
 impl L2Config {
-    /// Sets of the cache.
+    /// The number of sets.
     pub fn sets(&self) -> usize {
         self.kib * 1024 / 64 / self.ways.max(1)
     }
@@ -280,7 +281,7 @@ impl MemoryConfig {
 }
 
 impl Machine {
-    /// The machine of that name, or the one in that file.
+    /// Loads the built-in machine or the file of this name.
     ///
     /// # Errors
     /// An unknown name, an unreadable file, unknown keys, impossible values.
@@ -299,10 +300,10 @@ impl Machine {
         Machine::parse(name, &text)
     }
 
-    /// The machine that `text` describes; `name` is for messages.
+    /// Parses a machine; `name` appears in messages.
     ///
     /// # Errors
-    /// As [`load`](Machine::load).
+    /// See [`load`](Machine::load).
     pub fn parse(name: &str, text: &str) -> Result<Machine, MachineError> {
         let machine: Machine = toml::from_str(text)
             .map_err(|source| MachineError::Parse { name: name.into(), source: source.into() })?;
@@ -310,12 +311,13 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The same machine with the `settings` changed, each a key with its table as in `core.count`
-    /// or `memory.nvm.write`. If the number of cores changes and the rows of the mesh do not, the
-    /// mesh becomes as square as the number allows (one row stays one row). `name` is for messages.
+    /// Returns the machine with the `settings` changed, each a key with its table as in
+    /// `core.count` or `memory.nvm.write`. If the number of cores changes and the rows of the mesh
+    /// do not, the mesh becomes as square as the number permits (one row stays one row). `name`
+    /// appears in messages.
     ///
     /// # Errors
-    /// A key that a machine does not have, a value of the wrong type, or no machine.
+    /// A key that a machine does not have, a value of the wrong type, or an invalid machine.
     pub fn with(
         &self,
         name: &str,
@@ -339,17 +341,17 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Sets of one L1 cache.
+    /// The number of sets of one L1 cache.
     pub fn l1_sets(&self) -> usize {
         self.l1.kib * 1024 / 64 / self.l1.ways.max(1)
     }
 
-    /// Sets of one LLC bank.
+    /// The number of sets of one LLC bank.
     pub fn llc_sets(&self) -> usize {
         self.llc.kib_per_bank * 1024 / 64 / self.llc.ways.max(1)
     }
 
-    /// Columns of the mesh.
+    /// The number of columns of the mesh.
     pub fn columns(&self) -> usize {
         self.core.count / self.mesh.rows
     }
@@ -417,7 +419,7 @@ impl Machine {
     }
 }
 
-/// Numbers that a machine need not have.
+/// Numbers that a machine file can omit.
 const OPTIONAL: [&str; 4] = [
     "core.parallelism",
     "core.flushes",
@@ -425,7 +427,7 @@ const OPTIONAL: [&str; 4] = [
     "memory.dram.write_line_cycles",
 ];
 
-/// Replaces the value at `path`, which must be there or be one that need not be.
+/// Replaces the value at `path`, which must be present or be an optional one.
 fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), String> {
     let (mut table, mut rest) = (table, path);
     loop {

@@ -3,10 +3,10 @@
 //!
 //! The program runs in order as a fiber; its clock is when the current instruction issues. A load
 //! that misses does not stop it: the core runs on until the reorder buffer is full behind that
-//! load, or until an access uses an address that the load brought (recognised by value: the
+//! load, or until an access uses an address that the load returned (recognised by value: the
 //! address lies within the object that a recent load's value points to). Stores retire in order
-//! into the store buffer, which drains in order in the background; fences and flushes take their
-//! turn there, so that they hold up later stores and not later loads.
+//! into the store buffer, which drains in order in the background; fences and flushes go through
+//! the store buffer too, so that they hold up later stores and not later loads.
 
 pub(crate) mod write_combining;
 
@@ -16,22 +16,22 @@ use crate::{Cycle, LineId};
 use seawall_memory::{Addr, LINE_BYTES};
 use std::collections::VecDeque;
 
-/// How far from a loaded pointer an access still counts as using it, in bytes.
+/// The distance in bytes from a loaded pointer within which an access counts as using it.
 const OBJECT_BYTES: u64 = 1024;
 const POINTERS: usize = 4;
-/// No load is outstanding.
+/// Stands for no outstanding load.
 const NEVER: (Cycle, u64) = (Cycle::MAX, u64::MAX);
 
-/// What stands in the store buffer.
+/// The kind of an entry of the store buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// `value` under `mask` goes to `word` of `line`.
     Store,
-    /// As `Store`, a word of a line of a copy; takes no place, and leaves with the entry behind it.
+    /// A word of a line of a copy; takes no place, and leaves with the entry behind it.
     Part,
-    /// As `Store`, the last word of a line of a copy: with it the line has its pending bit.
+    /// The last word of a line of a copy; it sets the line's pending bit.
     Copy,
-    /// As `Store`, past the caches.
+    /// A non-temporal store, which goes past the caches.
     Stream,
     /// The line must be written back.
     Flush,
@@ -41,20 +41,20 @@ pub(crate) enum Kind {
     Strand,
     /// Stores before it, of all strands, persist before stores after it.
     Join,
-    /// As `Order`, and the program waits until all before it is durable.
+    /// As `Order`, and the program waits until everything before it is durable.
     Drain,
     /// The program reports to the outside world that operation `value` is done.
     Output,
 }
 
 impl Kind {
-    /// True for what writes the core's own copy of a line.
+    /// True for an entry that writes the core's own copy of a line.
     #[inline]
     pub(crate) fn is_store(self) -> bool {
         matches!(self, Kind::Store | Kind::Part | Kind::Copy)
     }
 
-    /// True for what takes one of the places that a core has for stores.
+    /// True for an entry that takes one of the core's places for stores.
     #[inline]
     fn takes_place(self) -> bool {
         !matches!(self, Kind::Output | Kind::Part)
@@ -67,24 +67,24 @@ pub(crate) struct Entry {
     pub(crate) kind: Kind,
     pub(crate) word: u8,
     pub(crate) line: LineId,
-    /// When the instruction has retired: not before.
+    /// When the instruction retires; the entry cannot drain before.
     pub(crate) from: Cycle,
     pub(crate) mask: u64,
     pub(crate) value: u64,
 }
 
-/// A store buffer with the forwarding that loads need.
+/// A store buffer with store-to-load forwarding.
 pub(crate) struct StoreBuffer {
     pub(crate) entries: VecDeque<Entry>,
-    /// How many stores each word of each hash of a line has, so that most loads need not search.
+    /// The number of stores to each word of each hash of a line, so that most loads need no search.
     filter: [[u8; 8]; FILTER],
-    /// Entries that take a place (outputs, and all but one of a copied line, do not).
+    /// The number of entries that take a place (outputs, and all but one of a copied line, do not).
     places: usize,
-    /// Why the head does not drain.
+    /// Why the head cannot drain.
     pub(crate) reason: Option<Reason>,
 }
 
-/// Lines that the filter distinguishes; a store buffer rarely has stores to more.
+/// The lines that the filter distinguishes; a store buffer rarely has stores to more.
 const FILTER: usize = 64;
 
 impl Default for StoreBuffer {
@@ -111,7 +111,7 @@ impl StoreBuffer {
         self.filter[line as usize % FILTER] != [0; 8]
     }
 
-    /// True if a copy that waits writes all of `line`, so that nobody needs what was there.
+    /// True if a waiting copy overwrites all of `line`, so that its old value is not needed.
     pub(crate) fn overwrites(&self, line: LineId) -> bool {
         let is_whole_word = |entry: &Entry| {
             entry.line == line
@@ -149,7 +149,7 @@ impl StoreBuffer {
         self.entries.iter().any(|entry| entry.kind == Kind::Drain)
     }
 
-    /// The bytes of a word that waiting stores will write: which (as a mask), and what.
+    /// The bytes of a word that waiting stores will write: a mask, and the value.
     #[inline]
     pub(crate) fn pending(&self, line: LineId, word: u8) -> (u64, u64) {
         if self.filter[line as usize % FILTER][usize::from(word % 8)] == 0 {
@@ -164,8 +164,8 @@ impl StoreBuffer {
         found
     }
 
-    /// As [`pending`](StoreBuffer::pending), for the words of `line` from `first` on: what goes
-    /// into `values`, under `masks`.
+    /// As [`pending`](StoreBuffer::pending), for the words of `line` from `first` on: fills
+    /// `values` and `masks`.
     pub(crate) fn pending_words(
         &self,
         line: LineId,
@@ -183,22 +183,22 @@ impl StoreBuffer {
     }
 }
 
-/// What the program of a core is doing.
+/// What the program of a core waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waits {
-    /// Running, or about to.
+    /// Nothing: the program runs, or is about to.
     Nothing,
-    /// For a cycle, or for a design to wake it.
+    /// A cycle, or the wake-up by a design.
     Access(Reason),
-    /// For a place in the store buffer.
+    /// A place in the store buffer.
     Room,
-    /// For the store buffer to be empty.
+    /// An empty store buffer.
     Empty,
-    /// For a drain at the head of the store buffer.
+    /// A drain at the head of the store buffer.
     Drain,
-    /// For its copy of a line to go away.
+    /// The loss of its copy of a line.
     Change(LineId),
-    /// Its function has returned.
+    /// Nothing: its function has returned.
     Done,
 }
 
@@ -214,33 +214,34 @@ pub(crate) struct Core {
     pub(crate) clock: Cycle,
     /// What the program waits for.
     pub(crate) waits: Waits,
-    /// The instruction that the program is at has been issued.
+    /// Whether the program's current instruction has been issued.
     pub(crate) started: bool,
-    /// Since when, as far as it has been accounted.
+    /// The cycle up to which time has been accounted.
     pub(crate) since: Cycle,
-    /// Stores, flushes and fences on their way.
+    /// Stores, flushes and fences that have retired.
     pub(crate) buffer: StoreBuffer,
-    /// Where the cycles went.
+    /// The cycles by reason.
     pub(crate) stalls: Stalls,
     /// The line of the last load, and the turn and cycle in which it was loaded.
     pub(crate) last_load: (LineId, u64, Cycle),
-    /// When the last load in program order so far is complete: nothing younger retires earlier.
+    /// When the last load in program order so far completes: no younger instruction retires
+    /// earlier.
     retire: Cycle,
     retire_reason: Reason,
     issued: u32,
     number: u64,
-    /// Loads that retire later than all loads before them.
+    /// Outstanding loads that retire later than all loads before them.
     loads: VecDeque<Outstanding>,
-    /// The clock and the instruction at which the first of them has to be looked at.
+    /// The clock and the instruction at which the first of them must be examined.
     retire_at: (Cycle, u64),
-    /// When the lines that the core's loads have asked for arrive.
+    /// The arrival times of the lines that the core's loads have requested.
     misses: Vec<(Cycle, Reason)>,
-    /// Bytes of the larger memory: what an address can be.
+    /// The size of the larger memory in bytes: an upper bound of addresses.
     address_limit: u64,
     pointers: [(u64, Cycle); POINTERS],
     next_pointer: usize,
     pointers_until: Cycle,
-    /// What an instruction takes of what a cycle has for issuing.
+    /// The share of a cycle's issue slots that one instruction takes.
     slot: u32,
     per_cycle: u32,
     rob: u64,
@@ -300,7 +301,7 @@ impl Core {
         let mut left = u64::from(count);
         let (slot, per_cycle) = (u64::from(self.slot), u64::from(self.per_cycle));
         while left > 0 {
-            // In one step up to the instruction with which a load has to be looked at.
+            // In one step, up to the instruction at which a load must be examined.
             let (clock, number) = self.retire_at;
             let cycles = clock.saturating_sub(self.clock).min(left * slot);
             let by_clock = (cycles * per_cycle).saturating_sub(self.issued.into()) / slot;
@@ -342,7 +343,7 @@ impl Core {
         }
     }
 
-    /// Waits until a load may ask for one more line.
+    /// Waits until an MSHR is free for a load.
     #[inline]
     pub(crate) fn wait_for_mshr(&mut self) {
         if self.misses.len() < self.mshrs {
@@ -357,12 +358,12 @@ impl Core {
         }
     }
 
-    /// A load has asked for a line, which arrives at `arrives`.
+    /// Records a load's request for a line, which arrives at `arrives`.
     pub(crate) fn missed(&mut self, arrives: Cycle, reason: Reason) {
         self.misses.push((arrives, reason));
     }
 
-    /// When an access to `at` can start: now, or when the load that brought its address is done.
+    /// When an access to `at` can start: now, or when the load that returned its address completes.
     #[inline]
     pub(crate) fn start_of(&self, at: Addr) -> Cycle {
         if self.pointers_until <= self.clock {
@@ -373,7 +374,7 @@ impl Core {
         pointers.map(|(_, done)| *done).fold(self.clock, Cycle::max)
     }
 
-    /// A load gave `value` at `done`; `long` if that is later than a hit would.
+    /// Records a load that returns `value` at `done`; `long` if that is later than a hit.
     #[inline]
     pub(crate) fn loaded(&mut self, value: u64, done: Cycle, reason: Reason, long: bool) {
         let is_address =
@@ -401,7 +402,7 @@ impl Core {
         self.clock.max(self.retire)
     }
 
-    /// Waits until every load so far is complete.
+    /// Waits until all loads so far are complete.
     pub(crate) fn wait_for_loads(&mut self) {
         self.stall_until(self.retire, self.retire_reason);
         self.loads.clear();
@@ -409,7 +410,7 @@ impl Core {
         self.misses.clear();
     }
 
-    /// Charges the time since the last account to `reason`, up to `now`.
+    /// Charges the time since the last call, up to `now`, to `reason`.
     #[inline]
     pub(crate) fn account(&mut self, now: Cycle, reason: Reason) {
         if now > self.since {

@@ -1,10 +1,10 @@
 //! Persistency designs: one file each, and the table that names them.
 //!
-//! A design decides when a store may take effect, what a flush or a fence waits for, what happens
-//! when another core wants a line, and what a battery saves. The machine calls its hooks; a hook
-//! that is not written does nothing. A design is a *strategy* in the sense that its answers change
-//! what happens; it may move lines, send messages and book resources through [`Hw`], and must not
-//! change what a program sees.
+//! A design decides when a store can take effect, what a flush or a fence waits for, what happens
+//! when another core requests a line, and what a battery saves. The machine calls the hooks of the
+//! design; the default of a hook does nothing. A design is a *strategy*: its answers change what
+//! happens. It can move lines, send messages and book resources through [`Hw`], and must not change
+//! what a program sees.
 
 use crate::Cycle;
 use crate::caches::private::Way;
@@ -24,35 +24,36 @@ pub use crate::families::params::ParameterDoc;
 
 /// The hooks of a persistency design.
 ///
-/// All are called at `now`, in exact time order. A hook that answers [`Gate::Wait`] has noted the
-/// waiter, and wakes it later with [`Hw::wake`]; the machine then asks again from the start.
+/// All hooks are called at cycle `now`, in exact time order. A hook that returns [`Gate::Wait`] has
+/// recorded the waiter and wakes it later with [`Hw::wake`]; the machine then repeats the request
+/// from the start.
 #[allow(unused_variables, reason = "the default of a hook does nothing")]
 pub(crate) trait Design: Sized {
-    /// The messages between its parts.
+    /// The messages between the parts of the design.
     type Message: Copy;
-    /// Consecutive stores to one line leave the store buffer as one.
+    /// Consecutive stores to one line leave the store buffer together.
     const COALESCES: bool = true;
-    /// Programs for it contain flush instructions.
+    /// Programs for this design contain flush instructions.
     const USES_FLUSHES: bool = false;
-    /// Non-temporal stores go through a write-combining buffer. Without, they are plain stores, as
-    /// hardware that tracks stores would lose sight of them.
+    /// Non-temporal stores go through a write-combining buffer. If false, they are plain stores,
+    /// because hardware that tracks stores would not see them.
     const COMBINES: bool = false;
-    /// Programs for it say where strands begin; elsewhere that is no instruction.
+    /// Programs for this design mark the start of strands. If false, the mark is no instruction.
     const HAS_STRANDS: bool = false;
-    /// Has a [relocation unit](seawall_memory::relocation::RelocationUnit): its controllers
-    /// remember which lines of copies have persisted. Elsewhere programs copy in software.
+    /// Has a [relocation unit](seawall_memory::relocation::RelocationUnit): its controllers record
+    /// which lines of copies have persisted. If false, programs copy in software.
     const RELOCATES: bool = false;
-    /// Only what the design sends writes persistent memory: a dirty persistent line that leaves the
-    /// shared cache is dropped.
+    /// Persistent memory is written only by what the design sends: a dirty persistent line that
+    /// leaves the shared cache is dropped.
     const DROPS_EVICTIONS: bool = false;
 
-    /// `core`'s store buffer wants to write its copy of `line`, which it may.
+    /// The store buffer of `core` is about to write `core`'s copy of `line`, with write permission.
     fn store(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, at: Store, now: Cycle) -> Gate {
         Gate::Go
     }
 
-    /// The store has been done, and those behind it in the store buffer that left with it: `stores`
-    /// in all, to one line.
+    /// The store has been performed, together with the stores behind it in the store buffer that
+    /// coalesced with it: `stores` in all, to one line.
     fn stored(
         &mut self,
         hw: &mut Hw<Self::Message>,
@@ -63,7 +64,7 @@ pub(crate) trait Design: Sized {
     ) {
     }
 
-    /// `core`'s program wants to run a locked operation; its store buffer is empty.
+    /// The program of `core` is about to run a locked operation; its store buffer is empty.
     fn locked(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
         Gate::Go
     }
@@ -73,8 +74,8 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// What `core` has combined of `line` leaves for memory now. Returns the token with which
-    /// [`written`](Design::written) reports that it is durable.
+    /// The write-combining buffer of `core` sends `line` to memory now. Returns the token with
+    /// which [`written`](Design::written) reports that the line is durable.
     fn streamed(&mut self, hw: &mut Hw<Self::Message>, core: usize, line: LineId) -> Token {
         Token::NONE
     }
@@ -94,34 +95,35 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// A drain is at the head of `core`'s store buffer, whose program waits for it.
+    /// A drain, for which the program of `core` waits, is at the head of its store buffer.
     fn drain(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
         Gate::Go
     }
 
-    /// A core wants a line that the shared cache has.
+    /// A core requests a line that is in the shared cache.
     fn remote(&mut self, hw: &mut Hw<Self::Message>, request: &Request) -> Gate {
         Gate::Go
     }
 
-    /// The shared cache does not have the line that a core wants: memory will be read.
+    /// A core requests a line that is not in the shared cache: memory will be read.
     fn miss(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, line: LineId, now: Cycle) -> Gate {
         Gate::Go
     }
 
-    /// May `core` fetch `line` ahead of the access that will want it?
+    /// Whether `core` can fetch `line` ahead of the access that will need it.
     fn may_prefetch(&self, hw: &Hw<Self::Message>, core: usize, line: LineId) -> bool {
         true
     }
 
-    /// May the line in `slot` leave the shared cache at once, for a line
-    /// that nobody has asked for yet?
+    /// Whether the line in `slot` can leave the shared cache at once, to make room for a prefetched
+    /// line.
     fn may_displace(&self, hw: &Hw<Self::Message>, slot: Slot) -> bool {
         true
     }
 
-    /// The copy of `line` in `way` of the asking core's private caches will leave for the shared
-    /// cache. Where there is none, and it is the last copy, [`evict`](Design::evict) follows.
+    /// The copy of `line` in `way` of the requesting core's private caches is about to move to the
+    /// shared cache. If the shared cache does not have the line and this is the last copy,
+    /// [`evict`](Design::evict) follows.
     fn spill(
         &mut self,
         hw: &mut Hw<Self::Message>,
@@ -133,17 +135,18 @@ pub(crate) trait Design: Sized {
         Gate::Go
     }
 
-    /// The line in `slot` will leave the shared cache.
+    /// The line in `slot` is about to leave the shared cache.
     fn evict(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, slot: Slot, now: Cycle) -> Gate {
         Gate::Go
     }
 
-    /// A write has arrived at its controller, whose tile is `from`, and takes its place in the
-    /// order of the queue, which accepts it at `accepted`.
+    /// A write has arrived at the controller on tile `from` and takes its place in the order of the
+    /// queue, which accepts it at `accepted`.
     fn arrived(&mut self, hw: &mut Hw<Self::Message>, token: Token, from: Tile, accepted: Cycle) {}
 
-    /// A write reaches its controller: how much later than usual it is accepted; `None` if it must
-    /// come again a cycle later. Only where the design [relocates](Design::RELOCATES).
+    /// A write reaches its controller. Returns how much later than usual it is accepted, or `None`
+    /// if it must come again one cycle later. Called only if the design
+    /// [relocates](Design::RELOCATES).
     fn arriving(
         &mut self,
         hw: &mut Hw<Self::Message>,
@@ -153,8 +156,8 @@ pub(crate) trait Design: Sized {
         Some(Late::default())
     }
 
-    /// The write that has just been asked about has bytes of a copy, and will be durable at
-    /// `durable`.
+    /// The write of the last call of [`arriving`](Design::arriving) contains bytes of a copy and
+    /// will be durable at `durable`.
     fn persists(
         &mut self,
         hw: &mut Hw<Self::Message>,
@@ -164,18 +167,18 @@ pub(crate) trait Design: Sized {
     ) {
     }
 
-    /// Does a core look up where objects go?
+    /// Whether cores look up where objects have moved.
     fn forwards(&self) -> bool {
         false
     }
 
-    /// Where does the object at `at` go, as far as the hardware of `core` knows?
+    /// Returns where the object at `at` has moved, as far as the hardware of `core` knows.
     fn look_up(&mut self, hw: &mut Hw<Self::Message>, core: usize, at: Addr) -> Lookup {
         Lookup::At(at, 0)
     }
 
-    /// `core` has read what `walk` said: the forwarding entry, or that the page has none. Answers
-    /// where the object at `at` goes.
+    /// `core` has read what `walk` requested: the forwarding entry, or that the page has none.
+    /// Returns where the object at `at` has moved.
     fn walked(&mut self, core: usize, at: Addr, walk: &Walk, entry: Option<Forwarding>) -> Addr {
         at
     }
@@ -183,32 +186,33 @@ pub(crate) trait Design: Sized {
     /// The registers of relocation hardware are set.
     fn set_relocation(&mut self, hw: &mut Hw<Self::Message>, registers: Option<Relocation>) {}
 
-    /// A write is durable; its acknowledgement will be back where the write came from at
-    /// `acknowledged`, a little later than now.
+    /// A write is durable; its acknowledgement reaches the sender of the write at `acknowledged`, a
+    /// little later than now.
     fn written(&mut self, hw: &mut Hw<Self::Message>, token: Token, acknowledged: Cycle) {}
 
     /// `core`'s program has returned and its store buffer is empty.
     fn exited(&mut self, hw: &mut Hw<Self::Message>, core: usize, now: Cycle) {}
 
-    /// A message that the design sent itself arrives.
+    /// A message that the design sent to itself arrives.
     fn message(&mut self, hw: &mut Hw<Self::Message>, message: Self::Message, now: Cycle) {}
 
-    /// The power fails: lays what a battery saves over what is durable.
+    /// The power fails: copies what a battery saves into the image of what is durable.
     fn save(&self, hw: &Hw<Self::Message>, image: &mut [LineData]) {}
 
-    /// Persistent lines that the design keeps for itself, behind the program's.
+    /// The number of persistent lines that the design uses itself, behind those of the program.
     fn own_lines(&self) -> LineId {
         0
     }
 
-    /// What the hardware does when the power is back, before any program runs, from `image` alone:
-    /// all persistent lines, its own included. Answers how many of each core's stores are in it.
+    /// The recovery by the hardware after power returns and before any program runs. It reads
+    /// `image` alone: all persistent lines, the design's own included. Returns the number of stores
+    /// of each core that are in the image.
     fn recover(&self, image: &mut [LineData]) -> Vec<u64> {
         Vec::new()
     }
 }
 
-/// A store about to be done: the line, and the way of the storing core's first level that has it.
+/// A store about to be performed: the line, and the way of the storing core's L1 that has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Store {
     pub(crate) line: LineId,
@@ -224,11 +228,11 @@ pub struct DesignEntry {
     pub name: &'static str,
     /// What it is and where it comes from, in one line.
     pub about: &'static str,
-    /// What it promises with the defaults; see [`Choice::model`].
+    /// The persistency model that it promises with the default parameters; see [`Choice::model`].
     pub model: Option<Model>,
     /// Its parameters with their defaults.
     pub parameters: fn() -> toml::Table,
-    /// Its parameters in words, in the order of declaration.
+    /// The descriptions of its parameters, in the order of declaration.
     pub docs: &'static [ParameterDoc],
     pub(crate) check: fn(&toml::Table) -> Result<(), String>,
     pub(crate) run: fn(Setup, &toml::Table) -> Result<RunOutcome, SimError>,
@@ -240,12 +244,12 @@ impl DesignEntry {
         ALSO.iter().find(|(_, meant)| *meant == self.name).map(|(also, _)| *also)
     }
 
-    /// Whether it runs where no design is named.
+    /// Whether it runs when the user names no design.
     pub fn by_default(&self) -> bool {
         !NAMED_ONLY.contains(&self.name)
     }
 
-    /// Its name, and in brackets its other name.
+    /// Its name, followed by its other name in brackets.
     pub fn names(&self) -> String {
         self.also().map_or(self.name.into(), |also| format!("{} ({also})", self.name))
     }
@@ -262,7 +266,7 @@ impl std::fmt::Debug for DesignEntry {
 pub struct Choice {
     /// The design.
     pub entry: &'static DesignEntry,
-    /// What was asked for, as it was written.
+    /// The text that the user gave.
     pub text: String,
     /// Parameters that differ from the defaults.
     pub parameters: toml::Table,
@@ -301,8 +305,8 @@ impl Choice {
         Ok(Choice { entry, text: text.into(), parameters })
     }
 
-    /// The value of every parameter: what was asked for, and the defaults, as far as what was asked
-    /// for admits them.
+    /// The value of every parameter: those given, and for the others the defaults, adjusted where a
+    /// given value rules the default out.
     pub fn all_parameters(&self) -> toml::Table {
         let mut all = (self.entry.parameters)();
         all.extend(self.parameters.clone());
@@ -310,7 +314,7 @@ impl Choice {
         all
     }
 
-    /// The same design with `key` set to `value`; the text says so.
+    /// Returns the same design with `key` set to `value`, in the text too.
     ///
     /// # Errors
     /// A parameter that the design does not have (the message lists those that it has), or a value
@@ -325,19 +329,19 @@ impl Choice {
         Ok(Choice { entry: self.entry, text, parameters })
     }
 
-    /// Whether it has an undo log of its own; none if it could not have one.
+    /// The value of the design's `log` parameter, or `None` if it has no such parameter.
     fn log(&self) -> Option<bool> {
         self.all_parameters().get("log")?.as_bool()
     }
 
-    /// The design's promise with these parameters: none where they give it up
-    /// (without its log, an epoch in bulk mode is not atomic, and programs do not know where it
-    /// ends). A deliberate flaw changes no promise: it breaks one.
+    /// The persistency model that the design promises with these parameters; `None` if they give it
+    /// up (without its log, an epoch in bulk mode is not atomic, and programs do not know where it
+    /// ends). A planted bug changes no promise: it breaks one.
     pub fn model(&self) -> Option<Model> {
         if self.log() == Some(false) { None } else { self.entry.model }
     }
 
-    /// The name of [`model`](Choice::model) in tables and JSON; `none` without a promise.
+    /// The name of [`model`](Choice::model) in tables and JSON; `none` without a model.
     pub fn model_name(&self) -> &'static str {
         self.model().map_or("none", Model::name)
     }
@@ -353,21 +357,22 @@ impl Choice {
         self.entry.name == "ffccd"
     }
 
-    /// True if crashes of programs that say nothing about persistency can be judged: memory and the
-    /// saved states of the processors are to be a consistent cut.
+    /// True if crashes of programs that contain no persistency instructions can be checked: memory
+    /// and the saved states of the processors must form a consistent cut.
     pub fn promises_cuts(&self) -> bool {
         self.log() == Some(true)
     }
 }
 
-/// Names that papers give to designs of the table: the ideal of HOPS and ASAP has no flush and no
+/// Names that papers give to designs of this table: the ideal of HOPS and ASAP has no flush and no
 /// fence, and is not crash-safe.
 const ALSO: &[(&str, &str)] = &[("ideal", "volatile")];
 
-/// Designs that run only where they are named: to programs that move no objects they are another.
+/// Designs that run only when named: for programs that move no objects they equal another design.
 const NAMED_ONLY: &[&str] = &["ffccd"];
 
-/// One line a design makes its module, its entry in [`DESIGNS`] and its place in all tables.
+/// A line of this macro declares the design's module, its entry in [`DESIGNS`] and its place in all
+/// tables.
 macro_rules! designs {
     ($($module:ident $name:literal),* $(,)?) => {
         $(mod $module;)*

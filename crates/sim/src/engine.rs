@@ -1,4 +1,4 @@
-//! What drives the machine: the queue of events, the calendars of shared resources, the counters.
+//! The simulation engine: the event queue, the calendars of shared resources, the counters.
 
 pub(crate) mod calendar;
 pub(crate) mod counters;

@@ -1,4 +1,5 @@
-//! What several designs share: hardware epochs, persist buffers, and how parameters are declared.
+//! Code that several designs share: hardware epochs, persist buffers, and the declaration of
+//! parameters.
 
 pub(crate) mod buffers;
 pub(crate) mod epochs;

@@ -1,6 +1,6 @@
-//! The parts of a machine, as designs see them: cores, caches, mesh, memory, and the queue of what
-//! happens next. Everything here is free of persistency; a [`Design`](crate::designs::Design)
-//! decides what may happen when, and moves lines with what it finds here.
+//! The parts of a machine, as designs see them: cores, caches, mesh, memory, and the event queue.
+//! Nothing here knows persistency; a [`Design`](crate::designs::Design) decides which steps are
+//! permitted when, and moves lines with the methods of these parts.
 
 use crate::caches::private::{LineCopy, Private, State, Way};
 use crate::caches::shared::{Llc, NO_CORE, Slot};
@@ -19,25 +19,25 @@ use seawall_memory::LINE_BYTES;
 
 mod writes;
 
-/// What a design answers when something wants to happen.
+/// A design's answer to a request for permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// It may happen now.
+    /// The step can happen now.
     Go,
-    /// Ask again at that cycle; until then it waits for the reason.
+    /// Repeat the request in this cycle; until then the requester waits for this reason.
     At(Cycle, Reason),
-    /// It waits for the reason until the design wakes it; then it asks again.
+    /// The requester waits for this reason until the design wakes it; then it repeats the request.
     Wait(Reason),
 }
 
-/// Who waits: a core's program or its store buffer.
+/// A waiter: the program of a core or its store buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
     pub(crate) core: usize,
     pub(crate) is_program: bool,
 }
 
-/// Whom a memory controller's acknowledgement is for.
+/// The addressee of a memory controller's acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) core: u8,
@@ -45,7 +45,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// Nobody waits for this write.
+    /// No core waits for this write.
     pub(crate) const NONE: Token = Token { core: NO_CORE, bank: 0 };
 
     pub(crate) fn of(core: usize, bank: usize) -> Token {
@@ -53,30 +53,30 @@ impl Token {
     }
 }
 
-/// What happens inside the machine.
+/// An event inside the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<M> {
     /// A line reaches its memory controller; the acknowledgement goes to `tile`.
     WriteArrives { number: u64, tile: u8, token: Token, origin: Origin },
     /// A line is durable; its controller at `from` acknowledges to `tile`.
     WriteDurable { from: u8, tile: u8, token: Token },
-    /// A controller has taken an entry of the core's write-combining buffer, and the core knows.
+    /// A controller has accepted an entry of the core's write-combining buffer, and the core knows.
     Taken { core: u8 },
-    /// Nothing else happens: the write-combining buffer of `core` is emptied.
+    /// The machine is at rest: the write-combining buffer of `core` is emptied.
     Rest { core: u8 },
     /// A message between parts of a design.
     Design(M),
-    /// The power fails, as far as the observer is concerned.
+    /// The power fails in the crash that the observer requested; the run continues.
     Crash,
 }
 
-/// The parts.
+/// The parts of a machine.
 pub(crate) struct Hw<M> {
     pub(crate) config: Machine,
     pub(crate) cores: Vec<Core>,
     pub(crate) private: Vec<Private>,
     pub(crate) combining: Vec<Combining>,
-    /// A core's each, if the machine has them.
+    /// The stream prefetcher of each core, if the machine has them.
     pub(crate) streamers: Vec<Streamer>,
     pub(crate) llc: Llc,
     pub(crate) ports: Vec<Calendar>,
@@ -85,11 +85,11 @@ pub(crate) struct Hw<M> {
     pub(crate) values: Values,
     pub(crate) queue: Queue<Event<M>>,
     pub(crate) counters: Counters,
-    /// Lines that survive a crash: the program's, then those that the design keeps for itself.
+    /// The number of lines that survive a crash: those of the program, then those of the design.
     pub(crate) pm_lines: LineId,
-    /// The program's persistent lines.
+    /// The number of persistent lines of the program.
     pub(crate) program_lines: LineId,
-    /// Dirty persistent lines that leave the shared cache are dropped, not written.
+    /// Whether dirty persistent lines that leave the shared cache are dropped instead of written.
     drops_evictions: bool,
     bank_tiles: Vec<u8>,
     corners: [Tile; 4],
@@ -125,7 +125,7 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// What has been counted, with what the parts count for themselves.
+    /// All counters, including those that the parts keep themselves.
     pub(crate) fn all_counters(&self) -> Counters {
         let dimms = self.memory.dimm_traffic();
         Counters {
@@ -143,44 +143,44 @@ impl<M: Copy> Hw<M> {
         line < self.pm_lines
     }
 
-    /// Where a bank sits.
+    /// The tile of a bank.
     #[inline]
     pub(crate) fn bank_tile(&self, bank: usize) -> Tile {
         self.bank_tiles[bank].into()
     }
 
-    /// Where a line's bank sits.
+    /// The tile of a line's bank.
     #[inline]
     pub(crate) fn home_tile(&self, line: LineId) -> Tile {
         self.bank_tile(self.llc.bank(line))
     }
 
-    /// Where a line's memory controller sits.
+    /// The tile of a line's memory controller.
     #[inline]
     pub(crate) fn memory_tile(&self, line: LineId) -> Tile {
         self.corners[self.memory.home(line)]
     }
 
-    /// Where a memory controller sits.
+    /// The tile of a memory controller.
     #[inline]
     pub(crate) fn controller_tile(&self, controller: usize) -> Tile {
         self.corners[controller]
     }
 
-    /// What memory holds of `line`, with all that has been sent to it.
+    /// The value of `line` in memory, including all writes that have been sent.
     pub(crate) fn in_memory(&self, line: LineId) -> &LineData {
         let memory = self.llc.entry(line).memory;
         if memory.is_some() { self.values.version(memory) } else { self.values.shared(line) }
     }
 
-    /// Books a bank's port from `at`; returns when the bank has looked the line up.
+    /// Books a bank's port from `at`; returns when the bank has looked up the line.
     #[inline]
     pub(crate) fn look_up(&mut self, bank: usize, at: Cycle) -> Cycle {
         let start = self.ports[bank].book(at, self.config.llc.port_cycles);
         start + self.config.llc.latency
     }
 
-    /// Gives the waiter a turn at `at`.
+    /// Schedules a turn of the waiter at `at`.
     pub(crate) fn wake(&mut self, waiter: Waiter, at: Cycle) {
         if waiter.is_program {
             self.queue.program(at.max(self.cores[waiter.core].clock), waiter.core);
@@ -189,7 +189,7 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// Takes `core`'s copy of `line` away at `at`; a program that waits for that wakes.
+    /// Invalidates `core`'s copy of `line` at `at`; wakes a program that waits for that.
     pub(crate) fn invalidate(&mut self, core: usize, line: LineId, way: Way, at: Cycle) {
         self.private[core].invalidate(way);
         if self.cores[core].waits == Waits::Change(line) {
@@ -197,14 +197,14 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// What `core`'s copy of `line` in `way` holds.
+    /// The data of `core`'s copy of `line` in `way`.
     #[inline]
     pub(crate) fn data(&self, core: usize, way: Way, line: LineId) -> &LineData {
         let version = self.private[core].copy(way).version;
         if version.is_some() { self.values.version(version) } else { self.values.shared(line) }
     }
 
-    /// What `core`'s copy of `line` in `way` holds, to be written: the copy becomes dirty.
+    /// The data of `core`'s copy of `line` in `way`, for a write: the copy becomes dirty.
     #[inline]
     pub(crate) fn dirty(&mut self, core: usize, way: Way, line: LineId) -> Version {
         let copy = self.private[core].copy_mut(way);
@@ -214,7 +214,7 @@ impl<M: Copy> Hw<M> {
         copy.version
     }
 
-    /// Moves the data of `core`'s dirty copy to the shared cache, which then has the tag; the copy
+    /// Moves the data of `core`'s dirty copy to the shared cache, which becomes dirty; the copy
     /// stays, clean.
     pub(crate) fn clean(&mut self, core: usize, way: Way, slot: Slot) {
         let copy = self.private[core].copy_mut(way);
@@ -237,13 +237,14 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// No line in a cache has its pending bit any more.
+    /// Clears the pending bits of all lines in the caches.
     pub(crate) fn forget_relocated(&mut self) {
         self.private.iter_mut().for_each(Private::forget_relocated);
         self.llc.relocated.clear();
     }
 
-    /// Lets the directory say that only `core` has the line in `slot`, in `way`, and may write it.
+    /// Records in the directory that only `core` has the line in `slot`, in `way`, with write
+    /// permission.
     pub(crate) fn own(&mut self, core: usize, way: Way, slot: Slot) {
         let place = self.private[core].place(slot, way);
         let entry = self.llc.entry_mut(slot);
@@ -252,7 +253,7 @@ impl<M: Copy> Hw<M> {
         entry.owner_way = place;
     }
 
-    /// The owner's copy of the line in `slot`, if one core may write it.
+    /// The owner's copy of the line in `slot`, if a core has write permission.
     #[inline]
     pub(crate) fn owner(&self, slot: Slot) -> Option<(usize, Way)> {
         let entry = self.llc.entry(slot);
@@ -265,13 +266,13 @@ impl<M: Copy> Hw<M> {
         Some((owner, way))
     }
 
-    /// When the copy that `core` has of the line in `slot` has come.
+    /// When the fill of `core`'s copy of the line in `slot` is complete.
     pub(crate) fn came(&self, core: usize, slot: Slot) -> Cycle {
         let caches = &self.private[core];
         caches.find(slot).map_or(0, |way| caches.copy(way).ready)
     }
 
-    /// How long `core` looks for its copy of the line in `slot`.
+    /// The latency of `core`'s look-up of its copy of the line in `slot`.
     pub(crate) fn look_in(&self, core: usize, slot: Slot) -> Cycle {
         let caches = &self.private[core];
         caches.find(slot).map_or(caches.miss_latency(), |way| caches.latency(way))
@@ -283,7 +284,7 @@ impl<M: Copy> Hw<M> {
         self.config.llc.directory_only && self.llc.entry(slot).sharers == 1 << core
     }
 
-    /// Puts `core`'s copy of `line`, which was taken from another way, into `way`, which is free.
+    /// Puts `core`'s copy of `line`, which was removed from another way, into the free `way`.
     pub(crate) fn put(&mut self, core: usize, way: Way, line: LineId, copy: LineCopy) {
         self.private[core].put(way, line, copy);
         let place = self.private[core].place(line, way);
@@ -293,7 +294,7 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// Takes the copies of the line in `slot` away from all cores; their data is not lost.
+    /// Invalidates all cores' copies of the line in `slot`; their dirty data are kept.
     pub(crate) fn recall(&mut self, slot: Slot, at: Cycle) {
         if let Some((owner, way)) = self.owner(slot) {
             self.clean(owner, way, slot);
@@ -309,14 +310,15 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// When the line in `slot` has come, if its fill is under way at `now`: until then it stays.
+    /// When the fill of the line in `slot` completes, if it is under way at `now`: until then the
+    /// line cannot leave.
     pub(crate) fn still_coming(&self, slot: Slot, now: Cycle) -> Option<Cycle> {
         let copy = self.owner(slot).map_or(0, |(owner, way)| self.private[owner].copy(way).ready);
         let ready = copy.max(self.llc.entry(slot).ready);
         (ready >= now && ready > 0).then_some(ready)
     }
 
-    /// The persistent lines as a crash at the end of cycle `at`, not before now, leaves them.
+    /// The persistent lines that a crash at the end of cycle `at`, not before the present, leaves.
     pub(crate) fn image(&self, at: Cycle) -> Vec<LineData> {
         let mut image = self.values.all_shared()[..self.pm_lines as usize].to_vec();
         for (line, value) in image.iter_mut().enumerate() {
@@ -329,8 +331,8 @@ impl<M: Copy> Hw<M> {
         image
     }
 
-    /// The newest value of every persistent line, in the caches or in memory: what a machine whose
-    /// caches survive would keep.
+    /// The newest value of every persistent line, in the caches or in memory: the image of a
+    /// machine whose caches survive.
     pub(crate) fn newest(&self) -> Vec<LineData> {
         let mut newest = self.values.all_shared()[..self.pm_lines as usize].to_vec();
         let dirty = self.private.iter().flat_map(Private::dirty);
@@ -340,9 +342,9 @@ impl<M: Copy> Hw<M> {
         newest
     }
 
-    /// Checks what must hold between any two turns: the directory is exact, a core has a line in
-    /// one level, at most one copy may be written, and without a shared cache a line that is here
-    /// has copies. Costs a walk over all lines and caches.
+    /// Checks the invariants between any two turns: the directory is exact, a core has a line in
+    /// one level only, at most one copy has write permission, and without a shared cache every
+    /// present line has copies. Costs a walk over all lines and caches.
     pub(crate) fn check_directory(&self) {
         for line in 0..self.values.lines() {
             let entry = self.llc.entry(line);
@@ -370,7 +372,8 @@ impl<M: Copy> Hw<M> {
     }
 }
 
-/// A request of `core` for a line that it has not, or may not write, while the shared cache has it.
+/// A request of `core` for a line that it does not have, or cannot write, and that is in the shared
+/// cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) who: Waiter,

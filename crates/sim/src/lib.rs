@@ -57,8 +57,8 @@ pub use simulation::{CoreAccess, Crash, Observer, Program, SimError, Simulation}
 /// A point in simulated time, in core cycles from the start.
 pub type Cycle = u64;
 
-/// Number of a core's epoch, from 1; 0 is none.
+/// The number of an epoch of a core, from 1; 0 stands for no epoch.
 pub(crate) type Epoch = u32;
 
-/// Number of a line in the machine's memory: persistent lines first, then volatile ones.
+/// The number of a line in the machine's memory: persistent lines first, then volatile ones.
 pub(crate) type LineId = u32;

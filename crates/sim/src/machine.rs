@@ -1,8 +1,9 @@
-//! The running machine: parts, a design and programs, and the loop that takes them in turn.
+//! The running machine: its parts, a design and the programs, and the loop that schedules them.
 //!
-//! A program's load asks for its turn first: it goes on only when nothing that waits comes earlier.
-//! Its stores need none, as they only enter its own store buffer; that buffer drains in turns of
-//! its own. So the order of everything that one core can see of another is exact.
+//! A program's load first requests its turn: it proceeds only when nothing that waits comes
+//! earlier. Its stores need no turn, because they only enter its own store buffer; that buffer
+//! drains in turns of its own. So the order of everything that one core can see of another is
+//! exact.
 
 use crate::caches::private::State;
 use crate::caches::shared::NO_LINE;
@@ -34,7 +35,7 @@ mod stores;
 mod streams;
 mod trace;
 
-/// A run, as the simulation hands it to the design's machine.
+/// A run, as the simulation passes it to the design's machine.
 pub(crate) struct Setup {
     pub(crate) machine: Machine,
     pub(crate) pm: Vec<u8>,
@@ -46,19 +47,19 @@ pub(crate) struct Setup {
     pub(crate) cycles_max: Cycle,
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOutcome {
     /// When the last program finished, in cycles.
     pub cycles: Cycle,
     /// When each program finished.
     pub finished: Vec<Cycle>,
-    /// Where each program's stalled cycles went, idle time at the end included: `cycles` minus
-    /// their sum is the time in which the core issued instructions.
+    /// Each program's stalled cycles by reason, idle time at the end included: `cycles` minus their
+    /// sum is the time in which the core issued instructions.
     pub stalls: Vec<Stalls>,
-    /// What happened.
+    /// The counters of the run.
     pub counters: Counters,
-    /// The persistent bytes once everything has come to rest: every dirty line written back.
+    /// The persistent bytes at rest: with every dirty line written back.
     pub pm: Vec<u8>,
 }
 
@@ -73,14 +74,14 @@ pub(crate) struct System<D: Design> {
     cycles_max: Cycle,
 }
 
-/// What comes next, outside the machine.
+/// The next step outside the machine.
 enum Next {
     Resume(usize),
     Done,
     End(SimError),
 }
 
-/// Builds the machine, runs the programs, and says what happened.
+/// Builds the machine, runs the programs, and returns the outcome.
 pub(crate) fn run<D: Design + 'static>(
     setup: Setup,
     design: impl FnOnce(&Machine, LineId) -> D,
@@ -146,7 +147,7 @@ fn turn_by_turn<D: Design + 'static>(
 }
 
 impl<D: Design> System<D> {
-    /// Does what is due inside the machine, up to the next turn of a program.
+    /// Processes events inside the machine, up to the next turn of a program.
     fn advance(&mut self) -> Next {
         while !self.stop.load(Ordering::Relaxed) {
             let Some((now, turn)) = self.hw.queue.pop() else {
@@ -237,7 +238,7 @@ impl<D: Design> System<D> {
         RunOutcome { cycles, finished, stalls: stalls.collect(), counters, pm }
     }
 
-    /// The program of `core` has returned: waits for its store buffer to empty in the background.
+    /// The program of `core` has returned; its store buffer drains in the background.
     pub(super) fn program_returned(&mut self, core: usize) {
         self.hw.cores[core].wait_for_loads();
         self.hw.cores[core].waits = Waits::Done;
@@ -258,7 +259,7 @@ impl<D: Design> System<D> {
         state.buffer.reason = Some(reason);
     }
 
-    /// Ends the wait of `core`'s program for its store buffer, if what it waits for is there.
+    /// Ends the wait of `core`'s program for its store buffer, if the condition holds now.
     pub(super) fn release_program(&mut self, core: usize, drained: Kind, now: Cycle) {
         let places = self.hw.config.core.store_buffer;
         let state = &self.hw.cores[core];
@@ -280,9 +281,9 @@ impl<D: Design> System<D> {
     }
 }
 
-/// Lets the shared cache hold as much of memory as fits, persistent lines first. Without one, the
-/// cores that run `programs` hold it: the first page is with the first, the next with the second.
-/// Nobody owns a line, as nobody has written one.
+/// Fills the shared cache with as much of memory as fits, persistent lines first. Without one, the
+/// private caches of the cores that run `programs` are filled: with the first page those of the
+/// first core, with the next those of the second. No line has an owner, as none has been written.
 fn warm<M: Copy>(hw: &mut Hw<M>, programs: usize) {
     for line in (0..hw.program_lines).chain(hw.pm_lines..hw.values.lines()) {
         let (place, None) = hw.llc.victim(line) else { continue };

@@ -1,4 +1,5 @@
-//! Memory: controllers and their write-pending queues, what lines hold, and Optane-like DIMMs.
+//! Memory: controllers and their write-pending queues, the versions of lines, and Optane-like
+//! DIMMs.
 
 pub(crate) mod controller;
 pub(crate) mod optane;

@@ -1,11 +1,11 @@
-//! A recorded run, and whether what a crash left is a consistent cut of it.
+//! A recorded run, and the check that what a crash left is a consistent cut of it.
 //!
-//! Buffered strict persistency promises ("Memory Persistency", Pelley et al., ISCA'14; bulk mode in
-//! MICRO'15, section 5.2): after recovery there is, for each core, a store up to which all its
-//! stores are in memory and none behind it is; and a store that follows a read or an overwrite of
-//! another core's value is in the cut only together with the store of that value. The saved states
-//! of the processors say where the cut is, so nothing has to be searched: the recording is replayed
-//! up to the cut and compared with the image, byte by byte.
+//! Buffered strict persistency ("Memory Persistency", Pelley et al., ISCA'14; bulk mode in
+//! MICRO'15, section 5.2) promises a cut after recovery: of each core's stores, a prefix is in
+//! memory and no later store is; and a store that follows a read or an overwrite of another core's
+//! value is in the cut only together with the store of that value. The saved states of the
+//! processors name the cut, so that no search is needed: the recording is replayed up to the cut
+//! and compared with the image, byte by byte.
 
 use crate::Cycle;
 use crate::simulation::{CoreAccess, Crash, Observer};
@@ -18,14 +18,14 @@ use rustc_hash::FxHashMap;
 struct Store {
     core: u8,
     position: u64,
-    /// Which aligned 8 bytes of memory.
+    /// The number of the aligned 8 bytes in memory.
     word: u64,
     mask: u64,
     value: u64,
 }
 
-/// Store `position` of `core`, or a later one, may be in the cut only if `needs` is: a core, and
-/// how many of its stores.
+/// Store `position` of `core`, or a later one, can be in the cut only if `needs` is: a core, and a
+/// number of its stores.
 #[derive(Clone, Copy)]
 struct Rule {
     core: usize,
@@ -33,27 +33,28 @@ struct Rule {
     needs: (usize, u64),
 }
 
-/// When to crash.
+/// When crashes happen.
 enum When {
     /// After one in `stores_per_crash` stores, at most `delay_max` cycles later.
     Random { rng: Box<Xoshiro256PlusPlus>, stores_per_crash: f64, delay_max: Cycle },
-    /// After these numbers of stores, each with its delay; the next one last.
+    /// After these numbers of stores, each with its delay, in reverse order.
     At(Vec<(u64, Cycle)>),
 }
 
 /// An [`Observer`] that records a run and crashes it at random.
 ///
-/// Every crash is judged as it comes; what was wrong is found in [`broken`](Recording::broken).
+/// Every crash is checked when it happens; [`broken`](Recording::broken) returns the violations.
 pub struct Recording {
     before: Vec<u8>,
     stores: Vec<Store>,
     rules: Vec<Rule>,
     /// The newest store of each word of persistent memory.
     writers: FxHashMap<u64, (usize, u64)>,
-    /// How many stores of the second core everything new of the first is known to need.
+    /// For each pair of cores, the number of stores of the second that later stores of the first
+    /// are known to need.
     known: Vec<Vec<u64>>,
     when: When,
-    /// Stores of persistent and volatile memory so far.
+    /// Stores to persistent and volatile memory so far.
     seen: u64,
     crashes: u64,
     cut: u64,
@@ -74,8 +75,8 @@ impl Recording {
         Recording::when(before, cores, When::Random { rng, stores_per_crash, delay_max })
     }
 
-    /// The same, with each crash a number of cycles after a number of stores of all cores, counted
-    /// from 1; each number at most once.
+    /// Like [`new`](Recording::new), but each crash comes a number of cycles after a number of
+    /// stores of all cores, counted from 1; each number at most once.
     pub fn at(before: Vec<u8>, cores: usize, mut crashes: Vec<(u64, Cycle)>) -> Recording {
         crashes.sort_unstable_by(|left, right| right.cmp(left));
         Recording::when(before, cores, When::At(crashes))
@@ -96,17 +97,17 @@ impl Recording {
         }
     }
 
-    /// Crashes so far.
+    /// The number of crashes so far.
     pub fn crashes(&self) -> u64 {
         self.crashes
     }
 
-    /// Stores that all cuts so far had in them, all together: 0 if nothing was ever durable.
+    /// The number of stores in all cuts so far; 0 if nothing was ever durable.
     pub fn stores_in_cuts(&self) -> u64 {
         self.cut
     }
 
-    /// The crashes that left no consistent cut, and what was wrong.
+    /// The crashes that left no consistent cut, with the violation.
     pub fn broken(&self) -> &[(Cycle, String)] {
         &self.broken
     }
@@ -116,7 +117,7 @@ impl Recording {
         (word * 8 < self.before.len() as u64).then_some(word)
     }
 
-    /// Whatever the core stores from `access.position` on needs the newest store of the word.
+    /// Stores of the core from `access.position` on need the newest store of the word.
     fn note(&mut self, word: u64, access: &CoreAccess) {
         let Some((writer, position)) = self.writers.get(&word).copied() else { return };
         let known = &mut self.known[access.core][writer];

@@ -6,11 +6,11 @@ use seawall_memory::{Addr, LINE_BYTES};
 /// A write that reaches its controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arriving {
-    /// Its number; later writes have higher ones.
+    /// The write's number; later writes have higher ones.
     pub(crate) number: u64,
-    /// What it writes.
+    /// The line that it writes.
     pub(crate) line: LineId,
-    /// It takes bytes of a copy to memory.
+    /// Whether it takes bytes of a copy to memory.
     pub(crate) has_copy: bool,
 }
 
@@ -23,28 +23,28 @@ pub(crate) struct Late {
     pub(crate) floor: Cycle,
 }
 
-/// The answer of a core's hardware about where an object went, and its latency in cycles.
+/// The answer of a core's lookup hardware for one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// It knows.
+    /// The object's address, and the latency in cycles.
     At(Addr, Cycle),
-    /// It has to be read in the pool.
+    /// The lookup missed: the pool must be read, after this latency in cycles.
     Walk(Walk, Cycle),
 }
 
-/// What must be read of a page in the pool.
+/// What must be read of a page's entry in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
-    /// The word with the place of the page's forwarding entry.
+    /// The word that holds the address of the page's forwarding entry.
     pub(crate) place: Addr,
-    /// The line of minor distances that is wanted, 0 to 3.
+    /// Which line of minor distances is needed, 0 to 3.
     pub(crate) quarter: u64,
-    /// How often registers had been set by then.
+    /// How often the registers had been set by then.
     pub(crate) generation: u64,
 }
 
 impl Walk {
-    /// Where the line of minor distances is in the forwarding entry at `entry`.
+    /// The address of the line of minor distances in the forwarding entry at `entry`.
     pub(crate) fn minor(&self, entry: Addr) -> Addr {
         entry.plus(LINE_BYTES * (1 + self.quarter))
     }

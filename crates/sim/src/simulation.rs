@@ -1,4 +1,4 @@
-//! What a caller sets up, watches and gets back.
+//! The interface to a run: set-up, observer, outcome and errors.
 
 use crate::config::Machine;
 use crate::designs::Choice;
@@ -12,59 +12,59 @@ use std::sync::atomic::AtomicBool;
 /// The program of one hardware thread.
 pub type Program = Box<dyn FnOnce(&SimMemory)>;
 
-/// Watches a run; everything is called in time order.
+/// Watches a run. All methods are called in time order.
 pub trait Observer {
-    /// `core` did [`output`](seawall_memory::Memory::output) `number`, which took effect at `now`.
-    /// Answers the cycle of a crash to examine, if one is wanted (not before `now`).
+    /// `core` performed [`output`](seawall_memory::Memory::output) `number`, which took effect at
+    /// `now`. Returns the cycle of a crash to examine, if any (not before `now`).
     fn output(&mut self, core: usize, number: u64, now: Cycle) -> Option<Cycle>;
 
-    /// What a crash at the end of cycle `now` leaves. The run goes on.
+    /// Receives what a crash at the end of cycle `now` leaves. The run continues.
     fn crash(&mut self, now: Cycle, crash: Crash);
 
-    /// Whether the observer wants every access. Asked once, at the start.
+    /// Whether the observer needs every access. Called once, at the start.
     fn watches_accesses(&self) -> bool {
         false
     }
 
-    /// A store, or the store of a locked operation, took effect. Answers the cycle of a crash to
-    /// examine, if one is wanted (not before `now`).
+    /// A store, or the store of a locked operation, took effect. Returns the cycle of a crash to
+    /// examine, if any (not before `now`).
     fn stored(&mut self, access: CoreAccess, value: u64, now: Cycle) -> Option<Cycle> {
         let _ = (access, value, now);
         None
     }
 
-    /// A load, or the load of a locked operation, saw what the machine's memory held.
+    /// A load, or the load of a locked operation, read the machine's memory.
     fn loaded(&mut self, access: CoreAccess) {
         let _ = access;
     }
 }
 
-/// What a core did to a word.
+/// An access of a core to a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreAccess {
-    /// Who.
+    /// The core.
     pub core: usize,
     /// The line's number, persistent lines first.
     pub line: u32,
     /// Which aligned word of the line, 0 to 7.
     pub word: u8,
-    /// The bits of the word that it is about.
+    /// The bits of the word that were accessed.
     pub mask: u64,
-    /// How many stores of this core come before it in its program.
+    /// The number of stores of this core that precede it in program order.
     pub position: u64,
 }
 
-/// What a crash leaves, once the design's own recovery has run.
+/// What a crash leaves after the design's own recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crash {
     /// The program's persistent bytes.
     pub pm: Vec<u8>,
-    /// Where each core's program goes on, for a design that saves the state of its processors: how
-    /// many of its stores are in `pm`. Empty for others.
+    /// Where the program of each core resumes, for a design that saves the state of its processors:
+    /// the number of its stores that are in `pm`. Empty for other designs.
     pub stores: Vec<u64>,
 }
 
-/// Watches nothing.
+/// An observer that ignores everything.
 struct Nobody;
 
 impl Observer for Nobody {
@@ -74,16 +74,16 @@ impl Observer for Nobody {
     fn crash(&mut self, _: Cycle, _: Crash) {}
 }
 
-/// Why a simulation did not come to its end, or to its start.
+/// Why a simulation could not start or did not finish.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// The table has no such design.
+    /// No design has this name.
     #[error("no design '{name}'; known: {known}")]
     UnknownDesign {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
     /// A parameter of a design is unknown or has a wrong value.
@@ -99,19 +99,19 @@ pub enum SimError {
     TooManyPrograms {
         /// The number of programs.
         programs: usize,
-        /// Cores there are.
+        /// The number of cores.
         cores: usize,
     },
-    /// Memory that the machine cannot number.
+    /// More memory than the machine can number.
     #[error("{bytes} bytes of memory are too many: a machine has at most 256 GiB")]
     TooMuchMemory {
-        /// Bytes asked for.
+        /// The bytes requested.
         bytes: u64,
     },
-    /// Nothing can happen any more, but programs have not finished.
+    /// No event is left, but programs have not finished.
     #[error("deadlock at cycle {cycle}: {who}")]
     Deadlock {
-        /// When nothing was left to do.
+        /// The cycle of the last event.
         cycle: Cycle,
         /// Which cores wait, and for what.
         who: String,
@@ -128,17 +128,17 @@ pub enum SimError {
          (--jobs), or allow more memory (ulimit -v)"
     )]
     Stack {
-        /// Which program.
+        /// The number of the program.
         program: usize,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
-    /// The caller asked to stop.
+    /// The caller requested a stop.
     #[error("stopped on request")]
     Stopped,
 }
 
-/// A run to be made.
+/// A run before it starts.
 pub struct Simulation<'a> {
     machine: &'a Machine,
     design: &'a Choice,
@@ -151,7 +151,8 @@ pub struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    /// A run on `machine` under `design`, with those bytes in persistent and volatile memory.
+    /// A run on `machine` under `design` that starts with these bytes in persistent and volatile
+    /// memory.
     pub fn new(machine: &'a Machine, design: &'a Choice, pm: Vec<u8>, dram: Vec<u8>) -> Self {
         Simulation {
             machine,
@@ -172,7 +173,7 @@ impl<'a> Simulation<'a> {
         self
     }
 
-    /// Lets `observer` watch.
+    /// Adds an observer.
     #[must_use]
     pub fn watched_by(mut self, observer: Rc<RefCell<dyn Observer>>) -> Self {
         self.observer = observer;
@@ -186,7 +187,7 @@ impl<'a> Simulation<'a> {
         self
     }
 
-    /// Ends with [`SimError::TooLong`] after that much simulated time.
+    /// Ends with [`SimError::TooLong`] after this much simulated time.
     #[must_use]
     pub fn at_most(mut self, cycles: Cycle) -> Self {
         self.cycles_max = cycles;

@@ -1,4 +1,4 @@
-//! What the simulated machine does, shown through its public face. One binary for all.
+//! Tests of the simulated machine through its public interface, in one binary.
 
 mod asap;
 mod bandwidth;

@@ -1,5 +1,5 @@
-//! What ASAP promises, one mechanism at a time: early flushes, the records that undo and delay
-//! them, a table that is full, commits, and who is told of them ("ASAP: A Speculative Approach to
+//! The promises of ASAP, one mechanism at a time: early flushes, undo and delay records, a full
+//! table, commits, and the cores that are informed of them ("ASAP: A Speculative Approach to
 //! Persistence", HPCA'22).
 
 use crate::watched::{Watched, asap22, clock, watch};
@@ -14,14 +14,14 @@ const B: Addr = Addr::pm(128);
 const C: Addr = Addr::pm(192);
 const D: Addr = Addr::pm(256);
 const LATCH: Addr = Addr::dram(0);
-/// What [`slow_epoch`] leaves in A.
+/// The value of A after [`slow_epoch`].
 const LAST: u64 = 10;
-/// A buffer that is flushed from its first entry on, where each store has an entry.
+/// A buffer that is flushed from its first entry on, with an entry for each store.
 const EAGER: &str = "asap:flush_from=1:merges=false";
 
-/// An epoch of ten versions of A, stored one by one. Each waits until the one before it is
-/// acknowledged, so it takes ten round trips to the controller: long enough for an early flush, its
-/// read included.
+/// An epoch of ten versions of A, stored one by one. Each waits for the acknowledgement of the one
+/// before it, so the epoch takes ten round trips to the controller: long enough for an early flush
+/// with its read.
 fn slow_epoch(memory: &SimMemory) {
     for version in 1..=LAST {
         memory.swap(A, version);
@@ -29,14 +29,14 @@ fn slow_epoch(memory: &SimMemory) {
     memory.order();
 }
 
-/// Lets `cycles` pass, and returns what has been counted then.
+/// Waits for `cycles` and returns the counters at that time.
 fn counted_after(memory: &SimMemory, cycles: u32) -> Counters {
     memory.work(2 * cycles);
     assert_eq!(memory.load::<u64>(LATCH), 0, "in its turn");
     memory.counters()
 }
 
-/// Core 1 runs the program: no controller sits beside it.
+/// Runs the program on core 1, whose tile has no controller.
 fn run_on(machine: &Machine, design: &str, program: impl FnOnce(&SimMemory) + 'static) -> Watched {
     watch(machine, design, vec![clock(800), Box::new(program)]).unwrap()
 }
@@ -45,7 +45,7 @@ fn run(design: &str, program: impl FnOnce(&SimMemory) + 'static) -> Watched {
     run_on(&asap22(&[]), design, program)
 }
 
-/// Lets the program note what it counts.
+/// Runs a program that leaves a value for the test.
 fn noted<T: Default + 'static>(
     machine: &Machine,
     design: &str,
@@ -61,7 +61,7 @@ fn fence(watched: &Watched) -> u64 {
     watched.outcome.stalls[1].get(Reason::Fence)
 }
 
-/// Stores to `lines` lines, each an epoch of its own.
+/// Stores to `lines` lines, each in its own epoch.
 fn epochs(memory: &SimMemory, lines: u64) {
     for line in 0..lines {
         memory.store(A.plus(64 * line), 1u64);
@@ -135,7 +135,7 @@ fn the_commit_of_an_epoch_frees_its_records() {
                     memory.order();
                 }
                 memory.drain();
-                // What was delayed is on its way to the queue.
+                // The delayed value is on its way to the queue.
                 memory.work(600);
             }
         });
@@ -223,7 +223,7 @@ fn without_records_nothing_is_written_early_and_a_drain_takes_a_round_trip_for_e
     assert!(fence(&some) < fence(&none) / 3, "{} cycles", fence(&some));
 }
 
-/// Core 0 has stored to A, which takes long; core 1 reads it, may store to B, and drains.
+/// Core 0 has stored to A, which takes long; core 1 reads it, stores to B if asked, and drains.
 fn depends(design: &str, stores: bool) -> Watched {
     let first: Program = Box::new(|memory| {
         slow_epoch(memory);

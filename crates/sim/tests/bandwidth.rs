@@ -1,4 +1,4 @@
-//! A saturated part moves what its formula says, and no more however many cores ask.
+//! A saturated part has the throughput of its formula, and no more for any number of cores.
 
 use seawall_sim::Machine;
 use seawall_sim::validation::{Lines, Paths, Scene, Work};
@@ -9,7 +9,7 @@ fn assert_near(found: f64, expected: f64, percent: f64, what: &str) {
 }
 
 const LINES: u64 = 131_072;
-/// Lines that are moved: so many that the first and the last path do not count.
+/// The number of lines moved; the first and the last path are negligible against it.
 const COUNT: usize = 24_576;
 
 fn scene(machine: &Machine, design: &str) -> Scene {
@@ -33,7 +33,7 @@ fn controllers_take_lines_at_the_pace_of_their_channels_or_banks() {
     let machine = Machine::load("micro15").unwrap();
     let mut slow = machine.clone();
     slow.memory.nvm.write = 1000;
-    // Enough places that no bank runs dry while others are waited for.
+    // Enough entries that no bank idles while others are waited for.
     slow.memory.write_queue = 1024;
     for machine in [machine, slow] {
         let paths = Paths::new(&machine);

@@ -1,5 +1,5 @@
-//! What BBB promises, one mechanism at a time: entries that a battery saves, that are written only
-//! when a buffer fills up, and that follow their line from core to core ("BBB: Simplifying
+//! The promises of BBB, one mechanism at a time: entries that a battery saves, that are written
+//! only when a buffer fills up, and that follow their line from core to core ("BBB: Simplifying
 //! Persistent Programming using Battery-Backed Buffers", HPCA'21).
 
 use crate::watched::{Watched, asap22, clock, watch};
@@ -12,10 +12,10 @@ const L: Addr = Addr::pm(64);
 const M: Addr = Addr::pm(128);
 const FLAG: Addr = Addr::dram(0);
 const LATCH: Addr = Addr::dram(64);
-/// Cycles of a write where it is to be on its way for long.
+/// Cycles of a write that stays on its way for long.
 const LONG: u64 = 5000;
 
-/// Only cells are durable, and they are slow.
+/// A machine on which only the cells are durable, and slow.
 fn slow() -> Machine {
     asap22(&[("memory.nvm.write", LONG as i64)])
 }
@@ -42,8 +42,8 @@ fn store_lines(memory: &SimMemory, lines: u64) {
 }
 
 /// Core 1 stores L, M and L again, and waits for core 0, which stores L when it has seen that. With
-/// three entries of which the second starts a write, the first of L is on its way by then and the
-/// second one stays.
+/// three entries of which the second starts a write, the first entry of L is on its way by then and
+/// the second one stays.
 fn meets_a_write(flaw: &str) -> Result<Watched, SimError> {
     let other: Program = Box::new(|memory| {
         memory.spin_while(FLAG, 0);

@@ -1,11 +1,11 @@
-//! Cores that want the same few lines: each access gets what was fetched for it, so all go on.
+//! Cores that compete for a few lines: each access gets the line fetched for it, so all progress.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, DESIGNS, Machine, Program, RunOutcome, SimMemory, Simulation};
 
-/// Where the line is that both cores want, and where its address stands.
+/// The address of the contended line.
 const WANTED: u64 = 8192;
 const POINTER: u64 = 0;
 
@@ -19,7 +19,7 @@ fn run(machine: &Machine, design: &str, programs: Vec<Program>) -> RunOutcome {
         .unwrap_or_else(|error| panic!("{}: {error}", design.text))
 }
 
-/// Lines fetched when core 1 stores to a line that core 0 wants `instructions` later.
+/// Lines fetched when core 1 stores to a line that core 0 accesses `instructions` later.
 fn fetched(core_0: fn(&SimMemory), instructions: u32) -> u64 {
     let later = move |memory: &SimMemory| {
         memory.work(instructions);

@@ -1,5 +1,5 @@
 //! After a crash and the hardware's recovery, buffered strict persistency leaves a consistent cut
-//! of the run, for programs that say nothing about persistency.
+//! of the run, for programs without persistency instructions.
 
 use crate::persistency::{levels, tiny};
 use crate::programs::{lock, unlock};
@@ -35,7 +35,7 @@ fn perform(memory: &SimMemory, mut rng: Xoshiro256PlusPlus, steps: u32) {
     }
 }
 
-/// Gives how many crashes there were, or what the first that was wrong left.
+/// Returns the number of crashes, or the violation of the first inconsistent one.
 fn run(design: &str, machine: &Machine, seed: u64) -> Result<u64, String> {
     let design = Choice::parse(design).unwrap();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);

@@ -1,5 +1,5 @@
-//! FFCCD's hardware: copies that need no flush and no fence, lookups of where objects went, and the
-//! machine of the paper. What crashes leave is in [`crashes`].
+//! FFCCD's hardware: copies that need no flush and no fence, lookups of moved objects, and the
+//! machine of the paper. The tests of crashes are in [`crashes`].
 
 mod crashes;
 
@@ -34,7 +34,7 @@ pub(crate) fn registers() -> Relocation {
     Relocation { directory: page(1), pages: PAGES, filters: page(2) }
 }
 
-/// What a word of an object holds before anything is moved: what no other word holds.
+/// The value of an object's word before anything is moved; each word has a different one.
 pub(crate) fn original(at: Addr) -> u64 {
     0x5000_0000_0000 + at.offset()
 }
@@ -52,7 +52,7 @@ fn put(pm: &mut [u8], at: Addr, bytes: &[u8]) {
     pm[at.offset() as usize..][..bytes.len()].copy_from_slice(bytes);
 }
 
-/// Writes the tables for objects that go from one address to another.
+/// Writes the tables for objects that move from one address to another.
 fn put_tables(pm: &mut [u8], moves: &[(Addr, Addr)]) {
     let mut entries: BTreeMap<u64, Forwarding> = BTreeMap::new();
     for (from, to) in moves {
@@ -84,7 +84,7 @@ fn run(machine: &Machine, design: &str, pm: Vec<u8>, programs: Vec<Program>) -> 
     Simulation::new(machine, &design, pm, vec![0; 4096]).at_most(1 << 24).run(programs).unwrap()
 }
 
-/// As [`run`], of one program that answers something.
+/// As [`run`], for one program that returns a value.
 fn ask<T: Default + 'static>(
     design: &str,
     pm: Vec<u8>,
@@ -97,7 +97,7 @@ fn ask<T: Default + 'static>(
     (outcome, answer.take())
 }
 
-/// Lets the core wait until all that it asked for is there.
+/// Makes the core wait until everything that it requested has arrived.
 fn rest(memory: &SimMemory) {
     memory.work(50_000);
 }
@@ -192,7 +192,7 @@ fn a_program_waits_for_no_fence_and_no_write_of_its_copies() {
     assert!(in_software > 10 * cycles, "{in_software} and {cycles} cycles");
 }
 
-/// What crashes at outputs left.
+/// The images of crashes at outputs.
 #[derive(Default)]
 struct AtOutputs(BTreeMap<u64, Vec<u8>>, Vec<u64>);
 
@@ -208,7 +208,7 @@ impl Observer for AtOutputs {
     }
 }
 
-/// What a crash at each output of the programs leaves.
+/// The image of a crash at each output of the programs.
 fn left(design: &str, programs: Vec<Program>) -> BTreeMap<u64, Vec<u8>> {
     let design = Choice::parse(design).unwrap();
     let crashes = Rc::new(RefCell::new(AtOutputs::default()));
@@ -320,7 +320,7 @@ fn tables() -> Vec<u8> {
     pm
 }
 
-/// Addresses of objects that go, of what is in them, and of pages that stay.
+/// Addresses of objects that move, of words inside them, and of pages that stay.
 fn asked() -> Vec<Addr> {
     let goes = moves().into_iter().map(|(from, _)| from);
     let stays = [0, 16, 4080].map(|at| page(OBJECTS + 5).plus(at));
@@ -340,7 +340,7 @@ fn a_lookup_answers_what_the_entry_says_and_else_what_was_asked() {
         assert!(answers.iter().all(|(at, to)| *to == expected(*at)), "{design}");
         let counters = outcome.counters;
         assert_eq!(counters.checklookups, 2 * asked().len() as u64);
-        // One filter is for 128 MiB.
+        // One filter covers 128 MiB.
         assert!(counters.pmftlb_hits > 0 && counters.filter_loads == 1, "{design}");
         // 12 quarters have entries; the page without one is read each time.
         let misses = counters.pmftlb_misses;
@@ -408,7 +408,7 @@ fn a_lookup_costs_what_the_paper_says() {
             memory.forward(if known { at } else { Addr::dram(64) });
             rest(memory);
             let (start, to) = (memory.now(), memory.forward(at));
-            // A locked operation waits for all that was loaded.
+            // A locked operation waits for all earlier loads.
             memory.swap(Addr::dram(0), to.bits());
             memory.now() - start
         });

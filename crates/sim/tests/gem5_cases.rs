@@ -1,5 +1,5 @@
-//! The four cases of persistency that a stock full-system simulator (gem5 24.0) drops, aborts on,
-//! or answers alike for every device; see `validation/gem5.md`.
+//! The four cases of persistency in which a stock full-system simulator (gem5 24.0) drops a write,
+//! aborts, or answers alike for every device; see `validation/gem5.md`.
 
 use seawall_memory::{Memory, MemoryExt};
 use seawall_sim::validation::{Paths, Scene, line_at};
@@ -57,7 +57,7 @@ fn one_core_that_flushes_runs_and_pays_for_the_path_of_each_flush() {
     let scene = Scene::lone(&machine, "clwb");
     let outcome = scene.run(vec![(0, Box::new(program))]).unwrap();
     let paths = Paths::new(&machine);
-    // A store drains in a cycle; the first has to fetch its line.
+    // A store drains in one cycle; the first must fetch its line.
     let expected = paths.llc_load(0, line) + 100 * (1 + paths.persist(0, line, false));
     let off = outcome.cycles.abs_diff(expected);
     assert!(off <= 100, "{} cycles, the paths add up to {expected}", outcome.cycles);

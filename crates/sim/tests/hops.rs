@@ -1,5 +1,5 @@
-//! What HOPS promises, one mechanism at a time: the example of the paper, what a dfence waits for,
-//! when a buffer is written, and what a line that is buffered costs.
+//! The promises of HOPS, one mechanism at a time: the example of the paper, the wait of a dfence,
+//! the time at which a buffer is written, and the cost of a buffered line.
 
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{
@@ -21,7 +21,7 @@ fn run(design: &str, programs: Vec<Program>) -> RunOutcome {
     run_on(&Machine::load("hops17").unwrap(), design, programs).unwrap()
 }
 
-/// What a crash at each output 0 left, and when the other outputs came.
+/// The image of the crash at each output 0, and the times of the other outputs.
 #[derive(Default)]
 struct Crashes {
     images: Vec<(Cycle, Vec<u8>)>,
@@ -46,8 +46,8 @@ pub(crate) fn word(pm: &[u8], at: Addr) -> u64 {
     u64::from_le_bytes(pm[at..at + 8].try_into().unwrap())
 }
 
-/// `A = 10; ofence; A = 20; dfence`, with crashes at many cycles: what each left in A, in the order
-/// of time, and when the dfence was over.
+/// `A = 10; ofence; A = 20; dfence`, with crashes at many cycles: returns the value that each left
+/// in A, in time order, and when the dfence completed.
 fn example(design: &str) -> (Vec<(Cycle, u64)>, Cycle) {
     let machine = Machine::load("hops17").unwrap();
     let choice = Choice::parse(design).unwrap();

@@ -1,14 +1,14 @@
-//! The machine `memsys17-i7` is held to what others measured: the sources stand in its file.
+//! The machine `memsys17-i7` is checked against published measurements; its file names the sources.
 //!
-//! Three of its numbers are what is left of a published time when the model's own way there and
-//! back is taken away, so a change of the model must not move the sum.
+//! Three of its numbers are the rest of a published latency after the model's own path there and
+//! back is subtracted, so a change of the model must not change the sum.
 
 use crate::persists;
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::validation::Scene;
 use seawall_sim::{Choice, DESIGNS, Machine, RunOutcome, SimMemory, Simulation};
 
-/// Cycles of 51 ns, and of 42 cycles more: a load that misses everywhere (7-cpu.com).
+/// Cycles of 51 ns, and of 42 cycles more: a load that misses in all caches (7-cpu.com).
 const MISS: f64 = 42.0 + 51.0 * 3.4;
 /// Nanoseconds on DRAM by FAST'20, Figure 2: a random load; store, clwb and fence; non-temporal
 /// store and fence.
@@ -20,7 +20,7 @@ fn machine() -> Machine {
     Machine::load("memsys17-i7").unwrap()
 }
 
-/// The mean over cores and lines of every neighbourhood.
+/// The mean over cores and over lines of every neighbourhood.
 fn mean(mut cycles: impl FnMut(usize, u64) -> u64) -> f64 {
     let places = (0..4).flat_map(|core| (1..1000).step_by(37).map(move |line| (core, line)));
     let all: Vec<u64> = places.map(|(core, line)| cycles(core, line)).collect();

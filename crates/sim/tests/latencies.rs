@@ -1,4 +1,4 @@
-//! A lone request takes the sum of its path: every expectation is added up from the machine file.
+//! A lone request takes the sum of its path: every expectation is computed from the machine file.
 
 use seawall_memory::Addr;
 use seawall_sim::Machine;
@@ -8,7 +8,7 @@ fn machines() -> Vec<Machine> {
     ["micro15", "desktop"].map(|name| Machine::load(name).unwrap()).into()
 }
 
-/// A few lines whose banks and controllers sit in different places.
+/// A few lines whose banks and controllers are in different places.
 const LINES: [u64; 6] = [1, 2, 77, 300, 555, 901];
 
 #[test]
@@ -91,8 +91,8 @@ fn a_shared_line_may_be_written_when_the_last_sharer_has_given_it_up() {
     let machine = Machine::load("micro15").unwrap();
     let scene = Scene::lone(&machine, "volatile");
     let paths = Paths::new(&machine);
-    // The bank of the line is beside the core, and the sharers lie in four directions from it, so
-    // that no two messages meet.
+    // The bank of the line is beside the core, and the sharers are in four directions from it, so
+    // that no two messages collide.
     let core = 10;
     let line = (1..2048).find(|line| paths.home(*line) == core).unwrap();
     for others in [&[14usize][..], &[14, 9], &[14, 9, 2], &[14, 9, 2, 26]] {
@@ -133,7 +133,7 @@ fn a_strict_store_is_visible_when_it_is_durable() {
     }
 }
 
-/// Lines that go over one bank and one controller without meeting in a memory bank.
+/// Lines of one bank and one controller that do not share a memory bank.
 pub(crate) fn one_way(paths: &Paths, home: usize, count: usize) -> Vec<u64> {
     let corner = paths.corner((1..4096).find(|line| paths.home(*line) == home).unwrap());
     let mut banks = Vec::new();

@@ -182,7 +182,7 @@ fn without_a_shared_cache_the_last_copy_that_leaves_goes_to_memory() {
     assert_eq!(outcome.counters.dropped_lines, 7 * LINES, "persist buffers write them");
 }
 
-/// Each of four threads stores to pages of its own, each epoch once.
+/// Each of four threads stores to pages of its own, each store in its own epoch.
 fn own_pages(memory: &SimMemory) {
     for line in 0..128 {
         memory.store(line_at(128 * memory.thread() as u64 + line), 1u64);

@@ -1,4 +1,4 @@
-//! What ends a run that does not end by itself: a limit of simulated time, or a request to stop.
+//! Runs that do not end by themselves: a limit of simulated time, or a request to stop, ends them.
 
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::{Choice, DESIGNS, Machine, Program, SimError, SimMemory, Simulation};

@@ -1,6 +1,6 @@
-//! The machine `optane24` is held to what others measured of such servers: the sources stand in
-//! its file. Here are lone requests, and that its DIMMs keep what a crash must not take; the curves
-//! are in `seawall validate --machine optane24`.
+//! The machine `optane24` is checked against published measurements of such servers; its file names
+//! the sources. These tests cover lone requests, and the lines that its DIMMs must keep in a crash;
+//! the curves are in `seawall validate --machine optane24`.
 
 use crate::persists;
 use seawall_memory::{Addr, Memory, MemoryExt};
@@ -11,7 +11,7 @@ fn machine() -> Machine {
     Machine::load("optane24").unwrap()
 }
 
-/// The mean over cores and lines of every neighbourhood, in nanoseconds.
+/// The mean over cores and over lines of every neighbourhood, in nanoseconds.
 fn mean(mut cycles: impl FnMut(usize, u64) -> u64) -> f64 {
     let places =
         (0..24).step_by(5).flat_map(|core| (1..1500).step_by(67).map(move |at| (core, at)));
@@ -55,7 +55,7 @@ fn a_flush_takes_62_ns_and_a_non_temporal_store_90() {
     assert_close(mean(|core, line| persists::stream(&machine, core, line)), 90.0);
 }
 
-/// What a flush takes among so many under a fence, of one alone.
+/// The time of a flush among `flushes` under one fence, relative to a flush alone.
 fn overlap(design: &str, flushes: u64) -> f64 {
     let machine = machine();
     let scene = Scene::lone(&machine, design);
@@ -70,7 +70,7 @@ fn overlap(design: &str, flushes: u64) -> f64 {
 
 #[test]
 fn sixteen_flushes_under_a_fence_take_a_quarter_of_one_each_and_more_hardly_less() {
-    // MOD (ASPLOS'20): 75 % less, and nothing gained beyond; here a little is.
+    // MOD (ASPLOS'20): 75 % less, and no gain beyond; here there is a small gain.
     let (sixteen, more) = (overlap("clwb:adr=true", 16), overlap("clwb:adr=true", 48));
     assert!((0.85 * 0.25..1.15 * 0.25).contains(&sixteen), "{sixteen:.3} of one alone");
     assert!(more > 0.8 * sixteen, "{more:.3} of one alone");

@@ -2,14 +2,14 @@
 //!
 //! Random programs of a few threads store unique values: to words of their own by plain and
 //! non-temporal stores, to shared words by swaps, so that the order in which stores of a word took
-//! effect is known. A crash image shows for each word which store survived. What must have
-//! persisted before that follows from program order across fences and from conflicts (buffered
-//! epoch persistency as Pelley et al. define it, ISCA'14); if it is not there, the design has
-//! broken its promise. As every access is followed by a flush of its line or needs none, the same
-//! holds on x86: what a thread has read, flushed and fenced persists before what it stores then.
+//! effect is known. A crash image shows for each word which store survived. The stores that must
+//! have persisted before it follow from program order across fences and from conflicts (buffered
+//! epoch persistency as Pelley et al. define it, ISCA'14); if one is missing, the design has broken
+//! its promise. As every access is followed by a flush of its line or needs none, the same holds on
+//! x86: what a thread has read, flushed and fenced persists before its later stores.
 //!
-//! Where there are strands, fences order inside one only, joins and drains order all of them, and
-//! the stores of one line are in order across them.
+//! With strands, a fence orders within its strand only, joins and drains order all strands, and the
+//! stores of one line are in order across strands.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -43,13 +43,13 @@ enum Step {
     Wait(u32),
 }
 
-/// Something a thread did to a word.
+/// An access of a thread to a word.
 #[derive(Clone, Copy)]
 struct Access {
     word: u64,
     /// The value written, or 0 for a load.
     wrote: u64,
-    /// The value that was there, if the access saw it.
+    /// The value that was read, if the access reads.
     saw: Option<u64>,
     /// Fences, new strands, and joins and drains before it.
     epoch: u32,
@@ -136,7 +136,7 @@ fn perform(memory: &SimMemory, steps: &[Step], logs: &Logs) {
 
 struct Crashes {
     rng: Xoshiro256PlusPlus,
-    /// How much of each thread's log was ordered, and drained.
+    /// The length of each thread's log that was ordered, and that was drained.
     outputs: Vec<[u64; 2]>,
     images: Vec<(Cycle, Vec<[u64; 2]>, Vec<u8>)>,
 }
@@ -156,14 +156,14 @@ impl Observer for Crashes {
     }
 }
 
-/// A store by its thread and its place in the thread's log.
+/// A store: its thread and its place in the thread's log.
 type Id = (usize, usize);
 
 struct Judge<'a> {
     model: Model,
     logs: &'a [Vec<Access>],
     writer: HashMap<u64, Id>,
-    /// Per word: the stores in the order in which they took effect.
+    /// For each word, its stores in the order in which they took effect.
     order: BTreeMap<u64, Vec<Id>>,
 }
 
@@ -191,7 +191,7 @@ impl Judge<'_> {
         Judge { model, logs, writer, order }
     }
 
-    /// True if of two accesses of a thread the first is ordered before the second.
+    /// True if the first of two accesses of a thread is ordered before the second.
     fn is_before(&self, first: &Access, second: &Access) -> bool {
         let is_fenced = first.epoch < second.epoch;
         match self.model {
@@ -218,7 +218,8 @@ impl Judge<'_> {
                 earlier.push((thread, place));
             } else {
                 let read = access.saw.and_then(|value| self.writer.get(&value));
-                // What an older strand stored, the same thread's next may read and be before it.
+                // A thread can read what its own older strand stored without being ordered after
+                // it.
                 let is_conflict = |id: &&Id| self.model != Model::Strand || id.0 != thread;
                 earlier.extend(read.filter(is_conflict));
             }
@@ -266,7 +267,7 @@ impl Judge<'_> {
     }
 }
 
-/// As [`tiny`], but its controllers are far away.
+/// As [`tiny`], with distant controllers.
 fn wide() -> Machine {
     let mut machine = tiny();
     machine.mesh.link_latency = 40;
@@ -291,12 +292,12 @@ pub(crate) fn levels(directory_only: bool) -> Machine {
     machine
 }
 
-/// Runs one random program and judges its crashes; returns how many there were.
+/// Runs one random program and checks its crashes; returns the number of crashes.
 fn run(design: &str, machine: &Machine, seed: u64) -> Result<usize, String> {
     run_as(None, design, machine, seed)
 }
 
-/// As [`run`], but held to another model than the one the design claims.
+/// As [`run`], but checks against another model than the one that the design claims.
 fn run_as(
     model: Option<Model>,
     design: &str,
@@ -547,7 +548,7 @@ fn pairs_in_strands_of_their_own_persist_side_by_side() {
     assert_eq!(pairs("hops", true), pairs("hops", false), "no instruction elsewhere");
 }
 
-/// Cycles of a program on one core that stores, ends that with `fence`, and computes.
+/// Cycles of a program on one core that stores, executes `fence`, and computes.
 fn ended(design: &str, fence: fn(&SimMemory)) -> Cycle {
     let machine = Machine::load("desktop").unwrap();
     let program = move |memory: &SimMemory| {

@@ -1,4 +1,5 @@
-//! How long a lone write to persistence takes, in cycles: what published measurements are held to.
+//! The latency of a lone write to persistence in cycles, for comparison with published
+//! measurements.
 
 use seawall_memory::{Memory, MemoryExt};
 use seawall_sim::validation::{Scene, line_at};
@@ -22,7 +23,7 @@ pub(crate) fn flush(machine: &Machine, core: usize, line: u64, work: u32) -> u64
     time(machine, core, Box::new(program))
 }
 
-/// A store of a line past the caches, and a fence.
+/// A non-temporal store of a line, and a fence.
 pub(crate) fn stream(machine: &Machine, core: usize, line: u64) -> u64 {
     let program = move |memory: &SimMemory| {
         memory.output(1);

@@ -24,7 +24,7 @@ pub(crate) fn lock(memory: &impl Memory, at: Addr) {
     }
 }
 
-/// Gives it back.
+/// Releases it.
 pub(crate) fn unlock(memory: &impl Memory, at: Addr) {
     memory.store(at, 0u64);
 }

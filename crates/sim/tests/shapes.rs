@@ -1,4 +1,4 @@
-//! The curves have the shape that the parts give them, and every cycle has the right reason.
+//! The curves have the shape that their parts imply, and every cycle has the right reason.
 
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_sim::validation::{Lines, Paths, Scene, line_at};
@@ -176,7 +176,8 @@ fn stalled_cycles_go_to_the_reason_that_caused_them() {
 
 #[test]
 fn busy_and_stalled_cycles_add_up_to_the_time_of_each_core() {
-    // What is not stalled is issue: instructions over the width, less slots lost at stalls.
+    // Cycles without a stall are issue cycles: instructions over the width, less slots lost at
+    // stalls.
     type Case = (&'static str, fn(&SimMemory), u64);
     let cases: [Case; 4] = [
         ("volatile", loads, 1001),

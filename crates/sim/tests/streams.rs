@@ -1,4 +1,4 @@
-//! Non-temporal stores: through the write-combining buffer, in whole lines where they can.
+//! Non-temporal stores: through the write-combining buffer, in whole lines if possible.
 
 use crate::programs::run_on;
 use seawall_memory::{Addr, Memory, MemoryExt};
@@ -35,8 +35,9 @@ fn a_line_past_the_caches_takes_the_way_to_memory_and_back_and_no_read() {
                         memory.write_nt(line_at(line), &vec![1; bytes]);
                         memory.drain();
                     });
-                    // A full line leaves at once, the rest with the fence a cycle behind; with ADR
-                    // the answer that frees the place may be a cycle ahead on the same link.
+                    // A full line leaves at once, the rest with the fence one cycle later; with ADR
+                    // the acknowledgement that frees the entry can be one cycle ahead on the same
+                    // link.
                     let least = paths.persist(2, line, adr) + u64::from(bytes < 64);
                     let most = least + u64::from(adr);
                     let what = format!("{design}, line {line}, {bytes} bytes: {found}");

@@ -1,4 +1,4 @@
-//! The simulated machine is a memory: programs get the right values under every design.
+//! The simulated machine is a memory: programs read the right values under every design.
 
 use crate::programs::{lock, run_on, unlock};
 use seawall_memory::{Addr, Memory, MemoryExt};

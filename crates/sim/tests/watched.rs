@@ -1,5 +1,5 @@
-//! Runs that are watched: what a crash leaves at many cycles, and when a program's outputs took
-//! effect.
+//! Runs under an observer: the images of crashes at many cycles, and the times at which a program's
+//! outputs took effect.
 
 use crate::hops::word;
 use seawall_memory::{Addr, Memory};
@@ -22,7 +22,7 @@ pub(crate) fn asap22(changes: &[(&str, i64)]) -> Machine {
     Machine::load("asap22").unwrap().with("changed", &changes).unwrap()
 }
 
-/// A program that does nothing but to ask for a crash every four cycles.
+/// A program that only requests a crash every four cycles.
 pub(crate) fn clock(crashes: usize) -> Program {
     Box::new(move |memory| {
         for _ in 0..crashes {
@@ -32,7 +32,7 @@ pub(crate) fn clock(crashes: usize) -> Program {
     })
 }
 
-/// What crashes left, and when outputs came.
+/// The images of crashes, and the times of outputs.
 #[derive(Default)]
 struct Crashes {
     images: Vec<(Cycle, Vec<u8>)>,
@@ -50,20 +50,20 @@ impl Observer for Crashes {
     }
 }
 
-/// A run that came to its end, with a crash at each output.
+/// A run that has ended, with a crash at each output.
 pub(crate) struct Watched {
     pub(crate) outcome: RunOutcome,
     crashes: Crashes,
 }
 
 impl Watched {
-    /// What each crash left in some words, in the order of time.
+    /// The values that each crash left in some words, in time order.
     pub(crate) fn left<const N: usize>(&self, at: [Addr; N]) -> Vec<(Cycle, [u64; N])> {
         let left = |(now, pm): &(Cycle, Vec<u8>)| (*now, at.map(|at| word(pm, at)));
         self.crashes.images.iter().map(left).collect()
     }
 
-    /// The same without the times and without repetitions.
+    /// As [`left`](Watched::left), without the times and without repetitions.
     pub(crate) fn versions<const N: usize>(&self, at: [Addr; N]) -> Vec<[u64; N]> {
         let mut versions: Vec<_> = self.left(at).into_iter().map(|(_, words)| words).collect();
         versions.dedup();
@@ -76,7 +76,7 @@ impl Watched {
         outputs.find(|(other, _)| *other == number).expect("it came").1
     }
 
-    /// What the crash at output `number` left in a word.
+    /// The value that the crash at output `number` left in a word.
     pub(crate) fn left_at(&self, number: u64, at: Addr) -> u64 {
         let time = self.time(number);
         let mut images = self.crashes.images.iter();
@@ -84,7 +84,7 @@ impl Watched {
     }
 }
 
-/// Runs `programs`, with zeros in all of memory.
+/// Runs `programs` with a zeroed memory.
 pub(crate) fn watch(
     machine: &Machine,
     design: &str,

@@ -1,13 +1,13 @@
-//! What happens when a core wants a line: the MESI directory protocol over the mesh.
+//! The path of a core's request for a line: the MESI directory protocol over the mesh.
 //!
 //! A request is followed to its end at the cycle in which it is made: state changes at once, and
-//! the time it takes is the sum of its path, with every link, port, channel and bank booked. A
-//! line whose fill is under way stays with the core that asked until the cycle after it has come
-//! (others ask again then), so that the access it was fetched for is always done.
+//! its latency is the sum along its path, with every link, port, channel and bank booked. A line
+//! whose fill is under way stays with the requester until the cycle after its arrival (other
+//! requests are repeated then), so that the access for which it was fetched is always performed.
 //!
-//! A line in the core's second level comes back from there. Its home is asked only for a write, if
-//! the copy may not be written. Where the shared cache is a directory alone, the data of a
-//! line come from a core that has it, and the last copy that leaves goes to memory.
+//! A line in the core's second level comes back from there; its home is asked only for a write to a
+//! copy without write permission. If the shared cache is a directory alone, the data of a line come
+//! from a core that has it, and the last copy that leaves goes to memory.
 
 use crate::caches::private::{State, Way};
 use crate::caches::shared::{NO_CORE, NO_LINE, Place, Slot};
@@ -25,7 +25,7 @@ pub(crate) struct Fill {
     pub(crate) source: Reason,
 }
 
-/// Where data comes from and when it is at the requester.
+/// Where the data come from, and when they arrive at the requester.
 struct Answer {
     ready: Cycle,
     source: Reason,
@@ -34,8 +34,8 @@ struct Answer {
 
 /// Fetches `line` for `who`, at `now`, to read or to write.
 ///
-/// # Errors
-/// When it is not available now: the cycle to ask again, or a wait until the design wakes `who`.
+/// # Errors If the line is not available now: the cycle in which to repeat the request, or a wait
+/// until the design wakes `who`.
 pub(crate) fn acquire<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -55,8 +55,8 @@ pub(crate) fn acquire<D: Design>(
     Ok(fill)
 }
 
-/// Moves `line` from the requester's second level into its first, if it is there; returns the fill,
-/// if no other cache needs to be asked.
+/// Moves `line` from the requester's second level into its first, if it is there. Returns the fill,
+/// if no other cache must be asked.
 fn promote<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -79,7 +79,7 @@ fn promote<D: Design>(
     Ok((!writes || copy.state == State::Exclusive).then_some(fill))
 }
 
-/// Asks the home of `line` for it, after the requester's own look-up failed at `looked`.
+/// Requests `line` from its home, after the requester's own look-up missed at `looked`.
 fn grant<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -113,17 +113,17 @@ fn grant<D: Design>(
     }
     let (place, victim) = choose_victim(design, hw, who, line, now)?;
     empty(hw, who.core, room, now);
-    // It may have left just now, with its last copy.
+    // The victim may have left just now, with its last copy.
     if let Some(victim) = victim.filter(|victim| hw.llc.find(*victim).is_some()) {
         evict(hw, victim, now);
     }
-    // A copy of a whole line needs no more than the right to write it.
+    // A copy of a whole line needs write permission only.
     let is_fetched = !(D::RELOCATES && writes && hw.cores[who.core].buffer.overwrites(line));
     Ok(fill_from_memory(hw, who.core, line, (room.way, place, is_fetched), looked))
 }
 
-/// The cycle whose turn this is. A load may start later, when its address has come, but what it
-/// takes away it takes now.
+/// The cycle of this turn. A load can start later, when its address has arrived, but it invalidates
+/// other copies now.
 fn turn<M: Copy>(hw: &Hw<M>, who: Waiter, now: Cycle) -> Cycle {
     if who.is_program { now.min(hw.cores[who.core].clock) } else { now }
 }
@@ -132,15 +132,14 @@ fn pass(gate: Gate) -> Result<(), Gate> {
     if gate == Gate::Go { Ok(()) } else { Err(gate) }
 }
 
-/// A way of the first level, and where what is in it goes: a way of the second, if there is one.
+/// A way of the first level, and where its victim goes: a way of the second, if there is one.
 #[derive(Clone, Copy)]
 struct Room {
     way: Way,
     far: Option<Way>,
 }
 
-/// Picks a way for `line` in the requester's first level; the moves that it needs are permitted
-/// now.
+/// Picks an L1 way of the requester for `line`; the evictions that it needs are permitted at `now`.
 fn make_room<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -172,8 +171,8 @@ fn make_room<D: Design>(
     Ok(Room { way, far: Some(far) })
 }
 
-/// A way of the second level that `victim` may go into, which leaves the first for `line`. For the
-/// sake of one victim, the design makes one line free at most: the oldest.
+/// Picks a way of the second level for `victim`, which leaves the first for `line`. For one victim
+/// the design makes at most one line free: the oldest.
 fn make_far_room<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -208,13 +207,13 @@ fn make_far_room<D: Design>(
     }
 }
 
-/// Whether the machine may forget `line` with the copy of `core` at once.
+/// Whether `line` can leave the machine at once when `core` loses its copy.
 fn is_free<D: Design>(design: &D, hw: &Hw<D::Message>, core: usize, line: LineId) -> bool {
     !hw.is_last_copy(core, line) || design.may_displace(hw, line)
 }
 
-/// The result of the first victim that `may` leave; otherwise the earliest cycle to ask again, or a
-/// wait until the design wakes the requester.
+/// The first evictable victim; otherwise the earliest retry, or a wait until the design wakes the
+/// requester.
 fn first_that_may<T>(
     victims: &[(Way, LineId)],
     first: Gate,
@@ -234,13 +233,13 @@ fn first_that_may<T>(
     Err(refused)
 }
 
-/// A copy whose fill is under way stays.
+/// A copy whose fill is under way cannot leave.
 fn has_come<M: Copy>(hw: &Hw<M>, who: Waiter, way: Way, now: Cycle) -> Gate {
     let ready = hw.private[who.core].copy(way).ready;
     if ready > turn(hw, who, now) { Gate::At(ready, Reason::LoadMemory) } else { Gate::Go }
 }
 
-/// Whether the copy of `line` in `way` may leave the requester's private caches.
+/// Whether the copy of `line` in `way` can leave the requester's private caches.
 fn may_spill<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -272,8 +271,8 @@ fn empty<M: Copy>(hw: &mut Hw<M>, core: usize, room: Room, now: Cycle) {
     }
 }
 
-/// Takes a copy out of the private caches: dirty data goes to the shared cache, the directory
-/// forgets the copy.
+/// Evicts a copy from the private caches: dirty data go to the shared cache, and the directory
+/// removes the sharer.
 fn spill<M: Copy>(hw: &mut Hw<M>, core: usize, way: Way, now: Cycle) {
     let line = hw.private[core].line(way);
     if line == NO_LINE {
@@ -296,7 +295,7 @@ fn spill<M: Copy>(hw: &mut Hw<M>, core: usize, way: Way, now: Cycle) {
     }
 }
 
-/// A place in the shared cache that `line` may go into, and the line that has to leave it.
+/// Picks a place in the shared cache for `line`, and the line that must leave it.
 fn choose_victim<D: Design>(
     design: &mut D,
     hw: &mut Hw<D::Message>,
@@ -313,7 +312,7 @@ fn choose_victim<D: Design>(
     Ok((place, Some(slot)))
 }
 
-/// Takes a line out of the shared cache: copies are recalled, dirty data goes to memory.
+/// Evicts a line from the shared cache: copies are recalled, dirty data go to memory.
 pub(crate) fn evict<M: Copy>(hw: &mut Hw<M>, slot: Slot, now: Cycle) {
     hw.recall(slot, now);
     hw.leave(slot, now);
@@ -374,8 +373,8 @@ fn fill_from_cache<M: Copy>(
     Fill { way, ready: answer.ready, source: answer.source }
 }
 
-/// Another core may write the line: it sends the data, and its dirty data to the bank as well, if
-/// that has room for data.
+/// The core with write permission sends the data; its dirty data go to the bank as well, if the
+/// bank holds data.
 fn forward<M: Copy>(
     hw: &mut Hw<M>,
     core: usize,
@@ -412,8 +411,8 @@ fn lowest(cores: u64) -> Option<usize> {
     (cores != 0).then_some(cores.trailing_zeros() as usize)
 }
 
-/// The bank has the newest data, or cores that share the line have; to write, other copies are
-/// invalidated and acknowledge.
+/// The bank, or a core that shares the line, has the newest data; for a write, other copies are
+/// invalidated and acknowledge it.
 fn from_bank<M: Copy>(
     hw: &mut Hw<M>,
     core: usize,

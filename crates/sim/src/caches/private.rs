@@ -1,8 +1,8 @@
 //! A core's private caches: the first level and, if the machine has one, a second.
 //!
-//! The second level is exclusive of the first (ASPLOS'17, Table 3): what leaves the first goes into
-//! it, and what the core uses again comes back. To the directory both are one: a core has a copy,
-//! wherever it is. So a copy has one number for its place, which says the level too.
+//! The second level is exclusive of the first (ASPLOS'17, Table 3): victims of the first go into
+//! it, and lines that the core uses again come back. The directory sees both as one. So the place
+//! of a copy is one number, which encodes the level too.
 
 use crate::caches::shared::{NO_LINE, position};
 use crate::config::Machine;
@@ -11,34 +11,34 @@ use crate::memory::versions::Version;
 use crate::{Cycle, Epoch, LineId};
 use std::ops::Range;
 
-/// What a core's copy may be used for.
+/// The permission of a core's copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     /// Read only; other copies may exist.
     Shared,
-    /// No other core has one; may be written without asking.
+    /// No other core has a copy; the core can write without a request.
     Exclusive,
 }
 
-/// A copy's place among a core's: set times ways plus way, behind all of the first level if it is
-/// in the second.
+/// The place of a copy in a core's private caches: set times ways plus way; the second level is
+/// numbered behind all of the first.
 pub(crate) type Way = usize;
 
 /// A core's copy of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineCopy {
-    /// Whether it may be written.
+    /// The permission to write it.
     pub(crate) state: State,
-    /// What it holds, if that is newer than what the shared cache has.
+    /// Its data, if newer than those of the shared cache.
     pub(crate) version: Version,
-    /// The owner's epoch that wrote it, 0 if it was not written since it came.
+    /// The owner's epoch that wrote it; 0 if it has not been written since it was filled.
     pub(crate) epoch: Epoch,
-    /// When the fill that brought it is complete.
+    /// When the fill of the copy is complete.
     pub(crate) ready: Cycle,
-    /// Who answered that fill, as a reason for waiting on it.
+    /// The source of that fill, as a reason for waiting.
     pub(crate) source: Reason,
-    /// It is dirty and has bytes of a copy that are not on their way to memory yet: the pending bit
-    /// of FFCCD.
+    /// Whether it is dirty and has bytes of a relocated copy that are not on their way to memory
+    /// yet: the pending bit of FFCCD.
     pub(crate) relocated: bool,
     used: u32,
 }
@@ -54,20 +54,21 @@ const ABSENT: LineCopy = LineCopy {
 };
 
 impl LineCopy {
-    /// Newer than the shared cache's.
+    /// Whether it is newer than the shared cache's.
     #[inline]
     pub(crate) fn is_dirty(&self) -> bool {
         self.version.is_some()
     }
 }
 
-/// The shape of a level, and where its ways begin.
+/// The shape of a level, and its first way.
 #[derive(Clone, Copy)]
 struct Level {
     start: Way,
     ways: usize,
     set_mask: usize,
-    /// From a request of the core to the answer of this level, those above included.
+    /// The latency from a request of the core to the answer of this level, including the levels
+    /// above.
     latency: Cycle,
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct Private {
 }
 
 impl Private {
-    /// Empty ones.
+    /// Empty caches.
     pub(crate) fn new(machine: &Machine) -> Private {
         let level =
             |start, sets: usize, ways, latency| Level { start, ways, set_mask: sets - 1, latency };
@@ -111,25 +112,25 @@ impl Private {
         position(&self.tags[set.clone()], line).map(|way| set.start + way)
     }
 
-    /// Where the copy is that the core can use at once.
+    /// The way of `line`, if it is in the first level.
     #[inline]
     pub(crate) fn find_near(&self, line: LineId) -> Option<Way> {
         self.find_in(&self.first, line)
     }
 
-    /// Where the copy is, if it is in the second level.
+    /// The way of `line`, if it is in the second level.
     #[inline]
     pub(crate) fn find_far(&self, line: LineId) -> Option<Way> {
         self.second.as_ref().and_then(|second| self.find_in(second, line))
     }
 
-    /// Where the copy is.
+    /// The way of `line` in either level.
     #[inline]
     pub(crate) fn find(&self, line: LineId) -> Option<Way> {
         self.find_near(line).or_else(|| self.find_far(line))
     }
 
-    /// As [`find_near`](Private::find_near), and counts as a use for replacement.
+    /// As [`find_near`](Private::find_near), and updates the replacement state.
     #[inline]
     pub(crate) fn touch(&mut self, line: LineId) -> Option<Way> {
         let way = self.find_near(line)?;
@@ -138,7 +139,7 @@ impl Private {
         Some(way)
     }
 
-    /// From a request to the answer with the copy in `way`.
+    /// The latency from a request to the answer with the copy in `way`.
     #[inline]
     pub(crate) fn latency(&self, way: Way) -> Cycle {
         match &self.second {
@@ -147,7 +148,7 @@ impl Private {
         }
     }
 
-    /// From a request until it is known that no copy is here.
+    /// The latency from a request until a miss in all levels is known.
     #[inline]
     pub(crate) fn miss_latency(&self) -> Cycle {
         self.last().latency
@@ -157,7 +158,7 @@ impl Private {
         self.second.as_ref().unwrap_or(&self.first)
     }
 
-    /// The number of `way` among the places that `line` could be in.
+    /// The number of `way` among the possible places of `line`.
     #[inline]
     pub(crate) fn place(&self, line: LineId, way: Way) -> u8 {
         match &self.second {
@@ -168,7 +169,7 @@ impl Private {
         }
     }
 
-    /// The way at that place of `line`.
+    /// The way at this place of `line`.
     #[inline]
     pub(crate) fn at_place(&self, line: LineId, place: u8) -> Way {
         let place = usize::from(place);
@@ -195,19 +196,19 @@ impl Private {
         &mut self.copies[way]
     }
 
-    /// True if `line` could be in `way`.
+    /// True if `way` is a possible place of `line`.
     pub(crate) fn is_place_of(&self, way: Way, line: LineId) -> bool {
         let is_in = |level: &Level| level.set(line).contains(&way);
         is_in(&self.first) || self.second.as_ref().is_some_and(is_in)
     }
 
-    /// The ways of the first level that `line` could go into, the best victim first: free, then
-    /// least recently used.
+    /// The ways of the first level that can take `line`, the best victim first: free ways, then by
+    /// least recent use.
     pub(crate) fn victims(&self, line: LineId) -> Vec<(Way, LineId)> {
         self.in_order(self.first.set(line))
     }
 
-    /// As [`victims`](Private::victims), of the last level.
+    /// As [`victims`](Private::victims), for the last level.
     pub(crate) fn far_victims(&self, line: LineId) -> Vec<(Way, LineId)> {
         self.in_order(self.last().set(line))
     }
@@ -219,13 +220,13 @@ impl Private {
         order.into_iter().map(|(_, way)| (way, self.tags[way])).collect()
     }
 
-    /// The best victim of the first level for `line`: a free way, or the least recently used.
+    /// The best victim of the first level for `line`: a free way, or the least recently used one.
     #[inline]
     pub(crate) fn victim(&self, line: LineId) -> (Way, LineId) {
         self.best(self.first.set(line))
     }
 
-    /// As [`victim`](Private::victim), of the last level.
+    /// As [`victim`](Private::victim), for the last level.
     pub(crate) fn far_victim(&self, line: LineId) -> (Way, LineId) {
         self.best(self.last().set(line))
     }
@@ -243,7 +244,7 @@ impl Private {
         (best.1, self.tags[best.1])
     }
 
-    /// Puts a clean copy of `line` into `way`.
+    /// Fills `way` with a clean copy of `line`.
     pub(crate) fn fill(
         &mut self,
         way: Way,
@@ -256,19 +257,19 @@ impl Private {
         self.copies[way] = LineCopy { state, ready, source, used: self.clock, ..ABSENT };
     }
 
-    /// Forgets the copy, which is clean.
+    /// Removes the copy, which is clean.
     pub(crate) fn invalidate(&mut self, way: Way) {
         debug_assert!(!self.copies[way].is_dirty(), "dirty data is never dropped");
         self.take(way);
     }
 
-    /// Takes the copy out of `way`.
+    /// Removes the copy from `way` and returns it.
     pub(crate) fn take(&mut self, way: Way) -> LineCopy {
         self.tags[way] = NO_LINE;
         std::mem::replace(&mut self.copies[way], ABSENT)
     }
 
-    /// Puts a copy of `line`, taken from another way, into `way`; counts as a use.
+    /// Puts a copy of `line`, removed from another way, into `way`; counts as a use.
     pub(crate) fn put(&mut self, way: Way, line: LineId, copy: LineCopy) {
         debug_assert_eq!(self.tags[way], NO_LINE, "the way is free");
         self.clock += 1;
@@ -276,7 +277,7 @@ impl Private {
         self.copies[way] = LineCopy { used: self.clock, ..copy };
     }
 
-    /// No copy has its pending bit any more.
+    /// Clears the pending bits of all copies.
     pub(crate) fn forget_relocated(&mut self) {
         self.copies.iter_mut().for_each(|copy| copy.relocated = false);
     }

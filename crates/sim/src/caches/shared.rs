@@ -1,10 +1,10 @@
-//! The shared cache: its content of each line, the cores with copies, and the epoch that wrote it.
+//! The shared cache: the state of each line, the cores with copies, and the epoch that wrote it.
 //!
 //! One inclusive, banked last-level cache, whose tags are also the MESI directory, beside the
-//! cores' [private caches](crate::private). Both keep real values: a stale or lost copy shows as a
-//! wrong value, in the program or after a crash. Epoch tags (MICRO'15, section 4.3) stand in both;
-//! whether an epoch is still live is the design's business. A machine without a shared cache has
-//! the directory alone: a line is here as long as some core has a copy.
+//! cores' [private caches](crate::caches::private). Both hold real values: a stale or lost copy
+//! shows as a wrong value, in the program or after a crash. Both hold epoch tags (MICRO'15, section
+//! 4.3); the design decides whether an epoch is still live. A machine without a shared cache has
+//! the directory alone: a line is present as long as some core has a copy.
 
 use crate::config::Machine;
 use crate::memory::controller::spread;
@@ -12,12 +12,12 @@ use crate::memory::versions::Version;
 use crate::{Cycle, Epoch, LineId};
 use rustc_hash::FxHashSet;
 
-/// No line.
+/// Stands for no line.
 pub(crate) const NO_LINE: LineId = LineId::MAX;
-/// No core.
+/// Stands for no core.
 pub(crate) const NO_CORE: u8 = u8::MAX;
 
-/// Which of a set's tags is `line`; looks at four at a time, without branches in between.
+/// The index of `line` among a set's tags; compares four at a time, without branches in between.
 #[inline]
 pub(crate) fn position(tags: &[LineId], line: LineId) -> Option<usize> {
     let (mut rest, mut first) = (tags, 0);
@@ -32,8 +32,8 @@ pub(crate) fn position(tags: &[LineId], line: LineId) -> Option<usize> {
     rest.iter().position(|tag| *tag == line).map(|way| first + way)
 }
 
-/// A line of the last-level cache: its state stands by line number, as its data does, since
-/// neighbouring lines are used together; sets only say which lines are here.
+/// A line of the last-level cache. Its state is stored by line number, as its data are, because
+/// neighbouring lines are used together; the sets only record which lines are present.
 pub(crate) type Slot = LineId;
 
 /// One line of the last-level cache, with its directory entry.
@@ -41,23 +41,23 @@ pub(crate) type Slot = LineId;
 pub(crate) struct Entry {
     /// Cores that have a copy, a bit each.
     pub(crate) sharers: u64,
-    /// When the fill that brought the line is complete.
+    /// When the fill of the line is complete.
     pub(crate) ready: Cycle,
-    /// Epoch of `writer` that wrote this version, 0 if none did since it came from memory.
+    /// Epoch of `writer` that wrote this version; 0 if it has not been written since its fill.
     pub(crate) epoch: Epoch,
-    /// What memory holds, if that is not the shared value.
+    /// The value in memory, if it differs from the shared value.
     pub(crate) memory: Version,
-    /// When it was used last; 0 if it is not here.
+    /// When it was last used; 0 if it is not present.
     used: u32,
-    /// The core that may write, or [`NO_CORE`].
+    /// The core with write permission, or [`NO_CORE`].
     pub(crate) owner: u8,
-    /// Where among its places for the line the owner has it ([`Private::place`]).
+    /// The owner's place for the line ([`Private::place`]).
     ///
     /// [`Private::place`]: crate::caches::private::Private::place
     pub(crate) owner_way: u8,
     /// The core whose epoch wrote this version.
     pub(crate) writer: u8,
-    /// Newer than memory's.
+    /// Whether it is newer than memory's value.
     pub(crate) dirty: bool,
 }
 
@@ -80,8 +80,8 @@ pub(crate) type Place = usize;
 pub(crate) struct Llc {
     residents: Vec<LineId>,
     entries: Vec<Entry>,
-    /// Dirty lines here that have their pending bit, as
-    /// [`LineCopy::relocated`](crate::caches::private::LineCopy::relocated) has it; few at a time.
+    /// Dirty lines in this cache with their pending bit, as in
+    /// [`LineCopy::relocated`](crate::caches::private::LineCopy::relocated); few at a time.
     pub(crate) relocated: FxHashSet<LineId>,
     ways: usize,
     set_mask: usize,
@@ -123,13 +123,13 @@ impl Llc {
         first..first + self.ways
     }
 
-    /// Where the line is, if it is here.
+    /// The slot of the line, if it is present.
     #[inline]
     pub(crate) fn find(&self, line: LineId) -> Option<Slot> {
         (self.entries[line as usize].used != 0).then_some(line)
     }
 
-    /// Counts as a use for replacement.
+    /// Updates the replacement state.
     #[inline]
     pub(crate) fn touch(&mut self, slot: Slot) {
         self.clock += 1;
@@ -146,7 +146,7 @@ impl Llc {
         &mut self.entries[slot as usize]
     }
 
-    /// The best place for `line`, and what is there now: nothing, or the least recently used.
+    /// The best place for `line`, and the victim in it: none, or the least recently used line.
     pub(crate) fn victim(&self, line: LineId) -> (Place, Option<Slot>) {
         let places = self.places(line);
         let set = &self.residents[places.clone()];
@@ -158,14 +158,14 @@ impl Llc {
         (places.start + way, Some(set[way]))
     }
 
-    /// Puts a clean line that nobody shares into an empty `place`.
+    /// Fills an empty `place` with a clean line without sharers.
     pub(crate) fn fill(&mut self, place: Place, line: LineId, ready: Cycle) {
         self.clock += 1;
         self.residents[place] = line;
         self.entries[line as usize] = Entry { ready, used: self.clock, ..ABSENT };
     }
 
-    /// Forgets the line.
+    /// Removes the line.
     pub(crate) fn invalidate(&mut self, slot: Slot) {
         let places = self.places(slot);
         let way = position(&self.residents[places.clone()], slot).expect("a present line");

@@ -1,16 +1,17 @@
-//! A stream prefetcher: lines that the shared cache fetches before anybody asks for them.
+//! A stream prefetcher, which fetches lines into the shared cache before they are requested.
 //!
-//! After the one that Intel documents for the second-level cache of its Core processors since Sandy
-//! Bridge (optimisation manual, "Data Prefetch to L2 and Last Level Cache"): it watches what a core
-//! asks for beyond its private levels, loads and stores alike, follows one ascending or descending
-//! stream in each of some pages of 4 KiB, issues two requests for each one that it sees, runs at
-//! most 20 lines ahead, and never leaves the page. So a log that is written through the caches
-//! from its one end to the other rarely waits for memory, though every line of it has to be read.
+//! After the prefetcher that Intel documents for the second-level cache of its Core processors
+//! since Sandy Bridge (optimisation manual, "Data Prefetch to L2 and Last Level Cache"): it
+//! observes a core's requests beyond its private levels, loads and stores alike, follows one
+//! ascending or descending stream in each of some pages of 4 KiB, issues two prefetches for each
+//! observed request, runs at most 20 lines ahead, and never leaves the page. So a log that is
+//! written sequentially through the caches rarely waits for memory, though every line of it must be
+//! read.
 //!
-//! Here it fills the shared cache, and takes the place of a line only
-//! where the design lets that line go at once ([`Design::may_displace`]): nobody waits for a line
-//! that nobody has asked for. It costs what any fill does: ports, links, channel and banks. A
-//! machine without a `prefetch` table has none, which is so for all but `memsys17-i7`.
+//! Here it fills the shared cache, and replaces a line only if the design lets that line leave at
+//! once ([`Design::may_displace`]): no access waits for a prefetch. A prefetch costs what any fill
+//! costs: ports, links, channel and banks. A machine without a `prefetch` table has no prefetcher;
+//! of the built-in machines only `memsys17-i7` has one.
 
 use crate::caches::coherence::evict;
 use crate::config::{Machine, PrefetchConfig};
@@ -25,16 +26,16 @@ const PAGE_LINES: LineId = 64;
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     page: LineId,
-    /// The last line asked for.
+    /// The last requested line.
     last: LineId,
-    /// The last line fetched ahead, `last` if none is.
+    /// The last prefetched line; `last` if there is none.
     front: LineId,
-    /// Which way it goes; not known of the first request.
+    /// The direction; unknown after the first request.
     ascends: Option<bool>,
     used: u64,
 }
 
-/// What one core asks for, and where that leads.
+/// The streams of one core.
 #[derive(Clone, Debug)]
 pub(crate) struct Streamer {
     config: PrefetchConfig,
@@ -47,13 +48,13 @@ impl Streamer {
         Streamer { config, streams: Vec::with_capacity(config.streams), clock: 0 }
     }
 
-    /// One for each core of the machine, or none.
+    /// A prefetcher for each core of the machine, or none.
     pub(crate) fn of_machine(machine: &Machine) -> Vec<Streamer> {
         let one = machine.prefetch.map(Streamer::new);
         one.map_or(Vec::new(), |one| vec![one; machine.core.count])
     }
 
-    /// The core asks for `line`; returns the lines to fetch ahead of it.
+    /// Observes the core's request for `line`; returns the lines to prefetch.
     fn asked(&mut self, line: LineId) -> impl Iterator<Item = LineId> + use<> {
         let PrefetchConfig { ahead, per_request, .. } = self.config;
         let stream = self.follow(line);
@@ -72,7 +73,7 @@ impl Streamer {
         up.chain((to..from).rev())
     }
 
-    /// The stream of the line's page, with the line as its last. A new stream replaces the oldest.
+    /// The stream of the line's page, with `line` as its last. A new stream replaces the oldest.
     fn follow(&mut self, line: LineId) -> &mut Stream {
         self.clock += 1;
         let (page, used) = (line / PAGE_LINES, self.clock);
@@ -103,7 +104,7 @@ impl Streamer {
     }
 }
 
-/// `who` got `line` at `now`: the lines ahead of it are fetched too.
+/// Prefetches ahead of `line`, which `who` received at `now`.
 pub(crate) fn run_ahead<D: Design>(
     design: &D,
     hw: &mut Hw<D::Message>,
@@ -119,7 +120,7 @@ pub(crate) fn run_ahead<D: Design>(
     }
 }
 
-/// Brings a line that is not there into the shared cache, if a place is free or may be freed.
+/// Fetches an absent line into the shared cache, if a place is free or can be freed.
 fn fetch<D: Design>(design: &D, hw: &mut Hw<D::Message>, core: usize, line: LineId, now: Cycle) {
     let (place, victim) = hw.llc.victim(line);
     if let Some(slot) = victim {

@@ -1,7 +1,7 @@
-//! What a machine file says of Optane-like DIMMs, in the table `memory.nvm.dimms`.
+//! The table `memory.nvm.dimms` of a machine file: Optane-like DIMMs.
 //!
-//! One number for each part that LENS and VANS (MICRO'20) found; what they do is described in
-//! [`xpdimm`](crate::xpdimm). A machine without the table has a plain device.
+//! One number for each part that LENS and VANS (MICRO'20) found; the parts are described in
+//! [`optane`](crate::memory::optane). A machine without the table has a plain device.
 
 use super::within;
 use serde::{Deserialize, Serialize};
@@ -10,42 +10,42 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DimmConfig {
-    /// DIMMs, 1 to 64; pages of 4 KiB go round them.
+    /// The number of DIMMs, 1 to 64; pages of 4 KiB are interleaved over them.
     pub count: usize,
     /// Cycles that a line keeps the channel of its DIMM busy.
     pub channel_cycles: u64,
     /// Lines in the write-pending queue of each DIMM.
     pub write_queue: usize,
-    /// Sets in which written lines wait for the rest of their XPLine, a power of two.
+    /// Sets of the buffer in which written lines wait for the rest of their XPLine, a power of two.
     pub combining_sets: usize,
-    /// Lines of such a set, 4 to 256.
+    /// Lines of a set, 4 to 256.
     pub combining_lines: usize,
-    /// XPLines of 256 bytes that a DIMM has at hand.
+    /// XPLines of 256 bytes in the read buffer of a DIMM.
     pub buffer_xplines: usize,
-    /// From the media to that buffer, on top of `media_read`.
+    /// The latency from the media to that buffer, on top of `media_read`.
     pub fetch: u64,
-    /// Pages of 4 KiB whose place in the media is at hand, a multiple of `translated_ways`.
+    /// Pages of 4 KiB whose media address is cached, a multiple of `translated_ways`.
     pub translated_pages: usize,
-    /// Associativity of these.
+    /// Associativity of this address cache.
     pub translated_ways: usize,
-    /// Until the place of another page is known.
+    /// The latency of a miss in the address cache.
     pub translate: u64,
-    /// Until the media have read an XPLine.
+    /// The latency until the media have read an XPLine.
     pub media_read: u64,
-    /// Cycles that an XPLine which is read keeps the media busy: their bandwidth.
+    /// Cycles that reading an XPLine keeps the media busy: their read bandwidth.
     pub media_read_cycles: u64,
-    /// Cycles that an XPLine which is written keeps the media busy.
+    /// Cycles that writing an XPLine keeps the media busy.
     pub media_write_cycles: u64,
-    /// XPLines that wait to be written to the media.
+    /// The number of XPLines that can wait to be written to the media.
     pub media_queue: usize,
-    /// KiB that are moved together to level the wear.
+    /// The size of a wear-levelling block in KiB, which is moved as a whole.
     pub wear_block_kib: u32,
     /// Writes of one XPLine after which its block is moved, up to 65535.
     pub wear_writes: u16,
 }
 
 impl DimmConfig {
-    /// Of the device `device`, with its `write`.
+    /// Checks the table of `device`, whose write latency is `write`.
     pub(super) fn check(&self, device: &str, write: u64) -> Result<(), String> {
         if device != "nvm" {
             let key = format!("memory.{device}.dimms");

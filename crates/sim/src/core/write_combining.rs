@@ -1,20 +1,21 @@
 //! The write-combining buffer of a core: where non-temporal stores wait to leave as whole lines.
 //!
 //! After "Logging in Persistent Memory: to Cache, or Not to Cache?" (MEMSYS'17), slides 11 to 13
-//! and 17. A few entries hold a line each, with a mask of the bytes written; a store joins the
+//! and 17. Each of a few entries holds a line with a mask of the bytes written; a store joins the
 //! entry of its line. An entry leaves when it is full, at a fence or a locked operation, when its
-//! own core uses the line in another way, and as the oldest one when a store finds no place. Its
-//! place is free again when the memory controller has taken the line. On machines that say so
-//! (`combining_leave`) leaving takes longer than the way of a flushed line, as it was measured to.
+//! own core accesses the line in another way, and, if it is the oldest, when a store finds no free
+//! entry. The entry is free again when the memory controller has accepted the line. If the machine
+//! sets `combining_leave`, leaving takes that much longer than the path of a flushed line, as was
+//! measured.
 //!
-//! On slide 13 a partial write takes one bus clock, as a full one: so every entry is one message,
-//! one slot of the memory channel and one write of the device whatever its mask, which the device
-//! applies (a masked write, as DRAM without error correction does it). A memory that must read,
-//! merge and write instead would make partial writes dearer; nothing published says by how much.
+//! On slide 13 a partial write takes one bus clock, the same as a full one. So every entry is one
+//! message, one slot of the memory channel and one write of the device whatever its mask, which the
+//! device applies (a masked write, as in DRAM without error correction). A memory that must read,
+//! merge and write instead would make partial writes more expensive; by how much is unpublished.
 //!
-//! No core sees an entry before it leaves; its own core makes it leave first. A
-//! line that some cache has is taken out of all of them when the entry leaves, and what is dirty
-//! there is merged into the write.
+//! No core sees an entry before it leaves; an access by its own core first makes it leave. When the
+//! entry leaves, the line is removed from all caches, and their dirty bytes are merged into the
+//! write.
 
 use crate::LineId;
 use crate::caches::shared::NO_CORE;
@@ -22,7 +23,7 @@ use crate::core::Entry;
 use crate::hw::Waiter;
 use crate::memory::versions::LineData;
 
-/// Where a line was written: a mask of bits for each word.
+/// The bits of a line that were written: a mask for each word.
 pub(crate) type Masks = [u64; 8];
 
 /// An entry that collects stores.
@@ -38,7 +39,7 @@ impl Filling {
         self.masks == [u64::MAX; 8]
     }
 
-    /// Lays the bytes written over `line`.
+    /// Copies the bytes written into `line`.
     pub(crate) fn lay_over(&self, line: &mut LineData) {
         for ((word, mask), value) in line.iter_mut().zip(self.masks).zip(self.data) {
             *word = *word & !mask | value & mask;
@@ -50,22 +51,22 @@ impl Filling {
 #[derive(Clone, Debug)]
 pub(crate) struct Combining {
     places: usize,
-    /// The oldest first.
+    /// The entries that collect stores, oldest first.
     open: Vec<Filling>,
-    /// Entries that no controller has taken yet.
+    /// The number of entries that have left and that no controller has accepted yet.
     pub(crate) leaving: usize,
-    /// Non-temporal stores that are still in the store buffer.
+    /// The number of non-temporal stores that are still in the store buffer.
     pub(crate) queued: usize,
-    /// Who waits for a place, or for all to have left.
+    /// The waiter for a free entry, or for an empty buffer.
     pub(crate) waits: Option<Waiter>,
 }
 
-/// Whose buffer a write came from; no core's if it came from a cache.
+/// The core whose write-combining buffer sent a write, or none if it came from a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(pub(crate) u8);
 
 impl Origin {
-    /// A cache.
+    /// The origin of a write from a cache.
     pub(crate) const CACHE: Origin = Origin(NO_CORE);
 }
 
@@ -74,7 +75,7 @@ impl Combining {
         Combining { places, open: Vec::new(), leaving: 0, queued: 0, waits: None }
     }
 
-    /// True while a non-temporal store of the core is not visible to others.
+    /// True while a non-temporal store of the core is not visible to other cores.
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
         self.queued > 0 || !self.open.is_empty()
@@ -91,7 +92,7 @@ impl Combining {
         self.open.iter().position(|filling| filling.line == line)
     }
 
-    /// True if a store to another line has a place.
+    /// True if a store to a new line finds a free entry.
     pub(crate) fn has_room(&self) -> bool {
         self.open.len() + self.leaving < self.places
     }
@@ -101,7 +102,7 @@ impl Combining {
         self.open.get(number).map(|filling| filling.line)
     }
 
-    /// Puts a store into the entry of its line; returns the entry's number if it is full now.
+    /// Adds a store to the entry of its line; returns the entry's number if it is now full.
     pub(crate) fn join(&mut self, store: &Entry) -> Option<usize> {
         let number = self.find(store.line).unwrap_or_else(|| {
             self.open.push(Filling { line: store.line, masks: [0; 8], data: [0; 8] });
@@ -114,7 +115,7 @@ impl Combining {
         filling.is_full().then_some(number)
     }
 
-    /// Entry `number` leaves.
+    /// Removes entry `number`, which leaves.
     pub(crate) fn take(&mut self, number: usize) -> Filling {
         self.leaving += 1;
         self.open.remove(number)

@@ -1,20 +1,21 @@
-//! ASAP: persist buffers that do not wait for their turn.
+//! ASAP: persist buffers that flush ahead of their turn.
 //!
 //! "ASAP: A Speculative Approach to Persistence" (HPCA'22). The persist buffer beside each L1 is
-//! that of HOPS, but whatever it holds goes to memory at once, *early* if older epochs, or those of
-//! other threads that its epoch depends on, are not committed. Controllers keep in a recovery table
-//! what a crash needs to take early writes back ([`table`]). An epoch is complete when all its
-//! flushes are acknowledged; once it is also safe, as all before it has committed, its core
-//! informs the controllers that it wrote to early, and when they have answered it is committed, and
+//! that of HOPS, but all its entries go to memory at once, *early* if older epochs, or epochs of
+//! other threads on which theirs depends, are not committed. Controllers keep in a recovery table
+//! what undoes early writes after a crash ([`table`]). An epoch is complete when all its flushes
+//! are acknowledged, and safe when all epochs before it have committed. When it is both, its core
+//! informs the controllers to which it wrote early; when they have answered, it is committed and
 //! durable. The cores whose epochs depend on it get a message each; no core polls.
 //!
 //! A full recovery table refuses early flushes. The core then flushes in order, nothing early,
-//! until what was refused has been sent again, safe: such a flush never needs a record. A core has
-//! a number of epochs that are not committed, the size of its epoch table; a fence waits for one.
+//! until the refused entry has been sent again as a safe flush, which never needs a record. The
+//! size of a core's epoch table bounds its uncommitted epochs; a fence waits for an entry of the
+//! table.
 //!
 //! Dependences are learnt from coherence, and a dependence on an open epoch splits it, as in HOPS.
-//! So is a fetch from memory of a line whose epoch has not committed: it waits at a counting
-//! filter, and asks for the end of that epoch. The paper filters only what was refused, and keeps
+//! A fetch from memory of a line whose epoch has not committed waits at a counting filter and
+//! requests the end of that epoch, as in HOPS too. The paper filters only refused lines, and keeps
 //! victims of the L1 in a write-back buffer until their flushes are at the controller; here the
 //! filter does both, and no early value is ever read from memory. [`flush`] has the cores' side,
 //! [`controllers`] the other.
@@ -43,7 +44,7 @@ parameters! {
     adr: bool = true;
     /// Entries of each core's persist buffer.
     entries: usize = 32, in 1..=128;
-    /// Entries from which on a buffer is flushed, unless somebody waits for it (HPCA'22's code).
+    /// Entries from which on a buffer is flushed even if nothing waits for it (HPCA'22's code).
     flush_from: usize = 2, in 1..=128;
     /// Cycles after which a buffer is flushed whatever it holds (unpublished: that of HOPS).
     interval: u64 = 2000, in 1..=1_000_000;
@@ -52,28 +53,28 @@ parameters! {
     /// Records of each controller's recovery table.
     records: usize = 32, in 0..=250;
     /// The old value of a line is read from memory into its undo record; otherwise it is there at
-    /// once and for nothing, as in HPCA'22's code.
+    /// once and at no cost, as in HPCA'22's code.
     undo_reads: bool = true;
     /// Base-2 logarithm of the counters of each controller's filter (unpublished).
     filter_bits: u32 = 10, in 4..=20;
     /// Stores of an epoch to one line share an entry that has not been sent.
     merges: bool = true;
-    /// A deliberate mistake in the mechanism, to test the checks.
+    /// A planted bug in the mechanism, to test the checks.
     flaw: Flaw = Flaw::None;
 }
 
-/// A deliberate mistake in the mechanism.
+/// A planted bug in the mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Flaw {
-    /// None.
+    /// No planted bug.
     #[default]
     None,
-    /// A crash leaves what was written early.
+    /// A crash leaves early writes in memory.
     ForgetsUndo,
-    /// An undo record goes when the early write is durable.
+    /// An undo record is freed when the early write is durable.
     ReleasesUndoEarly,
-    /// A second early value of a line takes the first one's place in memory.
+    /// A second early value of a line replaces the first one in memory.
     SpeculatesTwice,
     /// A safe write passes the early one that came before it.
     WritesPastUndo,
@@ -81,7 +82,7 @@ enum Flaw {
     DelaysLost,
     /// An epoch is committed before the controllers know.
     CommitsEarly,
-    /// An epoch does not wait for those of other threads that it depends on.
+    /// An epoch does not wait for the epochs of other threads on which it depends.
     DropsDependences,
     /// An open epoch is not split when another thread depends on it.
     KeepsEpochsWhole,
@@ -108,18 +109,18 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Asap {
     }
 }
 
-/// What a core has beside its buffer.
+/// The parts of a core beside its buffer.
 #[derive(Default)]
 pub(crate) struct Own {
-    /// Slots of entries that were refused and have not been sent again.
+    /// The slots of entries that were refused and have not been sent again.
     refused: Vec<u8>,
-    /// Controllers that have not answered to the commit of the oldest epoch.
+    /// The number of controllers that have not answered to the commit of the oldest epoch.
     committing: u32,
     /// The epoch that ends as soon as the table has room for the next.
     ending: Epoch,
 }
 
-/// The epoch before which everything is committed; 0 if another thread's has to be first.
+/// The epoch before which everything is committed; 0 if another thread's must commit first.
 fn safe(front: &Front<Own>) -> Epoch {
     let is_free = front.timeline.oldest_depends_on().is_none();
     Epoch::from(is_free) * (front.timeline.durable + 1)
@@ -128,19 +129,19 @@ fn safe(front: &Front<Own>) -> Epoch {
 /// The messages between the parts of the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
-    /// As all designs with buffers have.
+    /// A message common to the designs with persist buffers.
     Buffers(Call),
     /// An entry of `core`'s buffer is at its controller.
     Flush { core: u8, slot: u8, is_early: bool },
     /// The old value of its line has been read.
     Read { core: u8, slot: u8 },
-    /// The controller's table is full.
+    /// The controller's table is full: it refuses the entry.
     Refused { core: u8, slot: u8 },
-    /// `controller` hears that `core`'s epoch commits.
+    /// The commit of `core`'s epoch reaches `controller`.
     Commit { core: u8, epoch: Epoch, controller: u8 },
-    /// A controller has done so.
+    /// A controller has committed the epoch.
     Committed { core: u8 },
-    /// `core` hears that the epoch of `of`, on which one of its own depends, has committed.
+    /// `core` learns that the epoch of `of`, on which one of its own depends, has committed.
     Resolved { core: u8, of: u8, epoch: Epoch },
 }
 

@@ -1,17 +1,17 @@
 //! BBB: persist buffers with a battery.
 //!
 //! "BBB: Simplifying Persistent Programming using Battery-Backed Buffers" (HPCA'21), the
-//! memory-side organisation. Beside each L1 is a buffer whose entries a battery saves, so a store
-//! is durable once it has its entry, and it has it before it is visible. Nothing is left for
-//! flushes and fences to do but to order the store buffer. A line is in one buffer at most: stores
-//! to it join its entry, and the entry moves, without a write to memory, to the core that writes
-//! the line next. From three quarters of its entries on a buffer is written to memory, the oldest
-//! entry first. An entry whose write is on its way is kept, and saved, until the controller has
-//! accepted it; it takes no store and moves nowhere: its own core's next store to the line gets an
-//! entry of its own behind it, and another core's waits.
+//! memory-side organisation. Beside each L1 is a buffer whose entries a battery saves. A store gets
+//! its entry before it is visible, and is durable from then on; flushes and fences only order the
+//! store buffer. A line is in one buffer at most: stores to it join its entry, and the entry moves,
+//! without a write to memory, to the core that writes the line next. From three quarters of its
+//! entries on a buffer is written to memory, oldest entry first. An entry whose write is on its way
+//! is kept, and saved, until the controller has accepted it; it takes no store and does not move:
+//! the next store of its own core to the line gets a new entry behind it, and a store of another
+//! core waits.
 //!
-//! Dirty persistent lines are dropped when they leave the shared cache, which includes the buffers:
-//! the entry of such a line is written then, and a fetch of the line waits for that write.
+//! Dirty persistent lines that leave the shared cache, which is inclusive of the buffers, are
+//! dropped: the entry of such a line is written then, and a fetch of the line waits for that write.
 
 use super::{Design, Store};
 use crate::config::Machine;
@@ -30,21 +30,21 @@ pub(super) const MODEL: Option<Model> = Some(Model::Eadr);
 
 parameters! {
     /// The controller's queue is durable (ADR), as in the paper: an entry is free once the queue
-    /// has accepted its write. Otherwise once it is in the cells.
+    /// has accepted its write. If false, once the write is in the cells.
     adr: bool = true;
     /// Entries of each core's buffer.
     entries: usize = 32, in 1..=255;
-    /// Percentage of the entries from which on the oldest are written.
+    /// Percentage of entries in use from which on the oldest are written.
     drain_from: usize = 75, in 1..=100;
-    /// A deliberate mistake in the mechanism, to test the checks.
+    /// A planted bug in the mechanism, to test the checks.
     flaw: Flaw = Flaw::None;
 }
 
-/// A deliberate mistake in the mechanism.
+/// A planted bug in the mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Flaw {
-    /// None.
+    /// No planted bug.
     #[default]
     None,
     /// The entry of a line stays where it is when another core writes the line.
@@ -57,13 +57,13 @@ enum Flaw {
     JoinsSent,
     /// A line leaves the shared cache before its entry is written.
     ForgetsEvictions,
-    /// A store that finds no room does without an entry.
+    /// A store that finds the buffer full takes no entry.
     IgnoresRoom,
     /// A core writes a line while another's write of it is on its way.
     PassesWrites,
 }
 
-/// How late a store gets its entry, in cycles, where it does.
+/// The delay of an entry in cycles under [`Flaw::AllocatesLate`].
 const LATE: Cycle = 100;
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Bbb {
@@ -83,21 +83,21 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Bbb {
 pub(crate) enum Message {
     /// The controller has accepted the entry in that slot of `core`'s buffer.
     Accepted { core: u8, slot: u8 },
-    /// A store of `core` gets its entry: only where that is a mistake.
+    /// A store of `core` gets its entry, under the planted bug only.
     Late { core: u8, line: LineId },
 }
 
 /// The buffers of all cores.
 pub(crate) struct Bbb {
-    /// Entries that are not on their way from which on the oldest of them leaves.
+    /// The number of entries not on their way from which on the oldest of them is written.
     drain_from: usize,
     flaw: Flaw,
     buffers: Vec<Buffer>,
-    /// Whose buffer has a line.
+    /// The core whose buffer has a line.
     holders: FxHashMap<LineId, u8>,
-    /// Who waits for room in the buffer of each core.
+    /// The waiters for room in the buffer of each core.
     full: Vec<Vec<Waiter>>,
-    /// Who waits until an entry of a line has been written.
+    /// The waiters for the write of a line's entry.
     written: Vec<(LineId, Waiter)>,
 }
 
@@ -117,20 +117,20 @@ impl Bbb {
         entries.find(|entry| entry.line == line && (takes_sent || !entry.is_sent))
     }
 
-    /// The entry of `line` that may move, in another buffer than `core`'s.
+    /// The entry of `line` in another buffer than `core`'s, if it can move.
     fn elsewhere(&self, core: usize, line: LineId) -> Option<(usize, &Entry)> {
         let other = self.holder(line).filter(|other| *other != core)?;
         let mut entries = self.buffers[other].entries.iter();
         entries.find(|entry| entry.line == line).map(|entry| (other, entry))
     }
 
-    /// The store of `core` to `line` gets an entry with what the line holds now.
+    /// Allocates an entry for the store of `core` to `line`, with the line's present data.
     fn allocate(&mut self, hw: &mut Hw<Message>, core: usize, line: LineId, at: (LineData, Cycle)) {
         let (data, now) = at;
         let moves = self.elsewhere(core, line).filter(|(_, entry)| !entry.is_sent);
         let moves = moves.map(|(other, entry)| (other, entry.slot));
         if let Some((other, slot)) = moves.filter(|_| !self.is_flaw(Flaw::ForgetsMoves)) {
-            // The data came with the line; its old buffer gets a message.
+            // The data came with the line; the old buffer gets a message.
             let told = hw.mesh.control(core, other, now);
             self.give_up(hw, other, slot, told);
         }
@@ -143,7 +143,7 @@ impl Bbb {
         self.drain_oldest(hw, core, now);
     }
 
-    /// Writes the oldest entries of `core` until few enough wait.
+    /// Writes the oldest entries of `core` until the number in use is below the threshold.
     fn drain_oldest(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let waiting = self.buffers[core].entries.iter().filter(|entry| !entry.is_sent).count();
         for number in self.drain_from..=waiting {
@@ -166,7 +166,7 @@ impl Bbb {
         }
     }
 
-    /// The entry leaves the buffer of `core`, which knows that at `now`.
+    /// Frees the entry in the buffer of `core`, which learns of it at `now`.
     fn give_up(&mut self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
         let line = self.buffers[core].remove(slot).line;
         let is_gone = !self.buffers[core].entries.iter().any(|entry| entry.line == line);

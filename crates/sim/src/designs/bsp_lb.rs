@@ -1,4 +1,4 @@
-//! LB under buffered strict persistency (MICRO'15, section 5.2): programs say nothing.
+//! LB under buffered strict persistency (MICRO'15, section 5.2): programs contain no barriers.
 
 use crate::families::epochs::bulk_params;
 use seawall_memory::Model;

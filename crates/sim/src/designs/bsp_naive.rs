@@ -1,10 +1,11 @@
-//! Buffered strict persistency by write-through: what MICRO'15, section 7.2, calls the naive way.
+//! Buffered strict persistency by write-through: the naive protocol of MICRO'15, section 7.2.
 //!
-//! A store is visible at once and goes on through the caches to memory, behind those before it:
-//! nothing is coalesced, and one is sent when the one before it is durable (section 2.1: constraint
-//! S1 without S2). A queue of a few stores per core hides some of that. Who wants a line with a
-//! store in another core's queue waits until it is durable, so what was read or overwritten never
-//! persists later than what followed from it. Nothing is logged, as each store is an epoch.
+//! A store is visible at once and goes on through the caches to memory, behind earlier stores:
+//! nothing is coalesced, and a store is sent when the one before it is durable (section 2.1:
+//! constraint S1 without S2). A queue of a few stores per core hides some of the latency. A core
+//! that requests a line with a store in another core's queue waits until that store is durable, so
+//! a value that was read or overwritten never persists later than stores that follow from it.
+//! Nothing is logged, as each store is an epoch.
 
 use super::{Design, Store};
 use crate::caches::private::Way;
@@ -24,24 +25,24 @@ pub(super) const ABOUT: &str =
 pub(super) const MODEL: Option<Model> = Some(Model::Bsp);
 
 parameters! {
-    /// Durable when the controller's queue accepts a write (ADR).
+    /// A write is durable when the controller's queue accepts it (ADR).
     adr: bool = false;
     /// Stores of a core that are visible and not durable.
     queue: usize = 32, in 1..=1024;
-    /// A deliberate mistake in the mechanism, to test the checks.
+    /// A planted bug in the mechanism, to test the checks.
     flaw: Flaw = Flaw::None;
 }
 
-/// A deliberate mistake in the mechanism.
+/// A planted bug in the mechanism.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Flaw {
-    /// None.
+    /// No planted bug.
     #[default]
     None,
     /// A store is sent before the one in front of it is durable.
     SendsAtOnce,
-    /// Nobody waits for a store in another core's queue.
+    /// A request does not wait for a store in another core's queue.
     IgnoresConflicts,
 }
 
@@ -50,14 +51,14 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Naive {
     Naive { room: queue, flaw, queues: vec![Queue::default(); machine.core.count] }
 }
 
-/// A core's stores that are not durable, the oldest first; that one is on its way.
+/// A core's stores that are not durable, oldest first; the oldest is on its way.
 #[derive(Clone, Default)]
 struct Queue {
     stores: VecDeque<(LineId, LineData)>,
     waiting: Vec<Waiter>,
 }
 
-/// One store per core on its way at a time.
+/// Naive BSP: at most one store per core is on its way.
 pub(crate) struct Naive {
     room: usize,
     flaw: Flaw,
@@ -71,7 +72,7 @@ pub(crate) struct Durable {
 }
 
 impl Naive {
-    /// The core that has a store to `line` in its queue. No two have.
+    /// The core that has a store to `line` in its queue; at most one has.
     fn holder(&self, line: LineId) -> Option<usize> {
         self.queues.iter().position(|queue| queue.stores.iter().any(|(of, _)| *of == line))
     }
@@ -81,11 +82,11 @@ impl Naive {
         Gate::Wait(reason)
     }
 
-    /// Sends the store of `core` that is `place` behind its oldest, if there is one.
+    /// Sends the store at `place` behind the oldest of `core`, if there is one.
     fn send(&mut self, hw: &mut Hw<Durable>, core: usize, place: usize, now: Cycle) {
         let stores = &self.queues[core].stores;
         let Some((line, data)) = stores.get(place).copied() else { return };
-        // Two cores that both have the line in their queues, by a flaw, both leave it dirty.
+        // Under the planted bug two cores can have the line in their queues; both leave it dirty.
         let is_last = self.flaw != Flaw::IgnoresConflicts
             && stores.iter().skip(place + 1).all(|(of, _)| *of != line);
         let home = hw.home_tile(line);

@@ -1,14 +1,14 @@
-//! x86 as it is: `clwb` starts the write-back of a line, `sfence` waits for the acknowledgements.
+//! Today's x86: `clwb` starts the write-back of a line, `sfence` waits for the acknowledgements.
 //!
-//! A flush leaves the store buffer without waiting for its data, which it fetches wherever they
-//! are dirty. A core has at most `core.flushes` lines on their way: with those under way the
-//! next flush, clean or not, waits in the store buffer and holds up the stores behind it. A fence
-//! stays at the head of the store buffer until every flush of its core is durable, which holds up
-//! later stores but not later loads (as measured on x86 processors). A locked operation waits in
-//! the same way. Non-temporal stores leave their write-combining buffer by then, and are waited for
-//! like flushes. A line that is clean because another flush of it is under way is not durable yet:
-//! its flush waits for that write. With `adr` a line is durable when the controller's queue has
-//! accepted it, without when it is in the cells (the world of MICRO'15).
+//! A flush leaves the store buffer without waiting for its data, which it fetches from the cache
+//! where they are dirty. A core has at most `core.flushes` lines on their way; beyond that the next
+//! flush, clean or not, waits in the store buffer and holds up the stores behind it. A fence stays
+//! at the head of the store buffer until every flush of its core is durable, which holds up later
+//! stores but not later loads (as measured on x86 processors). A locked operation waits in the same
+//! way. At a fence, non-temporal stores leave their write-combining buffer, and the fence waits for
+//! them as for flushes. A line that is clean because another flush of it is under way is not
+//! durable yet: its flush waits for that write. With `adr` a line is durable when the controller's
+//! queue has accepted it, without it when it is in the cells (as in MICRO'15).
 
 use super::Design;
 use crate::Cycle;
@@ -24,19 +24,20 @@ pub(super) const ABOUT: &str = "x86: clwb and sfence; adr=true makes the control
 pub(super) const MODEL: Option<Model> = Some(Model::Px86);
 
 parameters! {
-    /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.
+    /// A write is durable when the controller's queue accepts it (ADR), not when it is in the
+    /// cells.
     adr: bool = false;
-    /// A flush takes the line out of all caches (`clflushopt`).
+    /// A flush removes the line from all caches (`clflushopt`).
     invalidating: bool = false;
-    /// A deliberate mistake, to test the checks.
+    /// A planted bug, to test the checks.
     flaw: Flaw = Flaw::None;
 }
 
-/// A deliberate mistake in the mechanism.
+/// A planted bug in the mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Flaw {
-    /// None.
+    /// No planted bug.
     #[default]
     None,
     /// A fence does not wait for flushes on their way to memory.
@@ -55,18 +56,18 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Clwb {
     Clwb { flaw, invalidating, limit, cores: vec![Flushes::default(); machine.core.count] }
 }
 
-/// The flushes and combined lines of one core that no fence has waited for yet.
+/// The flushes and non-temporal lines of one core for which no fence has waited yet.
 #[derive(Clone, Default)]
 struct Flushes {
-    /// Not at their controller yet.
+    /// The number of lines that have not reached their controller.
     on_the_way: usize,
-    /// When the acknowledgements of others are back, the latest of them last.
+    /// When the acknowledgements of the other lines return, in ascending order.
     returning: Vec<Cycle>,
     /// The fence that waits for all of them, or the flush that waits for one.
     waits: Option<(Waiter, Awaited)>,
 }
 
-/// What wakes a waiting access.
+/// The event that wakes a waiting access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     One,
@@ -79,14 +80,14 @@ impl Flushes {
         self.returning.insert(at, back);
     }
 
-    /// What is back by `now` is not under way.
+    /// Removes the acknowledgements that have returned by `now`.
     fn forget(&mut self, now: Cycle) {
         let back = self.returning.partition_point(|back| *back <= now);
         self.returning.drain(..back);
     }
 }
 
-/// Flushes in flight, per core.
+/// The flushes in flight of each core.
 pub(crate) struct Clwb {
     flaw: Flaw,
     invalidating: bool,
@@ -105,7 +106,7 @@ impl Clwb {
         flushes.returning.last().map_or(Gate::Go, |back| Gate::At(*back, Reason::Fence))
     }
 
-    /// Whether the core may begin another flush.
+    /// Whether the core can start another flush.
     fn room(&mut self, who: Waiter, now: Cycle) -> Gate {
         let flushes = &mut self.cores[who.core];
         flushes.forget(now);
@@ -214,7 +215,7 @@ impl Design for Clwb {
 }
 
 impl Clwb {
-    /// The line is clean: the flush is done when the last write of it that is under way is.
+    /// The line is clean: the flush completes with the last write of it that is under way.
     fn follow(
         &mut self,
         hw: &mut Hw<()>,
@@ -226,7 +227,7 @@ impl Clwb {
         let under_way = hw.memory.durable_at(line, now);
         match under_way.filter(|_| self.flaw != Flaw::ForgetsOthersFlushes) {
             None => Gate::Go,
-            // It has not reached its controller: look again shortly.
+            // The write has not reached its controller: repeat the request shortly.
             Some(Cycle::MAX) => Gate::At(now + 8, Reason::Fence),
             Some(durable) => {
                 let back = hw.mesh.control(home, who.core, durable);
@@ -237,8 +238,8 @@ impl Clwb {
     }
 }
 
-/// Cores share the line in `slot`, which one of them wrote: one sends it to its home, which has
-/// no room for data.
+/// Several cores share the line in `slot`, which one of them wrote: one sends it to its home, which
+/// holds no data.
 fn send_shared(hw: &mut Hw<()>, core: usize, slot: LineId, asked: Cycle) -> Cycle {
     let (home, sharers) = (hw.home_tile(slot), hw.llc.entry(slot).sharers);
     if sharers >> core & 1 == 1 {

@@ -1,27 +1,27 @@
 //! DPO: delegated persist ordering.
 //!
 //! "Delegated Persist Ordering" (MICRO'16). The persist buffer of a core holds its stores to
-//! persistent memory and its fences in their order, and sends them to the controller at once: it
-//! never waits until something is durable. A fence goes into the controller's queue as a marker,
-//! and the queue reorders writes only between markers; it knows no cores, so a marker orders the
+//! persistent memory and its fences in order, and sends them to the controller at once, without
+//! waiting for durability. A fence goes into the controller's queue as a marker, and the queue
+//! reorders writes only between markers; it does not distinguish cores, so a marker orders the
 //! writes of all cores. The buffers are in the coherence domain: a core that takes a line from
 //! another core's buffer gets the ID of its entry (core and number). Such dependences accumulate
-//! (`AccumDP`) into the next entry of the buffer, which is not sent before what it depends on has
-//! come to the controller; every entry's ID is broadcast when it has.
+//! (`AccumDP`) into the next entry of the buffer, which is not sent before the entries on which it
+//! depends have reached the controller; the ID of every entry that has is broadcast.
 //!
-//! The design was made for one controller. With more, a marker goes to all of them, takes effect in
-//! all at once when the farthest knows that all have it, and writes behind it start when all have
-//! completed what was before it; a core sends what is behind its marker when that is in place. So
-//! each fence costs messages between all pairs of controllers: it does not scale.
+//! The design was made for one controller. With several, a marker goes to all of them and takes
+//! effect in all at once, when the farthest knows that all have it; writes behind it start when all
+//! have completed the writes before it; a core sends the entries behind its marker when the marker
+//! is in place. So each fence costs messages between all pairs of controllers: it does not scale.
 //!
-//! In the paper a dependence orders what is behind the reader's next fence, as on a relaxed
-//! machine. The model here (that of HOPS) orders all that the reader stores from then on, so an
-//! entry behind a dependence goes with a marker of its own in front. For that, the address of an
-//! entry that has left stays in a filter of its core until all that had come to the controllers by
-//! then is durable (the paper has a Bloom filter in each fence entry). Dirty lines that leave the
-//! shared cache are dropped; a fetch of a line that is in a buffer waits until it has left it. A
-//! drain, which is not in the paper, is a fence that waits until all that was before its marker is
-//! durable. What sends the entries when is in [`engine`].
+//! In the paper a dependence orders the entries behind the reader's next fence, as on a relaxed
+//! machine. The model here (that of HOPS) orders all later stores of the reader, so an entry with a
+//! dependence gets a marker of its own in front. For that, the address of an entry that has left
+//! stays in a filter of its core until everything that had reached the controllers by then is
+//! durable (the paper has a Bloom filter in each fence entry). Dirty lines that leave the shared
+//! cache are dropped; a fetch of a line that is in a buffer waits until it has left the buffer. A
+//! drain, which is not in the paper, is a fence that waits until everything before its marker is
+//! durable. [`engine`] sends the entries.
 
 use super::{Design, Store};
 use crate::config::Machine;
@@ -51,20 +51,20 @@ parameters! {
     entries: usize = 8, in 1..=255;
     /// Base-2 logarithm of the counters of each core's filter (unpublished).
     filter_bits: u32 = 10, in 4..=20;
-    /// Stores to one line with no fence in between share an entry that has not been sent.
+    /// Stores to one line without a fence in between share an entry that has not been sent.
     merges: bool = true;
-    /// A deliberate mistake in the mechanism, to test the checks.
+    /// A planted bug in the mechanism, to test the checks.
     flaw: Flaw = Flaw::None;
 }
 
-/// A deliberate mistake in the mechanism.
+/// A planted bug in the mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Flaw {
-    /// None.
+    /// No planted bug.
     #[default]
     None,
-    /// Who takes a line learns no ID.
+    /// A core that takes a line learns no ID.
     DropsDependences,
     /// A fence forgets the dependences that loads have accumulated.
     ForgetsAccumulated,
@@ -72,9 +72,9 @@ enum Flaw {
     IgnoresMarkers,
     /// Only the first controller gets markers.
     MarksOneController,
-    /// Another core's write is no concern once it has left its buffer.
+    /// Another core's write creates no dependence once it has left its buffer.
     ForgetsSent,
-    /// A store joins an entry that a fence has come after.
+    /// A store joins an entry in front of a later fence.
     JoinsAcrossFences,
     /// Memory is read while a newer version is in a buffer.
     IgnoresBuffered,
@@ -113,12 +113,12 @@ struct Entry {
     slot: u8,
     number: u32,
     content: Content,
-    /// IDs that have to be gone before: a core, and the number of its entry.
+    /// The IDs that must have gone before: a core, and the number of its entry.
     depends_on: Vec<(u8, u32)>,
-    /// A marker has to be in front of it.
+    /// Whether a marker must be in front of it.
     needs_marker: bool,
     is_sent: bool,
-    /// It is in its place in the order of the controllers.
+    /// Whether it has its place in the order of the controllers.
     is_gone: bool,
 }
 
@@ -133,18 +133,18 @@ impl Entry {
     }
 }
 
-/// How far the last drain of a core is.
+/// The progress of a core's last drain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drain {
-    /// Nothing to wait for since.
+    /// The drain is complete, and no store has followed.
     Done,
-    /// There has been something since.
+    /// Stores have followed since the last drain.
     Stale,
-    /// Its fence is on its way.
+    /// The fence of the drain is on its way.
     Waits(Waiter),
 }
 
-/// What a core has beside its L1.
+/// The parts of a core beside its L1.
 struct Buffer {
     entries: VecDeque<Entry>,
     free: Vec<u8>,
@@ -152,19 +152,19 @@ struct Buffer {
     last: u32,
     /// All entries up to this number are gone.
     gone: u32,
-    /// Counts what no store may be moved across.
+    /// Counts the fences and dependences across which no store can be merged.
     segment: Epoch,
     /// `AccumDP`: for each core the newest entry that the next one here depends on.
     accumulated: Vec<u32>,
-    /// The next store comes after another core's that has left its buffer.
+    /// Whether the next store comes after another core's store that has left its buffer.
     is_behind: bool,
-    /// There has been a store since the last fence.
+    /// Whether there has been a store since the last fence.
     has_stored: bool,
     sender: Sender,
     drain: Drain,
-    /// Who waits for an entry.
+    /// The waiters for an entry.
     full: Vec<Waiter>,
-    /// Lines that have left the buffer, until they are durable with all before them.
+    /// Lines that have left the buffer, until they and everything before them are durable.
     filter: Filter,
 }
 
@@ -195,21 +195,21 @@ impl Buffer {
 /// The messages between the parts of the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
-    /// The queue at `from` has accepted the write in that slot of `core`'s buffer.
+    /// The queue at `from` has accepted the write in this slot of `core`'s buffer.
     Accepted { core: u8, slot: u8, from: u8 },
-    /// All cores know that the entry in that slot is gone.
+    /// All cores know that the entry in this slot has gone.
     Gone { core: u8, slot: u8 },
-    /// A marker of `core` takes effect; it was the fence in that slot, if it was one.
+    /// A marker of `core` takes effect; `slot` is its fence, if it belongs to one.
     Marker { core: u8, slot: Option<u8> },
-    /// It is in place, as `core` knows now.
+    /// `core` learns that its marker is in place.
     InPlace { core: u8, slot: Option<u8> },
-    /// Controllers have completed what was before a marker, and inform each other.
+    /// Controllers have completed the writes before a marker, and inform each other.
     Complete,
-    /// All before a drain of `core` is durable, as the first controller knows now.
+    /// The first controller learns that everything before a drain of `core` is durable.
     Drained { core: u8 },
-    /// The core gets the answer.
+    /// The acknowledgement of the drain reaches the core.
     Told { core: u8 },
-    /// A line that has left `core`'s buffer is durable with all before it.
+    /// A line that has left `core`'s buffer is durable, and everything before it too.
     Settled { core: u8, line: LineId },
 }
 
@@ -219,7 +219,7 @@ pub(crate) struct Dpo {
     merges: bool,
     flaw: Flaw,
     buffers: Vec<Buffer>,
-    /// Who waits to fetch a line that is in a buffer.
+    /// The waiters to fetch a line that is in a buffer.
     fetches: Vec<(LineId, Waiter)>,
 }
 
@@ -247,7 +247,7 @@ impl Dpo {
         })
     }
 
-    /// `core` takes `line`, and learns after whose stores of it it comes.
+    /// `core` takes `line`, and learns the entries on which that makes it depend.
     fn learn(&mut self, hw: &mut Hw<Message>, core: usize, line: LineId, now: Cycle) {
         if self.is_flaw(Flaw::DropsDependences) {
             return;

@@ -2,17 +2,17 @@
 //! Defragmentation for Persistent Memory" (ISCA 2022), sections 4.1 to 4.3.
 //!
 //! `relocate` copies an object. Each line of the copy gets a *pending bit*, which stays with its
-//! dirty bytes wherever they go: to the second level, to the shared cache, to another core, into a
-//! write. When a controller takes such a write, it sets the line's bit in the reached bitmap of its
-//! page ([`reached`]). So nobody flushes or fences a copy, and after a crash recovery knows which
-//! lines of it are there. `checklookup` asks where an object went ([`lookup`]). All the rest is
-//! `clwb`, as [`Clwb`] does it.
+//! dirty bytes wherever they move: to the second level, to the shared cache, to another core, into
+//! a write. When a controller accepts such a write, it sets the line's bit in the reached bitmap of
+//! its page ([`reached`]). So a copy needs no flush and no fence, and after a crash recovery knows
+//! which of its lines are in memory. `checklookup` returns where an object has moved ([`lookup`]).
+//! Everything else is `clwb`, by [`Clwb`].
 //!
 //! A write that sets a bit is durable when its bit is: both wait for the reached buffer, where the
 //! paper lets the queue hold the line at once and has the battery finish the bit. The writes of a
-//! line are durable in the order in which they were sent: one behind such a write waits for it.
-//! Setting the registers takes the pending bits of all lines away, so that what is left of an older
-//! cycle sets no bits in the next.
+//! line are durable in the order in which they were sent: a later one waits for the one with the
+//! bit. Setting the registers clears the pending bits of all lines, so that lines of an older cycle
+//! set no bits in the next.
 
 use super::clwb::{self, Clwb};
 use super::{Design, Store};
@@ -37,52 +37,53 @@ pub(super) const ABOUT: &str =
 pub(super) const MODEL: Option<Model> = Some(Model::Px86);
 
 parameters! {
-    /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.
+    /// A write is durable when the controller's queue accepts it (ADR), not when it is in the
+    /// cells.
     adr: bool = true;
-    /// Cores look up where objects go.
+    /// Cores look up where objects have moved.
     checklookup: bool = true;
-    /// Pages that the reached buffer of a controller has.
+    /// Pages in the reached buffer of a controller.
     rbb_entries: usize = 8, in 1..=1024;
     /// Cycles of a search in a reached buffer.
     rbb_cycles: u64 = 30, in 0..=10_000;
-    /// Quarters of pages that a core has the forwarding entries of.
+    /// Quarters of pages whose forwarding entries a core holds.
     pmftlb_entries: usize = 16, in 1..=1024;
-    /// Cycles of a search among them.
+    /// Cycles of a search in the PMFTLB.
     pmftlb_cycles: u64 = 4, in 0..=10_000;
-    /// Cycles of a check in the Bloom filter that a core has.
+    /// Cycles of a check in a core's Bloom filter.
     bloom_cycles: u64 = 2, in 0..=10_000;
-    /// Cycles until a core has another filter.
+    /// Cycles to load another Bloom filter into a core.
     bloom_load_cycles: u64 = 120, in 0..=10_000;
-    /// A deliberate mistake, to test the checks.
+    /// A planted bug, to test the checks.
     flaw: Flaw = Flaw::None;
 }
 
-/// A deliberate mistake in the mechanism.
+/// A planted bug in the mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Flaw {
-    /// None.
+    /// No planted bug.
     #[default]
     None,
-    /// A line that leaves the private caches of its core leaves its pending bit there.
+    /// A line that leaves the private caches of its core loses its pending bit.
     BitStaysBehind,
-    /// A line that another core asks for loses its pending bit.
+    /// A line that another core requests loses its pending bit.
     LosesOnCoherence,
-    /// A store of the program to a line takes its pending bit away.
+    /// A store of the program to a line clears its pending bit.
     LosesOnStore,
     /// A line's bit is set when its write arrives, not when it is accepted.
     ReachedEarly,
-    /// A write of a line is not kept behind those sent before.
+    /// A write of a line does not wait for those sent before.
     Overtakes,
-    /// What the reached buffers have is lost in a crash.
+    /// A crash loses the content of the reached buffers.
     ForgetsBuffer,
     /// A page that leaves a reached buffer is not written to the directory.
     ForgetsEvicted,
-    /// A page that comes into a reached buffer comes without the bits that it has.
+    /// A page enters a reached buffer without the bits that it has in the directory.
     ForgetsFetch,
     /// Pending bits of an older cycle set bits in the next.
     KeepsPending,
-    /// Cores keep what they know of forwarding entries when the registers are set.
+    /// Cores keep their forwarding entries when the registers are set.
     StaleLookups,
 }
 
@@ -100,22 +101,22 @@ pub(super) fn design(params: &Params, machine: &Machine, lines: LineId) -> Ffccd
     }
 }
 
-/// What is added to [`Clwb`].
+/// The parts added to [`Clwb`].
 pub(crate) struct Ffccd {
     clwb: Clwb,
     flaw: Flaw,
     reached: Reached,
-    /// Where objects go, if cores look that up.
+    /// The lookup hardware, if cores have it.
     forwards: Option<Lookups>,
     registers: Option<Relocation>,
-    /// The first write that was sent since the registers were set.
+    /// The number of the first write that was sent since the registers were set.
     since: u64,
-    /// They have been set before.
+    /// Whether the registers have been set before.
     was_set: bool,
 }
 
 impl Ffccd {
-    /// The registers, if the write is one that sets a bit.
+    /// The registers, if the write sets a bit.
     fn of_copy(&self, write: &Arriving) -> Option<Relocation> {
         let is_of_this_cycle = write.number >= self.since || self.flaw == Flaw::KeepsPending;
         let registers = self.registers.filter(|_| write.has_copy && is_of_this_cycle)?;

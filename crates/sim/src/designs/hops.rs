@@ -7,18 +7,18 @@
 //! a dfence a synchronous one ("Hands-Off Persistence System", section 2.2). The entries of the
 //! oldest epoch are written all at once, those of the next when all of them are acknowledged; an
 //! epoch that depends on another thread's waits until the global timestamps, at the shared cache,
-//! say that it is durable. A dfence waits until the buffer is empty. Dependences are learnt from
-//! coherence: a core that takes a line from one that had it exclusively depends on that one's
-//! current epoch, which is split if it is open. The epoch that wrote a line is remembered after the
-//! core has lost the line.
+//! show that one durable. A dfence waits until the buffer is empty. Dependences are learnt from
+//! coherence: a core that takes a line from an exclusive owner depends on the owner's current
+//! epoch, which is split if it is open. The epoch that wrote a line is remembered after the core
+//! has lost the line.
 //!
 //! Dirty persistent lines are dropped when they leave the shared cache. A fetch from memory waits
-//! while a counting filter at the controller says that the line is buffered. An address stays in it
+//! while a counting filter at the controller contains the line. An address stays in the filter
 //! until its whole epoch is durable, so that a read of the line from memory follows that epoch.
 //!
-//! The paper is silent on a fetch of a line whose epoch is open: here the controller asks for the
-//! end of that epoch. So it is on the wrap of a timestamp: the core drains its buffer, and the
-//! others forget what they know of it. What writes the buffer when is in [`engine`].
+//! The paper is silent on a fetch of a line whose epoch is open: here the controller requests the
+//! end of that epoch. It is also silent on the wrap of a timestamp: here the core drains its
+//! buffer, and the other cores drop their dependences on it. [`engine`] writes the buffers.
 
 use super::{Design, Store};
 use crate::config::Machine;
@@ -41,14 +41,14 @@ parameters! {
     adr: bool = false;
     /// Entries of each thread's persist buffer.
     entries: usize = 32, in 1..=255;
-    /// An epoch is written as soon as it is closed; otherwise its entries wait for one of the
-    /// reasons below (HPCA'22's code).
+    /// An epoch is written as soon as it is closed; otherwise its entries wait for one of the two
+    /// thresholds below (HPCA'22's code).
     asynchronous: bool = true;
     /// Entries from which on a buffer is written while its thread runs.
     flush_from: usize = 16, in 1..=255;
     /// Cycles after which a buffer is written whatever it holds (HPCA'22's code).
     interval: u64 = 2000, in 1..=1_000_000;
-    /// Cycles between two looks at the global timestamps (HPCA'22).
+    /// Cycles between two polls of the global timestamps (HPCA'22).
     poll: u64 = 500, in 1..=1_000_000;
     /// Bits of a timestamp.
     timestamp_bits: u32 = 16, in 2..=31;
@@ -56,18 +56,18 @@ parameters! {
     filter_bits: u32 = 10, in 4..=20;
     /// Stores of an epoch to one line share an entry that has not been sent.
     merges: bool = true;
-    /// A deliberate mistake in the mechanism, to test the checks.
+    /// A planted bug in the mechanism, to test the checks.
     flaw: Flaw = Flaw::None;
 }
 
-/// A deliberate mistake in the mechanism.
+/// A planted bug in the mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Flaw {
-    /// None.
+    /// No planted bug.
     #[default]
     None,
-    /// An epoch does not wait for those of other threads that it depends on.
+    /// An epoch does not wait for the epochs of other threads on which it depends.
     DropsDependences,
     /// An epoch is written before the one before it is acknowledged.
     SendsAtOnce,
@@ -79,7 +79,7 @@ enum Flaw {
     IgnoresFilter,
     /// A dfence does not wait.
     DrainsEarly,
-    /// Dirty lines that leave the shared cache are written, before what was stored earlier.
+    /// Dirty lines that leave the shared cache are written, ahead of earlier stores.
     WritesEvictions,
     /// A store joins the entry of an older epoch.
     KeepsOneVersion,
@@ -100,25 +100,25 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Hops {
     }
 }
 
-/// What a core has beside its buffer.
+/// The parts of a core beside its buffer.
 #[derive(Default)]
 pub(crate) struct Own {
-    /// The timestamp has no number left: the buffer drains, and stores wait.
+    /// Whether the timestamp has no number left: the buffer drains, and stores wait.
     is_wrapping: bool,
-    /// A message about the global timestamps is on its way.
+    /// Whether a message about the global timestamps is on its way.
     is_asking: bool,
 }
 
 /// The messages between the parts of the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
-    /// As all designs with buffers have.
+    /// A message common to the designs with persist buffers.
     Buffers(Call),
-    /// `core`'s epoch is durable: the global timestamps learn of it.
+    /// The global timestamps learn that `core`'s epoch is durable.
     Durable { core: u8, epoch: Epoch },
-    /// `core` asks for the global timestamps.
+    /// `core` requests the global timestamps.
     Ask { core: u8 },
-    /// They are at `core`.
+    /// The global timestamps reach `core`.
     Answer { core: u8 },
 }
 
@@ -143,7 +143,7 @@ impl Hops {
         self.flaw == flaw
     }
 
-    /// Whose epoch the answer to `request` belongs to, as far as it is not known to be durable.
+    /// The epoch to which the answer to `request` belongs, unless it is known to be durable.
     fn source(&self, hw: &Hw<Message>, request: &Request) -> Option<Source> {
         if self.is_flaw(Flaw::ForgetsOwners) && hw.owner(request.slot).is_none() {
             return None;
@@ -167,7 +167,7 @@ impl Buffered for Hops {
         &mut self.buffers
     }
 
-    /// False if the timestamp has no number left: it waits until the buffer is empty.
+    /// False if the timestamp has no number left: closing waits until the buffer is empty.
     fn close(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) -> bool {
         let front = &mut self.buffers.cores[core];
         let is_last = (front.timeline.current() + 1).is_multiple_of(self.epochs);
@@ -209,7 +209,7 @@ impl Design for Hops {
         if !hw.is_pm(at.line) {
             return;
         }
-        // The data go to the controller, the place in the order stays here.
+        // The data go to the controller, the entry's place in the order stays here.
         hw.mesh.data(core, hw.memory_tile(at.line), now);
         let joins = self.joins(core, at.line);
         if self.buffers.append(hw, core, at, joins, now) {

@@ -1,5 +1,5 @@
 //! LB, the lazy barrier of BPFS (MICRO'15, section 2.1): epochs are flushed only when a conflict
-//! asks for them, and the access that met the conflict waits.
+//! requires it, and the access that met the conflict waits.
 
 use crate::families::epochs::epoch_params;
 use seawall_memory::Model;

@@ -1,5 +1,5 @@
-//! LB+IDT (MICRO'15, sections 3.1 and 4.2): an inter-thread conflict is noted in a pair of
-//! registers and kept by the arbiters, instead of waited for.
+//! LB+IDT (MICRO'15, sections 3.1 and 4.2): an inter-thread conflict is recorded in a pair of
+//! registers and enforced by the arbiters, instead of waited for.
 
 use crate::families::epochs::epoch_params;
 use seawall_memory::Model;

@@ -1,26 +1,25 @@
-//! StrandWeaver: strands of a thread persist without regard to each other.
+//! StrandWeaver: the strands of a thread persist independently of each other.
 //!
 //! "Relaxed Persist Ordering Using Strand Persistency" (Gogte, Wang, Diestelhorst, Chen,
 //! Narayanasamy, Wenisch, ISCA'20). A store to persistent memory takes effect in the L1 and puts
 //! the write of its line into the persist queue beside the store queue; the queue passes writes and
-//! persist barriers, in their order, to one of a few strand buffers. A barrier holds up what is
-//! behind it in its strand buffer, and nothing elsewhere; NewStrand goes on with the next strand
-//! buffer, round robin; JoinStrand holds up later stores until all is durable, and the program only
-//! if it drains. A buffer's entry holds no data: the line is read from the L1 when its write is
-//! issued. So:
+//! persist barriers, in order, to one of a few strand buffers. A barrier holds up later entries of
+//! its strand buffer only; NewStrand switches to the next strand buffer, round robin; JoinStrand
+//! holds up later stores until all writes are durable, and the program only if it drains. A
+//! buffer's entry holds no data: the line is read from the L1 when its write is issued. So:
 //!
 //! - A store to a line whose write stands in another strand, or before a barrier, waits until that
 //!   write is issued; one of the same strand and epoch joins it.
 //! - A request of another core for a line waits until the strand buffers have written everything up
-//!   to the tail at the last store to it; so does a victim of the core's caches that is still to be
-//!   written.
+//!   to the tail at the last store to it; so does a victim of the core's caches whose write is not
+//!   durable.
 //!
-//! Two things differ from the paper. There the program asks for each write (CLWB); here the
-//! hardware starts one for each store, so that programs for it need no flushes, and a store is in a
-//! strand as a CLWB is there. And there only requests to own a line wait; here those to read wait
-//! too, and for the writes of the same epoch as well, because our programs hand on what they did by
-//! a load of a baton, not by a JoinStrand before each release of a lock. What moves the queues is
-//! in [`engine`].
+//! Two things differ from the paper. There the program requests each write (CLWB); here the
+//! hardware starts one for each store, so that programs for it need no flushes, and a store belongs
+//! to a strand as a CLWB does there. And there only requests for ownership wait; here reads wait
+//! too, and for the writes of the same epoch as well, because our programs pass their work on by a
+//! load of a persisted lock version, not by a JoinStrand before each release of a lock. [`engine`]
+//! moves the queues.
 
 use super::{Design, Store};
 use crate::caches::private::Way;
@@ -48,18 +47,18 @@ parameters! {
     buffers: usize = 4, in 1..=8;
     /// Entries of a strand buffer: writes and barriers.
     entries: usize = 4, in 1..=31;
-    /// A deliberate mistake in the mechanism, to test the checks.
+    /// A planted bug in the mechanism, to test the checks.
     flaw: Flaw = Flaw::None;
 }
 
-/// A deliberate mistake in the mechanism.
+/// A planted bug in the mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Flaw {
-    /// None.
+    /// No planted bug.
     #[default]
     None,
-    /// A barrier holds nothing up.
+    /// A barrier holds up nothing.
     PassesBarriers,
     /// A barrier begins a strand.
     StrandsAtBarriers,
@@ -85,7 +84,7 @@ pub(crate) struct StrandWeaver {
     cores: Vec<Strands>,
 }
 
-/// The write in that slot of `core`'s strand buffers is durable.
+/// The write in this slot of `core`'s strand buffers is durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acknowledged {
     core: u8,
@@ -97,15 +96,15 @@ pub(crate) struct Acknowledged {
 struct Wait {
     who: Waiter,
     line: LineId,
-    /// Up to this one.
+    /// The number of the last write to wait for.
     upto: Epoch,
-    /// Who waits takes the line away: the core's own stores to it stand back.
+    /// Whether the waiter takes the line away: the core's own stores to it then yield.
     takes: bool,
 }
 
 impl StrandWeaver {
-    /// Whose stores the line in `slot` holds, and the number of the last write that was queued by
-    /// then.
+    /// The core whose stores the line in `slot` holds, and the number of the last write that had
+    /// been queued by then.
     fn source(&self, hw: &Hw<Acknowledged>, slot: Slot) -> Option<(usize, Epoch)> {
         if let Some((core, way)) = hw.owner(slot) {
             let epoch = hw.private[core].copy(way).epoch;
@@ -117,7 +116,7 @@ impl StrandWeaver {
         (entry.epoch > 0).then(|| (entry.writer.into(), entry.epoch))
     }
 
-    /// As [`source`](Self::source), if not all of that is durable.
+    /// As [`source`](Self::source), unless all those writes are durable.
     fn unwritten(&self, hw: &Hw<Acknowledged>, slot: Slot) -> Option<(usize, Epoch)> {
         self.source(hw, slot).filter(|(core, upto)| !self.cores[*core].is_durable(*upto))
     }
@@ -135,7 +134,7 @@ impl StrandWeaver {
         Gate::Wait(reason)
     }
 
-    /// Puts a barrier or a new strand behind what the core has stored.
+    /// Puts a barrier or a new strand behind the core's stores.
     fn mark(&mut self, hw: &mut Hw<Acknowledged>, who: Waiter, item: Item, now: Cycle) -> Gate {
         if !self.cores[who.core].has_room() {
             return self.wait_for_room(who, Reason::BufferFull);

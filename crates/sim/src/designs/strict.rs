@@ -2,8 +2,8 @@
 //!
 //! MICRO'15, section 2.1: stores persist in program order (S1), and a store cannot be made visible
 //! until the store before it has persisted (S2). Here a store is itself durable before it becomes
-//! visible, so that a value read from another thread never outlives the value it was made from.
-//! The line is pinned meanwhile: were it taken, two cores would write back halves of one line.
+//! visible, so that a value derived from another thread's value never persists before that value.
+//! The line is pinned meanwhile: if it could leave, two cores would write back halves of one line.
 
 use super::{Design, Store};
 use crate::config::Machine;
@@ -18,7 +18,8 @@ pub(super) const ABOUT: &str =
 pub(super) const MODEL: Option<Model> = Some(Model::Strict);
 
 parameters! {
-    /// Durable when the controller's queue accepts a write (ADR), not when it is in the cells.
+    /// A write is durable when the controller's queue accepts it (ADR), not when it is in the
+    /// cells.
     adr: bool = false;
 }
 
@@ -30,13 +31,13 @@ pub(super) fn design(_: &Params, machine: &Machine, _: LineId) -> Strict {
 #[derive(Clone, Default)]
 struct Write {
     line: Option<LineId>,
-    /// When its acknowledgement is back, once that is known.
+    /// When its acknowledgement returns, once that is known.
     done: Option<Cycle>,
     by_program: bool,
     waiting: Vec<Waiter>,
 }
 
-/// One write-through per core at a time.
+/// The write-throughs: at most one per core.
 pub(crate) struct Strict {
     writes: Vec<Write>,
 }

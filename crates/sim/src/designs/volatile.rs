@@ -1,5 +1,5 @@
-//! No persistency: the cost of the same program on the same memory when nothing has to survive. The
-//! upper bound that persistency designs are measured against.
+//! No persistency: the cost of the same program on the same memory when nothing must survive. The
+//! upper bound against which persistency designs are measured.
 
 use super::Design;
 use crate::LineId;

@@ -1,13 +1,13 @@
-//! When a shared resource (a link, a port, a channel, a memory bank) is free.
+//! The free cycles of a shared resource (a link, a port, a channel, a memory bank).
 //!
 //! A message is followed to its end when it is sent, so requests reach a resource's calendar
-//! slightly out of time order. A single "next free" time would let a request that is early in the
-//! calendar but late in simulation wait behind one that comes after it; so the calendar keeps its
-//! last few busy intervals and fills the gaps between them.
+//! slightly out of time order. With a single "next free" time, an early request that is simulated
+//! late would wait behind a later one; so the calendar keeps its last few busy intervals and fills
+//! the gaps between them.
 
 use crate::Cycle;
 
-/// Intervals that are remembered; a power of two.
+/// The number of intervals kept; a power of two.
 const KEPT: usize = 16;
 
 /// The busy intervals of one resource, sorted, disjoint, not adjacent; the newest last, in a ring.
@@ -25,7 +25,7 @@ impl Calendar {
         &mut self.busy[self.end.wrapping_sub(1 + back) % KEPT]
     }
 
-    /// Books `cycles` from `from` or the first later moment that is free; returns the start.
+    /// Books `cycles` at the first free cycle from `from` on; returns the start.
     #[inline]
     pub(crate) fn book(&mut self, from: Cycle, cycles: u64) -> Cycle {
         let newest = self.at(0);
@@ -43,9 +43,10 @@ impl Calendar {
         self.book_between(from, cycles)
     }
 
-    /// As [`book`](Calendar::book), from before the newest interval: into a gap, if one is there.
+    /// As [`book`](Calendar::book), from before the newest interval on: fills a gap, if one is wide
+    /// enough.
     fn book_between(&mut self, from: Cycle, cycles: u64) -> Cycle {
-        // `back` counts intervals that lie after the place; the newest has number 0.
+        // `back` counts the intervals behind the place; the newest has number 0.
         let mut back = self.len;
         while back > 0 && self.at(back - 1).1 < from {
             back -= 1;
@@ -84,7 +85,7 @@ impl Calendar {
 
     fn insert(&mut self, back: usize, interval: (Cycle, Cycle)) {
         if back == KEPT {
-            return; // older than all that is remembered: nobody will ask there again
+            return; // older than every interval kept: no request starts there
         }
         self.end = self.end.wrapping_add(1);
         self.len = (self.len + 1).min(KEPT);

@@ -1,4 +1,4 @@
-//! What a simulation counts. A counter is declared once: field, doc, sum, table and JSON follow.
+//! The counters of a simulation. One declaration yields field, doc, sum, table and JSON.
 
 /// Declares a struct of counters with their names and docs.
 macro_rules! counters {
@@ -13,7 +13,7 @@ macro_rules! counters {
                 vec![$((stringify!($field), $doc.trim_ascii(), self.$field)),*]
             }
 
-            /// What was counted since `earlier`.
+            /// The difference to `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($field: self.$field - earlier.$field),* }
@@ -131,7 +131,7 @@ impl Counters {
     }
 }
 
-/// Why a core did not go on. Every stalled cycle has exactly one of these.
+/// Why a core stalls. Every stalled cycle has exactly one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reason {
@@ -233,7 +233,7 @@ impl Reason {
         }
     }
 
-    /// True for a request that waits because it met an epoch that is not durable.
+    /// True for a request that waits for an epoch that is not durable.
     pub fn is_conflict(self) -> bool {
         matches!(self, Reason::IntraConflict | Reason::InterConflict | Reason::Replacement)
     }

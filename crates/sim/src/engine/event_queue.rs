@@ -1,8 +1,8 @@
-//! What happens next: a time wheel of everything that waits for a cycle.
+//! The event queue: a time wheel of everything that waits for a cycle.
 //!
 //! The order is exact and part of every result: by cycle, and within a cycle engine events in the
-//! order in which they were asked for, then store buffers, then programs, each by core number.
-//! Near cycles are slots of a wheel; what is further ahead waits in a heap.
+//! order of their requests, then store buffers, then programs, each by core number. Near cycles are
+//! slots of a wheel; later events wait in a heap.
 
 use crate::Cycle;
 use std::cmp::{Ordering, Reverse};
@@ -11,13 +11,13 @@ use std::collections::BinaryHeap;
 const SLOTS: usize = 4096;
 const WORDS: usize = SLOTS / 64;
 const NONE: u32 = u32::MAX;
-/// The most cycles that a program goes on for in one turn, so that others may see where it is.
+/// The most cycles that a program runs in one turn, so that other threads can observe its progress.
 const TURN_MAX: Cycle = 1 << 22;
 
-/// Whose turn it is.
+/// A turn in the simulated order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn<E> {
-    /// Something inside the machine.
+    /// An event inside the machine.
     Event(E),
     /// A core's store buffer.
     Stores(usize),
@@ -41,7 +41,7 @@ impl Slot {
     }
 }
 
-/// A turn that is too far ahead for the wheel; ordered by cycle, then by when it was asked for.
+/// A turn too far ahead for the wheel; ordered by cycle, then by order of request.
 struct Far<E> {
     key: Reverse<(Cycle, u64)>,
     turn: Turn<E>,
@@ -68,7 +68,7 @@ impl<E> Ord for Far<E> {
 pub(crate) struct Queue<E> {
     slots: Box<[Slot; SLOTS]>,
     occupied: [u64; WORDS],
-    /// Which words of `occupied` are not zero.
+    /// The words of `occupied` that are not zero, a bit each.
     words: u64,
     events: Vec<(E, u32)>,
     free: u32,
@@ -76,7 +76,7 @@ pub(crate) struct Queue<E> {
     asked: u64,
     now: Cycle,
     next: Cycle,
-    /// How far a program may go on: to what is next, and no further than a turn lasts.
+    /// How far a program can run: to the next turn, and at most for `TURN_MAX` cycles.
     horizon: Cycle,
     turns: u64,
 }
@@ -110,8 +110,8 @@ impl<E: Copy> Queue<E> {
         self.now
     }
 
-    /// True if a program at `clock` on `core` comes before everything that waits, and has not been
-    /// at it for too long.
+    /// True if a program at `clock` on `core` precedes everything that waits, and has not exceeded
+    /// the length of a turn.
     #[inline]
     pub(crate) fn is_first(&self, core: usize, clock: Cycle) -> bool {
         if clock != self.next {
@@ -121,7 +121,7 @@ impl<E: Copy> Queue<E> {
         slot.first == NONE && slot.stores == 0 && slot.programs & ((1 << core) - 1) == 0
     }
 
-    /// Gives `core`'s program a turn at `at`.
+    /// Schedules a turn of `core`'s program at `at`.
     #[inline]
     pub(crate) fn program(&mut self, at: Cycle, core: usize) {
         match self.slot(at) {
@@ -130,7 +130,7 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// Gives `core`'s store buffer a turn at `at`.
+    /// Schedules a turn of `core`'s store buffer at `at`.
     #[inline]
     pub(crate) fn stores(&mut self, at: Cycle, core: usize) {
         match self.slot(at) {
@@ -139,7 +139,7 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// Lets `event` happen at `at`.
+    /// Schedules `event` at `at`.
     #[inline]
     pub(crate) fn event(&mut self, at: Cycle, event: E) {
         match self.slot(at) {
@@ -148,7 +148,8 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// The slot of cycle `at`, or of now if that is past; `None` if it is too far ahead.
+    /// The slot of cycle `at`, or of the present cycle if `at` is past; `None` if it is too far
+    /// ahead.
     #[inline]
     fn slot(&mut self, at: Cycle) -> Option<&mut Slot> {
         let at = at.max(self.now);
@@ -190,7 +191,7 @@ impl<E: Copy> Queue<E> {
         node
     }
 
-    /// Takes the next turn; `None` when nothing waits.
+    /// Removes the next turn; `None` if nothing waits.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(Cycle, Turn<E>)> {
         if self.next == Cycle::MAX {
@@ -250,7 +251,8 @@ impl<E: Copy> Queue<E> {
         if first != 0 {
             return self.now + (first.trailing_zeros() as usize - start % 64) as u64;
         }
-        // The word of now comes last: what is left in it lies a whole turn of the wheel ahead.
+        // The word of the present comes last: what is left in it is a whole turn of the wheel
+        // ahead.
         let words = self.words.rotate_right((start / 64) as u32 + 1);
         if words != 0 {
             let word = (start / 64 + 1 + words.trailing_zeros() as usize) % WORDS;

@@ -1,10 +1,10 @@
-//! What designs with persist buffers share: the front end of a core, beside its L1, and the filters
-//! at the controllers.
+//! The common part of designs with persist buffers: the front end of a core, beside its L1, and the
+//! filters at the controllers.
 //!
 //! "An Analysis of Persistent Memory Use with WHISPER" (ASPLOS'17), section 6.3. A store goes to
 //! the L1 and into its core's buffer, with the number of its epoch; dependences are learnt from
-//! coherence; a fetch from memory waits while its line may be buffered, and asks for the end of the
-//! epochs that keep it waiting. What may leave a buffer when is each design's business.
+//! coherence; a fetch from memory waits while its line may be buffered, and requests the end of the
+//! epochs for which it waits. Each design decides when entries leave a buffer.
 
 use crate::config::Machine;
 use crate::designs::{Design, Store};
@@ -20,39 +20,39 @@ pub(crate) use entries::{Buffer, Entry};
 pub(crate) use filter::Filter;
 pub(crate) use timeline::{EpochState, Source, Timeline};
 
-/// What is chosen of them.
+/// The sizes and choices of a design.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     /// Entries of a buffer.
     pub(crate) entries: usize,
     /// Base-2 logarithm of the counters of a filter.
     pub(crate) filter_bits: u32,
-    /// Entries from which on a buffer leaves without being asked to.
+    /// The number of entries from which a buffer is drained without a request.
     pub(crate) flush_from: usize,
-    /// Cycles after which it does whatever it holds.
+    /// Cycles after which a buffer is drained whatever it holds.
     pub(crate) interval: u64,
-    /// Stores of an epoch to one line share an entry that has not been sent.
+    /// Whether stores of an epoch to one line share an entry that has not been sent.
     pub(crate) merges: bool,
 }
 
-/// Messages that mean the same in all these designs.
+/// Messages common to these designs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
-    /// The entry in that slot of `core`'s buffer is where it has to be.
+    /// The entry in this slot of `core`'s buffer has reached its destination.
     Acknowledged { core: u8, slot: u8 },
-    /// It is time to look at what `core`'s buffer has held for long.
+    /// Time to drain entries that `core`'s buffer has held for long.
     Periodic { core: u8 },
-    /// A fetch waits for `core`'s epoch, which must end and leave.
+    /// A fetch waits for `core`'s epoch, which must end and drain.
     Wanted { core: u8, epoch: Epoch },
 }
 
-/// A design that has them: how its epochs end.
+/// A design with persist buffers: how its epochs end.
 pub(crate) trait Buffered: Design {
     type Own;
 
     fn buffers(&mut self) -> &mut Buffers<Self::Own>;
 
-    /// Closes the open epoch of `core` and opens the next; false if that has to wait, until
+    /// Closes the open epoch of `core` and opens the next; returns false if that must wait, until
     /// [`Front::released`].
     fn close(&mut self, hw: &mut Hw<Self::Message>, core: usize, now: Cycle) -> bool;
 
@@ -65,8 +65,8 @@ pub(crate) trait Buffered: Design {
         self.buffers().cores[who.core].wait(who, Reason::EpochIds)
     }
 
-    /// Puts the later stores of `who`'s core into an epoch behind `source`, which is closed first
-    /// if it is open and the dependence `splits` open epochs.
+    /// Puts the later stores of `who`'s core into an epoch behind `source`. If `source` is open and
+    /// the dependence `splits` open epochs, `source` is closed first.
     fn part(
         &mut self,
         hw: &mut Hw<Self::Message>,
@@ -85,14 +85,14 @@ pub(crate) trait Buffered: Design {
     }
 }
 
-/// What a core has beside its L1, the design's own part included.
+/// The parts of a core beside its L1, including those of the design.
 pub(crate) struct Front<Own> {
     pub(crate) buffer: Buffer,
     pub(crate) timeline: Timeline,
-    /// Entries up to this epoch must leave.
+    /// Entries up to this epoch must drain.
     pub(crate) demanded: Epoch,
     pub(crate) own: Own,
-    /// The next [`Call::Periodic`] is on its way.
+    /// Whether the next [`Call::Periodic`] is scheduled.
     has_timer: bool,
     /// The waiters for an epoch, and all before it, to be durable.
     drains: Vec<(Epoch, Waiter)>,
@@ -101,18 +101,18 @@ pub(crate) struct Front<Own> {
 }
 
 impl<Own> Front<Own> {
-    /// An access waits for all up to `epoch`.
+    /// An access waits for all epochs up to `epoch`.
     pub(crate) fn demand(&mut self, epoch: Epoch) {
         self.demanded = self.demanded.max(epoch);
     }
 
-    /// `who` goes on when something has left the buffer, or an epoch.
+    /// Makes `who` wait until an entry or an epoch has left the buffer.
     pub(crate) fn wait(&mut self, who: Waiter, reason: Reason) -> Gate {
         self.waiting.push(who);
         Gate::Wait(reason)
     }
 
-    /// `who` goes on when all up to `epoch` is durable.
+    /// Makes `who` wait until all epochs up to `epoch` are durable.
     pub(crate) fn wait_for(&mut self, epoch: Epoch, who: Waiter) -> Gate {
         if self.timeline.is_durable(epoch) {
             return Gate::Go;
@@ -121,7 +121,7 @@ impl<Own> Front<Own> {
         Gate::Wait(Reason::Fence)
     }
 
-    /// Who waited for something to leave.
+    /// Removes and returns the waiters for an entry or an epoch.
     pub(crate) fn released(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.waiting)
     }
@@ -160,8 +160,8 @@ impl<Own> Buffers<Own> {
         self.sizes.merges.then(|| buffer.joins(line, timeline.current())).flatten()
     }
 
-    /// `core` has stored `at` a line: the store has its entry in the open epoch, that in `joins` or
-    /// a new one. True if it is new.
+    /// `core` has stored to a line at `at`: the store joins entry `joins` of the open epoch or
+    /// takes a new entry. Returns true if the entry is new.
     pub(crate) fn append<M: Copy + From<Call>>(
         &mut self,
         hw: &mut Hw<M>,
@@ -189,7 +189,7 @@ impl<Own> Buffers<Own> {
         true
     }
 
-    /// Who wants to fetch `line`, which `core` has stored to, waits from now on.
+    /// From now on, fetches of `line`, to which `core` has stored, wait.
     fn filter<M: Copy + From<Call>>(
         &mut self,
         hw: &mut Hw<M>,
@@ -206,7 +206,7 @@ impl<Own> Buffers<Own> {
         }
     }
 
-    /// The entry in `slot` of `core`'s buffer is where it has to be.
+    /// The entry in `slot` of `core`'s buffer has reached its destination.
     pub(crate) fn acknowledged<M: Copy>(
         &mut self,
         hw: &mut Hw<M>,
@@ -222,7 +222,7 @@ impl<Own> Buffers<Own> {
         }
     }
 
-    /// The oldest epoch of `core`, which is closed, is durable: its waiters go on.
+    /// The oldest epoch of `core`, which is closed, is durable: its waiters continue.
     pub(crate) fn retire<M: Copy>(
         &mut self,
         hw: &mut Hw<M>,
@@ -242,7 +242,7 @@ impl<Own> Buffers<Own> {
         state
     }
 
-    /// An epoch that wrote `line` is durable; waiting fetches may go on.
+    /// An epoch that wrote `line` is durable; waiting fetches can continue.
     fn unfilter<M: Copy>(&mut self, hw: &mut Hw<M>, line: LineId, now: Cycle) {
         let filter = &mut self.filters[hw.memory.home(line)];
         filter.remove(line);
@@ -252,7 +252,7 @@ impl<Own> Buffers<Own> {
         }
     }
 
-    /// The last epoch of another core to which the answer to `request` may belong.
+    /// The last epoch of another core to which the answer to `request` can belong.
     pub(crate) fn source<M: Copy>(&self, hw: &Hw<M>, request: &Request) -> Option<Source> {
         let source = match hw.owner(request.slot) {
             Some((core, _)) => Source { core, epoch: self.cores[core].timeline.newest() },
@@ -268,7 +268,7 @@ impl<Own> Buffers<Own> {
         hw.is_pm(line) && self.filters[hw.memory.home(line)].may_have(line)
     }
 
-    /// `who` wants to fetch `line` from memory.
+    /// `who` requests `line` from memory.
     pub(crate) fn fetch<M: Copy + From<Call>>(
         &mut self,
         hw: &mut Hw<M>,
@@ -297,7 +297,7 @@ impl<Own> Buffers<Own> {
         Gate::Wait(Reason::BufferedLine)
     }
 
-    /// True if `line` may be fetched ahead of its use.
+    /// True if `line` can be fetched ahead of its use.
     pub(crate) fn may_prefetch<M: Copy>(&self, hw: &Hw<M>, line: LineId) -> bool {
         hw.llc.find(line).is_some() || !self.may_have(hw, line)
     }
@@ -309,7 +309,7 @@ impl<Own> Buffers<Own> {
         }
     }
 
-    /// What `core`'s buffer has held for an interval must leave; looks again after another
+    /// Drains what `core`'s buffer has held for an interval; schedules the next check after another
     /// interval, unless the buffer is empty.
     pub(crate) fn periodic<M: Copy + From<Call>>(
         &mut self,

@@ -1,24 +1,24 @@
-//! Epoch persistency in hardware: what `epoch`, `lb`, `lb-idt`, `lb-pf` and `lbpp` share, and, with
-//! epochs that hardware makes, `bsp-lb` and its neighbours.
+//! Epoch persistency in hardware: the common part of `epoch`, `lb`, `lb-idt`, `lb-pf` and `lbpp`,
+//! and, with epochs made by hardware, of `bsp-lb` and its variants.
 //!
 //! "Efficient Persist Barriers for Multicores" (MICRO'15), sections 2 to 4. A barrier closes the
 //! core's epoch; every line carries the core and epoch that wrote it; an epoch is flushed when a
-//! conflict asks for it. Three conflicts: another thread reads or writes a line of an epoch that is
-//! not durable (inter-thread), the same thread writes a line of an older one (intra-thread), a line
-//! must leave the shared cache before its epoch is durable (replacement). With dependence tracking
-//! (IDT) an inter-thread conflict is noted in a register pair instead of waited for; with proactive
-//! flushing (PF) an epoch is flushed as soon as it is complete. An open epoch that another thread
-//! depends on is split, so that dependences never form a circle.
+//! conflict requires it. There are three conflicts: another thread reads or writes a line of an
+//! epoch that is not durable (inter-thread), the same thread writes a line of an older one
+//! (intra-thread), a line must leave the shared cache before its epoch is durable (replacement).
+//! With dependence tracking (IDT) an inter-thread conflict is recorded in a register pair instead
+//! of waited for; with proactive flushing (PF) an epoch is flushed as soon as it is complete. An
+//! open epoch on which another thread depends is split, so that dependences never form a cycle.
 //!
 //! An older version of a line must not be lost when its ownership moves: it goes to the shared
-//! cache, and a newer version may follow it there only when it is durable (the paper is silent;
-//! the reading is that of TSOPER, HPCA'21).
+//! cache, and a newer version can follow it there only when the older one is durable (the paper is
+//! silent; the reading is that of TSOPER, HPCA'21).
 //!
-//! The paper lets a line of the oldest epoch leave by itself. Then its tag is gone, and a thread
+//! The paper lets a line of the oldest epoch leave by itself. Then its tag is lost, and a thread
 //! that reads the line from memory is not ordered behind the rest of that epoch (the litmus test
 //! G40 shows it), so here the epoch is made durable first.
 //!
-//! The flush itself is in [`arbiter`], what makes the epochs in bulk mode in [`bulk`].
+//! The flush itself is in [`arbiter`]; the epochs of bulk mode are in [`bulk`].
 
 use crate::caches::shared::Slot;
 use crate::config::Machine;
@@ -43,32 +43,32 @@ use state::CoreEpochs;
 pub(crate) use bulk::BulkConfig;
 pub(crate) use params::{bulk_params, epoch_params};
 
-/// What the five designs differ in, and the sizes of their tables.
+/// The differences between the five designs, and the sizes of their tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
-    /// A barrier waits until its epoch is durable (unbuffered epoch persistency).
+    /// Whether a barrier waits until its epoch is durable (unbuffered epoch persistency).
     pub(crate) waits: bool,
-    /// Inter-thread dependences are tracked in registers.
+    /// Whether inter-thread dependences are tracked in registers.
     pub(crate) tracks: bool,
-    /// Complete epochs are flushed at once.
+    /// Whether complete epochs are flushed at once.
     pub(crate) proactive: bool,
-    /// A flush takes the line out of the caches, as `clflush` does.
+    /// Whether a flush removes the line from the caches, as `clflush` does.
     pub(crate) invalidates: bool,
-    /// Epochs that may be in flight per core.
+    /// The number of epochs that can be in flight per core.
     pub(crate) in_flight: u32,
     /// Dependence and inform registers per epoch.
     pub(crate) registers: usize,
     /// Cycles to search a group of 64 sets for lines of an epoch.
     pub(crate) search_cycles: u64,
-    /// Deliberate mistakes, to prove that the checks find them.
+    /// The planted bug, to prove that the checks find it.
     pub(crate) flaw: EpochFlaw,
 }
 
-/// A deliberate mistake in the mechanism.
+/// A planted bug in the mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EpochFlaw {
-    /// None.
+    /// No planted bug.
     #[default]
     None,
     /// The arbiter forgets the dependence registers.
@@ -79,7 +79,7 @@ pub(crate) enum EpochFlaw {
     IgnoresIntraConflicts,
     /// A line leaves the shared cache before its epoch is durable.
     IgnoresReplacement,
-    /// Another thread's epoch is neither waited for nor noted.
+    /// An access neither waits for another thread's epoch nor records the dependence.
     IgnoresInterConflicts,
     /// An open epoch is not split when another thread depends on it.
     KeepsEpochsWhole,
@@ -93,7 +93,7 @@ pub(crate) enum EpochFlaw {
     NamesEarly,
     /// Recovery restores a line from every entry that has one.
     UndoesAll,
-    /// A line that an epoch which is not durable wrote is not logged again by the next.
+    /// A line written by an epoch that is not durable is not logged again by the next.
     LogsOnce,
     /// Records of an epoch may be overwritten as soon as it is closed.
     TruncatesEarly,
@@ -106,15 +106,16 @@ pub(crate) enum EpochFlaw {
 /// The messages between the parts of the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
-    /// A bank or another arbiter asks `core`'s arbiter to make its epochs up to `epoch` durable.
+    /// A bank or another arbiter requests of `core`'s arbiter to make its epochs up to `epoch`
+    /// durable.
     FlushRequest { core: u8, epoch: Epoch },
     /// FlushEpoch and the epoch's lines have reached `bank`.
     FlushEpoch { core: u8, bank: u8 },
     /// The last BankAck is at `core`'s arbiter.
     EpochDurable { core: u8 },
-    /// An epoch that an epoch of `core` depends on is durable.
+    /// An epoch on which an epoch of `core` depends is durable.
     Inform { core: u8 },
-    /// A line that the design keeps for itself is durable; `core` knows.
+    /// A line of the design itself is durable; `core` knows.
     Settled { core: u8, what: u8 },
 }
 
@@ -122,7 +123,7 @@ pub(crate) enum Message {
 pub(crate) struct Epochs {
     config: Config,
     program_lines: LineId,
-    /// Hardware that makes epochs itself; without, programs do.
+    /// The hardware that makes epochs; `None` if programs make them.
     bulk: Option<Bulk>,
     cores: Vec<CoreEpochs>,
     arbiters: Vec<Arbiter>,
@@ -161,14 +162,14 @@ impl Epochs {
         (entry.epoch != 0 && self.is_live(version.core, version.epoch)).then_some(version)
     }
 
-    /// The version of the core that may write the line, if it is not durable.
+    /// The version of the core with write permission, if it is not durable.
     fn live_in_core(&self, hw: &Hw<Message>, slot: Slot) -> Option<Version> {
         let (core, way) = hw.owner(slot)?;
         let epoch = hw.private[core].copy(way).epoch;
         (epoch != 0 && self.is_live(core, epoch)).then_some(Version { core, epoch })
     }
 
-    /// A message from the bank of `line` asks for `version`; `who` waits until it is durable.
+    /// Sends a request for `version` from the bank of `line`; `who` waits until it is durable.
     fn ask_and_wait(
         &mut self,
         hw: &mut Hw<Message>,
@@ -195,8 +196,8 @@ impl Epochs {
         Gate::Wait(reason)
     }
 
-    /// A conflict needs `version` durable: marks it and makes sure that it is complete. Answers the
-    /// epoch to wait for first if no epoch number is free for a split.
+    /// A conflict needs `version` durable: marks it and ensures that its epoch is complete. The
+    /// error is the epoch to wait for first, if no epoch number is free for a split.
     fn meet(&mut self, hw: &mut Hw<Message>, version: Version, now: Cycle) -> Result<(), Epoch> {
         let Version { core, epoch } = version;
         self.cores[core].mark_conflicting(epoch);
@@ -268,7 +269,7 @@ impl Epochs {
         self.cores[core].depends_on(self.cores[core].current, on.core, on.epoch)
     }
 
-    /// Writes a register pair: `core`'s open epoch depends on `on`. False if none is free.
+    /// Records in a register pair that `core`'s open epoch depends on `on`. False if none is free.
     fn note_dependence(&mut self, core: usize, on: Version) -> bool {
         let epoch = self.cores[core].current;
         let registers = self.config.registers;
@@ -282,8 +283,8 @@ impl Epochs {
         true
     }
 
-    /// A newer version of the line in `slot` wants to enter the shared cache: the older one there
-    /// must be durable, unless the same epoch wrote both.
+    /// A newer version of the line in `slot` is about to enter the shared cache: the older one
+    /// there must be durable, unless the same epoch wrote both.
     fn keep_version(&mut self, hw: &mut Hw<Message>, who: Waiter, slot: Slot, now: Cycle) -> Gate {
         if self.config.flaw == EpochFlaw::LosesVersions {
             return Gate::Go;

@@ -1,6 +1,6 @@
-//! The parameters of a design, declared once: field, default, range, and the words that `seawall
-//! show design` prints. Values are checked against them here, so that each refusal names the key,
-//! the value and what is possible.
+//! The parameters of a design, declared once: field, default, range, and the text of `seawall show
+//! design`. Values are checked here against the declaration, so that each error names the key, the
+//! value and the valid values.
 
 use serde::Serialize;
 use serde::de::value::StrDeserializer;
@@ -8,27 +8,27 @@ use serde::de::{DeserializeOwned, Error, IntoDeserializer};
 use std::fmt;
 use toml::{Table, Value};
 
-/// A parameter of a design, in words.
+/// The description of a parameter of a design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterDoc {
     /// Its name.
     pub name: &'static str,
-    /// What it says, with its unit.
+    /// Its meaning, with its unit.
     pub about: &'static str,
-    /// The least and the most that it may be, where it is a number.
+    /// The least and the greatest value of a number.
     pub range: Option<(u64, u64)>,
 }
 
 /// The parameters of a design.
 pub(crate) trait Parameters: Default + Serialize + DeserializeOwned {
-    /// Each of them, in the order of declaration.
+    /// The parameters, in the order of declaration.
     const DOCS: &'static [ParameterDoc];
 
-    /// The names that the value of `key` may be; none if it is no name.
+    /// The valid names of `key`; empty if its value is no name.
     fn names(key: &str) -> &'static [&'static str];
 }
 
-/// Their values, as TOML.
+/// The values of the parameters, as TOML.
 pub(crate) fn table<P: Parameters>(params: &P) -> Table {
     Table::try_from(params).unwrap_or_default()
 }
@@ -38,7 +38,7 @@ pub(crate) fn adr<P: Parameters>(params: &P) -> bool {
     table(params).get("adr").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Reads `key=value`. A value needs no quotes: a shell takes them away.
+/// Reads `key=value`. A value needs no quotes, because a shell removes them.
 pub(crate) fn read(part: &str) -> Option<(&str, Value)> {
     let (key, text) = part.split_once('=')?;
     let (key, text) = (key.trim(), text.trim());
@@ -48,12 +48,12 @@ pub(crate) fn read(part: &str) -> Option<(&str, Value)> {
     (!key.is_empty()).then_some((key, value))
 }
 
-/// A value as it is written after `key=`.
+/// A value in the form in which it follows `key=`.
 pub(crate) fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What may stand before the `=`.
+/// The text that lists the known keys.
 pub(crate) fn known(docs: &[ParameterDoc]) -> String {
     let names: Vec<&str> = docs.iter().map(|doc| doc.name).collect();
     match names.as_slice() {
@@ -79,7 +79,7 @@ pub(crate) fn parse<P: Parameters>(given: &Table) -> Result<P, String> {
     }
 }
 
-/// Refuses a value of the wrong type and one out of range.
+/// Rejects a value of the wrong type or out of range.
 fn fits(doc: &ParameterDoc, names: &[&str], value: &Value) -> Result<(), String> {
     let text = shown(value);
     let wrong = |what: &str| Err(format!("{}={text} is {what}", doc.name));
@@ -104,27 +104,28 @@ fn fits(doc: &ParameterDoc, names: &[&str], value: &Value) -> Result<(), String>
 const FLUSH_FROM: &str = "flush_from";
 const ENTRIES: &str = "entries";
 
-/// The fill from which a buffer is written and its size, if it never fills so far.
+/// The fill from which a buffer is written and its size, if it never fills that far.
 fn crowded(all: &Table) -> Option<(i64, i64)> {
     let number = |key: &str| all.get(key).and_then(Value::as_integer);
     let (from, entries) = (number(FLUSH_FROM)?, number(ENTRIES)?);
     (from > entries).then_some((from, entries))
 }
 
-/// Lowers a default that is more than what was asked for admits, as the machine does.
+/// Lowers a default that exceeds what the given values permit, as the machine does.
 pub(crate) fn lower(all: &mut Table) {
     if let Some((_, entries)) = crowded(all) {
         all.insert(FLUSH_FROM.into(), entries.into());
     }
 }
 
-/// The names of the variants of `T`, from its own refusal of a name; none if it is no enum.
+/// The names of the variants of `T`, from serde's error for an unknown name; empty if `T` is no
+/// enum.
 pub(crate) fn names<T: DeserializeOwned>() -> &'static [&'static str] {
     let unknown: StrDeserializer<'_, Expected> = "".into_deserializer();
     T::deserialize(unknown).err().map_or(&[], |expected| expected.0)
 }
 
-/// The names that would have been right.
+/// The valid names.
 #[derive(Debug)]
 struct Expected(&'static [&'static str]);
 

@@ -1,4 +1,4 @@
-//! Lines on their way to memory: the sender, the content that memory held before, and copies.
+//! Lines on their way to memory: the sender, the previous content of memory, and copies.
 
 use super::{Event, Hw, Token};
 use crate::caches::private::Way;
@@ -19,15 +19,15 @@ impl<M: Copy> Hw<M> {
         self.pass_on(line, number);
     }
 
-    /// If `line` in the shared cache has bytes of a copy, write `number` of it takes them along.
+    /// If `line` in the shared cache has bytes of a copy, write `number` carries them.
     fn pass_on(&mut self, line: LineId, number: u64) {
         if !self.llc.relocated.is_empty() && self.llc.relocated.remove(&line) {
             self.memory.carries_copy(number);
         }
     }
 
-    /// As [`write_back`](Hw::write_back), but memory gets `data`, which the line held before: it
-    /// stays dirty.
+    /// As [`write_back`](Hw::write_back), but memory receives `data`, an earlier value of the line:
+    /// the line stays dirty.
     pub(crate) fn write_older(
         &mut self,
         line: LineId,
@@ -42,8 +42,8 @@ impl<M: Copy> Hw<M> {
         self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
     }
 
-    /// As [`write_back`](Hw::write_back), past a clean line: memory gets `data` now, the shared
-    /// cache with [`agree`](Hw::agree).
+    /// As [`write_back`](Hw::write_back), for a clean line: memory receives `data` now, the shared
+    /// cache receives them with [`agree`](Hw::agree).
     pub(crate) fn write_through(
         &mut self,
         line: LineId,
@@ -58,7 +58,7 @@ impl<M: Copy> Hw<M> {
         self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
     }
 
-    /// As [`write_back`](Hw::write_back), of a line that no cache ever holds: the design's own.
+    /// As [`write_back`](Hw::write_back), for a line of the design itself, which no cache holds.
     pub(crate) fn write_own(
         &mut self,
         line: LineId,
@@ -74,8 +74,8 @@ impl<M: Copy> Hw<M> {
         self.send_write((line, version), tile, at, (token, Origin::CACHE));
     }
 
-    /// A persist buffer's version of `line` goes to memory: its data are at the controller already,
-    /// `tile` orders the write, and hears when it is durable. What caches hold stays.
+    /// A persist buffer's version of `line` goes to memory: its data are at the controller already;
+    /// `tile` orders the write and receives the acknowledgement. The caches do not change.
     pub(crate) fn write_buffered(
         &mut self,
         line: LineId,
@@ -89,8 +89,8 @@ impl<M: Copy> Hw<M> {
         self.arrive((line, replaced), tile, arrives, (token, Origin::CACHE));
     }
 
-    /// As [`write_buffered`](Hw::write_buffered), but the data go along, and arrive no earlier than
-    /// at `not_before`; returns when.
+    /// As [`write_buffered`](Hw::write_buffered), but the message carries the data and arrives no
+    /// earlier than at `not_before`; returns the arrival.
     pub(crate) fn write_from_buffer(
         &mut self,
         line: LineId,
@@ -105,7 +105,7 @@ impl<M: Copy> Hw<M> {
         arrives
     }
 
-    /// What memory holds of `line` is `data` from now on; returns what it held.
+    /// Replaces the value of `line` in memory by `data`; returns the previous value.
     fn hand_over(&mut self, line: LineId, data: &LineData) -> Version {
         let new = self.values.differ(line);
         *self.values.version_mut(new) = *data;
@@ -125,7 +125,7 @@ impl<M: Copy> Hw<M> {
         replaced
     }
 
-    /// The shared cache's line is clean if memory holds the same.
+    /// Marks the shared cache's line clean if memory holds the same value.
     fn settle(&mut self, line: LineId) {
         let memory = self.llc.entry(line).memory;
         if memory.is_some() && self.values.version(memory) == self.values.shared(line) {
@@ -135,8 +135,8 @@ impl<M: Copy> Hw<M> {
         }
     }
 
-    /// The line in `slot` leaves the shared cache, which has the only copy: what is dirty is
-    /// written to memory, or dropped where persist buffers do that.
+    /// The line in `slot` leaves the shared cache, which has the only copy: dirty data are written
+    /// to memory, or dropped if persist buffers write them.
     pub(crate) fn leave(&mut self, slot: Slot, now: Cycle) {
         if self.llc.entry(slot).dirty {
             if self.drops_evictions && self.is_pm(slot) {
@@ -152,8 +152,8 @@ impl<M: Copy> Hw<M> {
         self.llc.invalidate(slot);
     }
 
-    /// Sends what `core` has combined to memory, over the home of the line, and takes the line out
-    /// of all caches; what was dirty there goes with it.
+    /// Sends an entry of `core`'s write-combining buffer to memory, over the home of the line, and
+    /// removes the line from all caches; their dirty bytes are merged into the write.
     pub(crate) fn write_past_caches(
         &mut self,
         core: usize,
@@ -190,8 +190,8 @@ impl<M: Copy> Hw<M> {
         self.pass_on(line, number);
     }
 
-    /// All cores give up the line in `slot`, as its home asks them at `found`; returns when the
-    /// last answer is there. The asking core's own copy goes without being asked.
+    /// All cores invalidate the line in `slot`, as its home requests at `found`; returns the
+    /// arrival of the last answer. The requester invalidates its own copy without a message.
     fn give_up(&mut self, core: usize, slot: Slot, found: Cycle) -> Cycle {
         let home = self.home_tile(slot);
         let dirty =
@@ -212,7 +212,7 @@ impl<M: Copy> Hw<M> {
         answered
     }
 
-    /// What memory holds of `line` is now in the shared cache, and in the copy of the core that
+    /// Copies memory's value of `line` into the shared cache and into the copy of the core that
     /// wrote it.
     pub(crate) fn agree(&mut self, core: usize, way: Way, line: LineId) {
         let copy = self.private[core].copy_mut(way);
@@ -223,7 +223,7 @@ impl<M: Copy> Hw<M> {
     }
 
     /// The controller at `tile` writes `bits` under `mask` into a word of `line` in memory. Caches
-    /// are not asked; those that have the line have the bits too.
+    /// are not consulted; those that have the line are updated too.
     pub(crate) fn write_bits(
         &mut self,
         (line, word): (LineId, usize),
@@ -257,8 +257,8 @@ impl<M: Copy> Hw<M> {
         self.arrive((line, replaced), tile, arrives, (token, origin))
     }
 
-    /// A write of `line`, of which memory held `replaced`, is at its controller at `arrives`;
-    /// returns its number.
+    /// Schedules the arrival of a write of `line`, whose old value in memory was `replaced`, at its
+    /// controller at `arrives`; returns the number of the write.
     fn arrive(
         &mut self,
         (line, replaced): (LineId, Version),

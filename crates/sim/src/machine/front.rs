@@ -1,4 +1,4 @@
-//! What the program of a core asks for, one attempt at a time.
+//! The requests of a core's program, one attempt at a time.
 
 use super::System;
 use crate::caches::coherence::{Fill, acquire};
@@ -13,7 +13,7 @@ use crate::{Cycle, LineId};
 use seawall_memory::relocation::{Forwarding, Relocation};
 use seawall_memory::{Addr, Fence, LINE_BYTES, Width};
 
-/// Where an access falls.
+/// The line, word and offset of an access.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) line: LineId,
@@ -30,20 +30,20 @@ impl Place {
     }
 }
 
-/// For how long loads of one line may take effect with the first of them.
+/// The number of cycles for which loads of one line can take effect with the first of them.
 const JOINED_CYCLES: Cycle = 4;
 
-/// A line in the L1 of the core that loads it.
+/// A line in the L1 of the loading core.
 struct Found {
     way: Way,
     done: Cycle,
     source: Reason,
-    /// It took longer than a hit does.
+    /// Whether it took longer than a hit.
     long: bool,
 }
 
 impl Found {
-    /// In `way`, where it is at `ready`; a hit is done at `hit`.
+    /// The copy in `way`, complete at `ready`; a hit completes at `hit`.
     #[inline(always)]
     fn new(hit: Cycle, way: Way, ready: Cycle, source: Reason) -> Found {
         let done = hit.max(ready);
@@ -51,7 +51,7 @@ impl Found {
     }
 }
 
-/// Why an access was not done: the program pauses.
+/// The access was not performed: the program pauses.
 pub(super) struct Pause;
 
 impl<D: Design> System<D> {
@@ -63,7 +63,7 @@ impl<D: Design> System<D> {
         Place { line: self.line_of(at), word, shift: 8 * (offset % 8) as u32 }
     }
 
-    /// Ends a wait that is over, and issues the instruction if this is its first attempt.
+    /// Ends a wait that is over, and issues the instruction at its first attempt.
     #[inline(always)]
     pub(super) fn begin(&mut self, core: usize) {
         let state = &mut self.hw.cores[core];
@@ -120,8 +120,8 @@ impl<D: Design> System<D> {
     }
 
     /// As [`in_turn`](Self::in_turn), but a load takes effect together with the load just before it
-    /// if both are of one line and nothing else has happened in between, as a core that issues
-    /// several loads a cycle does.
+    /// if both read one line and nothing else has happened in between, as in a core that issues
+    /// several loads per cycle.
     #[inline]
     fn in_turn_to_load(&mut self, core: usize, line: LineId) -> Result<Cycle, Pause> {
         let state = &self.hw.cores[core];
@@ -142,12 +142,12 @@ impl<D: Design> System<D> {
         Pause
     }
 
-    /// The answer of a gate to the program of `core`.
+    /// Applies the answer of a gate to the program of `core`.
     fn passes(&mut self, core: usize, gate: Gate) -> Result<(), Pause> {
         if gate == Gate::Go { Ok(()) } else { Err(self.refused(core, gate)) }
     }
 
-    /// The program waits as the gate says.
+    /// Makes the program wait as the gate says.
     fn refused(&mut self, core: usize, gate: Gate) -> Pause {
         match gate {
             Gate::Go => unreachable!("a refusal is never a go"),
@@ -159,7 +159,8 @@ impl<D: Design> System<D> {
         }
     }
 
-    /// Before `core` looks at `line`: what it has stored there past the caches leaves.
+    /// Before `core` accesses `line`: its own non-temporal stores to the line leave the
+    /// write-combining buffer.
     #[inline]
     fn own_streams_first(&mut self, core: usize, line: LineId) -> Result<(), Pause> {
         if !self.hw.combining[core].is_live() {
@@ -194,8 +195,8 @@ impl<D: Design> System<D> {
         Ok(value >> place.shift)
     }
 
-    /// Loads aligned words of one line, which take effect together: by an instruction each, or all
-    /// by one. Gives when they are there.
+    /// Loads aligned words of one line, which take effect together: with one instruction each, or
+    /// all with one. Returns when they are complete.
     fn attempt_words(
         &mut self,
         core: usize,
@@ -284,7 +285,7 @@ impl<D: Design> System<D> {
         }
     }
 
-    /// Puts an entry into the store buffer, once there is a place.
+    /// Puts an entry into the store buffer, when there is a place.
     #[inline(always)]
     fn attempt_push(&mut self, core: usize, entry: Entry) -> Result<(), Pause> {
         self.begin(core);
@@ -341,7 +342,7 @@ impl<D: Design> System<D> {
         if found != value {
             return Ok(found);
         }
-        // The loop's branch needs the value.
+        // The branch of the loop needs the value.
         self.hw.cores[core].wait_for_loads();
         let line = self.line_of(at);
         Err(self.wait(core, Waits::Change(line)))

@@ -1,7 +1,7 @@
-//! What programs ask of relocation hardware, and what it does on the way of a write.
+//! The programs' requests to relocation hardware, and its part in the path of a write.
 //!
-//! A copy of a line is read a piece of a source line at a time, and leaves the store buffer as one.
-//! The program does not wait for it. Lookups read the pool as loads do.
+//! A copy of a line is read in pieces of source lines, and leaves the store buffer as one entry.
+//! The program does not wait for it. Lookups read the pool with loads.
 
 use super::System;
 use super::front::Pause;
@@ -16,7 +16,7 @@ use seawall_memory::relocation::{Forwarding, Relocation};
 use seawall_memory::{Addr, Width};
 
 impl<D: Design> System<D> {
-    /// Write `number` reaches its controller; `None` if it must come again.
+    /// Write `number` reaches its controller; returns `None` if it must come again.
     pub(super) fn accept(&mut self, number: u64, now: Cycle) -> Option<Written> {
         if !D::RELOCATES {
             let late = Default::default();
@@ -66,14 +66,14 @@ impl<D: Design> System<D> {
         Ok(())
     }
 
-    /// Asks the hardware of `core` where the object at `at` went.
+    /// Asks the hardware of `core` where the object at `at` has moved.
     pub(super) fn attempt_lookup(&mut self, core: usize, at: Addr) -> Result<Lookup, Pause> {
         self.begin(core);
         self.in_turn(core)?;
         let start = self.hw.cores[core].start_of(at);
         let lookup = self.design.look_up(&mut self.hw, core, at);
-        // What is read next is read at that address, and waits for it. Of what stays the answer is
-        // null, and a branch, foreseen, leaves the program with the address that it has.
+        // The next read uses this address and waits for it. For an object that stays, the answer is
+        // null, and a predicted branch leaves the program with the address that it has.
         let (next, cycles) = match lookup {
             Lookup::At(to, cycles) if to == at => (Addr::NULL, cycles),
             Lookup::At(to, cycles) => (to, cycles),
@@ -85,7 +85,8 @@ impl<D: Design> System<D> {
         Ok(lookup)
     }
 
-    /// `core` has read what `walk` said, until `done`: where the object at `at` went.
+    /// `core` has read what `walk` requested, until `done`; returns where the object at `at` has
+    /// moved.
     pub(super) fn has_walked(
         &mut self,
         core: usize,

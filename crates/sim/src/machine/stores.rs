@@ -1,4 +1,4 @@
-//! The store buffer at work: its head takes effect in order, one line a cycle.
+//! The draining of a store buffer: its head takes effect in order, one line per cycle.
 
 use super::System;
 use crate::caches::coherence::acquire;
@@ -112,7 +112,7 @@ impl<D: Design> System<D> {
         Gate::Go
     }
 
-    /// A way of `core`'s first level in which it may write `line` now.
+    /// Returns a way of `core`'s first level in which it can write `line` now.
     pub(super) fn own(&mut self, who: Waiter, line: LineId, now: Cycle) -> Result<Way, Gate> {
         if let Some(way) = self.hw.private[who.core].touch(line) {
             let copy = self.hw.private[who.core].copy(way);
@@ -127,7 +127,7 @@ impl<D: Design> System<D> {
         Err(Gate::At(fill.ready, Reason::StoreMiss))
     }
 
-    /// While the head waits for its line, the lines of the stores behind it are fetched too.
+    /// While the head waits for its line, prefetches the lines of the stores behind it.
     fn prefetch(&mut self, who: Waiter, head: LineId, now: Cycle) {
         let mut last = head;
         for at in 1..self.hw.cores[who.core].buffer.entries.len() {
@@ -143,13 +143,13 @@ impl<D: Design> System<D> {
             let is_ours = |way| caches.copy(way).state == State::Exclusive;
             let owned = caches.find_near(entry.line).is_some_and(is_ours);
             if !owned && self.design.may_prefetch(&self.hw, who.core, entry.line) {
-                // A refusal does no harm: the store will ask for itself.
+                // A refusal is harmless: the store will make the request itself.
                 let _ = acquire(&mut self.design, &mut self.hw, who, entry.line, true, now);
             }
         }
     }
 
-    /// The store takes effect.
+    /// Performs the store.
     pub(super) fn write(&mut self, core: usize, store: Store, now: Cycle) {
         let version = self.hw.dirty(core, store.way, store.line);
         let word = &mut self.hw.values.version_mut(version)[store.word as usize];

@@ -1,8 +1,9 @@
-//! Non-temporal stores at work: into the write-combining buffer of their core, and out of it.
+//! The path of non-temporal stores: into the write-combining buffer of their core, and out of it.
 //!
-//! What leaves is visible to all at once, and its path to memory is followed to the end, as in the
-//! rest of the machine: over the home of the line, where the directory names the cores that must
-//! give it up. A line whose fill is under way is waited for, as every other request for it does.
+//! An entry that leaves is visible to all cores at once, and its path to memory is followed to the
+//! end, as in the rest of the machine: over the home of the line, where the directory names the
+//! cores that must invalidate their copies. As every other request, it waits for a line whose fill
+//! is under way.
 
 use super::System;
 use crate::Cycle;
@@ -35,7 +36,7 @@ impl<D: Design> System<D> {
             let combining = &mut self.hw.combining[core];
             combining.queued -= 1;
             if let Some(full) = combining.join(&entry) {
-                // A refusal does no harm: it leaves later, as a victim or at a fence.
+                // A refusal is harmless: the entry leaves later, as a victim or at a fence.
                 let _ = self.leave(core, full, now);
                 return Gate::Go;
             }
@@ -49,7 +50,7 @@ impl<D: Design> System<D> {
         }
     }
 
-    /// Lets all entries of the core leave, and waits until controllers have taken them.
+    /// Makes all entries of the core leave, and waits until controllers have accepted them.
     pub(super) fn empty_combining(&mut self, who: Waiter, now: Cycle) -> Gate {
         let core = who.core;
         while self.hw.combining[core].is_open() {
@@ -66,7 +67,7 @@ impl<D: Design> System<D> {
         Gate::Wait(REASON)
     }
 
-    /// Lets the entry of `line` leave, if `core` has one.
+    /// Makes the entry of `line` leave, if `core` has one.
     pub(super) fn leave_line(&mut self, core: usize, line: LineId, now: Cycle) -> Gate {
         match self.hw.combining[core].find(line) {
             Some(number) => self.leave(core, number, now),
@@ -86,7 +87,7 @@ impl<D: Design> System<D> {
         Gate::Go
     }
 
-    /// A controller has taken an entry of `core`.
+    /// A controller has accepted an entry of `core`.
     pub(super) fn taken(&mut self, core: usize, now: Cycle) {
         let combining = &mut self.hw.combining[core];
         combining.leaving -= 1;
@@ -95,7 +96,7 @@ impl<D: Design> System<D> {
         }
     }
 
-    /// Nothing else happens: what is still being combined leaves. False if there is nothing.
+    /// Nothing else happens: open entries leave. Returns false if there are none.
     pub(super) fn leave_at_rest(&mut self) -> bool {
         let now = self.hw.queue.now();
         let open = (0..self.hw.cores.len()).filter(|core| self.hw.combining[*core].is_open());
@@ -106,7 +107,7 @@ impl<D: Design> System<D> {
         !open.is_empty()
     }
 
-    /// `core` combines no longer.
+    /// Empties the write-combining buffer of `core`, which is idle.
     pub(super) fn rest(&mut self, core: usize, now: Cycle) {
         while self.hw.combining[core].is_open() {
             if let Gate::At(at, _) = self.leave(core, 0, now) {

@@ -1,8 +1,9 @@
-//! Telling an observer of each access, with its place in the program of its core.
+//! Reports each access to an observer, with its position in the program of its core.
 //!
-//! Who judges what a crash left needs to know which stores took effect in which order, and what
-//! each load saw before which store of its thread. A store's place is counted when it takes effect
-//! (a store buffer keeps their order), a load's when it is issued, behind the stores in the buffer.
+//! To check what a crash left, an observer needs the order in which stores took effect, and what
+//! each load saw before which store of its thread. The position of a store is counted when it takes
+//! effect (a store buffer keeps program order), that of a load when it issues, behind the stores in
+//! the buffer.
 
 use super::System;
 use crate::Cycle;
@@ -11,7 +12,7 @@ use crate::designs::{Design, Store};
 use crate::hw::Event;
 use crate::simulation::CoreAccess;
 
-/// Counts of stores, if anybody wants to know.
+/// Counts of stores, if an observer needs them.
 pub(crate) struct Trace {
     pub(super) on: bool,
     /// Stores of each core that have taken effect.

@@ -1,13 +1,13 @@
-//! Memory controllers with their write-pending queues, and the memory behind them, with its values.
+//! Memory controllers with their write-pending queues, and the values of memory.
 //!
 //! A write is visible to reads from the moment it leaves the last-level cache (the controller
 //! answers from its queue), but it is durable only when it is in the cells, or under ADR when the
-//! queue has accepted it. The values are kept the other way round: what memory holds is the newest,
-//! and each write that is not durable yet remembers what it replaced. So the image at any cycle is
-//! that with those writes taken back, newest first, and a run that never crashes pays nothing.
+//! queue has accepted it. The values are stored the other way round: memory holds the newest value,
+//! and each write that is not durable yet keeps the value that it replaced. So the image at any
+//! cycle is memory with those writes undone, newest first, and a run without crashes pays nothing.
 //!
 //! Persistent lines are in the banks of a controller, or in Optane-like DIMMs with a queue each
-//! ([`xpdimm`](crate::xpdimm)), of which every controller has some.
+//! ([`optane`](crate::memory::optane)), which are distributed over the controllers.
 
 use crate::config::{DeviceConfig, Machine};
 use crate::engine::calendar::Calendar;
@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
-/// One controller with its channel, banks and queue.
+/// A controller with its channel, banks and queue.
 struct Controller {
     channel: Calendar,
     banks: Vec<Calendar>,
@@ -27,21 +27,21 @@ struct Controller {
     queue: Vec<Cycle>,
     /// When every persistent write that has arrived is durable.
     settled: Cycle,
-    /// Persistent writes that arrive from now on start no earlier, and no earlier are they accepted
-    /// where that makes them durable.
+    /// Persistent writes that arrive from now on start no earlier; if acceptance makes them
+    /// durable, they are accepted no earlier either.
     floor: Cycle,
 }
 
-/// A write that is on its way to the cells.
+/// A write on its way to the cells.
 struct Pending {
     line: LineId,
     replaced: Version,
     durable_at: Cycle,
-    /// It takes bytes of a copy to memory: a queue's entry with its pending bit.
+    /// Whether it carries bytes of a copy to memory: the pending bit of the queue's entry.
     has_copy: bool,
 }
 
-/// All of memory.
+/// The whole memory.
 pub(crate) struct Memory {
     controllers: Vec<Controller>,
     bank_mask: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Memory {
     post: u64,
     nvm: DeviceConfig,
     dram: DeviceConfig,
-    /// Where the persistent lines are, if not in the controllers' banks.
+    /// The DIMMs of the persistent lines, if these are not in the controllers' banks.
     dimms: Option<XpDimms>,
     pm_lines: LineId,
     adr: bool,
@@ -59,17 +59,17 @@ pub(crate) struct Memory {
     last_write: FxHashMap<LineId, Cycle>,
 }
 
-/// When a write was taken by the controller, and when its line is durable.
+/// When a write was accepted by the controller, and when its line is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     /// When the write-pending queue accepted it.
     pub(crate) accepted: Cycle,
-    /// When no crash can lose it.
+    /// When no crash can lose it any more.
     pub(crate) durable: Cycle,
 }
 
 impl Memory {
-    /// Memory of which the first `pm_lines` are persistent. With `adr` a write is durable once its
+    /// A memory whose first `pm_lines` lines are persistent. With `adr` a write is durable once its
     /// controller's queue has accepted it.
     pub(crate) fn new(machine: &Machine, pm_lines: LineId, adr: bool) -> Memory {
         let config = &machine.memory;
@@ -97,7 +97,7 @@ impl Memory {
         }
     }
 
-    /// The controller that owns a line.
+    /// The controller of a line.
     #[inline]
     pub(crate) fn home(&self, line: LineId) -> usize {
         match &self.dimms {
@@ -108,7 +108,7 @@ impl Memory {
         }
     }
 
-    /// What the DIMMs have done, if there are any.
+    /// The traffic of the DIMMs, if there are any.
     pub(crate) fn dimm_traffic(&self) -> DimmTraffic {
         self.dimms.as_ref().map_or_else(DimmTraffic::default, XpDimms::traffic)
     }
@@ -140,9 +140,9 @@ impl Memory {
         (start + device.read).max(moved + self.line_cycles)
     }
 
-    /// Hands a line over to be written, in place of what memory holds now; the new value counts as
-    /// memory's at once, and as durable from a cycle that [`write_arrives`](Memory::write_arrives)
-    /// returns later. Returns the write's number.
+    /// Sends a line to be written over memory's present value. The new value counts as memory's at
+    /// once, and as durable from the cycle that [`write_arrives`](Memory::write_arrives) returns
+    /// later. Returns the write's number.
     pub(crate) fn write_sent(&mut self, line: LineId, replaced: Version) -> u64 {
         let has_copy = false;
         self.pending.push_back(Pending { line, replaced, durable_at: Cycle::MAX, has_copy });
@@ -154,17 +154,17 @@ impl Memory {
         self.dropped + self.pending.len() as u64
     }
 
-    /// Write `number`, which has not arrived, takes bytes of a copy to memory.
+    /// Marks write `number`, which has not arrived, as carrying bytes of a copy.
     pub(crate) fn carries_copy(&mut self, number: u64) {
         self.pending[(number - self.dropped) as usize].has_copy = true;
     }
 
-    /// True if write `number`, which has not been durable yet, takes bytes of a copy to memory.
+    /// True if write `number`, which is not durable yet, carries bytes of a copy.
     pub(crate) fn has_copy(&self, number: u64) -> bool {
         self.pending[(number - self.dropped) as usize].has_copy
     }
 
-    /// When the writes of the same line that were sent before write `number` are durable:
+    /// When the writes of the same line that were sent before write `number` are durable;
     /// `Cycle::MAX` if one has not arrived.
     pub(crate) fn durable_before(&self, number: u64) -> Cycle {
         let at = (number - self.dropped) as usize;
@@ -197,7 +197,7 @@ impl Memory {
         written
     }
 
-    /// A write of a line that a DIMM has reaches its controller.
+    /// A write of a line in a DIMM reaches its controller.
     fn write_to_dimm(&mut self, line: LineId, now: Cycle, late: Late) -> Written {
         let order = self.controllers[self.home(line)].floor;
         let late = if late.by == 0 { 0 } else { now + self.post + late.by }.max(late.floor);
@@ -208,7 +208,7 @@ impl Memory {
         Written { accepted: taken.accepted, durable }
     }
 
-    /// A write of a line in the banks of a controller reaches it.
+    /// A write of a line in a controller's banks reaches the controller.
     fn write_to_bank(&mut self, line: LineId, now: Cycle, late: Late) -> Written {
         let (home, bank, device) = self.place(line);
         let controller = &mut self.controllers[home];
@@ -228,15 +228,15 @@ impl Memory {
         Written { accepted, durable: if self.adr { accepted } else { done } }
     }
 
-    /// When every persistent write that has arrived at that controller is durable.
+    /// When every persistent write that has arrived at this controller is durable.
     pub(crate) fn settled(&self, controller: usize) -> Cycle {
         self.controllers[controller].settled
     }
 
-    /// A marker arrives in the queue of that controller at `now`: no persistent write behind it
-    /// starts before `floor`. It takes an entry of the queue until then. Under ADR the queue
-    /// accepts writes in their order, and needs no entry to keep it; nor does a DIMM's queue, which
-    /// hands its lines over in their order.
+    /// A marker arrives in the queue of this controller at `now`: no persistent write behind it
+    /// starts before `floor`. It occupies an entry of the queue until then. Under ADR the queue
+    /// accepts writes in order, and a marker needs no entry; nor does it in a DIMM's queue, which
+    /// is in order too.
     pub(crate) fn mark(&mut self, controller: usize, now: Cycle, floor: Cycle) {
         let controller = &mut self.controllers[controller];
         controller.floor = controller.floor.max(floor);
@@ -246,7 +246,7 @@ impl Memory {
         }
     }
 
-    /// When the newest write of the line will be durable: `None` if nothing is on its way,
+    /// When the newest write of the line will be durable; `None` if no write is on its way,
     /// `Cycle::MAX` if it has not reached its controller.
     pub(crate) fn durable_at(&self, line: LineId, now: Cycle) -> Option<Cycle> {
         let newest = self.pending.iter().rev().find(|write| write.line == line)?;
@@ -266,8 +266,8 @@ impl Memory {
         }
     }
 
-    /// Turns `image`, the persistent lines with every write that has been sent, into what a crash
-    /// at the end of cycle `at`, not before now, leaves.
+    /// Turns `image`, the persistent lines with every write that has been sent, into the image that
+    /// a crash at the end of cycle `at`, not before the present, leaves.
     pub(crate) fn take_back(&self, image: &mut [LineData], at: Cycle, values: &Values) {
         for write in self.pending.iter().rev() {
             if write.durable_at > at && write.line < self.pm_lines {
@@ -293,7 +293,7 @@ impl Controller {
     }
 }
 
-/// Spreads line numbers so that strides do not meet in one bank, set or controller.
+/// Hashes line numbers so that strides do not collide in one bank, set or controller.
 #[inline]
 pub(crate) fn spread(line: LineId) -> u64 {
     (u64::from(line) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24

@@ -1,15 +1,15 @@
 //! Optane-like memory: DIMMs with a controller of their own, interleaved behind the machine's.
 //!
-//! The parts and their sizes are those that LENS and VANS (MICRO'20) found by measuring, beside
-//! "An Empirical Guide to the Behavior and Use of Scalable Persistent Memory" (FAST'20). A line
-//! that is written waits in the write-pending queue of its DIMM, is combined with its neighbours
-//! to an XPLine of 256 bytes ([`combiner`]) and goes to the media, which move nothing smaller. A
-//! line that is read comes from the XPLines that the DIMM has at hand, or from the media, for which
-//! its page must be translated first ([`tags`]). The media have one pipeline for both, and move
+//! The parts and their sizes are those that LENS and VANS (MICRO'20) found by measurement, beside
+//! "An Empirical Guide to the Behavior and Use of Scalable Persistent Memory" (FAST'20). A written
+//! line waits in the write-pending queue of its DIMM, is combined with its neighbours to an XPLine
+//! of 256 bytes ([`combiner`]) and goes to the media, whose unit of access is the XPLine. A read
+//! finds its line in the DIMM's buffer of XPLines, or goes to the media, after the address
+//! translation of its page ([`tags`]). The media have one pipeline for reads and writes, and move
 //! blocks that are written too often to another place ([`media`]).
 //!
-//! Nothing here waits for an event: a request is followed to its end when it arrives, and what it
-//! keeps busy is booked. Requests arrive in the order of their time, but for reads on their way.
+//! Nothing here waits for an event: a request is followed to its end when it arrives, and the
+//! resources that it uses are booked. Requests arrive in time order, except for reads on their way.
 
 mod combiner;
 mod dimm;
@@ -20,15 +20,15 @@ use crate::Cycle;
 use crate::config::MemoryConfig;
 use dimm::Dimm;
 
-/// Lines of an XPLine, the smallest piece that the media move.
+/// Lines of an XPLine, the unit of access of the media.
 pub(crate) const XPLINE_LINES: u64 = 4;
 /// Lines of a page of 4 KiB, the unit of interleaving and of address translation.
 const PAGE_LINES: u64 = 64;
 
-/// Interleaved DIMMs with the queues in front of them, alone: no caches, no network, no values.
+/// Interleaved DIMMs with the queues in front of them: no caches, no network, no values.
 ///
-/// Lines are numbered from the start of persistent memory. Calls must come in the order of their
-/// time, but for small differences.
+/// Lines are numbered from the start of persistent memory. Calls must come in time order, up to
+/// small differences.
 ///
 /// ```
 /// let machine = seawall_sim::Machine::load("optane24")?;
@@ -43,34 +43,34 @@ pub struct XpDimms {
     dimms: Vec<Dimm>,
 }
 
-/// When a line that is written is where.
+/// The times of a line write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteTimes {
-    /// The write-pending queue has answered that it has the line: durable under ADR.
+    /// The write-pending queue has acknowledged the line: durable under ADR.
     pub accepted: Cycle,
-    /// The line is in the DIMM, which keeps what it has when the power fails.
+    /// The line is in the DIMM, whose content survives a power failure.
     pub in_dimm: Cycle,
 }
 
-/// What the DIMMs have done.
+/// The traffic of the DIMMs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DimmTraffic {
     /// Lines written by the machine.
     pub lines_written: u64,
-    /// XPLines read from the media for the machine.
+    /// XPLines read from the media on behalf of the machine.
     pub media_reads: u64,
-    /// XPLines written to the media for the machine.
+    /// XPLines written to the media on behalf of the machine.
     pub media_writes: u64,
-    /// Pages whose translation was not at hand.
+    /// Page translations that missed the translation buffer.
     pub translations_missed: u64,
-    /// Blocks that were moved to level the wear.
+    /// Blocks moved for wear levelling.
     pub blocks_moved: u64,
 }
 
 impl DimmTraffic {
-    /// Bytes that the machine has written for each byte written to the media, 0 to 1 and more if
-    /// lines were written again before they left; 1 if nothing was written to the media. This is
-    /// the effective write ratio (EWR) of FAST'20.
+    /// Bytes written by the machine per byte written to the media: 0 to 1, and more if lines were
+    /// rewritten before they left; 1 if nothing was written to the media. This is the effective
+    /// write ratio (EWR) of FAST'20.
     pub fn write_ratio(&self) -> f64 {
         if self.media_writes == 0 {
             return 1.0;
@@ -80,14 +80,14 @@ impl DimmTraffic {
 }
 
 impl XpDimms {
-    /// The DIMMs of that memory, empty; `None` if its persistent device is another.
+    /// The DIMMs of this memory, empty; `None` if its persistent device has none.
     pub fn new(memory: &MemoryConfig) -> Option<XpDimms> {
         let config = memory.nvm.dimms?;
         let dimm = || Dimm::new(memory, &config);
         Some(XpDimms { dimms: (0..config.count).map(|_| dimm()).collect() })
     }
 
-    /// The DIMM of a line: pages of 4 KiB go round.
+    /// The DIMM of a line: pages of 4 KiB are interleaved.
     #[inline]
     pub(crate) fn home(&self, line: u64) -> usize {
         (line / PAGE_LINES % self.dimms.len() as u64) as usize
@@ -113,8 +113,8 @@ impl XpDimms {
         self.write_behind(line, at, (0, 0))
     }
 
-    /// As [`write`](XpDimms::write), but the queue takes the line no earlier than the first cycle
-    /// of `floors`, and hands it to the DIMM no earlier than the second.
+    /// As [`write`](XpDimms::write), but the queue accepts the line no earlier than the first cycle
+    /// of `floors`, and passes it to the DIMM no earlier than the second.
     #[inline]
     pub(crate) fn write_behind(
         &mut self,
@@ -126,7 +126,7 @@ impl XpDimms {
         dimm.write(line, at, floors)
     }
 
-    /// What all DIMMs have done together.
+    /// The traffic of all DIMMs together.
     pub fn traffic(&self) -> DimmTraffic {
         let mut sum = DimmTraffic::default();
         for dimm in &self.dimms {

@@ -1,23 +1,23 @@
-//! The values of lines: a shared one per line, and versions for the holders that differ.
+//! The values of lines: a shared value per line, and versions for the holders that differ.
 //!
 //! The shared value of a line is the shared cache's, and memory's too unless the cache's is dirty.
 //! A holder whose data differ from the shared value owns a `Version`: a core that has written the
-//! line, memory while the shared cache is newer, a write that is not durable yet and remembers what
-//! it replaced. Few
-//! lines differ at any time, so versions are few and used again at once; moving one on its way from
-//! a core to memory moves its number, and at most swaps it with the shared value.
+//! line, memory while the shared cache is newer, or a write that is not durable yet and keeps the
+//! value that it replaced. Few lines differ at any time, so versions are few and are reused at
+//! once; a move from a core to memory moves only the version's number, and at most swaps it with
+//! the shared value.
 
 use crate::LineId;
 
 /// The 64 bytes of a line.
 pub(crate) type LineData = [u64; 8];
 
-/// A value that differs from the shared one, or none.
+/// A value that differs from the shared one, or [`NONE`](Version::NONE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(u32);
 
 impl Version {
-    /// None: the shared value.
+    /// No version: the holder has the shared value.
     pub(crate) const NONE: Version = Version(u32::MAX);
 
     #[inline]
@@ -26,7 +26,7 @@ impl Version {
     }
 }
 
-/// All values.
+/// The values of all lines.
 pub(crate) struct Values {
     shared: Vec<LineData>,
     versions: Vec<LineData>,
@@ -34,12 +34,12 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// Lines with those values, of which nobody has another version.
+    /// Lines with these shared values and no versions.
     pub(crate) fn new(shared: Vec<LineData>) -> Values {
         Values { shared, versions: Vec::new(), free: Vec::new() }
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     #[inline]
     pub(crate) fn lines(&self) -> LineId {
         self.shared.len() as LineId
@@ -56,24 +56,24 @@ impl Values {
         &self.shared[line as usize]
     }
 
-    /// As [`shared`](Values::shared), to be written.
+    /// The shared value of `line`, mutably.
     pub(crate) fn shared_mut(&mut self, line: LineId) -> &mut LineData {
         &mut self.shared[line as usize]
     }
 
-    /// What `version` holds; it is not none.
+    /// The value of `version`, which must not be `NONE`.
     #[inline]
     pub(crate) fn version(&self, version: Version) -> &LineData {
         &self.versions[version.0 as usize]
     }
 
-    /// As [`version`](Values::version), to be written.
+    /// The value of `version`, mutably.
     #[inline]
     pub(crate) fn version_mut(&mut self, version: Version) -> &mut LineData {
         &mut self.versions[version.0 as usize]
     }
 
-    /// A new version of `line` that starts as the shared value.
+    /// Creates a version of `line` that starts as the shared value.
     #[inline]
     pub(crate) fn differ(&mut self, line: LineId) -> Version {
         let data = self.shared[line as usize];
@@ -85,7 +85,7 @@ impl Values {
         Version(self.versions.len() as u32 - 1)
     }
 
-    /// Nobody needs `version` any more; none is none.
+    /// Releases `version`; does nothing for `NONE`.
     #[inline]
     pub(crate) fn release(&mut self, version: Version) {
         if version.is_some() {
@@ -93,7 +93,7 @@ impl Values {
         }
     }
 
-    /// What `version` holds becomes the shared value of `line`, and the other way round.
+    /// Swaps the value of `version` with the shared value of `line`.
     #[inline]
     pub(crate) fn swap(&mut self, line: LineId, version: Version) {
         let (shared, own) =
@@ -101,7 +101,7 @@ impl Values {
         std::mem::swap(shared, own);
     }
 
-    /// What `version` holds becomes the shared value of `line`; the version is gone.
+    /// Makes the value of `version` the shared value of `line`; releases the version.
     #[inline]
     pub(crate) fn share(&mut self, line: LineId, version: Version) {
         self.shared[line as usize] = self.versions[version.0 as usize];

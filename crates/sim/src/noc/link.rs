@@ -1,27 +1,27 @@
-//! When the links of the mesh are free: a bit per link and cycle, one flit each.
+//! The free cycles of the links of the mesh: a bit per link and cycle, one flit each.
 //!
-//! Like a [`Calendar`](crate::engine::calendar::Calendar), but made for very many short bookings
-//! close to now: the next four thousand cycles are a ring of words of bits, and the usual booking
-//! is one test. The words of all links for the same cycles stand side by side, as a message goes
-//! over several links within a few cycles, and only the words near now are ever touched.
+//! Like a [`Calendar`](crate::engine::calendar::Calendar), but made for a great number of short
+//! bookings close to now: the next four thousand cycles are a ring of words of bits, and the usual
+//! booking is one test. The words of all links for the same cycles are adjacent, because a message
+//! uses several links within a few cycles, and only the words near now are ever touched.
 
 use crate::Cycle;
 use std::cmp::Ordering;
 
 /// Words of the ring.
 const WORDS: usize = 64;
-/// Links there may be: every number that a [`Link`] has.
+/// The greatest number of links: the range of [`Link`].
 const LINKS: usize = 256;
 
 /// The number of a link.
 pub(crate) type Link = u8;
 
-/// How many flits go over a link in a row, 1 to 64, and how to find room for them.
+/// The number of flits that use a link in a row, 1 to 64, and the shifts that find room for them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     mask: u64,
     flits: u32,
-    /// Shifts that find runs of up to 8, the usual ones, without a branch.
+    /// Shifts that find runs of up to 8 flits, the usual ones, without a branch.
     shifts: [u32; 3],
 }
 
@@ -39,7 +39,7 @@ impl Run {
         self.flits.into()
     }
 
-    /// The bits at which that many bits in a row of `free` start.
+    /// The bits at which a run of this length starts within the bits `free`.
     #[inline(always)]
     fn starts(self, free: u64) -> u64 {
         let runs = self.shifts.into_iter().fold(free, |runs, shift| runs & runs >> shift);
@@ -60,7 +60,7 @@ impl Run {
 /// The busy cycles of all links.
 pub(crate) struct Links {
     words: Box<[u64; WORDS * LINKS]>,
-    /// Which 64 cycles, by number, each word stands for.
+    /// The number of the 64 cycles that each word describes.
     numbers: Box<[u32; WORDS * LINKS]>,
 }
 
@@ -81,7 +81,7 @@ fn place(link: Link, number: u64) -> usize {
 }
 
 impl Links {
-    /// Books a run on `link` from `from` or the first later moment that is free; returns the start.
+    /// Books a run on `link` at the first free cycle from `from` on; returns the start.
     #[inline(always)]
     pub(crate) fn book(&mut self, link: Link, from: Cycle, run: Run) -> Cycle {
         let (number, bit) = (from / 64, from % 64);
@@ -89,7 +89,7 @@ impl Links {
         if self.numbers[at] > number as u32 {
             return self.book_across(link, from, run);
         }
-        // No branch on what is booked: it cannot be foretold.
+        // No branch on the bookings: it would be mispredicted.
         let busy = if self.numbers[at] == number as u32 { self.words[at] } else { 0 };
         let starts = run.starts(!busy) >> bit;
         if starts == 0 {
@@ -101,8 +101,8 @@ impl Links {
         number * 64 + start
     }
 
-    /// What is booked in those 64 cycles. If their place stands for later ones, the link is booked
-    /// a whole ring ahead: what is asked for now has no place before that.
+    /// The bookings in these 64 cycles. If their word describes later cycles, the link is booked a
+    /// whole ring ahead and has no room before that.
     fn busy(&self, link: Link, number: u64) -> u64 {
         let at = place(link, number);
         match self.numbers[at].cmp(&(number as u32)) {
@@ -120,8 +120,7 @@ impl Links {
         }
     }
 
-    /// As [`book`](Links::book), where no run fits the word that `from` falls into: a run may end
-    /// in the next one.
+    /// As [`book`](Links::book), if no run fits the word of `from`: a run can end in the next word.
     #[inline(never)]
     fn book_across(&mut self, link: Link, from: Cycle, run: Run) -> Cycle {
         let (mut number, mut bit) = (from / 64, from % 64);

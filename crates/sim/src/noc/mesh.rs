@@ -8,10 +8,10 @@ use crate::config::Machine;
 use crate::noc::link::{Link, Links, Run};
 use std::cmp::Reverse;
 
-/// A place on the mesh: a core with its L1, the LLC bank beside it, perhaps a controller.
+/// A position on the mesh: a core with its L1, the LLC bank beside it, possibly a controller.
 pub(crate) type Tile = usize;
 
-/// Tiles there may be: as many as cores.
+/// The greatest number of tiles, equal to that of cores.
 const TILES: usize = 64;
 
 /// A time for each tile.
@@ -19,7 +19,7 @@ pub(crate) type Times = [Cycle; TILES];
 
 /// A message without data.
 const CONTROL: Run = Run::new(1);
-/// A message with a line, where a flit has the usual 16 bytes: known to the compiler.
+/// A message with a line in flits of the usual 16 bytes; a constant for the optimiser.
 const DATA: Run = Run::new(5);
 
 /// Links, routes and their bookings.
@@ -100,7 +100,7 @@ impl Mesh {
     /// routes share, nearest first; returns the arrivals by tile.
     pub(crate) fn broadcast(&mut self, from: Tile, at: Cycle, arrivals: &mut Times) {
         let (hop, links) = (self.hop, &mut self.links);
-        // What goes beyond a tile follows the message that was for the tile itself.
+        // Messages beyond a tile follow the message to the tile itself.
         arrivals[from] = at.wrapping_sub(1);
         let tree = &self.outward[from];
         for (branch, run) in &tree.thick {
@@ -119,8 +119,8 @@ impl Mesh {
         self.flit_hops += tree.flit_hops;
     }
 
-    /// Every tile sends a message of one flit to `to`, when `ready` says; returns the arrival of
-    /// the last, and leaves in `ready` when the last message through each tile had left it.
+    /// Every tile sends a message of one flit to `to` at its cycle in `ready`; returns the arrival
+    /// of the last, and leaves in `ready` when the last message through each tile left it.
     pub(crate) fn gather(&mut self, to: Tile, ready: &mut Times) -> Cycle {
         let (hop, links) = (self.hop, &mut self.links);
         let tree = &self.inward[to];
@@ -140,7 +140,7 @@ impl Mesh {
         ready[to]
     }
 
-    /// Latency of an undisturbed message.
+    /// The latency of a message on an idle mesh.
     pub(crate) fn lone(&self, from: Tile, to: Tile, data: bool) -> u64 {
         let (start, end) = self.routes[from * self.tiles + to];
         let flits = if data { self.data.flits() } else { 1 };
@@ -151,7 +151,7 @@ impl Mesh {
 /// A link in a tree of routes.
 #[derive(Clone, Copy)]
 struct Branch {
-    /// The end nearer the root.
+    /// The end nearer to the root.
     near: u8,
     /// The other end.
     far: u8,
@@ -178,13 +178,13 @@ impl Branch {
     }
 }
 
-/// The links over which messages go from a root to all tiles, or from all tiles to it, by how many
-/// routes go over each. Fewer go over a link than over any nearer the root, so going from the many
-/// to the few comes to parents before their children; and for the few, which most links have, the
-/// compiler knows how many.
+/// The links over which messages travel from a root to all tiles, or from all tiles to it, by the
+/// number of routes over each. A link carries fewer routes than any link nearer to the root, so the
+/// order from most to fewest routes visits parents before their children. Most links have few
+/// routes; for these the number is a constant for the optimiser.
 #[derive(Default)]
 struct Tree {
-    /// Four and more, most first.
+    /// Links of four and more routes, most first.
     thick: Vec<(Branch, Run)>,
     of_3: Vec<Branch>,
     of_2: Vec<Branch>,
@@ -221,7 +221,7 @@ impl Tree {
     }
 }
 
-/// A step from a tile to a neighbour.
+/// A hop from a tile to a neighbour.
 struct Hop {
     from: Tile,
     to: Tile,
@@ -229,7 +229,7 @@ struct Hop {
 }
 
 impl Hop {
-    /// Links of one direction are numbered side by side.
+    /// The links of one direction have consecutive numbers.
     fn link(&self, tiles: usize) -> Link {
         (self.direction * tiles + self.from) as Link
     }

@@ -1,9 +1,9 @@
-//! What a crash at any cycle leaves of copies under FFCCD: the reached bit of a line is set exactly
-//! if bytes of a copy are in it, or what was stored to them since, and never a part of them.
+//! The copies that a crash at any cycle leaves under FFCCD: the reached bit of a line is set
+//! exactly if bytes of a copy, or later stores to them, are in it, and never a part of them.
 //!
 //! Two threads move objects of one to three lines, which share lines at both ends; a third reads
 //! copies, stores to them, and takes them from cache to cache; the caches are so small that lines
-//! leave all the time. The fourth asks for a crash at each cycle.
+//! leave all the time. The fourth requests a crash in each cycle.
 
 use super::{OBJECTS, PAGES, is_reached, original, page, pool, registers};
 use crate::hops::word;
@@ -18,16 +18,16 @@ use std::rc::Rc;
 
 /// Objects of each mover.
 const MOVED: usize = 40;
-/// Pages that objects go to.
+/// The pages to which objects move.
 const TARGETS: std::ops::Range<u64> = 10..PAGES;
-/// The go-ahead, in DRAM.
+/// The start flag, in DRAM.
 const GO: Addr = Addr::dram(0);
-/// Cycles in which crashes are looked at.
+/// The cycles in which crashes are examined.
 const CYCLES: u64 = 24_000;
-/// One in so many of them: all, unless the machine checks itself at each crash.
+/// One in `STEP` cycles is examined: all, unless the machine checks itself at each crash.
 const STEP: u64 = if cfg!(debug_assertions) { 24 } else { 1 };
 
-/// An object that goes from one place to another.
+/// An object that moves from one place to another.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     from: Addr,
@@ -35,7 +35,7 @@ struct Move {
     bytes: u64,
 }
 
-/// Some moves of each mover, to pages that they meet in; objects touch each other in their lines.
+/// Some moves of each mover, to pages that both use; objects touch each other in their lines.
 fn random_moves(rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<Move>> {
     let mut ends = vec![0; PAGES as usize];
     let mut from = page(OBJECTS);
@@ -52,7 +52,7 @@ fn random_moves(rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<Move>> {
     (0..2).map(|_| (0..MOVED).map(|_| one(rng)).collect()).collect()
 }
 
-/// A place in a random copy, and any line.
+/// A word of a random copy.
 fn somewhere(rng: &mut Xoshiro256PlusPlus, moves: &[Move]) -> Addr {
     let one = moves[rng.random_range(0..moves.len())];
     one.to.plus(8 * rng.random_range(0..one.bytes / 8))
@@ -102,7 +102,7 @@ fn meddler(seed: u64, all: Vec<Vec<Move>>) -> Program {
     })
 }
 
-/// A program that asks for a crash at each cycle.
+/// A program that requests a crash in each cycle.
 fn clock(width: u32) -> Program {
     Box::new(move |memory| {
         for _ in 0..CYCLES / STEP {
@@ -112,7 +112,7 @@ fn clock(width: u32) -> Program {
     })
 }
 
-/// Judges each crash as it comes.
+/// Checks each crash when it happens.
 struct Judge {
     /// The words of copies in each line, by copy.
     lines: Vec<(Addr, Vec<Vec<Addr>>)>,
@@ -180,7 +180,7 @@ impl Observer for Judge {
     }
 }
 
-/// What a run showed.
+/// The result of a run.
 struct Shown {
     reached: u64,
     newer: u64,
@@ -188,7 +188,7 @@ struct Shown {
     misses: u64,
 }
 
-/// Runs one random program and judges all its crashes.
+/// Runs one random program and checks all its crashes.
 fn run(design: &str, machine: &Machine, seed: u64) -> Result<Shown, String> {
     let choice = Choice::parse(design).unwrap();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -226,7 +226,7 @@ fn machines() -> Vec<Machine> {
     machines
 }
 
-/// As small, with Optane-like DIMMs.
+/// A machine as small, with Optane-like DIMMs.
 fn dimms() -> Machine {
     let sizes = [("core.count", 4), ("l1.kib", 1), ("llc.banks", 2), ("llc.kib_per_bank", 1)];
     let sizes = sizes.map(|(key, value)| (key.into(), toml::Value::Integer(value)));

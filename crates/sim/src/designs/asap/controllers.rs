@@ -1,4 +1,4 @@
-//! The controllers' side: what becomes of a flush, and commits.
+//! The controllers' side: the handling of flushes and commits.
 
 use super::table::Taken;
 use super::{Asap, Flaw, Message};
@@ -6,7 +6,8 @@ use crate::families::buffers::{Call, Source};
 use crate::hw::{Event, Hw, Token};
 use crate::{Cycle, LineId};
 
-/// From here on, a token names a controller and a record of its table, not a slot of a buffer.
+/// From this value on, a token names a controller and a record of its table, not a slot of a
+/// buffer.
 const DELAYED: usize = 128;
 
 impl Asap {
@@ -15,14 +16,14 @@ impl Asap {
         (entry.line, hw.memory.home(entry.line), Source { core, epoch: entry.epoch })
     }
 
-    /// Writes the entry in `slot` of `core`'s buffer to memory, behind its controller.
+    /// Writes the entry in `slot` of `core`'s buffer to memory; it is at its controller already.
     fn write(&self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
         let entry = self.buffers.cores[core].buffer.entry(slot);
         let tile = hw.memory_tile(entry.line);
         hw.write_buffered(entry.line, &entry.data, tile, now, Token::of(core, slot.into()));
     }
 
-    /// The entry in `slot` of `core`'s buffer has come to its controller.
+    /// The entry in `slot` of `core`'s buffer has reached its controller.
     pub(super) fn flushed(
         &mut self,
         hw: &mut Hw<Message>,
@@ -56,14 +57,14 @@ impl Asap {
         hw.queue.event(told, Event::Design(call.into()));
     }
 
-    /// The old value of a line is there: the early one that came for it takes its place.
+    /// The old value of a line has been read: the early value that waited for it replaces it.
     pub(super) fn old_read(&mut self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
         let (line, home, _) = self.entry(hw, core, slot);
         self.tables[home].remember(line, *hw.in_memory(line));
         self.write(hw, core, slot, now);
     }
 
-    /// A controller's queue has what `token` names, or the cells have it.
+    /// The write of `token` is in a controller's queue or, without ADR, in the cells.
     pub(super) fn in_queue(&mut self, hw: &mut Hw<Message>, token: Token, now: Cycle) {
         let core = usize::from(token.core);
         if let Some(controller) = usize::from(token.bank).checked_sub(DELAYED) {
@@ -78,7 +79,7 @@ impl Asap {
         hw.queue.event(told, Event::Design(call.into()));
     }
 
-    /// `controller` hears that `owner` commits.
+    /// `controller` learns that `owner` commits.
     pub(super) fn commits(
         &mut self,
         hw: &mut Hw<Message>,

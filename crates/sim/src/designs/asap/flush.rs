@@ -1,8 +1,9 @@
-//! The cores' side: what flushes the persist buffers, and what commits the epochs.
+//! The cores' side: flushes of the persist buffers, and commits of the epochs.
 //!
-//! A buffer is flushed from a few entries on, when a drain, a dependent or a fetch waits for it,
-//! and every few thousand cycles: an entry a cycle with its data, oldest first. A version of a line
-//! waits for the acknowledgement of one before it of the same epoch; it absorbs stores meanwhile.
+//! A buffer is flushed from a few entries on, when a drain, a dependent epoch or a fetch waits for
+//! it, and every few thousand cycles: one entry per cycle with its data, oldest first. A version of
+//! a line waits for the acknowledgement of an earlier one of the same epoch; it absorbs stores
+//! meanwhile.
 
 use super::{Asap, Flaw, Message, Own, safe};
 use crate::families::buffers::{Buffered, Buffers, Entry};
@@ -10,7 +11,8 @@ use crate::hw::{Event, Hw};
 use crate::{Cycle, Epoch};
 
 impl Asap {
-    /// Flushes what `core` may flush now, and commits the epochs that are complete and safe.
+    /// Flushes the entries that `core` can flush now, and commits the epochs that are complete and
+    /// safe.
     pub(super) fn advance(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         loop {
             self.send(hw, core, now);
@@ -35,7 +37,7 @@ impl Asap {
         }
     }
 
-    /// Sends the entries of `core` that may go to their controllers.
+    /// Sends the entries of `core` that are permitted to go to their controllers.
     fn send(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let passes_older = self.is_flaw(Flaw::PassesOlder);
         let front = &mut self.buffers.cores[core];
@@ -87,13 +89,13 @@ impl Asap {
         }
     }
 
-    /// What `core` wrote up to `epoch` is flushed as soon as it may be.
+    /// Requests that the entries of `core` up to `epoch` be flushed as soon as permitted.
     pub(super) fn demand(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         self.buffers.cores[core].demand(epoch);
         self.advance(hw, core, now);
     }
 
-    /// Somebody waits for `epoch` of `core`, which ends now or when the epoch table has room.
+    /// A waiter needs `epoch` of `core`, which ends now or when the epoch table has room.
     pub(super) fn wanted(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         let timeline = &self.buffers.cores[core].timeline;
         let is_open = timeline.current() == epoch && !timeline.is_open_empty();
@@ -103,7 +105,7 @@ impl Asap {
         self.demand(hw, core, epoch, now);
     }
 
-    /// A controller has no room for an entry of `core`, which comes again when it is safe.
+    /// A controller has no room for an entry of `core`, which is sent again when it is safe.
     pub(super) fn refused(&mut self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
         let front = &mut self.buffers.cores[core];
         front.buffer.entry_mut(slot).is_sent = false;
@@ -129,8 +131,8 @@ impl Buffered for Asap {
         &mut self.buffers
     }
 
-    /// False if the epoch table is full: its epochs are then flushed, and the caller waits for the
-    /// oldest to commit.
+    /// Returns false if the epoch table is full: its epochs are then flushed, and the caller waits
+    /// for the oldest to commit.
     fn close(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) -> bool {
         let before = self.buffers.cores[core].timeline.current() - 1;
         if self.buffers.cores[core].timeline.in_flight() >= self.epochs {

@@ -1,41 +1,41 @@
-//! The recovery table of a memory controller: what makes writes before their time harmless.
+//! The recovery table of a memory controller, which makes early writes recoverable.
 //!
-//! Of each line, memory has the value of one epoch at most that may still have to go. If it may, an
-//! *undo record* has the newest value that is safe, and ADR writes it over the line when the power
-//! fails. A value that comes early while a line has a record already waits in a *delay record*;
-//! a crash drops it. The commit of an epoch frees its undo records, as memory may keep its values,
-//! and moves its delayed values to where the safe value of their line is: memory, or the undo
-//! record of a later epoch. On its way into the write queue a value still has its record, from
-//! which ADR would write it; so a commit need not wait for the queue.
+//! Memory holds at most one early value of each line: one that a crash must undo. While it does, an
+//! *undo record* holds the newest safe value, and ADR writes it over the line when the power fails.
+//! A further early value of a line that has a record waits in a *delay record*; a crash drops it.
+//! The commit of an epoch frees its undo records, because its values can stay in memory, and moves
+//! its delayed values to the place of the line's safe value: memory, or the undo record of a later
+//! epoch. A value on its way into the write queue keeps its record, from which ADR would write it;
+//! so a commit need not wait for the queue.
 
 use super::Flaw;
 use crate::LineId;
 use crate::families::buffers::Source;
 use crate::memory::versions::LineData;
 
-/// Where a flush has gone.
+/// The destination of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// To memory.
     Written,
-    /// To memory, as soon as the old value has been read from there into a new undo record.
+    /// To memory, when the old value has been read from there into a new undo record.
     AfterRead,
     /// Into a new delay record.
     Delayed,
-    /// Into a record that was there.
+    /// Into an existing record.
     Kept,
     /// Nowhere: no record is free.
     Refused,
 }
 
-/// What a record is for.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Memory has its owner's value; this is the safe one.
+    /// Memory has the owner's early value; the record holds the safe one.
     Undo,
-    /// Its owner's value waits here.
+    /// The owner's value waits in the record.
     Delay,
-    /// Its owner has committed; the value is on its way into the write queue.
+    /// The owner has committed; the value is on its way into the write queue.
     Leaving,
 }
 
@@ -45,11 +45,11 @@ struct Record {
     line: LineId,
     owner: Source,
     kind: Kind,
-    /// None while it is being read.
+    /// `None` while the value is being read.
     data: Option<LineData>,
 }
 
-/// A value that a commit sends to memory; its record stays until [`Table::left`].
+/// A write to memory by a commit; its record stays until [`Table::left`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) id: u8,
@@ -57,7 +57,7 @@ pub(super) struct Write {
     pub(super) data: LineData,
 }
 
-/// The records of a controller, in the order in which they were made.
+/// The records of a controller, in the order of their creation.
 pub(super) struct Table {
     records: Vec<Record>,
     free: Vec<u8>,
@@ -65,7 +65,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table of `size` records, none of them used.
+    /// An empty table of `size` records.
     pub(super) fn new(size: usize, flaw: Flaw) -> Table {
         Table { records: Vec::new(), free: (0..size as u8).rev().collect(), flaw }
     }
@@ -78,7 +78,7 @@ impl Table {
         self.records.iter_mut().find(|record| record.kind == Kind::Undo && record.line == line)
     }
 
-    /// Takes those records out that are of the kind that `goes` says.
+    /// Removes and returns the records for which `goes` holds.
     fn remove(&mut self, goes: impl Fn(&Record) -> bool) -> Vec<Record> {
         let records = std::mem::take(&mut self.records);
         let (gone, rest): (Vec<_>, _) = records.into_iter().partition(goes);
@@ -87,7 +87,7 @@ impl Table {
         gone
     }
 
-    /// A flush of `owner` comes, early or when all before it was committed.
+    /// Handles a flush of `owner`, early or safe.
     pub(super) fn take(
         &mut self,
         line: LineId,
@@ -127,21 +127,21 @@ impl Table {
         taken
     }
 
-    /// The old value of `line` has been read, unless a safe one has taken its place meanwhile.
+    /// Stores the old value of `line`, unless a safe one has replaced it meanwhile.
     pub(super) fn remember(&mut self, line: LineId, old: LineData) {
         if let Some(undo) = self.undo(line) {
             undo.data.get_or_insert(old);
         }
     }
 
-    /// The undo record of `owner` for `line` goes, before its time.
+    /// Removes the undo record of `owner` for `line`, too early.
     pub(super) fn forget(&mut self, line: LineId, owner: Source) {
         self.remove(|record| {
             record.kind == Kind::Undo && (record.line, record.owner) == (line, owner)
         });
     }
 
-    /// `owner` commits: returns the writes to memory that are due now.
+    /// Commits `owner`; returns the writes to memory that are due now.
     pub(super) fn commit(&mut self, owner: Source) -> Vec<Write> {
         let loses = self.is_flaw(Flaw::DelaysLost);
         self.remove(|record| record.owner == owner && (loses || record.kind == Kind::Undo));
@@ -159,7 +159,7 @@ impl Table {
                 }
             }
         }
-        // What leaves goes behind what left before: a crash writes them in that order.
+        // These values follow the ones that left before: a crash writes them in that order.
         for mut record in self.remove(|record| record.owner == owner) {
             if writes.iter().any(|write| write.id == record.id) {
                 self.free.retain(|id| *id != record.id);
@@ -170,13 +170,13 @@ impl Table {
         writes
     }
 
-    /// The write queue has the value of record `id`.
+    /// The write queue has accepted the value of record `id`.
     pub(super) fn left(&mut self, id: u8) {
         self.remove(|record| record.id == id);
     }
 
-    /// The power fails: values that were on their way go to memory, and the safe ones over what was
-    /// written early.
+    /// The power fails: writes values that were on their way to memory, and the safe values over
+    /// early writes.
     pub(super) fn restore(&self, image: &mut [LineData]) {
         for kind in [Kind::Leaving, Kind::Undo] {
             for record in self.records.iter().filter(|record| record.kind == kind) {
@@ -205,7 +205,7 @@ mod tests {
             Rig { table: Table::new(size, Flaw::None), memory: [0; 8] }
         }
 
-        /// The epoch of core `value` writes its number.
+        /// Flushes the number of core `value`, in an epoch of that core.
         fn flush(&mut self, value: usize, is_early: bool) -> Taken {
             let taken = self.table.take(LINE, epoch(value), [value as u64; 8], is_early);
             if taken == Taken::AfterRead {

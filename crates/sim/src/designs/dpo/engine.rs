@@ -1,9 +1,9 @@
-//! What sends the entries of the persist buffers, and keeps the controllers in step.
+//! The sending of entries of the persist buffers, and the agreement between controllers.
 //!
-//! An entry a cycle leaves each buffer, in order. The way from a core to a controller keeps that
-//! order. With one controller a marker is just a message on that way; with more it needs a word
-//! between them, for which the core waits. Entries are freed in order too, so that an ID stands
-//! for all entries of its core up to it.
+//! One entry per cycle leaves each buffer, in order. The path from a core to a controller keeps
+//! that order. With one controller a marker is just a message on that path; with several the
+//! controllers must agree on it, and the core waits for that. Entries are freed in order too, so
+//! that an ID stands for all entries of its core up to it.
 
 use super::{Buffer, Content, Dpo, Drain, Flaw, Message};
 use crate::hw::{Event, Hw, Token};
@@ -11,9 +11,9 @@ use crate::{Cycle, LineId};
 
 /// The end of a buffer from which entries leave.
 pub(super) struct Sender {
-    /// The next entry leaves no earlier.
+    /// The earliest cycle in which the next entry leaves.
     next: Cycle,
-    /// A marker is not in place yet: nothing behind it leaves.
+    /// Whether a marker is not in place yet: no entry behind it leaves.
     is_marking: bool,
     /// When the last message to each controller arrives.
     arrivals: Vec<Cycle>,
@@ -26,7 +26,7 @@ impl Sender {
 }
 
 impl Dpo {
-    /// Sends what may be sent of `core`'s buffer.
+    /// Sends the entries of `core`'s buffer that are permitted to go.
     pub(super) fn send(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         loop {
             let buffer = &self.buffers[core];
@@ -157,7 +157,7 @@ impl Dpo {
         }
     }
 
-    /// The entry in `slot` of `core` is in its place, and all cores know.
+    /// The entry in `slot` of `core` is in its place, and all cores know it.
     fn gone(&mut self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
         let settled = (0..self.controllers).map(|controller| hw.memory.settled(controller));
         let settled = settled.max().unwrap_or(now);

@@ -1,8 +1,8 @@
-//! Where objects go: the Bloom Filter Cache and the PMFTLB of each core (ISCA'22, section 4.3.2).
+//! The lookup hardware of each core: Bloom Filter Cache and PMFTLB (ISCA'22, section 4.3.2).
 //!
 //! A core has one of the eight filters at a time. Loading another takes the published 120 cycles,
-//! and its lines do not go through the caches. What passes the filter is looked for in the PMFTLB,
-//! and read in the pool if it is not there, as loads of the core.
+//! and its lines do not go through the caches. An address that passes the filter is looked up in
+//! the PMFTLB; on a miss the core reads its entry in the pool with loads.
 //!
 //! An entry of the PMFTLB has 64 bytes of minor distances in the paper's Table 1, and 256 in its
 //! text. Here it has 64, for a quarter of a page.
@@ -17,22 +17,22 @@ use seawall_memory::{Addr, LINE_BYTES};
 /// Quarters of a page.
 const QUARTERS: u64 = 4;
 
-/// A quarter of a page that a core knows the forwarding entry of.
+/// A quarter of a page whose forwarding entry a core holds.
 struct Known {
     quarter: u64,
     entry: Forwarding,
     used: u64,
 }
 
-/// What a core has.
+/// The lookup hardware of a core.
 #[derive(Default)]
 struct OfCore {
-    /// A filter and its number.
+    /// The loaded filter and its number.
     filter: Option<(u64, Vec<u64>)>,
     known: Vec<Known>,
 }
 
-/// What all cores have.
+/// The lookup hardware of all cores.
 pub(super) struct Lookups {
     flaw: Flaw,
     entries: usize,
@@ -45,7 +45,7 @@ pub(super) struct Lookups {
     generation: u64,
 }
 
-/// The number of the quarter of a page that `at` is in, among all pages'.
+/// The number of the quarter that contains `at`, counted over all pages.
 fn quarter_of(at: Addr) -> u64 {
     at.offset() / (RELOCATION_PAGE / QUARTERS)
 }
@@ -75,7 +75,7 @@ impl Lookups {
         }
     }
 
-    /// What `core` knows of where the object at `at` goes.
+    /// The answer of `core`'s hardware for the object at `at`.
     pub(super) fn look_up(
         &mut self,
         hw: &mut Hw<()>,
@@ -111,7 +111,7 @@ impl Lookups {
         Lookup::Walk(Walk { place, quarter: quarter % QUARTERS, generation }, cycles)
     }
 
-    /// What was read: the core knows it from now on, unless the registers have been set meanwhile.
+    /// Stores what was read, unless the registers have been set meanwhile.
     pub(super) fn walked(
         &mut self,
         core: usize,
@@ -133,7 +133,7 @@ impl Lookups {
     }
 }
 
-/// The words of the filter at `at`, as memory has them.
+/// The words of the filter at `at`, read from memory.
 fn read_filter(hw: &Hw<()>, at: Addr) -> Vec<u64> {
     let first = at.offset() / LINE_BYTES;
     let lines = first..first + FILTER_BYTES / LINE_BYTES;

@@ -1,12 +1,13 @@
 //! The Reached Bitmap Buffer of each controller (ISCA'22, section 4.2): the reached bitmaps of the
 //! pages whose lines it has written most recently. A battery saves them.
 //!
-//! A page that is not there takes an entry. The page that had it is written to the directory first,
-//! and the new one's bits are fetched from there; a page that was being written meanwhile is waited
-//! for. Writes that are not durable yet hold their page's entry, so that a bit is set in a buffer.
+//! A missing page takes an entry. The page that had the entry is first written to the directory,
+//! and the bits of the new one are fetched from there; if that page is itself on its way to the
+//! directory, the fetch waits for it. A write that is not durable yet holds the entry of its page,
+//! so that its bit is set in a buffer.
 //!
-//! Where several controllers have the lines of a page, each buffers the bits of its own lines, and
-//! a write to the directory changes no others: the paper has one controller.
+//! If several controllers have lines of a page, each buffers the bits of its own lines, and a write
+//! to the directory changes no other bits: the paper has one controller.
 
 use super::{Flaw, Params};
 use crate::hw::Hw;
@@ -18,7 +19,7 @@ use seawall_memory::{Addr, LINE_BYTES};
 /// Lines of a page.
 const LINES: LineId = (RELOCATION_PAGE / LINE_BYTES) as LineId;
 
-/// Where a line starts.
+/// The address of a line.
 pub(super) fn at(line: LineId) -> Addr {
     Addr::pm(u64::from(line) * LINE_BYTES)
 }
@@ -42,7 +43,7 @@ struct Leaving {
     from: Cycle,
 }
 
-/// A bit that will be set with the write that is durable then.
+/// A bit that will be set when its write is durable.
 struct Coming {
     at: Cycle,
     line: LineId,
@@ -60,7 +61,7 @@ fn bit(line: LineId) -> u64 {
     1 << (line % LINES)
 }
 
-/// The line and the word of it that the directory has of a page.
+/// The line and the word of the directory that hold the bits of a page.
 fn word_of(registers: &Relocation, page: LineId) -> (LineId, usize) {
     let at = registers.reached(page.into()).offset();
     ((at / LINE_BYTES) as LineId, (at % LINE_BYTES / 8) as usize)
@@ -85,7 +86,7 @@ impl Buffer {
         });
     }
 
-    /// All bits of a page, those too whose writes are not durable yet.
+    /// All bits of a page, including those whose writes are not durable yet.
     fn all_bits(&self, entry: &Entry) -> u64 {
         let coming = self.coming.iter().filter(|coming| coming.line / LINES == entry.page);
         coming.fold(entry.bits, |bits, coming| bits | bit(coming.line))
@@ -112,12 +113,12 @@ impl Reached {
         }
     }
 
-    /// All buffers are empty.
+    /// Empties all buffers.
     pub(super) fn clear(&mut self) {
         self.buffers.fill_with(Buffer::default);
     }
 
-    /// Looks for the page of a line whose write has arrived; returns when the buffer has it.
+    /// Finds or fetches the page of a line whose write has arrived; returns when the buffer has it.
     pub(super) fn find(
         &mut self,
         hw: &mut Hw<()>,
@@ -148,7 +149,7 @@ impl Reached {
         ready
     }
 
-    /// Makes one entry free, from `at` on or as soon as nobody holds it; returns when.
+    /// Frees an entry, from `at` on or as soon as no write holds it; returns when.
     fn make_room(
         &mut self,
         hw: &mut Hw<()>,
@@ -168,7 +169,7 @@ impl Reached {
             return from;
         }
         let bits = (own(hw, controller, entry.page), buffer.all_bits(&entry));
-        // What has not been fetched yet is in the directory, or on its way there.
+        // Bits that have not been fetched yet are in the directory, or on their way there.
         let set = if entry.ready <= now { entry.bits } else { 0 };
         let page = entry.page;
         buffer.leaving.push(Leaving { page, bits: set, from });
@@ -176,7 +177,7 @@ impl Reached {
         from
     }
 
-    /// Reads the bits of a page from `from` on; returns them, and when they are there.
+    /// Reads the bits of a page from `from` on; returns them, and when they have arrived.
     fn fetch(
         &self,
         hw: &mut Hw<()>,
@@ -193,7 +194,7 @@ impl Reached {
         (if self.flaw == Flaw::ForgetsFetch { 0 } else { bits }, ready)
     }
 
-    /// The bit of `line`, which was just found, is set at `at`; its write is durable at `durable`.
+    /// Sets the bit of `line`, which was just found, at `at`; its write is durable at `durable`.
     pub(super) fn set(&mut self, hw: &Hw<()>, line: LineId, at: Cycle, durable: Cycle) {
         let buffer = &mut self.buffers[hw.memory.home(line)];
         buffer.coming.push(Coming { at, line });
@@ -202,7 +203,7 @@ impl Reached {
         entry.held = entry.held.max(durable);
     }
 
-    /// Lays what is set by `now` over the directory in `image`.
+    /// Merges the bits that are set by `now` into the directory in `image`.
     pub(super) fn save(&self, now: Cycle, registers: &Relocation, image: &mut [LineData]) {
         if self.flaw == Flaw::ForgetsBuffer {
             return;
@@ -221,7 +222,7 @@ impl Reached {
     }
 }
 
-/// The bits of the lines of `page` that `controller` has.
+/// The bits of the lines of `page` that belong to `controller`.
 fn own(hw: &Hw<()>, controller: usize, page: LineId) -> u64 {
     let lines = (0..LINES).map(|number| page * LINES + number);
     lines.filter(|line| hw.memory.home(*line) == controller).fold(0, |own, line| own | bit(line))

@@ -1,9 +1,9 @@
-//! What writes the persist buffers, behind the programs: section 6.3 of the WHISPER paper.
+//! The draining of the persist buffers behind the programs: section 6.3 of the WHISPER paper.
 //!
-//! An epoch is written when it is closed; an open one from a number of entries in the buffer on, at
-//! the end of the thread, and every few thousand cycles. The controllers have the data. The buffer
-//! orders one write a cycle, which they acknowledge. An epoch that depends on another thread's asks
-//! for the global timestamps again and again until they say that it is durable.
+//! An epoch is written when it is closed; an open one is written from a number of entries in the
+//! buffer on, at the end of the thread, and every few thousand cycles. The controllers have the
+//! data. The buffer orders one write per cycle, which they acknowledge. An epoch that depends on
+//! another thread's polls the global timestamps until they show that one durable.
 
 use super::{Flaw, Hops, Message};
 use crate::families::buffers::Buffered;
@@ -11,11 +11,12 @@ use crate::hw::{Event, Hw, Token};
 use crate::noc::mesh::Tile;
 use crate::{Cycle, Epoch};
 
-/// Where the global timestamps are: at the first bank of the shared cache.
+/// The tile of the global timestamps: that of the first bank of the shared cache.
 pub(super) const TIMESTAMPS: Tile = 0;
 
 impl Hops {
-    /// Writes what may be written of `core`'s buffer, and retires the epochs that are durable.
+    /// Writes the entries of `core`'s buffer that are permitted to go, and removes the epochs that
+    /// are durable.
     pub(super) fn write(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         loop {
             if self.flaw == Flaw::SendsAtOnce {
@@ -38,7 +39,7 @@ impl Hops {
         }
     }
 
-    /// True if nothing of another thread is in front of `core`'s oldest epoch; asks otherwise.
+    /// True if `core`'s oldest epoch depends on no other thread; otherwise polls the timestamps.
     fn may_start(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) -> bool {
         let front = &mut self.buffers.cores[core];
         if front.timeline.oldest_depends_on().is_none() {
@@ -54,7 +55,7 @@ impl Hops {
         false
     }
 
-    /// The global timestamps have come to `core`.
+    /// The global timestamps have reached `core`.
     pub(super) fn answered(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let front = &mut self.buffers.cores[core];
         front.own.is_asking = false;
@@ -75,7 +76,7 @@ impl Hops {
         self.write(hw, core, now);
     }
 
-    /// Tells the controllers to write the waiting entries of `core` up to `epoch`, if it is time.
+    /// Orders the controllers to write the waiting entries of `core` up to `epoch`, if it is time.
     fn send(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         let front = &mut self.buffers.cores[core];
         let is_full = front.buffer.waiting() >= self.buffers.sizes.flush_from;
@@ -97,7 +98,7 @@ impl Hops {
         hw.queue.event(told, Event::Design(Message::Durable { core: core as u8, epoch }));
     }
 
-    /// `core` has drained: its timestamp starts again, and nobody depends on an older one.
+    /// `core` has drained: its timestamp restarts, and no dependence on an older one is left.
     fn wrap(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let mut told = [0; 64];
         hw.mesh.broadcast(core, now, &mut told);
@@ -112,7 +113,7 @@ impl Hops {
         }
     }
 
-    /// Somebody waits for `epoch` of `core`, which ends if it is open.
+    /// A waiter needs `epoch` of `core`, which ends if it is open.
     pub(super) fn wanted(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         let front = &mut self.buffers.cores[core];
         front.demand(epoch);

@@ -1,15 +1,15 @@
 //! The persist queue and the strand buffers of a core: section IV of the StrandWeaver paper.
 //!
-//! Writes are numbered in the order of the stores that they are for. A write is issued when nothing
-//! but writes stands before it in its strand buffer and no earlier write of its line is under way;
-//! entries leave a strand buffer in order, when they are done.
+//! Writes are numbered in the order of their stores. A write is issued when only writes precede it
+//! in its strand buffer and no earlier write of its line is under way; entries leave a strand
+//! buffer in order, when they are durable.
 
 use super::{Acknowledged, Flaw, StrandWeaver, Wait};
 use crate::hw::{Hw, Token, Waiter};
 use crate::{Cycle, Epoch, LineId};
 use std::collections::VecDeque;
 
-/// How far a write has come.
+/// The progress of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting,
@@ -22,13 +22,13 @@ enum State {
 pub(super) struct Write {
     line: LineId,
     number: Epoch,
-    /// Its epoch, of whatever strand.
+    /// The number of its epoch, counted over all strands.
     place: u32,
     slot: u8,
     state: State,
 }
 
-/// What stands in a queue.
+/// An entry of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Item {
     Write(Write),
@@ -49,28 +49,28 @@ impl Item {
     }
 }
 
-/// What a core has for its strands.
+/// The persist queue and strand buffers of a core.
 #[derive(Clone, Debug)]
 pub(super) struct Strands {
     queue: VecDeque<Item>,
     queue_size: usize,
     buffers: Vec<VecDeque<Item>>,
     buffer_size: usize,
-    /// The strand buffer that the queue's head goes to.
+    /// The strand buffer that receives the queue's head.
     current: usize,
     free: Vec<u8>,
     /// The number of the newest write.
     pub(super) last: Epoch,
-    /// The epoch that the next store is in.
+    /// The epoch of the next store.
     pub(super) place: u32,
     pub(super) is_epoch_empty: bool,
     pub(super) is_strand_empty: bool,
     pub(super) waits: Vec<Wait>,
-    /// Those of this core that wait for room, or for a write to be issued.
+    /// The waiters of this core for room, or for a write to be issued.
     pub(super) stalled: Vec<Waiter>,
-    /// The line that another core waited for last, and until when it is left to it.
+    /// The line for which another core waited last, and until when this core yields it.
     pub(super) given: (LineId, Cycle),
-    /// The line that the core's next store waits for.
+    /// The line for which the core's next store waits.
     pub(super) refused: Option<LineId>,
 }
 
@@ -106,7 +106,7 @@ impl Strands {
         self.writes().filter(|write| write.state != State::Durable)
     }
 
-    /// True if all writes up to that number are durable.
+    /// True if all writes up to this number are durable.
     pub(super) fn is_durable(&self, upto: Epoch) -> bool {
         self.unwritten().all(|write| write.number > upto)
     }
@@ -117,14 +117,14 @@ impl Strands {
         waiting.find(|write| write.line == line).map(|write| write.place)
     }
 
-    /// The newest write that is not durable in the last strand's buffer; 0 if there is none.
+    /// The newest write in the last strand's buffer that is not durable; 0 if there is none.
     pub(super) fn newest_of_strand(&self) -> Epoch {
         let writes = self.buffers[self.current].iter().filter_map(Item::write);
         let unwritten = writes.filter(|write| write.state != State::Durable);
         unwritten.map(|write| write.number).max().unwrap_or(0)
     }
 
-    /// The write of a line goes to the end of the queue, which has room.
+    /// Appends the write of a line to the queue, which has room.
     pub(super) fn push(&mut self, line: LineId) {
         self.last += 1;
         let (number, place) = (self.last, self.place);
@@ -138,7 +138,7 @@ impl Strands {
         (self.is_epoch_empty, self.is_strand_empty) = (false, false);
     }
 
-    /// A barrier or a new strand goes to the end of the queue, which has room.
+    /// Appends a barrier or a new strand to the queue, which has room.
     pub(super) fn mark(&mut self, item: Item) {
         self.is_strand_empty |= matches!(item, Item::Strand);
         self.is_epoch_empty = true;
@@ -165,7 +165,7 @@ impl Strands {
         self.free.push(slot);
     }
 
-    /// Takes out what is done, and fills the strand buffers from the queue.
+    /// Removes what is durable, and fills the strand buffers from the queue.
     fn refill(&mut self) {
         loop {
             for buffer in &mut self.buffers {
@@ -187,7 +187,7 @@ impl Strands {
         }
     }
 
-    /// The next write that may be issued, as issued from now on.
+    /// Issues the next write that can be issued.
     fn issue(&mut self, ignores_barriers: bool) -> Option<(LineId, u8)> {
         for buffer in 0..self.buffers.len() {
             for at in 0..self.buffers[buffer].len() {

@@ -1,7 +1,7 @@
-//! A persist buffer: the stores of a thread to persistent memory in their order.
+//! A persist buffer: the stores of a thread to persistent memory in order.
 //!
-//! It has as many versions of a line as epochs wrote it ("An Analysis of Persistent Memory Use with
-//! WHISPER", ASPLOS'17, section 6.3); only what leaves it writes persistent memory.
+//! It holds a version of a line for each epoch that wrote it ("An Analysis of Persistent Memory Use
+//! with WHISPER", ASPLOS'17, section 6.3); persistent memory is written from this buffer only.
 
 use crate::memory::versions::LineData;
 use crate::{Cycle, Epoch, LineId};
@@ -13,10 +13,10 @@ pub(crate) struct Entry {
     pub(crate) slot: u8,
     pub(crate) line: LineId,
     pub(crate) epoch: Epoch,
-    /// The line as the store left it.
+    /// The line after the store.
     pub(crate) data: LineData,
     pub(crate) since: Cycle,
-    /// It is on its way to memory.
+    /// Whether it is on its way to memory.
     pub(crate) is_sent: bool,
 }
 
@@ -43,7 +43,7 @@ impl Buffer {
         self.entries.iter().rposition(fits)
     }
 
-    /// Puts a store behind all others; there is room.
+    /// Appends a store; the buffer has room.
     pub(crate) fn push(&mut self, line: LineId, epoch: Epoch, data: LineData, now: Cycle) {
         let slot = self.free.pop().expect("room");
         self.entries.push_back(Entry { slot, line, epoch, data, since: now, is_sent: false });
@@ -54,19 +54,19 @@ impl Buffer {
         self.entries.iter().find(|entry| entry.slot == slot).expect("it is here")
     }
 
-    /// The entry in `slot`, to be changed.
+    /// The entry in `slot`, mutably.
     pub(crate) fn entry_mut(&mut self, slot: u8) -> &mut Entry {
         self.entries.iter_mut().find(|entry| entry.slot == slot).expect("it is here")
     }
 
-    /// The entry in `slot` leaves.
+    /// Removes the entry in `slot`.
     pub(crate) fn remove(&mut self, slot: u8) -> Entry {
         let at = self.entries.iter().position(|entry| entry.slot == slot).expect("it is here");
         self.free.push(slot);
         self.entries.remove(at).expect("it is here")
     }
 
-    /// How many entries have not been sent.
+    /// The number of entries that have not been sent.
     pub(crate) fn waiting(&self) -> usize {
         self.entries.iter().filter(|entry| !entry.is_sent).count()
     }

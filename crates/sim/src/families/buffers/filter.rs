@@ -6,15 +6,15 @@
 use crate::LineId;
 use crate::hw::Waiter;
 
-/// A counting Bloom filter of the lines that are buffered for one controller: it never misses one,
-/// and may name others.
+/// A counting Bloom filter of the lines that are buffered for one controller: it has no false
+/// negatives, but false positives.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     counts: Vec<u32>,
     waiting: Vec<(LineId, Waiter)>,
 }
 
-/// Counters of a filter that a line has.
+/// The number of counters per line.
 const HASHES: usize = 2;
 
 impl Filter {
@@ -45,13 +45,13 @@ impl Filter {
         self.places(line).iter().all(|place| self.counts[*place] > 0)
     }
 
-    /// True if `other` may keep the filter from letting `line` go.
+    /// True if `other` can keep the filter from releasing `line`.
     pub(crate) fn shares(&self, line: LineId, other: LineId) -> bool {
         let places = self.places(other);
         self.places(line).iter().any(|place| places.contains(place))
     }
 
-    /// True if `line`, which has just been added, may make a fetch of another wait for longer.
+    /// True if `line`, which has just been added, can prolong the wait of a fetch of another line.
     pub(crate) fn holds_up(&self, line: LineId) -> bool {
         self.waiting.iter().any(|(waits, _)| self.shares(*waits, line))
     }
@@ -60,7 +60,7 @@ impl Filter {
         self.waiting.push((line, who));
     }
 
-    /// Those whose line is buffered no longer.
+    /// Removes and returns the waiters whose line is no longer buffered.
     pub(crate) fn released(&mut self) -> Vec<Waiter> {
         let waiting = std::mem::take(&mut self.waiting);
         let (still, free): (Vec<_>, _) =

@@ -1,9 +1,9 @@
-//! The epochs of a core: its timestamp, what is in flight, and what that depends on.
+//! The epochs of a core: its timestamp, the epochs in flight, and their dependences.
 
 use crate::{Epoch, LineId};
 use std::collections::VecDeque;
 
-/// An epoch of a core.
+/// An epoch of a core, on which others depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) core: usize,
@@ -13,22 +13,22 @@ pub(crate) struct Source {
 /// An epoch that is not durable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EpochState {
-    /// Entries that are not acknowledged.
+    /// The number of entries that are not acknowledged.
     pub(crate) left: u32,
-    /// What has to be durable before.
+    /// The epoch that must be durable first.
     pub(crate) depends_on: Option<Source>,
-    /// What it wrote; a line may stand more than once.
+    /// The lines that it wrote; a line can occur more than once.
     pub(crate) lines: Vec<LineId>,
-    /// The cores that get a message when it is durable, a bit each.
+    /// The cores that receive a message when it is durable, a bit each.
     pub(crate) dependents: u64,
-    /// The controllers that get a message, a bit each.
+    /// The controllers that receive a message, a bit each.
     pub(crate) controllers: u8,
 }
 
-/// The epochs of a core: its timestamp, and what is in flight.
+/// The epochs of a core: its timestamp, and the epochs in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
-    /// All up to this one are durable; the states of the others follow.
+    /// All epochs up to this one are durable; the states of the others follow.
     pub(crate) durable: Epoch,
     states: VecDeque<EpochState>,
 }
@@ -43,7 +43,7 @@ impl Timeline {
         self.durable + self.states.len() as Epoch
     }
 
-    /// How many epochs are not durable, the open one included.
+    /// The number of epochs that are not durable, the open one included.
     pub(crate) fn in_flight(&self) -> usize {
         self.states.len()
     }
@@ -67,18 +67,18 @@ impl Timeline {
         open.lines.is_empty() && open.depends_on.is_none()
     }
 
-    /// The newest epoch with something in it.
+    /// The newest epoch that is not empty.
     pub(crate) fn newest(&self) -> Epoch {
         self.current() - Epoch::from(self.is_open_empty())
     }
 
-    /// The newest epoch in flight that wrote a line of that kind.
+    /// The newest epoch in flight that wrote a line for which `is_it` holds.
     pub(crate) fn newest_with(&self, mut is_it: impl FnMut(&LineId) -> bool) -> Option<Epoch> {
         let at = self.states.iter().rposition(|state| state.lines.iter().any(&mut is_it))?;
         Some(self.durable + 1 + at as Epoch)
     }
 
-    /// Closes the open epoch and opens the next; returns the number of that which was closed.
+    /// Closes the open epoch and opens the next; returns the number of the closed one.
     pub(crate) fn close(&mut self) -> Epoch {
         self.states.push_back(EpochState::default());
         self.current() - 1
@@ -89,25 +89,25 @@ impl Timeline {
         self.states.len() > 1
     }
 
-    /// What the oldest epoch that is not durable depends on.
+    /// The dependence of the oldest epoch that is not durable.
     pub(crate) fn oldest_depends_on(&self) -> Option<Source> {
         self.states[0].depends_on
     }
 
-    /// The oldest epoch, which is closed, is durable.
+    /// Removes the oldest epoch, which is closed and durable.
     pub(crate) fn retire(&mut self) -> EpochState {
         self.durable += 1;
         self.states.pop_front().expect("it was in flight")
     }
 
-    /// True if the open epoch is known to come after `source`: it depends on it or a later epoch of
-    /// that core, or one before it in flight does.
+    /// True if the open epoch is known to come after `source`: it, or an epoch before it in flight,
+    /// depends on `source` or on a later epoch of that core.
     pub(crate) fn follows(&self, source: Source) -> bool {
         let covers = |on: Source| on.core == source.core && on.epoch >= source.epoch;
         self.states.iter().any(|state| state.depends_on.is_some_and(covers))
     }
 
-    /// The open epoch comes after `source` from now on: one that has begun is closed first.
+    /// Orders the open epoch after `source`; an epoch that is not empty is closed first.
     pub(crate) fn depend(&mut self, source: Source) {
         if !self.is_open_empty() {
             self.close();
@@ -115,7 +115,7 @@ impl Timeline {
         self.open().depends_on = Some(source);
     }
 
-    /// `source` is durable, and what came before it: nothing depends on it any more.
+    /// `source` and the epochs before it are durable: removes the dependences on them.
     pub(crate) fn resolve(&mut self, source: Source) {
         let is_over = |on: &Source| on.core == source.core && on.epoch <= source.epoch;
         for state in &mut self.states {
@@ -123,7 +123,7 @@ impl Timeline {
         }
     }
 
-    /// Forgets every dependence on `core`.
+    /// Removes every dependence on `core`.
     pub(crate) fn forget(&mut self, core: usize) {
         for state in &mut self.states {
             state.depends_on = state.depends_on.filter(|source| source.core != core);

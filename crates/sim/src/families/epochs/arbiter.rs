@@ -1,11 +1,11 @@
 //! The flush of an epoch: one arbiter per core, beside its caches, and a handshake with all banks.
 //!
 //! MICRO'15, section 4.1 and figure 8. (1) The core sends the epoch's dirty lines to their banks,
-//! then FlushEpoch to every bank, which thereby has seen every line of the epoch (EpochCMP). (2)
-//! Each bank writes its lines of the epoch to memory. (3) When all their PersistAcks are back, or
-//! at once if it has none, it sends BankAck. (4) When all banks have, the epoch is durable:
-//! PersistCMP goes to all banks, dependent epochs are informed, and the next epoch may be flushed.
-//! One epoch per core is in flush at a time.
+//! then FlushEpoch to every bank; a bank that has it has seen every line of the epoch (EpochCMP).
+//! (2) Each bank writes its lines of the epoch to memory. (3) When all their PersistAcks are back,
+//! or at once if it has no line, it sends BankAck. (4) When all banks have sent theirs, the epoch
+//! is durable: PersistCMP goes to all banks, dependent epochs are informed, and the next epoch can
+//! be flushed. One epoch per core is in flush at a time.
 
 use super::{EpochFlaw, Epochs, Message};
 use crate::caches::shared::Slot;
@@ -16,23 +16,23 @@ use rustc_hash::FxHashSet;
 /// The flush under way at one core.
 pub(crate) struct Arbiter {
     flushing: Option<Epoch>,
-    /// Lines of the epoch that the banks have to write; none stands twice.
+    /// The lines of the epoch that the banks must write, each once.
     lines: Vec<LineId>,
     listed: FxHashSet<LineId>,
     /// The banks that have lines to write, a bit each.
     writing: u64,
-    /// Per bank: lines without PersistAck, when the last one came.
+    /// Per bank: the lines without PersistAck, and when the last one came.
     banks: Vec<BankFlush>,
-    /// BankAcks to come, and when the last of those that came was at the arbiter.
+    /// The number of missing BankAcks, and when the last one so far reached the arbiter.
     missing: u32,
     last: Cycle,
-    /// The end of the flush has been announced.
+    /// Whether the end of the flush has been scheduled.
     closing: bool,
 }
 
 #[derive(Clone, Default)]
 struct BankFlush {
-    /// Lines to be written, and how many of them are not acknowledged.
+    /// Lines to be written, and the number of them that are not acknowledged.
     to_write: Vec<LineId>,
     lines: u32,
     last: Cycle,
@@ -54,7 +54,7 @@ impl Arbiter {
 }
 
 impl Epochs {
-    /// All epochs of `core` up to `epoch` must become durable.
+    /// Requests that all epochs of `core` up to `epoch` become durable.
     pub(super) fn demand(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         if epoch > self.cores[core].demanded {
             self.cores[core].demanded = epoch;
@@ -76,7 +76,8 @@ impl Epochs {
         left
     }
 
-    /// Starts to flush `core`'s oldest epoch, if it is asked for, complete, and depends on nothing.
+    /// Starts to flush `core`'s oldest epoch, if a flush is requested and the epoch is complete and
+    /// depends on nothing.
     pub(super) fn start_flush(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let epochs = &self.cores[core];
         let epoch = epochs.durable + 1;
@@ -155,8 +156,8 @@ impl Epochs {
             let message = Message::FlushEpoch { core: core as u8, bank: bank as u8 };
             hw.queue.event(starts, Event::Design(message));
         }
-        // BankAcks, gathered from every tile at once; banks with lines send another when they are
-        // done, which the gathering cannot leave out.
+        // BankAcks are gathered from every tile at once, including banks with lines, which the
+        // gathering cannot leave out; these send another when they are done.
         tiles.iter_mut().for_each(|told| *told += 1);
         arbiter.last = hw.mesh.gather(core, tiles);
         self.finish_if_complete(hw, core);
@@ -175,7 +176,7 @@ impl Epochs {
         let searched = groups(lines.iter().map(|line| hw.llc.set(*line)));
         let at = now + searched * self.config.search_cycles;
         for &line in &lines {
-            // Unless a flaw let it go: nothing takes a line of an epoch that is not durable.
+            // No line of an epoch that is not durable leaves, except by a planted bug.
             match hw.llc.find(line).filter(|slot| self.holds(hw, *slot, core, epoch)) {
                 Some(slot) => self.write_line(hw, core, bank, slot, at),
                 None => self.bank_wrote(hw, core, bank, at),
@@ -252,7 +253,7 @@ impl Epochs {
         }
         self.cores[core].durable = epoch;
         self.truncate(hw, core, epoch, now);
-        // PersistCMP; the banks know by their tags' epochs from then on.
+        // PersistCMP; from then on the banks know it by the epochs in their tags.
         hw.mesh.broadcast(core, now, &mut self.tiles);
         if self.config.invalidates {
             self.invalidate_lines(hw, core, epoch, now);
@@ -269,8 +270,9 @@ impl Epochs {
 }
 
 impl Epochs {
-    /// The lines of a durable epoch leave the caches, if no newer version of them is there. Not
-    /// before: a read of a line from memory could not know the epoch that it depends on.
+    /// Removes the lines of a durable epoch from the caches, if they hold no newer version. This
+    /// must not happen earlier: a read of a line from memory does not learn the epoch on which it
+    /// depends.
     fn invalidate_lines(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         for number in 0..self.arbiters[core].lines.len() {
             let line = self.arbiters[core].lines[number];
@@ -285,7 +287,7 @@ impl Epochs {
     }
 }
 
-/// How many groups of 64 sets `core` has to search for `lines`, in both of its levels.
+/// The number of groups of 64 sets that `core` must search for `lines`, in both of its levels.
 fn groups_of_core(hw: &Hw<Message>, core: usize, lines: &[LineId]) -> u64 {
     let near = groups(lines.iter().map(|line| *line as usize % hw.config.l1_sets()));
     let Some(l2) = hw.config.l2 else { return near };
@@ -293,7 +295,7 @@ fn groups_of_core(hw: &Hw<Message>, core: usize, lines: &[LineId]) -> u64 {
     near + groups(far.map(|line| *line as usize % l2.sets()))
 }
 
-/// How many groups of 64 sets the sets fall into: what the flush engine's bitmap marks.
+/// The number of groups of 64 sets that contain the sets, as marked in the flush engine's bitmap.
 fn groups(sets: impl Iterator<Item = usize>) -> u64 {
     let marked = sets.fold(0u64, |marked, set| marked | 1 << (set / 64 % 64));
     marked.count_ones().into()

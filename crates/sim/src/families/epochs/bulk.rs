@@ -1,19 +1,20 @@
-//! Buffered strict persistency in bulk mode: epochs that the hardware makes, and an undo log.
+//! Buffered strict persistency in bulk mode: epochs made by hardware, and an undo log.
 //!
 //! MICRO'15, section 5.2: hardware closes an epoch after a number of stores, and writes the state
-//! of the processor to memory with it; before a line is first written in an epoch its old value
+//! of the processor to memory with it; before the first write of a line in an epoch its old value
 //! goes to the log. A store waits for none of this. The order is: the old lines of a record are
-//! durable, then its header is written; all headers and the state of an epoch are durable, then its
-//! lines are written in place; they are durable, then the line that names the core's last durable
-//! epoch is written; that is durable, then the epoch is. Records follow ATOM (HPCA'17): see
-//! [`own`].
+//! durable before its header is written; all headers and the state of an epoch are durable before
+//! its lines are written in place; these are durable before the line that names the core's last
+//! durable epoch is written; when that line is durable, the epoch is. Records follow ATOM
+//! (HPCA'17): see [`own`].
 //!
-//! A core collects old lines in a record buffer and has a few of them, which bound what is on its
-//! way; the log is a ring that a durable epoch's records leave. When it is full, the open epoch is
-//! closed, and the store waits until the oldest is durable.
+//! A core collects old lines in a record buffer; its few buffers bound the number of records on
+//! their way. The log is a ring; a durable epoch frees its records. When the ring is full, the open
+//! epoch is closed, and the store waits until the oldest epoch is durable.
 //!
-//! An epoch that another thread depends on is split after the last store that has taken effect, as
-//! hardware places epochs blindly; the state saved is the one at that store.
+//! An epoch on which another thread depends is split after the last store that has taken effect,
+//! because hardware places epochs without regard to the program; the saved state is that at this
+//! store.
 
 use super::own::{Header, Layout, state_line};
 use super::{EpochFlaw, Epochs, Message, Version};
@@ -22,7 +23,7 @@ use crate::engine::counters::Reason;
 use crate::hw::{Event, Gate, Hw, Token, Waiter};
 use crate::{Cycle, Epoch, LineId};
 
-/// What acknowledgements are for, above the numbers of banks: a slot in the low bits.
+/// The kinds of acknowledgements, numbered above the banks, with a slot in the low bits.
 const OLD_LINE: u8 = 64;
 const HEADER: u8 = 128;
 const STATE: u8 = 192;
@@ -31,15 +32,15 @@ const SLOTS: u8 = 64;
 /// Sizes of the mechanism.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BulkConfig {
-    /// Stores of an epoch.
+    /// The number of stores of an epoch.
     pub(crate) stores: u64,
-    /// Old lines are logged.
+    /// Whether old lines are logged.
     pub(crate) log: bool,
-    /// Records in the log of a core.
+    /// The number of records in the log of a core.
     pub(crate) records: u32,
-    /// Records of a core on their way to memory.
+    /// The number of records of a core that can be on their way to memory.
     pub(crate) buffers: u32,
-    /// Lines that hold the state of a processor.
+    /// The number of lines of a processor's state.
     pub(crate) state_lines: u32,
 }
 
@@ -54,31 +55,31 @@ pub(super) struct Bulk {
 #[derive(Clone, Default)]
 struct Buffer {
     is_used: bool,
-    /// No line will be added.
+    /// Whether no more lines will be added.
     is_closed: bool,
     number: u64,
     header: Header,
-    /// Old lines without an acknowledgement.
+    /// The number of old lines without an acknowledgement.
     unacknowledged: u32,
 }
 
 /// The mechanism of one core.
 #[derive(Clone)]
 struct CoreLog {
-    /// Stores that have taken effect, and those of the open epoch.
+    /// The number of stores that have taken effect, and of those in the open epoch.
     stores: u64,
     in_epoch: u64,
     buffers: Vec<Buffer>,
     filling: Option<usize>,
-    /// Numbers of the next record, and of the oldest that may still be needed.
+    /// The number of the next record, and of the oldest that may still be needed.
     next: u64,
     oldest: u64,
-    /// By epoch in flight: records and state lines that are not durable, and its last record.
+    /// By epoch in flight: the records and state lines that are not durable, and its last record.
     unsettled: Vec<u32>,
     ends: Vec<u64>,
     /// Stores that wait for a buffer.
     waiting: Vec<Waiter>,
-    /// The line that names a durable epoch is on its way.
+    /// Whether the line that names a durable epoch is on its way.
     naming: bool,
 }
 
@@ -103,7 +104,7 @@ impl Bulk {
         Bulk { config, layout, cores: vec![core; cores] }
     }
 
-    /// True if nothing that must be durable before the epoch's lines is still on its way.
+    /// True if everything that must be durable before the epoch's lines is durable.
     pub(super) fn is_settled(&self, core: usize, epoch: Epoch) -> bool {
         let log = &self.cores[core];
         log.unsettled[epoch as usize % log.unsettled.len()] == 0
@@ -132,7 +133,7 @@ impl CoreLog {
         epoch as usize % self.ends.len()
     }
 
-    /// The buffer to fill; opens one if there is one, and a place in the ring of `records`.
+    /// The buffer to fill; opens a free one if the ring of `records` has a place.
     fn buffer(&mut self, epoch: Epoch, records: u32) -> Option<usize> {
         if self.filling.is_none() && self.next - self.oldest < records.into() {
             let free = self.buffers.iter().position(|buffer| !buffer.is_used)?;
@@ -148,14 +149,14 @@ impl CoreLog {
 }
 
 impl Epochs {
-    /// The design with epochs that it makes itself.
+    /// Turns the design into one with epochs made by hardware.
     pub(crate) fn in_bulk(mut self, config: BulkConfig) -> Epochs {
         let in_flight = self.config.in_flight;
         self.bulk = Some(Bulk::new(config, self.cores.len(), in_flight, self.program_lines));
         self
     }
 
-    /// Before a store: closes the requester's epoch if it has all its stores.
+    /// Before a store: closes the requester's epoch if it has its number of stores.
     pub(super) fn close_if_full(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
         let Some(bulk) = &self.bulk else { return Gate::Go };
         if bulk.cores[who.core].in_epoch < bulk.config.stores {
@@ -164,7 +165,7 @@ impl Epochs {
         self.close(hw, who, now)
     }
 
-    /// Before the first write of a line in an epoch: its old value goes to the log.
+    /// Before the first write of a line in an epoch: writes its old value to the log.
     pub(super) fn log_old(
         &mut self,
         hw: &mut Hw<Message>,
@@ -201,7 +202,7 @@ impl Epochs {
         Gate::Go
     }
 
-    /// No buffer is free: waits for one, or if the ring is full for the oldest epoch.
+    /// No buffer is free: waits for one or, if the ring is full, for the oldest epoch.
     fn wait_for_log(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
         let core = who.core;
         let bulk = self.bulk.as_mut().expect("a log");
@@ -277,7 +278,7 @@ impl Epochs {
         hw.counters.state_lines += u64::from(state_lines);
     }
 
-    /// The lines of `epoch` are durable: says so in memory.
+    /// The lines of `epoch` are durable: records that in memory.
     pub(super) fn name_durable(
         &mut self,
         hw: &mut Hw<Message>,
@@ -296,14 +297,14 @@ impl Epochs {
         bulk.write_name(hw, core, epoch, now, token);
     }
 
-    /// The deliberate mistake of saying so too early.
+    /// Plants the bug of recording it too early.
     pub(super) fn name_early(&self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         if let (Some(bulk), EpochFlaw::NamesEarly) = (&self.bulk, self.config.flaw) {
             bulk.write_name(hw, core, epoch, now, Token::NONE);
         }
     }
 
-    /// `epoch` is durable: its records may be overwritten.
+    /// `epoch` is durable: its records can be overwritten.
     pub(super) fn truncate(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
         let Some(bulk) = &mut self.bulk else { return };
         let log = &mut bulk.cores[core];
@@ -311,13 +312,13 @@ impl Epochs {
         log.waiting.drain(..).for_each(|who| hw.wake(who, now));
     }
 
-    /// What `token` stands for is durable, and its core learns of it at `acknowledged`.
+    /// The write of `token` is durable; its core learns of it at `acknowledged`.
     pub(super) fn acknowledge(hw: &mut Hw<Message>, token: Token, acknowledged: Cycle) {
         let message = Message::Settled { core: token.core, what: token.bank };
         hw.queue.event(acknowledged, Event::Design(message));
     }
 
-    /// True for an acknowledgement that is not for a bank.
+    /// True for an acknowledgement that is not meant for a bank.
     pub(super) fn is_own(token: Token) -> bool {
         token.bank >= OLD_LINE
     }

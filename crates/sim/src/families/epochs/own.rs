@@ -1,11 +1,11 @@
-//! Where a core's log and its saved states are in persistent memory, and what their words mean.
+//! The layout of a core's log and saved states in persistent memory, and the format of their words.
 //!
 //! Behind the program's lines each core has: one line that names its last durable epoch; room for
-//! the processor state at the end of as many epochs as may be in flight, and of the one before; and
+//! the processor state at the end of each epoch that can be in flight, and of the one before; and
 //! its log, a ring of records of eight lines as in ATOM (HPCA'17, section IV): a header, then up to
 //! seven old lines. A header line names the epoch, and for each old line its address and the epoch
-//! whose version it is, if that one was not durable yet: `0`, or core + 1 in 8 bits and the epoch's
-//! low 24 bits. A line is written whole or not.
+//! of its version, if that one was not durable yet: `0`, or core + 1 in 8 bits and the epoch's low
+//! 24 bits. The write of a line is atomic.
 
 use crate::memory::versions::LineData;
 use crate::{Epoch, LineId};
@@ -14,10 +14,10 @@ use crate::{Epoch, LineId};
 pub(super) const RECORD_LINES: LineId = 8;
 /// Old lines in a record.
 pub(super) const ENTRIES: usize = 7;
-/// Bits of an epoch's number that a header keeps of the version it names.
+/// The number of low bits of an epoch that a header stores with an old line's version.
 const EPOCH_BITS: u32 = 24;
 
-/// Where everything is.
+/// The layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) cores: LineId,
@@ -25,7 +25,7 @@ pub(super) struct Layout {
     pub(super) first: LineId,
     pub(super) records: LineId,
     pub(super) state_lines: LineId,
-    /// States kept: one more than epochs in flight.
+    /// The number of states kept: one more than epochs in flight.
     pub(super) states: LineId,
 }
 
@@ -55,18 +55,18 @@ impl Layout {
     }
 }
 
-/// The first line of a saved state: the epoch that it ends, and the stores of the core until then.
-/// They stand for the registers, which a front end that follows no instructions does not have.
+/// The first line of a saved state: the epoch that it ends, and the core's number of stores up to
+/// there. They stand for the registers, because the simulated core does not interpret instructions.
 pub(super) fn state_line(epoch: Epoch, stores: u64) -> LineData {
     [epoch.into(), stores, 0, 0, 0, 0, 0, 0]
 }
 
-/// Epoch and stores of a saved state.
+/// The epoch and the number of stores of a saved state.
 pub(super) fn read_state(line: &LineData) -> (Epoch, u64) {
     (line[0] as Epoch, line[1])
 }
 
-/// One header, as it is filled.
+/// A record's header while it is filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) epoch: Epoch,
@@ -79,7 +79,7 @@ impl Header {
         Header { epoch, ..Header::default() }
     }
 
-    /// Adds an old line: that of `prior`'s version, if that one is not durable.
+    /// Adds an old line, with the version `prior` that it holds if that one is not durable.
     pub(super) fn push(&mut self, line: LineId, prior: Option<(usize, Epoch)>) {
         let prior = prior.map_or(0, |(core, epoch)| {
             (core as u64 + 1) << EPOCH_BITS | u64::from(epoch) & ((1 << EPOCH_BITS) - 1)
@@ -99,7 +99,7 @@ impl Header {
         line
     }
 
-    /// What a line in the place of a header says; none if it says nothing.
+    /// Decodes a header line; `None` if it is empty.
     pub(super) fn read(line: &LineData) -> Option<Header> {
         let (epoch, entries) = ((line[0] >> 32) as Epoch, (line[0] & 0xffff_ffff) as usize);
         let words = line[1..].try_into().expect("seven words");
@@ -116,7 +116,7 @@ impl Header {
     }
 }
 
-/// The bits of an epoch's number that a header keeps.
+/// The low bits of an epoch that a header stores.
 pub(super) fn low_bits(epoch: Epoch) -> Epoch {
     epoch & ((1 << EPOCH_BITS) - 1)
 }

@@ -1,6 +1,6 @@
-//! The parameters of the designs of this family, and the macros by which one of them is declared.
+//! The parameters of the designs of this family, and the macros that declare a design.
 
-/// The parameters of a persist barrier, those of a design of its own (`extra`), and its `design`.
+/// Declares the parameters of a persist barrier, those of one design (`extra`), and its `design`.
 macro_rules! epoch_params {
     (
         waits: $waits:expr, tracks: $tracks:expr, proactive: $proactive:expr,
@@ -8,9 +8,9 @@ macro_rules! epoch_params {
         extra: {$($extra:tt)*}
     ) => {
         crate::families::params::parameters! {
-            /// Durable when the controller's queue accepts a write (ADR).
+            /// A write is durable when the controller's queue accepts it (ADR).
             adr: bool = false;
-            /// A flush takes the line out of the caches, as `clflush` does.
+            /// A flush removes the line from the caches, as `clflush` does.
             invalidating: bool = false;
             /// Epochs in flight per core.
             epochs: u32 = 8, in 2..=64;
@@ -19,7 +19,7 @@ macro_rules! epoch_params {
             /// Cycles to search a group of 64 sets for lines of an epoch.
             search_cycles: u64 = 8, in 0..=10_000;
             $($extra)*
-            /// A deliberate mistake in the mechanism, to test the checks.
+            /// A planted bug in the mechanism, to test the checks.
             flaw: crate::families::epochs::EpochFlaw = Default::default();
         }
 
@@ -50,7 +50,7 @@ macro_rules! epoch_params {
     };
 }
 
-/// The same for a design that makes the epochs itself.
+/// Like `epoch_params`, for a design whose epochs are made by hardware.
 macro_rules! bulk_params {
     (tracks: $tracks:expr, proactive: $proactive:expr $(,)?) => {
         crate::families::epochs::epoch_params! {

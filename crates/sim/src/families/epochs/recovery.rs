@@ -1,18 +1,18 @@
-//! What the hardware does after a crash under buffered strict persistency in bulk mode.
+//! The hardware's recovery after a crash under buffered strict persistency in bulk mode.
 //!
-//! MICRO'15, section 5.2: epochs that persisted only partly are undone, and each processor goes on
+//! MICRO'15, section 5.2: epochs that persisted only partly are undone, and each processor resumes
 //! from the state saved at the end of its last durable epoch. An epoch is durable when the line
-//! that names it is. The order of undoing matters where several epochs that were not durable wrote
-//! one line: its value is then that from before the first of them, and the first is the one whose
-//! old line was itself a durable version. So each line is restored from exactly one entry, in any
-//! order, and doing it again changes nothing.
+//! that names it is. The order of undoing matters if several epochs that were not durable wrote one
+//! line: its value must be that from before the first of them, and the first is the one whose old
+//! line was itself a durable version. So each line is restored from exactly one entry, in any
+//! order, and recovery is idempotent.
 
 use super::own::{Header, Layout, RECORD_LINES, low_bits, read_state};
 use crate::memory::versions::LineData;
 use crate::{Epoch, LineId};
 
-/// Undoes in `image` what epochs wrote that are not durable; returns how many stores of each core
-/// are in it.
+/// Undoes in `image` the writes of epochs that are not durable; returns the number of stores of
+/// each core that are in it.
 pub(super) fn recover(layout: &Layout, image: &mut [LineData], undoes_all: bool) -> Vec<u64> {
     let cores = 0..layout.cores as usize;
     let durable: Vec<Epoch> =
@@ -54,8 +54,8 @@ fn undo(
     }
 }
 
-/// True if the epoch with those low bits is `durable` or one before it. Epochs in flight are few,
-/// so the nearer way round is the right one.
+/// True if the epoch with these low bits is `durable` or an earlier one. Epochs in flight are few,
+/// so the shorter distance modulo 2^24 is the right one.
 fn is_up_to(low: Epoch, durable: Epoch) -> bool {
     let ahead = low_bits(low.wrapping_sub(durable));
     ahead == 0 || ahead > low_bits(Epoch::MAX) / 2

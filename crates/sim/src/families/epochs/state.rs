@@ -1,7 +1,7 @@
-//! The epochs of one core: the open one, the durable ones, what each wrote and depends on.
+//! The epochs of one core: the open one, the durable ones, their lines and dependences.
 //!
-//! Hardware numbers them with as many bits as epochs may be in flight; here numbers only grow, and
-//! a limit on how many are in flight stands for the bits.
+//! Hardware numbers epochs with the bits that the number in flight needs; here numbers only grow,
+//! and a limit on the number in flight stands for the bits.
 
 use crate::hw::Waiter;
 use crate::noc::mesh::Tile;
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl State {
-    /// As new, but with the room that its lists have.
+    /// Resets the state, but keeps the capacity of its lists.
     fn clear(&mut self) {
         let State { lines, depends_on, informs, conflicting } = self;
         lines.clear();
@@ -35,7 +35,7 @@ pub(crate) struct CoreEpochs {
     pub(crate) durable: Epoch,
     /// All epochs up to this one must be flushed.
     pub(super) demanded: Epoch,
-    /// Who waits for which epoch, and the tile at which it learns of it.
+    /// The waiters, each with its epoch and the tile that is informed.
     pub(crate) waiters: Vec<(Epoch, Waiter, Tile)>,
     in_flight: u32,
     states: Vec<State>,
@@ -63,13 +63,13 @@ impl CoreEpochs {
         &self.states[(epoch % self.in_flight) as usize]
     }
 
-    /// True while nothing was written in the open epoch and it depends on nothing.
+    /// True while the open epoch has no writes and no dependences.
     pub(super) fn is_empty(&self) -> bool {
         let open = self.peek(self.current);
         open.lines.is_empty() && open.depends_on.is_empty()
     }
 
-    /// True if the open epoch can be closed: the next one needs a number of its own.
+    /// True if the open epoch can be closed: the next one needs a free number.
     pub(super) fn has_free_number(&self) -> bool {
         self.current - self.durable < self.in_flight
     }
@@ -88,12 +88,12 @@ impl CoreEpochs {
         self.state(current).lines.push(line);
     }
 
-    /// The lines that the epoch has tagged; a line may stand twice.
+    /// The lines that the epoch has tagged; a line can occur twice.
     pub(super) fn take_lines(&mut self, epoch: Epoch) -> Vec<LineId> {
         std::mem::take(&mut self.state(epoch).lines)
     }
 
-    /// The list that [`take_lines`](CoreEpochs::take_lines) gave, for its room.
+    /// Returns the list of [`take_lines`](CoreEpochs::take_lines), for reuse of its capacity.
     pub(super) fn give_back_lines(&mut self, epoch: Epoch, mut lines: Vec<LineId>) {
         lines.clear();
         self.state(epoch).lines = lines;
@@ -123,7 +123,7 @@ impl CoreEpochs {
         self.peek(epoch).informs.len()
     }
 
-    /// True if `epoch` is already known to depend on that epoch of `core` or a later one.
+    /// True if `epoch` is known to depend on epoch `on` of `core` or on a later one.
     pub(super) fn depends_on(&self, epoch: Epoch, core: usize, on: Epoch) -> bool {
         self.peek(epoch).depends_on.iter().any(|(known, number)| *known == core && *number >= on)
     }
@@ -136,7 +136,7 @@ impl CoreEpochs {
         self.state(epoch).informs.push(core);
     }
 
-    /// The dependences of `epoch`, for as long as they stand.
+    /// The dependences of `epoch` that are not resolved.
     pub(super) fn dependences_mut(&mut self, epoch: Epoch) -> &mut Vec<(usize, Epoch)> {
         &mut self.state(epoch).depends_on
     }

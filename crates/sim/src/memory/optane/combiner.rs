@@ -1,21 +1,21 @@
-//! Where lines that were written wait for the rest of their XPLine.
+//! The write buffer of a DIMM, in which written lines wait for the rest of their XPLine.
 //!
-//! LENS (MICRO'20) found 64 lines of 64 bytes, 4 KB, in which a DIMM puts lines together before it
-//! writes to the media. How they are organised is not published. Here they are sets, found by a
-//! hash of the XPLine's number: a line goes into the set of its XPLine, and leaves with its
-//! neighbours when the XPLine is whole. When its set is full, the XPLine that has been there for
-//! longest leaves with the lines that it has. So a few writers that each write from one end to the
-//! other send whole XPLines, while those of many meet in the sets and push each other out in part:
-//! the thrashing that FAST'20 measured. That is the one thing chosen here (16 sets of 4 lines).
+//! LENS (MICRO'20) found 64 lines of 64 bytes, 4 KB, in which a DIMM combines lines before it
+//! writes to the media. Their organisation is unpublished. Here they are sets, found by a hash of
+//! the XPLine's number: a line goes into the set of its XPLine, and leaves with its neighbours when
+//! the XPLine is whole. When its set is full, the oldest XPLine in it leaves with the lines that
+//! are present. So a few sequential writers send whole XPLines, while the lines of many writers
+//! collide in the sets and evict partial XPLines: the thrashing that FAST'20 measured. The
+//! organisation is our only choice here (16 sets of 4 lines).
 //!
-//! A line that leaves keeps its place until the queue of the media has taken its XPLine.
+//! A line that leaves keeps its place until the queue of the media has accepted its XPLine.
 
 use super::XPLINE_LINES;
 use crate::Cycle;
 
 const OPEN: Cycle = Cycle::MAX;
 
-/// A line that waits, or a place that is free from a cycle on.
+/// A waiting line, or a place that is free from a cycle on.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     line: u64,
@@ -23,23 +23,23 @@ struct Place {
     free: Cycle,
 }
 
-/// What leaves: an XPLine with some lines or all of them.
+/// An XPLine that leaves, with some or all of its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leaving {
     pub(super) xpline: u64,
     set: usize,
 }
 
-/// What must be done before a line has its place.
+/// The condition for a line to have a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Nothing, from that cycle on.
+    /// A place is free from this cycle on.
     At(Cycle),
-    /// This leaves first.
+    /// This XPLine must leave first.
     Behind(Leaving),
 }
 
-/// The lines of one DIMM that wait.
+/// The waiting lines of one DIMM.
 #[derive(Clone, Debug)]
 pub(super) struct Combiner {
     ways: usize,
@@ -48,14 +48,14 @@ pub(super) struct Combiner {
 }
 
 impl Combiner {
-    /// `sets`, a power of two, of `ways` lines each.
+    /// A buffer of `sets`, a power of two, of `ways` lines each.
     pub(super) fn new(sets: usize, ways: usize) -> Combiner {
         let empty = || Vec::with_capacity(ways);
         Combiner { ways, mask: sets as u64 - 1, sets: (0..sets).map(|_| empty()).collect() }
     }
 
-    /// The number folded onto itself: XPLines that follow each other are in different sets, and
-    /// those of writers that are far apart anywhere.
+    /// Folds the XPLine's number onto itself: consecutive XPLines are in different sets, and those
+    /// of distant writers are spread at random.
     #[inline]
     fn set(&self, xpline: u64) -> usize {
         let (mut rest, mut set) = (xpline, 0);
@@ -73,7 +73,7 @@ impl Combiner {
         set.iter().any(|place| place.line == line && place.free == OPEN)
     }
 
-    /// What a line that comes at `at` needs to have a place.
+    /// The condition for a line that comes at `at` to have a place.
     pub(super) fn room(&mut self, line: u64, at: Cycle) -> Room {
         let number = self.set(line / XPLINE_LINES);
         let set = &mut self.sets[number];
@@ -96,8 +96,8 @@ impl Combiner {
         }
     }
 
-    /// Puts a line that has [`room`](Combiner::room) in its place; if its XPLine is whole, that is
-    /// to leave.
+    /// Puts a line that has [`room`](Combiner::room) in its place; returns its XPLine if that is
+    /// whole and must leave.
     pub(super) fn put(&mut self, line: u64) -> Option<Leaving> {
         let xpline = line / XPLINE_LINES;
         let number = self.set(xpline);

@@ -1,10 +1,11 @@
 //! One DIMM: the write-pending queue in front of it, its buffers, and the media behind them.
 //!
-//! The queue is the memory controller's and has 8 lines for each DIMM (LENS, MICRO'20). It sends
-//! them in the order in which it took them, each when the DIMM has a place for it, so one that has
-//! to wait holds up all behind it. A line that is written again before the DIMM has acknowledged it
-//! waits at the door: LENS rewrote one line every 186 ns where a lone write took 90 (FAST'20). What
-//! has been accepted survives a crash under ADR, and what the DIMM has acknowledged does anyway.
+//! The queue belongs to the memory controller and has 8 lines for each DIMM (LENS, MICRO'20). It
+//! sends lines in the order in which it accepted them, each when the DIMM has a place for it, so a
+//! line that waits holds up all lines behind it. A line that is rewritten before the DIMM has
+//! acknowledged it waits before the queue: LENS rewrote one line every 186 ns where a single write
+//! took 90 (FAST'20). Accepted lines survive a crash under ADR, and lines acknowledged by the DIMM
+//! survive it anyway.
 
 use super::combiner::{Combiner, Leaving, Room};
 use super::media::Media;
@@ -28,21 +29,21 @@ pub(super) struct Dimm {
     line_cycles: u64,
     post: u64,
     queue_lines: usize,
-    /// When each line of the queue leaves it, the oldest first; those beyond its size wait at the
-    /// door.
+    /// When each line of the queue leaves it, oldest first; lines beyond the queue's size wait
+    /// before it.
     queue: VecDeque<Cycle>,
-    /// Lines that the DIMM has not acknowledged, the oldest first.
+    /// Lines that the DIMM has not acknowledged, oldest first.
     sent: VecDeque<Sent>,
-    /// Until it has, from when a line has its place.
+    /// The latency from a line's place in the DIMM to the acknowledgement.
     acknowledge: u64,
     combiner: Combiner,
-    /// XPLines at hand.
+    /// The read buffer of XPLines.
     buffer: Tags,
-    /// From the queue to a line that is at hand, and back.
+    /// The latency from the queue to a line in the read buffer, and back.
     read: u64,
-    /// Between media and buffer.
+    /// The latency between media and read buffer.
     fetch: u64,
-    /// Pages whose translation is at hand.
+    /// The translation buffer, by page.
     pages: Tags,
     translate: u64,
     media: Media,
@@ -87,7 +88,7 @@ impl Dimm {
         done.max(moved + self.line_cycles)
     }
 
-    /// Brings an XPLine from the media into the buffer; returns when it is there.
+    /// Reads an XPLine from the media into the buffer; returns when it is there.
     fn fetch(&mut self, xpline: u64, at: Cycle) -> Cycle {
         let translated = self.translated(xpline, at);
         let ready = self.media.read(translated) + self.fetch;
@@ -95,7 +96,7 @@ impl Dimm {
         ready
     }
 
-    /// When the place of an XPLine in the media is known.
+    /// When the media address of an XPLine is known.
     fn translated(&mut self, xpline: u64, at: Cycle) -> Cycle {
         let page = (xpline * XPLINE_LINES / PAGE_LINES) as u32;
         if let Some(ready) = self.pages.touch(page) {
@@ -107,8 +108,8 @@ impl Dimm {
         ready
     }
 
-    /// Writes a line; the queue takes it no earlier than `floors.0`, and the DIMM has it no earlier
-    /// than `floors.1`.
+    /// Writes a line; the queue accepts it no earlier than `floors.0`, and the DIMM receives it no
+    /// earlier than `floors.1`.
     pub(super) fn write(&mut self, line: u64, at: Cycle, floors: (Cycle, Cycle)) -> WriteTimes {
         self.lines_written += 1;
         let accepted = (self.door(line, at) + self.post).max(floors.0);
@@ -122,7 +123,7 @@ impl Dimm {
         WriteTimes { accepted, in_dimm: acknowledged }
     }
 
-    /// When the write-pending queue takes a line that comes at `at`.
+    /// When the write-pending queue accepts a line that comes at `at`.
     fn door(&mut self, line: u64, at: Cycle) -> Cycle {
         while self.queue.front().is_some_and(|leaves| *leaves <= at) {
             self.queue.pop_front();
@@ -136,7 +137,7 @@ impl Dimm {
         free.max(same.map_or(at, |sent| sent.acknowledged))
     }
 
-    /// Puts a line among those that wait for their neighbours; returns when it has its place.
+    /// Puts a line into the write buffer; returns when it has its place.
     fn combine(&mut self, line: u64, at: Cycle) -> Cycle {
         let mut at = at;
         loop {
@@ -154,7 +155,7 @@ impl Dimm {
         at
     }
 
-    /// An XPLine goes to the media at `at`; returns when their queue has taken it.
+    /// Sends an XPLine to the media at `at`; returns when their queue has accepted it.
     fn send(&mut self, leaving: Leaving, at: Cycle) -> Cycle {
         let room = self.media.room(at);
         let translated = self.translated(leaving.xpline, room);
@@ -257,7 +258,7 @@ mod tests {
     fn a_line_that_waits_for_a_place_holds_up_those_behind_it() {
         let ((memory, _), mut dimm) = (config(), dimm());
         let mut ask = |line: u64| dimm.write(line, 50, (0, 0)).in_dimm - memory.nvm.write;
-        // Lone lines of XPLines that all go to one set, until the media have enough.
+        // Single lines of XPLines that all go to one set, until the media queue is full.
         let same_set = |number: u64| number * 17 * XPLINE_LINES;
         let last = (1..14).map(same_set).map(&mut ask).last().unwrap();
         assert!(last > 50 + memory.nvm.write, "{last}");

@@ -1,14 +1,14 @@
-//! The media behind a DIMM's controller: XPLines, one pipeline, and the wear that is levelled.
+//! The media behind a DIMM's controller: XPLines, one pipeline, and wear levelling.
 //!
-//! A read keeps the pipeline for as long as its bandwidth says (6.6 GB/s a DIMM, FAST'20) and has
-//! its data after the latency; a write keeps it longer (2.3 GB/s), whatever part of the XPLine is
-//! new, as the old one is read where the new one is written. Both share the pipeline, and writes
-//! wait for it in a short queue.
+//! A read occupies the pipeline for the time of its bandwidth (6.6 GB/s per DIMM, FAST'20) and has
+//! its data after the latency; a write occupies it longer (2.3 GB/s), whatever part of the XPLine
+//! is new, because the old one is read before the new one is written. Both share the pipeline, and
+//! writes wait for it in a short queue.
 //!
-//! Cells wear out, so when an XPLine was written a certain number of times its block is moved: the
-//! XPLines of the block are read and written one after the other, and other accesses of the media
-//! wait. Rewriting one XPLine showed such stalls of 52 us every 14 000 writes or so (LENS), and
-//! FAST'20 saw that 0.006 % of hot writes take 50 us, and fewer the more XPLines share the writes.
+//! Cells wear out, so after a certain number of writes of an XPLine its block is moved: the XPLines
+//! of the block are read and written one after the other, and other accesses of the media wait.
+//! Rewriting one XPLine showed such stalls of 52 us about every 14 000 writes (LENS), and FAST'20
+//! saw that 0.006 % of hot writes take 50 us, fewer if more XPLines share the writes.
 
 use crate::Cycle;
 use crate::config::DimmConfig;
@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Debug)]
 pub(super) struct Media {
     pipeline: Calendar,
-    /// When writes that wait leave the queue.
+    /// When waiting writes leave the queue.
     starts: Vec<Cycle>,
     queue: usize,
     read: u64,
@@ -27,7 +27,7 @@ pub(super) struct Media {
     write_cycles: u64,
     block_xplines: u32,
     wear: u16,
-    /// Of each block that was written: writes of its XPLines since it was moved.
+    /// For each written block, the writes of its XPLines since it was last moved.
     worn: FxHashMap<u32, Box<[u16]>>,
     pub(super) reads: u64,
     pub(super) writes: u64,
@@ -52,7 +52,7 @@ impl Media {
         }
     }
 
-    /// Reads an XPLine that is asked for at `at`; returns when it has been read.
+    /// Reads an XPLine requested at `at`; returns when it has been read.
     pub(super) fn read(&mut self, at: Cycle) -> Cycle {
         self.reads += 1;
         self.pipeline.book(at, self.read_cycles) + self.read
@@ -71,7 +71,8 @@ impl Media {
         self.starts.swap_remove(earliest.unwrap_or(0))
     }
 
-    /// Writes an XPLine for which the queue has [`room`](Media::room), and which may start at `at`.
+    /// Writes an XPLine for which the queue has [`room`](Media::room); the write starts at `at` or
+    /// later.
     pub(super) fn write(&mut self, xpline: u32, at: Cycle) {
         self.writes += 1;
         if self.wears_out(xpline) {
@@ -82,7 +83,7 @@ impl Media {
         self.starts.push(self.pipeline.book(at, self.write_cycles));
     }
 
-    /// Counts a write; true if the block has to be moved, which begins to count anew.
+    /// Counts a write; returns true if the block must be moved, which resets its counts.
     fn wears_out(&mut self, xpline: u32) -> bool {
         let (block, place) = (xpline / self.block_xplines, xpline % self.block_xplines);
         let fresh = || vec![0; self.block_xplines as usize].into_boxed_slice();

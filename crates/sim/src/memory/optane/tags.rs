@@ -1,16 +1,16 @@
-//! What a DIMM has at hand: XPLines in its read buffer, pages in its translation buffer.
+//! The tags of a DIMM's read buffer of XPLines, and of its translation buffer of pages.
 //!
 //! LENS (MICRO'20) found two sizes at which the latency of reads rises: 16 KB, which are 64 XPLines
-//! that the controller can read, change and write, and 16 MB, which are 4096 pages whose place in
-//! the media it knows (the address indirection table, kept in DRAM on the DIMM). Both are tags
-//! here, with the cycle from which the data are there: a request for what is still on its way waits
-//! for it. The least recently used way of a set is replaced, which is our choice.
+//! that the controller can read, modify and write, and 16 MB, which are 4096 pages whose media
+//! address it knows (the address indirection table, kept in DRAM on the DIMM). Both are tags here,
+//! with the cycle from which the data are present: a request for data on their way waits for them.
+//! The least recently used way of a set is replaced, which is our choice.
 
 use crate::Cycle;
 
 const NONE: u32 = u32::MAX;
 
-/// The newest pieces by number, in sets.
+/// The most recent entries by number, in sets.
 #[derive(Clone, Debug)]
 pub(super) struct Tags {
     ways: usize,
@@ -22,7 +22,7 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    /// Room for `entries`, a multiple of `ways`.
+    /// Tags for `entries`, a multiple of `ways`.
     pub(super) fn new(entries: usize, ways: usize) -> Tags {
         Tags {
             ways,
@@ -34,14 +34,14 @@ impl Tags {
         }
     }
 
-    /// Numbers follow each other from set to set, so that what lies together fits together.
+    /// Consecutive numbers are in consecutive sets, so that neighbours do not collide.
     #[inline]
     fn set(&self, number: u32) -> std::ops::Range<usize> {
         let first = number as usize % self.sets * self.ways;
         first..first + self.ways
     }
 
-    /// If the piece is at hand or on its way: from when it is there. It counts as used.
+    /// Returns from when the entry is present, if it is present or on its way; updates its age.
     #[inline]
     pub(super) fn touch(&mut self, number: u32) -> Option<Cycle> {
         let set = self.set(number);
@@ -51,7 +51,7 @@ impl Tags {
         Some(self.ready[set.start + way])
     }
 
-    /// Puts a piece that will be there at `ready` in the place of the one not used for longest.
+    /// Inserts an entry that is present from `ready` on, in place of the least recently used one.
     pub(super) fn put(&mut self, number: u32, ready: Cycle) {
         let set = self.set(number);
         let known = self.numbers[set.clone()].iter().position(|tag| *tag == number);
