@@ -1,15 +1,15 @@
-//! Lays areas out one after the other, in whole lines, in the pool and in DRAM.
+//! Lays out areas one after the other, in whole cache lines, in the pool and in DRAM.
 //!
-//! A structure places its areas from its parameters alone, so the same parameters read back from
-//! a pool give the same addresses after a crash; no address needs to be stored.
+//! The layout of a structure depends on its parameters only, so the same parameters read from a
+//! pool after a crash yield the same addresses, and no address needs to be stored.
 
 use crate::pool::HEADER_BYTES;
 use seawall_memory::{Addr, LINE_BYTES};
 
-/// The most bytes that either region may take: 64 TiB.
+/// The maximum bytes of either region: 64 TiB.
 const BYTES_MAX: u64 = 1 << 46;
 
-/// How far the pool (after its header) and the DRAM region are taken.
+/// The part of the pool (after its header) and of the DRAM region that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arena {
     pm: u64,
@@ -23,7 +23,7 @@ impl Default for Arena {
 }
 
 impl Arena {
-    /// Nothing taken but the pool's header.
+    /// An arena with nothing taken except the pool's header.
     pub const fn new() -> Arena {
         Arena { pm: HEADER_BYTES, dram: 0 }
     }
@@ -44,12 +44,12 @@ impl Arena {
         Addr::dram(take(&mut self.dram, bytes))
     }
 
-    /// Bytes that a pool must have to hold all that was taken.
+    /// The bytes of a pool that holds all that was taken.
     pub const fn pm_bytes(&self) -> u64 {
         self.pm
     }
 
-    /// Bytes that the DRAM region must have.
+    /// The bytes of the DRAM region.
     pub const fn dram_bytes(&self) -> u64 {
         self.dram
     }

@@ -1,10 +1,11 @@
-//! The persistent-memory library of seawall: what stands between a data structure and the seam.
+//! The persistent-memory library of seawall: heaps, transactions, locks and types on top of the
+//! seam.
 //!
-//! A pool ([`pool`]) names itself. In it lives a [`Heap`]: objects are allocated, changed and freed
-//! in transactions ([`Session::transaction`]), each of which a crash keeps whole or not
-//! at all. Everything is generic over `Memory` and runs on any machine below it.
+//! A pool ([`pool`]) begins with a header that identifies it. It holds a [`Heap`], in which objects
+//! are allocated, changed and freed in transactions ([`Session::transaction`]); each of them is
+//! atomic with respect to crashes. Everything is generic over `Memory` and runs on any machine.
 //!
-//! Fences are what durability costs, so this is how many there are:
+//! The cost of durability is mainly that of fences. Their number:
 //!
 //! | operation | fences | lines written at once |
 //! |---|---|---|
@@ -15,20 +16,20 @@
 //! | abort of an undo transaction that stored something | 1 | a log record |
 //! | a fresh chunk of 64 KiB for small objects | 1 | a log record |
 //! | an object of 4 KiB and more, written with [`fill`](Tx::fill) | 1 more | its bytes, once |
-//! | retiring the logs, when one is full | 2 | each changed line once |
+//! | truncation of the logs, when one is full | 2 | each changed line once |
 //!
-//! Data is stored in place when its record is durable, and flushed when the log is retired; a
+//! Data is stored in place when its record is durable, and flushed when the log is truncated. A
 //! record goes through the caches or past them, whichever was measured to be cheaper ([`Route`]).
-//! Opening after a crash replays what was not retired: its time depends on the logs, not on the
-//! pool.
+//! Opening after a crash replays what was not truncated, so its time depends on the logs, not on
+//! the pool.
 //!
-//! A heap can be used by address and byte, or through [`typed`]: structs that derive `Persist`,
-//! pointers that know their type and pool. Which mistakes that leaves:
+//! A heap can be used by address and byte, or through [`typed`]: structs that derive `Persist`, and
+//! pointers that carry their type and pool. How mistakes in typed programs are caught:
 //!
 //! | mistake | refused |
 //! |---|---|
 //! | a volatile pointer, `Vec`, `String` or `usize` in a pool | by the compiler |
-//! | a pointer of one pool stored in another, or followed there | by the compiler |
+//! | a pointer of one pool stored or followed in another | by the compiler |
 //! | a pointer that outlives its pool, or is made from an address | by the compiler |
 //! | a pointer or a value of another type than the field or object has | by the compiler |
 //! | a write outside of a transaction, or after its end | by the compiler |
@@ -37,35 +38,35 @@
 //! | work on a heap that was read and not opened | by the compiler: [`HeapInfo`] |
 //! | another program's pool, or another root | when opened, [`HeapError::Shape`] |
 //! | a type that the root leads to and that has changed | when opened, [`HeapError::Changed`] |
-//! | a heap made over another, or over a part of a header | [`HeapError::Exists`] |
+//! | a heap created over another, or over a part of a header | [`HeapError::Exists`] |
 //! | a heap opened where it is open | [`HeapError::Open`] |
 //! | the memory of another pool or of a copy | a panic when joining or entering |
 //! | a thread too many | a panic when joining |
-//! | a second session of a thread number, on another thread of the system | a panic when joining |
-//! | the same, on one thread of the system | the first one panics when it is used again |
+//! | a second session of a thread number, on another OS thread | a panic when joining |
+//! | the same, on one OS thread | the first one panics when it is used again |
 //! | joining in the middle of a transaction of that number | a panic when joining |
-//! | a panic in a transaction, caught or not | no; the transaction is as if it had not been |
-//! | a [`Pending`] that is waited for by another session | a panic |
-//! | a pointer that was never set, or leads out | when followed, [`HeapError::NoData`] |
+//! | a panic in a transaction, caught or not | no; the transaction is rolled back |
+//! | waiting for a [`Pending`] of another session | a panic |
+//! | a pointer that was never set, or leads outside | when followed, [`HeapError::NoData`] |
 //! | freeing twice, or as another type, or in the middle of an object | when freed |
 //! | damage by a failing disk | in headers, tables, states, logs; not in objects |
-//! | a pointer that is followed after its object was freed | no; but `reach` finds it |
-//! | an object that nothing points to any more | no; [`reach`](typed::Session::reach) finds it |
+//! | following a pointer after its object was freed | no; but `reach` finds it |
+//! | an object that no pointer leads to any more | no; [`reach`](typed::Session::reach) finds it |
 //! | two threads that write an object without a lock | no |
-//! | a pointer from a transaction that failed, used later | no; as after freeing |
-//! | an implementation of [`typed::Persist`] by hand that says what is not so | no; derive it |
+//! | a pointer from a failed transaction, used later | no; as after freeing |
+//! | a wrong implementation of [`typed::Persist`] by hand | no; derive it |
 //! | bytes of the pool changed past the heap, by [`Memory`](seawall_memory::Memory) itself | no |
 //!
-//! What a freed object's pointer reads may be another object's bytes, of any type: pointers among
-//! them too. A forgotten session keeps its thread number from other threads of the system until the
-//! pool is opened again. Who is where is told apart on machines whose threads a program starts
-//! itself; a simulated or explored program starts each once.
+//! A pointer to a freed object can read another object's bytes, of any type, pointers included. A
+//! forgotten session keeps its thread number from other OS threads until the pool is opened again.
+//! Sessions and OS threads are checked on machines whose threads a program starts itself; a
+//! simulated or explored program starts each thread once.
 //!
-//! None of them is undefined behaviour: values are copied through the seam, every pattern of bits
-//! is some value, and no access leaves the pool.
+//! None of these mistakes is undefined behaviour: values are copied through the seam, every bit
+//! pattern is some value, and no access leaves the pool.
 //!
-//! Below the heap are two parts for structures with places of their own, as the programs of the
-//! papers have: [`Arena`] lays areas out, [`Locks`] exclude threads. Data structures are in
+//! Two parts below the heap serve structures with a layout of their own, as in the programs of the
+//! papers: [`Arena`] lays out areas, [`Locks`] exclude threads. Data structures are in
 //! `seawall-collections`; flushes by other threads (Ribbon) are in `seawall-ribbon`.
 
 #![forbid(unsafe_code)]

@@ -1,12 +1,12 @@
-//! What may live in a pool: values that are bytes and nothing else, and mean the same tomorrow.
+//! Values that can live in a pool: plain bytes with the same meaning in every process.
 //!
-//! A persistent value is read and written as a copy, word by word through the seam; there is never
-//! a reference into a pool. So no bytes that a crash or a failing disk leaves there can be
-//! undefined behaviour: every pattern of bits is some value of every persistent type.
+//! A persistent value is read and written as a copy, word by word through the seam; there are no
+//! references into a pool. Every bit pattern is some value of every persistent type, so bytes that
+//! a crash or a failing disk leaves cannot cause undefined behaviour.
 //!
-//! Volatile pointers, `usize`, `Vec`, `String` are not [`Persist`], so nothing that holds one can
-//! be stored: that is an error of the compiler, not of the run. `#[derive(Persist)]` makes structs
-//! of persistent fields persistent; see [`typed`](crate::typed).
+//! Volatile pointers, `usize`, `Vec` and `String` are not [`Persist`], so nothing that holds one
+//! can be stored: that is an error at compile time. `#[derive(Persist)]` makes structs of
+//! persistent fields persistent; see [`typed`](crate::typed).
 
 use pointers::Pointers;
 use seawall_memory::{Addr, Width, Word};
@@ -19,22 +19,22 @@ mod sealed {
 }
 pub(crate) use sealed::Sealed;
 
-/// Where a value is loaded from. The library has all implementations.
+/// A source of values. All implementations are in the library.
 pub trait Source: Sealed {
-    /// The aligned word at `at`.
+    /// Loads the aligned word at `at`.
     fn load<W: Word>(&self, at: Addr) -> W;
 
     /// Reads `into.len()` bytes from `at`.
     fn read(&self, at: Addr, into: &mut [u8]);
 
-    /// The pointer at `at`.
+    /// Loads the pointer at `at`.
     fn pointer(&self, at: Addr) -> u64 {
         self.load(at)
     }
 }
 
-/// Where a value is stored to, field after field at rising addresses. The library has all
-/// implementations; they remember what goes wrong.
+/// A sink of values, which are stored field after field at rising addresses. All implementations
+/// are in the library; they keep the first error.
 pub trait Sink: Sealed {
     /// Stores an aligned word at `at`.
     fn store<W: Word>(&mut self, at: Addr, value: W);
@@ -47,17 +47,17 @@ pub trait Sink: Sealed {
         self.store(at, bits);
     }
 
-    /// Leaves `bytes` bytes at `at` as they are; those of a new object become zero. Both are
-    /// multiples of 8.
+    /// Skips `bytes` bytes at `at`, which keep their values; those of a new object become zero.
+    /// Both are multiples of 8.
     fn keep(&mut self, at: Addr, bytes: u64) {
         let _ = (at, bytes);
     }
 }
 
 /// A value that can live in the pool of brand `'p`: a number, a [`Ptr`](crate::typed::Ptr) of that
-/// pool, an array of such, or a struct of such that derives `Persist`.
+/// pool, an array of such values, or a struct of them that derives `Persist`.
 ///
-/// Every pattern of bits must load as some value: pools are not trusted.
+/// Every bit pattern must load as some value: pools are not trusted.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a persistent pool",
     label = "not persistent, or not of this pool",
@@ -67,27 +67,27 @@ pub trait Sink: Sealed {
             fields get `#[derive(Clone, Copy, Persist)]`"
 )]
 pub trait Persist<'p>: Copy {
-    /// Bytes that it takes in a pool, a multiple of `ALIGN`.
+    /// Its bytes in a pool, a multiple of `ALIGN`.
     const SIZE: u64;
-    /// What its addresses are multiples of: 1, 2, 4, 8, or 64 (a cache line).
+    /// Its alignment: 1, 2, 4, 8, or 64 (a cache line).
     const ALIGN: u64;
     /// A hash of its name.
     const NAME: u64;
     /// A hash of its name and of the names and shapes of its fields; never 0. Another layout has
-    /// another shape. What pointers lead to counts by name only; the root of a heap has a hash of
-    /// all that it leads to besides.
+    /// another shape. Types that pointers lead to count by name only; the root of a heap has
+    /// another hash, of all types that it leads to.
     const SHAPE: u64;
 
-    /// Appends what it is called in Rust, without brands.
+    /// Appends its name in Rust, without brands.
     #[doc(hidden)]
     fn name_to(text: &mut String);
 
-    /// Appends the names of its fields, each with what that is called; nothing if it has none.
+    /// Appends the names of its fields, each with the name of its type; nothing if it has none.
     #[doc(hidden)]
     fn fields_to(_: &mut String) {}
 
-    /// Says where its pointers are if it lies so many bytes into an object, from first to last;
-    /// nothing if it has none.
+    /// Reports its pointers, from first to last, for a value at that offset in an object; nothing
+    /// if it has none.
     #[doc(hidden)]
     fn pointers_to(_: &mut Pointers, _: u64) {}
 
@@ -169,12 +169,12 @@ impl<'p, T: Persist<'p>, const N: usize> Persist<'p> for [T; N] {
     }
 }
 
-/// `N` bytes that are moved as a whole, at any address: names, keys, digests.
+/// `N` bytes that are copied as a whole, at any address: names, keys, digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes<const N: usize>(pub [u8; N]);
 
 impl<const N: usize> Bytes<N> {
-    /// `from`, and zeros behind it; none if it is longer than `N`.
+    /// Returns `from`, padded with zeros; `None` if it is longer than `N`.
     pub fn padded(from: &[u8]) -> Option<Bytes<N>> {
         let mut bytes = [0; N];
         bytes.get_mut(..from.len())?.copy_from_slice(from);
@@ -205,8 +205,8 @@ impl<'p, const N: usize> Persist<'p> for Bytes<N> {
     }
 }
 
-/// A persistent type with its brand left open, so that it can be named before there is a pool: what
-/// the root of a pool is made of. Derived together with [`Persist`].
+/// A persistent type with its brand left open, so that it can be named before there is a pool, as
+/// the type of a pool's root. Derived together with [`Persist`].
 pub trait Branded {
     /// The type in the pool of brand `'p`.
     type In<'p>: Persist<'p>;
@@ -229,10 +229,10 @@ impl<const N: usize> Branded for Bytes<N> {
     type In<'p> = Bytes<N>;
 }
 
-/// Bytes of a value that are put together on the stack; those of larger ones are allocated.
+/// The maximum bytes of a value that is encoded on the stack; larger ones are encoded in a `Vec`.
 const STACK_BYTES: usize = 64;
 
-/// Calls `act` with the bytes that `value` takes in a pool.
+/// Calls `act` with the bytes of `value` in a pool.
 pub fn with_bytes<'p, T: Persist<'p>, R>(value: T, act: impl FnOnce(&[u8]) -> R) -> R {
     let mut short = [0; STACK_BYTES];
     if let Some(bytes) = short.get_mut(..T::SIZE as usize) {
@@ -244,7 +244,7 @@ pub fn with_bytes<'p, T: Persist<'p>, R>(value: T, act: impl FnOnce(&[u8]) -> R)
     act(&buffer.0)
 }
 
-/// The value that these bytes are; missing ones are zero.
+/// Decodes a value from bytes; missing ones are zero.
 pub fn decode<'p, T: Persist<'p>>(bytes: &[u8]) -> T {
     if bytes.len() as u64 >= T::SIZE {
         return T::load(&Buffer(bytes), Addr::NULL);
@@ -254,13 +254,13 @@ pub fn decode<'p, T: Persist<'p>>(bytes: &[u8]) -> T {
     T::load(&buffer, Addr::NULL)
 }
 
-/// Bytes in this process, as a source and a sink: what is at address 0 is first.
+/// Bytes in this process as a source and a sink; the first one has address 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Buffer<B = Vec<u8>>(pub(crate) B);
 
 #[cfg(test)]
 impl Buffer {
-    /// The bytes that `value` takes in a pool; what lies between its fields is zero.
+    /// The bytes of `value` in a pool; padding between its fields is zero.
     pub(crate) fn of<'p, T: Persist<'p>>(value: T) -> Buffer {
         with_bytes(value, |bytes| Buffer(bytes.to_vec()))
     }

@@ -1,4 +1,4 @@
-//! What a pool says of itself: the header at offset 0, written last and checked first.
+//! The header of a pool, at offset 0, written last and checked first.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -7,24 +7,24 @@
 //! | 16..32 | name of the layout (the workload), zero-padded ASCII |
 //! | 32..40 | bytes of the pool |
 //! | 40..48 | CRC-32C of the header with this field zero |
-//! | 48..64 | UUID: tells this pool from all others |
+//! | 48..64 | UUID: identifies this pool |
 //! | 64..192 | 16 root words: the parameters of the structure |
 //!
 //! All fields are little-endian 8-byte words. A crash before [`create`] returns leaves either a
-//! pool that [`open`] refuses or a whole one. Bytes of a pool are untrusted: nothing here panics
-//! or reads out of range because of them.
+//! pool that [`open`] refuses or a whole one. Bytes of a pool are untrusted: they cause no panic
+//! and no read out of range.
 
 use seawall_memory::{Addr, Memory, MemoryExt};
 
-/// Bytes that the header takes: three lines.
+/// Bytes of the header: three cache lines.
 pub const HEADER_BYTES: u64 = 192;
-/// Root words that a layout may use.
+/// The number of root words, for the layout's use.
 pub const ROOTS: usize = 16;
 /// The version of the format that this program writes and reads.
 pub const VERSION: u64 = 3;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SEAWALL\0");
-/// True if a file that begins with `head` is a pool, sound or not, of whatever version.
+/// Whether a file that begins with `head` is a pool, sound or not, of any version.
 pub const fn is_magic(head: [u8; 8]) -> bool {
     u64::from_le_bytes(head) == MAGIC
 }
@@ -54,7 +54,7 @@ pub enum HeaderError {
         /// The version in the header.
         found: u64,
     },
-    /// The header's bytes do not add up.
+    /// The checksum of the header is wrong.
     #[error(
         "the pool's header is damaged: its checksum is {found:#010x}, its bytes \
          give {computed:#010x}; restore the file from a copy"
@@ -70,24 +70,24 @@ pub enum HeaderError {
     Name {
         /// The name in the header.
         found: String,
-        /// The name asked for.
+        /// The requested name.
         wanted: String,
     },
-    /// Shorter than it was.
+    /// The pool is shorter than its header says.
     #[error(
         "the pool is truncated: its header says {header} bytes, it has {actual}; \
          restore the file from a copy"
     )]
     Truncated {
-        /// Bytes that the header says.
+        /// Bytes by the header.
         header: u64,
-        /// Bytes that there are.
+        /// Actual bytes.
         actual: u64,
     },
 }
 
 /// Writes the header of a pool of `bytes` bytes. Call it last: what the structure wrote before
-/// becomes durable first, and the pool counts as one when this returns.
+/// becomes durable first, and the pool is valid when this returns.
 ///
 /// # Panics
 /// When the name is empty or longer than 16 bytes, or there are more than [`ROOTS`] roots.
@@ -112,7 +112,7 @@ pub fn create<M: Memory>(memory: &M, name: &str, uuid: u128, bytes: u64, roots: 
     memory.persist(Addr::NULL, HEADER_BYTES);
 }
 
-/// Reads the header of a pool that has `bytes` bytes and gives its root words.
+/// Reads the header of a pool of `bytes` bytes and returns its root words.
 ///
 /// # Errors
 /// When it is not a pool, of another version, of another layout, damaged or truncated.
@@ -124,42 +124,42 @@ pub fn open<M: Memory>(memory: &M, name: &str, bytes: u64) -> Result<[u64; ROOTS
     Ok(header.roots)
 }
 
-/// What the header of a pool says.
+/// The header of a pool, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The name of the layout.
     pub name: String,
-    /// The number that tells the pool from all others.
+    /// The number that identifies the pool.
     pub uuid: u128,
-    /// Bytes of the pool when it was made.
+    /// Bytes of the pool at its creation.
     pub bytes: u64,
     /// The root words.
     pub roots: [u64; ROOTS],
 }
 
-/// The UUID that the header has, unchecked: to tell the pool that is open from another.
+/// The UUID in the header, unchecked: to compare the open pool with another.
 pub fn uuid<M: Memory>(memory: &M) -> u128 {
     let word = |word: usize| u128::from(memory.load::<u64>(Addr::pm(8 * word as u64)));
     word(UUID) | word(UUID + 1) << 64
 }
 
-/// True if there is no header, nor a part of one.
+/// Whether the pool has no header, nor a part of one.
 pub(crate) fn is_blank<M: Memory>(memory: &M) -> bool {
     (0..WORDS as u64).all(|word| memory.load::<u64>(Addr::pm(8 * word)) == 0)
 }
 
-/// The name of the layout of the pool that has `bytes` bytes.
+/// Returns the name of the layout of a pool of `bytes` bytes.
 ///
 /// # Errors
-/// As [`open`], but for the name.
+/// As [`open`], except that any name will do.
 pub fn name<M: Memory>(memory: &M, bytes: u64) -> Result<String, HeaderError> {
     read(memory, bytes).map(|header| header.name)
 }
 
-/// Reads and checks the header of a pool that has `bytes` bytes.
+/// Reads and checks the header of a pool of `bytes` bytes.
 ///
 /// # Errors
-/// As [`open`], but for the name.
+/// As [`open`], except that any name will do.
 pub fn read<M: Memory>(memory: &M, bytes: u64) -> Result<Header, HeaderError> {
     if bytes < HEADER_BYTES {
         return Err(HeaderError::NotAPool(format!("{bytes} bytes are too few for a header")));

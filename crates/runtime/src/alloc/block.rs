@@ -1,5 +1,5 @@
-//! Blocks of the size classes, runs of chunks, granules of shelves: the space of one object, and
-//! which of it one thread knows to be free.
+//! The space of one object (a block of a size class, a run of chunks, or granules of a shelf), and
+//! one thread's lists of free space.
 
 use crate::alloc::map::GRANULE_BYTES;
 use crate::alloc::shelf::Shelves;
@@ -18,9 +18,9 @@ pub(crate) struct Block {
 pub(crate) enum Kind {
     /// A block of a class.
     Small(Class),
-    /// So many whole chunks.
+    /// That many whole chunks.
     Large(u64),
-    /// So many granules of a shelf.
+    /// That many granules of a shelf.
     Shelf(u64),
 }
 
@@ -42,16 +42,16 @@ impl Block {
     }
 }
 
-/// What one thread knows of free space.
+/// The free space that one thread knows of.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
-    /// Free blocks of each class, in chunks that this thread owns; the last is taken first.
+    /// Free blocks of each class, in chunks that this thread owns; the last one is taken first.
     pub(super) free: Vec<Vec<u64>>,
-    /// The chunks of each class that it owns, and which of them to look at next.
+    /// The chunks of each class that it owns, and the index of the next one to look at.
     pub(super) mine: Vec<(Vec<u64>, usize)>,
-    /// For each class, the chunk from which to look for ones that nobody owns.
+    /// For each class, the chunk from which to search for chunks without an owner.
     pub(super) adopted: Vec<u64>,
-    /// How often chunks had lost their owners when `adopted` was last begun anew.
+    /// How often chunks had lost their owners when `adopted` was last reset.
     pub(super) orphans: u64,
     pub(crate) shelves: Shelves,
 }
@@ -68,7 +68,7 @@ impl Blocks {
     }
 }
 
-/// Where the state of the block at `at` is.
+/// The address of the state of the block at `at`.
 pub(crate) fn state_at(chunk_start: Addr, class: Class, at: Addr) -> Addr {
     chunk_start.plus(class.block_of(at.offset() - chunk_start.offset() - STATE_BYTES))
 }

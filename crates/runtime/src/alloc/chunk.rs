@@ -1,8 +1,8 @@
-//! What a chunk holds, as its entry says, and what a byte of state means.
+//! The entry of a chunk, which says what the chunk holds, and the state byte of a block.
 //!
 //! An entry is a checked word: kind in the lowest 3 bits, type in the next 7, and the length in
-//! chunks or the class above. Entries count only at the first chunk of what they describe: whoever
-//! walks the table goes from one to the next by their lengths.
+//! chunks or the class above. An entry is valid only for the first chunk of what it describes:
+//! walks over the table go from one to the next by their lengths.
 
 use crate::HeapError;
 use crate::alloc::size_class::Class;
@@ -18,18 +18,18 @@ pub(crate) const UNTYPED: u8 = 127;
 pub(crate) enum Chunk {
     /// Nothing, in one chunk that was never used, or whose states are all zero.
     Clean,
-    /// Nothing, in so many chunks, whose bytes may be anything.
+    /// Nothing, in that many chunks, whose bytes are undefined.
     Run(u64),
     /// Blocks of a class.
     Small(Class),
-    /// One object of so many chunks, and its type.
+    /// One object of that many chunks, and its type.
     Large(u64, u8),
-    /// Objects that are placed together.
+    /// A shelf: objects that are placed together.
     Shelf,
 }
 
 impl Chunk {
-    /// Chunks to the next entry.
+    /// The number of chunks to the next entry.
     pub(crate) fn length(self) -> u64 {
         match self {
             Chunk::Clean | Chunk::Small(_) | Chunk::Shelf => 1,
@@ -41,7 +41,7 @@ impl Chunk {
         matches!(self, Chunk::Clean | Chunk::Run(_))
     }
 
-    /// The word to store at `at`.
+    /// Encodes the entry for the address `at`.
     pub(crate) fn encode(self, at: Addr) -> u64 {
         let (kind, tag, number) = match self {
             Chunk::Clean => (0, 0, 0),
@@ -53,7 +53,7 @@ impl Chunk {
         checked_word::encode(at, kind | u64::from(tag) << 3 | number << 10)
     }
 
-    /// What the word found at `at` says.
+    /// Decodes the word found at `at`.
     pub(crate) fn decode(at: Addr, bits: u64) -> Result<Chunk, HeapError> {
         let damaged = || HeapError::Damaged {
             what: format!("the chunk entry at {at} ({bits:#018x}) does not add up"),
@@ -71,21 +71,21 @@ impl Chunk {
     }
 }
 
-/// True for an entry that, if it is sound, is of one chunk, and not of blocks of that class: for
-/// walks that look for these, most of whose steps need not decode anything.
+/// Whether an entry, if it is sound, is of one chunk that has no blocks of that class: most steps
+/// of walks that search for these need not decode the entry.
 pub(crate) fn is_passed(bits: u64, class: Class) -> bool {
     let value = bits & (checked_word::LIMIT - 1);
     let is_other = value & 7 == 2 && value >> 10 != class.number() as u64;
     is_other || value & 7 == 4
 }
 
-/// What starts at chunk `chunk`.
+/// Loads the entry of chunk `chunk`.
 pub(crate) fn load<M: Memory>(memory: &M, layout: &Layout, chunk: u64) -> Result<Chunk, HeapError> {
     let at = layout.chunk_entry(chunk);
     Chunk::decode(at, memory.load(at))
 }
 
-/// What starts at chunk `chunk`, which does not reach beyond `count` chunks.
+/// Loads the entry of chunk `chunk`, which must not reach beyond `count` chunks.
 pub(crate) fn load_within<M: Memory>(
     memory: &M,
     layout: &Layout,
@@ -112,18 +112,18 @@ pub(crate) fn no_state(at: Addr, state: u8) -> HeapError {
     HeapError::Damaged { what }
 }
 
-/// The state of a block that holds an object of type `tag`, or nothing (0): the top bit makes the
-/// number of set bits even, so that one flipped bit is noticed.
+/// The state of a block that holds an object of type `tag`, or nothing (0). The top bit makes the
+/// number of set bits even, so that one flipped bit is detected.
 pub(crate) fn state(tag: u8) -> u8 {
     tag | (tag.count_ones() as u8 & 1) << 7
 }
 
-/// The type that a state stands for; none if the block is free.
+/// The type in a state; `None` if the block is free.
 pub(crate) fn tag(state: u8) -> Option<u8> {
     (state & 0x7f != 0).then_some(state & 0x7f)
 }
 
-/// True if a state is one that [`state`] gives.
+/// Whether [`state`] can return that state.
 pub(crate) fn is_state(byte: u8) -> bool {
     byte.count_ones().is_multiple_of(2)
 }

@@ -1,4 +1,4 @@
-//! Whole chunks: taking some in a row, growing the pool, and making empty ones fit for anything.
+//! Whole chunks: taking consecutive ones, growing the pool, and freeing empty ones for any use.
 
 use crate::alloc::block::{Block, Kind};
 use crate::alloc::chunk::{self, Chunk};
@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 impl<M: Memory> Session<'_, M> {
-    /// Takes a chunk for `content`, which starts with so many bytes of states, all zero.
+    /// Takes a chunk for `content`, which starts with that many bytes of states, all zero.
     pub(crate) fn fresh(&mut self, content: Chunk, states: u64) -> Result<u64, HeapError> {
         let chunk = self.with_chunk_lock(|session| {
             let (chunk, entry) = session.find_run(1)?;
@@ -34,7 +34,7 @@ impl<M: Memory> Session<'_, M> {
         Ok(chunk)
     }
 
-    /// The chunk, which is free, is about to be used.
+    /// Prepares a free chunk for use.
     fn use_again(&mut self, chunk: u64) -> Result<(), HeapError> {
         let layout = self.heap.layout;
         if !layout.numbers.moves {
@@ -49,14 +49,14 @@ impl<M: Memory> Session<'_, M> {
         Ok(())
     }
 
-    /// True if that many bytes at the start of the chunk are zero.
+    /// Whether that many bytes at the start of the chunk are zero.
     fn has_zeros(&self, chunk: u64, states: u64) -> bool {
         let mut bytes = vec![0; states as usize];
         self.memory.read(self.heap.layout.chunk(chunk), &mut bytes);
         bytes.iter().all(|byte| *byte == 0)
     }
 
-    /// Takes `length` chunks in a row.
+    /// Takes `length` consecutive chunks.
     pub(crate) fn take_large(&mut self, length: u64) -> Result<Block, HeapError> {
         let chunk = self.with_chunk_lock(|session| {
             let (chunk, found) = session.find_run(length)?;
@@ -87,8 +87,8 @@ impl<M: Memory> Session<'_, M> {
         outcome
     }
 
-    /// Writes chunk entries, of which those of no length are left out, as one transaction; says
-    /// that what the chunks held is void, if `is_void`.
+    /// Writes chunk entries, except those of length 0, as one transaction; marks the former content
+    /// of the chunks as void, if `is_void`.
     pub(crate) fn write_entries(
         &mut self,
         entries: &[(u64, Chunk)],
@@ -107,8 +107,8 @@ impl<M: Memory> Session<'_, M> {
         self.log.commit(self.memory, &mut builder, Wait::Durable)
     }
 
-    /// Finds `length` free chunks in a row, joins the runs they are in, and gives the first with
-    /// what is there. Grows the pool if there are none. The chunk lock is held.
+    /// Finds `length` consecutive free chunks, joins their runs, and returns the first chunk with
+    /// its entry. Grows the pool if there are none. The chunk lock is held.
     fn find_run(&mut self, length: u64) -> Result<(u64, Chunk), HeapError> {
         let layout = self.heap.layout;
         let chunks = self.chunks();
@@ -118,7 +118,7 @@ impl<M: Memory> Session<'_, M> {
                 return Ok(self.found_run(chunk, found, length));
             }
         }
-        // Cycles give back what is empty: to look for that here keeps the lock for long.
+        // Cycles return empty chunks; a search for them here would hold the lock for long.
         let has_grown = layout.numbers.moves && self.grow(length);
         if has_grown || self.release_empty()? || self.grow(length) {
             if let Some((chunk, found)) = self.search_run(0, self.chunks(), length)? {
@@ -133,16 +133,16 @@ impl<M: Memory> Session<'_, M> {
         Err(HeapError::Full { chunks, wanted: length })
     }
 
-    /// The next search starts behind the chunks that were found: within them there is no entry that
-    /// counts.
+    /// Starts the next search behind the chunks that were found, as entries within them are not
+    /// valid.
     fn found_run(&self, chunk: u64, found: Chunk, length: u64) -> (u64, Chunk) {
         let next = (chunk + length) % self.chunks().max(1);
         self.memory.store(self.heap.layout.cursor, next);
         (chunk, found)
     }
 
-    /// Makes chunks of this thread and of nobody whose blocks are all free fit for anything; true
-    /// if there were any. The chunk lock is held.
+    /// Frees chunks whose blocks are all free for any use, if this thread or none owns them;
+    /// returns whether there were any. The chunk lock is held.
     fn release_empty(&mut self) -> Result<bool, HeapError> {
         let layout = self.heap.layout;
         let mut released = self.release_empty_shelves()?;
@@ -174,7 +174,7 @@ impl<M: Memory> Session<'_, M> {
         Ok(released)
     }
 
-    /// Lists what others have freed in chunks of this thread.
+    /// Lists the blocks that others have freed in chunks of this thread.
     fn list_again(&mut self, class: Class) {
         for chunk in self.blocks.mine[class.number()].0.clone() {
             if self.memory.swap(self.heap.layout.freed(chunk), 0) > 0 {
@@ -184,7 +184,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Walks the chunks of `from..to` for `length` free ones in a row.
+    /// Searches the chunks of `from..to` for `length` consecutive free ones.
     fn search_run(
         &mut self,
         from: u64,
@@ -213,7 +213,7 @@ impl<M: Memory> Session<'_, M> {
         Ok(None)
     }
 
-    /// Makes the pool longer by an eighth, or at least by `length` chunks.
+    /// Grows the pool by an eighth, or at least by `length` chunks.
     fn grow(&mut self, length: u64) -> bool {
         let layout = self.heap.layout;
         let chunks = self.chunks();

@@ -1,18 +1,19 @@
-//! Objects that change together on the same lines: allocation that is told what belongs to what.
+//! Co-allocation: objects that change together are placed on the same cache lines.
 //!
 //! A flush moves a line, so a transaction that changes three small objects on three lines flushes
-//! three, each hardly dirty. PACT'20 ("Ribbon", flush coalescing) lets the program say what belongs
-//! together and places it back to back; its example are the key and the value objects of Redis.
-//! Here [`alloc_together`](Tx::alloc_together) makes several objects at once, and
-//! [`alloc_near`](Tx::alloc_near) one more beside an old one. Each stays an object of its own, of
-//! its own length and life.
+//! three, each hardly dirty. PACT'20 ("Ribbon", flush coalescing) lets the program declare which
+//! objects belong together and places them back to back; its example is the key and the value
+//! objects of Redis. Here [`alloc_together`](Tx::alloc_together) allocates several objects at once,
+//! and [`alloc_near`](Tx::alloc_near) one more beside an old one. Each is an object of its own,
+//! with its own length and lifetime.
 //!
-//! They lie in *shelves*: chunks with a byte of state for each 16-byte granule. The first granule
-//! of an object has its type there, the others the number [`MORE`]. States change through the log
-//! alone, in the transaction that links the objects in, as those of blocks do, so a crash leaves
-//! all of an object or nothing. Which granules are free a thread knows from a map in its own DRAM,
-//! for the shelves that it owns. New groups begin at free lines; what they leave of their last line
-//! is kept for objects near them. That, and a state for each granule, is the price in space.
+//! They are placed in *shelves*: chunks for co-allocation, with a byte of state for each unit of 16
+//! bytes, a *granule*. The state of an object's first granule is its type, that of the others the
+//! number [`MORE`]. States change through the log only, in the transaction that links the objects
+//! in, as those of blocks do, so a crash leaves all of an object or nothing. For the shelves that
+//! it owns, a thread has a map of free granules in DRAM. New groups begin at free lines; the rest
+//! of their last line is kept for objects near them. That, and a state for each granule, is the
+//! cost in space.
 
 use crate::alloc::block::{Block, Kind};
 use crate::alloc::chunk::{self, Chunk};
@@ -24,12 +25,12 @@ use crate::flaws::HeapFlaw;
 use crate::{HeapError, Session, Tx};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
-/// Shelves of its own that a thread looks at for free lines before it goes on.
+/// The number of its own shelves that a thread searches for free lines before it goes on.
 const PROBES: usize = 64;
-/// Chunks that nobody owns which it looks at before it takes a fresh one.
+/// The number of chunks without an owner that it searches before it takes a fresh one.
 const ADOPTIONS: usize = 8;
 
-/// An object that is to be allocated: its length, whether it must start at a line, its type.
+/// An object to allocate: its length, whether it must start at a line, its type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) bytes: u64,
@@ -42,7 +43,7 @@ impl Wanted {
         Wanted { bytes, lines: false, tag: chunk::UNTYPED }
     }
 
-    /// Shelves have no place for the others.
+    /// Whether it can be placed in a shelf.
     fn may_share(&self) -> bool {
         !self.lines && self.tag != MORE
     }
@@ -55,8 +56,8 @@ fn granule_of(start: Addr, at: Addr) -> Option<u64> {
 }
 
 impl<M: Memory> Session<'_, M> {
-    /// Decides where objects lie that are allocated from here on, by this session; what lies where
-    /// it lies stays.
+    /// Sets the placement of objects that this session allocates from now on; existing objects stay
+    /// where they are.
     pub fn set_placement(&mut self, placement: Placement) {
         self.placement = placement;
     }
@@ -80,12 +81,12 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// As [`take_run`](Session::take_run), from a shelf that has the lines.
+    /// As [`take_run`](Session::take_run), from a shelf with enough free lines.
     fn take_current(&mut self, count: u64) -> Result<Block, HeapError> {
         Ok(self.take_mine(count, 1).expect("a shelf with free lines"))
     }
 
-    /// Looks at up to `probes` shelves of this thread, from the one that had room last.
+    /// Searches up to `probes` shelves of this thread, from the one that last had room.
     fn take_mine(&mut self, count: u64, probes: usize) -> Option<Block> {
         let shelves = self.blocks.shelves.mine.len();
         if shelves == 0 {
@@ -114,7 +115,7 @@ impl<M: Memory> Session<'_, M> {
         Block { at: self.heap.layout.chunk(chunk).plus(into), chunk, kind: Kind::Shelf(count) }
     }
 
-    /// Learns what others freed in a shelf of this thread.
+    /// Reads what others have freed in a shelf of this thread.
     fn look_at_freed(&mut self, place: usize) {
         let freed = self.heap.layout.freed(self.blocks.shelves.mine[place].chunk);
         if self.memory.load::<u64>(freed) > 0 {
@@ -123,7 +124,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Makes the map of a shelf anew from its states, and from what is taken but not committed.
+    /// Rebuilds the map of a shelf from its states, and from what is taken but not committed.
     fn scan_shelf(&mut self, place: usize) {
         let shelf = &mut self.blocks.shelves.mine[place];
         let start = self.heap.layout.chunk(shelf.chunk);
@@ -141,8 +142,8 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Makes shelves that nobody owns this thread's, until one has enough free lines; looks at up
-    /// to `probes` chunks.
+    /// Adopts shelves without an owner, until one has enough free lines; searches up to `probes`
+    /// chunks.
     fn adopt_shelf(&mut self, count: u64, probes: usize) -> bool {
         let adopted = self.with_chunk_lock(|session| {
             Ok(session.adopt_shelf_locked(probes, |map| map.free_lines(0, count).is_some()))
@@ -170,7 +171,7 @@ impl<M: Memory> Session<'_, M> {
         false
     }
 
-    /// Makes the shelf this thread's, if it is nobody's. The chunk lock is held.
+    /// Adopts the shelf, if it has no owner. The chunk lock is held.
     fn own_shelf(&mut self, chunk: u64) -> Option<usize> {
         let owner = self.heap.layout.owner(chunk);
         let now: u64 = self.memory.load(owner);
@@ -193,7 +194,7 @@ impl<M: Memory> Session<'_, M> {
         Ok(())
     }
 
-    /// Gives back a block of a shelf that this thread owns; false if it knows no map of it.
+    /// Returns a block to a shelf that this thread owns; false if it has no map of the shelf.
     pub(crate) fn give_back_granules(&mut self, block: &Block, count: u64) -> bool {
         let start = self.heap.layout.chunk(block.chunk);
         let Some(&place) = self.blocks.shelves.places.get(&block.chunk) else { return false };
@@ -202,8 +203,7 @@ impl<M: Memory> Session<'_, M> {
         true
     }
 
-    /// Makes shelves of this thread and of nobody that hold nothing fit for anything. The chunk
-    /// lock is held.
+    /// Frees empty shelves for any use, if this thread or none owns them. The chunk lock is held.
     pub(crate) fn release_empty_shelves(&mut self) -> Result<bool, HeapError> {
         self.adopt_shelf_locked(usize::MAX, |_| false);
         let mut released = false;
@@ -220,7 +220,7 @@ impl<M: Memory> Session<'_, M> {
         Ok(released)
     }
 
-    /// The place, among the shelves of this thread, of the chunk that `near` is in.
+    /// The index, among the shelves of this thread, of the chunk of `near`.
     fn shelf_of(&mut self, near: &Block) -> Option<usize> {
         let place = self.blocks.shelves.places.get(&near.chunk).copied();
         let owner: u64 = self.memory.load(self.heap.layout.owner(near.chunk));
@@ -230,8 +230,8 @@ impl<M: Memory> Session<'_, M> {
         self.with_chunk_lock(|session| Ok(session.own_shelf(near.chunk))).unwrap_or(None)
     }
 
-    /// Takes `count` granules near a block of a shelf, if it has such neighbours and they are this
-    /// thread's to give.
+    /// Takes `count` granules near a block of a shelf, if there are free ones and this thread owns
+    /// the shelf.
     fn take_near(&mut self, near: &Block, count: u64) -> Option<Block> {
         let Kind::Shelf(held) = near.kind else { return None };
         let place = self.shelf_of(near)?;
@@ -248,15 +248,15 @@ impl<M: Memory> Session<'_, M> {
 }
 
 impl<M: Memory> Tx<'_, '_, M> {
-    /// Allocates several objects of so many bytes each (at least 1), of no type, whose contents are
-    /// anything: back to back from the start of a line, so that they take as few lines as they can
-    /// in that order, and none touches more lines than its own length needs. Each is freed by
-    /// itself. If the transaction does not commit, nothing was allocated; after a crash all of them
-    /// are there, or none.
+    /// Allocates several untyped objects of those numbers of bytes (at least 1), with undefined
+    /// content. They are placed back to back from the start of a line, so that they take as few
+    /// lines as they can in that order, and none touches more lines than its length requires. Each
+    /// is freed by itself. If the transaction does not commit, nothing was allocated; after a crash
+    /// there are all of them or none.
     ///
-    /// A wish, not a promise: objects of more than [`TOGETHER_BYTES_MAX`] in all are allocated each
-    /// by itself as under [`Placement::Lines`], and so are all in a heap that was made without
-    /// [`HeapOptions::together`](crate::HeapOptions::together).
+    /// The placement is best effort: objects of more than [`TOGETHER_BYTES_MAX`] in all are
+    /// allocated one by one as under [`Placement::Lines`], and so are all objects in a heap that
+    /// was made without [`HeapOptions::together`](crate::HeapOptions::together).
     ///
     /// # Errors
     /// As [`alloc`](Tx::alloc); then none was allocated.
@@ -267,8 +267,8 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.alloc_wanted_together(bytes.map(Wanted::untyped))
     }
 
-    /// As [`alloc_together`](Tx::alloc_together), for objects of types. If one must start at a
-    /// line, each is allocated by itself.
+    /// As [`alloc_together`](Tx::alloc_together), for typed objects. If one must start at a line,
+    /// they are allocated one by one.
     pub(crate) fn alloc_wanted_together<const N: usize>(
         &mut self,
         wanted: [Wanted; N],
@@ -290,7 +290,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         let places = std::array::from_fn(|number| {
             let Wanted { bytes, tag, .. } = wanted[number];
             let (first, count) = (firsts[number], granules(bytes));
-            // What lies unused between two of them is nobody's.
+            // The gap between two of them is free.
             self.give_gap(&run, end, first - end);
             end = first + count;
             let at = run.at.plus(GRANULE_BYTES * first);
@@ -304,11 +304,11 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.session.give_back_granules(&Block { at, ..*run }, count);
     }
 
-    /// Allocates `bytes` bytes (at least 1) of no type on the lines of the object at `near`, or
-    /// right behind it; else as [`alloc_together`](Tx::alloc_together) says. It is an object of its
-    /// own, freed by itself. There is room near objects that were allocated in this way or
-    /// together, if this thread, or none that is at work, allocated them; else, or when there is
-    /// none, it is as [`alloc`](Tx::alloc) under [`Placement::Lines`].
+    /// Allocates `bytes` bytes (at least 1) without a type on the lines of the object at `near`, or
+    /// right behind it. It is an object of its own, freed by itself. There can be room near objects
+    /// that were allocated in this way or [together](Tx::alloc_together), by this thread or by one
+    /// that is no longer at work. Elsewhere, or when there is no room, this is
+    /// [`alloc`](Tx::alloc) under [`Placement::Lines`].
     ///
     /// # Errors
     /// As [`alloc`](Tx::alloc), and [`HeapError::NoObject`] when no object starts at `near`.
@@ -316,7 +316,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.alloc_wanted_near(near, Wanted::untyped(bytes))
     }
 
-    /// As [`alloc_near`](Tx::alloc_near), for an object of a type.
+    /// As [`alloc_near`](Tx::alloc_near), for a typed object.
     pub(crate) fn alloc_wanted_near(
         &mut self,
         near: Addr,
@@ -332,12 +332,12 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.alloc_unsplit(wanted)
     }
 
-    /// A block of its own that touches no more lines than it must.
+    /// Allocates a block of its own that touches no more lines than its length requires.
     fn alloc_unsplit(&mut self, Wanted { bytes, lines, tag }: Wanted) -> Result<Addr, HeapError> {
         self.alloc_tagged(bytes, lines || needs_lines(bytes), tag)
     }
 
-    /// The object of a shelf that starts at `at`, and its type.
+    /// Finds the object of a shelf that starts at `at`, and its type.
     pub(crate) fn object_of_shelf(&self, at: Addr, chunk: u64) -> Result<(Block, u8), HeapError> {
         let start = self.session.heap.layout.chunk(chunk);
         let none = HeapError::NoObject { at };
@@ -364,7 +364,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         Ok(chunk::tag(state))
     }
 
-    /// Says in the states of `count` granules that an object of type `tag` is there, or none (0).
+    /// Sets the states of `count` granules to an object of type `tag`, or to none (0).
     pub(crate) fn put_granules(&mut self, block: &Block, count: u64, tag: u8) {
         let start = self.session.heap.layout.chunk(block.chunk);
         let first = granule_of(start, block.at).expect("a block starts at a granule");

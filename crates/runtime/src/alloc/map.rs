@@ -1,17 +1,16 @@
-//! Where objects may lie in a shelf: 16-byte granules, of which four are a line, and a rule.
+//! The map of a shelf: granules of 16 bytes, four in a cache line, and the rule of placement.
 //!
-//! The rule, for every object: it touches no more lines than its length needs. So one of up to 64
-//! bytes never straddles, and a longer one crosses no border in vain. The causes of flushed lines
-//! that are hardly dirty are two (PACT'20, "flush coalescing"): objects that straddle, which the
-//! rule excludes, and objects that change together on different lines, which granules far smaller
-//! than lines let lie on one.
+//! The rule: no object touches more lines than its length requires. So an object of up to 64 bytes
+//! never straddles lines. There are two causes of flushed lines that are hardly dirty (PACT'20,
+//! "flush coalescing"): objects that straddle, which the rule excludes, and objects that change
+//! together on different lines, which granules far smaller than lines allow to share a line.
 
 use crate::alloc::size_class::CHUNK_BYTES;
 use seawall_memory::LINE_BYTES;
 
-/// Bytes of a granule: objects begin at one and take whole ones.
+/// Bytes of a granule: objects begin at a granule and take whole ones.
 pub(crate) const GRANULE_BYTES: u64 = 16;
-/// Bytes of a shelf's states, at its start: one for each granule, and some that are unused.
+/// Bytes of a shelf's states, at its start: one for each granule, and some unused ones.
 pub(crate) const SHELF_STATE_BYTES: u64 = 4 << 10;
 /// Granules of a shelf.
 pub(crate) const GRANULES: u64 = (CHUNK_BYTES - SHELF_STATE_BYTES) / GRANULE_BYTES;
@@ -21,8 +20,8 @@ const WORDS: usize = GRANULES as usize / 64;
 /// The first granule of each line, in a word of the map.
 const FIRSTS: u64 = 0x1111_1111_1111_1111;
 
-/// The most bytes, with what lies unused between them, of objects that are placed together. Longer
-/// ones take their usual places: of that many lines, sharing one or not matters little.
+/// The maximum bytes, with the gaps between them, of objects that are placed together. Longer
+/// groups are allocated one by one: with that many lines, sharing one matters little.
 pub const TOGETHER_BYTES_MAX: u64 = 1024;
 
 /// Granules of an object of `bytes` bytes.
@@ -30,13 +29,13 @@ pub(crate) const fn granules(bytes: u64) -> u64 {
     if bytes == 0 { 1 } else { bytes.div_ceil(GRANULE_BYTES) }
 }
 
-/// True if `count` granules from `first` on touch no more lines than they must.
+/// Whether `count` granules from `first` on touch no more lines than their length requires.
 pub(crate) const fn fits(first: u64, count: u64) -> bool {
     first % LINE_GRANULES + count <= count.next_multiple_of(LINE_GRANULES)
 }
 
-/// Where objects of so many bytes lie, from the start of a line on, one behind the other: the first
-/// granule of each, and how many granules it is in all; none if that is too much.
+/// Lays out objects of those numbers of bytes one behind the other from the start of a line:
+/// returns the first granule of each and the total number of granules; `None` if that is too much.
 pub(crate) fn together<const N: usize>(bytes: [u64; N]) -> Option<([u64; N], u64)> {
     let mut end = 0;
     let firsts = bytes.map(|bytes| {
@@ -48,12 +47,12 @@ pub(crate) fn together<const N: usize>(bytes: [u64; N]) -> Option<([u64; N], u64
     (end <= TOGETHER_BYTES_MAX / GRANULE_BYTES).then_some((firsts, end))
 }
 
-/// Which granules of a shelf are free.
+/// The free granules of a shelf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FreeMap([u64; WORDS]);
 
 impl FreeMap {
-    /// All are taken.
+    /// A map with all granules taken.
     pub(crate) fn full() -> FreeMap {
         FreeMap([0; WORDS])
     }
@@ -67,7 +66,7 @@ impl FreeMap {
         self.0[granule as usize / 64] >> (granule % 64) & 1 == 1
     }
 
-    /// Marks `count` granules from `first` on.
+    /// Marks `count` granules from `first` on as free or taken.
     pub(crate) fn set(&mut self, first: u64, count: u64, is_free: bool) {
         for granule in first..first + count {
             let bit = 1 << (granule % 64);
@@ -80,8 +79,8 @@ impl FreeMap {
         first + count <= GRANULES && (first..first + count).all(|granule| self.is_free(granule))
     }
 
-    /// The first of enough free lines in a row for `count` granules, looking from granule `from`
-    /// on, which starts a line.
+    /// The first of enough consecutive free lines for `count` granules, from granule `from` on,
+    /// which starts a line.
     pub(crate) fn free_lines(&self, from: u64, count: u64) -> Option<u64> {
         let wanted = count.next_multiple_of(LINE_GRANULES);
         let mut first = from;
@@ -102,8 +101,8 @@ impl FreeMap {
         None
     }
 
-    /// A place for `count` granules on the lines of the object that has `held` granules from `near`
-    /// on, or from one of them on into lines that are all free, or in such lines right behind it.
+    /// A place for `count` granules on the lines of the object with `held` granules from `near` on,
+    /// or from those lines into free lines behind them, or in free lines right behind it.
     pub(crate) fn place_near(&self, near: u64, held: u64, count: u64) -> Option<u64> {
         let start = near / LINE_GRANULES * LINE_GRANULES;
         let end = (near + held).next_multiple_of(LINE_GRANULES);

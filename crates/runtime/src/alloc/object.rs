@@ -1,5 +1,4 @@
-//! Objects of a transaction: it allocates and frees them, and all of that happens at its commit or
-//! not at all.
+//! Allocation and freeing of objects in a transaction, atomic with its other changes.
 
 use crate::alloc::block::{Block, Kind, state_at};
 use crate::alloc::chunk::{self, Chunk};
@@ -11,7 +10,7 @@ use crate::{HeapError, Tx};
 use seawall_memory::{Addr, Memory};
 
 impl<M: Memory> Tx<'_, '_, M> {
-    /// Allocates `bytes` bytes (at least 1) of no type, whose content is anything. If the
+    /// Allocates `bytes` bytes (at least 1) without a type, with undefined content. If the
     /// transaction does not commit, nothing was allocated.
     ///
     /// # Errors
@@ -20,7 +19,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.alloc_tagged(bytes, false, chunk::UNTYPED)
     }
 
-    /// As [`alloc`](Tx::alloc), starting at a cache line, of which nothing else has a part.
+    /// As [`alloc`](Tx::alloc), in whole cache lines, which no other object shares.
     ///
     /// # Errors
     /// As [`alloc`](Tx::alloc).
@@ -43,7 +42,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         Ok(self.note(block, tag))
     }
 
-    /// Notes that an object of that type is in the block that was taken.
+    /// Records an object of that type in the block that was taken.
     pub(crate) fn note(&mut self, block: Block, tag: u8) -> Addr {
         self.session.buffers.taken.push(block);
         let start = self.session.heap.layout.chunk(block.chunk);
@@ -55,7 +54,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         block.at
     }
 
-    /// Frees the object at `at`, when the transaction commits. Nothing may point to it then.
+    /// Frees the object at `at` when the transaction commits. No pointer may lead to it then.
     ///
     /// # Errors
     /// [`HeapError::NoObject`] when no object starts there, or it was freed before.
@@ -79,7 +78,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.session.buffers.freed.push(block);
     }
 
-    /// The object that starts at `at`, as this transaction sees it, and its type.
+    /// Finds the object that starts at `at`, as this transaction sees it, and its type.
     pub(crate) fn object(&self, at: Addr) -> Result<(Block, u8), HeapError> {
         let layout = &self.session.heap.layout;
         let none = HeapError::NoObject { at };

@@ -1,18 +1,17 @@
-//! What a thread knows of the shelves that it owns (`coalesce` says what shelves are), and where it
-//! places objects.
+//! The shelves that one thread owns (`coalesce` describes shelves), and placements of objects.
 
 use super::map::FreeMap;
 use rustc_hash::FxHashMap;
 
-/// In place of a type: the granule belongs to the object before it.
+/// In place of a type: the granule continues the object before it.
 pub(crate) const MORE: u8 = 126;
-/// Where the calls that say nothing about neighbours place small objects.
+/// The placement of small objects that are allocated one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Placement {
-    /// In the smallest block that holds them, which may straddle a line.
+    /// In the smallest block that holds them, which can straddle lines.
     #[default]
     Packed,
-    /// So that no object touches more lines than its length needs: objects of more than 32 bytes
+    /// So that no object touches more lines than its length requires: objects of more than 32 bytes
     /// start at a line. Takes more space, and fewer lines to flush.
     Lines,
 }
@@ -21,7 +20,7 @@ pub enum Placement {
 pub(super) struct Shelf {
     pub(super) chunk: u64,
     pub(super) free: FreeMap,
-    /// The granule from which to look for free lines.
+    /// The granule from which to search for free lines.
     pub(super) cursor: u64,
 }
 
@@ -29,11 +28,11 @@ pub(super) struct Shelf {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shelves {
     pub(super) mine: Vec<Shelf>,
-    /// Where each is among them.
+    /// The index of each in `mine`, by chunk.
     pub(super) places: FxHashMap<u64, usize>,
-    /// The one to look at next.
+    /// The index of the one to search first.
     pub(super) current: usize,
-    /// The chunk from which to look for shelves that nobody owns.
+    /// The chunk from which to search for shelves without an owner.
     pub(super) adopted: u64,
 }
 
@@ -56,8 +55,8 @@ impl Shelves {
     }
 }
 
-/// True if an object of that length would straddle lines, or touch one too many, in some block of
-/// the classes.
+/// Whether an object of that length would touch more lines than it requires in some block of the
+/// classes.
 pub(crate) fn needs_lines(bytes: u64) -> bool {
     bytes > 32
 }

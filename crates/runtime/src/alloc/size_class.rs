@@ -1,9 +1,9 @@
-//! Size classes of the allocator: which sizes blocks have, and how many fit a chunk.
+//! Size classes of the allocator: the sizes of blocks, and their number in a chunk.
 //!
-//! Pool space is handed out in chunks of 64 KiB. A chunk of small blocks starts with a byte of
-//! state for each block, in 2 KiB whatever the size, so that a chunk whose blocks are all free is
-//! ready for any class. Four sizes a doubling keep what rounding wastes under a fifth; the largest
-//! classes divide a chunk evenly instead. Sizes that are whole lines start at lines.
+//! Pool space is allocated in chunks of 64 KiB. A chunk of small blocks starts with a byte of state
+//! for each block, in 2 KiB for every class, so that a chunk whose blocks are all free is ready for
+//! any class. Four sizes per doubling keep the loss by rounding under a fifth; the largest classes
+//! divide a chunk evenly instead. Blocks whose size is a multiple of a line start at lines.
 
 /// Bytes of a chunk.
 pub const CHUNK_BYTES: u64 = 64 << 10;
@@ -18,8 +18,8 @@ pub(crate) const SIZES: [u64; 38] = [
     15872, 21120, 31744, 63488,
 ];
 
-/// 2 to the power of 32 through each size, rounded up: a product finds the block that a byte is in,
-/// where a quotient would take the processor ten times as long.
+/// 2 to the power of 32 divided by each size, rounded up: a product finds the block of a byte,
+/// where a division would take the processor ten times as long.
 const RECIPROCALS: [u64; SIZES.len()] = {
     let (mut reciprocals, mut class) = ([0; SIZES.len()], 0);
     while class < SIZES.len() {
@@ -29,7 +29,7 @@ const RECIPROCALS: [u64; SIZES.len()] = {
     reciprocals
 };
 
-/// The largest object that is a block; larger ones get whole chunks.
+/// The maximum bytes of an object in a block; larger ones take whole chunks.
 pub const BLOCK_BYTES_MAX: u64 = SIZES[SIZES.len() - 1];
 
 /// A size class, by number.
@@ -44,7 +44,7 @@ impl Class {
         (number < SIZES.len() as u64).then_some(Class(number as u8))
     }
 
-    /// The smallest class whose blocks hold `bytes`, starting at lines if `lines`.
+    /// The smallest class whose blocks hold `bytes`, and start at lines if `lines`.
     pub(crate) fn of(bytes: u64, lines: bool) -> Option<Class> {
         let first = SIZES.partition_point(|size| *size < bytes);
         let fits = |class: &usize| !lines || SIZES[*class].is_multiple_of(64);
@@ -66,7 +66,7 @@ impl Class {
         self.block_of(ROOM)
     }
 
-    /// The block of a chunk that byte `into` behind the states is in; that is less than the bytes
+    /// The block of a chunk that holds byte `into` behind the states; `into` is less than the bytes
     /// of a chunk.
     #[inline]
     pub(crate) const fn block_of(self, into: u64) -> u64 {

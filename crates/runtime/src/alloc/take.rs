@@ -1,15 +1,15 @@
-//! The allocator of one thread: blocks of the size classes, and runs of chunks.
+//! The allocator of one thread, for blocks of the size classes.
 //!
-//! What is allocated is said by the pool alone: a byte of state for each block (0 free, else the
-//! type of what lives there), an entry for each chunk. Both change only through the log, in the
-//! transaction that links the object in or unlinks it, so no crash leaks or doubles a block.
-//! Which of the free blocks is handed out next is nobody's business after a crash: each thread has
-//! lists of them in its own DRAM, filled from the states of chunks that it owns.
+//! Only the pool records what is allocated: a byte of state for each block (0 if free, else the
+//! type of its object), and an entry for each chunk. Both change only through the log, in the
+//! transaction that links the object in or unlinks it, so no crash leaks a block or allocates it
+//! twice. The order in which free blocks are handed out is volatile: each thread has lists of them
+//! in its own DRAM, filled from the states of chunks that it owns.
 //!
-//! A chunk has at most one owner, who alone allocates from it; so two threads never find the same
-//! free block. Others free into it and count that in DRAM; the owner looks again when it runs dry.
-//! A thread takes chunks that nobody owns (after a restart: all), then free ones, under a lock.
-//! Splitting a run of free chunks is a small transaction of its own.
+//! A chunk has at most one owner, which alone allocates from it, so two threads never take the same
+//! free block. Other threads free into it and count that in DRAM; the owner scans the chunk again
+//! when its list is empty. A thread takes chunks without an owner (after a restart: all), then free
+//! ones, under a lock. Splitting a run of free chunks is a small transaction of its own.
 
 use crate::alloc::block::{Block, Blocks, Kind};
 use crate::alloc::chunk::{self, Chunk};
@@ -17,15 +17,16 @@ use crate::alloc::size_class::{Class, STATE_BYTES};
 use crate::{HeapError, Session};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
-/// Chunks of its own that a thread looks at for blocks that others freed before it goes on.
+/// The number of its own chunks that a thread checks for blocks that others freed before it goes
+/// on.
 const PROBES: usize = 64;
-/// Chunks that nobody owns which a thread looks at before it takes a fresh one. Each costs a read
-/// of its states, from cold memory after an opening; so full chunks delay nobody by much, and a
-/// pool with room in it grows by a ninth at most before that room is found.
+/// The number of chunks without an owner that a thread checks before it takes a fresh one. Each
+/// costs a read of its states, from cold memory after an opening. So full chunks delay no
+/// allocation by much, and a pool with free blocks grows by at most a ninth before they are found.
 const ADOPTIONS: usize = 8;
 
 impl<M: Memory> Session<'_, M> {
-    /// Takes a block of `class`; it is free for everybody else until a transaction says not.
+    /// Takes a block of `class`; its state is free until a transaction commits that allocates it.
     pub(crate) fn take_small(&mut self, class: Class) -> Result<Block, HeapError> {
         let number = class.number();
         let at = loop {
@@ -57,7 +58,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Looks at up to `probes` chunks of this thread for blocks that others freed.
+    /// Checks up to `probes` chunks of this thread for blocks that others freed.
     fn look_again(&mut self, class: Class, probes: usize) -> bool {
         self.drop_lost(class);
         let probes = probes.min(self.blocks.mine[class.number()].0.len());
@@ -76,8 +77,8 @@ impl<M: Memory> Session<'_, M> {
         false
     }
 
-    /// Makes chunks of the class that nobody owns this thread's, until one has a free block; looks
-    /// at up to `probes` chunks.
+    /// Adopts chunks of the class that have no owner, until one has a free block; checks up to
+    /// `probes` chunks.
     fn adopt(&mut self, class: Class, probes: usize) -> bool {
         let layout = &self.heap.layout;
         if layout.numbers.moves {
@@ -89,7 +90,7 @@ impl<M: Memory> Session<'_, M> {
         self.with_chunk_lock(|session| Ok(session.adopt_locked(class, probes))).unwrap_or(false)
     }
 
-    /// As [`adopt`](Session::adopt); the chunk lock is held, as whenever a chunk gets an owner.
+    /// As [`adopt`](Session::adopt), with the chunk lock held, which guards the owners of chunks.
     pub(super) fn adopt_locked(&mut self, class: Class, probes: usize) -> bool {
         let layout = self.heap.layout;
         let chunks = self.chunks();
@@ -122,8 +123,8 @@ impl<M: Memory> Session<'_, M> {
         false
     }
 
-    /// Takes blocks of the chunk off the list: those that this session freed while the chunk was an
-    /// earlier one's of its thread.
+    /// Removes from the list the blocks that this session freed while an earlier session of its
+    /// thread owned the chunk.
     pub(super) fn forget(&mut self, class: Class, chunk: u64, owner: u64) {
         if owner == self.thread + 1 {
             let layout = self.heap.layout;
@@ -132,7 +133,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// This thread gets the chunk: what it knew of it, from a time when it had it, is void.
+    /// Discards what this thread knew of a chunk that it owned before and is about to own again.
     pub(super) fn forget_all_of(&mut self, chunk: u64) {
         let layout = self.heap.layout;
         if layout.numbers.moves {
@@ -143,7 +144,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Forgets chunks that a cycle has given back.
+    /// Removes chunks that a cycle has freed.
     pub(super) fn drop_lost(&mut self, class: Class) {
         let (memory, layout, thread) = (self.memory, self.heap.layout, self.thread);
         if layout.numbers.moves {
@@ -152,7 +153,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// True if nobody owns the chunk, or an earlier session of this thread did.
+    /// Whether the chunk has no owner, or an earlier session of this thread owned it.
     fn may_own(&self, owner: Addr, chunk: u64, class: Class) -> bool {
         match self.memory.load::<u64>(owner) {
             0 => true,
@@ -163,7 +164,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Puts the free blocks of a chunk into the list; the list has none of them.
+    /// Adds the free blocks of a chunk to the list, which must have none of them.
     pub(super) fn scan(&mut self, class: Class, chunk: u64) -> bool {
         if self.is_looked_at(chunk) {
             self.memory.fetch_add(self.heap.layout.freed(chunk), 1);
@@ -182,7 +183,8 @@ impl<M: Memory> Session<'_, M> {
             }
         }
         if self.is_looked_at(chunk) {
-            // It may have been when it had what is free now, and must not see other objects there.
+            // The survey may have read these blocks before they were freed; do not hand them out
+            // yet.
             self.blocks.free[class.number()].truncate(before);
             self.memory.fetch_add(self.heap.layout.freed(chunk), 1);
         }
@@ -196,7 +198,7 @@ impl<M: Memory> Session<'_, M> {
         Ok(())
     }
 
-    /// The space is free again, for this thread first: it was taken and never linked, or a
+    /// Returns space to the free lists, first of this thread: it was taken and not linked, or a
     /// transaction that freed it has committed.
     pub(crate) fn give_back(&mut self, blocks: &[Block]) {
         let is_in_cycle = self.is_in_cycle();
@@ -217,7 +219,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// For a cycle to know when it is time.
+    /// Counts freed bytes, by which cycles decide when to survey.
     fn count_freed(&self, bytes: u64) {
         if self.heap.layout.numbers.moves {
             let at = self.heap.layout.freed_bytes(self.thread);
@@ -226,12 +228,12 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Owns no chunk any more: others may take them.
+    /// Gives up all chunks of this thread: others can adopt them.
     pub(crate) fn disown(&mut self) {
         let Blocks { mine, shelves, .. } = std::mem::replace(&mut self.blocks, Blocks::new());
         let blocks = mine.into_iter().flat_map(|(chunks, _)| chunks);
         for chunk in blocks.chain(shelves.chunks()) {
-            // Others may have it by now, if a cycle gave it back.
+            // Another thread may own it by now, if a cycle freed it.
             let _ = self.memory.compare_exchange(self.heap.layout.owner(chunk), self.thread + 1, 0);
         }
         if self.heap.layout.numbers.moves {

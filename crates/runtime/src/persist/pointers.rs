@@ -1,13 +1,13 @@
-//! Where the pointers of persistent types are.
+//! The places of pointers in persistent types.
 //!
-//! A pointer says in its type what it leads to, and no pointer is made from a number. So the type
-//! of one object tells which types can be reached from it, and where each of them has its pointers,
-//! before any object is looked at.
+//! A pointer's type names what it leads to, and no pointer is made from a number. So the type of
+//! one object determines which types can be reached from it, and where each of them has its
+//! pointers, before any object is read.
 
 use super::{Persist, shape};
 use rustc_hash::FxHashMap;
 
-/// Gathers the pointers of one type; what `#[derive(Persist)]` writes calls it.
+/// Collects the pointers of one type; called by the code of `#[derive(Persist)]`.
 #[derive(Debug, Default)]
 pub struct Pointers {
     places: Vec<Place>,
@@ -19,11 +19,11 @@ pub struct Pointers {
 pub(crate) struct Place {
     /// Bytes from the start of the value.
     pub(crate) offset: u64,
-    /// Bytes of what it leads to.
+    /// Bytes of the value that it leads to.
     pub(crate) bytes: u64,
 }
 
-/// A type that a pointer leads to, and how to ask it for its own.
+/// A type that a pointer leads to, with the function that reports its own pointers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) shape: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Target {
     ask: fn(&mut Pointers, u64),
     pub(crate) name: fn(&mut String),
     pub(crate) fields: fn(&mut String),
-    /// Tells it from types of the same shape, in this process.
+    /// Distinguishes it from other types of the same shape, in this process.
     path: &'static str,
 }
 
@@ -49,14 +49,14 @@ impl Target {
 }
 
 impl Pointers {
-    /// A pointer to a `T` is so many bytes into the value.
+    /// Adds a pointer to a `T` at that offset in the value.
     pub(crate) fn add<'p, T: Persist<'p>>(&mut self, offset: u64) {
         self.places.push(Place { offset, bytes: T::SIZE });
         self.targets.push(Target::of::<T>());
     }
 }
 
-/// A type, all that its pointers lead to, and so on, each once; and a hash of all of them: of their
+/// Returns a type with all types that it leads to, each once, and a hash of all of them: of their
 /// shapes, and of which pointer leads to which.
 pub(crate) fn all_from<'p, T: Persist<'p>>() -> (Vec<Target>, u64) {
     let mut all = vec![Target::of::<T>()];
@@ -78,7 +78,7 @@ pub(crate) fn all_from<'p, T: Persist<'p>>() -> (Vec<Target>, u64) {
     (all, shape::name("all", &parts))
 }
 
-/// A type, all that its pointers lead to, and so on; and where each has its pointers.
+/// A type and all types that it leads to, with the places of their pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shapes {
     known: FxHashMap<u64, Box<[Place]>>,
@@ -100,12 +100,12 @@ impl Shapes {
         Shapes { known }
     }
 
-    /// And those that others lead to.
+    /// Adds the types of `others`.
     pub(crate) fn add(&mut self, others: Shapes) {
         self.known.extend(others.known);
     }
 
-    /// The pointers of a type by rising offset; none if it is not one of these types.
+    /// The pointers of a type by rising offset; `None` if it is not one of these types.
     pub(crate) fn pointers(&self, shape: u64) -> Option<&[Place]> {
         self.known.get(&shape).map(AsRef::as_ref)
     }

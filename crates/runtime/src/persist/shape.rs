@@ -1,8 +1,8 @@
 //! Layout and shape of persistent structs, computed by the compiler.
 //!
-//! Fields lie as in C: in their order, each at the next multiple of its alignment, the whole a
-//! multiple of the largest. Shapes are 64-bit hashes (FNV-1a, then mixed), the same on every
-//! machine and for every version of the compiler, as they are kept in pools.
+//! Fields are laid out as in C: in their order, each at the next multiple of its alignment, the
+//! struct's size a multiple of the largest. Shapes are 64-bit hashes (FNV-1a, then mixed), the same
+//! on every machine and for every version of the compiler, as they are kept in pools.
 
 const fn mix(hash: u64, bytes: &[u8]) -> u64 {
     let (mut hash, mut place) = (hash, 0);
@@ -10,7 +10,7 @@ const fn mix(hash: u64, bytes: &[u8]) -> u64 {
         hash = (hash ^ bytes[place] as u64).wrapping_mul(0x100_0000_01b3);
         place += 1;
     }
-    // No byte of text is 0xff, so where a name ends is part of the hash.
+    // No byte of text is 0xff, so the end of a name is part of the hash.
     (hash ^ 0xff).wrapping_mul(0x100_0000_01b3)
 }
 
@@ -25,7 +25,7 @@ const fn finish(hash: u64) -> u64 {
     if hash == 0 { 1 } else { hash }
 }
 
-/// The hash of a type's name and of the hashes of what it is made with.
+/// The hash of a type's name and of the hashes of its parameters.
 pub const fn name(name: &str, parts: &[u64]) -> u64 {
     let (mut hash, mut place) = (mix(start(b"name"), name.as_bytes()), 0);
     while place < parts.len() {
@@ -48,7 +48,7 @@ pub const fn of_struct(name: u64, align: u64, fields: &[(&str, u64)]) -> u64 {
     finish(hash)
 }
 
-/// Where field `field` of a struct is; `fields` are sizes and alignments.
+/// The offset of field `field` of a struct; `fields` are sizes and alignments.
 pub const fn offset(fields: &[(u64, u64)], field: usize) -> u64 {
     let (mut end, mut place) = (0u64, 0);
     while place < field {
