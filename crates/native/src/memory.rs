@@ -347,14 +347,19 @@ impl Memory for NativeMemory<'_> {
     #[inline]
     fn fence(&self, fence: Fence) {
         match fence {
-            Fence::Strand => {}
-            Fence::Order | Fence::Drain | Fence::Join => {
+            Fence::Order | Fence::Join => {
                 if self.wait_for_flushes() {
                     self.count_fence();
-                } else if fence == Fence::Drain && self.domain == Domain::None {
+                }
+            }
+            Fence::Drain => {
+                if self.wait_for_flushes() {
+                    self.count_fence();
+                } else if self.domain == Domain::None {
                     flush::fence(self.flush);
                 }
             }
+            Fence::Strand => {}
         }
     }
 
@@ -496,9 +501,9 @@ impl seawall_memory::Space for &NativeMemory<'_> {
 impl Parking for &NativeMemory<'_> {
     /// Spins for a while, as [`spin_while`](Memory::spin_while) does, and then sleeps until it is
     /// [woken](Parking::wake).
+    #[inline]
     fn sleep_while(&self, at: Addr, value: u64) -> u64 {
-        let word = self.atomic(at);
-        wait::spin(word, value).unwrap_or_else(|| self.sleepers.sleep(word, value))
+        self.sleep(at, value)
     }
 
     #[inline]
@@ -508,6 +513,12 @@ impl Parking for &NativeMemory<'_> {
 }
 
 impl NativeMemory<'_> {
+    #[track_caller]
+    fn sleep(&self, at: Addr, value: u64) -> u64 {
+        let word = self.atomic(at);
+        wait::spin(word, value).unwrap_or_else(|| self.sleepers.sleep(word, value))
+    }
+
     #[track_caller]
     fn write_range_nt(&self, at: Addr, from: &[u8]) {
         let len = from.len() as u64;
