@@ -1,20 +1,20 @@
-//! How the bytes of a log record reach the log: through the caches, or past them.
+//! The route of log records to the log: through the caches, or past them.
 //!
-//! "Logging in Persistent Memory: to Cache, or Not to Cache?" (MEMSYS'17) weighs two ways. A cached
-//! record is stored and written back: it reads its lines first, and pushes other data out of the
-//! caches. An uncached one goes past them: it needs whole lines, and makes the next reader wait.
-//! Which is cheaper depends on the processor, the memory and the program, so [`RouteChoice`] has
-//! both as fixed modes and a third one that measures.
+//! "Logging in Persistent Memory: to Cache, or Not to Cache?" (MEMSYS'17) compares both. A cached
+//! record is stored and written back: it reads its lines first, and evicts other data from the
+//! caches. An uncached record goes past them: it needs whole lines, and the next reader waits.
+//! Which one is cheaper depends on the processor, the memory and the program, so [`RouteChoice`]
+//! has both as fixed modes and a third mode that measures.
 //!
-//! What is measured are windows, from a fence to a fence some records later, because a record's
-//! price is not only its own write: the program pays for evicted lines afterwards. Windows of the
-//! two paths alternate, each after a run-in, and their medians are compared, so that an interrupt
-//! decides nothing. Sizes (1, 2, 3 to 4, 5 to 8 lines, ...) are measured one at a time, then left
-//! alone for 16 to 512 times as many records. The run-in is a whole lap when the log is short and
-//! written over and over, since lines that a path left behind cost the other one more.
+//! The measurement is an [A/B test](AbTest) of the two paths. A window lasts from a fence to a
+//! fence some records later, because a record costs more than its own write: the program pays for
+//! evicted lines afterwards. Each change of path begins with a run-in. Sizes (1, 2, 3 to 4, 5 to 8
+//! lines, ...) are measured one at a time, then not again for 16 to 512 times as many records. The
+//! run-in is a whole lap when the log is short and overwritten again and again, since lines that
+//! one path left behind make the other one dearer.
 //!
-//! Two things are not seen: pollution that builds up over many more records than a window has, and
-//! the state of lines in a log of which a lap is longer than [`LAP_MAX`] records.
+//! Two effects are not measured: pollution that builds up over many more records than a window has,
+//! and the state of lines in a log whose lap is longer than [`LAP_MAX`] records.
 
 use crate::AbTest;
 use seawall_memory::{Addr, Clock, LINE_BYTES, Memory, MemoryExt};
@@ -23,40 +23,40 @@ use std::str::FromStr;
 
 /// Records in a timed window.
 const WINDOW: u32 = 32;
-/// Untimed records before a window by another path than the one before.
+/// Untimed records before a window by another path than the previous one.
 const RUN_IN: u32 = 8;
-/// Windows of each path in a measurement.
+/// Maximum pairs of windows in a measurement.
 const PAIRS: usize = 9;
-/// Windows of each path after which it ends if all of one are a quarter above all of the other.
+/// Pairs after which it ends if all windows of one path are a quarter above all of the other.
 const PAIRS_CLEAR: usize = 2;
-/// Windows of each path after which it ends if all of one are above all of the other.
+/// Pairs after which it ends if all windows of one path are above all of the other.
 const PAIRS_APART: usize = 5;
-/// Of the pairs of a whole measurement, those that the other path has to win: where noise is as
-/// large as the difference, nothing changes.
+/// Pairs of a whole measurement that the other path must win: where noise is as large as the
+/// difference, nothing changes.
 const PAIRS_WON: usize = 7;
-/// Records of a size before it is measured first.
+/// Records of a size before its first measurement.
 const FIRST: u64 = 16;
-/// Records between two measurements, as a multiple of those that one took.
+/// Records between two measurements, as a multiple of those of a measurement.
 const REST: u64 = 16;
 const REST_CLEAR: u64 = 64;
 const REST_MAX: u64 = 512;
 /// The longest lap that a run-in covers.
 const LAP_MAX: u32 = 1024;
-/// Records of other sizes after which a measurement that gets none of its own is given up.
+/// Records of other sizes after which a measurement is given up.
 const PATIENCE: u32 = 4096;
 /// Sizes: class c has up to 2^c lines, the last one all longer records.
 const CLASSES: usize = 12;
-/// A window's price is kept in this part of the clock's unit a record.
+/// The resolution of prices: parts of the clock's unit, per record.
 const FINE: u64 = 16;
 
-/// Which way log records take.
+/// The route of log records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteChoice {
-    /// Stored, then written back.
+    /// Through the caches: stored, then written back.
     Cached,
     /// Past the caches, in whole lines.
     Uncached,
-    /// For each size the way that was measured to be cheaper; uncached where there is no time.
+    /// The path that was measured to be cheaper, for each size; uncached where there is no clock.
     Adaptive,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for RouteChoice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no log route '{name}'; known: cached, uncached, adaptive")]
 pub struct UnknownRoute {
-    /// What was asked for.
+    /// The given name.
     pub name: String,
 }
 
@@ -98,20 +98,20 @@ impl FromStr for RouteChoice {
     }
 }
 
-/// What a [`Route`] has carried.
+/// The records that took a [`Route`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteCounts {
-    /// Records that went through the caches.
+    /// Records through the caches.
     pub cached_records: u64,
     /// Lines of those.
     pub cached_lines: u64,
-    /// Records that went past the caches.
+    /// Records past the caches.
     pub uncached_records: u64,
     /// Lines of those.
     pub uncached_lines: u64,
-    /// How often a measurement changed the way of a size.
+    /// How often a measurement changed the path of a size.
     pub switches: u64,
-    /// Records that went by while their size was being measured; about half took the other way.
+    /// Records of sizes that were being measured; about half took the other path.
     pub measured_records: u64,
 }
 
@@ -131,9 +131,9 @@ impl Path {
 #[derive(Clone, Copy, Debug)]
 struct Class {
     path: Path,
-    /// Records until it is measured again.
+    /// Records until the next measurement.
     due: u64,
-    /// The last rest, as a multiple of the records that the measurement took.
+    /// The last pause, as a multiple of the records of the measurement.
     rest: u64,
 }
 
@@ -145,23 +145,23 @@ struct Trial {
     run_in: u32,
     /// Records of the class in this window, or run-in.
     records: u32,
-    /// When the window began, once the run-in is over.
+    /// When the window began; `None` during the run-in.
     began: Option<u64>,
     spent: u64,
     patience: u32,
 }
 
-/// One thread's way to its log: plain data of this process, nothing of it is persistent.
+/// One thread's route to its log: plain volatile data.
 ///
-/// A crash leaves of a record what the seam says of [`write`](Memory::write) with
-/// [`flush`](Memory::flush), or of [`write_nt`](Memory::write_nt): any part until the next order or
-/// drain, all of it afterwards.
+/// A crash leaves any part of a record before the next order or drain, and all of it afterwards, as
+/// the seam states for [`write`](Memory::write) with [`flush`](Memory::flush), and for
+/// [`write_nt`](Memory::write_nt).
 #[derive(Clone, Debug)]
 pub struct Route {
     choice: RouteChoice,
     classes: [Class; CLASSES],
     trial: Option<Trial>,
-    /// The class that wants to be measured.
+    /// The class to measure next.
     due: Option<usize>,
     has_no_time: bool,
     last_at: Addr,
@@ -171,7 +171,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// A route that has measured nothing yet.
+    /// Creates a route that has measured nothing yet.
     pub fn new(choice: RouteChoice) -> Route {
         Route {
             choice,
@@ -186,12 +186,12 @@ impl Route {
         }
     }
 
-    /// The way that was asked for.
+    /// The given choice.
     pub fn choice(&self) -> RouteChoice {
         self.choice
     }
 
-    /// Records and lines by each way so far.
+    /// Records and lines by each path so far.
     pub fn counts(&self) -> RouteCounts {
         self.counts
     }
@@ -277,7 +277,7 @@ impl Route {
         });
     }
 
-    /// A fence during a measurement: begins a window, ends one, or neither.
+    /// Handles a fence during a measurement: begins a window, ends one, or neither.
     fn step<M: Memory>(&mut self, memory: &M) {
         let Some(mut trial) = self.trial.take() else { return };
         if trial.patience == 0 {
@@ -327,7 +327,7 @@ impl Route {
     }
 }
 
-/// What a measurement says of the path that was not in use.
+/// The outcome of a measurement.
 #[derive(Clone, Copy)]
 struct Verdict {
     other_is_cheaper: bool,
@@ -335,7 +335,7 @@ struct Verdict {
 }
 
 impl Trial {
-    /// The outcome, once there are windows enough for one.
+    /// Returns the outcome, when there are enough windows.
     fn verdict(&self) -> Option<Verdict> {
         let sorted = self.test.sorted();
         let [own, other] = sorted.pairs()?;

@@ -1,11 +1,11 @@
-//! Typed use of a heap: what a programmer of persistent structures writes.
+//! The typed interface of a heap, for programmers of persistent structures.
 //!
 //! Structs derive [`Persist`], point to each other by [`Ptr`], and are read and written as copies.
-//! [`create`] and [`open`] give a pool to a closure; in it, threads [join](Pool::join) and run
+//! [`create`] and [`open`] pass a pool to a closure; in it, threads [join](Pool::join) and run
 //! transactions. Nothing of a pool can leave its closure or get into another pool: the brand `'p`,
 //! a lifetime that every pointer, session and transaction of the pool has, equals no other.
 //!
-//! A sorted list, and what a second run finds of it:
+//! A sorted list, and what a second run reads of it:
 //!
 //! ```
 //! use seawall_memory::{Image, Memory};
@@ -68,13 +68,13 @@
 //! # Ok::<(), HeapError>(())
 //! ```
 //!
-//! **When a type changes** the pools of the program that had it before are refused, with the field
-//! ([`HeapError::Changed`]). A program that is to go on with what they hold keeps the old types in
-//! a module (`v1`), opens the old pool with those, makes a new one under another name with the new
-//! types, copies, and gives the new file the name of the old one by `std::fs::rename` when it is
-//! whole and durable. A crash before that leaves the old pool; the next start removes what there is
-//! of the new one and begins again. `crates/runtime/tests/typed/changes.rs` has such a program, cut
-//! short at each of its steps:
+//! **When a type changes**, pools of the earlier program are refused, and the error names the field
+//! ([`HeapError::Changed`]). A program that migrates such pools keeps the old types in a module
+//! (`v1`), opens the old pool with them, creates a new pool under another name with the new types,
+//! copies, and renames the new file to the old name by `std::fs::rename` when it is whole and
+//! durable. A crash before that leaves the old pool; the next start removes the incomplete new one
+//! and begins again. `crates/runtime/tests/typed/changes.rs` has such a program, interrupted at
+//! each of its steps:
 //!
 //! ```
 //! use seawall_memory::Image;
@@ -113,13 +113,13 @@
 //! let to = Image::new(options.pm_bytes(), options.dram_bytes());
 //! typed::create::<Counter, _, HeapError>(&to, "c", 2, &options, |pool| {
 //!     pool.join(&to).transaction(|tx| tx.set(pool.root(), Counter { count: count.into() }))
-//! })?; // and now the new file takes the name of the old one
+//! })?; // now rename the new file to the old name
 //! # Ok::<(), HeapError>(())
 //! ```
 //!
-//! The call of such a closure is a *scope*: pointers live no longer. Where objects may move
-//! ([`HeapOptions::defragment`]), memory that they leave comes back when the scopes have ended that
-//! were open, so a program enters one for each request, by a [`Thread`].
+//! The call of such a closure is a *scope*: pointers live no longer than it. Where objects can move
+//! ([`HeapOptions::defragment`]), the memory that they leave is freed when the scopes that were
+//! open have ended, so a program enters a scope for each request, by a [`Thread`].
 
 mod access;
 mod changes;
@@ -152,7 +152,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use types::Types;
 
-/// What the code that `#[derive(Persist)]` writes uses; not for people.
+/// For the code of `#[derive(Persist)]` only.
 #[doc(hidden)]
 pub mod derived {
     pub use crate::persist::pointers::Pointers;
@@ -161,7 +161,7 @@ pub mod derived {
     pub use seawall_memory::Addr;
 }
 
-/// A heap that is open, with a root of type `R`. The same for all threads.
+/// An open heap with a root of type `R`. The same value for all threads.
 pub struct Pool<'p, R> {
     heap: Heap,
     recovered: Recovered,
@@ -194,7 +194,7 @@ impl<'p, R: Persist<'p>> Pool<'p, R> {
         Ptr::new(self.heap.root())
     }
 
-    /// The heap, for what needs no types: statistics, threads, sizes.
+    /// The untyped heap: statistics, threads, sizes.
     pub fn heap(&self) -> Heap {
         self.heap
     }
@@ -204,8 +204,8 @@ impl<'p, R: Persist<'p>> Pool<'p, R> {
         self.recovered
     }
 
-    /// The handle of the calling thread (its number is that of `memory`), which is the only one of
-    /// that number; see [`Heap::join`].
+    /// Returns the session of the calling thread, whose number is that of `memory`; see
+    /// [`Heap::join`].
     ///
     /// # Panics
     /// As [`Heap::join`].
@@ -216,14 +216,14 @@ impl<'p, R: Persist<'p>> Pool<'p, R> {
     }
 }
 
-/// The options of a heap whose root is an `R`, else as [`HeapOptions::default`].
+/// Returns the options of a heap whose root is an `R`; the others are the defaults.
 pub fn options<R: Branded>() -> HeapOptions {
     let (root_bytes, root_shape) = (changes::size_of_root::<R>(), changes::shape_of_root::<R>());
     HeapOptions { root_bytes, root_shape, ..HeapOptions::default() }
 }
 
-/// Makes a heap in a zeroed pool, as [`Heap::create`] does, and gives it to `body`. The root is an
-/// `R` of zeros.
+/// Creates a heap in a zeroed pool, as [`Heap::create`] does, and passes it to `body`. The root is
+/// an `R` of zeros.
 ///
 /// # Errors
 /// What `body` gives. Before, when an option is out of range; [`HeapError::Shape`] when the options
@@ -246,7 +246,7 @@ pub fn create<R: Branded, T, E: From<HeapError>>(
 }
 
 /// Opens and recovers the heap called `name` in a pool of `bytes` bytes, as [`Heap::open`] does,
-/// and gives it to `body`.
+/// and passes it to `body`.
 ///
 /// # Errors
 /// What `body` gives. Before, as [`Heap::open`]; [`HeapError::Shape`] when its root is no `R`, and
@@ -292,8 +292,8 @@ pub fn open_flawed<R: Branded, T, E: From<HeapError>>(
     open_planted::<R, T, E>(memory, name, bytes, flaw.into(), body)
 }
 
-/// Gives a heap that is open already to `body`: for threads that were started with only the
-/// [`Heap`], and programs that keep it. `memory` is that of any thread.
+/// Passes a heap that is already open to `body`: for threads that were started with the [`Heap`]
+/// only, and programs that keep it. `memory` can be that of any thread.
 ///
 /// # Errors
 /// What `body` gives. Before, [`HeapError::Shape`] when its root is no `R`.
@@ -324,7 +324,7 @@ fn in_scope<R: Branded, T, E>(
     outcome
 }
 
-/// Ends the scope of a body that panics, on a machine that goes on then.
+/// Ends the scope of a body that panics, on a machine that continues after that.
 struct Unwinding<'a, M: Memory> {
     memory: &'a M,
     scope: &'a Shared,

@@ -5,11 +5,11 @@ use seawall_memory::Addr;
 /// The locks of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
-    /// Words that are held, with the versions before.
+    /// The words of held locks, with their versions before.
     pub(super) held: Vec<(Addr, u64)>,
-    /// To be taken before the next transaction.
+    /// The locks to take before the next transaction.
     pub(super) first: Vec<Addr>,
-    /// What a transaction failed for, if it did.
+    /// The lock for which the last transaction failed, if any.
     pub(super) lacked: Option<Addr>,
 }
 

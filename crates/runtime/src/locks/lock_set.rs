@@ -1,20 +1,20 @@
-//! Locks that a transaction holds until it is over, so that one may change several structures.
+//! The locks that a transaction holds until its end, so that it can change several structures.
 //!
-//! A change of one structure takes few locks, in an order that the structure sees to. A transaction
-//! over several takes them in whatever order its program asks, and all of them stay held until it
-//! has committed or everything is put back (two-phase locking: Eswaran, Gray, Lorie and Traiger,
-//! "The Notions of Consistency and Predicate Locks in a Database System", CACM 1976). Two rules
-//! make that free of deadlock and of endless repetition:
+//! A change of one structure takes few locks, in an order that the structure determines. A
+//! transaction over several takes them in the order of its program, and holds all of them until it
+//! has committed or is rolled back (two-phase locking: Eswaran, Gray, Lorie and Traiger, "The
+//! Notions of Consistency and Predicate Locks in a Database System", CACM 1976). Two rules prevent
+//! deadlock and endless retries:
 //!
 //! 1. A transaction **waits** for a lock only if its address is above those of all that it holds.
-//!    Any other is tried once; if somebody has it, the operation fails with
+//!    Any other lock is tried once; if another thread holds it, the operation fails with
 //!    [`HeapError::Busy`](crate::HeapError::Busy).
-//! 2. [`Session::retry`] then ends the transaction as any that fails, and runs it again with that
-//!    lock, and those that it lacked before, taken first, in the order of their addresses.
+//! 2. [`Session::retry`] then rolls the transaction back, and runs it again with that lock, and
+//!    those that it failed for before, taken first, in the order of their addresses.
 //!
-//! So whoever waits, waits for somebody who holds a lock above all of its own, and there can be no
-//! circle; and as each round adds a lock, there are no more rounds than locks. A transaction that
-//! takes one lock never runs twice.
+//! So a thread waits only for a lock above all those that it holds, and there can be no cycle of
+//! waits. Each round adds a lock, so there are no more rounds than locks. A transaction that takes
+//! one lock never runs twice.
 //!
 //! The locks are [stripes](crate::Stripes), in DRAM: free after a crash.
 
@@ -24,12 +24,12 @@ use seawall_memory::{Addr, Memory, MemoryExt};
 
 impl<'m, M: Memory> Session<'m, M> {
     /// Runs `body` as a transaction, as [`transaction_with`](Session::transaction_with) does, and
-    /// once more whenever it fails for a lock that another thread has: for bodies that change
-    /// several structures, or one at several places. Nothing remains of a run that failed, except
-    /// what `body` did to its own variables.
+    /// again whenever it fails for a lock that another thread holds: for bodies that change several
+    /// structures, or one at several places. A failed run leaves nothing, except what `body` did to
+    /// its own variables.
     ///
     /// # Errors
-    /// What `body` gives, except [`HeapError::Busy`]; then nothing has changed.
+    /// What `body` returns, except [`HeapError::Busy`]; then nothing has changed.
     #[inline]
     pub fn retry<T, E: From<HeapError>>(
         &mut self,
@@ -63,7 +63,7 @@ impl<'m, M: Memory> Session<'m, M> {
         unreachable!("it lacked a lock")
     }
 
-    /// A transaction begins, with the locks that it is known to need.
+    /// Takes the locks that the transaction which begins is known to need.
     #[inline]
     pub(crate) fn hold_first(&mut self) {
         self.holds.lacked = None;
@@ -80,7 +80,7 @@ impl<'m, M: Memory> Session<'m, M> {
         }
     }
 
-    /// A transaction is over.
+    /// Releases the locks of a transaction that has ended.
     #[inline]
     pub(crate) fn hold_no_more(&mut self) {
         for (word, before) in &self.holds.held {
@@ -89,7 +89,7 @@ impl<'m, M: Memory> Session<'m, M> {
         self.holds.held.clear();
     }
 
-    /// True if the addresses are in the root or the chunks of the heap, where a transaction may
+    /// Whether the addresses are in the root or the chunks of the heap, where a transaction can
     /// write.
     #[inline]
     pub fn is_data(&self, at: Addr, bytes: u64) -> bool {
@@ -98,11 +98,11 @@ impl<'m, M: Memory> Session<'m, M> {
 }
 
 impl<M: Memory> Tx<'_, '_, M> {
-    /// Takes the lock until the transaction is over, unless it has it already. Who has it sees what
-    /// its last holder committed, and nobody else changes that meanwhile.
+    /// Takes the lock until the end of the transaction, unless the transaction holds it already.
+    /// The holder sees what the last holder committed, and no other thread changes that meanwhile.
     ///
     /// # Errors
-    /// [`HeapError::Busy`] if another thread has it and this one has others, not all of which come
+    /// [`HeapError::Busy`] if another thread holds it and this one holds locks that do not all come
     /// before it.
     #[inline]
     #[track_caller]
@@ -117,7 +117,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         if self.try_lock(lock) { Ok(()) } else { Err(self.lacks(word)) }
     }
 
-    /// Takes the lock if nobody else has it; false if somebody has.
+    /// Takes the lock without waiting; returns false if another thread holds it.
     #[track_caller]
     pub fn try_lock(&mut self, lock: Stripe) -> bool {
         let Some(word) = lock.word() else { return true };
@@ -134,9 +134,9 @@ impl<M: Memory> Tx<'_, '_, M> {
         is_taken
     }
 
-    /// Takes all of these locks, each if its version is still the one that was
-    /// [seen](Tx::version): all that was read since holds. False, and none of them is taken that
-    /// was not before, if one is not. It never waits.
+    /// Takes all of these locks without waiting, if the versions of all are still those that were
+    /// [seen](Tx::version), so that all that was read since is valid. Otherwise returns false and
+    /// takes none of them.
     #[track_caller]
     pub fn lock_seen(&mut self, locks: &[(Stripe, u64)]) -> bool {
         let memory = self.session.memory;
@@ -164,8 +164,8 @@ impl<M: Memory> Tx<'_, '_, M> {
         true
     }
 
-    /// The version of a lock that nobody else has, to read under; waits while somebody has it. An
-    /// odd one if this transaction has it.
+    /// Returns the version of a lock, for reads that are checked later; waits while another thread
+    /// holds the lock. The version is odd if this transaction holds it.
     ///
     /// # Errors
     /// As [`lock`](Tx::lock).

@@ -1,10 +1,10 @@
-//! Mutual exclusion that no crash can leave behind.
+//! Queue locks in DRAM, which are free after every crash.
 //!
 //! **Locks live in DRAM**, so none survives a crash. They are queue locks (Mellor-Crummey and
-//! Scott, 1991): a waiting thread spins on a line of its own, and threads enter in the order in
-//! which they came, so 32 waiters cost one line transfer each and not a storm. Where there are more
-//! threads than processors the next one in line is rarely running; so a machine may let those who
-//! wait sleep, and is told whom to wake.
+//! Scott, 1991): a waiting thread spins on a line of its own, and threads enter in the order of
+//! their arrival, so each of 32 waiters costs one line transfer. Where there are more threads than
+//! processors, the next thread in the queue is rarely running; so a machine can let waiting threads
+//! sleep, and the lock names the thread to wake.
 
 use crate::Arena;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
@@ -19,8 +19,8 @@ pub struct Locks {
     levels: u64,
 }
 
-/// A lock that is held. It is given back by [`Locks::release`], not when dropped: giving back is
-/// a memory access, which a fiber that is torn down must not make.
+/// A held lock. [`Locks::release`] releases it; dropping it does not: a release is a memory access,
+/// which a fiber that is torn down must not make.
 #[must_use = "a lock that is never released blocks every other thread"]
 #[derive(Debug)]
 pub struct Guard {
@@ -41,22 +41,22 @@ impl Locks {
         Locks { words, nodes, count, threads, levels }
     }
 
-    /// The same in the pool, for a machine whose whole memory is persistent and which restarts its
-    /// threads where they were. A program that recovers wants none of it: a lock that was held when
-    /// power failed is held for ever.
+    /// Places the locks in the pool, for a machine whose whole memory is persistent and which
+    /// restarts its threads where they were. Not for programs that recover: a lock that was held
+    /// when power failed stays held.
     pub fn place_in_pool(arena: &mut Arena, count: u64, threads: u64, levels: u64) -> Locks {
         let words = arena.pm(count * LINE_BYTES);
         let nodes = arena.pm(threads * levels * LINE_BYTES);
         Locks { words, nodes, count, threads, levels }
     }
 
-    /// How many locks there are.
+    /// The number of locks.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Waits for lock `index` and takes it. `level` tells the locks that a thread holds at once
-    /// apart: 0 for the first, 1 for the second.
+    /// Waits for lock `index` and takes it. `level` numbers the locks that a thread holds at once:
+    /// 0 for the first, 1 for the second.
     ///
     /// # Panics
     /// When there is no such lock, level, or thread.
@@ -78,7 +78,7 @@ impl Locks {
         Guard { word, node }
     }
 
-    /// Gives the lock back, to the thread that has waited longest.
+    /// Releases the lock to the thread that has waited longest.
     #[track_caller]
     pub fn release<M: Memory>(&self, memory: &M, guard: Guard) {
         let mut next = memory.load::<u64>(guard.node.plus(NEXT));

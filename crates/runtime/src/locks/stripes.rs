@@ -1,17 +1,17 @@
-//! Locks for the structures in a heap, with versions for readers that take none.
+//! Striped locks for the structures in a heap, with versions for readers that take no lock.
 //!
-//! A structure has more nodes than anybody wants locks, and its nodes move; so the locks are
-//! striped: the address of a node names one of a few words in DRAM. A word counts up when its lock
-//! is taken and when it is given back, so it is odd while somebody writes. A reader notes the even
-//! number, reads without a lock, and believes what it read only if the number is still the same (a
+//! A structure has too many nodes for a lock each, and its nodes move. So the locks are striped:
+//! the address of a node selects one of a few words in DRAM. A word is incremented when its lock is
+//! taken and when it is released, so it is odd while a thread writes. A reader notes the even
+//! number, reads without a lock, and uses what it read only if the number is still the same (a
 //! sequence lock, as in Lameter, "Effective Synchronization on Linux/NUMA Systems", 2005; for the
 //! nodes of an index, Leis et al., "The ART of Practical Synchronization", DaMoN'16).
 //!
-//! Two nodes may share a stripe, so a thread that [acquires](Stripe::acquire) stripes holds at most
-//! one *outer* stripe, and within it at most one *inner* one; they are different words, inner ones
-//! behind outer ones, and no deadlock can come of it. A transaction [locks](crate::Tx::lock) any
-//! number, by rules of its own. In a heap for one thread there is nobody to exclude, and all this
-//! costs nothing.
+//! Two nodes can share a stripe. So a thread that [acquires](Stripe::acquire) stripes holds at most
+//! one *outer* stripe, and within it at most one *inner* stripe. They are different words, inner
+//! ones behind outer ones, so there is no deadlock. A transaction [locks](crate::Tx::lock) any
+//! number of stripes, by rules of its own. In a heap for one thread, stripes do nothing and cost
+//! nothing.
 //!
 //! ```
 //! use seawall_memory::{Image, Memory, MemoryExt};
@@ -23,7 +23,7 @@
 //! let stripe = heap.stripes().outer(heap.root());
 //! let version = stripe.version(&memory);
 //! let value: u64 = memory.load(heap.root());
-//! assert!(stripe.is_still(&memory, version)); // nobody wrote meanwhile: the value counts
+//! assert!(stripe.is_still(&memory, version)); // no thread wrote meanwhile: the value is valid
 //! let held = stripe.acquire(&memory);
 //! memory.store(heap.root(), value + 1);
 //! held.release(&memory);
@@ -34,28 +34,28 @@
 use crate::Arena;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
-/// Outer stripes for each thread, so that two threads rarely meet by chance.
+/// Outer stripes per thread, enough that two threads rarely collide.
 const OUTER: u64 = 32;
-/// Inner stripes for each thread.
+/// Inner stripes per thread.
 const INNER: u64 = 4;
 
-/// The stripes of a heap; [`Heap::stripes`](crate::Heap::stripes) gives them.
+/// The stripes of a heap, as [`Heap::stripes`](crate::Heap::stripes) returns them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
     words: Addr,
-    /// How many outer ones there are: a power of two; 0 in a heap for one thread.
+    /// The number of outer stripes: a power of two; 0 in a heap for one thread.
     outer: u64,
 }
 
 /// The lock and version of some addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripe {
-    /// Null where there is nobody to exclude.
+    /// Null in a heap for one thread.
     word: Addr,
 }
 
-/// A stripe that is held. It is given back by [`release`](Held::release), not when dropped: giving
-/// back is a memory access, which a fiber that is torn down must not make.
+/// A held stripe. [`release`](Held::release) releases it; dropping it does not: a release is a
+/// memory access, which a fiber that is torn down must not make.
 #[must_use = "a stripe that is never released blocks every other thread"]
 #[derive(Debug)]
 pub struct Held {
@@ -70,13 +70,13 @@ impl Stripes {
         Stripes { words, outer: threads * OUTER }
     }
 
-    /// The stripe of `at` of which a thread holds one at most.
+    /// The outer stripe of `at`; a thread holds at most one.
     #[inline]
     pub fn outer(&self, at: Addr) -> Stripe {
         self.pick(at, 0, self.outer)
     }
 
-    /// The stripe of `at` of which a thread that holds an outer one, or none, holds one at most.
+    /// The inner stripe of `at`; a thread holds at most one, within an outer stripe or alone.
     #[inline]
     pub fn inner(&self, at: Addr) -> Stripe {
         self.pick(at, self.outer, self.outer / OUTER * INNER)
@@ -87,14 +87,14 @@ impl Stripes {
         if count == 0 {
             return Stripe { word: Addr::NULL };
         }
-        // A power of two: the bits that are wanted are in the middle of the product.
+        // A power of two: the bits that select are in the middle of the product.
         let spread = (at.bits() / LINE_BYTES).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         Stripe { word: self.words.plus((first + (spread & (count - 1))) * LINE_BYTES) }
     }
 }
 
 impl Stripe {
-    /// A lock of your own: the word of DRAM at `word`, zero at first.
+    /// A stripe of the program's own: the word of DRAM at `word`, initially zero.
     ///
     /// # Panics
     /// When `word` is no aligned word of DRAM.
@@ -104,19 +104,20 @@ impl Stripe {
         Stripe { word }
     }
 
-    /// Where it is, if there is anybody to exclude.
+    /// Its word, except in a heap for one thread.
     #[inline]
     pub(crate) fn word(self) -> Option<Addr> {
         (!self.word.is_null()).then_some(self.word)
     }
 
-    /// The word, if there is one, said so that a machine sees of which memory it is.
+    /// The word, if there is one, in a form that shows a machine which memory it is in.
     #[inline]
     fn dram(self) -> Addr {
         Addr::dram(self.word.offset())
     }
 
-    /// The version to read under; waits while somebody holds the stripe.
+    /// Returns the version, for reads that are checked later; waits while a thread holds the
+    /// stripe.
     #[inline]
     #[track_caller]
     pub fn version<M: Memory>(self, memory: &M) -> u64 {
@@ -136,23 +137,23 @@ impl Stripe {
         version
     }
 
-    /// True if nobody has held the stripe since it had that version: what was read meanwhile is as
-    /// if read at one moment.
+    /// Whether no thread has held the stripe since it had that version: then what was read in
+    /// between is consistent.
     #[inline]
     #[track_caller]
     pub fn is_still<M: Memory>(self, memory: &M, version: u64) -> bool {
         self.word.is_null() || memory.load::<u64>(self.dram()) == version
     }
 
-    /// Waits for the stripe and takes it, in no particular order among those who wait.
+    /// Waits for the stripe and takes it, in no particular order among the waiting threads.
     #[inline]
     #[track_caller]
     pub fn acquire<M: Memory>(self, memory: &M) -> Held {
         Held { stripe: self, version: self.lock(memory) }
     }
 
-    /// Takes the stripe, unless somebody holds it or is quicker; does not wait. For a thread that
-    /// holds other stripes, in whatever order.
+    /// Takes the stripe without waiting, unless another thread holds it or is quicker. A thread can
+    /// hold other stripes, in any order.
     #[inline]
     #[track_caller]
     pub fn try_acquire<M: Memory>(self, memory: &M) -> Option<Held> {
@@ -165,7 +166,7 @@ impl Stripe {
         is_taken.then_some(Held { stripe: self, version })
     }
 
-    /// Takes the stripe; gives the version before.
+    /// Takes the stripe; returns the version before.
     #[inline]
     #[track_caller]
     pub(crate) fn lock<M: Memory>(self, memory: &M) -> u64 {
@@ -185,7 +186,7 @@ impl Stripe {
         }
     }
 
-    /// Takes the stripe once nobody holds it, unless somebody else is quicker.
+    /// Takes the stripe when no thread holds it, unless another thread is quicker.
     #[inline]
     fn try_lock<M: Memory>(self, memory: &M) -> Option<u64> {
         let version = self.version(memory);
@@ -196,7 +197,7 @@ impl Stripe {
 }
 
 impl Held {
-    /// Gives the stripe back: readers see a new version.
+    /// Releases the stripe: readers see a new version.
     #[inline]
     #[track_caller]
     pub fn release<M: Memory>(self, memory: &M) {

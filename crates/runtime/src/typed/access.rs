@@ -1,4 +1,4 @@
-//! How typed values reach the seam: checked once, loaded field by field, stored word by word.
+//! Access to typed values through the seam: checked once, loaded by fields, stored by words.
 
 use super::{Persist, Ptr};
 use crate::defrag::scope::View;
@@ -7,8 +7,8 @@ use crate::tx::direct::DIRECT_BYTES;
 use crate::{HeapError, Logging, Session, Tx};
 use seawall_memory::{Addr, Memory, MemoryExt, Word};
 
-/// Where `ptr` leads, if all of a `T` there is data of the heap: a pointer that was never set, or
-/// that a failing disk changed, is not followed.
+/// Returns the address of `ptr`, if all of a `T` there is data of the heap: a pointer that was
+/// never set, or that a failing disk changed, is not followed.
 #[inline]
 pub(super) fn check<'p, T: Persist<'p>, M: Memory>(
     session: &Session<'_, M>,
@@ -22,7 +22,7 @@ pub(super) fn check<'p, T: Persist<'p>, M: Memory>(
     }
 }
 
-/// What memory shows, outside of a transaction.
+/// A source of values outside of transactions: memory.
 pub(super) struct Seen<'s, 'm, M: Memory>(pub(super) &'s Session<'m, M>);
 
 impl<M: Memory> Sealed for Seen<'_, '_, M> {}
@@ -44,7 +44,7 @@ impl<M: Memory> Source for Seen<'_, '_, M> {
     }
 }
 
-/// What a transaction sees.
+/// A source of values in a transaction.
 pub(super) struct Within<'t, 's, 'm, M: Memory>(pub(super) &'t Tx<'s, 'm, M>);
 
 impl<M: Memory> Sealed for Within<'_, '_, '_, M> {}
@@ -94,8 +94,8 @@ fn store<'p, T: Persist<'p>, M: Memory>(
     words.finish()
 }
 
-/// Undo: logs what is at `at`, with pointers that are up to date, so that a rollback brings those
-/// back.
+/// Undo: logs the value at `at` with its pointers fixed up, so that a rollback restores no old
+/// address.
 #[inline(never)]
 fn keep_old<'p, T: Persist<'p>, M: Memory>(
     tx: &mut Tx<'_, '_, M>,
@@ -123,7 +123,7 @@ pub(super) fn fill<'p, T: Persist<'p>, M: Memory>(
     store(tx, at, value, true)
 }
 
-/// The bytes of a value, with its pointers as they are stored.
+/// A sink for the bytes of a value, with pointers as the pool gets them.
 struct Named<'s, 'm, M: Memory> {
     bytes: Buffer,
     session: &'s Session<'m, M>,
@@ -145,22 +145,22 @@ impl<M: Memory> Sink for Named<'_, '_, M> {
     }
 }
 
-/// Gathers the fields of one value to whole words, so that each is logged once and in one piece;
-/// what lies between fields becomes zero.
+/// A sink that collects the fields of one value into whole words, so that each word is logged once;
+/// padding between fields becomes zero.
 struct Words<'t, 's, 'm, M: Memory> {
     tx: &'t mut Tx<'s, 'm, M>,
     start: u64,
     end: u64,
-    /// The word that is being gathered, and what is known of it.
+    /// The word that is being collected, and its bits so far.
     word: u64,
     bits: u64,
-    /// There is nothing to keep.
+    /// The object is new: it has no bytes to keep.
     is_new: bool,
     outcome: Result<(), HeapError>,
 }
 
 impl<M: Memory> Words<'_, '_, '_, M> {
-    /// `bits` are those of bytes from `at` to no further than the end of its word.
+    /// Adds the bits of bytes from `at`, all in one word.
     #[inline]
     fn gather(&mut self, at: u64, bits: u64) {
         let word = at & !7;

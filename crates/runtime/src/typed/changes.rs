@@ -1,9 +1,8 @@
-//! Whether a pool is of the types of the program that opens it, however deep they lie.
+//! Checks that a pool has the types of the program that opens it, at any depth.
 //!
-//! The header has the shape of the root, and a hash of all types that the root leads to. Pools that
-//! were made before there was such a hash are judged by their table of types: a type that is called
-//! as one of the program's, and has another shape, has changed. The table also tells which field it
-//! was.
+//! The header has the shape of the root, and a hash of all types that the root leads to. Pools from
+//! before there was such a hash are checked by their table of types: a type with the name of one of
+//! the program's and another shape has changed. The table also shows which field has changed.
 
 use crate::heap::type_table::{self, CUT};
 use crate::persist::pointers::{Target, all_from};
@@ -29,8 +28,8 @@ pub(super) fn check_options<R: Branded>(options: &HeapOptions) -> Result<(), Hea
     Err(HeapError::Shape { what: format!("the root ({wanted} bytes, there {bytes} bytes)") })
 }
 
-/// Refuses a heap whose root is no `R`, or leads to objects of other types than an `R` does, as far
-/// as its header tells. For before it is recovered.
+/// Refuses a heap whose root is no `R`, or leads to objects of other types than an `R` does, by its
+/// header; to be called before recovery.
 pub(super) fn check_header<R: Branded, M: Memory>(
     heap: &Heap,
     memory: &M,
@@ -43,7 +42,7 @@ pub(super) fn check_header<R: Branded, M: Memory>(
     Err(changed(heap, &all, &there).unwrap_or_else(|| other_root::<R>(heap, &there)))
 }
 
-/// The same of a heap that is open.
+/// As [`check_header`], for an open heap.
 pub(super) fn check<R: Branded, M: Memory>(heap: &Heap, memory: &M) -> Result<(), HeapError> {
     check_header::<R, M>(heap, memory)?;
     if heap.reached_shape != 0 {
@@ -58,7 +57,8 @@ fn is_root<R: Branded>(heap: &Heap) -> bool {
     (heap.root_bytes(), heap.root_shape()) == (size_of_root::<R>(), shape_of_root::<R>())
 }
 
-/// The first of the program's types, the root first, that is there with other fields.
+/// The error for the first of the program's types, the root first, that has other fields in the
+/// pool.
 fn changed(heap: &Heap, all: &[Target], there: &[(u64, String, String)]) -> Option<HeapError> {
     let text = |to: fn(&mut String)| {
         let mut text = String::new();
@@ -77,7 +77,7 @@ fn changed(heap: &Heap, all: &[Target], there: &[(u64, String, String)]) -> Opti
     })
 }
 
-/// What is said of a root of which no changed field is known.
+/// The error for a root of which no changed field is known.
 fn other_root<R: Branded>(heap: &Heap, there: &[(u64, String, String)]) -> HeapError {
     if is_root::<R>(heap) {
         return HeapError::Shape { what: "something that the root leads to".to_owned() };
@@ -92,7 +92,7 @@ fn other_root<R: Branded>(heap: &Heap, there: &[(u64, String, String)]) -> HeapE
     }
 }
 
-/// The fields of a text: names, and what they are called. The commas of a type are its own.
+/// The fields of a text: names and types. Commas within a type do not separate fields.
 fn fields(text: &str) -> Vec<(&str, &str)> {
     let (mut depth, mut start, mut all) = (0u32, 0, Vec::new());
     let text = text.strip_suffix(CUT).unwrap_or(text);
@@ -111,7 +111,7 @@ fn fields(text: &str) -> Vec<(&str, &str)> {
     all.iter().filter_map(|field| field.trim().split_once(": ")).collect()
 }
 
-/// How fields that were `was` differ from those that are `is`.
+/// How the fields `is` differ from the fields `was`.
 fn difference(was: &str, is: &str) -> String {
     let is_cut = was.ends_with(CUT);
     let (mut old, new) = (fields(was), fields(is));

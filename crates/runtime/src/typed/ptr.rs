@@ -1,10 +1,9 @@
-//! Pointers that know their pool and their type.
+//! Pointers that carry their pool and their type.
 //!
 //! A [`Ptr`] is an offset, so it means the same at every mapping and after every restart. Its
-//! lifetime `'p` is no time but a **brand**: each pool that is opened has its own, which equals no
+//! lifetime `'p` is used as a **brand**: each open pool has its own, which equals no
 //! other (it is invariant, and the closure that gets the pool must work for every `'p`). A pointer
-//! of one pool can therefore not be stored in another or be followed there, and none outlives the
-//! closure.
+//! of one pool can therefore not be stored or followed in another, and none outlives the closure.
 
 use crate::persist::pointers::Pointers;
 use crate::persist::{Persist, Sink, Source, shape};
@@ -14,13 +13,13 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 
-/// Equal only to itself.
+/// An invariant lifetime.
 pub(crate) type Brand<'p> = PhantomData<fn(&'p ()) -> &'p ()>;
 
 /// A pointer to a `T` in the pool of brand `'p`: 8 bytes. `Option<Ptr>` is 8 bytes too, and zeros
 /// are `None`.
 ///
-/// A `Ptr` that is loaded where nothing but zeros was ever stored leads nowhere: following it gives
+/// A `Ptr` that is loaded from zeros leads nowhere: following it is the error
 /// [`NoData`](crate::HeapError::NoData).
 pub struct Ptr<'p, T> {
     bits: NonZeroU64,
@@ -28,7 +27,7 @@ pub struct Ptr<'p, T> {
     target: PhantomData<fn() -> T>,
 }
 
-/// The offset of a pointer that leads nowhere; in the pool's header, where no object is.
+/// The offset of a pointer that leads nowhere: in the pool's header, where no object is.
 const NOWHERE: NonZeroU64 = NonZeroU64::MIN;
 
 impl<'p, T> Ptr<'p, T> {
@@ -47,13 +46,13 @@ impl<'p, T> Ptr<'p, T> {
         NonZeroU64::new(bits).map(Ptr::of)
     }
 
-    /// Where it leads. There is no way back from an address to a pointer.
+    /// The address. An address cannot be turned back into a pointer.
     #[inline]
     pub fn addr(self) -> Addr {
         Addr::from_bits(self.bits.get())
     }
 
-    /// The field of what it leads to: `node.at(Node::NEXT)`.
+    /// A pointer to a field: `node.at(Node::NEXT)`.
     #[inline]
     #[must_use]
     pub fn at<U>(self, field: Field<T, U>) -> Ptr<'p, U> {
@@ -62,10 +61,10 @@ impl<'p, T> Ptr<'p, T> {
 }
 
 impl<'p, T: Persist<'p>, const N: usize> Ptr<'p, [T; N]> {
-    /// The element at `place` of the array that it leads to.
+    /// A pointer to the element at `place` of the array.
     ///
     /// # Panics
-    /// When the array is not that long.
+    /// When the array is shorter.
     #[inline]
     #[must_use]
     #[track_caller]
@@ -159,8 +158,8 @@ impl<'p, T: Persist<'p>> Persist<'p> for Option<Ptr<'p, T>> {
     }
 }
 
-/// Where a field of type `T` is in a struct `S`; `#[derive(Persist)]` makes one for each field,
-/// named as the field in capitals.
+/// The place of a field of type `T` in a struct `S`. `#[derive(Persist)]` makes one for each field,
+/// with the field's name in capitals.
 pub struct Field<S, T> {
     offset: u64,
     parts: PhantomData<fn(S) -> T>,

@@ -1,8 +1,8 @@
-//! Which objects can be reached from an object, by the pointers that their types have; and so which
+//! Reachability: which objects can be reached from an object by the pointers of their types, which
 //! are lost, and which pointers lead nowhere.
 //!
-//! A transaction keeps an allocation and the link to it, or neither, so no crash loses an object. A
-//! program does that unlinks one and does not free it, or frees one that is still linked.
+//! A transaction keeps an allocation and the link to it, or neither, so no crash loses an object.
+//! But a program can unlink an object without freeing it, or free one that is still linked.
 
 use super::{Persist, Ptr};
 use crate::heap::type_table;
@@ -15,10 +15,10 @@ use seawall_memory::{Addr, Memory, MemoryExt};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reach {
-    /// Live objects that can be reached; the one begun with is, if it was named as a whole.
+    /// Reachable live objects, with the first one if the pointer leads to a whole object.
     pub reached: u64,
-    /// Live objects of types that cannot be reached, by rising address. Those that a program finds
-    /// by `for_each` alone are among them; those that were allocated as bytes are not.
+    /// Live typed objects that cannot be reached, by rising address: also those that a program
+    /// finds by `for_each` only, but not those that were allocated as bytes.
     pub lost: Vec<Object>,
     /// Pointers of reached objects that lead to no live object, or to one that ends too early.
     pub dangling: Vec<Dangling>,
@@ -28,20 +28,20 @@ pub struct Reach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dangling {
-    /// Where it is.
+    /// The address of the pointer.
     pub at: Addr,
-    /// Where it leads.
+    /// The address that it leads to.
     pub to: Addr,
 }
 
-/// All live objects, and which have been reached.
+/// All live objects, and those of them that have been reached.
 struct Objects {
     all: Vec<Object>,
     reached: Vec<bool>,
 }
 
 impl Objects {
-    /// Each where it is now.
+    /// Each at its current address.
     fn of<M: Memory>(session: &Session<'_, M>) -> Result<Objects, HeapError> {
         let mut all = Vec::new();
         session.heap.objects(session.memory, |object| {
@@ -78,7 +78,7 @@ pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
         objects.reached[first] = true;
         found.reached = 1;
     }
-    // Values whose pointers have not been followed: where they are, and their shapes.
+    // Values whose pointers have not been followed yet: addresses and shapes.
     let mut open = vec![(from, T::SHAPE)];
     while let Some((value, shape)) = open.pop() {
         for pointer in shapes.pointers(shape).unwrap_or_default() {

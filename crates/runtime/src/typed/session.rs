@@ -10,7 +10,7 @@ use seawall_memory::{Addr, Memory};
 use std::marker::PhantomData;
 
 /// A thread's handle on a pool: reads, and runs transactions, one at a time. It cannot write
-/// outside of one.
+/// outside of a transaction.
 pub struct Session<'p, 'm, M: Memory> {
     /// Boxed, as it is large, and comes and goes with the scopes of a [`Thread`](super::Thread).
     session: Box<crate::Session<'m, M>>,
@@ -32,8 +32,8 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         self.session.memory()
     }
 
-    /// A copy of what `ptr` leads to. Objects that other threads write meanwhile may be seen half
-    /// written; a lock is the caller's business.
+    /// Returns a copy of what `ptr` leads to. Objects that other threads write meanwhile can be
+    /// seen half written; locking is up to the caller.
     ///
     /// # Errors
     /// [`HeapError::NoData`] when it leads nowhere.
@@ -43,12 +43,12 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         Ok(T::load(&Seen(&self.session), at))
     }
 
-    /// Runs `body` as a transaction that logs new values; see
+    /// Runs `body` as a redo transaction; see
     /// [`Session::transaction`](crate::Session::transaction).
     ///
     /// # Errors
-    /// What `body` returns; then nothing has changed. [`HeapError::TooLarge`] when it wrote more
-    /// than the log holds.
+    /// What `body` returns; [`HeapError::TooLarge`] when it wrote more than the log holds. Nothing
+    /// has changed then.
     pub fn transaction<T, E: From<HeapError>>(
         &mut self,
         body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
@@ -56,7 +56,7 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         self.transaction_with(Logging::Redo, body)
     }
 
-    /// As [`transaction`](Session::transaction), with a choice of what is logged; see
+    /// As [`transaction`](Session::transaction), with a choice of logging; see
     /// [`Session::transaction_with`](crate::Session::transaction_with).
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         self.session.retry(kind, |tx| body(&mut Tx::new(tx, types)))
     }
 
-    /// Where `ptr` leads now, and the session below: for structures that are fields.
+    /// The current address of `ptr`, and the untyped session: for structures that are fields.
     ///
     /// # Errors
     /// [`HeapError::NoData`] when it leads nowhere.
@@ -111,12 +111,12 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         self.session.begin(kind, |tx| body(&mut Tx::new(tx, types)))
     }
 
-    /// Returns when the transaction, and all that this thread committed before it, is durable.
+    /// Waits until the transaction, and all that this thread committed before it, is durable.
     pub fn wait(&self, pending: Pending) {
         self.session.wait(pending);
     }
 
-    /// Shows every live object that was allocated as a `T`, in the order of their addresses. No
+    /// Calls `each` for every live object that was allocated as a `T`, by rising address. No
     /// transaction, and no step of a [`Defragmenter`](crate::defrag::Defragmenter), of any thread
     /// may be in progress.
     ///
@@ -140,9 +140,10 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         })
     }
 
-    /// Follows all pointers from what `from` leads to, which usually is the root: how many objects
-    /// can be reached, which cannot, and which pointers lead nowhere. No transaction of any thread
-    /// may be in progress. Changes nothing; takes time and volatile memory for all live objects.
+    /// Follows all pointers from what `from` leads to, usually the root, and reports how many
+    /// objects can be reached, which cannot, and which pointers lead nowhere. No transaction of any
+    /// thread may be in progress. Changes nothing; takes time and volatile memory for all live
+    /// objects.
     ///
     /// ```
     /// use seawall_memory::Image;
@@ -184,13 +185,12 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
         reach::reach(&self.session, from)
     }
 
-    /// Retires the logs of all threads, as far as none of them writes meanwhile: opening is
-    /// quickest after it.
+    /// Truncates the logs of all threads; see [`Session::retire`](crate::Session::retire).
     pub fn retire(&mut self) {
         self.session.retire();
     }
 
-    /// Gives the free space that this thread had to the others.
+    /// Ends the session and returns its free space to all threads.
     pub fn leave(self) {
         self.session.leave();
     }

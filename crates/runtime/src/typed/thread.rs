@@ -1,4 +1,4 @@
-//! A thread that is in a typed pool now and then: what it knows is kept, pointers are not.
+//! A thread that enters a typed pool for one scope at a time: its state is kept, pointers are not.
 
 use super::types::Types;
 use super::{Branded, Ptr, Session, changes};
@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 
 /// A thread's place in a pool with a root of type `R`, between its [scopes](Thread::enter).
 ///
-/// Where objects may move, this is how a program that runs for long uses a pool: it enters for each
-/// request, and what defragmentation has freed comes back when those scopes have ended that were
-/// open. Elsewhere it is as good as [`Pool::join`](super::Pool::join).
+/// Where objects can move, a long-running program uses a pool in this way: it enters a scope for
+/// each request, and memory that defragmentation has emptied is freed when the scopes that were
+/// open have ended. Elsewhere [`Pool::join`](super::Pool::join) does as well.
 ///
 /// ```
 /// use seawall_memory::Image;
@@ -59,7 +59,7 @@ pub struct Thread<'m, R, M: Memory> {
     root: PhantomData<fn() -> R>,
 }
 
-/// A [`Thread`] between two times at work.
+/// A [`Thread`] that is suspended.
 pub struct Suspended<R> {
     session: crate::heap::session::Suspended,
     types: Types,
@@ -79,8 +79,7 @@ impl<R, M: Memory> std::fmt::Debug for Thread<'_, R, M> {
 }
 
 impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
-    /// The handle of the calling thread (its number is that of `memory`), which is the only one of
-    /// that number; see [`Heap::join`].
+    /// Joins the heap as the calling thread, whose number is that of `memory`; see [`Heap::join`].
     ///
     /// # Errors
     /// [`HeapError::Shape`] when the root of the heap is no `R`.
@@ -95,8 +94,8 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
         })
     }
 
-    /// Goes on as a thread that was suspended in this heap, on any thread of the system; as a new
-    /// one if another has joined under its number since.
+    /// Continues a thread that was suspended in this heap, on any OS thread; joins as a new one if
+    /// another thread has joined under its number since.
     ///
     /// # Panics
     /// As [`join`](Thread::join).
@@ -105,9 +104,8 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
         Thread { parts: Some((Box::new(session), before.types)), root: PhantomData }
     }
 
-    /// Leaves the thread of the system with all that it knows, to be [resumed](Thread::resume);
-    /// none if another has joined under its number. Dropping what this returns is as dropping the
-    /// thread.
+    /// Detaches from the OS thread, to be [resumed](Thread::resume); `None` if another thread has
+    /// joined under its number. Dropping the result is like dropping the thread.
     pub fn suspend(mut self) -> Option<Suspended<R>> {
         let (session, types) = self.parts.take().expect(THERE);
         Some(Suspended { session: session.suspend()?, types, root: PhantomData })
@@ -116,7 +114,7 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     /// Runs `body` in a scope: pointers live no longer than the call.
     ///
     /// # Errors
-    /// What `body` gives.
+    /// What `body` returns.
     pub fn enter<T, E>(
         &mut self,
         body: impl for<'p> FnOnce(&mut Session<'p, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,
@@ -129,7 +127,7 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
         body(inside.session.as_mut().expect(THERE), root)
     }
 
-    /// Lets this thread, which is in no scope, take a step of defragmentation.
+    /// Runs a step of defragmentation on this thread, which is in no scope.
     ///
     /// # Errors
     /// As [`Defragmenter::step`].
@@ -137,12 +135,12 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
         defragmenter.step(self.untyped())
     }
 
-    /// The session below, for what needs no types.
+    /// The untyped session.
     pub fn untyped(&mut self) -> &mut crate::Session<'m, M> {
         &mut self.parts.as_mut().expect(THERE).0
     }
 
-    /// Gives the free space that this thread had to the others.
+    /// Ends the session and returns its free space to all threads.
     pub fn leave(mut self) {
         self.parts.take().expect(THERE).0.leave();
     }
@@ -150,7 +148,7 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
 
 const THERE: &str = "it is away only while its thread is in a scope";
 
-/// A thread in a scope, which ends when this is dropped.
+/// A thread in a scope; dropping this ends the scope.
 struct Inside<'t, 'p, 'm, R, M: Memory> {
     thread: &'t mut Thread<'m, R, M>,
     session: Option<Session<'p, 'm, M>>,
@@ -159,7 +157,7 @@ struct Inside<'t, 'p, 'm, R, M: Memory> {
 impl<R, M: Memory> Drop for Inside<'_, '_, '_, R, M> {
     fn drop(&mut self) {
         let (mut session, types) = self.session.take().expect(THERE).into_parts();
-        // A machine that ends with this thread takes no more accesses.
+        // A machine that ends with this thread accepts no more accesses.
         if !std::thread::panicking() || session.memory.slots().is_some() {
             session.end_scope();
         }

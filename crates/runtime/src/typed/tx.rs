@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 
 /// A transaction in progress on the pool of brand `'p`.
 ///
-/// What it changes, allocates and frees happens when it commits, all or none; it sees its own
+/// Its changes, allocations and frees take effect atomically when it commits; it sees its own
 /// changes at once.
 pub struct Tx<'p, 't, 'm, M: Memory> {
     tx: crate::Tx<'t, 'm, M>,
@@ -25,7 +25,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         Tx { tx: crate::Tx { session: &mut *tx.session, kind }, types, brand: PhantomData }
     }
 
-    /// Which values it logs.
+    /// Which values the transaction logs.
     pub fn kind(&self) -> Logging {
         self.tx.kind()
     }
@@ -35,7 +35,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         self.tx.memory()
     }
 
-    /// Where `ptr` leads now, and the transaction below: for structures that are fields.
+    /// The current address of `ptr`, and the untyped transaction: for structures that are fields.
     ///
     /// # Errors
     /// [`HeapError::NoData`] when it leads nowhere.
@@ -48,7 +48,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         Ok((at, &mut self.tx))
     }
 
-    /// A copy of what `ptr` leads to, as this transaction sees it.
+    /// Returns a copy of what `ptr` leads to, as this transaction sees it.
     ///
     /// # Errors
     /// [`HeapError::NoData`] when it leads nowhere.
@@ -62,15 +62,15 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// logs all of its old words with one fence.
     ///
     /// # Errors
-    /// [`HeapError::NoData`] when it leads nowhere; [`HeapError::TooLarge`] when the log of old
-    /// values is full.
+    /// [`HeapError::NoData`] when it leads nowhere; [`HeapError::TooLarge`] when the undo log is
+    /// full.
     #[inline]
     pub fn set<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>, value: T) -> Result<(), HeapError> {
         let at = self.tx.session.place_to_write(access::check(self.tx.session, ptr)?);
         access::put(&mut self.tx, at, value)
     }
 
-    /// Replaces what `ptr` leads to by what `change` makes of it.
+    /// Replaces what `ptr` leads to by the result of `change`.
     ///
     /// # Errors
     /// As [`set`](Tx::set).
@@ -84,8 +84,8 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         self.set(ptr, value)
     }
 
-    /// Allocates an object and fills it with `value`. The first of its type in a heap costs a small
-    /// transaction of its own, which names the type and stays if this one does not commit.
+    /// Allocates an object and fills it with `value`. The first object of a type in a heap costs a
+    /// small transaction of its own, which numbers the type and stays if this one does not commit.
     ///
     /// # Errors
     /// [`HeapError::Full`] when there is no room and the pool cannot grow; [`HeapError::Types`]
@@ -99,14 +99,14 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         Ok(Ptr::new(at))
     }
 
-    /// Allocates two objects and fills them, back to back on as few lines as they take: what
-    /// changes together is flushed together then. More of them come beside these with
-    /// [`alloc_near`](Tx::alloc_near).
+    /// Allocates two objects back to back, on as few lines as possible, and fills them: what
+    /// changes together is then flushed together. [`alloc_near`](Tx::alloc_near) adds more objects
+    /// to them.
     ///
-    /// A wish, not a promise: in a heap that was made without
+    /// The placement is best effort: in a heap that was made without
     /// [`HeapOptions::together`](crate::HeapOptions::together), for objects of more than
     /// [`TOGETHER_BYTES_MAX`](crate::TOGETHER_BYTES_MAX) bytes in all, and where one must start at
-    /// a line, each is allocated by itself.
+    /// a line, they are allocated one by one.
     ///
     /// # Errors
     /// As [`alloc`](Tx::alloc); then none was allocated.
@@ -122,10 +122,10 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         Ok((Ptr::new(at), Ptr::new(behind)))
     }
 
-    /// Allocates an object and fills it with `value`, on the lines of the object at `near`, or
-    /// right behind it. It is an object of its own, freed by itself. There is room near objects
-    /// that were allocated in this way or [together](Tx::alloc_together), if this thread, or none
-    /// that is at work, allocated them; else it is as [`alloc`](Tx::alloc).
+    /// Allocates an object on the lines of the object at `near`, or right behind it, and fills it
+    /// with `value`. It is an object of its own, freed by itself. There can be room near objects
+    /// that were allocated in this way or [together](Tx::alloc_together), by this thread or by one
+    /// that is no longer at work. Elsewhere this is [`alloc`](Tx::alloc).
     ///
     /// A value that is replaced stays on the line of the entry that points to it:
     ///
@@ -187,7 +187,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         Ok(Wanted { bytes: T::SIZE, lines: T::ALIGN > 8, tag })
     }
 
-    /// Frees the object that `ptr` leads to, when the transaction commits. Nothing may point to it
+    /// Frees the object that `ptr` leads to when the transaction commits. No pointer may lead to it
     /// then.
     ///
     /// # Errors
@@ -203,7 +203,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         Ok(())
     }
 
-    /// True if `ptr` leads to the start of a live object that was allocated as a `T`.
+    /// Whether `ptr` leads to the start of a live object that was allocated as a `T`.
     ///
     /// # Errors
     /// When the heap's tables are damaged.
@@ -215,11 +215,11 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         }
     }
 
-    /// Runs `inner` as a transaction within this one: if it fails, what it changed, allocated and
-    /// freed is as before, and this one goes on.
+    /// Runs `inner` as a nested transaction: if it fails, its changes, allocations and frees are
+    /// rolled back, and this transaction goes on.
     ///
     /// # Errors
-    /// What `inner` gives.
+    /// What `inner` returns.
     pub fn nested<T, E>(
         &mut self,
         inner: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,

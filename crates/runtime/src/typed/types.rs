@@ -10,14 +10,14 @@ use crate::{HeapError, Session};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Memory, MemoryExt};
 
-/// The numbers that a thread knows already.
+/// The numbers of types that a thread knows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Types {
     known: FxHashMap<u64, u8>,
 }
 
 impl Types {
-    /// The number of `T`, which gets one if it has none.
+    /// Returns the number of `T`, which gets one if it has none.
     #[inline]
     pub(crate) fn number<'p, T: Persist<'p>, M: Memory>(
         &mut self,
@@ -46,7 +46,7 @@ impl Types {
         Ok(number)
     }
 
-    /// The number of `T`, if it has one.
+    /// Returns the number of `T`, if it has one.
     #[inline]
     pub(crate) fn find<'p, T: Persist<'p>, M: Memory>(
         &mut self,
