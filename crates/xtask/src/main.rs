@@ -9,6 +9,8 @@
 
 mod package;
 mod sanitize;
+#[cfg(test)]
+mod surface;
 mod tidy;
 
 use anyhow::{Result, bail};
