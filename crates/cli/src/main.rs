@@ -7,6 +7,8 @@
 
 mod args;
 mod meaning;
+#[cfg(test)]
+mod pages;
 mod run;
 mod stop;
 

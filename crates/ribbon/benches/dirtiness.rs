@@ -1,6 +1,6 @@
 //! What counting dirty bytes costs on this machine, against the same program uncounted, in one run.
 //!
-//! `cargo bench -p seawall-runtime --bench dirtiness`. Each row runs a program on the machine's
+//! `cargo bench -p seawall-ribbon --bench dirtiness`. Each row runs a program on the machine's
 //! memory as it is and through a counting handle in turn, pass by pass, and prints the median time
 //! of an operation of each, and the median and the quartiles of the ratios of the pairs. The heap
 //! programs commit a redo transaction an operation; the others are the worst that can be: stores,

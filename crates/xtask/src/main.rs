@@ -3,10 +3,12 @@
 //! `tidy` holds the tree to the rules of CONTRIBUTING.md that neither the formatter nor the
 //! compiler knows. It prints each problem with its place and exits with 1 if there is one.
 //! `sanitize` with `address`, `thread` or `miri` runs the tests that such a tool can run. `package`
-//! packages the crates that are published, in order, and looks for what they lack.
+//! packages the crates that are published, in order, and looks for what they lack. `docs` runs the
+//! commands that the pages show, and compares the output.
 
 #![forbid(unsafe_code)]
 
+mod docs;
 mod package;
 mod sanitize;
 #[cfg(test)]
@@ -18,7 +20,7 @@ use sanitize::Tool;
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo run -p seawall-xtask -- tidy | package | sanitize address|thread|miri";
+    "usage: cargo run -p seawall-xtask -- tidy | docs | package | sanitize address|thread|miri";
 
 fn main() -> ExitCode {
     match chore() {
@@ -35,6 +37,7 @@ fn chore() -> Result<ExitCode> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["tidy"] => tidy(),
+        ["docs"] => Ok(if docs::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
         ["package"] => Ok(if package::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
         ["sanitize", name] => match Tool::of_name(name) {
             Some(tool) => {

@@ -351,7 +351,8 @@ mod tests {
         read(way, "Way", &mut item);
         assert_eq!(item.members, ["One", "Two { at: u64 }"]);
         let mut item = Item::default();
-        let key = "pub trait Key: Ord {\n    fn key(&self) -> u64;\n    fn is(&self) -> bool {\n    }\n}\n";
+        let key =
+            "pub trait Key {\n    fn key(&self) -> u64;\n    fn is(&self) -> bool {\n    }\n}\n";
         read(key, "Key", &mut item);
         assert_eq!(item.members, ["fn key(&self) -> u64", "fn is(&self) -> bool"]);
     }
