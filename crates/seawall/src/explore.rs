@@ -42,20 +42,20 @@ impl Default for Exploration {
 }
 
 impl Exploration {
-    /// So many threads run the program at once, under every schedule with at most two interruptions
-    /// (up to [`runs`](Exploration::runs)).
+    /// Sets the number of threads that run the program at once, under every schedule with at most
+    /// two interruptions (up to [`runs`](Exploration::runs)). The default is 1.
     #[must_use]
     pub fn threads(self, threads: usize) -> Exploration {
         Exploration { threads, ..self }
     }
 
-    /// At most so many different runs: 100 unless told otherwise.
+    /// Sets the most runs to try, each different. The default is 100.
     #[must_use]
     pub fn runs(self, runs: usize) -> Exploration {
         Exploration { runs, ..self }
     }
 
-    /// At most so many crash states of each run under each model: 50,000 unless told otherwise.
+    /// Sets the most crash states of each run under each model. The default is 50,000.
     #[must_use]
     pub fn states(self, states: u64) -> Exploration {
         Exploration { states, ..self }
@@ -68,13 +68,13 @@ impl Exploration {
         Exploration { depth, ..self }
     }
 
-    /// Bytes of objects that the pool has room for: 1 MiB unless told otherwise.
+    /// Sets the bytes of objects that the pool has room for. The default is 1 MiB.
     #[must_use]
     pub fn bytes(self, bytes: u64) -> Exploration {
         Exploration { bytes, ..self }
     }
 
-    /// As [`Options::log_bytes`](crate::Options): 16 KiB unless told otherwise.
+    /// As [`Options::log_bytes`](crate::Options). The default is 16 KiB.
     #[must_use]
     pub fn log_bytes(self, log_bytes: u64) -> Exploration {
         Exploration { log_bytes, ..self }

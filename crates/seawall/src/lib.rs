@@ -42,7 +42,7 @@
 //!
 //! **Tests**: with the feature `explore`, `seawall::explore()` runs a program, and recovery on
 //! every image that a crash of it can leave. With `simulate`, `seawall::simulate()` runs it on
-//! simulated multicores with persistency hardware, and tells the time.
+//! simulated multicores with persistency hardware, and returns the time.
 
 #![forbid(unsafe_code)]
 

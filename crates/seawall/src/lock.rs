@@ -28,7 +28,7 @@ impl PoolLock {
         PoolLock { word }
     }
 
-    /// Waits until nobody else has it.
+    /// Waits until no other thread holds it.
     pub(crate) fn write<'m, M: Memory>(&self, memory: &'m M) -> Held<'m, M> {
         while let Err(holders) = memory.compare_exchange(self.word, 0, WRITER) {
             memory.sleep_while(self.word, holders);

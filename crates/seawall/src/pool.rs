@@ -14,19 +14,19 @@ use std::thread::ThreadId;
 /// What pools of this library are called; what is in one the type of its root says.
 const NAME: &str = "seawall";
 
-/// What a pool is made with. An existing one keeps what it was made with, but for `domain`.
+/// The options that a pool is created with. An existing pool keeps its own, except `domain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// The most bytes of objects that it may grow to: 1 GiB unless told otherwise. Costs addresses,
+    /// The most bytes of objects that it may grow to; by default 1 GiB. Costs addresses,
     /// and no space before it is used.
     pub bytes_max: u64,
-    /// Threads that may work in it at once, 1 to 1024: 64 unless told otherwise. Each takes 3 times
+    /// Threads that may work in it at once, 1 to 1024; by default 64. Each takes 3 times
     /// `log_bytes` of the file.
     pub threads: u64,
-    /// The most that one transaction may write, in bytes: 64 KiB unless told otherwise.
+    /// The most that one transaction may write, in bytes; by default 64 KiB.
     pub log_bytes: u64,
-    /// What makes data durable; what fits the file, unless told otherwise.
+    /// What makes data durable; by default what fits the file.
     pub domain: Option<Domain>,
 }
 
@@ -43,13 +43,13 @@ impl Options {
         Options { bytes_max, ..self }
     }
 
-    /// For so many threads.
+    /// Sets the number of threads that may work at once.
     #[must_use]
     pub fn threads(self, threads: u64) -> Options {
         Options { threads, ..self }
     }
 
-    /// With transactions of up to so many bytes.
+    /// Sets the most bytes that one transaction may write.
     #[must_use]
     pub fn log_bytes(self, log_bytes: u64) -> Options {
         Options { log_bytes, ..self }
@@ -202,7 +202,7 @@ impl<R: Branded> Pool<R> {
         self.work(|thread| thread.read(body))
     }
 
-    /// Gives the calling thread a handle for as long as `body` runs. Waits while as many threads
+    /// Lends the calling thread a handle for as long as `body` runs. Waits while as many threads
     /// work as the pool was made for.
     ///
     /// # Panics
@@ -235,7 +235,7 @@ impl<R: Branded> Pool<R> {
 
 impl<R> Drop for Pool<R> {
     fn drop(&mut self) {
-        // Nobody works in it any more. With its logs truncated it opens at once the next time.
+        // No thread works in it any more. With its logs truncated it opens at once the next time.
         if !std::thread::panicking() {
             let memory = self.file.memory(0);
             self.heap.join(&memory).retire();

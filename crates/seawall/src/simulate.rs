@@ -1,4 +1,4 @@
-//! A program on persistency hardware that nobody can buy.
+//! A program on simulated persistency hardware.
 
 use crate::started::started;
 use crate::thread::Thread;
@@ -34,13 +34,13 @@ impl Simulation {
         Simulation { machine: machine.to_owned(), ..self }
     }
 
-    /// So many threads, each on a core of its own.
+    /// Sets the number of threads, each on its own core. The default is 1.
     #[must_use]
     pub fn threads(self, threads: usize) -> Simulation {
         Simulation { threads, ..self }
     }
 
-    /// Bytes of objects that the pool has room for: 1 MiB unless told otherwise.
+    /// Sets the bytes of objects that the pool has room for. The default is 1 MiB.
     #[must_use]
     pub fn bytes(self, bytes: u64) -> Simulation {
         Simulation { bytes, ..self }
@@ -72,7 +72,7 @@ pub enum SimulateError {
     Unknown(String),
 }
 
-/// Runs `program` once for each thread, on a pool that `setup` has filled, and tells the time.
+/// Runs `program` once for each thread, on a pool that `setup` has filled, and returns the time.
 /// The same input takes the same cycles, every time.
 ///
 /// ```

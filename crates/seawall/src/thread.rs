@@ -88,15 +88,15 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
         self.thread.enter(body)
     }
 
-    /// Tells the outside world that operation `number` of this thread is done: what was committed
-    /// before must not be lost by a crash after it. Machines that crash programs take note of it;
+    /// Reports to the outside world that operation `number` of this thread is done: a crash after
+    /// it must not lose what was committed before. Machines that crash programs take note of it;
     /// elsewhere it does nothing.
     #[track_caller]
     pub fn output(&self, number: u64) {
         self.memory.output(number);
     }
 
-    /// Gives the free space that this thread had to the others.
+    /// Returns this thread's free space to the other threads.
     pub fn leave(self) {
         self.thread.leave();
     }
