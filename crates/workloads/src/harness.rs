@@ -1,5 +1,5 @@
-//! What a benchmark driver is made of: its setup and its threads, the history that explains what a
-//! crash left, planted mistakes, and the collector beside it.
+//! The parts of a benchmark driver: its setup and its threads, the history that explains the image
+//! after a crash, planted bugs, and the concurrent defragmenter.
 
 pub(crate) mod collect;
 pub(crate) mod flaw;

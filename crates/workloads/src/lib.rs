@@ -1,9 +1,9 @@
-//! Benchmark drivers: one file a workload, written once against the seam, each with a check that
-//! says whether what survived a crash can be explained by what was done before it.
+//! Benchmark drivers: one file per workload, written once against the seam, each with a check
+//! whether the image after a crash can be explained by the operations before it.
 //!
-//! The data structures themselves live in `seawall-collections`; a workload adds the mix of
-//! operations, the population, and the bookkeeping ([`History`]) that the check needs. To add one,
-//! write its file and its line in the table below.
+//! The data structures themselves are in `seawall-collections`; a workload adds the mix of
+//! operations, the population, and the [`History`] that the check needs. To add a workload, write
+//! its file and its line in the table below.
 //!
 //! ```
 //! use seawall_memory::Image;
@@ -68,19 +68,19 @@ pub struct WorkloadEntry {
     pub entries: u64,
     /// The default share of operations that only search, in per cent.
     pub search_percent: u32,
-    /// Whether it is one of the five of MICRO'15, Table 2, which run when none is named.
+    /// Whether it is one of the five of MICRO'15, Table 2, which run when the user names none.
     pub default: bool,
-    /// Whether it lives in a heap, and can make the mistakes of one.
+    /// Whether it lives in a heap, and can have the planted bugs of a heap.
     pub in_heap: bool,
     /// Whether its objects can be moved.
     pub moves: bool,
-    /// Whether it can make a mistake of its own.
+    /// Whether it has a planted bug of its own.
     pub slips: bool,
-    /// Whether it runs when none is named on a machine that asks for all workloads. Not what is
-    /// there for Ribbon's evaluation: those machines repeat the runs of other papers, whose results
-    /// are held, and natively nothing runs without a name.
+    /// Member of the default set on machines with `all_workloads`. False for the workloads of
+    /// Ribbon's evaluation: those machines repeat the runs of other papers, whose results are held
+    /// fixed, and natively every workload must be named.
     pub in_all: bool,
-    /// Which requests of a mix it can answer.
+    /// The requests of a mix that it can answer.
     pub accepts: Accepts,
 }
 
@@ -101,19 +101,19 @@ impl WorkloadEntry {
     }
 }
 
-/// Something to do with a workload whose type is known.
+/// A generic function over workload types.
 pub trait Visitor {
     /// The type of its result.
     type Output;
-    /// Does it with `W`.
+    /// Runs with workload `W`.
     fn visit<W: Workload>(self) -> Self::Output;
 }
 
-/// There is no workload of this name.
+/// No workload has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown workload `{name}`; the workloads are {}", names())]
 pub struct UnknownWorkload {
-    /// The name asked for.
+    /// The name that was given.
     pub name: String,
 }
 
@@ -141,10 +141,10 @@ macro_rules! workloads {
             $(WorkloadEntry::of::<$Churned>(false, false),)*
         ];
 
-        /// Lets `visitor` visit the workload called `name`.
+        /// Calls `visitor` with the workload `name`.
         ///
         /// # Errors
-        /// When there is none; the message lists those that there are.
+        /// If no workload has this name; the message lists the known names.
         pub fn with_workload<V: Visitor>(
             name: &str,
             visitor: V,

@@ -1,5 +1,5 @@
-//! The library's own structures as workloads: maps and a tree in a heap, and scripts of everything
-//! that a heap can do.
+//! The library's own structures as workloads: maps and a tree in a heap, and random scripts of all
+//! heap operations.
 
 pub(crate) mod btree;
 pub(crate) mod heap;

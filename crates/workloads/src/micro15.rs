@@ -1,5 +1,5 @@
 //! The five microbenchmarks of "Efficient Persist Barriers for Multicores" (MICRO'15, Table 2), and
-//! the hash table that gem5 was timed with.
+//! the hash table of the gem5 speed comparison.
 
 pub(crate) mod hash;
 pub(crate) mod ht;

@@ -1,5 +1,5 @@
-//! What programs of several papers are made of: slots of a fixed size, logs of three epochs and of
-//! strands, batons, and the refusal of inconsistent bytes.
+//! The common parts of programs of several papers: slots of a fixed size, logs of three epochs and
+//! of strands, persisted lock versions, and the rejection of inconsistent bytes.
 
 pub(crate) mod batons;
 pub(crate) mod change;

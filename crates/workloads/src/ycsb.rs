@@ -1,18 +1,18 @@
 //! The request mixes of YCSB, for every workload that maps keys to values.
 //!
 //! "Benchmarking Cloud Serving Systems with YCSB" (Cooper and others, SoCC'10, sections 4 and 5.1):
-//! shares of reads, updates, inserts, scans and read-modify-writes, and how keys are chosen:
-//! zipfian with exponent 0.99, the latest ones most, or uniform. `ycsb-a:uniform` is mix A with
-//! another choice of keys.
+//! shares of reads, updates, inserts, scans and read-modify-writes, and the choice of keys: zipfian
+//! with exponent 0.99, the latest most often, or uniform. `ycsb-a:uniform` is mix A with another
+//! choice of keys.
 //!
-//! Records are numbered in the order in which they are inserted. The pool starts with half of the
-//! records that there is room for; the mix `ycsb-load` starts with none. Record numbers are spread
-//! over the keys by a permutation, as YCSB does by a hash: neighbours in one order are none in the
+//! Records are numbered in the order of their insertion. The pool starts with half of the records
+//! for which it has room; the mix `ycsb-load` starts with none. Record numbers are spread over the
+//! keys by a permutation, as YCSB does by a hash: neighbours in one order are not neighbours in the
 //! other. Inserts take the next record of their thread, the threads in turn; when all keys have
-//! been inserted they begin anew, and are updates. A thread takes the others to be as far as it is
-//! itself when it chooses among what has been inserted, so no request depends on the order of
-//! threads. YCSB draws from ten thousand million items and hashes them to those that there are;
-//! here the zipfian choice is among the records themselves.
+//! been inserted they start again, as updates. When a thread chooses among the inserted records, it
+//! assumes that the other threads have progressed as far as itself, so no request depends on the
+//! schedule. YCSB draws from ten thousand million items and hashes them to the existing ones; here
+//! the zipfian choice is among the records themselves.
 
 mod zipf;
 
@@ -23,17 +23,17 @@ use std::fmt;
 use std::str::FromStr;
 use zipf::Zipf;
 
-/// Keys of a scan, at most; uniform from 1.
+/// The greatest number of keys of a scan; uniform from 1.
 const SCAN_MAX: u64 = 100;
 
-/// How the key of a request is chosen among the records that there are.
+/// The distribution of the key of a request over the existing records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyChoice {
-    /// Record n with a probability that goes with n to the power -0.99.
+    /// Record n with a probability proportional to n to the power -0.99.
     Zipfian,
-    /// The same, counted from the record that was inserted last.
+    /// Zipfian, counted back from the latest record.
     Latest,
-    /// All alike.
+    /// All records with the same probability.
     Uniform,
 }
 
@@ -49,24 +49,24 @@ impl KeyChoice {
     }
 }
 
-/// Which requests a run makes, in per cent that add up to 100, and of which keys.
+/// The shares of requests of a run, in per cent that add up to 100, and the choice of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestMix {
     /// Its name without a choice of keys.
     pub name: &'static str,
-    /// What it stands for, in a few words.
+    /// What it represents, in a few words.
     pub about: &'static str,
     /// Reads of one key.
     pub reads: u64,
-    /// Writes over the value of one key.
+    /// Overwrites of the value of one key.
     pub updates: u64,
     /// New keys.
     pub inserts: u64,
-    /// Reads of up to 100 keys in their order.
+    /// Reads of up to 100 keys in order.
     pub scans: u64,
-    /// Reads of one key, followed by a write over its value.
+    /// Reads of one key, followed by an overwrite of its value.
     pub read_modify_writes: u64,
-    /// How keys are chosen, but for those of inserts.
+    /// The choice of keys, except for inserts.
     pub keys: KeyChoice,
 }
 
@@ -94,7 +94,7 @@ mixes! {
     "ycsb-f", [50, 0, 0, 0, 50], Zipfian, "read-modify-write: a user database";
 }
 
-/// There is no mix of this name.
+/// No mix has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown mix `{0}`; the mixes are {names}, each alone or followed by :zipfian, :latest or \
@@ -103,7 +103,7 @@ mixes! {
 )]
 pub struct UnknownMix(pub String);
 
-/// A workload cannot make these requests.
+/// A workload cannot answer these requests.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{workload} cannot run the mix {mix}: {why}")]
 pub struct UnfitMix {
@@ -112,19 +112,19 @@ pub struct UnfitMix {
     why: String,
 }
 
-/// Which requests a workload can answer.
+/// The requests that a workload can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepts {
-    /// Those of its own making only.
+    /// Its own operations only.
     Own,
     /// Requests about one key.
     Keys,
-    /// Scans as well: it has its keys in order.
+    /// Scans as well: its keys are in order.
     Ranges,
 }
 
 impl RequestMix {
-    /// Refuses a mix that `W` cannot run.
+    /// Rejects a mix that `W` cannot run.
     ///
     /// # Errors
     /// The workload, the mix, and the workloads that can run it.
@@ -155,7 +155,7 @@ impl RequestMix {
         if self.inserts == 100 { 0 } else { keys / 2 }
     }
 
-    /// The keys at the start, of `parts` parts of the keys that are divided modulo their number.
+    /// The keys at the start, for keys that are partitioned into `parts` modulo their number.
     pub(crate) fn initial_keys(self, setup: &Setup, parts: u64) -> Vec<u64> {
         let keys = 2 * setup.entries;
         let of_part = |part: u64| {
@@ -202,20 +202,20 @@ fn scatter(record: u64, keys: u64) -> u64 {
     (u128::from(record) * u128::from(step) % u128::from(keys)) as u64
 }
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Read,
-    /// Inserts a key unless it is there.
+    /// Inserts a key unless it exists.
     Insert,
     Delete,
-    /// Writes over the value of a key that is there.
+    /// Overwrites the value of an existing key.
     Update,
-    /// Inserts a key, or writes over its value.
+    /// Inserts a key, or overwrites its value.
     Put,
     /// Reads this many keys from this one on.
     Scan(u64),
-    /// Reads a key, and writes over its value.
+    /// Reads a key, and overwrites its value.
     ReadModifyWrite,
 }
 
@@ -223,9 +223,10 @@ pub(crate) enum Op {
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     mix: RequestMix,
-    /// Keys that they are about.
+    /// The number of keys.
     keys: u64,
-    /// Records that all threads insert while this one inserts one, and which of them is its own.
+    /// The number of records that all threads insert while this one inserts one, and the index of
+    /// its own among them.
     step: u64,
     own: u64,
     inserted: u64,
@@ -233,18 +234,18 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Of one of `threads` threads that share `keys` keys.
+    /// The requests of one of `threads` threads that share `keys` keys.
     pub(crate) fn new(mix: RequestMix, keys: u64, (thread, threads): (u64, u64)) -> Requests {
         let zipf = Zipf::new(mix.records(keys).max(1));
         Requests { mix, keys, step: threads, own: thread, inserted: 0, zipf }
     }
 
-    /// Records that there have been by now, more than there are keys in the end.
+    /// The number of records inserted so far, which can exceed the number of keys.
     fn records(&self) -> u64 {
         self.mix.records(self.keys) + self.inserted * self.step
     }
 
-    /// The next request: what it does, and with which key.
+    /// The next request: its kind and its key.
     pub(crate) fn next(&mut self, rng: &mut Xoshiro256PlusPlus) -> (Op, u64) {
         let RequestMix { reads, updates, inserts, scans, .. } = self.mix;
         let share = below(rng, 100);

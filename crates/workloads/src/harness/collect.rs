@@ -1,36 +1,36 @@
-//! Who moves the objects of a workload together while it runs ("FFCCD: Fence-Free Crash-Consistent
-//! Concurrent Defragmentation for Persistent Memory", ISCA'22).
+//! Which thread defragments the heap of a workload while it runs ("FFCCD: Fence-Free
+//! Crash-Consistent Concurrent Defragmentation for Persistent Memory", ISCA'22).
 
 use crate::{WORKLOADS, Workload};
 use seawall_runtime::defrag::DefragOptions;
 
-/// Who defragments, for workloads of typed objects that grow and shrink
+/// Which thread defragments, for workloads of typed objects that grow and shrink
 /// ([`MOVES`](Workload::MOVES)).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Collect {
-    /// Nobody; the heap is made without the room for it.
+    /// No thread; the heap has no room for the tables of defragmentation.
     #[default]
     Nobody,
-    /// Thread 0, which takes a step after each of its operations: where a run is to be the same
-    /// each time.
+    /// Thread 0, which performs a step after each of its operations: for runs that must be
+    /// reproducible.
     Steps(DefragOptions),
-    /// A thread of its own, whose number is behind those of the others
+    /// A separate thread, numbered behind the others
     /// ([`beside_collector`](Workload::beside_collector)).
     Thread(DefragOptions),
 }
 
 impl Collect {
-    /// By steps of thread 0, if there is a way.
+    /// Defragmentation by steps of thread 0, if there are options.
     pub fn by_steps(way: Option<DefragOptions>) -> Collect {
         way.map_or(Collect::Nobody, Collect::Steps)
     }
 
-    /// By a thread of its own, if there is a way.
+    /// Defragmentation by a separate thread, if there are options.
     pub fn by_thread(way: Option<DefragOptions>) -> Collect {
         way.map_or(Collect::Nobody, Collect::Thread)
     }
 
-    /// When and how, if anybody does.
+    /// The options, unless no thread defragments.
     pub fn way(self) -> Option<DefragOptions> {
         match self {
             Collect::Nobody => None,
@@ -38,10 +38,10 @@ impl Collect {
         }
     }
 
-    /// Refuses to move the objects of `W`, if they do not move.
+    /// Rejects defragmentation if the objects of `W` cannot move.
     ///
     /// # Errors
-    /// The workload, and those whose objects do.
+    /// The workload, and those whose objects can move.
     pub fn check_for<W: Workload>(self) -> Result<(), Immobile> {
         match W::MOVES || self == Collect::Nobody {
             true => Ok(()),
@@ -50,7 +50,7 @@ impl Collect {
     }
 }
 
-/// The objects of a workload do not move.
+/// The objects of a workload cannot move.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the objects of {workload} do not move; those of {} do", movable())]
 pub struct Immobile {

@@ -1,8 +1,8 @@
-//! Deliberate mistakes, by name: proof that a checker finds what it is there to find.
+//! Planted bugs, by name: they prove that a checker finds what it must find.
 //!
-//! Two of them every structure can make. Some are those of the heap, for the workloads that live in
-//! one. What the heap can do wrong about the types of objects is not among them: the tests of the
-//! typed layer catch it. One is a structure's own, and the head of its file says what it is.
+//! Every structure can have the first two. Some are bugs of the heap, for the workloads that live
+//! in one. Bugs of the heap's type information are not among them: the tests of the typed layer
+//! catch those. One is the structure's own; the head of its file describes it.
 
 use crate::shared::epoch_log;
 use crate::{WORKLOADS, Workload};
@@ -10,28 +10,29 @@ use seawall_runtime::HeapFlaw;
 use std::fmt;
 use std::str::FromStr;
 
-/// A deliberate mistake.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Flaw {
-    /// None: everything as it should be.
+    /// No planted bug.
     #[default]
     None,
-    /// An update becomes visible before what makes it recoverable is ordered.
+    /// An update becomes visible before the log or copy that makes it recoverable is ordered.
     NoOrder,
-    /// What makes an update recoverable is not flushed. Only x86-like machines show it.
+    /// The log or copy that makes an update recoverable is not flushed. Only x86-like machines show
+    /// it.
     NoFlush,
-    /// A mistake of the heap, in workloads that live in one.
+    /// A bug of the heap, in workloads that live in one.
     Heap(HeapFlaw),
-    /// A mistake of the structure's own, in those that grow and shrink.
+    /// A bug of the structure itself, in workloads that grow and shrink.
     Slip,
 }
 
-/// There is no mistake of this name.
+/// No planted bug has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown flaw `{0}`; the flaws are {names}", names = Flaw::names().join(", "))]
 pub struct UnknownFlaw(pub String);
 
-/// A workload cannot make that mistake.
+/// A workload cannot have this planted bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{workload} cannot have the flaw {flaw}, which is one of {kind}: explore {able} with it, or \
@@ -44,7 +45,7 @@ pub struct UnfitFlaw {
     flaw: Flaw,
 }
 
-/// Those that can make a mistake which not all can make.
+/// The workloads that can have the planted bug, if not all can.
 fn able(flaw: Flaw) -> String {
     let can = |entry: &&crate::WorkloadEntry| {
         if flaw == Flaw::Slip { entry.slips } else { entry.in_heap }
@@ -71,17 +72,17 @@ flaws! {
     Flaw::NoOrder, "no-order", "o", "Leave out the order before an update becomes visible";
     Flaw::NoFlush, "no-flush", "f", "Leave out the flush before it";
     Flaw::Heap(HeapFlaw::NoFlush), "no-data-flush", "d",
-        "In a heap: retire logs without flushing the data";
+        "In a heap: truncate logs without flushing the data";
     Flaw::Heap(HeapFlaw::LateUndo), "late-undo", "u", "In a heap: log old values too late";
     Flaw::Heap(HeapFlaw::NoWait), "no-wait", "w",
-        "In a heap: retire logs without waiting for writers";
+        "In a heap: truncate logs without waiting for writers";
     Flaw::Heap(HeapFlaw::NoOrder), "no-stamps", "s", "In a heap: replay logs thread by thread";
-    Flaw::Heap(HeapFlaw::NoFreed), "no-freed", "v", "In a heap: replay logs over what was freed";
-    Flaw::Slip, "slip", "p", "In a structure that grows and shrinks: the mistake of its own";
+    Flaw::Heap(HeapFlaw::NoFreed), "no-freed", "v", "In a heap: replay logs over freed memory";
+    Flaw::Slip, "slip", "p", "In a structure that grows and shrinks: its own planted bug";
 }
 
 impl Flaw {
-    /// All mistakes.
+    /// All planted bugs.
     pub fn all() -> impl Iterator<Item = Flaw> {
         FLAWS.iter().map(|entry| entry.flaw)
     }
@@ -94,28 +95,28 @@ impl Flaw {
         FLAWS.iter().find(|entry| entry.flaw == self)
     }
 
-    /// The name; none if there is no mistake, or none that has a name.
+    /// The name; `None` without a planted bug, or if it has no name.
     pub fn name(self) -> Option<&'static str> {
         self.entry().map(|entry| entry.name)
     }
 
-    /// The letter that stands for it in short texts; `n` for none.
+    /// Its letter in short texts; `n` for none.
     pub fn letter(self) -> &'static str {
         self.entry().map_or("n", |entry| entry.letter)
     }
 
-    /// The mistake of that letter.
+    /// The planted bug with this letter.
     pub fn of_letter(letter: &str) -> Option<Flaw> {
         let found = FLAWS.iter().find(|entry| entry.letter == letter);
         found.map(|entry| entry.flaw).or((letter == "n").then_some(Flaw::None))
     }
 
-    /// What goes wrong, in one line.
+    /// Its description, one line.
     pub fn about(self) -> &'static str {
         self.entry().map_or("", |entry| entry.about)
     }
 
-    /// Refuses a mistake that `W` cannot make.
+    /// Rejects a planted bug that `W` cannot have.
     ///
     /// # Errors
     /// The workload, the planted bug, and the workloads that have it.
@@ -131,7 +132,7 @@ impl Flaw {
         Err(UnfitFlaw { workload: W::NAME, flaw: self })
     }
 
-    /// The mistake, to a structure with a log of three epochs.
+    /// The planted bug, for a structure with a log of three epochs.
     pub(crate) fn of_epochs(self) -> epoch_log::OrderFlaw {
         match self {
             Flaw::NoOrder => epoch_log::OrderFlaw::NoOrder,
@@ -140,7 +141,7 @@ impl Flaw {
         }
     }
 
-    /// The mistake, to a heap.
+    /// The planted bug, for a heap.
     pub(crate) fn of_heap(self) -> HeapFlaw {
         match self {
             Flaw::None | Flaw::Slip => HeapFlaw::None,

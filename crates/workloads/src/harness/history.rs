@@ -1,10 +1,10 @@
-//! What the operations of a run did, and whether a crash image can be explained by it.
+//! The effects of the operations of a run, and whether they explain a crash image.
 //!
-//! An image is explained by a cut: for each thread a number of operations that are wholly in it,
-//! the others being wholly absent. The cut must hold every operation that had completed durably,
-//! and with an operation every earlier one of its thread, and every earlier effect on the same
-//! key. [`Explainer::explain`] computes the least such cut as a fixpoint, so it finds one exactly
-//! when there is one, and names the key when there is none.
+//! An image is explained by a cut: for each thread, its first operations are wholly in the image
+//! and the later ones wholly absent. The cut must contain every operation that had completed
+//! durably, and with an operation every earlier one of its thread, and every earlier effect on the
+//! same key. [`Explainer::explain`] computes the least cut as a fixpoint, so it finds one exactly
+//! if one exists, and otherwise names the key.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,8 +14,8 @@ mod explain;
 
 pub use explain::Explainer;
 
-/// What a structure holds: for each key that is present, a tag that identifies the operation that
-/// put it there (never 0).
+/// The content of a structure: for each key that is present, the tag of the operation that put it
+/// there (never 0).
 pub type Contents = BTreeMap<u64, u64>;
 
 /// Why an image cannot be explained.
@@ -26,13 +26,13 @@ pub struct Violation(pub String);
 /// One key changed by one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// Thread that ran the operation.
+    /// The thread that ran the operation.
     pub thread: usize,
-    /// Number of the operation in its thread.
+    /// The number of the operation in its thread.
     pub number: u64,
     /// The key.
     pub key: u64,
-    /// The tag it has after the operation, 0 if it is absent.
+    /// The key's tag after the operation, 0 if it is absent.
     pub tag: u64,
 }
 
@@ -62,7 +62,7 @@ impl History {
         }
     }
 
-    /// How many effects there are by now.
+    /// The number of effects so far.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
@@ -77,17 +77,16 @@ impl History {
         self.lock().clone()
     }
 
-    /// An index over the effects so far, for many questions.
+    /// An index over the effects so far, for repeated use.
     pub fn index(&self) -> Explainer {
         let mut explainer = Explainer::new();
         explainer.extend(self);
         explainer
     }
 
-    /// Whether `after` can be explained by the operations of the history on top of `before`, all
-    /// of the first `completed[t]` operations of each thread t included; returns the number of
-    /// operations of each thread in the least explanation. For more than one question use
-    /// [`index`](History::index).
+    /// Whether the operations of the history explain `after` on top of `before`, including the
+    /// first `completed[t]` operations of each thread t. Returns the number of operations of each
+    /// thread in the least cut. For repeated calls use [`index`](History::index).
     ///
     /// # Errors
     /// The key that no cut explains.
@@ -105,7 +104,7 @@ impl History {
     }
 }
 
-/// The thread that stands in a tag for the initial entries.
+/// The thread number in the tags of initial entries.
 const INITIAL: u64 = 0xffff;
 const THREAD_SHIFT: u32 = 40;
 
@@ -119,7 +118,7 @@ pub fn initial_tag(number: u64) -> u64 {
     INITIAL << THREAD_SHIFT | (number + 1)
 }
 
-/// A tag in words.
+/// Displays a tag in words.
 pub(crate) struct InWords(pub(crate) u64);
 
 impl fmt::Display for InWords {

@@ -1,18 +1,19 @@
-//! What a kernel is: a parallel program on ordinary loads and stores, with no persistency call.
+//! The trait of a kernel: a parallel program on ordinary loads and stores, without persistency
+//! calls.
 //!
 //! The second half of "Efficient Persist Barriers for Multicores" (Joshi et al., MICRO'15, sections
-//! 5.2 and 7.2) runs programs that were never written for persistent memory: hardware cuts them
-//! into epochs. So a kernel never flushes, orders or drains, and nothing in it recovers.
+//! 5.2 and 7.2) runs programs that were never written for persistent memory: hardware divides them
+//! into epochs. So a kernel never flushes, orders or drains, and has no recovery.
 //!
-//! **Where its data lives.** All of memory is NVM in that machine: whatever the program in C would
-//! keep on its heap or in globals is in the pool, arrays of one thread and words of locks and
-//! barriers included. What a compiler would keep in registers or on the stack is a local of Rust,
-//! which no machine sees. The [`Mix`] of a kernel says what the program in C executes beside its
-//! heap accesses; [`Stacks`] add it to a run.
+//! **The place of its data.** All memory of that machine is NVM: the data that the C program keeps
+//! on its heap or in globals are in the pool, including arrays of one thread and the words of locks
+//! and barriers. Data that a compiler keeps in registers or on the stack are Rust locals, which the
+//! machine does not see. The [`Mix`] of a kernel counts what the C program executes beside its heap
+//! accesses; [`Stacks`] adds it to a run.
 //!
 //! Every kernel checks its result against a plain computation on one thread, on vectors of the host
-//! and made from the same seed. The result holds under any schedule; where what a program finds
-//! depends on the schedule, the head of its file says what is compared.
+//! and with the same seed. The result holds under any schedule; if the result of a program depends
+//! on the schedule, the head of its file says which part is compared.
 
 use crate::harness::workload::{BadSetup, stream};
 use crate::{Damage, Layout};
@@ -28,7 +29,7 @@ pub use mix::{Counts, Mix, Mixed, Stacks};
 /// The parameters of a run of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// Hardware threads that will run it, 1 to 1024.
+    /// The number of hardware threads, 1 to 1024.
     pub threads: usize,
     /// The amount of work, in the kernel's own [unit](Kernel::UNIT).
     pub size: u64,
@@ -37,15 +38,15 @@ pub struct Input {
 }
 
 impl Input {
-    /// The kernel's own size for `threads` threads, seed 1.
+    /// The kernel's default size for `threads` threads, seed 1.
     pub fn of<K: Kernel>(threads: usize) -> Input {
         Input { threads, size: K::SIZE, seed: 1 }
     }
 
-    /// Refuses numbers that `K` cannot run with; its other functions rely on it.
+    /// Rejects numbers with which `K` cannot run; its other functions rely on it.
     ///
     /// # Errors
-    /// The number, and what it may be.
+    /// The number, and its valid range.
     pub fn check<K: Kernel>(&self) -> Result<(), BadSetup> {
         BadSetup::find(&[
             ("threads", self.threads as u64, 1, crate::harness::workload::THREADS_MAX),
@@ -53,12 +54,12 @@ impl Input {
         ])
     }
 
-    /// Generator `index` of the seed.
+    /// Random generator `index` of the seed.
     pub(crate) fn stream(&self, index: u64) -> Xoshiro256PlusPlus {
         stream(self.seed, index)
     }
 
-    /// The part of `count` things that is `thread`'s: contiguous, equal but for one.
+    /// The share of `thread` in `count` items: contiguous, and equal up to one item.
     pub(crate) fn share(&self, thread: usize, count: u64) -> Range<u64> {
         let (thread, threads) = (thread as u64, self.threads as u64);
         count * thread / threads..count * (thread + 1) / threads
@@ -67,26 +68,26 @@ impl Input {
 
 /// A parallel program above the seam.
 ///
-/// The value itself is only a handful of addresses and sizes, the same for every thread.
+/// The value itself is a few addresses and sizes, the same for every thread.
 pub trait Kernel: Clone + Send + Sync + 'static {
     /// Its name.
     const NAME: &'static str;
     /// What it does, in one line.
     const ABOUT: &'static str;
-    /// What [`Input::size`] counts.
+    /// The unit of [`Input::size`].
     const UNIT: &'static str;
     /// The size that exercises a shared cache of tens of megabytes on 32 cores.
     const SIZE: u64;
-    /// A size for a quick look, done in a second or two of the host.
+    /// A size for a quick run, one or two seconds on the host.
     const QUICK: u64;
-    /// A size that is done in moments, for tests.
+    /// A size for tests, a fraction of a second on the host.
     const SMALL: u64;
-    /// The sizes that it can run with.
+    /// The valid sizes.
     const SIZES: RangeInclusive<u64>;
-    /// What the program whose pattern it has executes beside its heap accesses, as measured.
+    /// The instructions and stack accesses of the original program, as measured.
     const MIX: Mix;
 
-    /// Places everything that the program uses.
+    /// Places all data of the program.
     fn place(input: &Input, arena: &mut Arena) -> Self;
 
     /// Writes the input into zeroed memory, on one thread, untimed.
@@ -98,15 +99,15 @@ pub trait Kernel: Clone + Send + Sync + 'static {
 
     /// Compares the result with that of a plain sequential computation.
     ///
-    /// # Errors
-    /// What differs. It never panics or loops, whatever the [results](Kernel::results) hold.
+    /// The difference. The check never panics or loops, whatever the [results](Kernel::results)
+    /// contain.
     fn check<M: Memory>(&self, memory: &M) -> Result<(), Damage>;
 
-    /// Words that [`check`](Kernel::check) compares one by one: after a run, it refuses a change of
-    /// any. It may look at more, such as links.
+    /// The words that [`check`](Kernel::check) compares one by one: after a run, it rejects a
+    /// change of any of them. It may check more, such as links.
     fn results(&self) -> Vec<Words>;
 
-    /// Memory needed for `input`.
+    /// The memory needed for `input`.
     fn layout(input: &Input) -> Layout {
         let mut arena = Arena::new();
         Self::place(input, &mut arena);
@@ -134,15 +135,15 @@ impl Words {
         Words { at: arena.pm(count * 8), count }
     }
 
-    /// How many there are.
+    /// The number of words.
     pub const fn count(self) -> u64 {
         self.count
     }
 
-    /// Where word `index` is.
+    /// The address of word `index`.
     ///
     /// # Panics
-    /// When there is no such word.
+    /// If there is no such word.
     #[inline]
     #[track_caller]
     pub const fn at(self, index: u64) -> Addr {
@@ -168,7 +169,7 @@ impl Words {
         memory.store(self.at(index), value);
     }
 
-    /// Adds with a locked instruction; returns what was there.
+    /// Adds with a locked instruction; returns the old value.
     #[inline]
     #[track_caller]
     pub(crate) fn claim<M: Memory>(self, memory: &M, index: u64, by: u64) -> u64 {
@@ -187,7 +188,7 @@ impl Words {
         self.put(memory, index, value.to_bits());
     }
 
-    /// Refuses contents that differ from `expected`, the plain computation's.
+    /// Rejects contents that differ from `expected`, the result of the plain computation.
     pub(crate) fn compare<M: Memory>(
         self,
         memory: &M,

@@ -1,4 +1,4 @@
-//! What a workload is, and the parameters of a run.
+//! The trait of a workload, and the parameters of a run.
 
 use crate::harness::history::{Contents, History, tag};
 use crate::shared::{Change, Inconsistency};
@@ -15,28 +15,28 @@ use std::sync::Arc;
 /// The parameters of a run; the same for every machine and every design.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// Hardware threads that will run operations, 1 to 1024.
+    /// The number of hardware threads that run operations, 1 to 1024.
     pub threads: usize,
-    /// Seed of everything random in the workload.
+    /// The seed of all random choices of the workload.
     pub seed: u64,
-    /// Entries that the structure has at the start, at least 1.
+    /// The number of entries of the structure at the start, at least 1.
     pub entries: u64,
-    /// Share of operations that only search, in per cent (0 to 100).
+    /// The share of operations that only search, in per cent (0 to 100).
     pub search_percent: u32,
-    /// Requests to make instead of the workload's own operations, if it can.
+    /// Requests instead of the workload's own operations, if it can answer them.
     pub mix: Option<RequestMix>,
-    /// Who moves objects together meanwhile.
+    /// Which thread defragments during the run.
     pub collect: Collect,
-    /// A deliberate mistake, to prove that the checkers find it.
+    /// A planted bug, to prove that the checkers find it.
     pub flaw: Flaw,
 }
 
-/// The most threads that a pool is made for.
+/// The greatest number of threads of a pool.
 pub(crate) const THREADS_MAX: u64 = 1024;
-/// The most entries: 128 GiB of them.
+/// The greatest number of entries: 128 GiB of them.
 pub(crate) const ENTRIES_MAX: u64 = 1 << 28;
 
-/// A number of a [`Setup`] or an [`Input`](crate::Input) that nothing can run with.
+/// A number of a [`Setup`] or an [`Input`](crate::Input) that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {value}; it must be {low} to {high}")]
 pub struct BadSetup {
@@ -47,7 +47,7 @@ pub struct BadSetup {
 }
 
 impl BadSetup {
-    /// The first of (name, value, low, high) that is out of its range.
+    /// Returns an error for the first of (name, value, low, high) that is out of its range.
     pub(crate) fn find(numbers: &[(&'static str, u64, u64, u64)]) -> Result<(), BadSetup> {
         match numbers.iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
             None => Ok(()),
@@ -56,7 +56,7 @@ impl BadSetup {
     }
 }
 
-/// Memory that a workload needs.
+/// The memory that a workload needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Persistent bytes: the size of the pool.
@@ -65,7 +65,7 @@ pub struct Layout {
     pub dram_bytes: u64,
 }
 
-/// Why a pool cannot be opened or an invariant does not hold; names the thing.
+/// Why a pool cannot be opened or an invariant does not hold; names the object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(pub String);
@@ -99,7 +99,7 @@ impl Layout {
         Layout { pm_bytes: arena.pm_bytes(), dram_bytes: arena.dram_bytes() }
     }
 
-    /// Refuses a structure that takes more than there is.
+    /// Rejects a structure that needs more PM than there is.
     pub(crate) fn hold(self, arena: &Arena) -> Result<(), Damage> {
         let (wanted, actual) = (arena.pm_bytes(), self.pm_bytes);
         if wanted > actual {
@@ -108,7 +108,7 @@ impl Layout {
         self.hold_dram(arena)
     }
 
-    /// Refuses a structure that takes more DRAM than there is.
+    /// Rejects a structure that needs more DRAM than there is.
     pub(crate) fn hold_dram(self, arena: &Arena) -> Result<(), Damage> {
         let (wanted, actual) = (arena.dram_bytes(), self.dram_bytes);
         if wanted > actual {
@@ -121,32 +121,32 @@ impl Layout {
     }
 }
 
-/// What one thread of a run carries from operation to operation.
+/// The state of one thread of a run between operations.
 #[derive(Clone)]
 pub struct Worker {
     /// Index of the thread, from 0.
     pub thread: usize,
-    /// Number of the operation about to run, from 0; the driver counts it up.
+    /// The number of the next operation, from 0; the driver increments it.
     pub number: u64,
     /// The thread's own generator, split from the seed by thread index.
     pub rng: Xoshiro256PlusPlus,
-    /// Where the operation says what it did, under its lock.
+    /// The history in which the operation records its effects, under its lock.
     pub history: Arc<History>,
-    /// The mistake to make, if any.
+    /// The planted bug, if any.
     pub flaw: Flaw,
-    /// Share of operations that only search, in per cent.
+    /// The share of operations that only search, in per cent.
     pub search_percent: u32,
-    /// Why the thread cannot go on, on a machine where room can run out; elsewhere it panics.
+    /// Why the thread cannot continue, on a machine where room can run out; elsewhere it panics.
     pub failure: Option<String>,
     fails: bool,
-    /// Threads of the run.
+    /// The number of threads of the run.
     threads: usize,
     mix: Option<RequestMix>,
-    /// The requests of the mix, once it is known how many keys they are about.
+    /// The requests of the mix, once the number of keys is known.
     requests: Option<Requests>,
 }
 
-/// What the next operation does.
+/// The kind of the next operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Search,
@@ -182,17 +182,17 @@ impl Worker {
         }
     }
 
-    /// The same on a machine where room can run out: what drives it looks at
-    /// [`failure`](Worker::failure) after each operation, and ends the run.
+    /// The same on a machine where room can run out: the driver reads [`failure`](Worker::failure)
+    /// after each operation, and ends the run.
     #[must_use]
     pub fn that_may_fail(self) -> Worker {
         Worker { fails: true, ..self }
     }
 
-    /// The operation could not be done, and changed nothing.
+    /// Records that the operation could not be performed and changed nothing.
     ///
     /// # Panics
-    /// Where room cannot run out.
+    /// On a machine where room cannot run out.
     pub(crate) fn fail(&mut self, why: impl std::fmt::Display) {
         assert!(
             self.fails,
@@ -201,17 +201,17 @@ impl Worker {
         self.failure = Some(why.to_string());
     }
 
-    /// A number below `n`, all about equally likely.
+    /// A number below `n`, with nearly equal probabilities.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         below(&mut self.rng, n)
     }
 
-    /// This thread's number among the threads of the run, and how many they are.
+    /// This thread's number among the threads of the run, and the number of threads.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.thread as u64, self.threads as u64)
     }
 
-    /// Searches in their share; of the others half insert and half delete.
+    /// A search with the configured share; of the others half insert and half delete.
     pub(crate) fn action(&mut self) -> Action {
         if self.below(100) < u64::from(self.search_percent) {
             return Action::Search;
@@ -219,8 +219,8 @@ impl Worker {
         if self.below(2) == 0 { Action::Insert } else { Action::Delete }
     }
 
-    /// The next request about the numbers below `keys`, which all threads share: of the mix, or an
-    /// operation as [`action`](Worker::action) says with a key that is as likely as any other.
+    /// The next request for the numbers below `keys`, which all threads share: a request of the
+    /// mix, or without a mix an [`action`](Worker::action) with a uniform key.
     pub(crate) fn request(&mut self, keys: u64) -> (Op, u64) {
         match self.request_of_mix(keys, self.place()) {
             Some(request) => request,
@@ -228,7 +228,7 @@ impl Worker {
         }
     }
 
-    /// The next request of the mix, if there is one, about the numbers below `keys`, which several
+    /// The next request of the mix, if there is one, for the numbers below `keys`, which several
     /// threads share; `place` is this thread's number and the number of threads.
     pub(crate) fn request_of_mix(&mut self, keys: u64, place: (u64, u64)) -> Option<(Op, u64)> {
         let mix = self.mix?;
@@ -236,14 +236,14 @@ impl Worker {
         Some(requests.next(&mut self.rng))
     }
 
-    /// The parameters of the operation about to run, for the structure that it changes.
+    /// The parameters of the next operation, for the structure that it changes.
     pub(crate) fn change(&self) -> Change<impl FnMut(u64, u64) + '_> {
         let note = |key, tag| self.history.effect(self.thread, self.number, key, tag);
         Change { tag: tag(self.thread, self.number), flaw: self.flaw.of_epochs(), note }
     }
 }
 
-/// Generator `index` of a seed: 0 fills the pool, the others are the threads'.
+/// Random generator `index` of a seed: 0 fills the pool, the others belong to the threads.
 pub(crate) fn stream(seed: u64, index: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -252,13 +252,14 @@ pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64
 }
 
-/// The numbers below `2 * entries` that are keys at the start: `entries` of them, shuffled; or
-/// those that the mix starts with.
+/// The numbers below `2 * entries` that are keys at the start: `entries` of them, shuffled; or the
+/// initial keys of the mix.
 pub(crate) fn initial_keys(setup: &Setup) -> Vec<u64> {
     initial_keys_in(setup, 1)
 }
 
-/// The same, where the threads have parts of the keys, modulo how many parts there are.
+/// As [`initial_keys`], for keys that are partitioned between the threads, modulo the number of
+/// parts.
 pub(crate) fn initial_keys_in(setup: &Setup, parts: u64) -> Vec<u64> {
     if let Some(mix) = setup.mix {
         return mix.initial_keys(setup, parts);
@@ -273,11 +274,11 @@ pub(crate) fn initial_keys_in(setup: &Setup, parts: u64) -> Vec<u64> {
 }
 
 impl Setup {
-    /// Refuses numbers that no workload can run with; [`Workload::layout`] and
+    /// Rejects numbers with which no workload can run; [`Workload::layout`] and
     /// [`Workload::create`] rely on it.
     ///
     /// # Errors
-    /// The number, and what it may be.
+    /// The number, and its valid range.
     pub fn check(&self) -> Result<(), BadSetup> {
         let numbers = [
             ("threads", self.threads as u64, 1, THREADS_MAX),
@@ -287,10 +288,10 @@ impl Setup {
         BadSetup::find(&numbers)
     }
 
-    /// Refuses what a pool of `W` has no room for.
+    /// Rejects a setup for which a pool of `W` has no room.
     ///
     /// # Errors
-    /// As [`check`](Setup::check).
+    /// See [`check`](Setup::check).
     pub fn check_for<W: Workload>(&self) -> Result<(), BadSetup> {
         BadSetup::find(&[("entries", self.entries, 1, W::ENTRIES_MAX)])
     }
@@ -300,7 +301,7 @@ impl Setup {
         u128::from(self.seed) << 64 | u128::from(self.entries) << 16 | self.threads as u128
     }
 
-    /// The workload's own numbers for `threads` threads, seed 1, no mistake.
+    /// The workload's defaults for `threads` threads: seed 1, no planted bug.
     pub fn of<W: Workload>(threads: usize) -> Setup {
         Setup {
             threads,
@@ -316,7 +317,7 @@ impl Setup {
 
 /// A benchmark program above the seam.
 ///
-/// The value itself is only a handful of addresses and sizes, the same for every thread.
+/// The value itself is a few addresses and sizes, the same for every thread.
 pub trait Workload: Clone + Send + Sync + 'static {
     /// Name on the command line.
     const NAME: &'static str;
@@ -324,23 +325,23 @@ pub trait Workload: Clone + Send + Sync + 'static {
     const ABOUT: &'static str;
     /// The default number of entries at the start.
     const ENTRIES: u64;
-    /// The most entries that its pool has room for.
+    /// The greatest number of entries for which its pool has room.
     const ENTRIES_MAX: u64 = u64::MAX;
     /// The default share of operations that only search, in per cent.
     const SEARCH_PERCENT: u32;
-    /// Whether it lives in a heap, and can make the mistakes of one.
+    /// Whether it lives in a heap, and can have the planted bugs of a heap.
     const IN_HEAP: bool = false;
     /// Whether its objects can be moved ([`Setup::collect`]).
     const MOVES: bool = false;
-    /// Whether it can make a mistake of its own.
+    /// Whether it has a planted bug of its own.
     const SLIPS: bool = false;
-    /// Which requests of a mix it can answer.
+    /// The requests of a mix that it can answer.
     const ACCEPTS: Accepts = Accepts::Own;
 
-    /// Memory needed for `setup`.
+    /// The memory needed for `setup`.
     fn layout(setup: &Setup) -> Layout;
 
-    /// Steps of the first `phases` phases of a thread, if the workload has phases.
+    /// The number of steps in the first `phases` phases of a thread, if the workload has phases.
     fn steps(_setup: &Setup, _thread: usize, _phases: u64) -> Option<u64> {
         None
     }
@@ -348,43 +349,44 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// Formats a zeroed pool and fills it, on one thread; durable when it returns.
     fn create<M: Memory>(memory: &M, setup: &Setup) -> Self;
 
-    /// The heap that it lives in, if that is a heap of typed objects.
+    /// Its heap, if that is a heap of typed objects.
     fn heap(&self) -> Option<Heap> {
         None
     }
 
-    /// Recovers: finishes or undoes what a crash cut short, then rebuilds what lives in DRAM
-    /// (which must be zeroed). Running it twice is the same as once.
+    /// Recovers: finishes or undoes what a crash interrupted, then rebuilds the structures in DRAM
+    /// (which must be zeroed). It is idempotent.
     ///
     /// # Errors
-    /// When the pool is not this workload's, or is damaged beyond what any crash could do. Pool
-    /// bytes are untrusted: it never panics, loops or reads out of range because of them.
+    /// If the pool belongs to another workload, or is damaged beyond what any crash can
+    /// do. Pool bytes are untrusted: it never panics, loops or reads out of range because of them.
     fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Self, Damage>;
 
-    /// As [`open`](Workload::open), with a deliberate mistake if recovery can make it.
+    /// As [`open`](Workload::open), with a planted bug if recovery can have it.
     ///
     /// # Errors
-    /// As [`open`](Workload::open).
+    /// See [`open`](Workload::open).
     fn open_flawed<M: Memory>(memory: &M, layout: Layout, _flaw: Flaw) -> Result<Self, Damage> {
         Self::open(memory, layout)
     }
 
-    /// What a thread keeps from one operation to the next, in its process only.
+    /// The volatile state of a thread between operations.
     type Local<'m, M: Memory + 'm>;
 
-    /// What the thread of `memory` starts with.
+    /// The initial state of the thread of `memory`.
     fn join<'m, M: Memory>(&self, memory: &'m M) -> Self::Local<'m, M>;
 
-    /// Runs operation `worker.number` of thread `worker.thread`. One that changed something ends
-    /// with an [`order`](seawall_memory::MemoryExt::order); none calls [`output`](Memory::output).
+    /// Runs operation `worker.number` of thread `worker.thread`. An operation that changed
+    /// something ends with an [`order`](seawall_memory::MemoryExt::order); none calls
+    /// [`output`](Memory::output).
     fn step<M: Memory>(&self, memory: &M, local: &mut Self::Local<'_, M>, worker: &mut Worker);
 
     /// Runs `body` beside the thread of [`Collect::Thread`], on the handle that `handle` returns.
-    /// Once the running cycle has ended, also returns what that thread did. Without such a thread
-    /// in the setup it only runs `body`.
+    /// When the running cycle has ended, also returns the counts of that thread. Without such a
+    /// thread in the setup it only runs `body`.
     ///
     /// # Errors
-    /// Why nothing is moved any more. What was done until then stays, and loses nothing.
+    /// Why defragmentation stopped. The moves until then remain valid.
     fn beside_collector<M: Memory, T>(
         &self,
         _handle: impl FnOnce() -> M + Send,
@@ -393,12 +395,12 @@ pub trait Workload: Clone + Send + Sync + 'static {
         (body(), Ok(DefragCounts::default()))
     }
 
-    /// What the steps of this thread have moved so far, where it takes them ([`Collect::Steps`]).
+    /// The counts of this thread's steps so far, if it performs them ([`Collect::Steps`]).
     fn moved<M: Memory>(_local: &Self::Local<'_, M>) -> DefragCounts {
         DefragCounts::default()
     }
 
-    /// Checks every invariant and returns what the structure holds.
+    /// Checks every invariant and returns the content of the structure.
     ///
     /// # Errors
     /// The invariant that does not hold.

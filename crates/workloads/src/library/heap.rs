@@ -1,12 +1,13 @@
-//! Everything that a heap can do, as random scripts on a table of objects: transactions of both
-//! kinds, nested, failing and begun early; objects of all sizes, of whole lines, and of chunks;
-//! allocation and freeing inside a transaction and as one call; retiring logs, leaving and joining
-//! again; and growth, as the heap starts small in a pool that is large.
+//! All operations of a heap, as random scripts on a table of objects: transactions of both kinds,
+//! nested, failing and begun early; objects of all sizes, of whole lines, and of chunks; allocation
+//! and freeing inside a transaction and as one call; truncating logs, leaving and joining again;
+//! and growth, because the heap starts small in a large pool.
 //!
-//! A slot of the table leads to an object or to none. Each object says which operation made it
-//! (its tag), and all its bytes follow from that. So whatever is lost, doubled, torn or leaked
-//! shows: every slot must lead to a live object that is whole, and every live object must be where
-//! one slot leads. Typed objects are left to the tests of the typed layer.
+//! A slot of the table points to an object or is empty. Each object contains the number of the
+//! operation that made it (its tag), and all its bytes are a function of the tag. So a lost,
+//! doubled, torn or leaked object is detected: every slot must point to a live object that is
+//! whole, and every live object must have exactly one slot. Typed objects are left to the tests of
+//! the typed layer.
 
 use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::{Action, initial_keys};
@@ -18,19 +19,19 @@ use seawall_runtime::{
 use std::collections::BTreeMap;
 
 const STRIPES: u64 = 64;
-/// In the root object: where the table is, and how many slots it has.
+/// In the root object: the address of the table, and the number of its slots.
 const TABLE: u64 = 0;
 const KEYS: u64 = 8;
 const ROOT_BYTES: u64 = 16;
 
-/// Chunks that a thread may have beyond those of the objects: some of every size class.
+/// Chunks of a thread beyond those of the objects: some for every size class.
 const CHUNKS_A_THREAD: u64 = 16;
-/// Chunks of the largest objects, whose bytes are these.
+/// Chunks of the largest objects, of `LARGEST_CHUNKS * CHUNK` bytes.
 const LARGEST_CHUNKS: u64 = 2;
 const LARGEST: u64 = 70_000;
-/// Chunks of a heap at most.
+/// The greatest number of chunks of a heap.
 const CHUNKS_MAX: u64 = 1 << 28;
-/// Bytes of an object that are written, at most: enough to go past the log.
+/// The greatest number of bytes written of an object: enough to exceed the log.
 const WRITTEN_MAX: u64 = 4160;
 /// The check reads one word of this many in a long object.
 const SAMPLED: u64 = 64;
@@ -44,28 +45,28 @@ pub struct Scripts {
     stripes: Locks,
 }
 
-/// What an operation does to one slot or two.
+/// An operation on one slot or two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
-    /// Allocates an object, of whole lines or not, in place of what the slot had.
+    /// Allocates an object, of whole lines or not, in place of the slot's object.
     Replace { lines: bool },
-    /// As that, but waits for durability later.
+    /// As `Replace`, but waits for durability later.
     Begin,
     /// Writes another tag into the object.
     Update,
     /// Frees the object.
     Free,
-    /// Lets two slots exchange their objects.
+    /// Exchanges the objects of two slots.
     Exchange,
     /// Allocates into an empty slot in one call, or frees from another in one call.
     Call,
-    /// Replaces the object of a slot, and that of another in a nested transaction.
+    /// Replaces the object of a slot, and that of another slot in a nested transaction.
     Nested { fails: bool },
-    /// Does much, and fails.
+    /// Changes many objects, and fails.
     Abort,
-    /// Retires the logs.
+    /// Truncates the logs.
     Retire,
-    /// Gives the free space back, and joins again.
+    /// Leaves the heap, which frees the thread's space, and joins again.
     Rejoin,
 }
 
@@ -88,7 +89,7 @@ const OPS: [Op; 16] = [
     Op::Rejoin,
 ];
 
-/// An object to make.
+/// The plan of a new object.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     bytes: u64,
@@ -126,7 +127,7 @@ fn word(tag: u64, bytes: u64, word: u64) -> u64 {
     }
 }
 
-/// What is written of an object: its whole words, up to some number of bytes.
+/// The bytes written of an object: its whole words, up to a maximum.
 fn content(tag: u64, bytes: u64) -> Vec<u8> {
     let words = bytes.min(WRITTEN_MAX) / 8;
     (0..words).flat_map(|at| word(tag, bytes, at).to_le_bytes()).collect()
@@ -160,7 +161,7 @@ impl Scripts {
         if at.is_null() { 0 } else { memory.load(at) }
     }
 
-    /// Allocates an object in place of what the slot has.
+    /// Allocates an object in place of the slot's object.
     fn replace<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -204,7 +205,7 @@ impl Scripts {
         tx.free(at)
     }
 
-    /// Runs `op` on slots whose locks are held; those that it changes get the new tag.
+    /// Runs `op` on slots whose locks are held; changed objects get the new tag.
     fn run<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
@@ -278,7 +279,7 @@ impl Scripts {
         tx.store(slots[1], left)
     }
 
-    /// Changes all that it can, and fails.
+    /// Changes all slots and fails.
     fn fail<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -332,7 +333,7 @@ impl Scripts {
     }
 }
 
-/// A transaction that fails on purpose fails with an error that none of its steps returns.
+/// Accepts the error of a transaction that fails on purpose, which no step of it returns.
 fn unless_meant(outcome: Result<(), HeapError>) -> Result<(), HeapError> {
     if outcome == Err(HeapError::Types) { Ok(()) } else { outcome }
 }
@@ -399,7 +400,7 @@ impl Workload for Scripts {
         Ok(Scripts::at(heap, table, keys))
     }
 
-    /// None only while the thread leaves and joins again.
+    /// `None` only while the thread leaves and joins again.
     type Local<'m, M: Memory + 'm> = Option<Session<'m, M>>;
 
     fn join<'m, M: Memory>(&self, memory: &'m M) -> Option<Session<'m, M>> {

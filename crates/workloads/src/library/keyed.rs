@@ -1,9 +1,9 @@
-//! What workloads of structures with keys, which live in a heap, have in common: what a program
-//! that links seawall's runtime would do, where the other workloads are those of papers. Keys are
-//! uniform in twice the entries, so that the population stays where it is.
+//! The common part of workloads of keyed structures that live in a heap: programs of a user who
+//! links seawall's runtime, whereas the other workloads are those of papers. Keys are uniform in
+//! twice the entries, so that the population is stable.
 //!
-//! A stripe of keys is locked around each change, only so that the history gets changes of one key
-//! in their order; the structures themselves need no such lock.
+//! Each change holds the lock of a stripe of keys, only so that the history receives the changes of
+//! one key in order; the structures themselves need no lock.
 
 use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::initial_keys;
@@ -14,7 +14,7 @@ use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapOptions, Locks, Session};
 use std::marker::PhantomData;
 
 const STRIPES: u64 = 64;
-/// In the root object: the structure's anchor, and how many keys there are.
+/// In the root object: the structure's anchor, and the number of keys.
 const ROOT_BYTES: u64 = 24;
 const KEYS: u64 = 16;
 
@@ -26,19 +26,19 @@ pub trait KeyedStructure: Sized + 'static {
     const ABOUT: &'static str;
     /// Bytes of half a log.
     const LOG_BYTES: u64;
-    /// Bytes of the heap that an entry takes, with what its place may waste.
+    /// The heap bytes of an entry, including fragmentation.
     const ENTRY_BYTES: u64 = 256;
-    /// Chunks of each thread, beyond those that the entries take.
+    /// The chunks of each thread, beyond those of the entries.
     const CHUNKS_A_THREAD: u64;
-    /// Bytes of DRAM that all its threads share.
+    /// The bytes of DRAM that all its threads share.
     const DRAM_BYTES: u64;
-    /// Inserting a key that is there replaces its tag.
+    /// Whether inserting an existing key replaces its tag.
     const REPLACES: bool;
 
-    /// Creates a structure for this number of entries, to which `link`, of two words, leads.
+    /// Creates a structure for this number of entries at the anchor `link`, of two words.
     ///
     /// # Errors
-    /// When the heap has no room.
+    /// If the heap has no room.
     fn create<M: Memory>(
         session: &mut Session<'_, M>,
         link: Addr,
@@ -46,10 +46,10 @@ pub trait KeyedStructure: Sized + 'static {
         entries: u64,
     ) -> Result<Self, Damage>;
 
-    /// The one that `link` leads to.
+    /// Opens the structure at the anchor `link`.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     fn open<M: Memory>(
         session: &mut Session<'_, M>,
         link: Addr,
@@ -59,14 +59,14 @@ pub trait KeyedStructure: Sized + 'static {
     /// The tag of a key.
     ///
     /// # Errors
-    /// When the structure is damaged.
+    /// If the structure is damaged.
     fn get<M: Memory>(&self, session: &mut Session<'_, M>, key: u64)
     -> Result<Option<u64>, Damage>;
 
-    /// Gives a key its tag.
+    /// Sets the tag of a key.
     ///
     /// # Errors
-    /// When the heap is full, or the structure damaged.
+    /// If the heap is full, or the structure is damaged.
     fn insert<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
@@ -77,13 +77,13 @@ pub trait KeyedStructure: Sized + 'static {
     /// Removes a key.
     ///
     /// # Errors
-    /// When the structure is damaged.
+    /// If the structure is damaged.
     fn remove<M: Memory>(&self, session: &mut Session<'_, M>, key: u64) -> Result<(), Damage>;
 
-    /// Checks all that holds of it, and shows keys and tags to `each`.
+    /// Checks all invariants, and calls `each` with keys and tags.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The invariant that does not hold.
     fn check<M: Memory>(
         &self,
         memory: &M,
@@ -109,7 +109,7 @@ impl<S> Clone for Keyed<S> {
 
 impl<S> Copy for Keyed<S> {}
 
-/// What a thread keeps: its place in the heap, and its handle on the structure.
+/// The state of a thread: its session of the heap, and its handle of the structure.
 pub struct Joined<'m, M: Memory, S> {
     session: Session<'m, M>,
     structure: S,
@@ -129,7 +129,7 @@ fn options<S: KeyedStructure>(setup: &Setup) -> HeapOptions {
     }
 }
 
-/// Places what the benchmark needs behind the DRAM of the heap.
+/// Places the data of the benchmark behind the DRAM of the heap.
 fn place<S: KeyedStructure>(heap_dram: u64, threads: u64) -> (Arena, Addr, Locks) {
     let mut arena = Arena::new();
     arena.dram(heap_dram);

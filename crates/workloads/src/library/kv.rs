@@ -1,8 +1,9 @@
 //! Put, delete and search in a concurrent map of byte strings on a heap.
 //!
-//! A key is the bytes of its number and up to 24 more. The values of `kv` are those of a tag and up
-//! to 40 more, so that records of several sizes come and go. All of them follow from the first
-//! eight, so every byte is checked. Other sizes of values are workloads of their own (`records`).
+//! A key is the bytes of its number and up to 24 more. A value of `kv` is a tag and up to 40 more
+//! bytes, so that records of several sizes are allocated and freed. All bytes are a function of the
+//! first eight, so every byte is checked. Other sizes of values are workloads of their own
+//! (`records`).
 
 use crate::Damage;
 use crate::library::keyed::{Keyed, KeyedStructure};
@@ -21,7 +22,7 @@ pub(crate) type Range = RangeInclusive<u64>;
 /// The benchmark of the map.
 pub type Kv = Keyed<Strings<Short>>;
 
-/// How large values are.
+/// The sizes of values.
 pub trait Values: 'static {
     /// Name of the workload.
     const NAME: &'static str;
@@ -31,7 +32,7 @@ pub trait Values: 'static {
     const MORE: Range;
     /// Bytes of half a log.
     const LOG_BYTES: u64;
-    /// Bytes of the heap that a record takes, with what its place may waste.
+    /// The heap bytes of a record, including fragmentation.
     const ENTRY_BYTES: u64;
 }
 
@@ -46,10 +47,10 @@ impl Values for Short {
     const ENTRY_BYTES: u64 = 256;
 }
 
-/// A handle on the map, and the sizes of its values.
+/// A handle of the map, and the sizes of its values.
 pub struct Strings<V>(KvMap, PhantomData<V>);
 
-/// The bytes of `number`, and as many more of those in `more` as follow from them.
+/// The bytes of `number`, followed by a number of bytes in `more`; both depend on `number` only.
 fn bytes(number: u64, more: Range) -> Vec<u8> {
     let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let length = more.start() + (spread >> 32) % (more.end() - more.start() + 1);
@@ -57,7 +58,7 @@ fn bytes(number: u64, more: Range) -> Vec<u8> {
     number.to_le_bytes().into_iter().chain(rest).collect()
 }
 
-/// The number that `found` are the bytes of.
+/// The number whose bytes `found` are.
 fn number(found: &[u8], more: Range) -> Option<u64> {
     let number = u64::from_le_bytes(*found.first_chunk()?);
     (bytes(number, more) == found).then_some(number)

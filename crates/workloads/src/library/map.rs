@@ -1,6 +1,6 @@
 //! Put, delete and search in a concurrent map from `u64` to `u64` on a heap.
 //!
-//! Small maps have the smallest segments, so that short runs split some.
+//! Small maps have the smallest segments, so that short runs split some of them.
 
 use crate::Damage;
 use crate::library::keyed::{Keyed, KeyedStructure};

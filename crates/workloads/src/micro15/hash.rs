@@ -1,5 +1,5 @@
-//! Insert, delete and search in a hash table (MICRO'15, Table 2, "Hash"): keys uniform in twice
-//! the entries, so that the population stays where it is.
+//! Insert, delete and search in a hash table (MICRO'15, Table 2, "Hash"): keys uniform in twice the
+//! entries, so that the population is stable.
 
 use super::structures::HashShape;
 use crate::harness::history::{Contents, initial_tag};

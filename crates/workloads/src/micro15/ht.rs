@@ -1,8 +1,8 @@
-//! The hash-table program that gem5 was timed with: 64-byte buckets in one shared table, each
+//! The hash-table program of the gem5 speed comparison: 64-byte buckets in one shared table, each
 //! update two clwb + sfence persists, no locks.
 //!
-//! Entries are buckets. Threads race for a bucket as in the C original, so what an operation did
-//! is not recorded and the check is weak: a bucket that has a key has a version. The original's
+//! Entries are buckets. Threads race for a bucket as in the C original, so operations record no
+//! effects and the check is weak: a bucket with a key has a version. The original's random
 //! generator is replaced by the worker's; the key is mixed from it in the same way.
 
 use crate::harness::history::Contents;
@@ -16,7 +16,7 @@ const VALUE: u64 = 8;
 const VERSION: u64 = 16;
 
 const PROBES: u64 = 4;
-/// The most buckets: 64 GiB.
+/// The greatest number of buckets: 64 GiB.
 const BUCKETS_MAX: u64 = 1 << 30;
 
 /// The racy bucket table.

@@ -2,8 +2,8 @@
 //! Figure 10).
 //!
 //! One lock serialises all threads that share a queue, so there are many queues. A thread works
-//! mostly on queues of its own, and hands entries over through the others. A full queue turns an
-//! enqueue, and an empty one a dequeue, into an operation without effect.
+//! mostly on queues of its own, and passes entries to other threads through the others. An enqueue
+//! to a full queue and a dequeue from an empty one have no effect.
 
 use super::structures::QueueShape;
 use crate::harness::history::{Contents, initial_tag};
@@ -13,7 +13,7 @@ use crate::{Damage, Layout, Setup, Worker, Workload};
 use seawall_memory::Memory;
 use seawall_runtime::{Arena, pool};
 
-/// Queues for each thread, unless there are too few entries.
+/// Queues per thread, unless there are too few entries.
 const QUEUES_PER_THREAD: u64 = 10;
 
 /// Per cent of operations on the thread's own queues; the others draw any queue.
@@ -31,7 +31,7 @@ fn shape(setup: &Setup) -> QueueShape {
     QueueShape { threads, queues, capacity: 2 * setup.entries.div_ceil(queues) }
 }
 
-/// The queue that the next operation uses.
+/// The queue of the next operation.
 fn draw(shape: QueueShape, worker: &mut Worker) -> u64 {
     let own = shape.queues / shape.threads;
     if own > 0 && worker.below(100) < OWN_PERCENT {

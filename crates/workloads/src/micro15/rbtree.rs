@@ -1,5 +1,5 @@
 //! Insert, delete and search in red-black trees (MICRO'15, Table 2, "RBTree"): keys uniform in
-//! twice the entries, so that the population stays where it is.
+//! twice the entries, so that the population is stable.
 //!
 //! One lock serialises all threads that share a tree, so the keys are spread over several trees.
 
@@ -11,7 +11,7 @@ use crate::{Damage, Layout, Setup, Worker, Workload};
 use seawall_memory::Memory;
 use seawall_runtime::{Arena, pool};
 
-/// Trees unless there are fewer entries.
+/// The number of trees, unless there are fewer entries.
 const TREES: u64 = 64;
 
 /// The red-black tree benchmark.

@@ -1,13 +1,14 @@
-//! Batons: one PM word per lock, which makes critical sections persist in their order.
+//! Batons, or persisted lock versions: one PM word per lock, which makes critical sections persist
+//! in order.
 //!
 //! Under buffered epoch persistency as in LB ("Efficient Persist Barriers for Multicores", Joshi et
-//! al., MICRO'15, section 5.1) hardware orders epochs of different threads only where they touch
+//! al., MICRO'15, section 5.1) hardware orders epochs of different threads only through accesses to
 //! the same PM line. With locks in DRAM, thread B could persist an update that builds on one of
-//! thread A while A's retire mark is lost; recovery would then apply A's old log over B's data. So
-//! the holder loads the baton after it acquires the lock, and stores baton + 1 in the epoch that
-//! retires its log. Reading what A wrote in its last epoch makes every later epoch of B follow it.
-//! A critical section that changes nothing loads the baton and does not store it. On x86 all this
-//! costs one load and one store.
+//! thread A while the truncation of A's log is lost; recovery would then apply A's old log over B's
+//! data. So a thread loads the baton after it acquires the lock, and stores baton + 1 in the epoch
+//! that truncates its log. Reading what A wrote in its last epoch makes every later epoch of B
+//! follow it. A critical section that changes nothing loads the baton and does not store it. On x86
+//! this costs one load and one store.
 
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
@@ -19,7 +20,7 @@ pub struct Batons {
     count: u64,
 }
 
-/// A baton as its holder found it.
+/// The value of a baton when the lock was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Baton {
     at: Addr,
@@ -32,10 +33,10 @@ impl Batons {
         Batons { words: arena.pm(count * LINE_BYTES), count }
     }
 
-    /// Loads baton `index`; call it right after acquiring the lock it goes with.
+    /// Loads baton `index`; call it right after acquiring the lock of this index.
     ///
     /// # Panics
-    /// When there is no such baton.
+    /// If there is no such baton.
     #[track_caller]
     pub fn pick<M: Memory>(&self, memory: &M, index: u64) -> Baton {
         assert!(index < self.count, "baton {index} of {}", self.count);

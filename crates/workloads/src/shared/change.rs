@@ -21,7 +21,7 @@ impl Change<fn(u64, u64)> {
     }
 }
 
-/// There is no free entry; the structure is as it was.
+/// There is no free entry; the structure is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no free entry: make the structure with a larger capacity")]
 pub struct Full;

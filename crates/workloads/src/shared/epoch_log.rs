@@ -1,4 +1,4 @@
-//! Redo-logged transactions: several words change together, in three ordered steps.
+//! Redo-logged transactions: several words change atomically, in three ordered steps.
 //!
 //! A transaction collects its writes in host memory and touches the pool only in
 //! [`Tx::commit`]:
@@ -6,30 +6,26 @@
 //! 1. write the log (records, and a header with sequence number, size and checksum), flush it
 //!    together with fresh objects that nothing points to yet; order;
 //! 2. write the words in place and flush each line once; order;
-//! 3. retire the log with one 8-byte store, hand the batons on, flush; order.
+//! 3. truncate the log with one 8-byte store, store the batons, flush; order.
 //!
 //! The log validates itself, so it needs no order inside step 1: its checksum covers the records
 //! **and the fresh objects**. Without the latter a log could be whole while an object that its
-//! records link in is torn. A transaction's stores into its own fresh objects are not logged but
-//! done at once, so the objects stay as they were summed until the log is retired.
+//! records link in is torn. A transaction stores into its own fresh objects directly and without
+//! logging, so they stay as they were summed until the log is truncated.
 //!
-//! Recovery applies a log whose checksum holds and that is not retired, and ignores any other;
-//! applying one twice is the same as once. A transaction costs three epochs. Each thread has one
-//! log area:
+//! Recovery applies a log whose checksum holds and that is not truncated, and ignores any other;
+//! applying a log is idempotent. A transaction costs three epochs. Each thread has one log area:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0..8 | sequence number of the last transaction, from 1 |
 //! | 8..16 | words of records |
 //! | 16..24 | CRC-32C of the two fields above, the records and the fresh objects |
-//! | 24..32 | sequence number of the last retired transaction |
+//! | 24..32 | sequence number of the last truncated transaction |
 //! | 64.. | records: a head word, then the words to be written |
 //!
-//! A head has the address in its low 48 bits and the count of words in its high 16; with bit 0 set
+//! A head has the address in its low 48 bits and the number of words in its high 16; with bit 0 set
 //! it names a fresh object instead, and no words follow.
-//!
-//! Later kinds of log (undo, non-temporal records) change how steps 1 and 2 are written; what a
-//! structure says to a `Tx` stays.
 
 use super::batons::Baton;
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt, lines_of};
@@ -45,10 +41,10 @@ const COUNT_SHIFT: u32 = 48;
 const COUNT_MAX: usize = 0xffff;
 const FRESH: u64 = 1;
 
-/// A deliberate mistake in how an update is ordered, to prove that the checkers find it.
+/// A planted bug in the order of an update, to prove that the checkers find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OrderFlaw {
-    /// None: the program as it should be.
+    /// No planted bug.
     #[default]
     None,
     /// Leaves out the order between the step that makes an update recoverable (its log, or the
@@ -68,16 +64,16 @@ pub enum LogError {
          pool's data: no crash does that; restore the pool from a copy"
     )]
     Record {
-        /// Thread whose log it is.
+        /// The thread of the log.
         thread: u64,
-        /// Address in the record.
+        /// The address in the record.
         at: u64,
-        /// Words in the record.
+        /// The words in the record.
         words: u64,
     },
 }
 
-/// The log areas of a pool, one a thread.
+/// The log areas of a pool, one per thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Logs {
     area: Addr,
@@ -103,12 +99,12 @@ impl Logs {
         self.area.plus(thread * self.stride())
     }
 
-    /// Finishes the transactions that a crash cut short, in a pool of `pm_bytes` bytes; returns how
-    /// many. Nothing is in flight and all is durable when it returns; a crash before that
-    /// changes nothing that a second call does not finish.
+    /// Finishes the transactions that a crash interrupted, in a pool of `pm_bytes` bytes; returns
+    /// their number. When it returns, no transaction is in flight and everything is durable; after
+    /// a crash before that, a second call finishes the recovery.
     ///
     /// # Errors
-    /// When a log was written by no transaction; then nothing was changed.
+    /// If a log was not written by a transaction; then nothing was changed.
     pub(crate) fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<u64, LogError> {
         let mut pending = Vec::new();
         for thread in 0..self.threads {
@@ -129,7 +125,7 @@ impl Logs {
         Ok(pending.len() as u64)
     }
 
-    /// The records of the log of `thread`, if it is whole and not retired.
+    /// The records of the log of `thread`, if it is whole and not truncated.
     fn pending<M: Memory>(&self, memory: &M, thread: u64, pm_bytes: u64) -> Option<Vec<u64>> {
         let log = self.log(thread);
         let field = |offset| memory.load::<u64>(log.plus(offset));
@@ -152,7 +148,7 @@ impl Logs {
         (sum.0 == field(CHECKSUM)).then_some(records)
     }
 
-    /// What the records write, in order.
+    /// The writes of the records, in order.
     fn writes(
         &self,
         thread: u64,
@@ -175,7 +171,7 @@ impl Logs {
         Ok(writes)
     }
 
-    /// True when the record is about data: inside the pool, and neither header nor logs.
+    /// True if the record writes data: inside the pool, outside the header and the logs.
     fn holds(&self, record: &Record<'_>, pm_bytes: u64) -> bool {
         let logs = self.area.offset()..self.area.offset() + self.threads * self.stride();
         let end = record.at + 8 * record.words;
@@ -185,7 +181,7 @@ impl Logs {
     }
 }
 
-/// A record as read back; its bytes may be anything.
+/// A decoded record; its bytes are untrusted.
 struct Record<'a> {
     at: u64,
     words: u64,
@@ -194,7 +190,7 @@ struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// The first of `records` and the rest; `None` at the end, or when the first is cut short.
+    /// Splits off the first of `records`; `None` at the end, or if the first is cut short.
     fn split(records: &[u64]) -> Option<(Record<'_>, &[u64])> {
         let (head, tail) = records.split_first()?;
         let (at, words) = (head & ((1 << COUNT_SHIFT) - 1), head >> COUNT_SHIFT);
@@ -206,7 +202,7 @@ impl Record<'_> {
     }
 }
 
-/// The checksum of a log as it is computed.
+/// The checksum of a log while it is computed.
 struct Sum(u64);
 
 impl Sum {
@@ -235,9 +231,9 @@ struct Run {
     count: usize,
 }
 
-/// A transaction: what it stores is visible to itself only, until [`commit`](Tx::commit).
+/// A transaction: only the transaction itself sees its stores until [`commit`](Tx::commit).
 ///
-/// Dropping it without commit leaves the pool as it was.
+/// Dropping it without commit leaves the pool unchanged.
 pub(crate) struct Tx<'a, M: Memory> {
     memory: &'a M,
     log: Addr,
@@ -252,7 +248,7 @@ impl<'a, M: Memory> Tx<'a, M> {
     /// A transaction of the calling thread; a thread has one at a time.
     ///
     /// # Panics
-    /// When the thread has no log.
+    /// If the thread has no log.
     pub(crate) fn begin(memory: &'a M, logs: &Logs, flaw: OrderFlaw) -> Tx<'a, M> {
         let log = logs.log(memory.thread() as u64);
         let (runs, words, fresh) = (Vec::new(), Vec::new(), Vec::new());
@@ -274,10 +270,10 @@ impl<'a, M: Memory> Tx<'a, M> {
         }
     }
 
-    /// Writes the aligned word at `at` in the pool; at once, if it is in a fresh object.
+    /// Writes the aligned word at `at` in the pool; directly, if it is in a fresh object.
     ///
     /// # Panics
-    /// When `at` is not an aligned PM address.
+    /// If `at` is not an aligned PM address.
     #[track_caller]
     pub(crate) fn store(&mut self, at: Addr, value: u64) {
         assert!(at.is_pm() && at.offset().is_multiple_of(8), "a transaction writes {at:?}");
@@ -301,7 +297,7 @@ impl<'a, M: Memory> Tx<'a, M> {
     /// Writes the words of `values` from `at` on.
     ///
     /// # Panics
-    /// As [`store`](Tx::store).
+    /// See [`store`](Tx::store).
     #[track_caller]
     pub(crate) fn write(&mut self, at: Addr, values: &[u64]) {
         for (word, value) in values.iter().enumerate() {
@@ -309,12 +305,12 @@ impl<'a, M: Memory> Tx<'a, M> {
         }
     }
 
-    /// Declares `words` aligned words from `at` a fresh object: nothing in the pool points to it.
-    /// It is written directly, before commit, and commit sums and flushes it with the log instead
-    /// of logging it. Declare it before the transaction stores into it.
+    /// Declares `words` aligned words from `at` a fresh object, to which nothing in the pool
+    /// points. It is written directly, before commit, and commit sums and flushes it with the log
+    /// instead of logging it. Declare it before the transaction stores into it.
     ///
     /// # Panics
-    /// When it is not aligned, or of 2^16 words or more.
+    /// If it is not aligned, or has 2^16 words or more.
     pub(crate) fn fresh(&mut self, at: Addr, words: u64) {
         assert!(at.is_pm() && at.offset().is_multiple_of(8), "a fresh object at {at:?}");
         assert!(words <= COUNT_MAX as u64, "a fresh object of {words} words");
@@ -325,13 +321,13 @@ impl<'a, M: Memory> Tx<'a, M> {
         self.fresh.iter().any(|(object, words)| at >= *object && at < object.plus(8 * words))
     }
 
-    /// Makes the writes happen and hands `batons` on. A crash before it returns keeps all of the
-    /// writes or none; when it returns they are ordered before whatever this thread stores next,
-    /// and before whatever a thread stores that picks one of the batons later. A transaction that
-    /// wrote nothing does nothing.
+    /// Performs the writes and stores the next values of `batons`. A crash before it returns keeps
+    /// all of the writes or none; when it returns they are ordered before all later stores of this
+    /// thread, and before all later stores of a thread that loads one of the batons afterwards. A
+    /// transaction without writes does nothing.
     ///
     /// # Panics
-    /// When the writes do not fit the log.
+    /// If the writes do not fit the log.
     #[track_caller]
     pub(crate) fn commit(self, batons: &[Baton]) {
         if self.runs.is_empty() {

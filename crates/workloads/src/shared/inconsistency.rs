@@ -1,4 +1,4 @@
-//! What recovery and checks find wrong with the bytes of a pool.
+//! The errors that recovery and checks report for the bytes of a pool.
 
 use super::epoch_log::LogError;
 use super::slots::Slots;
@@ -13,26 +13,26 @@ pub enum Inconsistency {
     Shape {
         /// The parameter.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
-        /// What it may be.
+        /// Its valid range.
         range: String,
     },
     /// The pool is too small for the structure that its roots describe.
     #[error("the pool's structure takes {wanted} bytes, the pool has {actual}")]
     Size {
-        /// Bytes that the shape takes.
+        /// The bytes that the shape needs.
         wanted: u64,
-        /// Bytes that there are.
+        /// The bytes of the pool.
         actual: u64,
     },
     /// A log that no transaction wrote.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// A pointer to something that is no entry.
+    /// A pointer to an address that is no entry.
     #[error("{what} points to {to:#x}, where no entry is")]
     Pointer {
-        /// What holds the pointer.
+        /// The holder of the pointer.
         what: String,
         /// Its value.
         to: u64,
@@ -40,7 +40,7 @@ pub enum Inconsistency {
     /// An entry that is reached twice: a cycle, or two owners.
     #[error("{what} reaches the entry at {at} a second time")]
     Twice {
-        /// What holds the second pointer.
+        /// The holder of the second pointer.
         what: String,
         /// The entry.
         at: Addr,
@@ -57,14 +57,14 @@ pub enum Inconsistency {
         /// Index of the first wrong word.
         word: u64,
     },
-    /// A counter that does not say what is there.
+    /// A counter that differs from the number of entries.
     #[error("{what} says {stored}, there are {found}")]
     Count {
         /// The counter.
         what: String,
-        /// What it says.
+        /// Its value.
         stored: u64,
-        /// What there is.
+        /// The number found.
         found: u64,
     },
     /// Any other invariant.
@@ -72,7 +72,7 @@ pub enum Inconsistency {
     Broken(String),
 }
 
-/// Refuses `value` outside `low..=high`.
+/// Rejects a `value` outside `low..=high`.
 pub(crate) fn within(
     what: &'static str,
     value: u64,
@@ -85,10 +85,10 @@ pub(crate) fn within(
     Err(Inconsistency::Shape { what, value, range: format!("{low} to {high}") })
 }
 
-/// The entries that a walk has reached: each may be reached once.
+/// The entries that a walk has reached: each can be reached once.
 pub(crate) struct Reached<'a> {
     slots: &'a Slots,
-    /// One mark a slot.
+    /// One mark per slot.
     pub(crate) live: Vec<bool>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Reached<'a> {
         Reached { slots, live: vec![false; slots.count() as usize] }
     }
 
-    /// Marks the entry that `what` points to by `to`, which is not null.
+    /// Marks the entry to which the pointer `to` of `what` points, which is not null.
     pub(crate) fn reach(
         &mut self,
         to: u64,

@@ -1,21 +1,23 @@
-//! Slots of one size in the pool, handed out from free lists in DRAM.
+//! Slots of one size in the pool, allocated from free lists in DRAM.
 //!
-//! Which slots are free is not stored in the pool: it is what the structure does not reach, found
-//! by its walk at recovery ([`Slots::rebuild`]). So taking and returning a slot cost no persist.
+//! The pool does not store which slots are free: a slot is free if the structure does not reach it,
+//! as found by its walk at recovery ([`Slots::rebuild`]). So allocating and freeing a slot cost no
+//! persist.
 //!
-//! Each thread has a list of its own, last in first out. A slot that a thread gives back and
-//! takes again is written in a later epoch of the same thread than the one that unlinked it, so no
-//! crash can show the new bytes through the old pointer. A list that grows beyond twice
-//! [`SLOT_RESERVE`] spills to a shared list, and an empty one is filled from there, both under a
-//! lock whose [baton](crate::Batons) carries the same order from thread to thread.
+//! Each thread has a list of its own, last in first out. A slot that a thread frees and allocates
+//! again is written in a later epoch of the same thread than the one that unlinked it, so no crash
+//! can show the new bytes through the old pointer. A list that grows beyond twice [`SLOT_RESERVE`]
+//! spills to a shared list, and an empty one is filled from there, both under a lock whose
+//! [baton](crate::Batons) carries the same order from thread to thread.
 //!
-//! A pool with `live + threads * (2 * SLOT_RESERVE + 1)` slots never runs out for `live` live ones.
+//! A pool with `live + threads * (2 * SLOT_RESERVE + 1)` slots always has room for `live` live
+//! slots.
 
 use super::batons::Batons;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks};
 
-/// Slots that move between a thread's list and the shared one at once.
+/// The number of slots that move between a thread's list and the shared one at once.
 pub const SLOT_RESERVE: u64 = 8;
 
 /// Offset in a list's line of its first slot, plus 1; 0 when the list is empty.
@@ -54,28 +56,28 @@ impl Slots {
         }
     }
 
-    /// How many slots are enough for `live` live ones, whatever the threads do.
+    /// The number of slots that is enough for `live` live ones under any schedule.
     pub const fn enough(live: u64, threads: u64) -> u64 {
         live + threads * (2 * SLOT_RESERVE + 1)
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The number of the slot that starts at `at`; `None` when none does.
+    /// The number of the slot that starts at `at`; `None` if none does.
     pub fn index(&self, at: Addr) -> Option<u64> {
         let from_start = at.bits().checked_sub(self.area.bits())?;
         let index = from_start / self.bytes;
         (index < self.count && from_start.is_multiple_of(self.bytes)).then_some(index)
     }
 
-    /// Takes a slot; `None` when this thread's list and the shared list are empty. Its bytes are
-    /// whatever its last user left.
+    /// Allocates a slot; `None` if this thread's list and the shared list are empty. It contains
+    /// the bytes of its last user.
     ///
     /// # Panics
-    /// When the pool has no list for the calling thread.
+    /// If the pool has no list for the calling thread.
     #[track_caller]
     pub fn take<M: Memory>(&self, memory: &M) -> Option<Addr> {
         let mine = self.mine(memory);
@@ -102,10 +104,10 @@ impl Slots {
     }
 
     /// Fills the lists with all slots that are not live, after a crash or at creation; one thread
-    /// runs. `live` says of each slot whether the structure reaches it.
+    /// runs. `live` holds for each slot whether the structure reaches it.
     ///
     /// # Panics
-    /// When `live` has not one element a slot.
+    /// If the length of `live` is not the number of slots.
     pub fn rebuild<M: Memory>(&self, memory: &M, live: &[bool]) {
         assert_eq!(live.len() as u64, self.count, "one mark a slot");
         for list in 0..=self.threads {

@@ -1,26 +1,26 @@
-//! A log of old values whose entries need not wait for each other: one strand a word.
+//! An undo log whose entries need not wait for each other: one strand per word.
 //!
-//! "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver, ISCA'20), section V: what an
-//! undo log needs is that each word's old value persists before its new one. Nothing orders one
-//! such pair before another, so each begins a [`strand`](MemoryExt::strand); commit
-//! [joins](MemoryExt::join_strands) them before it says that the transaction is over, and waits
-//! until that is durable. Hardware without strands orders the pairs too, which does no harm.
+//! "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver, ISCA'20), section V: an undo
+//! log requires only that each word's old value persists before its new one. No such pair is
+//! ordered before another, so each begins a [`strand`](MemoryExt::strand); commit
+//! [joins](MemoryExt::join_strands) them before it records the end of the transaction, and waits
+//! until that is durable. Hardware without strands orders the pairs too, which is harmless.
 //!
-//! As pairs persist in any order, a log may have holes after a crash: an entry counts by itself, if
-//! its checksum holds and its number is that of the transaction after the last that ended. A hole's
-//! word has not changed, as its new value comes after its entry.
+//! As pairs persist in any order, a log can have holes after a crash: an entry counts by itself, if
+//! its checksum holds and its number is that of the transaction after the last that ended. The word
+//! of a hole has not changed, because its new value follows its entry.
 //!
-//! Why that is right under the weakest model (`strand` of `seawall-explore`):
+//! The argument for the weakest model (`strand` of `seawall-explore`):
 //!
-//! - Inside a pair the `order` stands between entry and word. A later store to a word of the same
-//!   line is in another strand, but the stores of a line stay in order and bring with them what was
-//!   ordered before them: the entries of all that the line holds.
-//! - Entries of the next transaction write over these only after the drain of this one.
-//! - Who gets a word under a lock reads what a transaction left that had committed, and is durable.
+//! - Inside a pair the `order` is between entry and word. A later store to a word of the same line is
+//!   in another strand, but the stores of a line stay in order and follow what was ordered before
+//!   them: the entries of all words that the line holds.
+//! - Entries of the next transaction overwrite these only after the drain of this one.
+//! - A thread that reads a word under a lock reads a committed value, which is durable.
 //!
 //! | bytes of a thread's area | field |
 //! |---|---|
-//! | 0..8 | number of the last transaction that is over |
+//! | 0..8 | number of the last transaction that has ended |
 //! | 64.. | entries, a line each: address, old value, number, CRC-32C of these and of its place |
 
 use super::epoch_log::LogError;
@@ -28,16 +28,16 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
 
-/// Word by word, the fields of an entry.
+/// The fields of an entry, word by word.
 const ADDRESS: u64 = 0;
 const OLD: u64 = 8;
 const NUMBER: u64 = 16;
 const CHECK: u64 = 24;
 
-/// A deliberate mistake, to prove that the checkers find it.
+/// A planted bug, to prove that the checkers find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum StrandFlaw {
-    /// None: the program as it should be.
+    /// No planted bug.
     #[default]
     None,
     /// Leaves out the order between an entry and its word.
@@ -48,7 +48,7 @@ pub enum StrandFlaw {
     NoJoin,
 }
 
-/// The log areas of a pool, one a thread.
+/// The log areas of a pool, one per thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrandLogs {
     area: Addr,
@@ -72,12 +72,12 @@ impl StrandLogs {
         self.area.plus(thread * self.stride())
     }
 
-    /// Puts back what transactions changed that a crash cut short, in a pool of `pm_bytes` bytes;
-    /// returns how many. Nothing is in flight and all is durable when it returns; a crash before
-    /// that changes nothing that a second call does not finish.
+    /// Restores the words of transactions that a crash interrupted, in a pool of `pm_bytes` bytes;
+    /// returns the number of transactions. When it returns, no transaction is in flight and
+    /// everything is durable; after a crash before that, a second call finishes the recovery.
     ///
     /// # Errors
-    /// When an entry was written by no transaction; then nothing was changed.
+    /// If an entry was not written by a transaction; then nothing was changed.
     pub fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<u64, LogError> {
         let mut open = Vec::new();
         for thread in 0..self.threads {
@@ -120,7 +120,7 @@ impl StrandLogs {
         memory.persist(log, 8);
     }
 
-    /// True for an aligned word inside the pool that is neither header nor log.
+    /// True for an aligned word inside the pool, outside the header and the logs.
     fn holds(&self, at: Addr, pm_bytes: u64) -> bool {
         let logs = self.area.offset()..self.area.offset() + self.threads * self.stride();
         let is_inside = at.offset() >= HEADER_BYTES && at.offset().saturating_add(8) <= pm_bytes;
@@ -134,10 +134,11 @@ fn sum(place: u64, address: u64, old: u64, number: u64) -> u64 {
     u64::from(crc32c::crc32c(words.as_flattened()))
 }
 
-/// A transaction: its words change in place at once, and together once it has committed.
+/// A transaction: its words change in place at once, and atomically once it has committed.
 ///
-/// Others must not see them before: hold a lock until [`commit`](StrandTx::commit) returns. One
-/// that is dropped without an end is undone when its thread begins the next, or by recovery.
+/// Other threads must not see them before: hold a lock until [`commit`](StrandTx::commit) returns.
+/// A transaction that is dropped without an end is undone when its thread begins the next, or by
+/// recovery.
 #[must_use = "it is over when it is committed or aborted"]
 pub struct StrandTx<'a, M: Memory> {
     memory: &'a M,
@@ -152,7 +153,7 @@ impl<'a, M: Memory> StrandTx<'a, M> {
     /// A transaction of the calling thread; a thread has one at a time.
     ///
     /// # Panics
-    /// When the thread has no log.
+    /// If the thread has no log.
     pub fn begin(memory: &'a M, logs: &StrandLogs, flaw: StrandFlaw) -> StrandTx<'a, M> {
         let thread = memory.thread() as u64;
         let log = logs.log(thread);
@@ -168,7 +169,7 @@ impl<'a, M: Memory> StrandTx<'a, M> {
     /// Writes the aligned word at `at` in the pool.
     ///
     /// # Panics
-    /// When `at` is not an aligned PM address, or more words change than the log has room for.
+    /// If `at` is not an aligned PM address, or more words change than the log has room for.
     #[track_caller]
     pub fn store(&mut self, at: Addr, value: u64) {
         assert!(at.is_pm() && at.offset().is_multiple_of(8), "a transaction writes {at:?}");
@@ -201,8 +202,8 @@ impl<'a, M: Memory> StrandTx<'a, M> {
         }
     }
 
-    /// Makes all of it happen: no crash after the return loses any of it, and one before it keeps
-    /// all or none.
+    /// Commits: no crash after the return loses any of its stores, and a crash before keeps all or
+    /// none.
     #[track_caller]
     pub fn commit(self) {
         if self.old.is_empty() {
@@ -216,7 +217,7 @@ impl<'a, M: Memory> StrandTx<'a, M> {
         self.memory.persist(self.log, 8);
     }
 
-    /// Puts all words back; durable when it returns.
+    /// Restores all words; durable when it returns.
     #[track_caller]
     pub fn abort(self) {
         if !self.old.is_empty() {

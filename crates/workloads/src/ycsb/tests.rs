@@ -1,4 +1,4 @@
-//! Shares, keys and refusals of the mixes.
+//! Shares, keys and rejections of the mixes.
 
 use super::*;
 use crate::harness::workload::stream;
@@ -32,7 +32,7 @@ fn requests_come_in_the_shares_of_their_mix() {
     }
 }
 
-/// How often each key of reads came, the most frequent first.
+/// The frequency of each key of reads, in descending order.
 fn frequencies(mix: &str) -> Vec<u64> {
     let mut counts = BTreeMap::new();
     for (_, key) in drawn(mix, 2000, 100_000) {
@@ -45,7 +45,7 @@ fn frequencies(mix: &str) -> Vec<u64> {
 
 #[test]
 fn keys_are_zipfian_in_c_and_uniform_when_told_so() {
-    // The sum of n to the power -0.99 from 1 to 1000 is 7.73: the first has 12.9 %.
+    // The sum of n to the power -0.99 from 1 to 1000 is 7.73: the first key has 12.9 %.
     let zipfian = frequencies("ycsb-c");
     assert!((12_500..13_400).contains(&zipfian[0]), "{}", zipfian[0]);
     assert!((6_200..6_900).contains(&zipfian[1]), "{}", zipfian[1]);
@@ -65,7 +65,7 @@ fn mix_d_reads_what_was_inserted_last_most() {
             _ => hits += u64::from(*key == last),
         }
     }
-    // The sum up to half a million is 14.2: the latest has 7 % of 19 000 reads.
+    // The sum up to half a million is 14.2: the latest key has 7 % of 19 000 reads.
     assert!((1_100..1_600).contains(&hits), "{hits}");
 }
 

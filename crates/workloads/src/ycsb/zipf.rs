@@ -1,10 +1,10 @@
-//! Numbers that follow Zipf's law with exponent 0.99, YCSB's constant, with no table and for any
-//! count, which may grow.
+//! Numbers that follow Zipf's law with exponent 0.99, YCSB's constant, without a table and for any
+//! count, which can grow.
 //!
 //! Hoermann and Derflinger, "Rejection-Inversion to Generate Variates from Monotone Discrete
-//! Distributions" (ACM TOMACS 1996): draw from the continuous law, round, and reject what the
-//! discrete one has less of. With this exponent the integral's inverse is a power of 100 and the
-//! integral a root of the same degree, so it takes the four basic operations of arithmetic only,
+//! Distributions" (ACM TOMACS 1996): draw from the continuous law, round, and reject the excess
+//! over the discrete law. With this exponent the integral's inverse is a power of 100 and the
+//! integral a root of the same degree, so it needs the four basic operations of arithmetic only,
 //! and draws the same numbers on every machine.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -13,14 +13,14 @@ use rand_xoshiro::rand_core::Rng;
 /// One over the difference of the exponent from 1.
 const DEGREE: u32 = 100;
 
-/// Ranks from 0, the likeliest.
+/// Ranks from 0, the most probable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zipf {
     count: u64,
-    /// The integral of the law from 1 to the first and the last point that are drawn between.
+    /// The integral of the law from 1 to the two ends of the range of drawing.
     from: f64,
     to: f64,
-    /// What is nearer to its rounded value than this is not rejected.
+    /// A draw nearer than this to its rounded value is not rejected.
     near: f64,
 }
 
@@ -54,7 +54,7 @@ trait Log2 {
 }
 
 impl Log2 for f64 {
-    /// The least power of two that is larger, from its bits.
+    /// The least power of two that is larger, computed from its bits.
     fn log2_ceil(self) -> u32 {
         ((self.to_bits() >> 52) as u32).saturating_sub(1022)
     }
@@ -74,7 +74,7 @@ fn inverse(y: f64) -> f64 {
 }
 
 impl Zipf {
-    /// Of `count` ranks, at least one.
+    /// The law for `count` ranks, at least one.
     pub(super) fn new(count: u64) -> Zipf {
         let mut zipf = Zipf {
             count,

@@ -1,14 +1,14 @@
 //! The least cut of a history that explains an image, as a fixpoint.
 //!
-//! Start from what had completed. Include the effects that the cut covers, and with each the
-//! earlier ones on its key, whose operations then join the cut. Where a key does not show its last
-//! included effect, include the next effect on it that it could show. Each step is forced, so the
-//! result is the least cut, or there is none.
+//! Start with the completed operations. Include the effects that the cut covers, and with each the
+//! earlier ones on its key, whose operations then join the cut. If a key does not show its last
+//! included effect, include the next effect on it that matches the image. Each step is forced, so
+//! the result is the least cut, or there is none.
 
 use super::{Contents, Effect, History, InWords, Violation};
 use rustc_hash::FxHashMap;
 
-/// An index over a history: built once, extended as the history grows, asked many times.
+/// An index over a history: built once, extended as the history grows, used many times.
 #[derive(Clone, Debug, Default)]
 pub struct Explainer {
     effects: Vec<Effect>,
@@ -37,25 +37,25 @@ struct Step {
 struct Cut<'a> {
     index: &'a Explainer,
     len: usize,
-    /// Operations of each thread that are in the cut.
+    /// The number of operations of each thread in the cut.
     operations: Vec<u64>,
-    /// Steps of each thread that have been looked at.
+    /// The number of steps of each thread that have been examined.
     steps: Vec<usize>,
-    /// Effects of each key that are in the cut.
+    /// The number of effects of each key in the cut.
     included: Vec<usize>,
-    /// Keys whose included effects have changed and were not compared since.
+    /// Keys whose included effects have changed since the last comparison.
     changed: Vec<usize>,
-    /// Threads whose operations have grown and were not followed since.
+    /// Threads whose operations have grown since they were last followed.
     grown: Vec<usize>,
 }
 
 impl Explainer {
-    /// An index over nothing.
+    /// An empty index.
     pub fn new() -> Explainer {
         Explainer::default()
     }
 
-    /// How many effects are indexed.
+    /// The number of indexed effects.
     pub fn len(&self) -> usize {
         self.effects.len()
     }
@@ -99,7 +99,7 @@ impl Explainer {
     }
 
     /// As [`explain`](Explainer::explain), over the first `len` effects only: those that a crash
-    /// in the middle of the run may show.
+    /// during the run can show.
     ///
     /// # Errors
     /// The key that no cut explains.
@@ -134,7 +134,7 @@ impl Explainer {
         }
     }
 
-    /// Keys that no effect changes must be as they were.
+    /// Checks that keys without effects are unchanged.
     fn untouched(&self, before: &Contents, after: &Contents) -> Result<(), Violation> {
         let differ = |left: &Contents, right: &Contents| {
             let same = |(key, tag): &(&u64, &u64)| {
@@ -185,7 +185,7 @@ impl Cut<'_> {
         self.changed.push(key);
     }
 
-    /// Includes more effects on `key` if it does not show the last that is included.
+    /// Includes more effects on `key` if the image does not show the last included one.
     fn compare(
         &mut self,
         key: usize,

@@ -1,58 +1,60 @@
-//! What a compiled program executes beside the heap accesses of a kernel: instructions between
-//! them, and loads and stores of its stack.
+//! The instructions that a compiled program executes between the heap accesses of a kernel, and the
+//! loads and stores of its stack.
 //!
-//! The counts and how they were made: `validation/programs.md`.
+//! The counts and their measurement: `validation/programs.md`.
 //!
-//! In MICRO'15 an epoch has a fixed number of dynamic stores of a whole program, those to the stack
-//! included, and its cost is relative to all that the processor does meanwhile. A kernel of ours
-//! has only the heap accesses. So each kernel declares what was counted when the program whose
-//! pattern it has ran on one thread, and a [`Mixed`] memory adds the difference: every heap store
-//! brings its part of the instructions, and stack accesses go to lines of the thread in persistent
-//! memory, which a machine that restarts from a checkpoint has to keep as well. Where the program
-//! does more for the same piece of work than the kernel (a compressor that works on bytes and not
-//! on words), it makes more heap stores, to data that is the thread's own: as many lines as the
-//! program was seen to write. Heap loads are the kernel's own; of the others only the instructions
-//! are counted.
+//! In MICRO'15 an epoch has a fixed number of dynamic stores of a whole program, including those to
+//! the stack, and its cost is relative to everything that the processor executes meanwhile. Our
+//! kernels have only the heap accesses. So each kernel declares the counts of the program whose
+//! pattern it has, measured on one thread, and a [`Mixed`] memory adds the difference: every heap
+//! store is accompanied by its part of the instructions, and stack accesses go to lines of the
+//! thread in persistent memory, which a machine that restarts from a checkpoint must keep as well.
+//! If the program does more for the same piece of work than the kernel (a compressor that works on
+//! bytes and not on words), it makes more heap stores, to data private to the thread, on as many
+//! lines as the program was seen to write. Heap loads are the kernel's own; of the others only the
+//! instructions are counted.
 
 use crate::{Input, Layout};
 use seawall_memory::{Addr, LINE_BYTES, Memory, Width, layer};
 use std::cell::Cell;
 
-/// What was counted of a part of a program: x86-64, compiled with -O2, one thread.
+/// The counts of a part of a program: x86-64, compiled with -O2, one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Instructions, those that access memory included.
     pub instructions: u64,
-    /// Stores to anything but the stack.
+    /// Stores outside the stack.
     pub heap_stores: u64,
     /// Loads from the stack.
     pub stack_loads: u64,
     /// Stores to the stack.
     pub stack_stores: u64,
-    /// Heap stores that it makes for 1000 of the kernel's in the same part, where it does more for
-    /// the same piece of work (a transaction, a packet, a body): the others are the thread's own.
+    /// Heap stores of the program per 1000 of the kernel's in the same part, if it does more for
+    /// the same piece of work (a transaction, a packet, a body): the additional ones are private to
+    /// the thread.
     pub per_1000: u64,
 }
 
-/// What was counted of the program whose pattern a kernel has.
+/// The counts of the program whose pattern a kernel has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// The program and its input.
     pub program: &'static str,
-    /// Of the part that its threads do together.
+    /// The counts of the part that its threads run together.
     pub run: Counts,
-    /// Of what one thread does before; none if the program's start is parallel too, or short.
+    /// The counts of the part that one thread runs before; `None` if the program's start is
+    /// parallel too, or short.
     pub start: Option<Counts>,
-    /// Lines off the stack that 10000 stores of the parallel part write, in the mean.
+    /// The mean number of lines outside the stack that 10000 stores of the parallel part write.
     pub heap_lines: u64,
-    /// Lines of the stack that they write.
+    /// The mean number of lines of the stack that they write.
     pub stack_lines: u64,
-    /// Instructions that it issued in 1000 cycles on an out-of-order core of today, wider than
-    /// those that are simulated: about what its dependences allow.
+    /// Instructions that it issued in 1000 cycles on a present out-of-order core, wider than the
+    /// simulated ones: approximately the limit of its dependences.
     pub parallelism: u32,
 }
 
-/// The stacks and private data of a run, in the pool behind what the kernel has there.
+/// The stacks and private data of a run, in the pool behind the data of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Stacks {
     mix: Mix,
@@ -61,7 +63,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Places what each thread of `input` has to itself, and a word, and makes `layout` longer.
+    /// Places the private data of each thread of `input`, and a word, and extends `layout`.
     pub fn place(mix: Mix, input: &Input, layout: &mut Layout) -> Stacks {
         let first = layout.pm_bytes.next_multiple_of(LINE_BYTES);
         let stacks = Stacks { mix, first, threads: input.threads as u64 };
@@ -69,13 +71,13 @@ impl Stacks {
         stacks
     }
 
-    /// `memory` with the stack of its thread, and what the program executes in its parallel part.
+    /// `memory` with the stack of its thread, and the instructions of the parallel part.
     pub fn run<M: Memory>(self, memory: &M) -> Mixed<'_, M> {
         self.over(memory, self.mix.run)
     }
 
-    /// `memory` with the stack of its thread, and what the program executes before, if that was
-    /// counted.
+    /// `memory` with the stack of its thread, and the instructions of the sequential start, if that
+    /// was counted.
     pub fn start<M: Memory>(self, memory: &M) -> Option<Mixed<'_, M>> {
         Some(self.over(memory, self.mix.start?))
     }
@@ -103,7 +105,7 @@ impl Stacks {
     }
 }
 
-/// Words that are written one after the other, over and over.
+/// Words that are written cyclically.
 #[derive(Debug)]
 struct Ring {
     first: Addr,
@@ -112,7 +114,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// Where the last word was written.
+    /// The address of the last word written.
     fn last(&self) -> Addr {
         self.first.plus(8 * self.at.get())
     }
@@ -123,7 +125,7 @@ impl Ring {
     }
 }
 
-/// What is due and not done yet, times the divisor of what it was counted for.
+/// The accesses and instructions that are due, times the divisor of their counts.
 #[derive(Debug, Default)]
 struct Owed {
     instructions: Cell<i64>,
@@ -132,14 +134,14 @@ struct Owed {
     heap_stores: Cell<i64>,
 }
 
-/// Takes the whole ones of what is owed, which are so no longer.
+/// Takes the whole units of what is due.
 fn take(owed: &Cell<i64>, per: u64) -> i64 {
     let whole = (owed.get() / per as i64).max(0);
     owed.set(owed.get() - whole * per as i64);
     whole
 }
 
-/// A memory on which every heap store brings its part of [`Counts`] with it.
+/// A memory on which every heap store is accompanied by its part of [`Counts`].
 #[derive(Debug)]
 pub struct Mixed<'a, M> {
     memory: &'a M,
@@ -150,8 +152,8 @@ pub struct Mixed<'a, M> {
 }
 
 impl<M: Memory> Mixed<'_, M> {
-    /// The kernel has made a heap store: one more piece of the program's work. An exchange that
-    /// changes nothing is none, so that waiting for a lock is not.
+    /// The kernel has made a heap store: one more piece of the program's work. A failed exchange
+    /// does not count, so that waiting for a lock is no work.
     fn stored(&self) {
         let owed = &self.owed.heap_stores;
         owed.set(owed.get() + self.counts.per_1000 as i64 - 1000);
@@ -162,7 +164,7 @@ impl<M: Memory> Mixed<'_, M> {
         }
     }
 
-    /// Does what comes with a heap store that was made.
+    /// Executes what accompanies a heap store.
     fn complete(&self) {
         let Counts { instructions, stack_loads, stack_stores, heap_stores: per, .. } = self.counts;
         let Owed { instructions: work, stack_loads: loads, stack_stores: stores, .. } = &self.owed;
@@ -184,7 +186,7 @@ impl<M: Memory> Mixed<'_, M> {
         }
     }
 
-    /// So many of the instructions were executed.
+    /// Records that this number of instructions was executed.
     fn done(&self, instructions: u32) {
         let owed = &self.owed.instructions;
         owed.set(owed.get() - i64::from(instructions) * self.counts.heap_stores as i64);
@@ -235,7 +237,7 @@ impl<M: Memory> layer::Layer for Mixed<'_, M> {
         was
     }
 
-    /// The kernel's own estimate is a part of what the mix says, not more.
+    /// The kernel's own estimate is part of the mix and not added to it.
     fn work(&self, instructions: u32) {
         self.done(instructions);
         self.memory.work(instructions);

@@ -1,8 +1,8 @@
 //! An array of entries that swaps two of them atomically (MICRO'15, Table 2, "SPS").
 //!
-//! A swap rewrites two whole entries, so its transaction logs 1 KB: the structure whose log weighs
-//! most. Each entry holds an id that moves with its payload, and the tag of the swap that put
-//! it there, which does not. Entries are locked by stripes, two at most, in the order of stripes.
+//! A swap rewrites two whole entries, so its transaction logs 1 KB: the structure with the largest
+//! log. Each entry holds an id that moves with its payload, and the tag of the swap that put it
+//! there, which does not. Entries are locked by stripes, at most two, in ascending order.
 
 use super::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::shared::Batons;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const ID: u64 = 0;
 const TAG: u64 = 8;
 const PAYLOAD: u64 = 2;
-/// Stands for the tag in the payload, which must not change when an entry moves.
+/// Replaces the tag in the payload, which must not change when an entry moves.
 const MOVES: u64 = 1;
 
 const LOG_WORDS: u64 = 2 * (ENTRY_WORDS + 1);
@@ -33,7 +33,7 @@ pub struct ArrayShape {
 }
 
 impl ArrayShape {
-    /// Refuses parameters out of range.
+    /// Rejects parameters out of range.
     ///
     /// # Errors
     /// [`Inconsistency::Shape`], which names the parameter.
@@ -72,7 +72,7 @@ impl Array {
         self.shape
     }
 
-    /// Gives every entry its first id, its index, and the tag that `tag` says; one thread runs.
+    /// Sets every entry's first id, its index, and its tag, by `tag`; one thread runs.
     pub fn fill<M: Memory>(&self, memory: &M, tag: impl Fn(u64) -> u64) {
         for index in 0..self.shape.entries {
             let at = self.entry(index);
@@ -93,7 +93,7 @@ impl Array {
     /// The tag of entry `index`, which it reads.
     ///
     /// # Panics
-    /// When there is no such entry.
+    /// If there is no such entry.
     #[track_caller]
     pub fn search<M: Memory>(&self, memory: &M, index: u64) -> u64 {
         let at = self.entry(index);
@@ -109,7 +109,7 @@ impl Array {
     /// Swaps the entries at two different indices; both get the tag of the change.
     ///
     /// # Panics
-    /// When they are the same or one does not exist.
+    /// If they are the same or one does not exist.
     #[track_caller]
     pub fn swap<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -139,10 +139,10 @@ impl Array {
         self.locks.release(memory, outer);
     }
 
-    /// Finishes what a crash cut short, in a pool of `pm_bytes`.
+    /// Finishes what a crash interrupted, in a pool of `pm_bytes`.
     ///
     /// # Errors
-    /// When the pool is damaged beyond what a crash does.
+    /// If the pool is damaged beyond what a crash can do.
     pub fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<(), Inconsistency> {
         self.logs.recover(memory, pm_bytes)?;
         Ok(())

@@ -2,7 +2,8 @@
 //! section 6 ("Efficient Persist Barriers for Multicores").
 //!
 //! The first words belong to the structure (pointers, key, tag); every other word is a function of
-//! key, tag and its place, so an entry that a crash tore or mixed is recognised by its own bytes.
+//! key, tag and its index, so that an entry torn or mixed by a crash is recognised by its own
+//! bytes.
 
 use crate::shared::Inconsistency;
 use seawall_memory::{Addr, Memory, MemoryExt};
@@ -28,7 +29,7 @@ pub fn fill<M: Memory>(memory: &M, at: Addr, from: u64, key: u64, tag: u64) {
     }
 }
 
-/// Copies the entry at `at` out, as a look-up does.
+/// Reads the whole entry at `at`, as a look-up does.
 #[track_caller]
 pub fn read<M: Memory>(memory: &M, at: Addr) -> [u8; ENTRY_BYTES as usize] {
     let mut entry = [0; ENTRY_BYTES as usize];

@@ -31,12 +31,12 @@ pub struct GraphShape {
     pub threads: u64,
     /// Vertices, each with a lock; 1 to 2^24.
     pub vertices: u64,
-    /// Edges that there is room for, 1 to 2^32.
+    /// The capacity in edges, 1 to 2^32.
     pub capacity: u64,
 }
 
 impl GraphShape {
-    /// Refuses parameters out of range.
+    /// Rejects parameters out of range.
     ///
     /// # Errors
     /// [`Inconsistency::Shape`], which names the parameter.
@@ -89,7 +89,7 @@ impl Held {
 }
 
 impl Graph {
-    /// Places the graph; a zeroed pool holds it without edges, after [`recover`](Graph::recover).
+    /// Places the graph; in a zeroed pool it has no edges, after [`recover`](Graph::recover).
     pub fn place(shape: GraphShape, arena: &mut Arena) -> Graph {
         let slots = Slots::enough(shape.capacity, shape.threads);
         Graph {
@@ -146,7 +146,7 @@ impl Graph {
     /// The tag of `edge`, which it reads; `None` if there is no such edge.
     ///
     /// # Panics
-    /// When a vertex does not exist.
+    /// If a vertex does not exist.
     #[track_caller]
     pub fn search<M: Memory>(&self, memory: &M, edge: Edge) -> Option<u64> {
         let guard = self.locks.acquire(memory, edge.source, 0);
@@ -159,13 +159,13 @@ impl Graph {
         found
     }
 
-    /// Inserts `edge`; false, and nothing changed, if it is there.
+    /// Inserts `edge`; returns false and changes nothing if it exists.
     ///
     /// # Errors
-    /// [`Full`] when there is no room.
+    /// [`Full`] if there is no room.
     ///
     /// # Panics
-    /// When a vertex does not exist.
+    /// If a vertex does not exist.
     #[track_caller]
     pub fn insert<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -206,10 +206,10 @@ impl Graph {
         Ok(())
     }
 
-    /// Deletes `edge`; false, and nothing changed, if it is not there.
+    /// Deletes `edge`; returns false and changes nothing if it does not exist.
     ///
     /// # Panics
-    /// When a vertex does not exist.
+    /// If a vertex does not exist.
     #[track_caller]
     pub fn delete<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -235,10 +235,10 @@ impl Graph {
         found.is_some()
     }
 
-    /// Finishes what a crash cut short and rebuilds the free lists, in a pool of `pm_bytes`.
+    /// Finishes what a crash interrupted and rebuilds the free lists, in a pool of `pm_bytes`.
     ///
     /// # Errors
-    /// When the pool is damaged beyond what a crash does.
+    /// If the pool is damaged beyond what a crash can do.
     pub fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<(), Inconsistency> {
         self.logs.recover(memory, pm_bytes)?;
         let mut reached = Reached::none(&self.slots);

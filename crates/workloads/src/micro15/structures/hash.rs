@@ -31,12 +31,12 @@ pub struct HashShape {
     pub threads: u64,
     /// Stripes, each with a lock and six chains; 1 to 2^24.
     pub stripes: u64,
-    /// Entries that there is room for, 1 to 2^32.
+    /// The capacity in entries, 1 to 2^32.
     pub capacity: u64,
 }
 
 impl HashShape {
-    /// Refuses parameters out of range.
+    /// Rejects parameters out of range.
     ///
     /// # Errors
     /// [`Inconsistency::Shape`], which names the parameter.
@@ -68,7 +68,7 @@ struct Held {
 }
 
 impl HashTable {
-    /// Places the table; a zeroed pool holds it empty, after [`recover`](HashTable::recover).
+    /// Places the table; in a zeroed pool it is empty, after [`recover`](HashTable::recover).
     pub fn place(shape: HashShape, arena: &mut Arena) -> HashTable {
         let slots = Slots::enough(shape.capacity, shape.threads);
         HashTable {
@@ -133,10 +133,10 @@ impl HashTable {
         found
     }
 
-    /// Inserts an entry for `key`; false, and nothing changed, if there is one.
+    /// Inserts an entry for `key`; returns false and changes nothing if one exists.
     ///
     /// # Errors
-    /// [`Full`] when there is no room.
+    /// [`Full`] if there is no room.
     #[track_caller]
     pub fn insert<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -175,11 +175,10 @@ impl HashTable {
         Ok(())
     }
 
-    /// Puts another entry in the place of that of `key`; false, and nothing changed, if there is
-    /// none.
+    /// Replaces the entry of `key` by a new one; returns false and changes nothing if none exists.
     ///
     /// # Errors
-    /// [`Full`] when there is no room.
+    /// [`Full`] if there is no room.
     #[track_caller]
     pub fn update<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -212,7 +211,7 @@ impl HashTable {
         }
     }
 
-    /// Deletes the entry of `key`; false, and nothing changed, if there is none.
+    /// Deletes the entry of `key`; returns false and changes nothing if none exists.
     #[track_caller]
     pub fn delete<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -236,10 +235,10 @@ impl HashTable {
         found.is_some()
     }
 
-    /// Finishes what a crash cut short and rebuilds the free lists, in a pool of `pm_bytes`.
+    /// Finishes what a crash interrupted and rebuilds the free lists, in a pool of `pm_bytes`.
     ///
     /// # Errors
-    /// When the pool is damaged beyond what a crash does.
+    /// If the pool is damaged beyond what a crash can do.
     pub fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<(), Inconsistency> {
         self.logs.recover(memory, pm_bytes)?;
         let mut reached = Reached::none(&self.slots);

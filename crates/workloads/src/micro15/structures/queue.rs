@@ -2,14 +2,14 @@
 //! copy-while-locked queue of MICRO'15, Figure 10.
 //!
 //! Adding is two epochs, copy and advance, removing is one, and neither needs a log: the 8-byte
-//! store of the head (or tail) is what happens or does not. Head and tail count up for ever; the
-//! entry of position p lives in place p mod capacity.
+//! store of the head (or tail) is atomic. Head and tail only increase; the entry of position p is
+//! in place p mod capacity.
 //!
-//! No baton is needed. Every operation loads head and tail under the lock, and every change stores
-//! one of them in its last epoch, so under buffered epoch persistency each operation already
-//! follows the last change of either end.
+//! No persisted lock version ([`Batons`](crate::Batons)) is needed. Every operation loads head and
+//! tail under the lock, and every change stores one of them in its last epoch, so under buffered
+//! epoch persistency each operation already follows the last change of either end.
 //!
-//! One lock serialises all threads, so a pool may hold several queues, each with its own.
+//! One lock serialises all threads, so a pool can hold several queues, each with its own lock.
 
 use super::entry::{self, ENTRY_BYTES};
 use crate::shared::epoch_log::OrderFlaw;
@@ -27,7 +27,7 @@ const KEY: u64 = 0;
 const TAG: u64 = 8;
 const PAYLOAD: u64 = 2;
 
-/// Positions of a queue are below this; a key is `queue << 40 | position`.
+/// The bits of a position; a key is `queue << 40 | position`.
 const POSITIONS_BITS: u32 = 40;
 
 /// The parameters of a [`Queues`].
@@ -37,12 +37,12 @@ pub struct QueueShape {
     pub threads: u64,
     /// Queues, each with a lock; 1 to 4096.
     pub queues: u64,
-    /// Entries that each queue has room for, 1 to 2^24.
+    /// The capacity of each queue in entries, 1 to 2^24.
     pub capacity: u64,
 }
 
 impl QueueShape {
-    /// Refuses parameters out of range.
+    /// Rejects parameters out of range.
     ///
     /// # Errors
     /// [`Inconsistency::Shape`], which names the parameter.
@@ -64,7 +64,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Places the queues; a zeroed pool holds them empty.
+    /// Places the queues; in a zeroed pool they are empty.
     pub fn place(shape: QueueShape, arena: &mut Arena) -> Queues {
         Queues {
             shape,
@@ -99,10 +99,10 @@ impl Queues {
     /// Adds an entry at the head of `queue`; returns its key.
     ///
     /// # Errors
-    /// [`Full`] when there is no room; nothing changed.
+    /// [`Full`] if there is no room; nothing changed.
     ///
     /// # Panics
-    /// When there is no such queue.
+    /// If there is no such queue.
     #[track_caller]
     pub fn enqueue<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -133,11 +133,11 @@ impl Queues {
         Ok(key)
     }
 
-    /// Removes the entry at the tail of `queue`, which it reads; returns its tag, `None` if the
+    /// Removes the entry at the tail of `queue`, which it reads; returns its tag, or `None` if the
     /// queue is empty.
     ///
     /// # Panics
-    /// When there is no such queue.
+    /// If there is no such queue.
     #[track_caller]
     pub fn dequeue<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -159,10 +159,10 @@ impl Queues {
         tag
     }
 
-    /// The tag of the entry at the tail of `queue`, which it reads; `None` if it is empty.
+    /// The tag of the entry at the tail of `queue`, which it reads; `None` if the queue is empty.
     ///
     /// # Panics
-    /// When there is no such queue.
+    /// If there is no such queue.
     #[track_caller]
     pub fn peek<M: Memory>(&self, memory: &M, queue: u64) -> Option<u64> {
         let guard = self.locks.acquire(memory, queue, 0);
@@ -183,10 +183,10 @@ impl Queues {
         memory.order();
     }
 
-    /// Checks the ends of every queue; nothing needs to be finished after a crash.
+    /// Checks the ends of every queue; after a crash no operation needs to be finished.
     ///
     /// # Errors
-    /// When the ends of a queue are not where operations put them.
+    /// If the ends of a queue are where no operation puts them.
     pub fn recover<M: Memory>(&self, memory: &M) -> Result<(), Inconsistency> {
         for queue in 0..self.shape.queues {
             let (head, tail) = self.ends(memory, queue);
@@ -200,8 +200,8 @@ impl Queues {
         Ok(())
     }
 
-    /// Checks every invariant and returns the tag of each entry by its key, which has queue and
-    /// position. No operation may be in flight.
+    /// Checks every invariant and returns the tag of each entry by its key, which contains queue
+    /// and position. No operation may be in flight.
     ///
     /// # Errors
     /// The invariant that does not hold.

@@ -2,11 +2,11 @@
 //!
 //! The algorithms are those of Cormen et al., chapter 13, with null pointers for the leaves and
 //! both directions in one piece of code. Every pointer and colour of a reachable node is written
-//! through the transaction, so a rebalanced tree is there as a whole or not at all; the fields of
-//! a new node that no other thread can see are filled directly.
+//! through the transaction, so a rebalancing is atomic; the fields of a new node that no other
+//! thread can see are written directly.
 //!
-//! One lock serialises all threads of a tree, so a pool holds a [`Forest`]: key k is in tree
-//! k mod trees.
+//! One lock serialises all threads of a tree, so a pool holds a [`Forest`]: key k is in tree k mod
+//! trees.
 
 use super::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::shared::epoch_log::{Logs, Tx};
@@ -45,12 +45,12 @@ pub struct ForestShape {
     pub threads: u64,
     /// Trees, each with a lock; 1 to 2^20.
     pub trees: u64,
-    /// Nodes that there is room for, 1 to 2^32.
+    /// The capacity in nodes, 1 to 2^32.
     pub capacity: u64,
 }
 
 impl ForestShape {
-    /// Refuses parameters out of range.
+    /// Rejects parameters out of range.
     ///
     /// # Errors
     /// [`Inconsistency::Shape`], which names the parameter.
@@ -74,7 +74,7 @@ pub struct Forest {
 }
 
 impl Forest {
-    /// Places the trees; a zeroed pool holds them empty, after [`recover`](Forest::recover).
+    /// Places the trees; in a zeroed pool they are empty, after [`recover`](Forest::recover).
     pub fn place(shape: ForestShape, arena: &mut Arena) -> Forest {
         let slots = Slots::enough(shape.capacity, shape.threads);
         Forest {
@@ -96,8 +96,7 @@ impl Forest {
         self.roots.plus(tree * LINE_BYTES)
     }
 
-    /// The node of `key` below `root`, or else the node that would be its parent and on which
-    /// side.
+    /// The node of `key` below `root`, or else its would-be parent and the side there.
     fn find<M: Memory>(memory: &M, root: Addr, key: u64) -> Result<Addr, (Addr, usize)> {
         let (mut parent, mut side) = (Addr::NULL, 0);
         let mut at = memory.load::<Addr>(root.plus(ROOT));
@@ -126,10 +125,10 @@ impl Forest {
         found
     }
 
-    /// Inserts a node for `key`; false, and nothing changed, if there is one.
+    /// Inserts a node for `key`; returns false and changes nothing if one exists.
     ///
     /// # Errors
-    /// [`Full`] when there is no room.
+    /// [`Full`] if there is no room.
     #[track_caller]
     pub fn insert<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -169,7 +168,7 @@ impl Forest {
         entry::fill(memory, at, PAYLOAD, key, tag);
     }
 
-    /// Deletes the node of `key`; false, and nothing changed, if there is none.
+    /// Deletes the node of `key`; returns false and changes nothing if none exists.
     #[track_caller]
     pub fn delete<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -196,10 +195,10 @@ impl Forest {
         found.is_some()
     }
 
-    /// Finishes what a crash cut short and rebuilds the free lists, in a pool of `pm_bytes`.
+    /// Finishes what a crash interrupted and rebuilds the free lists, in a pool of `pm_bytes`.
     ///
     /// # Errors
-    /// When the pool is damaged beyond what a crash does.
+    /// If the pool is damaged beyond what a crash can do.
     pub fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<(), Inconsistency> {
         self.logs.recover(memory, pm_bytes)?;
         let mut reached = Reached::none(&self.slots);

@@ -4,7 +4,7 @@ use super::{BLACK, CHILDREN, COLOUR, PARENT, RED, ROOT};
 use crate::shared::epoch_log::Tx;
 use seawall_memory::{Addr, Memory};
 
-/// A tree under change. A side is 0 (left) or 1 (right).
+/// A transaction on one tree. A side is 0 (left) or 1 (right).
 pub(super) struct Edit<'t, 'm, M: Memory> {
     pub(super) tx: &'t mut Tx<'m, M>,
     pub(super) root: Addr,
@@ -47,7 +47,7 @@ impl<M: Memory> Edit<'_, '_, M> {
         usize::from(self.child(parent, 1) == node)
     }
 
-    /// Puts `new` where `old` hangs below `parent`.
+    /// Replaces `old` below `parent` by `new`.
     fn replace(&mut self, old: Addr, parent: Addr, new: Addr) {
         if parent.is_null() {
             self.tx.store(self.root.plus(ROOT), new.bits());
@@ -58,7 +58,7 @@ impl<M: Memory> Edit<'_, '_, M> {
         self.set_parent(new, parent);
     }
 
-    /// Turns `node` down to `side`; its child on the other side takes its place.
+    /// Rotates `node` down to `side`; its child on the other side takes its place.
     fn rotate(&mut self, node: Addr, side: usize) {
         let up = self.child(node, 1 - side);
         let middle = self.child(up, side);
@@ -70,7 +70,7 @@ impl<M: Memory> Edit<'_, '_, M> {
         self.set_parent(node, up);
     }
 
-    /// Hangs the new red node `node` below `parent` (null: it becomes the root) on `side`.
+    /// Links the new red node `node` below `parent` (null: as the root) on `side`.
     pub(super) fn link(&mut self, node: Addr, parent: Addr, side: usize) {
         if parent.is_null() {
             self.tx.store(self.root.plus(ROOT), node.bits());
@@ -112,7 +112,7 @@ impl<M: Memory> Edit<'_, '_, M> {
         }
     }
 
-    /// Takes `node` out of the tree.
+    /// Unlinks `node` from the tree.
     pub(super) fn unlink(&mut self, node: Addr) {
         let (left, right) = (self.child(node, 0), self.child(node, 1));
         let parent = self.parent(node);
@@ -163,7 +163,7 @@ impl<M: Memory> Edit<'_, '_, M> {
         above
     }
 
-    /// Restores the black heights: the paths through `node` below `parent` miss one black.
+    /// Restores the black heights: paths through `node` below `parent` have one black node too few.
     fn after_unlink(&mut self, mut node: Addr, mut parent: Addr) {
         while !parent.is_null() && !self.is_red(node) {
             let side = self.side_below(node, parent);

@@ -1,12 +1,12 @@
-//! The walk that recovery and checks share: every structural invariant of every tree, on bytes
-//! that may be anything.
+//! The walk of recovery and of the checks: every structural invariant of every tree, on untrusted
+//! bytes.
 
 use super::{BLACK, CHILDREN, COLOUR, COUNT, Forest, KEY, PARENT, RED, ROOT};
 use crate::shared::Inconsistency;
 use crate::shared::inconsistency::Reached;
 use seawall_memory::{Addr, Memory, MemoryExt};
 
-/// A node to be visited, and what its place demands of it.
+/// A node to be visited, and the conditions of its position.
 struct Visit {
     to: u64,
     parent: Addr,
@@ -16,7 +16,7 @@ struct Visit {
     high: u64,
 }
 
-/// A node that was visited.
+/// A visited node.
 struct Node {
     at: Addr,
     key: u64,
@@ -24,7 +24,7 @@ struct Node {
 }
 
 impl Forest {
-    /// Visits every node, each once; `each` gets its address and key.
+    /// Visits every node once; calls `each` with its address and key.
     pub(super) fn walk<M: Memory>(
         &self,
         memory: &M,
@@ -90,7 +90,7 @@ impl Forest {
     }
 }
 
-/// The visits of the children of `node`. A child of the lowest or highest key cannot be in order.
+/// The visits of the children of `node`. A child of the lowest or highest key is out of order.
 fn below<M: Memory>(memory: &M, node: &Node, visit: &Visit) -> [Visit; 2] {
     let blacks = visit.blacks + u64::from(!node.red);
     [0, 1].map(|side| {
