@@ -1,19 +1,19 @@
 //! Structures that grow and shrink: the programs of "FFCCD: Fence-Free Crash-Consistent Concurrent
-//! Defragmentation for Persistent Memory" (Xu, Ye, Solihin and Shen, ISCA'22), with which
-//! fragmentation is measured, and what moving objects costs.
+//! Defragmentation for Persistent Memory" (Xu, Ye, Solihin and Shen, ISCA'22), which measure
+//! fragmentation and the cost of moving objects.
 //!
-//! A structure gets its entries, then loses four fifths of them, gets as many back, and
-//! loses them again, keys at random ([`Phases`]). What is left lies scattered over all the space
-//! that the heap has grown to.
+//! A structure gets its entries, then loses four fifths of them, gets the same number back, and
+//! loses them again, keys at random ([`Phases`]). The remaining entries are scattered over all the
+//! space to which the heap has grown.
 //!
-//! Everything that persists is a typed object and reached from the root by typed pointers: what
-//! moves objects finds every pointer by its type. No pointer is kept from one operation to the
-//! next. A structure has **parts**, each by itself behind a lock in DRAM; key k is in part k mod
-//! parts, where it is called k / parts. All objects of a part are touched under its lock only, by
-//! readers too. A change is one redo transaction: durable when it returns, and whole or absent
-//! after a crash before.
+//! All persistent data are typed objects reached from the root by typed pointers, so that the
+//! defragmenter finds every pointer by its type. No pointer is kept from one operation to the next.
+//! A structure has independent **parts**, each with a lock in DRAM; key k is in part k mod parts,
+//! where its number is k / parts. All objects of a part are accessed under its lock only, by
+//! readers too. A change is one redo transaction: durable when it returns, and atomic in a crash
+//! before.
 //!
-//! To add one, write its file, with [`ChurnStructure`] for it, and its line in the table of
+//! To add a structure, write its file, with [`ChurnStructure`] for it, and its line in the table of
 //! workloads.
 
 use crate::Damage;
@@ -66,7 +66,7 @@ pub type ChurnPmemKv = Churned<pmemkv::PmemKv>;
 /// The benchmark of a cache like Redis.
 pub type ChurnRedis = Churned<redis::Redis>;
 
-/// What the root of a part of `S` is, in the pool of brand `'p`.
+/// The root of a part of `S`, in the pool of brand `'p`.
 pub(crate) type PartOf<'p, S> = <<S as ChurnStructure>::Part as Branded>::In<'p>;
 
 /// A structure of typed objects that maps keys to the tags of operations.
@@ -75,30 +75,30 @@ pub trait ChurnStructure: Sized + 'static {
     const NAME: &'static str;
     /// One line for the list of workloads.
     const ABOUT: &'static str;
-    /// Bytes of the heap that an entry takes.
+    /// The heap bytes of an entry.
     const ENTRY_BYTES: u64;
-    /// Whether it has an operation beside put, remove and get: each fourth step runs it.
+    /// Whether it has an operation beside put, remove and get: every fourth step runs it.
     const TOUCHES: bool = false;
-    /// What all of a part is reached from.
+    /// The root object of a part.
     type Part: Branded;
 
-    /// A part for keys below `keys`, with none in it.
+    /// An empty part for keys below `keys`.
     fn empty<'p>(keys: u64) -> PartOf<'p, Self>;
 
-    /// Gives the key the tag, whether it is there or not.
+    /// Sets the tag of the key, whether it exists or not.
     ///
     /// # Errors
-    /// When the heap is full, or the structure damaged.
+    /// If the heap is full, or the structure is damaged.
     fn put<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, PartOf<'p, Self>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), HeapError>;
 
-    /// Removes the key, if it is there.
+    /// Removes the key, if it exists.
     ///
     /// # Errors
-    /// When the structure is damaged.
+    /// If the structure is damaged.
     fn remove<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, PartOf<'p, Self>>,
@@ -108,17 +108,17 @@ pub trait ChurnStructure: Sized + 'static {
     /// The tag of a key.
     ///
     /// # Errors
-    /// When the structure is damaged.
+    /// If the structure is damaged.
     fn get<'p, M: Memory>(
         session: &Session<'p, '_, M>,
         part: Ptr<'p, PartOf<'p, Self>>,
         key: u64,
     ) -> Result<Option<u64>, HeapError>;
 
-    /// Its other operation, if it has one.
+    /// Runs its other operation, if it has one.
     ///
     /// # Errors
-    /// When the structure is damaged.
+    /// If the structure is damaged.
     fn touch<'p, M: Memory>(
         _session: &mut Session<'p, '_, M>,
         _part: Ptr<'p, PartOf<'p, Self>>,
@@ -127,11 +127,11 @@ pub trait ChurnStructure: Sized + 'static {
         Ok(())
     }
 
-    /// Checks all that holds of a part, and shows every entry to the walk. Pool bytes are
-    /// untrusted: it never panics or goes on for ever because of them.
+    /// Checks all invariants of a part, and reports every entry to the walk. Pool bytes are
+    /// untrusted: it never panics or loops because of them.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The invariant that does not hold.
     fn check<'p, M: Memory>(
         session: &Session<'p, '_, M>,
         part: Ptr<'p, PartOf<'p, Self>>,
@@ -139,21 +139,21 @@ pub trait ChurnStructure: Sized + 'static {
     ) -> Result<(), Damage>;
 }
 
-/// What an operation changes, and how.
+/// The parameters of an operation that changes a part.
 pub struct ChurnChange<'c> {
-    /// The key, as its part calls it.
+    /// The key's number in its part.
     pub key: u64,
-    /// The tag that it gets.
+    /// The new tag.
     pub tag: u64,
     /// A random number.
     pub dice: u64,
-    /// Whether to make the mistake that the structure can make.
+    /// Whether the structure's planted bug is active.
     pub slip: bool,
-    /// Told each other key that changes, and the tag that it gets (0: none), before it does.
+    /// Called for each other key that changes, with its new tag (0: none), before the change.
     pub note: &'c mut dyn FnMut(u64, u64),
 }
 
-/// A session or a transaction, to read by.
+/// A session or a transaction, for reads.
 pub(crate) trait Read<'p> {
     fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError>;
 }
@@ -170,13 +170,13 @@ impl<'p, M: Memory> Read<'p> for Tx<'p, '_, '_, M> {
     }
 }
 
-/// The key's bits, all over the word; no two keys have the same.
+/// The key's bits, spread over the word; a bijection.
 pub(crate) fn spread(key: u64) -> u64 {
     let key = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     key ^ key >> 32
 }
 
-/// What an operation says that comes upon what no operation leaves.
+/// The error of an operation that finds a state which no operation leaves.
 pub(crate) fn broken(what: &str) -> HeapError {
     HeapError::Damaged { what: what.to_owned() }
 }

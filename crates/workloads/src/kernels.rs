@@ -1,8 +1,8 @@
 //! The parallel programs, one file each, and the table of them.
 //!
-//! They are written for this project and share only their sharing patterns with the programs of
-//! SPLASH-2, PARSEC and STAMP whose names they bear, which MICRO'15 runs unannotated. To add one,
-//! write its file and its line in the table below.
+//! They are written for this project and share only the sharing patterns of the programs of
+//! SPLASH-2, PARSEC and STAMP with the same names, which MICRO'15 runs unannotated. To add a
+//! kernel, write its file and its line in the table below.
 //!
 //! ```
 //! use seawall_memory::Image;
@@ -31,15 +31,15 @@ pub struct KernelEntry {
     pub name: &'static str,
     /// What it does, in one line.
     pub about: &'static str,
-    /// What its size counts.
+    /// The unit of its size.
     pub unit: &'static str,
     /// Its default size.
     pub size: u64,
-    /// A size for a quick look.
+    /// A size for a quick run.
     pub quick: u64,
-    /// A size that is done in moments, for tests.
+    /// A size for tests, a fraction of a second.
     pub small: u64,
-    /// The sizes that it can run with.
+    /// The valid sizes.
     pub sizes: std::ops::RangeInclusive<u64>,
 }
 
@@ -57,19 +57,19 @@ impl KernelEntry {
     }
 }
 
-/// Something to do with a kernel whose type is known.
+/// A generic function over kernel types.
 pub trait KernelVisitor {
     /// The type of its result.
     type Output;
-    /// Does it with `K`.
+    /// Runs with kernel `K`.
     fn visit<K: Kernel>(self) -> Self::Output;
 }
 
-/// There is no kernel of this name.
+/// No kernel has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown kernel `{name}`; the kernels are {}", names())]
 pub struct UnknownKernel {
-    /// The name asked for.
+    /// The name that was given.
     pub name: String,
 }
 
@@ -88,15 +88,15 @@ macro_rules! kernels {
         /// Every kernel, in the order in which tables show them.
         pub const KERNELS: &[KernelEntry] = &[$(KernelEntry::of::<$Type>()),*];
 
-        /// Kernels with checkpoints, which run when they are named. They flush and drain, which the
-        /// others never do.
+        /// Kernels with checkpoints, which run only when named. They flush and drain, unlike the
+        /// other kernels.
         pub const CHECKPOINTED: &[KernelEntry] =
             &[$(KernelEntry::of::<Checkpointed<$Phased>>()),*];
 
-        /// Lets `visitor` visit the kernel called `name`.
+        /// Calls `visitor` with the kernel `name`.
         ///
         /// # Errors
-        /// When there is none; the message lists those that there are.
+        /// If no kernel has this name; the message lists the known names.
         pub fn with_kernel<V: KernelVisitor>(
             name: &str,
             visitor: V,
@@ -107,10 +107,10 @@ macro_rules! kernels {
             }
         }
 
-        /// The same among those with checkpoints.
+        /// As `with_kernel`, for kernels with checkpoints.
         ///
         /// # Errors
-        /// When there is none; the message lists all kernels.
+        /// If no such kernel has this name; the message lists all kernels.
         pub fn with_checkpointed<V: KernelVisitor>(
             name: &str,
             visitor: V,

@@ -1,15 +1,15 @@
 //! The micro-benchmark of "Logging in Persistent Memory: to Cache, or Not to Cache?" (MEMSYS'17).
 //!
 //! Slide 6: make a random string, log key and string, fence, and only then store the string in the
-//! structure; so a log of what is to come, which the paper never empties. The slides show the array
-//! and name the others. As there, only the log is for recovery: the structure itself is neither
-//! flushed nor checked, and [`Log::CachedUnflushed`], the paper's cacheable log, is not durable
-//! either. It is measured because the paper measures it.
+//! structure; so it is a redo log, which the paper never truncates. The slides show the array and
+//! name the other structures. As there, only the log serves recovery: the structure itself is
+//! neither flushed nor checked, and [`Log::CachedUnflushed`], the paper's cacheable log, is not
+//! durable either. It is measured because the paper measures it.
 //!
-//! Keys are 4 bytes, numbered for the array; for the others a fixed permutation of the numbers, so
-//! that a tree is not built from its edge. A character of the string is a step of a generator, as a
-//! C program would make it; [`Input::work`] is its cost on machines where computing takes no time
-//! by itself.
+//! Keys are 4 bytes; in the array they are the numbers, in the others a fixed permutation of the
+//! numbers, so that a tree is not built in sorted order. A character of the string is one step of a
+//! random generator, as in a C program; [`Input::work`] is its cost on machines where computation
+//! itself takes no time.
 
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Route, RouteChoice, RouteCounts};
@@ -23,7 +23,7 @@ use structures::Table;
 
 /// Bytes of a key in the log.
 const KEY_BYTES: u64 = 4;
-/// Turns a number into a key: odd, so that every number has its own.
+/// Turns a number into a key: odd, so that the keys are distinct.
 const SPREAD: u32 = 0x9e37_79b1;
 
 /// How the log is written.
@@ -35,12 +35,12 @@ pub enum Log {
     CachedFlushed,
     /// The paper's uncacheable log: a non-temporal store for every 4 bytes, records packed.
     Uncached,
-    /// Records in whole lines of their own, by a [`Route`].
+    /// Records in separate lines, by a [`Route`].
     Lines(RouteChoice),
 }
 
 impl Log {
-    /// All of them, the paper's two first.
+    /// All logs, the paper's two first.
     pub const ALL: [Log; 6] = [
         Log::CachedUnflushed,
         Log::Uncached,
@@ -67,7 +67,7 @@ impl Log {
         !matches!(self, Log::CachedUnflushed)
     }
 
-    /// Bytes of the log that a record with a value of `value_bytes` takes.
+    /// Bytes of the log for a record with a value of `value_bytes`.
     pub const fn record_bytes(self, value_bytes: u64) -> u64 {
         let bytes = KEY_BYTES + value_bytes;
         match self {
@@ -83,15 +83,15 @@ impl fmt::Display for Log {
     }
 }
 
-/// A name that nothing has.
+/// An unknown name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} '{name}'; known: {known}")]
 pub struct UnknownName {
-    /// What kind of thing was asked for.
+    /// The kind of the name.
     pub what: &'static str,
     /// The name.
     pub name: String,
-    /// The names there are.
+    /// The known names.
     pub known: String,
 }
 
@@ -114,16 +114,16 @@ impl FromStr for Log {
 /// A run of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Input {
-    /// Where the strings go.
+    /// The structure that stores the strings.
     pub structure: Structure,
     /// How the log is written.
     pub log: Log,
     /// Bytes of a string, a multiple of 4, at least 4.
     pub value_bytes: u64,
-    /// Strings, at least 1.
+    /// The number of strings, at least 1.
     pub records: u64,
-    /// Instructions to charge for making a string, and for each of its bytes; nothing on machines
-    /// that compute by themselves.
+    /// Instructions to charge for making a string, and for each of its bytes; zero on machines that
+    /// execute them themselves.
     pub work: (u32, u32),
     /// Seed of the strings.
     pub seed: u64,
@@ -138,14 +138,14 @@ impl Input {
         (LINE_BYTES + self.table().bytes()).next_multiple_of(LINE_BYTES)
     }
 
-    /// Bytes of persistent memory that the run uses; no others.
+    /// Bytes of persistent memory that the run uses.
     pub fn pm_bytes(&self) -> u64 {
         let log = self.records * self.log.record_bytes(self.value_bytes);
         (self.log_at() + log).next_multiple_of(LINE_BYTES)
     }
 
-    /// Makes used memory as the run expects it, untimed: the log zero and in no cache, then as
-    /// [`initialise`](Input::initialise) does.
+    /// Prepares used memory for the run, untimed: the log zero and in no cache, then as
+    /// [`initialise`](Input::initialise).
     pub fn prepare<M: Memory>(&self, memory: &M) {
         let line = [0; LINE_BYTES as usize];
         for at in (self.log_at()..self.pm_bytes()).step_by(line.len()) {
@@ -154,8 +154,8 @@ impl Input {
         self.initialise(memory);
     }
 
-    /// Makes fresh memory, which is zero, as the run expects it, untimed: the structure empty, and
-    /// in the caches as far as it stays there when it is written from its one end to the other.
+    /// Prepares fresh zeroed memory for the run, untimed: the structure empty, and in the caches as
+    /// far as it stays there when it is written sequentially.
     pub fn initialise<M: Memory>(&self, memory: &M) {
         let line = [0; LINE_BYTES as usize];
         for at in (LINE_BYTES..self.log_at()).step_by(line.len()) {

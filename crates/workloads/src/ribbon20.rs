@@ -1,5 +1,5 @@
 //! The programs of Ribbon's evaluation (PACT'20): Level hashing, FAST & FAIR, records of several
-//! fields, and objects that change together.
+//! fields, and dictionaries of small objects.
 
 pub(crate) mod fastfair;
 pub(crate) mod index;

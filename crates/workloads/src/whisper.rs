@@ -1,10 +1,10 @@
 //! Applications like those of WHISPER ("An Analysis of Persistent Memory Use with WHISPER",
-//! ASPLOS'17): programs of their time, which order many small steps one after the other.
+//! ASPLOS'17): programs of that time, which order many small steps one after the other.
 //!
-//! Each follows the description in its paper, with the log and the allocator that such
-//! programs had then. `seawall whisper` counts epochs for a transaction, their sizes, dependences
-//! within a thread, and accesses to persistent memory among all, and has them beside the published
-//! numbers (`experiments/whisper.toml`), of whose order they are.
+//! Each follows the description in its paper, with the log and the allocator that such programs had
+//! then. `seawall whisper` counts epochs per transaction, their sizes, dependences within a thread,
+//! and the share of accesses to persistent memory, and prints them beside the published numbers
+//! (`experiments/whisper.toml`), with which they agree in order of magnitude.
 
 mod blocks;
 mod client;

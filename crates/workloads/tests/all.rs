@@ -1,4 +1,4 @@
-//! What the workloads promise, on machines small enough to be obviously right.
+//! The promises of the workloads, on machines small enough to be obviously right.
 
 mod applications;
 mod checkpoints;

@@ -1,5 +1,5 @@
 //! Crashes of applications like WHISPER's that share data between threads: each survives them, and
-//! is caught in its mistakes.
+//! its planted bugs are found.
 
 use crate::crash::Crash;
 use crate::media::Model;
@@ -8,7 +8,8 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::{Addr, Image, MemoryExt};
 use seawall_workloads::{Flaw, Setup, Visitor, Workload, with_workload};
 
-/// Each with how long its transactions are: crashes come at one of so many stores and fences.
+/// Each with the length of its transactions: crashes come at one in this number of stores and
+/// fences.
 const APPLICATIONS: [(&str, u64); 4] =
     [("ycsb", 24), ("tpcc", 160), ("vacation", 2), ("memcached", 2)];
 const MODELS: [Model; 3] = [Model::Epochs, Model::Px86, Model::Bep];

@@ -1,5 +1,5 @@
-//! Kernels with checkpoints give the plain result, and give it after any crash as well, from the
-//! last complete checkpoint on.
+//! Kernels with checkpoints compute the plain result, also after any crash, from the last complete
+//! checkpoint on.
 
 use crate::machines::{Event, Recorder, Shared};
 use crate::media::{Media, Model};
@@ -46,8 +46,8 @@ fn a_kernel_with_checkpoints_gives_the_plain_result_and_its_last_checkpoint_is_t
     shared::<Ocean>();
 }
 
-/// Crashes a run of one thread at some of its fences and stores, and lets each go on; returns the
-/// phases that were recovered at least, and at most.
+/// Crashes a run of one thread at some of its fences and stores, and continues each; returns the
+/// least and the greatest number of recovered phases.
 fn crashed<K: Phased>(model: Model, flaw: Flaw) -> Result<(u64, u64), String> {
     let input = Input { threads: 1, size: K::SMALL, seed: 1 };
     let layout = Checkpointed::<K>::layout(&input);

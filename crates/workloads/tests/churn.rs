@@ -1,5 +1,5 @@
-//! Structures of typed objects that grow and shrink: their phases on several threads, crashes, the
-//! mistakes of their own, and pools in which some words are wild.
+//! Structures of typed objects that grow and shrink: their phases on several threads, crashes,
+//! their planted bugs, and pools with some random words.
 
 use crate::applications::Wild;
 use crate::crash::Crash;
@@ -19,8 +19,8 @@ fn each() -> impl Iterator<Item = WorkloadEntry> {
     WORKLOADS.iter().copied().filter(|entry| entry.name.starts_with("c-"))
 }
 
-/// So many threads, in turn and in an order that is random, go through their phases; after each,
-/// all that holds is checked, with what is lost and what leads nowhere.
+/// Threads go through their phases in random turns; after each phase all invariants are checked,
+/// and so are lost objects and dangling pointers.
 struct InTurn {
     threads: usize,
     entries: u64,
@@ -69,7 +69,7 @@ impl Visitor for InTurn {
                 });
                 let left = entries - if phase % 2 == 1 { gone.sum() } else { 0 };
                 let is_cache = W::NAME == "c-redis";
-                // Strings may have changed places with slots that had none, and gone with these.
+                // Strings may have been exchanged with empty slots, and removed with these.
                 let may_be_fewer = is_cache || W::NAME == "c-ss";
                 let there = after.len() as u64;
                 assert!(there == left || may_be_fewer, "{}: {there}, not {left}", W::NAME);
@@ -123,8 +123,8 @@ fn every_crash_leaves_a_prefix_of_the_run() {
     }
 }
 
-/// About how many crashes for each workload and number of threads, of which the paper has 1000;
-/// `SEAWALL_DEFRAG_CRASHES=1000` takes an hour.
+/// The approximate number of crashes for each workload and number of threads; the paper has 1000,
+/// and `SEAWALL_DEFRAG_CRASHES=1000` takes an hour.
 fn crashes() -> u64 {
     std::env::var("SEAWALL_DEFRAG_CRASHES").map_or(6, |crashes| crashes.parse().expect("a number"))
 }
@@ -155,7 +155,7 @@ fn a_change_that_its_log_does_not_precede_is_caught() {
     }
 }
 
-/// Runs with the mistake of the structure's own, until a check finds it; what that says.
+/// Runs with the structure's planted bug until a check finds it; returns the message.
 struct Slips;
 
 impl Visitor for Slips {
@@ -171,7 +171,7 @@ impl Visitor for Slips {
         let found = (0..300).find_map(|number| {
             worker.number = number;
             workload.step(&image, &mut local, &mut worker);
-            // On a copy: to look takes the thread's number.
+            // On a copy: the check joins with the thread's number.
             workload.contents(&image.clone()).err()
         });
         found.map(|damage| damage.to_string())
@@ -212,7 +212,7 @@ fn wild_bytes_are_refused_and_never_a_panic_or_a_loop() {
     }
 }
 
-/// Steps in a pool that something else has filled; whether one failed.
+/// Steps in a pool that another user has filled; returns whether one failed.
 struct Cramped {
     may_fail: bool,
 }

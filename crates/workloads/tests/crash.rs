@@ -1,5 +1,5 @@
-//! Crashes at every point of a short run, under small persistency models: what is there afterwards
-//! must be explained by the run, and planted mistakes must be found.
+//! Crashes at every point of a short run, under small persistency models: the run must explain the
+//! content afterwards, and planted bugs must be found.
 
 use crate::machines::{Event, Moment, Recorder};
 use crate::media::{Media, Model};
@@ -13,13 +13,13 @@ use seawall_workloads::{
 use std::sync::Arc;
 
 const OPERATIONS: u64 = 14;
-/// Of an application, whose operations have many times as many points at which to crash, and of
-/// one with batches.
+/// The operations of an application, which have many times more crash points, and of one with
+/// batches.
 const APP_OPERATIONS: u64 = 5;
 const BATCHES: u64 = 2;
 
-/// Calls `check` with images of crashes at every store and fence: many before a fence, few else;
-/// or at one of so many of them.
+/// Calls `check` with images of crashes at every store and fence: many before a fence, few
+/// elsewhere; or at one in `one_of` of them.
 fn crashes(
     media: &mut Media,
     (moments, one_of): (&[Moment], u64),
@@ -53,14 +53,14 @@ pub(crate) struct Crash {
     pub(crate) flaw: Flaw,
     pub(crate) seed: u64,
     pub(crate) threads: usize,
-    /// Crashes at one of so many stores and fences.
+    /// Crashes at one in this number of stores and fences.
     pub(crate) one_of: u64,
     /// Entries at the start.
     pub(crate) entries: u64,
-    /// Operations of all threads; none: what is enough for the workload.
+    /// Operations of all threads; `None`: enough for the workload.
     pub(crate) operations: Option<u64>,
     pub(crate) mix: Option<RequestMix>,
-    /// How objects move meanwhile.
+    /// The defragmentation during the run.
     pub(crate) collect: Collect,
 }
 
@@ -125,7 +125,7 @@ impl Visitor for Crash {
     }
 }
 
-/// What every image of a run is held against.
+/// The reference for every image of a run.
 struct Checked {
     before: Contents,
     index: Explainer,
@@ -146,7 +146,7 @@ impl Checked {
         let explained = self.index.explain_first(len, &self.before, &contents, done);
         explained.map_err(|violation| violation.to_string())?;
         let (again, same) = self.recover::<W>(pm.clone())?;
-        // A heap may begin another generation of its logs.
+        // A heap can begin another generation of its logs.
         if same != contents || again != pm && !W::IN_HEAP {
             return Err("a second recovery changes something".to_owned());
         }
@@ -163,7 +163,7 @@ impl Checked {
         Ok((image.into_pm(), contents))
     }
 
-    /// Recovery that is itself cut short must lead to the same contents.
+    /// A crash during recovery must lead to the same contents.
     fn crash_in_recovery<W: Workload>(
         &self,
         image: Vec<u8>,
@@ -190,7 +190,7 @@ fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> 
     with_workload(name, run).expect("a workload of the table")
 }
 
-/// Those with a log of their own, above a pool without a heap.
+/// The workloads with their own log, above a pool without a heap.
 const APPS: [&str; 4] = ["echo", "redis", "ctree", "hashmap"];
 
 /// The five of MICRO'15, and the applications.

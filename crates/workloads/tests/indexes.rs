@@ -1,4 +1,4 @@
-//! Crashes of the indexes of Ribbon's evaluation, of their growth, splits and joins, and of the
+//! Crashes of the indexes of Ribbon's evaluation, during growth, splits and merges, and of the
 //! mixes of YCSB on every workload that runs them.
 
 use crate::applications::Wild;
@@ -6,7 +6,7 @@ use crate::crash::Crash;
 use crate::media::Model;
 use seawall_workloads::{Accepts, Flaw, MIXES, WORKLOADS, with_workload};
 
-/// Each with the models that it is for: FAST & FAIR needs the stores of a line in their order.
+/// Each with its models: FAST & FAIR needs the stores of a line in order.
 const INDEXES: [(&str, &[Model]); 2] = [
     ("level", &[Model::Epochs, Model::Px86, Model::Bep]),
     ("fastfair", &[Model::Px86, Model::BepLines]),

@@ -1,12 +1,13 @@
-//! The kernels give the result of the plain computation under any schedule, without a persistency
-//! call, and their checks see a changed word. What they share: `crates/lab/tests/kernels.rs`.
+//! The kernels compute the result of the plain computation under any schedule, without a
+//! persistency call, and their checks detect a changed word. Their sharing:
+//! `crates/lab/tests/kernels.rs`.
 
 use crate::machines::Shared;
 use seawall_memory::{Absent, Addr, Fence, Memory, MemoryExt, Space, Width, layer};
 use seawall_workloads::{Input, KERNELS, Kernel, KernelVisitor, with_kernel};
 use std::sync::Barrier;
 
-/// Calls the visitor that `make` gives for every kernel.
+/// Calls the visitor that `make` returns for every kernel.
 fn each<V: KernelVisitor>(make: impl Fn() -> V) -> Vec<(&'static str, V::Output)> {
     let visit = |name| (name, with_kernel(name, make()).expect("a kernel of the table"));
     KERNELS.iter().map(|entry| visit(entry.name)).collect()
@@ -18,10 +19,10 @@ fn small<K: Kernel>(threads: usize, seed: u64) -> Input {
     input
 }
 
-/// Allows only what a kernel may do.
+/// Permits only the calls of a kernel.
 struct Strict<'a>(&'a Shared);
 
-/// Refuses an address that would not persist.
+/// Rejects an address that would not persist.
 fn held(at: Addr) -> Addr {
     assert!(at.is_pm(), "all memory is persistent");
     at

@@ -1,5 +1,5 @@
-//! Two test machines: one that records loads, stores, flushes and orders of threads that take turns
-//! operation by operation, and one that several OS threads share.
+//! Two test machines: one that records loads, stores, flushes and orders of threads that run in
+//! turns of one operation, and one that several OS threads share.
 
 use seawall_memory::{Addr, Fence, Image, Memory, Space, ThreadSlots, Width, layer, lines_of};
 use seawall_workloads::History;
@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Something that a persistency model looks at. Addresses are offsets into the pool.
+/// An event of a persistency model. Addresses are offsets into the pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Load { line: u64 },
@@ -18,7 +18,7 @@ pub(crate) enum Event {
     Done,
 }
 
-/// An event, the thread that caused it, and how long the history was then.
+/// An event, the thread that caused it, and the length of the history at that time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) event: Event,
@@ -26,7 +26,7 @@ pub(crate) struct Moment {
     pub(crate) len: usize,
 }
 
-/// An image that remembers what was done to it.
+/// An image that records the accesses to it.
 pub(crate) struct Recorder {
     image: Image,
     thread: Cell<usize>,
@@ -57,7 +57,7 @@ impl Recorder {
         }
     }
 
-    /// From now on `thread` runs.
+    /// Sets the running thread.
     pub(crate) fn turn(&self, thread: usize) {
         self.thread.set(thread);
     }
@@ -143,7 +143,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// The word that holds `at`, and how far up in it.
+    /// The word that holds `at`, and the offset in it.
     fn word_of(&self, at: Addr) -> (&AtomicU64, u64) {
         (self.word(Addr::from_bits(at.bits() & !7)), 8 * (at.bits() % 8))
     }

@@ -1,11 +1,13 @@
-//! What a crash finds, under three small persistency models.
+//! Crash images under three small persistency models.
 //!
-//! `Epochs` (one thread): all before the last order, and of each word since then any value.
-//! `Px86`: of each line any prefix of its stores, but at least those that a thread flushed and
-//! then ordered. `Bep`, buffered epoch persistency (MICRO'15, sections 2.1 and 3): any set of
-//! epochs that holds with an epoch its predecessors, and parts of those whose predecessors it
-//! holds; an epoch follows the epoch before it in its thread, and the epoch of another thread that
-//! last wrote a line that it reads or writes; one that a drain ended is always held. `BepLines`:
+//! `Epochs` (one thread): all stores before the last order, and of each word any later value.
+//! `Px86`: of each line any prefix of its stores, but at least those that a thread flushed and then
+//! ordered. `Bep`, buffered epoch persistency (MICRO'15, sections 2.1 and 3): any set of epochs
+//! that contains with an epoch its predecessors, and parts of epochs whose predecessors it
+//! contains; an epoch follows the epoch before it in its thread, and the epoch of another thread
+//! that last wrote a line that it reads or writes; an epoch that ended with a drain is always
+//! contained. `BepLines`: the same, but the stores of a line arrive in order, as if whole lines
+//! move.
 //! the same, but the stores of a line arrive in their order, as where whole lines move.
 
 use crate::machines::{Event, Moment};
@@ -34,9 +36,9 @@ pub(crate) struct Media {
     durable: Vec<u8>,
     /// Stores that may or may not have arrived, by the unit that keeps their order: word or line.
     pending: BTreeMap<u64, Vec<(u64, u64)>>,
-    /// Where the durable stores of a line end, counted from its first store.
+    /// The end of the durable stores of a line, counted from its first store.
     arrived: BTreeMap<u64, usize>,
-    /// How far a thread has flushed a line since it last ordered.
+    /// The end of a thread's flushed stores of a line since its last order.
     flushed: Vec<BTreeMap<u64, usize>>,
     /// All epochs, each after those it follows; and the open one of each thread.
     epochs: Vec<Epoch>,
@@ -141,8 +143,9 @@ impl Media {
         self.epochs.push(Epoch { stores: Vec::new(), follows });
     }
 
-    /// Lets the open epoch of `thread` follow the last writer of `line`, and splits that if it is
-    /// open. What `thread` did before in its epoch is split off too, so that epochs stay sorted.
+    /// Orders the open epoch of `thread` after the last writer of `line`, and splits that writer's
+    /// epoch if it is open. The earlier part of `thread`'s epoch is split off too, so that epochs
+    /// stay sorted.
     fn conflict(&mut self, line: u64, thread: usize) {
         let Some(writer) = self.writers.get(&line).copied() else { return };
         if writer == self.open[thread] || self.epochs[self.open[thread]].follows.contains(&writer) {
@@ -157,7 +160,7 @@ impl Media {
         self.epochs[self.open[thread]].follows.insert(writer);
     }
 
-    /// An image that a crash now may leave, drawn at random.
+    /// A random image that a crash can leave now.
     pub(crate) fn image(&self, rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
         let mood = rng.next_u64() % 4;
         let mut keep = |n: usize| match (mood, rng.next_u64() % 8) {
@@ -204,7 +207,7 @@ impl Media {
         }
     }
 
-    /// The image with everything in it.
+    /// The image with all stores.
     pub(crate) fn whole(&self) -> Vec<u8> {
         let mut image = self.durable.clone();
         let epochs = self.epochs.iter().flat_map(|epoch| &epoch.stores);

@@ -1,4 +1,4 @@
-//! Pools that are not what they should be are refused with a reason.
+//! Invalid pools are rejected with a reason.
 
 use seawall_memory::{Addr, Image, MemoryExt};
 use seawall_workloads::{Layout, Setup, Visitor, WORKLOADS, Workload, with_workload};
@@ -26,7 +26,7 @@ impl Visitor for Refuse {
         };
         assert_eq!(open(pm.clone(), layout), Ok(()));
 
-        // Less than a heap needs that has not grown yet.
+        // Less than a heap needs before it has grown.
         let part = Layout { pm_bytes: (layout.pm_bytes / 2).min(4096), ..layout };
         let message = open(pm[..part.pm_bytes as usize].to_vec(), part).unwrap_err();
         assert!(message.contains("truncated"), "{message}");

@@ -1,4 +1,4 @@
-//! The undo log of strands under every model: whole or not at all, and its mistakes are found.
+//! The undo log of strands is atomic under every model, and its planted bugs are found.
 
 use seawall_explore::{
     CrashImage, CrashPoint, Model, Reached, Schedule, Search, check, record, search,
@@ -17,8 +17,8 @@ fn place() -> (Arena, StrandLogs, Addr) {
     (arena, logs, data)
 }
 
-/// Three transactions over all words; the second is aborted. Gives how far the search came, or
-/// what it found.
+/// Three transactions over all words; the second is aborted. Returns the extent of the search, or
+/// the violation.
 fn explore(model: Model, flaw: StrandFlaw) -> Result<Reached, String> {
     let (arena, logs, data) = place();
     let image = Image::new(arena.pm_bytes(), arena.dram_bytes());

@@ -1,5 +1,5 @@
-//! Level hashing and FAST & FAIR with several threads: on this machine as fast as they go, and in
-//! every order with a few interruptions at any store. Keys that nobody deletes are always found.
+//! Level hashing and FAST & FAIR with several threads: on this machine at full speed, and in every
+//! order with a few interruptions at any store. Keys that no thread deletes are always found.
 
 use seawall_explore::{Preemptions, Schedule, Traced, record};
 use seawall_memory::{Image, Memory};
@@ -15,7 +15,7 @@ mod visits;
 
 const KEYS: u64 = 600;
 
-/// What the tests ask of both.
+/// The common operations of both.
 trait Subject: Copy + Send + Sync + 'static {
     fn place(threads: u64, keys: u64, arena: &mut Arena) -> Self;
     fn recover<M: Memory>(&self, memory: &M);
@@ -24,7 +24,7 @@ trait Subject: Copy + Send + Sync + 'static {
     fn delete<M: Memory>(&self, memory: &M, key: u64) -> bool;
     fn search<M: Memory>(&self, memory: &M, key: u64) -> Option<u64>;
     fn contents<M: Memory>(&self, memory: &M) -> BTreeMap<u64, u64>;
-    /// The keys of a scan; none where there is no order.
+    /// The keys of a scan; `None` without an order of keys.
     fn scan<M: Memory>(&self, _: &M, _: u64, _: u64) -> Option<Vec<u64>> {
         None
     }
@@ -75,12 +75,12 @@ impl Subject for FastFairTree {
     operations!(FastFairTree);
 }
 
-/// One in four keys is there for ever.
+/// One in four keys is never deleted.
 fn stays(key: u64) -> bool {
     key.is_multiple_of(4)
 }
 
-/// The tag of a key that stays: whoever finds another one has read two records for one.
+/// The tag of a key that stays: a thread that finds another one has mixed two records.
 fn tag_of(key: u64, number: u64) -> u64 {
     (number + 2) << 32 | key
 }
@@ -98,7 +98,7 @@ fn check_reads<S: Subject, M: Memory>(index: &S, memory: &M, key: u64) {
     }
 }
 
-/// Threads that insert and delete keys of their own, in waves, while they look for those that
+/// Threads that insert and delete keys of their own, in waves, while they search for keys that
 /// stay, among them some whose values change.
 fn race<S: Subject>(threads: u64, rounds: u64) {
     let mut arena = Arena::new();
@@ -152,7 +152,7 @@ fn threads_at_full_speed_find_what_stays_and_keep_what_they_did() {
     race::<FastFairTree>(3, 20_000);
 }
 
-/// All runs of a reader and a writer with at most so many interruptions.
+/// All runs of a reader and a writer with a bounded number of interruptions.
 fn interleaved<S: Subject>(first: &[u64], write: impl Fn(&S, &Traced<'_>) + Copy + 'static) {
     let mut arena = Arena::new();
     let index = S::place(2, 64, &mut arena);
@@ -198,11 +198,11 @@ fn a_reader_finds_what_stays_wherever_a_writer_interrupts_it() {
     });
 }
 
-/// What a thread does with the tree.
+/// The part of a thread: a function on the tree.
 type Part<S> = fn(&S, &Traced<'_>);
 
-/// Every run of two threads on an index of these keys with at most so many interruptions;
-/// `between` is done first. What they leave must hold together, with all of `kept` in it.
+/// Every run of two threads on an index of these keys with a bounded number of interruptions, after
+/// `between`. The result must be consistent, and contain all of `kept`.
 fn every_run<S: Subject>(
     interruptions: usize,
     (keys, between): (&[u64], fn(&S, &Image)),
@@ -244,7 +244,7 @@ fn find<S: Subject>(index: &S, memory: &Traced<'_>, key: u64) {
 
 #[test]
 fn a_reader_meets_a_shift_to_the_left_from_the_right_and_one_to_the_right_from_the_left() {
-    // The node was shifted to the left last, and is so again.
+    // The node was last shifted to the left, and is again.
     every_run::<FastFairTree>(
         2,
         (&[1, 2, 3, 4, 5], |tree, image| assert!(Subject::delete(tree, image, 5))),
@@ -254,7 +254,7 @@ fn a_reader_meets_a_shift_to_the_left_from_the_right_and_one_to_the_right_from_t
         ],
         &[2, 3, 4],
     );
-    // A key is read, and the record has moved on before its tag is.
+    // A key is read, and the record moves on before its tag is read.
     every_run::<FastFairTree>(
         2,
         (&[2, 4, 5], |_, _| {}),
@@ -296,7 +296,7 @@ fn a_reader_finds_what_a_join_moves() {
 
 #[test]
 fn a_move_to_a_bucket_where_another_thread_inserts_loses_nothing() {
-    // Of 48 slots these leave few, so that inserts move entries.
+    // Of 48 slots few are left, so that inserts move entries.
     let keys: Vec<u64> = (0..38).collect();
     let more = [38, 39, 40, 41, 50, 51, 52, 53];
     every_run::<LevelHash>(
@@ -314,7 +314,8 @@ fn a_move_to_a_bucket_where_another_thread_inserts_loses_nothing() {
 
 #[test]
 fn a_reader_of_a_slot_that_another_key_gets_does_not_take_its_tag() {
-    // Two levels of four and two buckets, where updates use what the one before has left.
+    // Two levels of four and two buckets, where each update uses the slot that the previous one has
+    // freed.
     let keys: Vec<u64> = (0..18).collect();
     every_run::<LevelHash>(
         1,

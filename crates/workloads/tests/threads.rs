@@ -1,4 +1,4 @@
-//! Operations of several threads do not step on each other.
+//! Operations of several threads do not interfere.
 
 use crate::machines::Shared;
 use seawall_workloads::{

@@ -14,14 +14,14 @@ use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Thread};
 use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks};
 use std::marker::PhantomData;
 
-/// Parts that there may be; as many as a heap may have threads.
+/// The greatest number of parts, which is that of a heap's threads.
 const PARTS_MAX: usize = 1024;
-/// Chunks of each thread, beyond those that the entries take: one of each size of objects.
+/// Chunks of each thread beyond those of the entries: one for each object size.
 const CHUNKS_A_THREAD: u64 = 10;
 /// Bytes of half a log.
 const LOG_BYTES: u64 = 16 << 10;
 
-/// What everything is reached from.
+/// The root object.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Root<'p, P> {
     entries: u64,
@@ -54,18 +54,18 @@ impl<S> Clone for Churned<S> {
 
 impl<S> Copy for Churned<S> {}
 
-/// How many parts: one a thread, or as many times more as it takes for none to be too large.
+/// The number of parts: one per thread, or a multiple if that would make a part too large.
 fn parts(setup: &Setup) -> u64 {
     let threads = setup.threads as u64;
     threads * setup.entries.div_ceil(threads * KEYS_MAX)
 }
 
-/// Small at first, with room for twice the entries: what is free is in the wrong place at times.
+/// Small at first, with room for twice the entries, so that free space can be in the wrong place.
 fn options<S: ChurnStructure>(setup: &Setup) -> HeapOptions {
     let part = <PartOf<'static, S> as Persist<'static>>::SIZE.next_multiple_of(CHUNK_BYTES / 3);
     let bytes = 2 * setup.entries * S::ENTRY_BYTES + part * parts(setup);
     let chunks = bytes.div_ceil(CHUNK_BYTES) + CHUNKS_A_THREAD * setup.threads as u64 + 8;
-    // What moves has two places for a while, and the sizes of objects a chunk each.
+    // A moved object has two places for a while, and each object size needs a chunk.
     let moves = setup.collect != Collect::Nobody;
     let chunks = if moves { 2 * chunks + CHUNKS_A_THREAD } else { chunks };
     HeapOptions {
@@ -86,7 +86,7 @@ fn place(heap_dram: u64, threads: u64, parts: u64) -> (Arena, Locks) {
     (arena, locks)
 }
 
-/// Makes the parts and fills them, in an order that is random.
+/// Creates the parts and fills them, in random order.
 fn fill<'p, S: ChurnStructure, M: Memory>(
     pool: Pool<'p, Root<'p, PartOf<'p, S>>>,
     memory: &M,
@@ -119,7 +119,7 @@ fn fill<'p, S: ChurnStructure, M: Memory>(
     Ok(pool.heap())
 }
 
-/// What a thread keeps: its place in the heap, and in the phases once it has begun.
+/// The state of a thread: its session, and its phases once it has begun.
 pub struct Joined<'m, M: Memory, S> {
     pub(super) thread: Thread<'m, RootOf<S>, M>,
     phases: Option<Phases>,
@@ -143,7 +143,7 @@ impl<S: ChurnStructure> Churned<S> {
         Ok(Churned { heap, entries, parts, locks, collect, structure: PhantomData })
     }
 
-    /// Runs one step on the part of its key, whose lock is held; returns what a search finds.
+    /// Runs one step on the part of its key, whose lock is held; returns the result of a search.
     pub(super) fn run<M: Memory>(
         &self,
         thread: &mut Thread<'_, RootOf<S>, M>,
@@ -266,7 +266,7 @@ impl<S: ChurnStructure> Workload for Churned<S> {
         let step = if is_search { Step::Get(step.key()) } else { step };
         let guard = self.locks.acquire(memory, step.key() % self.parts, 0);
         let done = self.run(thread, step, phases.dice(), worker);
-        // Who slips may stumble later; it is for the check to find.
+        // Under the planted bug later operations can fail; the final check reports it.
         if let Err(damage) = done
             && worker.flaw != Flaw::Slip
         {

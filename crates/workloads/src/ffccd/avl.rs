@@ -1,9 +1,9 @@
 //! An AVL tree ("AVL" of FFCCD, ISCA'22), values in their nodes.
 //!
-//! Nodes are relinked and never copied: one with two children is replaced by the least node of its
-//! right. Only what differs is written.
+//! Nodes are relinked and never copied: a node with two children is replaced by the least node of
+//! its right subtree. Only words that differ are written.
 //!
-//! Its slip: after a put, nobody looks at heights on the way back.
+//! Its planted bug: a put does not update heights on the way back.
 
 use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Read, Walk};
@@ -15,7 +15,7 @@ use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
 /// An AVL tree.
 pub struct Avl;
 
-/// No tree is as high.
+/// The greatest height of a valid tree.
 const HEIGHT_MAX: u64 = 64;
 
 /// The tree of a part.
@@ -53,7 +53,7 @@ fn heights<'p, R: Read<'p>>(reader: &R, node: At<'p>) -> Result<[u64; 2], HeapEr
     Ok([height(reader, left)?, height(reader, right)?])
 }
 
-/// Stores what differs from what is there.
+/// Stores a value if it differs from the present one.
 fn put<'p, M: Memory, T: Persist<'p> + PartialEq>(
     tx: &mut Tx<'p, '_, '_, M>,
     at: Ptr<'p, T>,
@@ -62,7 +62,7 @@ fn put<'p, M: Memory, T: Persist<'p> + PartialEq>(
     if tx.get(at)? == value { Ok(()) } else { tx.set(at, value) }
 }
 
-/// Gives the tree below `link` the value; its root afterwards, and whether the key is new.
+/// Sets the value in the tree below `link`; returns its new root, and whether the key is new.
 fn insert<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     link: Link<'p>,
@@ -86,7 +86,7 @@ fn insert<'p, M: Memory>(
     Ok((node, is_new))
 }
 
-/// Removes the node of a key below `link`; the root afterwards, and whether there was one.
+/// Removes the node of a key below `link`; returns the new root, and whether there was one.
 fn remove<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     link: Link<'p>,
@@ -112,7 +112,7 @@ fn remove<'p, M: Memory>(
     Ok((Some(balance(tx, least)?), true))
 }
 
-/// Takes the least node out of the tree below `node`: that, and the root of what is left.
+/// Removes the least node of the tree below `node`; returns it and the root of the rest.
 fn take_least<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     node: At<'p>,
@@ -140,7 +140,7 @@ fn balance<'p, M: Memory>(tx: &mut Tx<'p, '_, '_, M>, node: At<'p>) -> Result<At
     lift(tx, node, side)
 }
 
-/// Lifts the child on that side of `node` above it.
+/// Rotates the child on this side of `node` above it.
 fn lift<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     node: At<'p>,
@@ -157,7 +157,7 @@ fn lift<'p, M: Memory>(
     Ok(below)
 }
 
-/// Keys of a tree that is checked: from the first, and less than the second.
+/// The range of keys of a checked tree: from the first, and less than the second.
 type Range = (u64, Option<u64>);
 
 fn check<'p, M: Memory>(

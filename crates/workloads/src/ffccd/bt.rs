@@ -1,8 +1,9 @@
 //! A B+ tree whose leaves point to values ("BT" of FFCCD, ISCA'22).
 //!
-//! Its nodes have up to 15 entries. One that has few joins with a neighbour; an empty one is freed.
+//! Its nodes have up to 15 entries. A sparse node is merged with a neighbour; an empty one is
+//! freed.
 //!
-//! Its slip: a value is freed in a transaction before the one that unlinks it.
+//! Its planted bug: a value is freed in a transaction before the one that unlinks it.
 
 use super::inner::{Edit, Index, Path};
 use super::value::Value128;
@@ -15,8 +16,8 @@ use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
 /// A B+ tree.
 pub struct Bt;
 
-/// Entries of a leaf, at most; with fewer than the second number, it joins with a neighbour if both
-/// have no more than the third.
+/// The greatest number of entries of a leaf; with fewer than the second number, it is merged with a
+/// neighbour if both have no more than the third.
 const ENTRIES: usize = 15;
 const SPARSE: usize = 5;
 const JOINED_MAX: usize = 11;
@@ -28,7 +29,7 @@ pub struct Tree<'p> {
     index: Index<'p, Leaf<'p>>,
 }
 
-/// Entries by rising key.
+/// Entries in ascending order of keys.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Leaf<'p> {
     count: u64,
@@ -57,7 +58,7 @@ impl<'p> Leaf<'p> {
     }
 }
 
-/// The way to the leaf of a key, that, and its entries; none if the tree is empty.
+/// The path to the leaf of a key, the leaf, and its entries; `None` if the tree is empty.
 type Found<'p> = Option<(Path<'p, Leaf<'p>>, Ptr<'p, Leaf<'p>>, Entries<'p>)>;
 
 fn find<'p, R: Read<'p>>(
@@ -128,7 +129,7 @@ fn unlink<'p, M: Memory>(
     Ok(Some(value))
 }
 
-/// Joins a leaf with one beside it, if both have few entries.
+/// Merges a leaf with a neighbour, if both have few entries.
 fn join<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,

@@ -1,5 +1,5 @@
 //! A hash table of chains that grows and shrinks by one bucket at a time (linear hashing, Litwin,
-//! VLDB'80), for the stores that are hash tables: what an entry is, is theirs.
+//! VLDB'80), for the stores that are hash tables; each defines its entries.
 
 use super::directory::{CAPACITY, Directory};
 use super::{Read, Walk};
@@ -8,17 +8,17 @@ use seawall_memory::Memory;
 use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Field, Persist, Ptr, Session, Tx};
 
-/// Buckets that there are at least. A table has as many as entries, to half of that.
+/// The least number of buckets. A table has between half as many buckets as entries, and as many.
 const BUCKETS_MIN: u64 = 4;
 const LOAD_MAX: u64 = 2;
 
-/// Linked entries with a hash of the key each, which no two keys share.
+/// Linked entries, each with a hash of its key; no two keys share a hash.
 pub(crate) trait Chained<'p>: Persist<'p> {
     const HASH: Field<Self, u64>;
     const NEXT: Field<Self, Option<Ptr<'p, Self>>>;
 }
 
-/// A table: part of the object that owns it.
+/// A table, embedded in the object that owns it.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Buckets<'p, E> {
     entries: u64,
@@ -36,12 +36,12 @@ fn bucket(hash: u64, count: u64) -> u64 {
 }
 
 impl<'p, E: Chained<'p>> Buckets<'p, E> {
-    /// One without entries.
+    /// An empty table.
     pub(crate) fn empty() -> Buckets<'p, E> {
         Buckets { entries: 0, count: BUCKETS_MIN, heads: Directory::empty() }
     }
 
-    /// The first entry of a bucket, of a number that is taken modulo how many there are.
+    /// The first entry of a bucket; the number is taken modulo the number of buckets.
     pub(crate) fn head<R: Read<'p>>(
         reader: &R,
         at: At<'p, E>,
@@ -51,7 +51,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         Directory::get(reader, at.at(Buckets::HEADS), number % count.clamp(1, CAPACITY))
     }
 
-    /// Buckets that there are.
+    /// The number of buckets.
     pub(crate) fn count<R: Read<'p>>(reader: &R, at: At<'p, E>) -> Result<u64, HeapError> {
         Ok(reader.get(at.at(Buckets::COUNT))?.clamp(1, CAPACITY))
     }
@@ -83,7 +83,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         Ok(Buckets::locate(reader, at, hash)?.1)
     }
 
-    /// Links an entry, whose hash is not there yet. With `slip`, a bucket that is split keeps all.
+    /// Links an entry with a new hash. With `slip`, a split bucket keeps all its entries.
     pub(crate) fn link<M: Memory>(
         tx: &mut Tx<'p, '_, '_, M>,
         at: At<'p, E>,
@@ -104,7 +104,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         if slip { Ok(()) } else { Buckets::split(tx, at, count) }
     }
 
-    /// Fills a new last bucket with what belongs there.
+    /// Fills a new last bucket with the entries that belong there.
     fn split<M: Memory>(
         tx: &mut Tx<'p, '_, '_, M>,
         at: At<'p, E>,
@@ -147,7 +147,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         Ok(Some(entry))
     }
 
-    /// Appends the last bucket to the one that it was split from.
+    /// Appends the last bucket to the one from which it was split.
     fn merge<M: Memory>(
         tx: &mut Tx<'p, '_, '_, M>,
         at: At<'p, E>,
@@ -169,7 +169,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         tx.set(end.at(E::NEXT), moved)
     }
 
-    /// Checks chains and counts, and shows each entry and its hash to `each`.
+    /// Checks chains and counts, and calls `each` with each entry and its hash.
     pub(crate) fn check<M: Memory>(
         session: &Session<'p, '_, M>,
         at: At<'p, E>,

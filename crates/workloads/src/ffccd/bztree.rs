@@ -1,17 +1,17 @@
 //! A tree like BzTree ("BzTree: A High-Performance Latch-free Range Index for Non-Volatile Memory",
 //! Arulraj et al., VLDB'18), one of the programs of FFCCD (ISCA'22).
 //!
-//! A leaf only ever gets records at its end, and its status word says how many there are, and how
-//! many of them are gone. A full leaf is consolidated: what is left of it goes into a new one, or
-//! two, which take its place in its parent. So does one in which much is gone, together with its
-//! neighbour if both have little. An inner node that gets other children is replaced by a copy;
-//! only a pointer to a child changes in place.
+//! A leaf is append-only, and its status word holds the number of its records and of those that are
+//! deleted. A full leaf is consolidated: its remaining records go into a new leaf, or two, which
+//! replace it in its parent. A leaf with many deleted records is consolidated too, together with
+//! its neighbour if both have few. An inner node with new children is replaced by a copy; only a
+//! pointer to a child changes in place.
 //!
-//! Differences: records point to values that are objects of their own, and a record that is gone
-//! points nowhere; locks and the runtime's transactions take the place of PMwCAS; what was replaced
-//! is freed at once, as nobody reads without the lock.
+//! Differences: records point to values that are separate objects, and a deleted record has a null
+//! pointer; locks and the runtime's transactions replace PMwCAS; replaced nodes are freed at once,
+//! because no thread reads without the lock.
 //!
-//! Its slip: a leaf that was consolidated is not freed.
+//! Its planted bug: a consolidated leaf is not freed.
 
 use super::inner::{Edit, Index, Path};
 use super::value::Value128;
@@ -24,11 +24,11 @@ use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
 /// A tree like BzTree.
 pub struct BzTree;
 
-/// Records of a leaf, at most.
+/// The greatest number of records of a leaf.
 const RECORDS: usize = 31;
-/// Records that a new leaf starts with, at most: else there are two.
+/// The greatest number of records of a new leaf: otherwise there are two.
 const STARTED_MAX: usize = 23;
-/// A leaf with fewer records that are there is consolidated with its neighbour, if it can be.
+/// A leaf with fewer live records is consolidated with its neighbour, if possible.
 const SPARSE: usize = 8;
 
 /// The tree of a part.
@@ -38,7 +38,7 @@ pub struct Tree<'p> {
     index: Index<'p, Leaf<'p>>,
 }
 
-/// Records in the order in which they came.
+/// Records in the order of their insertion.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Leaf<'p> {
     status: Status,
@@ -66,7 +66,7 @@ impl<'p> Leaf<'p> {
         leaf
     }
 
-    /// Records that are there, by rising key.
+    /// The live records, in ascending order of keys.
     fn records(&self) -> Records<'p> {
         let all = self.keys.into_iter().zip(self.values);
         let mut there: Records<'p> = all.filter_map(|(key, value)| Some((key, value?))).collect();
@@ -79,7 +79,7 @@ impl<'p> Leaf<'p> {
     }
 }
 
-/// The way to the leaf of a key, and that; none if the tree is empty.
+/// The path to the leaf of a key, and the leaf; `None` if the tree is empty.
 type Found<'p> = Option<(Path<'p, Leaf<'p>>, At<'p>, Leaf<'p>)>;
 
 fn find<'p, R: Read<'p>>(
@@ -103,7 +103,7 @@ fn edit<'e, 'p, 't, 'm, M: Memory>(
     Edit { tx, index: tree.at(Tree::INDEX), copies: true }
 }
 
-/// Puts a new leaf with these records, or two, in the place of one, which is freed.
+/// Replaces a leaf by a new one with these records, or by two, and frees it.
 fn consolidate<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,
@@ -188,7 +188,7 @@ fn remove<'p, M: Memory>(
     tx.set(at.at(Leaf::STATUS), Status { gone, ..leaf.status })
 }
 
-/// Merges a leaf, of which these records are left, with a neighbour, if they fit into one leaf.
+/// Merges a leaf, with these remaining records, with a neighbour, if they fit into one leaf.
 fn join<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,

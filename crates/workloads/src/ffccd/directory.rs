@@ -1,7 +1,7 @@
 //! Pointers by number, in two levels of typed nodes: heads of lists, buckets, strings.
 //!
-//! A page comes with its first pointer and goes with its last, so that the table grows and shrinks
-//! with what it leads to.
+//! A page is allocated with its first pointer and freed with its last, so that the table grows and
+//! shrinks with its content.
 
 use super::{Read, Walk};
 use crate::Damage;
@@ -9,19 +9,19 @@ use seawall_memory::Memory;
 use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
 
-/// Pages of a directory, and pointers of a page: that is 4 KiB.
+/// Pages of a directory, and pointers of a page of 4 KiB.
 const PAGES: usize = 2056;
 const SLOTS: usize = 511;
 
-/// Numbers that a directory has.
+/// The greatest number of pointers of a directory.
 pub(crate) const CAPACITY: u64 = (PAGES * SLOTS) as u64;
 
-/// The most keys that a part has; some of the numbers are left over.
+/// The greatest number of keys of a part; some pointers stay unused.
 pub(crate) const KEYS_MAX: u64 = 1 << 20;
 
 const _: () = assert!(CAPACITY > KEYS_MAX);
 
-/// The upper level: part of the object that owns it.
+/// The upper level, embedded in the object that owns it.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Directory<'p, T> {
     pages: [Option<Ptr<'p, Page<'p, T>>>; PAGES],
@@ -30,7 +30,7 @@ pub(crate) struct Directory<'p, T> {
 /// The lower level.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Page<'p, T> {
-    /// How many of the slots lead somewhere.
+    /// The number of non-null slots.
     used: u64,
     slots: [Option<Ptr<'p, T>>; SLOTS],
 }
@@ -38,7 +38,7 @@ pub(crate) struct Page<'p, T> {
 type Slot<'p, T> = Ptr<'p, Option<Ptr<'p, T>>>;
 
 impl<'p, T: Persist<'p>> Directory<'p, T> {
-    /// One in which no number leads anywhere.
+    /// A directory without pointers.
     pub(crate) fn empty() -> Directory<'p, T> {
         Directory { pages: [None; PAGES] }
     }
@@ -56,7 +56,7 @@ impl<'p, T: Persist<'p>> Directory<'p, T> {
         }
     }
 
-    /// Lets `number` lead to `to`.
+    /// Sets the pointer of `number` to `to`.
     pub(crate) fn set<M: Memory>(
         tx: &mut Tx<'p, '_, '_, M>,
         at: Ptr<'p, Directory<'p, T>>,
@@ -85,7 +85,7 @@ impl<'p, T: Persist<'p>> Directory<'p, T> {
         if now == used { Ok(()) } else { tx.set(page.at(Page::USED), now) }
     }
 
-    /// Checks the pages, and shows every pointer, with its number, to `each`.
+    /// Checks the pages, and calls `each` with every pointer and its number.
     pub(crate) fn check<M: Memory>(
         session: &Session<'p, '_, M>,
         at: Ptr<'p, Directory<'p, T>>,

@@ -1,11 +1,10 @@
 //! A store like Echo ("Exploring Storage Class Memory with Key Value Stores", Bailey et al.,
 //! INFLOW'13, in WHISPER, ASPLOS'17), one of the programs of FFCCD (ISCA'22).
 //!
-//! A hash table of keys, each with a chain of versions, the newest first. A put adds one, and those
-//! beyond the second are freed. Echo's clients keep a snapshot until they commit; here the older
-//! version is all that is kept.
+//! A hash table of keys, each with a chain of versions, newest first. A put adds one and frees all
+//! but two. Echo's clients keep a snapshot until they commit; here only the older version is kept.
 //!
-//! Its slip: a version is freed, and still linked.
+//! Its planted bug: a version is freed and still linked.
 
 use super::buckets::{Buckets, Chained};
 use super::value::Value128;
@@ -18,7 +17,7 @@ use seawall_runtime::typed::{Field, Persist, Ptr, Session};
 /// A store of versions.
 pub struct Echo;
 
-/// Versions of a key that are kept.
+/// The number of versions kept per key.
 const KEPT: usize = 2;
 
 /// The store of a part.
@@ -36,10 +35,10 @@ pub(crate) struct Entry<'p> {
     newest: Link<'p>,
 }
 
-/// A value that the key had.
+/// A version of a key's value.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Version<'p> {
-    /// Versions that the key had before.
+    /// The number of earlier versions of the key.
     number: u64,
     older: Link<'p>,
     value: Value128,
@@ -124,7 +123,7 @@ impl ChurnStructure for Echo {
         newest.map(|version| session.get(tag(version))).transpose()
     }
 
-    /// Adds a version to a key that is there.
+    /// Adds a version to an existing key.
     fn touch<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,

@@ -1,14 +1,14 @@
 //! A tree like FPTree ("FPTree: A Hybrid SCM-DRAM Persistent and Concurrent B-Tree for Storage
 //! Class Memory", Oukid et al., SIGMOD'16), one of the programs of FFCCD (ISCA'22).
 //!
-//! The entries of a leaf have no order: a bitmap says which are there, and a fingerprint of one
-//! byte for each says which keys to look at. A full leaf moves the upper half of its keys to a new
-//! one behind it; an empty one is freed. Leaves are linked in the order of their keys.
+//! The entries of a leaf are unordered: a bitmap marks the valid ones, and a fingerprint of one
+//! byte for each selects the keys to compare. A full leaf moves the upper half of its keys to a new
+//! leaf behind it; an empty one is freed. Leaves are linked in the order of their keys.
 //!
-//! Differences: inner nodes persist here too, so that opening rebuilds nothing; values are objects
-//! of their own; the runtime's transactions take the place of its micro-logs.
+//! Differences: inner nodes persist here too, so that opening rebuilds nothing; values are separate
+//! objects; the runtime's transactions replace its micro-logs.
 //!
-//! Its slip: a new entry gets no fingerprint.
+//! Its planted bug: a new entry gets no fingerprint.
 
 use super::inner::{Edit, Index, Path};
 use super::value::Value128;
@@ -33,10 +33,10 @@ pub struct Tree<'p> {
     index: Index<'p, Leaf<'p>>,
 }
 
-/// Entries in no order.
+/// Entries, unordered.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Leaf<'p> {
-    /// Bit i: entry i is there.
+    /// Bit i: entry i is valid.
     bitmap: u64,
     next: Option<Ptr<'p, Leaf<'p>>>,
     fingerprints: Bytes<ENTRIES>,
@@ -72,7 +72,7 @@ impl<'p> Leaf<'p> {
     }
 }
 
-/// The entry of a leaf that has the key.
+/// The entry of a leaf with the key.
 fn entry_of<'p, R: Read<'p>>(
     reader: &R,
     leaf: At<'p>,
@@ -105,7 +105,7 @@ fn edit<'e, 'p, 't, 'm, M: Memory>(
     Edit { tx, index: tree.at(Tree::INDEX), copies: false }
 }
 
-/// Fills a free entry of a leaf; the bitmap is what makes it one.
+/// Fills a free entry of a leaf; the bitmap makes it valid.
 fn fill<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     leaf: At<'p>,
@@ -127,7 +127,8 @@ fn fill<'p, M: Memory>(
     tx.set(leaf.at(Leaf::BITMAP), bitmap | 1 << entry)
 }
 
-/// Gives the upper half of a full leaf's keys to a new one; the least of these, and that leaf.
+/// Moves the upper half of a full leaf's keys to a new leaf; returns their least key, and the new
+/// leaf.
 fn split<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,
@@ -202,7 +203,7 @@ fn remove<'p, M: Memory>(
     edit(tx, tree).remove(path)
 }
 
-/// Checks the entries of a leaf, whose keys are in the range; how many there are.
+/// Checks the entries of a leaf, whose keys must be in the range; returns their number.
 fn check_leaf<'p, M: Memory>(
     session: &Session<'p, '_, M>,
     leaf: &Leaf<'p>,

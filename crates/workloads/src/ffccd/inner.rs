@@ -1,8 +1,7 @@
-//! The inner nodes of trees whose leaves, of a type of the tree's own, have all entries.
+//! The inner nodes of trees with all entries in their leaves, whose type the tree defines.
 //!
 //! A node is read into a vector, changed there, and written as a whole: in place, or as a copy that
-//! takes its place. How inner nodes split and join is the business of this file; leaves are their
-//! tree's.
+//! replaces it. This file splits and merges inner nodes; each tree splits and merges its leaves.
 
 use super::{Read, Walk, broken};
 use crate::Damage;
@@ -10,16 +9,16 @@ use seawall_memory::Memory;
 use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
 
-/// Children of a node, at most; with fewer than the second number, it joins with a neighbour if
-/// both have no more than the third.
+/// The greatest number of children of a node; with fewer than the second number, it is merged with
+/// a neighbour if both have no more than the third.
 const FANOUT: usize = 15;
 const SPARSE: usize = 4;
 const JOINED_MAX: usize = 11;
 
-/// No tree is as high.
+/// The greatest height of a valid tree.
 const HEIGHT_MAX: usize = 32;
 
-/// A tree with leaves of type `L`: part of the object that owns it.
+/// A tree with leaves of type `L`, embedded in the object that owns it.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Index<'p, L> {
     root: Link<'p, L>,
@@ -29,7 +28,7 @@ pub(crate) struct Index<'p, L> {
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Inner<'p, L> {
     count: u64,
-    /// The least that a key of each child may be. That of the first means nothing.
+    /// The lower bound of the keys of each child. That of the first child has no meaning.
     keys: [u64; FANOUT],
     inners: [Option<Ptr<'p, Inner<'p, L>>>; FANOUT],
     leaves: [Option<Ptr<'p, L>>; FANOUT],
@@ -45,7 +44,7 @@ enum Child<'p, L> {
 
 type Children<'p, L> = Vec<(u64, Child<'p, L>)>;
 
-/// The way from the root to a leaf: nodes, and which of their children is next.
+/// The path from the root to a leaf: nodes, each with the index of the next child.
 pub(crate) type Path<'p, L> = Vec<(Ptr<'p, Inner<'p, L>>, usize)>;
 
 impl<'p, L: Persist<'p>> Inner<'p, L> {
@@ -85,12 +84,12 @@ impl<'p, L: Persist<'p>> Inner<'p, L> {
 }
 
 impl<'p, L: Persist<'p>> Index<'p, L> {
-    /// One without leaves.
+    /// An index without leaves.
     pub(crate) fn empty() -> Index<'p, L> {
         Index { root: None }
     }
 
-    /// The way to the leaf of a key; empty if there is no leaf.
+    /// The path to the leaf of a key; empty if there is no leaf.
     pub(crate) fn path<R: Read<'p>>(
         reader: &R,
         at: Ptr<'p, Index<'p, L>>,
@@ -110,7 +109,7 @@ impl<'p, L: Persist<'p>> Index<'p, L> {
         Ok(path)
     }
 
-    /// The leaf that a way leads to.
+    /// The leaf at the end of a path.
     pub(crate) fn leaf<R: Read<'p>>(
         reader: &R,
         path: &Path<'p, L>,
@@ -120,7 +119,7 @@ impl<'p, L: Persist<'p>> Index<'p, L> {
         leaf.map(Some).ok_or_else(|| broken("a node leads nowhere"))
     }
 
-    /// The leaf before the one that a way leads to, if there is one.
+    /// The leaf before the one at the end of a path, if there is one.
     pub(crate) fn before<R: Read<'p>>(
         reader: &R,
         path: &Path<'p, L>,
@@ -141,7 +140,7 @@ impl<'p, L: Persist<'p>> Index<'p, L> {
         Err(broken("a tree is too high"))
     }
 
-    /// The ways to the leaf of a way and to one beside it that has the same parent, in their order.
+    /// The paths, in order, to the leaf of a path and to a neighbour with the same parent.
     pub(crate) fn pair<R: Read<'p>>(
         reader: &R,
         path: &Path<'p, L>,
@@ -155,8 +154,8 @@ impl<'p, L: Persist<'p>> Index<'p, L> {
         Ok(Some([to(left), to(left + 1)]))
     }
 
-    /// Checks all nodes, and shows every leaf to `each`, with the least that a key in it may be and
-    /// what all are less than.
+    /// Checks all nodes, and calls `each` with every leaf, the lower bound of its keys and their
+    /// upper bound (exclusive).
     pub(crate) fn check<M: Memory>(
         session: &Session<'p, '_, M>,
         at: Ptr<'p, Index<'p, L>>,
@@ -172,10 +171,10 @@ impl<'p, L: Persist<'p>> Index<'p, L> {
     }
 }
 
-/// Keys of a tree that is checked: from the first, and less than the second.
+/// The range of keys of a checked tree: from the first, and less than the second.
 pub(crate) type Range = (u64, Option<u64>);
 
-/// Checks a node, `depth` levels below the root, and its subtree; returns the subtree's levels.
+/// Checks a node, `depth` levels below the root, and its subtree; returns the subtree's height.
 fn check<'p, M: Memory, L: Persist<'p>>(
     session: &Session<'p, '_, M>,
     (at, depth): (Ptr<'p, Inner<'p, L>>, usize),
@@ -207,11 +206,11 @@ fn check<'p, M: Memory, L: Persist<'p>>(
     Ok(levels.unwrap_or(0))
 }
 
-/// The nodes of a tree that a transaction changes.
+/// The nodes of a tree in a transaction that changes them.
 pub(crate) struct Edit<'e, 'p, 't, 'm, M: Memory, L> {
     pub(crate) tx: &'e mut Tx<'p, 't, 'm, M>,
     pub(crate) index: Ptr<'p, Index<'p, L>>,
-    /// A node that gets other children is replaced by a copy.
+    /// Whether a node with new children is replaced by a copy.
     pub(crate) copies: bool,
 }
 
@@ -222,7 +221,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         self.tx.set(self.index.at(Index::ROOT), Some(root))
     }
 
-    /// Puts another leaf where the way leads.
+    /// Replaces the leaf at the end of the path.
     pub(crate) fn replace(
         &mut self,
         path: &Path<'p, L>,
@@ -232,7 +231,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         self.tx.set(node.at(Inner::LEAVES).index(*place), Some(leaf))
     }
 
-    /// Adds a leaf behind the one that the way leads to, for keys from `key` on.
+    /// Adds a leaf behind the one at the end of the path, for keys from `key` on.
     pub(crate) fn split(
         &mut self,
         mut path: Path<'p, L>,
@@ -254,7 +253,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         self.tx.set(self.index.at(Index::ROOT), Some(root))
     }
 
-    /// Removes the leaf that the way leads to, and nodes that are empty or few then.
+    /// Removes the leaf at the end of the path, and the nodes that become empty or sparse.
     pub(crate) fn remove(&mut self, mut path: Path<'p, L>) -> Result<(), HeapError> {
         for depth in (0..path.len()).rev() {
             let mut children = self.children(&path, depth)?;
@@ -274,7 +273,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         if place < children.len() { Ok(children) } else { Err(broken("a way leads nowhere")) }
     }
 
-    /// Gives a node of the way these children.
+    /// Sets the children of a node of the path.
     fn write(
         &mut self,
         path: &mut Path<'p, L>,
@@ -291,7 +290,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         }
     }
 
-    /// Gives a node these children: itself, or a copy.
+    /// Sets the children of a node, in place or in a copy.
     fn rewrite(
         &mut self,
         node: Ptr<'p, Inner<'p, L>>,
@@ -305,7 +304,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         Ok(node)
     }
 
-    /// Joins a node that has few children with one beside it, and so on up to the root.
+    /// Merges a node that has few children with a neighbour, and so on up to the root.
     fn join(
         &mut self,
         mut path: Path<'p, L>,

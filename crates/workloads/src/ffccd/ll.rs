@@ -1,8 +1,8 @@
 //! Doubly linked lists ("LL" of FFCCD, ISCA'22), values in their nodes.
 //!
-//! The published list is walked to find a key. With millions of nodes that would measure walking
-//! and nothing else, so the list is cut into many short ones, by the key's hash, with a table of
-//! their heads.
+//! The published program walks the list to find a key. With millions of nodes only that walk would
+//! be measured, so here the list is divided into many short ones, by the key's hash, with a table
+//! of their heads.
 //!
 //! Its planted bug: the first node of a list gets no link to a new one before it.
 
@@ -17,7 +17,7 @@ use seawall_runtime::typed::{Persist, Ptr, Session};
 /// Doubly linked lists.
 pub struct Ll;
 
-/// Nodes that a list has, when all keys are there.
+/// The number of nodes of a list if all keys are present.
 const LENGTH: u64 = 8;
 
 /// The lists of a part.

@@ -1,8 +1,8 @@
-//! Which key is put or removed next.
+//! The order in which keys are put and removed.
 //!
-//! A thread has the keys that are its number modulo the threads. It starts with all of them, and
-//! in turn removes four fifths of them and puts those back, in phase after phase; which ones, and
-//! in which order, is random. So its keys are never another thread's business.
+//! A thread owns the keys that equal its number modulo the number of threads. It starts with all of
+//! them, and alternately removes four fifths of them and puts those back, phase after phase; the
+//! choice and the order of the keys are random. So no two threads use the same key.
 
 use crate::harness::workload::{below, stream};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -15,7 +15,7 @@ pub(crate) struct Phases {
     touches: bool,
 }
 
-/// What a step does.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Get(u64),
@@ -25,19 +25,19 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// The key that it is about.
+    /// The key of the step.
     pub(crate) fn key(self) -> u64 {
         let (Step::Get(key) | Step::Remove(key) | Step::Put(key) | Step::Touch(key)) = self;
         key
     }
 }
 
-/// Each step of this number that has touches is one.
+/// With touches, every step of this number is one.
 const TOUCH_EVERY: u64 = 4;
 
 impl Phases {
-    /// Those of thread `place.0` of `place.1` in a structure of `entries` entries; with `touches`
-    /// each fourth step is neither a put nor a remove.
+    /// The phases of thread `place.0` of `place.1` in a structure of `entries` entries; with
+    /// `touches` every fourth step is neither a put nor a remove.
     pub(crate) fn new(entries: u64, place: (u64, u64), seed: u64, touches: bool) -> Phases {
         let (thread, threads) = place;
         let keys = (thread..entries).step_by(threads as usize).collect();
@@ -48,7 +48,7 @@ impl Phases {
         changes(self.keys.len() as u64)
     }
 
-    /// Step `number`: call it for each, in turn. None where there are no keys.
+    /// Step `number`; call it for each number, in order. `None` if there are no keys.
     pub(crate) fn step(&mut self, number: u64) -> Option<Step> {
         let mut change = number;
         if self.keys.is_empty() {
@@ -71,18 +71,18 @@ impl Phases {
         Some(if is_put { Step::Put(key) } else { Step::Remove(key) })
     }
 
-    /// A number for what a step leaves to chance.
+    /// A random number for the choices of a step.
     pub(crate) fn dice(&mut self) -> u64 {
         below(&mut self.rng, u64::MAX)
     }
 }
 
-/// Changes in one phase of a thread that has `keys` keys.
+/// The number of changes in one phase of a thread that has `keys` keys.
 fn changes(keys: u64) -> u64 {
     (4 * keys / 5).max(1)
 }
 
-/// Steps of the first `phases` phases; the other parameters are as for [`Phases::new`].
+/// The number of steps in the first `phases` phases; for the other parameters see [`Phases::new`].
 pub(crate) fn steps(entries: u64, place: (u64, u64), phases: u64, touches: bool) -> u64 {
     let (thread, threads) = place;
     let keys = entries.saturating_sub(thread).div_ceil(threads);
@@ -91,7 +91,7 @@ pub(crate) fn steps(entries: u64, place: (u64, u64), phases: u64, touches: bool)
     if keys == 0 { 0 } else { changes + touched }
 }
 
-/// Puts keys into an order that is as likely as any other.
+/// Shuffles the keys uniformly.
 pub(crate) fn shuffle(keys: &mut [u64], rng: &mut Xoshiro256PlusPlus) {
     for place in (1..keys.len()).rev() {
         keys.swap(place, below(rng, place as u64 + 1) as usize);

@@ -1,11 +1,10 @@
 //! A store like pmemkv with its engine cmap (Intel), one of the programs of FFCCD (ISCA'22): a hash
-//! table of entries whose keys and values are objects of their own.
+//! table of entries whose keys and values are separate objects.
 //!
-//! Its table grows by one bucket at a time and shrinks so, too; that of cmap doubles, bucket by
-//! bucket as they are asked for, and never shrinks. A value that is put over another is a new
-//! object.
+//! Its table grows and shrinks by one bucket at a time; that of cmap doubles, bucket by bucket on
+//! demand, and never shrinks. A put of an existing key allocates a new value.
 //!
-//! Its slip: a bucket that is split keeps all its entries.
+//! Its planted bug: a bucket that is split keeps all its entries.
 
 use super::buckets::{Buckets, Chained};
 use super::value::Value128;

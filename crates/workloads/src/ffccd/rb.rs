@@ -1,7 +1,7 @@
 //! A red-black tree with parent pointers ("RB" of FFCCD, ISCA'22), values in their nodes.
 //!
-//! The algorithms are those of Cormen et al., chapter 13, with no pointer for the leaves and both
-//! directions in one piece of code.
+//! The algorithms are those of Cormen et al., chapter 13, with null pointers for the leaves and
+//! both directions in one piece of code.
 //!
 //! Its planted bug: a node that is put below a red node stays there.
 
@@ -15,7 +15,7 @@ use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
 /// A red-black tree.
 pub struct Rb;
 
-/// No tree has as many nodes on a way down.
+/// The greatest number of nodes on a path of a valid tree.
 const DEPTH_MAX: u64 = 128;
 
 /// The tree of a part.
@@ -37,7 +37,7 @@ pub(crate) struct Node<'p> {
 type At<'p> = Ptr<'p, Node<'p>>;
 type Link<'p> = Option<At<'p>>;
 
-/// The node of a key; or that which would be its parent, and on which side, as `Err`.
+/// The node of a key; the error is its would-be parent and the side there.
 type Found<'p> = Result<At<'p>, (Link<'p>, usize)>;
 
 fn find<'p, R: Read<'p>>(
@@ -58,7 +58,7 @@ fn find<'p, R: Read<'p>>(
     Ok(Err((parent, side)))
 }
 
-/// A tree that a transaction changes.
+/// A tree in a transaction that changes it.
 struct Edit<'e, 'p, 't, 'm, M: Memory> {
     tx: &'e mut Tx<'p, 't, 'm, M>,
     tree: Ptr<'p, Tree<'p>>,
@@ -69,7 +69,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         self.tx.get(node.at(Node::CHILDREN).index(side))
     }
 
-    /// A child that the rules of colours say is there.
+    /// The sibling, which exists by the rules of colours.
     fn sibling(&self, parent: At<'p>, side: usize) -> Result<At<'p>, HeapError> {
         self.child(parent, side)?.ok_or_else(|| broken("a way down has too few black nodes"))
     }
@@ -78,7 +78,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         self.tx.get(node.at(Node::PARENT))
     }
 
-    /// On which side of its parent a node, or none, is.
+    /// The side of its parent on which a node, or none, is.
     fn side(&self, parent: At<'p>, link: Link<'p>) -> Result<usize, HeapError> {
         Ok(usize::from(self.child(parent, 0)? != link))
     }
@@ -91,13 +91,13 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         self.tx.set(node.at(Node::RED), red)
     }
 
-    /// Puts `link` on that side of `node`.
+    /// Links `link` on this side of `node`.
     fn hang(&mut self, node: At<'p>, side: usize, link: Link<'p>) -> Result<(), HeapError> {
         self.tx.set(node.at(Node::CHILDREN).index(side), link)?;
         link.map_or(Ok(()), |below| self.tx.set(below.at(Node::PARENT), Some(node)))
     }
 
-    /// Puts `link` where `node` is.
+    /// Replaces `node` by `link`.
     fn replace(&mut self, node: At<'p>, link: Link<'p>) -> Result<(), HeapError> {
         if let Some(parent) = self.parent(node)? {
             let side = self.side(parent, Some(node))?;
@@ -107,7 +107,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         link.map_or(Ok(()), |root| self.tx.set(root.at(Node::PARENT), None))
     }
 
-    /// Lifts a node above its parent.
+    /// Rotates a node above its parent.
     fn lift(&mut self, node: At<'p>) -> Result<(), HeapError> {
         let Some(parent) = self.parent(node)? else { return Ok(()) };
         let side = self.side(parent, Some(node))?;
@@ -117,7 +117,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         self.hang(node, 1 - side, Some(parent))
     }
 
-    /// Lets no red node be below a red one, after `node` was put.
+    /// Removes red nodes below red ones, after `node` was put.
     fn settle(&mut self, mut node: At<'p>) -> Result<(), HeapError> {
         while let Some(parent) = self.parent(node)? {
             if !self.is_red(Some(parent))? {
@@ -148,7 +148,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         root.map_or(Ok(()), |root| self.paint(root, false))
     }
 
-    /// Takes a node out of the tree.
+    /// Unlinks a node from the tree.
     fn unlink(&mut self, node: At<'p>) -> Result<(), HeapError> {
         let Node { children, parent, red, .. } = self.tx.get(node)?;
         let [left, Some(right)] = children else {
@@ -161,7 +161,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         while let Some(left) = self.child(least, 0)? {
             least = left;
         }
-        // The least node of the right takes the place, and the colour; what it had comes up.
+        // The least node of the right subtree gets the place and the colour; its child moves up.
         let lower = self.tx.get(least)?;
         let (mut above, below) = (lower.parent, lower.children[1]);
         if least == right {
@@ -176,7 +176,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         if lower.red { Ok(()) } else { self.make_up(below, above) }
     }
 
-    /// Puts `below`, the only child, in the place of a node.
+    /// Replaces a node by its only child `below`.
     fn take_out(
         &mut self,
         node: At<'p>,
@@ -188,7 +188,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         if red { Ok(()) } else { self.make_up(below, parent) }
     }
 
-    /// The ways down through `link`, a child of `above`, have a black node too few.
+    /// Repairs the tree: paths through `link`, a child of `above`, have one black node too few.
     fn make_up(&mut self, mut link: Link<'p>, mut above: Link<'p>) -> Result<(), HeapError> {
         while let Some(parent) = above {
             if self.is_red(link)? {
@@ -219,7 +219,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         link.map_or(Ok(()), |node| self.paint(node, false))
     }
 
-    /// Lifts `top` above `parent`, whose colour it takes; that becomes black.
+    /// Rotates `top` above `parent` and gives it `parent`'s colour; `parent` becomes black.
     fn turn(&mut self, top: At<'p>, parent: At<'p>) -> Result<(), HeapError> {
         let red = self.is_red(Some(parent))?;
         self.paint(top, red)?;
@@ -228,8 +228,8 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
     }
 }
 
-/// What is known of a tree that is checked: its parent, whether that is red, keys from the first
-/// and less than the second, nodes above it.
+/// The context of a checked subtree: its parent, whether that is red, the range of keys, the number
+/// of nodes above it.
 #[derive(Clone, Copy)]
 struct Above<'p> {
     parent: Link<'p>,
@@ -239,7 +239,7 @@ struct Above<'p> {
     depth: u64,
 }
 
-/// Black nodes on each way down, and all nodes.
+/// Returns the number of black nodes on each path, and that of all nodes.
 fn check<'p, M: Memory>(
     session: &Session<'p, '_, M>,
     link: Link<'p>,
@@ -331,7 +331,7 @@ impl ChurnStructure for Rb {
         walk: &mut Walk<'_>,
     ) -> Result<(), Damage> {
         let Tree { root, nodes } = session.get(tree)?;
-        // A root is black: it may not be below a red node.
+        // A root is black: as below a red node.
         let above = Above { parent: None, red: true, low: 0, end: None, depth: 0 };
         let (_, linked) = check(session, root, above, walk)?;
         walk.ensure(linked == nodes, || format!("{linked} nodes are linked, {nodes} are counted"))

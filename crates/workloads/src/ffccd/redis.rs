@@ -1,12 +1,11 @@
-//! A cache like Redis (the version of Intel that keeps its objects in persistent memory), one of
-//! the programs of FFCCD (ISCA'22): values of 240 to 492 bytes, and a limit on what they take.
+//! A cache like Redis (Intel's version, which keeps its objects in persistent memory), one of the
+//! programs of FFCCD (ISCA'22): values of 240 to 492 bytes, and a limit on their total size.
 //!
-//! A put that goes beyond the limit evicts, in the same transaction, those that were used least
-//! recently, approximately and as Redis does: of five entries that it looks at. When an entry was
-//! used is kept in it, and get is a transaction, too. The limit is seven eighths of what all
-//! entries of a part would take.
+//! A put that exceeds the limit evicts, in the same transaction, the approximately least recently
+//! used entries, as in Redis: of a sample of five. The time of use is stored in the entry, so a get
+//! is a transaction, too. The limit is seven eighths of the size of all entries of a part.
 //!
-//! Its slip: the value of an entry that is evicted is not freed.
+//! Its planted bug: the value of an evicted entry is not freed.
 
 use super::buckets::{Buckets, Chained};
 use super::pmemkv::{Key, key_of};
@@ -20,21 +19,21 @@ use seawall_runtime::typed::{Field, Persist, Ptr, Session, Tx};
 /// A cache.
 pub struct Redis;
 
-/// Bytes of a value: from the first to the second.
+/// The least and the greatest number of bytes of a value.
 const BYTES_MIN: u64 = 240;
 const BYTES_MAX: u64 = 492;
 /// Bytes of an entry and its key.
 const ENTRY_BYTES: u64 = 32 + 80;
-/// Entries that are looked at to evict one.
+/// The number of entries in the sample of an eviction.
 const SAMPLES: usize = 5;
 
 /// The cache of a part.
 #[derive(Clone, Copy, Persist)]
 pub struct Cache<'p> {
-    /// Bytes that live objects may take, and that they take.
+    /// The limit on the bytes of live objects, and their present number.
     limit: u64,
     live: u64,
-    /// Counts what was used.
+    /// Counts uses.
     clock: u64,
     table: Buckets<'p, Entry<'p>>,
 }
@@ -44,7 +43,7 @@ pub struct Cache<'p> {
 pub(crate) struct Entry<'p> {
     hash: u64,
     next: Option<Ptr<'p, Entry<'p>>>,
-    /// What the clock showed when it was used.
+    /// The clock at its last use.
     used: u64,
     key: Ptr<'p, Key>,
     value: AnySize<'p>,
@@ -55,7 +54,7 @@ impl<'p> Chained<'p> for Entry<'p> {
     const NEXT: Field<Self, Option<Ptr<'p, Self>>> = Entry::NEXT;
 }
 
-/// How long the value of a key with that tag is.
+/// The length of the value of a key with this tag.
 fn length(key: u64, tag: u64) -> u64 {
     BYTES_MIN + spread(tag ^ key.rotate_left(32)) % (BYTES_MAX - BYTES_MIN + 1)
 }
@@ -64,13 +63,13 @@ fn length(key: u64, tag: u64) -> u64 {
 struct Known {
     key: u64,
     tag: u64,
-    /// Bytes of its object.
+    /// The bytes of its object.
     bytes: u64,
 }
 
 macro_rules! sizes {
     ($($field:ident: $bytes:literal;)*) => {
-        /// A value of one of these sizes; of the others there is none.
+        /// A value of one of these sizes; the other fields are null.
         #[derive(Clone, Copy, Persist)]
         pub(crate) struct AnySize<'p> {
             $($field: Option<Ptr<'p, Value<{ $bytes - 16 }>>>,)*
@@ -107,7 +106,7 @@ macro_rules! sizes {
                 Err(broken("an entry has no value"))
             }
 
-            /// Refuses a value that is not whole, is not alone, or has the wrong size.
+            /// Rejects a value that is torn, is not alone, or has the wrong size.
             fn check<M: Memory>(
                 self,
                 session: &Session<'p, '_, M>,
@@ -140,7 +139,7 @@ sizes! {
     value_496: 496;
 }
 
-/// Removes the entry of a hash, if there is one. With `slip` its value stays.
+/// Removes the entry of a hash, if there is one. With `slip` its value is not freed.
 fn remove<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     cache: Ptr<'p, Cache<'p>>,
@@ -159,7 +158,7 @@ fn remove<'p, M: Memory>(
     tx.update(cache.at(Cache::LIVE), |live| live.saturating_sub(bytes))
 }
 
-/// The entry to evict: of some, from a random bucket on, the one that was used first; never `kept`.
+/// The entry to evict: the least recently used of a sample from a random bucket on; never `kept`.
 fn victim<'p, M: Memory>(
     tx: &Tx<'p, '_, '_, M>,
     cache: Ptr<'p, Cache<'p>>,
@@ -262,7 +261,7 @@ impl ChurnStructure for Redis {
         Ok(if is_same { Some(value.known(session)?.tag) } else { None })
     }
 
-    /// A get that notes when it was.
+    /// A get, which stores the time of use.
     fn touch<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         cache: Ptr<'p, Cache<'p>>,

@@ -2,9 +2,9 @@
 //!
 //! The published program exchanges the bytes of two strings. Here two slots exchange their
 //! pointers, and each string stores its new slot: one word of it is rewritten, not 128 bytes. So
-//! strings stay where they are, as far as space is concerned, and pointers to them wander.
+//! strings stay at their addresses, and pointers to them move.
 //!
-//! Its slip: it exchanges in two transactions.
+//! Its planted bug: it exchanges in two transactions.
 
 use super::directory::Directory;
 use super::value::Value;
@@ -28,15 +28,15 @@ pub struct Strings<'p> {
 /// A string, of 128 bytes in all.
 #[derive(Clone, Copy, Persist)]
 pub(crate) struct Text {
-    /// The slot that leads here.
+    /// The slot that points to this string.
     slot: u64,
-    /// That of the key for which it was put.
+    /// The value of the key for which it was put.
     value: Value<104>,
 }
 
 type Link<'p> = Option<Ptr<'p, Text>>;
 
-/// Lets a slot lead to a string, and stores the slot in the string.
+/// Sets the pointer of a slot to a string, and stores the slot in the string.
 fn place<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     part: Ptr<'p, Strings<'p>>,
@@ -101,7 +101,7 @@ impl ChurnStructure for Ss {
         text.map(|_| tag(session, text)).transpose()
     }
 
-    /// Exchanges the strings of two slots, either of which may have none.
+    /// Exchanges the strings of two slots, either of which can be empty.
     fn touch<'p, M: Memory>(
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Strings<'p>>,

@@ -1,4 +1,4 @@
-//! Each structure beside a map of the standard library, and in its own phases.
+//! Each structure compared with a map of the standard library, and in its own phases.
 
 use super::adapter::RootOf;
 use super::phases::Step;
@@ -9,7 +9,7 @@ use seawall_memory::Image;
 use seawall_runtime::typed::Thread;
 use std::sync::Arc;
 
-/// A structure with a thread of its own, and a map that has the same entries.
+/// A structure with one thread, and a map with the same entries.
 struct Beside<'m, S> {
     churned: Churned<S>,
     image: &'m Image,
@@ -50,17 +50,16 @@ impl<'m, S: ChurnStructure> Beside<'m, S> {
         found.unwrap_or_else(|damage| panic!("{}: {damage}", S::NAME))
     }
 
-    /// Compares all entries, and checks all that holds.
+    /// Compares all entries, and checks all invariants.
     fn check(&self) {
-        // On a copy: to look takes the thread's number.
+        // On a copy: the check joins with the thread's number.
         let contents = self.churned.contents(&self.image.clone());
         let contents = contents.unwrap_or_else(|damage| panic!("{}: {damage}", S::NAME));
         assert!(contents == self.map, "{}: other entries than the map", S::NAME);
     }
 }
 
-/// Random steps, more of which put, or remove, in turn; with keys that are there already, or never
-/// were.
+/// Random steps, with more puts and more removes in turn; also of existing and of absent keys.
 fn does_what_a_map_does<S: ChurnStructure>() {
     for (entries, seed) in [(1, 1), (9, 2), (60, 3), (700, 4)] {
         let pool = setup::<S>(entries, seed);
@@ -91,7 +90,8 @@ fn does_what_a_map_does<S: ChurnStructure>() {
     }
 }
 
-/// All goes and comes back in rising and in falling order: each rebalances on one side only.
+/// All entries are removed and put back in ascending and in descending order: each order rebalances
+/// on one side only.
 fn survives_sorted_keys<S: ChurnStructure>() {
     let pool = setup::<S>(300, 5);
     let mut beside = Beside::<S>::new(&pool);

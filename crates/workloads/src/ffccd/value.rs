@@ -1,4 +1,4 @@
-//! Values whose bytes all follow from key and tag, so that a check sees whether they are whole.
+//! Values whose bytes are a function of key and tag, so that a check detects torn ones.
 
 use super::spread;
 use crate::Damage;
@@ -17,12 +17,12 @@ pub(crate) struct Value<const N: usize> {
 pub(crate) type Value128 = Value<112>;
 
 impl<const N: usize> Value<N> {
-    /// That of `key` and `tag`.
+    /// The value of `key` and `tag`.
     pub(crate) fn new(key: u64, tag: u64) -> Value<N> {
         Value::of_length(key, tag, N)
     }
 
-    /// As [`new`](Value::new), but zeros behind `length` of the bytes that follow key and tag.
+    /// As [`new`](Value::new), with zeros behind `length` of the bytes that follow key and tag.
     pub(crate) fn of_length(key: u64, tag: u64, length: usize) -> Value<N> {
         let seed = spread(key ^ spread(tag));
         let mut rest = [0; N];
@@ -33,12 +33,12 @@ impl<const N: usize> Value<N> {
         Value { key, tag, rest: Bytes(rest) }
     }
 
-    /// Refuses a value that is not whole.
+    /// Rejects a torn value.
     pub(crate) fn check(&self) -> Result<(), Damage> {
         self.check_length(N)
     }
 
-    /// As [`check`](Value::check), of a value of that length.
+    /// As [`check`](Value::check), for a value of this length.
     pub(crate) fn check_length(&self, length: usize) -> Result<(), Damage> {
         let Value { key, tag, rest } = *self;
         let whole = Value::<N>::of_length(key, tag, length);

@@ -1,11 +1,10 @@
-//! A walk over all of a structure: ends even where pointers go in circles, and gathers what is
-//! there.
+//! A walk over a structure: it ends even if pointers form a cycle, and collects the entries.
 
 use crate::{Contents, Damage};
 
-/// What a check reports of a structure.
+/// The state of a check of a structure.
 pub struct Walk<'c> {
-    /// Objects that may still be seen.
+    /// The number of objects not yet seen.
     pub(crate) left: u64,
     pub(crate) contents: &'c mut Contents,
     pub(crate) parts: u64,
@@ -13,7 +12,7 @@ pub struct Walk<'c> {
 }
 
 impl Walk<'_> {
-    /// There is one more object, called `what`.
+    /// Counts one more object, called `what`.
     pub(crate) fn object(&mut self, what: &str) -> Result<(), Damage> {
         self.left = self.left.checked_sub(1).ok_or_else(|| {
             Damage(format!("more objects are linked than there are: a {what} for a second time"))
@@ -21,7 +20,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// There is an entry.
+    /// Adds an entry.
     pub(crate) fn entry(&mut self, key: u64, tag: u64) -> Result<(), Damage> {
         let global = key.checked_mul(self.parts).and_then(|key| key.checked_add(self.part));
         let Some(global) = global else {
@@ -33,7 +32,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Refuses a structure in which something does not hold.
+    /// Returns an error unless `holds`.
     pub(crate) fn ensure(&self, holds: bool, what: impl FnOnce() -> String) -> Result<(), Damage> {
         if holds { Ok(()) } else { Err(Damage(format!("part {}: {}", self.part, what()))) }
     }

@@ -1,11 +1,11 @@
 //! Bodies that attract each other, with the sharing of SPLASH-2's "barnes" (Woo et al., ISCA'95):
-//! all threads put their bodies into one octree, locking only the cell that they change; centres of
-//! mass go up the tree, a cell waiting for those below it; then each thread walks the tree for each
-//! of its bodies, reading what everybody wrote, and moves them.
+//! all threads insert their bodies into one octree, locking only the cell that they change; centres
+//! of mass are computed bottom-up, a cell waiting for those below it; then each thread walks the
+//! tree for each of its bodies, reading the data of all threads, and moves them.
 //!
 //! A leaf is one body, so the shape of the tree does not depend on the schedule, and sums are made
 //! octant by octant: the check compares bits with a plain tree. Bodies are numbered along a space
-//! filling curve, which stands in for the zones of equal cost of the original.
+//! filling curve, which replaces the zones of equal cost of the original.
 //!
 //! In the pool: bodies, cells, and the size of the box. The stack of a walk is a local.
 
@@ -30,12 +30,12 @@ const CELL: u64 = 16;
 const CHILDREN: u64 = 4;
 const LOCK: u64 = 12;
 const DONE: u64 = 13;
-/// The cell that the same thread made before.
+/// The cell that the same thread created before.
 const BEFORE: u64 = 14;
 
-/// Cells that a thread takes at once.
+/// Cells that a thread allocates at once.
 const CHUNK: u64 = 8;
-/// Halvings of the box after which two bodies count as being in one place.
+/// Halvings of the box after which two bodies count as being at one place.
 const DEPTH_MAX: u32 = 64;
 
 /// The system of bodies.
@@ -46,12 +46,12 @@ pub struct Barnes {
     bodies: Words,
     /// The largest coordinate, by step.
     sizes: Words,
-    /// Cells taken, by step.
+    /// The number of allocated cells, by step.
     taken: Words,
     cells: Words,
 }
 
-/// What a child of a cell is; 0 is nothing.
+/// A child of a cell; 0 is no child.
 #[derive(Clone, Copy, PartialEq)]
 enum Child {
     None,
@@ -77,7 +77,7 @@ impl Child {
     }
 }
 
-/// The cells that a thread has taken and made.
+/// The cells that a thread has allocated and created.
 struct Own {
     next: u64,
     end: u64,
@@ -149,8 +149,8 @@ impl Barnes {
         panic!("body {body} is where another is");
     }
 
-    /// The centres of mass of the cells that this thread made, the last first: a cell only waits
-    /// for cells that were made after it.
+    /// Computes the centres of mass of the cells that this thread created, the last first: a cell
+    /// waits only for cells that were created after it.
     fn weigh<M: Memory>(&self, memory: &M, own: &Own) {
         let mut next = own.last;
         while let Some(cell) = next {
@@ -205,7 +205,7 @@ impl Barnes {
         force
     }
 
-    /// Half a side of the box: the largest coordinate of all, found by all threads.
+    /// Half the side of the box: the largest coordinate of all bodies, found by all threads.
     fn measure<M: Memory>(&self, memory: &M, step: u64) -> f64 {
         let mut largest = 0.0f64;
         for body in self.team.share(memory, self.count) {

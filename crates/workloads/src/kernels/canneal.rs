@@ -1,15 +1,15 @@
 //! Placement of a netlist by annealing, with the sharing of PARSEC's "canneal" (Bienia et al.,
 //! PACT'08): all threads swap random pairs of elements of one netlist much larger than a private
-//! cache. What a swap would gain is computed from places that other threads may change meanwhile;
-//! the swap itself is atomic, each place held by a bit of its own word, lower element first.
+//! cache. The gain of a swap is computed from places that other threads can change meanwhile; the
+//! swap itself is atomic, with each place locked by a bit of its word, lower element first.
 //!
-//! In the pool: places, nets, and the length found in the end. The state of a thread's random
-//! numbers is a local. A worse place is accepted below a random bound that falls from step to step
-//! (threshold accepting), which needs no exponential function.
+//! In the pool: places, nets, and the final length. The state of a thread's random generator is a
+//! local. A worse place is accepted below a random bound that falls from step to step (threshold
+//! accepting), which needs no exponential function.
 //!
-//! Which swaps are made depends on the schedule. The check demands that each place is taken once,
-//! that no net changed, that the length which the threads add up is that of the placement, and that
-//! it is shorter than at the start.
+//! The sequence of swaps depends on the schedule. The check requires that each place is taken once,
+//! that no net changed, that the length summed by the threads is that of the placement, and that it
+//! is shorter than at the start.
 
 use super::sync::Team;
 use crate::harness::workload::below;
@@ -19,15 +19,15 @@ use seawall_memory::Memory;
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
 
-/// Nets that leave an element; as many come to it.
+/// Nets from an element; the same number lead to it.
 const NETS: u64 = 3;
-/// Falling bounds on how much worse a swap may be.
+/// The number of falling bounds on the loss of a swap.
 const STEPS: u64 = 8;
-/// Swaps tried in a step for each element.
+/// Swaps tried per element and step.
 const TRIES: u64 = 1;
 /// The bit of a place that is being changed.
 const HELD: u64 = 1 << 63;
-/// From this many elements on, annealing that improves nothing is a fault and not bad luck.
+/// From this number of elements on, annealing without improvement is a fault and not bad luck.
 const SURE: u64 = 64;
 
 /// The placement.
@@ -91,7 +91,7 @@ impl Canneal {
         self.places.put(memory, second, first_place);
     }
 
-    /// How much longer the nets of `element` would be at `to` instead of `from`.
+    /// The growth of the nets of `element` by a move from `from` to `to`.
     fn change<M: Memory>(&self, memory: &M, element: u64, from: u64, to: u64) -> i64 {
         let nets = element * 2 * NETS..(element + 1) * 2 * NETS;
         nets.map(|net| {
@@ -113,7 +113,7 @@ impl Canneal {
         }
     }
 
-    /// The length of the nets that leave `elements`, as `place_of` has them.
+    /// The length of the nets from `elements`, with the places of `place_of`.
     fn length_of(
         &self,
         elements: impl Iterator<Item = u64>,

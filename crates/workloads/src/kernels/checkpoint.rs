@@ -1,12 +1,12 @@
-//! Parallel kernels that survive crashes by checkpoints: what Ribbon flushes in its parallel
-//! programs (PACT'20). Any kernel that has phases can be one.
+//! Parallel kernels that survive crashes by checkpoints, as Ribbon's parallel programs do
+//! (PACT'20). Any kernel with phases can be one.
 //!
-//! The kernel itself says nothing about persistency. After each of its phases the threads meet, and
-//! bring a copy of all its memory up to date: each compares its share of the lines with the copy,
-//! writes those that differ, flushes them and drains. When all have, one thread commits the
+//! The kernel itself contains no persistency calls. After each of its phases the threads meet, and
+//! update a copy of all its memory: each compares its share of the lines with the copy, writes
+//! those that differ, flushes them and drains. When all have finished, one thread commits the
 //! checkpoint by a word. There are two copies, written in turn, so the last complete one is never
-//! touched. What the kernel has in its own memory is not flushed and does not count after a crash:
-//! [`recover`](Checkpointed::recover) writes the copy over it, and [`run`](Kernel::run) goes on
+//! modified. The kernel's own memory is not flushed and is ignored after a crash:
+//! [`recover`](Checkpointed::recover) restores it from the copy, and [`run`](Kernel::run) continues
 //! with the phase after it.
 
 use crate::kernels::sync::Team;
@@ -15,17 +15,17 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::ops::RangeInclusive;
 
-/// A kernel that runs in phases; between two of them all that it needs is in its memory.
+/// A kernel that runs in phases; between two phases its whole state is in its memory.
 pub trait Phased: Kernel {
     /// Its name with checkpoints.
     const CHECKPOINTED: &'static str;
     /// What it does with checkpoints, in one line.
     const ABOUT_CHECKPOINTED: &'static str;
 
-    /// How many phases there are, at least 1.
+    /// The number of phases, at least 1.
     fn phases(&self) -> u64;
 
-    /// Runs the calling thread's part of a phase, when all threads have run those before.
+    /// Runs the calling thread's part of a phase, when all threads have run the phases before.
     fn phase<M: Memory>(&self, memory: &M, number: u64);
 }
 
@@ -37,26 +37,26 @@ pub struct Checkpointed<K> {
     memory: Addr,
     copies: [Addr; 2],
     lines: u64,
-    /// One more than the phases of the last complete checkpoint, which is in the copy of this
-    /// number modulo 2; 0 if there is none.
+    /// One more than the number of phases in the last complete checkpoint, which is in the copy of
+    /// this number modulo 2; 0 if there is none.
     commit: Addr,
     team: Team,
     flaw: Flaw,
 }
 
 impl<K: Phased> Checkpointed<K> {
-    /// The same with a mistake: [`Flaw::NoFlush`] leaves a copy unflushed, [`Flaw::NoOrder`] does
-    /// not wait for it before the commit.
+    /// The kernel with a planted bug: [`Flaw::NoFlush`] leaves a copy unflushed, [`Flaw::NoOrder`]
+    /// does not wait for it before the commit.
     #[must_use]
     pub fn with_flaw(self, flaw: Flaw) -> Checkpointed<K> {
         Checkpointed { flaw, ..self }
     }
 
-    /// After a crash, on one thread: puts the kernel's memory back to the last complete checkpoint;
-    /// returns the phases that it has in it. Nothing of this needs to be durable.
+    /// After a crash, on one thread: restores the kernel's memory from the last complete
+    /// checkpoint; returns the number of phases in it. The restored memory need not be durable.
     ///
     /// # Errors
-    /// When there was none.
+    /// If there was no checkpoint.
     pub fn recover<M: Memory>(&self, memory: &M) -> Result<u64, Damage> {
         let commit = memory.load::<u64>(self.commit);
         if !(1..=self.kernel.phases() + 1).contains(&commit) {
@@ -70,7 +70,7 @@ impl<K: Phased> Checkpointed<K> {
         Ok(commit - 1)
     }
 
-    /// Makes a line of `to` what it is in `from`; false if it was.
+    /// Copies a line of `from` to `to`; returns false if they were equal.
     fn update<M: Memory>(&self, memory: &M, (from, to): (Addr, Addr), line: u64) -> bool {
         let [from, to] = [from, to].map(|start| start.plus(line * LINE_BYTES));
         let words = memory.load_line(from);
@@ -121,7 +121,7 @@ impl<K: Phased> Kernel for Checkpointed<K> {
     const QUICK: u64 = K::QUICK;
     const SMALL: u64 = K::SMALL;
     const SIZES: RangeInclusive<u64> = K::SIZES;
-    /// That of the kernel: the checkpoints are added, as they are.
+    /// The kernel's own mix, without the checkpoints.
     const MIX: Mix = K::MIX;
 
     fn place(input: &Input, arena: &mut Arena) -> Checkpointed<K> {

@@ -1,16 +1,17 @@
 //! Compression with removal of duplicates, with the sharing of PARSEC's "dedup" (Bienia et al.,
 //! PACT'08): a pipeline of stages over shared queues, with a hash table in the middle.
 //!
-//! Stage 0 cuts blocks of the input into chunks where their content says so; stage 1 hashes chunks
-//! and finds those that came before; stage 2 compresses the others; stage 3, one thread, writes the
-//! output in the order of the input. A thread starts at the stage of its number modulo four and,
-//! when that is done, goes on to the next: so one thread is enough.
+//! Stage 0 divides blocks of the input into chunks by their content; stage 1 hashes chunks and
+//! finds duplicates; stage 2 compresses the others; stage 3, one thread, writes the output in the
+//! order of the input. A thread starts at the stage of its number modulo four and continues with
+//! the next when its stage is finished: so one thread is enough.
 //!
-//! Which copy of a chunk the table keeps depends on the schedule, but not what is written: the
-//! first in order in full, the others by their number. The check compares the output, word by word.
+//! The copy of a chunk that the table keeps depends on the schedule, but not the output: the first
+//! copy in input order in full, the others by its number. The check compares the output, word by
+//! word.
 //!
 //! In the pool: input, chunks, queues, table, the dictionary of each thread, compressed chunks and
-//! output. Contents are cut and compressed by words of 8 bytes.
+//! output. Content is divided and compressed by words of 8 bytes.
 
 use super::sync::{Team, lock, unlock};
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
@@ -26,7 +27,7 @@ use queue::Queue;
 
 const STAGES: u64 = 4;
 
-/// Words of a block of the input, and the chunks that it has at most.
+/// Words of a block of the input, and the greatest number of its chunks.
 const BLOCK: u64 = 4096;
 const BLOCK_CHUNKS: u64 = BLOCK / Cutter::LEAST + 1;
 
@@ -39,7 +40,7 @@ const HASH: u64 = 2;
 const NEXT: u64 = 3;
 /// The chunk with the same content that the table keeps, once known.
 const KEPT: u64 = 4;
-/// Words that it takes compressed, once it is.
+/// Its compressed words, once it is compressed.
 const PACKED: u64 = 5;
 /// Its number in the output, once written.
 const WRITTEN: u64 = 6;
@@ -47,7 +48,7 @@ const WRITTEN: u64 = 6;
 /// Words of a bucket: its lock and its first chunk.
 const BUCKET: u64 = 2;
 
-/// The bit of a word of the output that says a chunk follows, its length in the other bits.
+/// The bit of an output word that announces a chunk; the other bits are its length.
 const FULL: u64 = 1 << 63;
 
 /// The pipeline.
@@ -57,10 +58,11 @@ pub struct Dedup {
     words: u64,
     blocks: u64,
     input: Words,
-    /// Blocks taken by stage 0, whether stage 3 is taken, and threads that left each stage.
+    /// Blocks taken by stage 0, whether stage 3 is taken, and the number of threads that left each
+    /// stage.
     counters: Words,
     chunks: Words,
-    /// Chunks of each block, plus one, once it is cut.
+    /// The number of chunks of each block, plus one, once it is divided.
     cut: Words,
     queues: [Queue; 2],
     buckets: Words,
@@ -69,7 +71,7 @@ pub struct Dedup {
     output: Words,
 }
 
-/// Where in `counters`, a line each.
+/// Indices into `counters`, a line each.
 const BLOCKS_TAKEN: u64 = 0;
 const WRITER_TAKEN: u64 = 8;
 const LEFT: u64 = 16;
@@ -84,7 +86,7 @@ impl Dedup {
         (0..self.team.threads()).filter(|thread| thread % STAGES <= stage).count() as u64
     }
 
-    /// Leaves `stage`; the last to leave says to the next that nothing more will come.
+    /// Leaves `stage`; the last thread to leave closes the queue of the next.
     fn leave<M: Memory>(&self, memory: &M, stage: u64) {
         let left = self.counters.claim(memory, LEFT + 8 * stage, 1);
         if left + 1 == self.members(stage) {
@@ -118,7 +120,7 @@ impl Dedup {
         }
     }
 
-    /// The chunk of the same content that the table keeps: itself, if it is the first to come.
+    /// The chunk of the same content that the table keeps: the chunk itself, if it is the first.
     fn find<M: Memory>(&self, memory: &M, id: u64) -> u64 {
         let chunk = self.chunk(id);
         let (start, length) = (chunk.get(memory, START), chunk.get(memory, LENGTH));

@@ -1,9 +1,9 @@
-//! A table of search trees, each with a lock of its own: keys go to trees by their remainder.
+//! A table of search trees, each with its own lock: a key belongs to the tree of its remainder.
 //!
 //! The programs of STAMP keep such tables as one red-black tree under transactional memory, which
-//! runs operations on different parts of it at the same time; a forest lets locks do so. A tree is
-//! a treap (Seidel and Aragon, 1996) whose priorities are a hash of the key: its shape depends on
-//! its keys alone, and is checked with them.
+//! runs operations on different parts of it concurrently; a forest permits the same with locks. A
+//! tree is a treap (Seidel and Aragon, 1996) whose priorities are a hash of the key: its shape is a
+//! function of its keys, and is checked with them.
 
 use super::sync::{lock, unlock};
 use crate::{Damage, Words};
@@ -26,7 +26,7 @@ const RIGHT: u64 = 2;
 const VALUE: u64 = 3;
 
 /// The trees of some tables, and their nodes. A node is a number that the caller chooses, and is in
-/// one tree at most.
+/// at most one tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forest {
     roots: Words,
@@ -74,7 +74,7 @@ impl Forest {
         memory.load(self.at(node, KEY))
     }
 
-    /// Where the value of `node` is; its tree's lock protects it.
+    /// The address of the value of `node`; its tree's lock protects it.
     pub(super) fn value_at(&self, node: u64) -> Addr {
         self.at(node, VALUE)
     }
@@ -106,7 +106,7 @@ impl Forest {
         self.search(memory, tree, key, |_| false).1
     }
 
-    /// Puts `node` in, with a key that the tree does not have.
+    /// Inserts `node`, with a key that the tree does not have.
     pub(super) fn insert<M: Memory>(
         &self,
         memory: &M,
@@ -161,11 +161,11 @@ impl Forest {
         Some(node)
     }
 
-    /// Keys and nodes of a tree in the order of keys. Nothing that memory holds makes it panic or
-    /// loop.
+    /// Keys and nodes of a tree in the order of keys. It never panics or loops, whatever memory
+    /// contains.
     ///
     /// # Errors
-    /// What no tree holds.
+    /// The violated invariant.
     pub(super) fn contents<M: Memory>(
         &self,
         memory: &M,

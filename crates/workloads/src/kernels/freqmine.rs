@@ -1,13 +1,13 @@
 //! Frequent sets of items in a database of transactions, with the sharing of PARSEC's "freqmine"
 //! (Bienia et al., PACT'08), which is FP-growth (Han, Pei and Yin, SIGMOD'00): all threads count
-//! the items, put their transactions into one prefix tree, locking only the node that gets a new
+//! the items, insert their transactions into one prefix tree, locking only the node that gets a new
 //! child and adding to counts with locked adds, and then mine the tree, item by item, each in
-//! memory of its own.
+//! private memory.
 //!
 //! The conditional bases of the items are kept as lists of paths, in the thread's part of the pool;
 //! sets of up to four items are counted. In the pool: database, counts, tree, those lists, and for
-//! each item how many frequent sets end with it, and a sum over them. The check finds the same sets
-//! another way: from the lists of transactions of every item (Zaki's "Eclat").
+//! each item the number of frequent sets that end with it, and a sum over them. The check finds the
+//! same sets by another algorithm: from the lists of transactions of every item (Zaki's "Eclat").
 
 use super::sync::Team;
 use crate::{Counts, Damage, Input, Kernel, Mix, Words};
@@ -23,7 +23,7 @@ use database::{Database, ITEMS};
 use mine::Miner;
 use prefix::Prefixes;
 
-/// Items of a set at most.
+/// The greatest number of items of a set.
 const SET_ITEMS: usize = 4;
 
 /// Words of the result of an item, and offsets.
@@ -36,9 +36,9 @@ const SUM: u64 = 1;
 pub struct Freqmine {
     team: Team,
     transactions: u64,
-    /// An item is frequent if at least this many transactions have it.
+    /// The least number of transactions with a frequent item.
     least: u64,
-    /// Where each transaction starts in `items`, and where the last ends.
+    /// The start of each transaction in `items`, and the end of the last.
     starts: Words,
     items: Words,
     /// Counts of items, by thread.
@@ -47,7 +47,7 @@ pub struct Freqmine {
     /// The rank of each item, plus one, if it is frequent; and items by rank.
     ranks: Words,
     by_rank: Words,
-    /// Frequent items, and items taken to be mined.
+    /// The number of frequent items, and of items taken to be mined.
     counters: Words,
     tree: Prefixes,
     scratch: Words,
@@ -58,7 +58,7 @@ pub struct Freqmine {
 const FREQUENT: u64 = 0;
 const MINED: u64 = 8;
 
-/// What a set adds to the sum of its item: depends on what is in it and how often it occurs.
+/// The term of a set in the sum of its item: a function of its items and its support.
 fn weight(ranks: &[u64], support: u64) -> u64 {
     let mixed = ranks.iter().fold(support, |mixed, rank| {
         (mixed ^ (rank + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
@@ -89,7 +89,7 @@ impl Freqmine {
         self.team.meet(memory);
     }
 
-    /// Ranks the frequent items, the most frequent first; one thread does it.
+    /// Ranks the frequent items, the most frequent first; one thread runs it.
     fn rank<M: Memory>(&self, memory: &M) {
         let mut frequent = Vec::new();
         for item in 0..ITEMS {

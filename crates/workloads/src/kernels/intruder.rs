@@ -1,14 +1,14 @@
 //! Detection of attacks in a stream of packets, with the sharing of STAMP's "intruder" (Cao Minh et
-//! al., IISWC'08): all threads take packets from one queue, put the fragments of a flow together in
-//! one map, pass whole flows through a second queue, and search them for signatures.
+//! al., IISWC'08): all threads take packets from one queue, assemble the fragments of a flow in one
+//! map, pass whole flows through a second queue, and search them for signatures.
 //!
-//! The ends of the queues are under a lock each, held for a few instructions; a thread takes eight
-//! packets of the stream at a time (the original takes one: 32 threads here then mostly wait for
-//! that lock). The map is a forest, under the lock of the flow's tree. Fragments of all flows are
-//! mixed in the stream, so most of what a thread touches was written by others.
+//! Each end of the queues has a lock, held for a few instructions; a thread takes eight packets of
+//! the stream at a time (the original takes one: 32 threads here then mostly wait for that lock).
+//! The map is a forest, under the lock of the flow's tree. Fragments of all flows are mixed in the
+//! stream, so most data that a thread accesses were written by others.
 //!
-//! In the pool: packets, queues, trees, lists of fragments, the data as it comes and as it is put
-//! together, signatures and findings. All of the result is the same under any schedule.
+//! In the pool: packets, queues, trees, lists of fragments, the data as received and as assembled,
+//! signatures and findings. The whole result is the same under any schedule.
 
 use super::forest::{Forest, TREES};
 use super::sync::Team;
@@ -19,7 +19,7 @@ use seawall_memory::{Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::ops::{Range, RangeInclusive};
 
-/// Fragments of a flow at most, and words of a fragment.
+/// The greatest number of fragments of a flow, and words of a fragment.
 const FRAGMENTS: u64 = 8;
 const FRAGMENT_WORDS: u64 = 16;
 const ATTACK_PERCENT: u64 = 10;
@@ -32,18 +32,18 @@ const NUMBER: u64 = 1;
 const COUNT: u64 = 2;
 const START: u64 = 3;
 const LENGTH: u64 = 4;
-/// The fragment behind it in its flow, of those that have come.
+/// The next fragment of its flow among those received.
 const NEXT: u64 = 5;
-/// In the first fragment that came: how many have.
+/// In the first fragment received: the number received.
 const RECEIVED: u64 = 6;
 
-/// Words of the queues, a line each: what was taken of the stream, what was put into the queue of
-/// whole flows, and what was taken out of it.
+/// Words of the queues, a line each: the number taken from the stream, put into the queue of whole
+/// flows, and taken out of it.
 const TAKEN: u64 = 0;
 const PUT: u64 = 8;
 const GOT: u64 = 16;
 
-/// Which lock protects what.
+/// The locks and what they protect.
 const STREAM_LOCK: u64 = 0;
 const PUT_LOCK: u64 = 1;
 const GOT_LOCK: u64 = 2;
@@ -71,9 +71,9 @@ pub struct Intruder {
 struct Traffic {
     data: Vec<u64>,
     signatures: Vec<u64>,
-    /// Of each packet: flow, number, count, start, length.
+    /// For each packet: flow, number, count, start, length.
     packets: Vec<[u64; 5]>,
-    /// Where each flow's data is.
+    /// The range of each flow's data.
     flows: Vec<Range<usize>>,
     stream: Vec<u64>,
 }
@@ -121,7 +121,7 @@ impl Intruder {
         })
     }
 
-    /// Puts a fragment to the others of its flow; when it was the last to come, returns the first.
+    /// Adds a fragment to those of its flow; if it was the last to arrive, returns the first.
     fn collect<M: Memory>(&self, memory: &M, packet: u64) -> Option<u64> {
         let flow = self.packet(memory, packet, FLOW);
         let count = self.packet(memory, packet, COUNT);
@@ -148,7 +148,7 @@ impl Intruder {
         list
     }
 
-    /// Puts `packet` in its place in the list of the flow of `node`.
+    /// Inserts `packet` at its place in the list of the flow of `node`.
     fn link<M: Memory>(&self, memory: &M, node: u64, packet: u64) {
         let number = self.packet(memory, packet, NUMBER);
         let mut place = self.forest.value_at(node);

@@ -1,8 +1,8 @@
 //! LU factorisation without pivoting, with the sharing of SPLASH-2's "lu", contiguous blocks (Woo
-//! et al., ISCA'95): blocks of 16 x 16 lie in one piece each and belong to threads in a grid; the
-//! thread that owns a block writes it, others read it a phase later.
+//! et al., ISCA'95): blocks of 16 x 16 are contiguous and assigned to threads in a grid; the thread
+//! that owns a block writes it, others read it a phase later.
 //!
-//! In the pool: the matrix. Each element sees the same operations in the same order as in the
+//! In the pool: the matrix. Each element undergoes the same operations in the same order as in the
 //! plain, unblocked elimination, so the check compares bits.
 
 use super::sync::Team;
@@ -65,7 +65,7 @@ impl Lu {
         Block(self.matrix.part(first..first + BLOCK))
     }
 
-    /// True if the block is this thread's.
+    /// True if this thread owns the block.
     fn is_mine<M: Memory>(&self, memory: &M, row: u64, column: u64) -> bool {
         let (rows, columns) = self.grid;
         row % rows * columns + column % columns == memory.thread() as u64
@@ -130,7 +130,7 @@ impl Lu {
         all.collect()
     }
 
-    /// Where element (`row`, `column`) is in the matrix of blocks.
+    /// The index of element (`row`, `column`) in the matrix of blocks.
     fn index(&self, row: u64, column: u64) -> u64 {
         let block = row / SIDE * self.blocks + column / SIDE;
         block * BLOCK + row % SIDE * SIDE + column % SIDE

@@ -2,8 +2,8 @@
 //! stencils on strips of rows whose edges the neighbours read, red-black over-relaxation until the
 //! largest change is small, and one lock for that largest change.
 //!
-//! It stands in for the pattern, not for the physics: one grid, no multigrid, of the many fields of
-//! the original only three. In the pool: the grids and the errors. A point only depends on points
+//! It has the sharing pattern, not the physics: one grid, no multigrid, and three of the many
+//! fields of the original. In the pool: the grids and the errors. A point depends only on points
 //! that do not change in the same phase, so the check compares bits.
 
 use super::sync::Team;
@@ -14,7 +14,7 @@ use seawall_runtime::Arena;
 use std::ops::{Range, RangeInclusive};
 
 const STEPS: u64 = 2;
-/// The most relaxations of a step.
+/// The greatest number of relaxations of a step.
 const SWEEPS: u64 = 5;
 /// A step relaxes until no point changes by more.
 const TOLERANCE: f64 = 1e-6;
@@ -63,7 +63,7 @@ impl Ocean {
         row * self.width() + 1..row * self.width() + 1 + self.size
     }
 
-    /// The points of a row that have a colour.
+    /// The points of a row with this colour.
     fn coloured(&self, row: u64, colour: u64) -> impl Iterator<Item = u64> + use<> {
         self.row(row).skip(((row + colour) % 2) as usize).step_by(2)
     }
@@ -79,7 +79,7 @@ impl Ocean {
         self.source.put_real(memory, index, value);
     }
 
-    /// The change of the point.
+    /// Relaxes the point; returns its change.
     fn relax<M: Memory>(&self, memory: &M, index: u64) -> f64 {
         let value = self.stream.real(memory, index);
         let sum = self.sum(memory, self.stream, index);
@@ -122,7 +122,7 @@ impl Ocean {
         grid
     }
 
-    /// Vorticity, stream and errors in the end.
+    /// Vorticity, stream and errors at the end.
     fn plain(&self) -> [Vec<f64>; 3] {
         let mut vorticity = self.plain_start();
         let (mut source, mut stream) = (vec![0.0; vorticity.len()], vec![0.0; vorticity.len()]);

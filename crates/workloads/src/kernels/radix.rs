@@ -1,10 +1,10 @@
 //! Radix sort, with the sharing of SPLASH-2's "radix" (Woo et al., ISCA'95): each pass counts the
-//! digits of a thread's part, adds the counts of all threads up, and permutes the keys into the
-//! other array, where parts of different threads lie line by line side by side.
+//! digits of a thread's part, sums the counts of all threads, and permutes the keys into the other
+//! array, where the parts of different threads alternate line by line.
 //!
 //! In the pool: both arrays of keys (4 bytes each), and for each thread its counts and its ranks.
-//! The sort is stable, and only the low 20 bits of a key are sorted by, so the check also sees
-//! equal keys change places.
+//! The sort is stable, and sorts by the low 20 bits of a key only, so the check also detects equal
+//! keys that change places.
 
 use super::sync::Team;
 use crate::{Counts, Damage, Input, Kernel, Mix, Phased, Words};
@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 
 const DIGIT_BITS: u32 = 10;
 const DIGITS: u64 = 1 << DIGIT_BITS;
-/// Passes; even, so that the sorted keys end where they began.
+/// Passes; an even number, so that the sorted keys end in the first array.
 const PASSES: u32 = 2;
 
 /// The sort.
@@ -55,8 +55,8 @@ impl Radix {
         }
     }
 
-    /// Makes of all counts, for the digits of this thread's share, how many keys of the same digit
-    /// the threads before have.
+    /// Computes from all counts, for the digits of this thread's share, the number of keys with the
+    /// same digit in the threads before.
     fn add_up<M: Memory>(&self, memory: &M) {
         for digit in self.team.share(memory, DIGITS) {
             let mut before = 0;

@@ -6,8 +6,8 @@
 //! each edge into the lists of both its ends under the lock of the vertex, the words of the locks
 //! packed. Kernel 2: the edges of the largest weight, collected in one list. Edges are R-MAT's.
 //!
-//! In the pool: everything but the registers. The order within a list depends on the schedule; the
-//! check sorts both lists, and compares all else as it is.
+//! In the pool: all data except locals. The order within a list depends on the schedule; the check
+//! sorts both lists, and compares all other data directly.
 
 use super::sync::{Team, lock, unlock};
 use crate::harness::workload::below;
@@ -38,7 +38,7 @@ pub struct Ssca2 {
     heavy: Words,
 }
 
-/// The lists of one direction: of edges that leave a vertex, or that come to it.
+/// The lists of one direction: of edges from a vertex, or of edges to it.
 #[derive(Clone, Copy, Debug)]
 struct Side {
     degrees: Words,
@@ -55,7 +55,7 @@ struct Edge {
 }
 
 impl Edge {
-    /// The vertex whose list of `side` it goes to, and what it adds to the list.
+    /// The vertex in whose list of `side` the edge is, and its entry in the list.
     fn entry(self, side: usize) -> (u64, u64) {
         let (at, other) = [(self.from, self.to), (self.to, self.from)][side];
         (at, other | self.weight << 32)
@@ -63,7 +63,8 @@ impl Edge {
 }
 
 impl Ssca2 {
-    /// The edges: each bit of both ends chooses a quarter of the matrix, one of them in 55 of 100.
+    /// The edges: each bit of both ends selects a quadrant of the matrix, one of them in 55 of 100
+    /// cases.
     fn plain(&self) -> Vec<Edge> {
         let mut rng = self.team.input.stream(0);
         let scatter = |vertex: u64| vertex.wrapping_mul(0x9e37_79b1) % self.vertices;
@@ -91,7 +92,7 @@ impl Ssca2 {
         Edge { from, to, weight }
     }
 
-    /// Makes of the degrees of this thread's vertices where their lists start.
+    /// Turns the degrees of this thread's vertices into the starts of their lists.
     fn add_up<M: Memory>(&self, memory: &M, side: &Side) {
         let own = memory.thread() as u64;
         let mut sum = 0;
@@ -123,7 +124,7 @@ impl Ssca2 {
         unlock(memory, self.locks.at(vertex));
     }
 
-    /// Kernel 2: word 0 of `largest` becomes the largest weight, word 8 how many edges have it.
+    /// Kernel 2: word 0 of `largest` becomes the largest weight, word 8 the number of its edges.
     fn collect_heavy<M: Memory>(&self, memory: &M) {
         let mut largest = 0;
         for index in self.team.share(memory, self.edges) {

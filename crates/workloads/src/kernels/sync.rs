@@ -4,10 +4,10 @@
 //! Nothing here survives a crash by itself; a machine that restarts from a checkpoint restores
 //! these words with all others, and the registers of the threads that wait on them.
 //!
-//! A lock of [`lock`] is one word wherever the program has room for it, often between data, as
-//! fine-grained locks are: test, and test-and-set. Where all threads meet at one lock, the kernels
-//! take the queue locks of the runtime instead, placed in the pool. The barrier is the
-//! sense-reversing one of Mellor-Crummey and Scott (1991, section 3.1), its sense read on entry.
+//! A lock of [`lock`] is one word anywhere in the program's data, as fine-grained locks are: test,
+//! and test-and-set. If all threads use one lock, the kernels use the queue locks of the runtime
+//! instead, placed in the pool. The barrier is the sense-reversing one of Mellor-Crummey and Scott
+//! (1991, section 3.1), with its sense read on entry.
 
 use crate::Input;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
@@ -22,13 +22,13 @@ pub(super) fn lock<M: Memory>(memory: &M, at: Addr) {
     }
 }
 
-/// Gives the lock at `at` back.
+/// Releases the lock at `at`.
 #[track_caller]
 pub(super) fn unlock<M: Memory>(memory: &M, at: Addr) {
     memory.store(at, 0u64);
 }
 
-/// The threads of a run, with the barrier at which they meet and the locks that all of them take.
+/// The threads of a run, with their common barrier and locks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Team {
     pub(crate) input: Input,
@@ -45,23 +45,23 @@ impl Team {
         Team { input: *input, arrived, sense, locks }
     }
 
-    /// Makes the barrier as it is when nobody waits at it, after a crash.
+    /// Resets the barrier after a crash, to the state without waiters.
     pub(crate) fn reset<M: Memory>(&self, memory: &M) {
         memory.store(self.arrived, 0u64);
         memory.store(self.sense, 0u64);
     }
 
-    /// Part of `count` things that this thread does.
+    /// This thread's part of `count` items.
     pub(crate) fn share<M: Memory>(&self, memory: &M, count: u64) -> Range<u64> {
         self.input.share(memory.thread(), count)
     }
 
-    /// How many threads there are.
+    /// The number of threads.
     pub(crate) const fn threads(&self) -> u64 {
         self.input.threads as u64
     }
 
-    /// Waits until all threads have come.
+    /// Waits until all threads have arrived.
     #[track_caller]
     pub(crate) fn meet<M: Memory>(&self, memory: &M) {
         let sense = memory.load::<u64>(self.sense);
@@ -73,7 +73,7 @@ impl Team {
         }
     }
 
-    /// Does `what` under lock `index`.
+    /// Calls `what` under lock `index`.
     #[track_caller]
     pub(crate) fn alone<M: Memory, T>(
         &self,

@@ -1,15 +1,16 @@
 //! A travel agency, with the sharing of STAMP's "vacation" (Cao Minh et al., IISWC'08): tables of
 //! cars, flights, rooms and customers as trees, and transactions that read several rows, reserve
-//! the dearest, close an account, or change what there is.
+//! the most expensive, close an account, or change the offer.
 //!
 //! Instead of transactional memory, a transaction locks all the trees that it needs, in the order
 //! of their numbers, and releases them at its end (two-phase locking). While it holds them it
-//! stamps itself and them with one more than the largest stamp they have, a clock of Lamport's: the
-//! order of the stamps explains the run. The check does the transactions in that order on plain
-//! maps, and compares the stamp and the outcome of each, every row, and the list of every customer.
+//! stamps itself and them with one more than their largest stamp (a Lamport clock): the order of
+//! the stamps is a serial order of the run. The check replays the transactions in that order on
+//! plain maps, and compares the stamp and the outcome of each, every row, and the list of every
+//! customer.
 //!
-//! In the pool: trees, rows, lists, locks, stamps, and outcomes. What is asked for is random and
-//! made by the thread itself.
+//! In the pool: trees, rows, lists, locks, stamps, and outcomes. Requests are random and generated
+//! by the thread itself.
 
 use super::forest::{Forest, TREES};
 use super::sync::Team;
@@ -22,9 +23,9 @@ mod plain;
 
 use plain::{Action, Item, Plain, Row};
 
-/// Kinds of things that can be reserved, and so reservations of a transaction at most.
+/// The number of kinds to reserve, which bounds the reservations of a transaction.
 const KINDS: u64 = 3;
-/// Transactions for each row of a table.
+/// Transactions per row of a table.
 const TRANSACTIONS: u64 = 4;
 /// The table of customers; those of the kinds follow.
 const CUSTOMERS: u64 = 0;
@@ -85,7 +86,7 @@ impl Vacation {
         self.forest.insert(memory, self.tree(item), self.node(item), (item.key, first));
     }
 
-    /// Where the list of the customer begins; makes the customer if there is none.
+    /// The head of the list of the customer; creates the customer if there is none.
     fn customer<M: Memory>(&self, memory: &M, customer: u64) -> Addr {
         let tree = Forest::tree_of(customer, CUSTOMERS);
         if self.forest.find(memory, tree, customer).is_none() {
@@ -253,7 +254,7 @@ impl Vacation {
         }
     }
 
-    /// Does all transactions again in the order of their stamps; returns their outcomes.
+    /// Replays all transactions in the order of their stamps; returns their outcomes.
     fn replay<M: Memory>(&self, memory: &M, plain: &mut Plain) -> Result<Vec<u64>, Damage> {
         let stamp_of = |transaction| (self.stamps.get(memory, transaction), transaction);
         let mut order: Vec<(u64, u64)> = (0..self.transactions).map(stamp_of).collect();

@@ -1,8 +1,8 @@
-//! Where the strings go: an array, a hash table, a red-black tree and a B+tree, each as a C program
-//! of the paper's kind would have it, with nodes in one area and pointers of 4 bytes: offsets in
-//! the pool, so that a simulated core knows which load waits for which.
+//! The structures that store the strings: an array, a hash table, a red-black tree and a B+tree, in
+//! the form of the paper's C programs, with nodes in one area and pointers of 4 bytes: offsets in
+//! the pool, so that a simulated core recognises which load depends on which.
 //!
-//! They only grow, hold no key twice, and say nothing about crashes.
+//! They only grow, hold no key twice, and are not crash-consistent.
 
 use super::{SPREAD, UnknownName};
 use seawall_memory::{Addr, Memory, MemoryExt};
@@ -29,7 +29,7 @@ pub enum Structure {
 }
 
 impl Structure {
-    /// All of them.
+    /// All structures.
     pub const ALL: [Structure; 4] =
         [Structure::Array, Structure::Hash, Structure::RbTree, Structure::BPlus];
 
@@ -65,7 +65,7 @@ impl FromStr for Structure {
     }
 }
 
-/// Nodes of one size, handed out in order, and named by their offset in the pool; 0 is none.
+/// Nodes of one size, allocated in order, and named by their offset in the pool; 0 is null.
 #[derive(Clone, Copy, Debug)]
 struct Nodes {
     base: Addr,
@@ -91,13 +91,13 @@ impl Nodes {
         (self.base.offset() + u64::from(self.used) * self.node_bytes) as u32
     }
 
-    /// Bytes of `count` nodes and of a place that is left empty.
+    /// Bytes of `count` nodes and of an empty place.
     fn bytes(node_bytes: u64, count: u64) -> u64 {
         node_bytes * (count + 1)
     }
 }
 
-/// A structure in its place; what stands here is its root and its size.
+/// A structure at its address; this value holds its root and its size.
 #[derive(Debug)]
 pub(super) enum Table {
     Array { base: Addr, value_bytes: u64, records: u64 },
@@ -107,7 +107,7 @@ pub(super) enum Table {
 }
 
 impl Table {
-    /// An empty one at `base`, where memory is zero.
+    /// An empty structure at `base`, where memory is zero.
     pub(super) fn place(structure: Structure, value_bytes: u64, records: u64, base: Addr) -> Table {
         match structure {
             Structure::Array => Table::Array { base, value_bytes, records },
@@ -117,7 +117,7 @@ impl Table {
         }
     }
 
-    /// Bytes that it may take.
+    /// The greatest number of bytes that it uses.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Table::Array { value_bytes, records, .. } => value_bytes * records,
@@ -127,7 +127,7 @@ impl Table {
         }
     }
 
-    /// Stores the string of a key that is new.
+    /// Stores the string of a new key.
     pub(super) fn put<M: Memory>(&mut self, memory: &M, key: u32, value: &[u8]) {
         match self {
             Table::Array { base, value_bytes, .. } => {
@@ -139,7 +139,7 @@ impl Table {
         }
     }
 
-    /// Where the string of `key` is.
+    /// The address of the string of `key`.
     #[cfg(test)]
     pub(super) fn find<M: Memory>(&self, memory: &M, key: u32) -> Option<Addr> {
         match self {

@@ -1,8 +1,8 @@
 //! Insert, delete and search in a FAST & FAIR B+-tree (Hwang and others, FAST'18), or requests of a
-//! YCSB mix, with scans: one of the indexes that Ribbon was evaluated with (PACT'20).
+//! YCSB mix, with scans: one of the indexes of Ribbon's evaluation (PACT'20).
 //!
-//! The structure is `FastFairTree`, with nodes of 512 bytes as published. Small
-//! trees have small nodes, so that short runs split and join some.
+//! The structure is `FastFairTree`, with nodes of 512 bytes as published. Small trees have small
+//! nodes, so that short runs split and merge some.
 
 use super::structures::{FastFairShape, FastFairTree};
 use crate::Damage;
@@ -12,7 +12,7 @@ use crate::shared::{Change, Full};
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
 
-/// Fewer keys than these are in small nodes.
+/// With fewer keys, nodes are small.
 const MANY_KEYS: u64 = 1 << 10;
 
 /// The benchmark of FAST & FAIR.

@@ -1,7 +1,6 @@
-//! What the workloads of published indexes have in common, which live in a pool of their own
-//! without a heap or a log: a map from keys to the tags of operations, its population, and its mix.
-//! Keys are uniform in twice the entries, so that the population stays where it is; or they are
-//! those of a YCSB mix.
+//! The common part of workloads of published indexes, which live in a pool of their own without a
+//! heap or a log: a map from keys to the tags of operations, its population, and its mix. Keys are
+//! uniform in twice the entries, so that the population is stable; or they are those of a YCSB mix.
 
 use crate::harness::history::{Contents, initial_tag};
 use crate::harness::workload::{THREADS_MAX, initial_keys};
@@ -12,25 +11,25 @@ use crate::{Damage, Layout, Setup, Worker, Workload};
 use seawall_memory::Memory;
 use seawall_runtime::{Arena, pool};
 
-/// The most keys.
+/// The greatest number of keys.
 const KEYS_MAX: u64 = 1 << 29;
 
-/// An index from keys to tags: a handful of addresses.
+/// An index from keys to tags: a few addresses.
 pub trait Index: Copy + Send + Sync + 'static {
     /// Name of the workload.
     const NAME: &'static str;
     /// One line for the list of workloads.
     const ABOUT: &'static str;
-    /// Whether [`scan`](Index::scan) does anything.
+    /// Whether it supports [`scan`](Index::scan).
     const IN_ORDER: bool;
 
-    /// Places one for keys below `keys`, which is 2 to 2^29.
+    /// Places an index for keys below `keys`, which is 2 to 2^29.
     fn place(threads: u64, keys: u64, arena: &mut Arena) -> Self;
 
-    /// Recovers; makes an empty one of a zeroed pool.
+    /// Recovers; creates an empty index in a zeroed pool.
     ///
     /// # Errors
-    /// When the pool is damaged beyond what a crash does.
+    /// If the pool is damaged beyond what a crash can do.
     fn recover<M: Memory>(&self, memory: &M) -> Result<(), Damage>;
 
     /// Checks every invariant and returns the tag of each key.
@@ -42,10 +41,10 @@ pub trait Index: Copy + Send + Sync + 'static {
     /// The tag of a key.
     fn search<M: Memory>(&self, memory: &M, key: u64) -> Option<u64>;
 
-    /// Inserts a key; false if it is there.
+    /// Inserts a key; false if it exists.
     ///
     /// # Errors
-    /// When there is no room.
+    /// If there is no room.
     fn insert<M: Memory, F: FnMut(u64, u64)>(
         &self,
         memory: &M,
@@ -53,7 +52,7 @@ pub trait Index: Copy + Send + Sync + 'static {
         change: Change<F>,
     ) -> Result<bool, Full>;
 
-    /// Gives a key another tag; false if it is not there.
+    /// Sets the tag of a key; false if it does not exist.
     fn update<M: Memory, F: FnMut(u64, u64)>(
         &self,
         memory: &M,
@@ -61,7 +60,7 @@ pub trait Index: Copy + Send + Sync + 'static {
         change: Change<F>,
     ) -> bool;
 
-    /// Deletes a key; false if it is not there.
+    /// Deletes a key; false if it does not exist.
     fn delete<M: Memory, F: FnMut(u64, u64)>(
         &self,
         memory: &M,
@@ -69,7 +68,7 @@ pub trait Index: Copy + Send + Sync + 'static {
         change: Change<F>,
     ) -> bool;
 
-    /// Reads up to `most` keys from `from` on; returns how many there were.
+    /// Reads up to `most` keys from `from` on; returns their number.
     fn scan<M: Memory>(&self, memory: &M, from: u64, most: u64) -> u64 {
         let _ = (memory, from, most);
         0
@@ -162,7 +161,7 @@ impl<I: Index> Workload for Indexed<I> {
     }
 }
 
-/// The operations of an index that its structure has under the same names.
+/// Forwards the operations of an index to methods of the structure with the same names.
 macro_rules! as_the_structure_does {
     ($Structure:ident) => {
         fn recover<M: Memory>(&self, memory: &M) -> Result<(), Damage> {

@@ -1,5 +1,5 @@
 //! Insert, delete and search in a Level hash table (Zuo, Hua and Wu, OSDI'18), or requests of a
-//! YCSB mix: one of the indexes that Ribbon was evaluated with (PACT'20).
+//! YCSB mix: one of the indexes of Ribbon's evaluation (PACT'20).
 //!
 //! The structure is `seawall_collections::LevelHash`. It starts with twelve slots, and grows while
 //! it is filled and when the run fills it further.

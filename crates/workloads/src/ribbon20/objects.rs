@@ -1,16 +1,16 @@
-//! A dictionary of objects, as Redis has it: for each key an entry, a key and a value object, which
-//! are allocated one by one and change together.
+//! A dictionary of objects as in Redis: for each key an entry, a key and a value object, which are
+//! allocated separately and change together.
 //!
 //! PACT'20 ("Ribbon", flush coalescing) finds that 47 % of the bytes in the lines that Redis
-//! flushes are dirty, since its small objects straddle lines, and those that belong to one key lie
-//! on different ones; it aligns them and places key and value back to back. Here the same program
-//! runs with its objects placed in three ways ([`Placing`]), on a heap with a redo transaction an
-//! operation.
+//! flushes are dirty, because its small objects straddle lines, and the objects of one key are on
+//! different lines; it aligns them and places key and value back to back. Here the same program
+//! runs with its objects placed in three ways ([`Placing`]), on a heap with one redo transaction
+//! per operation.
 //!
 //! An entry is four words: the next entry of the chain, the key object, the value object, and the
 //! number of the last change. A key object is its length and 12 to 40 bytes. A value object is two
-//! words (its length; the number of the change that last wrote it, which counting changes in
-//! place) and 4 to 108 bytes. Lengths follow from key and number, so a check knows all bytes.
+//! words (its length; the number of the change that last wrote it, which a count changes in place)
+//! and 4 to 108 bytes. Lengths are a function of key and number, so a check knows all bytes.
 
 use crate::Damage;
 use crate::harness::workload::{below, stream};
@@ -31,27 +31,27 @@ const LENGTH: u64 = 0;
 const KEY_HEAD: u64 = 8;
 const WRITTEN: u64 = 8;
 const VALUE_HEAD: u64 = 16;
-/// In the root object: the table of buckets, how many a thread has, and how many threads.
+/// In the root object: the table of buckets, the buckets per thread, and the number of threads.
 const TABLE: u64 = 0;
 const BUCKETS: u64 = 8;
 const THREADS: u64 = 16;
 const ROOT_BYTES: u64 = 24;
-/// Bits of a key above which the number of its thread is.
+/// The number of low bits of a key below the number of its thread.
 const THREAD_SHIFT: u32 = 32;
 
-/// How the objects of a key are placed.
+/// The placement of the objects of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Placing {
-    /// In the smallest blocks, each by itself.
+    /// In the smallest blocks, each separately.
     Packed,
-    /// Each by itself, so that none straddles.
+    /// Each separately, so that none straddles a line.
     Lines,
     /// Back to back, first the entry and the value, which change most; a new value near its entry.
     Together,
 }
 
 impl Placing {
-    /// All of them, the one without a thought first.
+    /// All placements, the naive one first.
     pub const ALL: [Placing; 3] = [Placing::Packed, Placing::Lines, Placing::Together];
 }
 
@@ -72,9 +72,9 @@ pub enum ObjectChange {
     Insert,
     /// Replaces the value object by another, in general of another length.
     Replace,
-    /// Writes the number of the change into the entry and the value object, as counting does.
+    /// Writes the number of the change into the entry and the value object, as a counter does.
     Count,
-    /// Removes the key, if it is there.
+    /// Removes the key, if it exists.
     Remove,
 }
 
@@ -88,7 +88,7 @@ pub struct Objects {
     threads: u64,
 }
 
-/// What a heap must be for `keys` keys a thread, which are at most that many at a time.
+/// The options of a heap for at most `keys` keys per thread at a time.
 pub fn options(keys: u64, threads: u64, placing: Placing) -> HeapOptions {
     let bytes = (512 * keys + 48 * CHUNK_BYTES) * threads;
     HeapOptions {
@@ -114,26 +114,26 @@ fn value_bytes(key: u64, number: u64) -> Vec<u8> {
     (0..length).map(|_| below(&mut rng, 256) as u8).collect()
 }
 
-/// A number below `keys`, all about equally likely.
+/// A random number below `keys`, nearly uniform.
 pub fn draw(rng: &mut Xoshiro256PlusPlus, keys: u64) -> u64 {
     below(rng, keys)
 }
 
-/// A thread's numbers for `seed`.
+/// A thread's random generator for `seed`.
 pub fn numbers(seed: u64, thread: u64) -> Xoshiro256PlusPlus {
     stream(seed, thread)
 }
 
-/// The key of that number of a thread: each has keys of its own.
+/// The key with this number of a thread: each has keys of its own.
 pub fn key_of(thread: u64, number: u64) -> u64 {
     thread << THREAD_SHIFT | number
 }
 
 impl Objects {
-    /// Makes empty dictionaries in a zeroed pool, for about `keys` keys a thread.
+    /// Creates empty dictionaries in a zeroed pool, for about `keys` keys per thread.
     ///
     /// # Errors
-    /// When the heap has no room for the table.
+    /// If the heap has no room for the table.
     pub fn create<M: Memory>(
         memory: &M,
         keys: u64,
@@ -162,7 +162,7 @@ impl Objects {
     /// Opens the dictionaries in a pool of `bytes` bytes, after a crash too.
     ///
     /// # Errors
-    /// When there is none, or it is damaged.
+    /// If there is none, or it is damaged.
     pub fn open<M: Memory>(memory: &M, bytes: u64, placing: Placing) -> Result<Objects, Damage> {
         let (heap, _) = Heap::open(memory, NAME, bytes)?;
         let table: Addr = memory.load(heap.root().plus(TABLE));
@@ -179,7 +179,7 @@ impl Objects {
         Ok(Objects { heap, placing, table, buckets, threads })
     }
 
-    /// The heap that it is in.
+    /// The heap of the dictionaries.
     pub fn heap(&self) -> Heap {
         self.heap
     }
@@ -200,8 +200,8 @@ impl Objects {
         self.table.plus(8 * (thread * self.buckets + (hashed & (self.buckets - 1))))
     }
 
-    /// The entry of a key, and the word that leads to it; the last such word of the chain if there
-    /// is none.
+    /// The entry of a key, and the word that points to it; the last such word of the chain if there
+    /// is no entry.
     fn find<M: Memory>(&self, memory: &M, key: u64) -> (Addr, Option<Addr>) {
         let mut link = self.bucket(key);
         loop {
@@ -218,12 +218,12 @@ impl Objects {
         }
     }
 
-    /// Changes a key of the thread as one transaction: durable when it returns; a crash before
-    /// leaves all of it or nothing. Nothing happens to a key that is not there, or (inserting) is.
-    /// `number` is greater than 0 and different for each change of that key.
+    /// Changes a key of the thread in one transaction: durable when it returns, and atomic in a
+    /// crash before. Inserting an existing key, and any other change of an absent key, has no
+    /// effect. `number` is greater than 0 and different for each change of that key.
     ///
     /// # Errors
-    /// When the heap is full.
+    /// If the heap is full.
     pub fn change<M: Memory>(
         &self,
         session: &mut Session<'_, M>,
@@ -300,11 +300,11 @@ impl Objects {
         tx.free(old)
     }
 
-    /// Checks the dictionaries, and returns each key with the number of its last change, in their
-    /// order.
+    /// Checks the dictionaries, and returns each key with the number of its last change, in the
+    /// order of keys.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The damage, and its place.
     pub fn contents<M: Memory>(&self, memory: &M) -> Result<Vec<(u64, u64)>, Damage> {
         let mut live = BTreeSet::new();
         self.heap.objects(memory, |object| {
@@ -341,7 +341,7 @@ fn write_value<M: Memory>(
     content: &[u8],
     number: u64,
 ) -> Result<(), HeapError> {
-    // The number that the bytes follow from is beside their length and is never counted up.
+    // The number that determines the bytes is stored with the length and never incremented.
     tx.store(value.plus(LENGTH), content.len() as u64 | number << 16)?;
     tx.store(value.plus(WRITTEN), number)?;
     tx.write(value.plus(VALUE_HEAD), content)

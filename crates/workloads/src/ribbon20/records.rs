@@ -1,5 +1,5 @@
-//! The map of byte strings with records as large as those of YCSB: ten fields of 100 bytes each
-//! ("Benchmarking Cloud Serving Systems with YCSB", SoCC'10, section 4).
+//! The map of byte strings with records of YCSB's size: ten fields of 100 bytes each ("Benchmarking
+//! Cloud Serving Systems with YCSB", SoCC'10, section 4).
 
 use crate::library::keyed::Keyed;
 use crate::library::kv::{Range, Strings, Values};

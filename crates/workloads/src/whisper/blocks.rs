@@ -1,10 +1,10 @@
-//! An allocator as NVML had it: a bitmap in the pool, changed in steps that are ordered each.
+//! An allocator as in NVML: a bitmap in the pool, changed in steps that are ordered each.
 //!
 //! Each thread has blocks of its own, as NVML's threads had arenas, so no two threads write a line
-//! of it. Taking a block and giving one back belong to a transaction: the word of the bitmap is
-//! saved in the log (two epochs, if it was not saved yet), changed, and written back (one more).
-//! A block that a transaction frees is not used again before it has committed, as a crash may give
-//! it back to its owner with what it held.
+//! of the bitmap. Allocating and freeing a block belong to a transaction: the word of the bitmap is
+//! saved in the log (two epochs, if it was not saved yet), changed, and written back (one more). A
+//! block that a transaction frees is not reused before the commit, because a crash can return it to
+//! its owner with its old content.
 
 use super::undo::UndoTx;
 use crate::Damage;
@@ -47,7 +47,7 @@ impl Blocks {
         self.area.plus((thread * self.each + block) * self.bytes)
     }
 
-    /// Thread and number of the block that starts at the bits `at`; `None` when none does.
+    /// Thread and number of the block that starts at the bits `at`; `None` if none does.
     fn place_of(&self, at: u64) -> Option<(u64, u64)> {
         let from_start = at.checked_sub(self.area.bits())?;
         let index = from_start / self.bytes;
@@ -55,8 +55,8 @@ impl Blocks {
         is_one.then_some((index / self.each, index % self.each))
     }
 
-    /// Takes a free block of the transaction's thread, looking from `cursor` on, which moves behind
-    /// it. `None` when there is none.
+    /// Allocates a free block of the transaction's thread, searching from `cursor` on, which moves
+    /// behind it. `None` if there is none.
     pub(super) fn take<M: Memory>(&self, tx: &mut UndoTx<'_, M>, cursor: &mut u64) -> Option<Addr> {
         let memory = tx.memory();
         let thread = tx.thread();
@@ -85,10 +85,10 @@ impl Blocks {
         None
     }
 
-    /// Gives the block at `at` back.
+    /// Frees the block at `at`.
     ///
     /// # Panics
-    /// When there is no such block.
+    /// If there is no such block.
     pub(super) fn give<M: Memory>(&self, tx: &mut UndoTx<'_, M>, at: Addr) {
         let memory = tx.memory();
         let (thread, block) = self.place_of(at.bits()).expect("a block that was taken");
@@ -101,23 +101,23 @@ impl Blocks {
         tx.step();
     }
 
-    /// Blocks that a walk may reach, each once.
+    /// The blocks that a walk can reach, each once.
     pub(super) fn reached(&self) -> Reached<'_> {
         Reached { blocks: self, bits: vec![0; (self.threads * self.words()) as usize] }
     }
 }
 
-/// Which blocks a walk has reached.
+/// The blocks that a walk has reached.
 pub(super) struct Reached<'a> {
     blocks: &'a Blocks,
     bits: Vec<u64>,
 }
 
 impl Reached<'_> {
-    /// Marks the block at the bits `at` of a thread, which `what` leads to.
+    /// Marks the block of `thread` at the bits `at`, to which `what` points.
     ///
     /// # Errors
-    /// When there is none, or it was reached before.
+    /// If there is none, or it was reached before.
     pub(super) fn reach(&mut self, thread: u64, at: u64, what: &str) -> Result<Addr, Damage> {
         let Some((owner, block)) = self.blocks.place_of(at).filter(|(owner, _)| *owner == thread)
         else {
@@ -131,10 +131,10 @@ impl Reached<'_> {
         Ok(Addr::from_bits(at))
     }
 
-    /// Checks that exactly the blocks that were reached are taken.
+    /// Checks that exactly the reached blocks are allocated.
     ///
     /// # Errors
-    /// A block that is free and in use, or taken and lost.
+    /// A block that is free and in use, or allocated and unreachable.
     pub(super) fn check<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
         let words = self.blocks.words();
         for (index, reached) in (0..).zip(&self.bits) {

@@ -1,16 +1,16 @@
-//! The volatile half of an application: a front end that takes requests and sends responses.
+//! The volatile half of an application: a front end that receives requests and sends responses.
 //!
-//! Programs with persistent memory touch it in few of their accesses: 0.4 to 9 in a hundred in
-//! WHISPER (ASPLOS'17, section 5), the others being to DRAM, nearly all of them hits. A front end
-//! is what makes those others here: a message buffer in which a request arrives and is parsed and
-//! a response is built, the stack of the functions that handle it, and a table of sessions,
-//! statistics and the like. Each thread has its own, so no line of it is shared. An application
-//! says how many functions an operation calls ([`Client::calls`]), chosen such that the share of
-//! its accesses to persistent memory is about the one that was published. There are three
-//! instructions to an access, the access included, as in the programs of `validation/programs.md`;
-//! what they take is the machine's business (`core.parallelism`).
+//! Programs with persistent memory access it rarely: 0.4 to 9 per cent of their accesses in WHISPER
+//! (ASPLOS'17, section 5); the others go to DRAM, and nearly all of them hit. Here a front end
+//! makes those others: a message buffer in which a request arrives and is parsed and a response is
+//! built, the stack of the functions that handle it, and a table of sessions, statistics and the
+//! like. Each thread has its own, so no line of it is shared. An application sets the number of
+//! function calls per operation ([`Client::calls`]), chosen such that its share of accesses to
+//! persistent memory is about the published one. There are three instructions per access, the
+//! access included, as in the programs of `validation/programs.md`; their cost depends on the
+//! machine (`core.parallelism`).
 //!
-//! Nothing of it survives a crash, and zeroed DRAM is all that it needs to start.
+//! None of it survives a crash; it starts from zeroed DRAM.
 
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
@@ -19,19 +19,19 @@ use seawall_runtime::Arena;
 const STACK_LINES: u64 = 64;
 /// Words that a call saves when it begins and restores when it ends.
 const SAVED: u64 = 6;
-/// Loads of arguments and local variables, and stores to them.
+/// Loads of arguments and local variables per call, and stores to them.
 const LOCAL_LOADS: u64 = 7;
 const LOCAL_STORES: u64 = 2;
-/// Words of the table that a call reads; one of them it may write.
+/// Words of the table that a call reads; it may write one of them.
 const PROBED: u64 = 2;
-/// One call of this many writes to the table.
+/// One call in this number writes to the table.
 const UPDATES: u64 = 4;
-/// Calls that are nested at most.
+/// The greatest depth of nested calls.
 const DEPTH: u64 = 24;
 /// The longest message, in bytes.
 const MESSAGE_BYTES: u64 = 2048;
 const MESSAGE_LINES: u64 = MESSAGE_BYTES / LINE_BYTES;
-/// Lines of each thread's table: 128 KiB, more than a first-level cache has, give a few misses.
+/// Lines of each thread's table: 128 KiB, more than a first-level cache, for a few misses.
 const TABLE_LINES: u64 = 2048;
 /// Instructions beside each access.
 const INSTRUCTIONS: u32 = 2;
@@ -45,7 +45,7 @@ pub(super) struct Client {
     threads: u64,
 }
 
-/// Where the parts of the calling thread are.
+/// The addresses of the calling thread's parts.
 struct Own {
     message: Addr,
     stack: Addr,
@@ -57,7 +57,7 @@ fn mix(hash: u64, word: u64) -> u64 {
 }
 
 impl Client {
-    /// Loads and stores of one call, in the mean.
+    /// The mean number of loads and stores of one call.
     pub(super) const CALL_ACCESSES: u64 = 2 * SAVED + LOCAL_LOADS + LOCAL_STORES + PROBED;
 
     /// Places the front ends of `threads` threads in DRAM.
@@ -82,11 +82,11 @@ impl Client {
         memory.work(accesses as u32 * INSTRUCTIONS);
     }
 
-    /// A request of `bytes` bytes about `key` arrives and is parsed; returns its hash. Two accesses
-    /// for each word, and half a one for the tokens that it falls into.
+    /// A request of `bytes` bytes for `key` arrives and is parsed; returns its hash. Two accesses
+    /// for each word, and half an access for its tokens.
     ///
     /// # Panics
-    /// When it is longer than the longest message.
+    /// If it is longer than the longest message.
     #[track_caller]
     pub(super) fn request<M: Memory>(&self, memory: &M, key: u64, bytes: u64) -> u64 {
         let (own, words) = (self.own(memory), self.words(bytes));
@@ -104,8 +104,8 @@ impl Client {
         hash
     }
 
-    /// Handles what `hash` stands for in `count` function calls, nested as deep as they go: each
-    /// saves registers, works on its arguments, looks into the table, and restores them.
+    /// Handles the request with `hash` in `count` function calls, nested up to the greatest depth:
+    /// each saves registers, works on its arguments, probes the table, and restores the registers.
     #[track_caller]
     pub(super) fn calls<M: Memory>(&self, memory: &M, hash: u64, count: u64) {
         let own = self.own(memory);
@@ -134,8 +134,8 @@ impl Client {
         }
     }
 
-    /// Looks at the line of the table that `hash` leads to. Lines near its start are looked at
-    /// most, as the busiest sessions and counters of a program are.
+    /// Probes the line of the table for `hash`. Lines near its start are probed most often, as the
+    /// busiest sessions and counters of a program are.
     fn probe<M: Memory>(&self, memory: &M, table: Addr, hash: u64) -> u64 {
         let lines = TABLE_LINES;
         let (near, far) = (hash >> 40 & 0xfff, hash >> 8 & 0xff_ffff);
@@ -149,11 +149,10 @@ impl Client {
         found
     }
 
-    /// A response of `bytes` bytes that says `value` is built and leaves: two accesses for each
-    /// word.
+    /// Builds and sends a response of `bytes` bytes with `value`: two accesses for each word.
     ///
     /// # Panics
-    /// When it is longer than the longest message.
+    /// If it is longer than the longest message.
     #[track_caller]
     pub(super) fn respond<M: Memory>(&self, memory: &M, value: u64, bytes: u64) {
         let (own, words) = (self.own(memory), self.words(bytes));
@@ -174,7 +173,7 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
-    /// Memory of some thread that notes which DRAM words are accessed.
+    /// The memory of a thread that records which DRAM words are accessed.
     struct Noting {
         image: Image,
         thread: usize,

@@ -1,12 +1,12 @@
 //! A crit-bit tree under the [`map_insert`](super::inserts) of NVML: WHISPER's "ctree".
 //!
 //! A node holds the number of the bit in which the keys of its two sides differ, and for each side
-//! a key and a slot: a node, or the key's value. So a new key takes a node and a value, and
-//! changes one slot. Each thread has a tree. Keys are spread over all 64 bits first.
+//! a key and a slot: a node, or the key's value. So a new key needs a node and a value, and changes
+//! one slot. Each thread has a tree. Keys are first spread over all 64 bits.
 //!
-//! Amounts: 3.3 % of the accesses of the published run are to persistent memory, and it has 11
-//! epochs for a transaction (`experiments/whisper.toml`); `STEP_CALLS` and `CALLS` are chosen for
-//! the former.
+//! Sizes: 3.3 % of the accesses of the published run are to persistent memory, and it has 11 epochs
+//! per transaction (`experiments/whisper.toml`); `STEP_CALLS` and `CALLS` are chosen for the
+//! former.
 
 use super::blocks::{Blocks, Reached};
 use super::inserts::{Inserted, MapInsert, VALUE_WORDS};
@@ -24,7 +24,7 @@ const NODE_WORDS: u64 = 5;
 const KEY: u64 = 0;
 const SLOT: u64 = 8;
 const ENTRY_BYTES: u64 = 16;
-/// In a slot that leads to a node.
+/// Marks a slot that points to a node.
 const IS_NODE: u64 = 1;
 
 /// The crit-bit tree benchmark.
@@ -39,7 +39,7 @@ pub struct CritBit {
     values: Blocks,
 }
 
-/// Where a thread looks for free blocks.
+/// Where a thread searches for free blocks.
 #[derive(Debug, Default)]
 pub struct Cursors {
     nodes: u64,
@@ -81,7 +81,7 @@ impl CritBit {
         }
     }
 
-    /// Checks the tree of `thread`, and adds what it holds.
+    /// Checks the tree of `thread`, and adds its entries.
     fn check<M: Memory>(
         &self,
         memory: &M,
@@ -90,7 +90,7 @@ impl CritBit {
         contents: &mut Contents,
     ) -> Result<(), Damage> {
         let what = format!("the tree of thread {thread}");
-        // Bits that a way has looked at, and how they must be.
+        // The bits tested on each path, and their values.
         let mut ways = vec![(self.root(thread), 0u64, 0u64)];
         while let Some((entry, mask, must)) = ways.pop() {
             let (key, slot) = (memory.load(entry.plus(KEY)), memory.load::<u64>(entry.plus(SLOT)));

@@ -1,20 +1,20 @@
 //! Batches of puts into a key-value store with versions: WHISPER's "echo" (ASPLOS'17, section 3.2,
 //! after Bailey, Hornyack, Ceze, Gribble and Levy, INFLOW'13).
 //!
-//! A client collects its puts and submits them together. Each put is written into a version of its
-//! own and noted in the client's log, its mark an epoch of its own; one word commits the batch.
-//! Then the log is applied to the master table, a step of one word after the other: a key that is
-//! new gets its entry, the version is put in front of the older one, the entry names it, and all
-//! but the last two versions are freed. A second word of the log says that it is applied.
-//! After a crash a log that is committed and not applied is applied again, which finds what is
-//! done already; any other is forgotten. Each client has keys of its own.
+//! A client collects its puts and submits them together. Each put is written into a new version and
+//! recorded in the client's log, with its mark as a separate epoch; one word commits the batch.
+//! Then the log is applied to the master table, one word after the other: a new key gets its entry,
+//! the version is linked in front of the older one, the entry points to it, and all but the last
+//! two versions are freed. A second word of the log records that it is applied. After a crash a log
+//! that is committed and not applied is applied again, skipping steps that are done already; any
+//! other log is discarded. Each client has keys of its own.
 //!
-//! Entries and versions come from lists in DRAM: what nothing leads to is free.
+//! Entries and versions come from free lists in DRAM: an unreachable one is free.
 //!
-//! Amounts: 5.5 % of the accesses of the published run are to persistent memory, and it has 307
-//! epochs for a batch (`experiments/whisper.toml`): [`BATCH`] puts of nine or ten, and two.
-//! [`PUT_CALLS`] and [`STEP_CALLS`] were chosen for the former with values of 184 bytes; with
-//! those of the scripts it is 9.5 %.
+//! Sizes: 5.5 % of the accesses of the published run are to persistent memory, and it has 307
+//! epochs per batch (`experiments/whisper.toml`): [`BATCH`] puts of nine or ten, and two.
+//! [`PUT_CALLS`] and [`STEP_CALLS`] were chosen for the former with values of 184 bytes; with those
+//! of the scripts it is 9.5 %.
 
 use super::client::Client;
 use super::piles::{Marks, Piles};
@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 
 /// Puts of a batch.
 const BATCH: u64 = 32;
-/// Requests for a batch at most, for each put that it has.
+/// The greatest number of requests for a batch, per put of the batch.
 const REQUESTS: usize = 8;
 /// Function calls for each put, and for each step of it.
 const PUT_CALLS: u64 = 24;
@@ -41,16 +41,16 @@ const VALUE_WORDS: u64 = 144;
 const BEFORE: u64 = 8 * VALUE_WORDS;
 const VERSION_BYTES: u64 = BEFORE + 8;
 
-/// Words of an entry of the master table: the next of its chain, its key, the tag of the put that
-/// is under way or was last, its newest version, and the tag of that.
+/// Words of an entry of the master table: the next of its chain, its key, the tag of the put under
+/// way or of the last one, its newest version, and the tag of that version.
 const NEXT: u64 = 0;
 const ENTRY_KEY: u64 = 8;
 const PENDING: u64 = 16;
 const NEWEST: u64 = 24;
 const STAMP: u64 = 32;
 
-/// Words of a log: what is committed and what is applied, each the number of a batch and, in the
-/// low bits, how many puts it has; records from the second line on.
+/// Words of a log: the committed and the applied batch, each with its number and, in the low bits,
+/// its number of puts; records from the second line on.
 const COMMITTED: u64 = 0;
 const APPLIED: u64 = 8;
 const COUNT_BITS: u32 = 16;
@@ -62,8 +62,8 @@ const RECORD_ENTRY: u64 = 24;
 /// The key-value store benchmark.
 ///
 /// After a crash a batch is in the master table whole or not at all: opening applies each client's
-/// log if it is committed and not applied, and forgets it otherwise. Lists of free entries and
-/// versions are only in DRAM; opening makes them anew from what the table leads to.
+/// log if it is committed and not applied, and discards it otherwise. The free lists of entries and
+/// versions are in DRAM; opening rebuilds them from the slots that the table reaches.
 #[derive(Clone, Copy, Debug)]
 pub struct Echo {
     share: Share,
@@ -74,7 +74,7 @@ pub struct Echo {
     client: Client,
 }
 
-/// A put, as it is logged.
+/// A put in the form of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Put {
     key: u64,
@@ -82,7 +82,7 @@ struct Put {
     entry: Addr,
 }
 
-/// What a step of a put comes with: a function of the calling thread's memory.
+/// The cost of a step of a put: function calls in the calling thread.
 #[derive(Clone, Copy)]
 struct Steps {
     client: Client,
@@ -91,7 +91,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Writes back the word or the bytes from `at`, and makes them an epoch.
+    /// Writes back the word or the bytes from `at`, and ends an epoch.
     fn end<M: Memory>(&self, memory: &M, at: Addr, bytes: u64) {
         memory.flush(at, bytes);
         memory.order();
@@ -127,7 +127,7 @@ impl Echo {
         self.buckets.plus(8 * (self.share.owner(key) * bucket_words(self.share) + bucket))
     }
 
-    /// The entry of `key`, null if it has none.
+    /// The entry of `key`; null if it has none.
     fn find<M: Memory>(&self, memory: &M, key: u64) -> Addr {
         let mut at = memory.load::<Addr>(self.bucket(key));
         memory.work(8);
@@ -177,8 +177,8 @@ impl Echo {
         Put { key, version, entry }
     }
 
-    /// Applies a put of a committed log, of which a part may be done: seven epochs, and two more
-    /// for a new key. Gives the version that nothing leads to any more.
+    /// Applies a put of a committed log, which may be partly applied: seven epochs, and two more
+    /// for a new key. Returns the version that is no longer reachable.
     fn apply<M: Memory>(&self, memory: &M, put: Put, steps: Steps) -> Addr {
         let Put { key, version, entry } = put;
         if self.find(memory, key).is_null() {
@@ -214,7 +214,7 @@ impl Echo {
         oldest
     }
 
-    /// Puts a batch of `keys` that have the same tag.
+    /// Submits a batch of `keys` that have the same tag.
     fn submit<M: Memory>(&self, memory: &M, thread: u64, keys: &[u64], (tag, flaw): (u64, Flaw)) {
         let log = self.log(thread);
         let batch = (memory.load::<u64>(log.plus(APPLIED)) >> COUNT_BITS) + 1;
@@ -240,7 +240,7 @@ impl Echo {
         }
     }
 
-    /// Applies what is committed and not applied.
+    /// Applies the logs that are committed and not applied.
     fn recover<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
         let steps = Steps { calls: 0, ..self.steps(0) };
         for thread in 0..self.share.threads {
@@ -260,7 +260,7 @@ impl Echo {
         Ok(())
     }
 
-    /// Record `number` of a log; none if it says that it is applied.
+    /// Record `number` of a log; `None` if the log is applied.
     fn logged<M: Memory>(
         &self,
         memory: &M,
@@ -292,8 +292,8 @@ impl Echo {
         Ok(Some(Put { key, version, entry }))
     }
 
-    /// Refuses a chain, or versions of the entry of `key`, that lead out of the slots or never end,
-    /// so that a put can be applied to them.
+    /// Rejects a chain, or versions of the entry of `key`, that point outside the slots or form a
+    /// cycle, so that a put can be applied to them.
     fn vet<M: Memory>(&self, memory: &M, key: u64, entry: Addr) -> Result<(), Damage> {
         let thread = self.share.owner(key);
         let mut marks = self.entries.marks();
@@ -318,7 +318,7 @@ impl Echo {
         Ok(())
     }
 
-    /// Checks the table; returns what it holds, and which entries and versions that takes.
+    /// Checks the table; returns its contents, and the entries and versions in use.
     fn walk<M: Memory>(&self, memory: &M) -> Result<(Contents, [Marks<'_>; 2]), Damage> {
         let mut contents = Contents::new();
         let mut marks = [self.entries.marks(), self.versions.marks()];

@@ -1,11 +1,11 @@
 //! A hash map under the [`map_insert`](super::inserts) of NVML: WHISPER's "hashmap".
 //!
-//! An insert takes an entry, links it in front of its chain and counts it. Each thread has a map,
-//! whose line with the count and whose buckets nobody else writes.
+//! An insert allocates an entry, links it in front of its chain and counts it. Each thread has a
+//! map; no other thread writes the line with its count or its buckets.
 //!
-//! Amounts: 2.6 % of the accesses of the published run are to persistent memory, and it has 11
-//! epochs for a transaction (`experiments/whisper.toml`); `STEP_CALLS` and `CALLS` are chosen for
-//! the former.
+//! Sizes: 2.6 % of the accesses of the published run are to persistent memory, and it has 11 epochs
+//! per transaction (`experiments/whisper.toml`); `STEP_CALLS` and `CALLS` are chosen for the
+//! former.
 
 use super::blocks::{Blocks, Reached};
 use super::inserts::{Inserted, MapInsert, VALUE_WORDS};
@@ -22,7 +22,7 @@ const ENTRY_BYTES: u64 = NEXT + 8;
 /// The hash map benchmark.
 pub type HashMap = MapInsert<Chains>;
 
-/// Chains of entries, as many for each thread.
+/// Chains of entries, the same number for each thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Chains {
     share: Share,
@@ -45,7 +45,7 @@ impl Chains {
         share::place_of(key, buckets(self.share))
     }
 
-    /// Counts a key more of the transaction's thread.
+    /// Increments the number of keys of the transaction's thread.
     fn recount<M: Memory>(&self, tx: &mut UndoTx<'_, M>) {
         let (memory, count) = (tx.memory(), self.count(tx.thread()));
         tx.strand();
@@ -53,7 +53,7 @@ impl Chains {
         memory.store(count, memory.load::<u64>(count) + 1);
     }
 
-    /// Checks the map of `thread`, and adds what it holds.
+    /// Checks the map of `thread`, and adds its entries.
     fn check<M: Memory>(
         &self,
         memory: &M,
@@ -101,7 +101,7 @@ impl Inserted for Chains {
     const STEP_CALLS: u64 = 5;
     const CALLS: u64 = 45;
     type Cursors = u64;
-    /// The head of the chain that the key is not in.
+    /// The head of the chain to which the absent key belongs.
     type Near = Addr;
 
     fn place(arena: &mut Arena, share: Share) -> Chains {

@@ -1,6 +1,6 @@
 //! The `map_insert` benchmark of NVML, as WHISPER ran it (ASPLOS'17, section 3.2): four clients,
-//! values of 128 bytes, inserts only, each an undo transaction. Of a key that is there, which few
-//! are, an insert writes the value anew. Each thread has a map of its own.
+//! values of 128 bytes, inserts only, each an undo transaction. For an existing key, which is rare,
+//! an insert overwrites the value. Each thread has a map of its own.
 
 use super::client::Client;
 use super::share::{self, Share};
@@ -23,22 +23,22 @@ pub trait Inserted: Copy + Send + Sync + 'static {
     const NAME: &'static str;
     /// One line for the list of workloads.
     const ABOUT: &'static str;
-    /// Function calls of the transaction system for each of its steps, and of the rest.
+    /// Function calls per step of the transaction system, and per transaction beside the steps.
     const STEP_CALLS: u64;
     /// See [`STEP_CALLS`](Inserted::STEP_CALLS).
     const CALLS: u64;
-    /// Where a thread looks for free blocks.
+    /// Where a thread searches for free blocks.
     type Cursors: Default + 'static;
-    /// Where a key belongs that is not there.
+    /// The place of an absent key.
     type Near;
 
-    /// Takes its areas.
+    /// Places its areas.
     fn place(arena: &mut Arena, share: Share) -> Self;
 
-    /// The value of a key.
+    /// The value of a key; the error is the place of an absent key.
     fn find<M: Memory>(&self, memory: &M, key: u64) -> Result<Addr, Self::Near>;
 
-    /// Puts a key with its tag where it belongs, and commits.
+    /// Inserts a key with its tag at its place, and commits.
     fn insert<M: Memory>(
         &self,
         tx: UndoTx<'_, M>,
@@ -47,18 +47,18 @@ pub trait Inserted: Copy + Send + Sync + 'static {
         near: Self::Near,
     );
 
-    /// Checks the maps of all threads, and returns what they hold.
+    /// Checks the maps of all threads, and returns their contents.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The invariant that does not hold.
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage>;
 }
 
 /// The benchmark of a structure.
 ///
 /// After a crash, maps, values and the bitmaps of free blocks are as their threads' last commits
-/// left them: a thread's undo log puts back what a transaction under way had changed. Nothing but
-/// the front end is only in DRAM, so nothing is rebuilt.
+/// left them: a thread's undo log restores what an open transaction had changed. Only the front end
+/// is in DRAM, so nothing is rebuilt.
 #[derive(Clone, Copy, Debug)]
 pub struct MapInsert<S> {
     share: Share,

@@ -1,16 +1,16 @@
-//! Memcached on Mnemosyne, as WHISPER ran it (ASPLOS'17, Table 1): a hash table and lists of least
-//! recent use in persistent memory, five requests in a hundred being SET.
+//! Memcached on Mnemosyne, as WHISPER ran it (ASPLOS'17, Table 1): a hash table and LRU lists in
+//! persistent memory, with 5 % SET requests.
 //!
-//! A GET finds its item and notes when it was used, one word; it does not move the item in its
-//! list, as memcached does so only once a minute. A SET makes a new item, puts it at the front of
-//! the list of its class in place of the old one of its key, and where the class is full takes the
-//! last one out. So nearly all transactions write one line, and nearly all epochs have one.
+//! A GET finds its item and stores the time of its use, one word; it does not move the item in its
+//! list, because memcached does so only once a minute. A SET makes a new item, puts it at the front
+//! of the list of its class in place of the old item of its key, and removes the last item if the
+//! class is full. So nearly all transactions write one line, and nearly all epochs consist of one.
 //!
 //! Items are of fifteen classes, with values of 64 to 512 bytes, each class with its list. A bucket
 //! has one of [`STRIPES`] locks, a class has one; a SET takes that of the class, then those of the
-//! buckets. The share of accesses to persistent memory was not published; the front end does what
-//! keeps SETs of two threads in one class about as rare as published (0.2 % of epochs depend on
-//! another thread's).
+//! buckets. The share of accesses to persistent memory is unpublished; the front end's work is set
+//! such that SETs of two threads in one class are about as rare as published (0.2 % of epochs
+//! depend on another thread's).
 
 use super::client::Client;
 use super::mnemosyne::{Cursor, RedoLog, Tx};
@@ -26,13 +26,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const CLASSES: u64 = 15;
-/// Words by which the values of a class are longer than those of the one before.
+/// The difference in words between the values of a class and those of the one before.
 const CLASS_WORDS: u64 = 4;
 const STRIPES: u64 = 512;
-/// Keys for each four items of a class: some are not there.
+/// Keys for every four items of a class: some keys are absent.
 const KEYS_FOR_FOUR: u64 = 5;
 
-/// An item: links, then what does not change, then its use; its value has lines of its own.
+/// An item: links, then constant fields, then its time of use; its value has lines of its own.
 const CHAIN: u64 = 0;
 const NEWER: u64 = 8;
 const OLDER: u64 = 16;
@@ -53,13 +53,13 @@ const REQUEST_BYTES: u64 = 40;
 
 /// The application.
 ///
-/// After a crash, chains, lists and items are as the last commits left them: opening writes what
-/// the redo log of a committed transaction holds, and any other transaction has changed nothing.
-/// Locks, free items and the read and write sets of the transactional memory are only in DRAM;
-/// opening makes the lists of free items anew from what the buckets lead to.
+/// After a crash, chains, lists and items are as the last commits left them: opening performs the
+/// writes in the redo log of a committed transaction, and any other transaction has changed
+/// nothing. Locks, free items and the read and write sets of the transactional memory are in DRAM;
+/// opening rebuilds the free lists from the items that the buckets reach.
 #[derive(Clone, Debug)]
 pub struct Memcached {
-    /// Items of a class, at most.
+    /// The greatest number of items of a class.
     room: u64,
     client: Client,
     log: RedoLog,
@@ -86,7 +86,7 @@ fn value_words(class: u64) -> u64 {
 }
 
 impl<M: Memory> Links<'_, '_, M> {
-    /// The word that leads to the item of `key`, and the item.
+    /// The word that points to the item of `key`, and the item.
     fn find(&mut self, key: u64) -> Option<(Addr, Addr)> {
         let mut link = self.cache.bucket(key);
         loop {
@@ -101,7 +101,7 @@ impl<M: Memory> Links<'_, '_, M> {
         }
     }
 
-    /// Takes an item out of its chain and its list.
+    /// Removes an item from its chain and its list.
     fn unlink(&mut self, link: Addr, item: Addr, class: u64) {
         let list = self.cache.list(class);
         let [chain, newer, older] = [CHAIN, NEWER, OLDER].map(|at| self.tx.load(item.plus(at)));
@@ -237,7 +237,8 @@ impl Memcached {
         }
     }
 
-    /// Checks every invariant; shows keys to `contents` and items to `reach`, one a class.
+    /// Checks every invariant; adds the keys to `contents` and marks the items in `reach`, by
+    /// class.
     fn walk<M: Memory>(
         &self,
         memory: &M,
@@ -279,7 +280,7 @@ impl Memcached {
         }
     }
 
-    /// The key of the item at `to`, if one of any class starts there.
+    /// The key of the item at `to`, if an item of any class starts there.
     fn key_of<M: Memory>(
         &self,
         memory: &M,
@@ -296,7 +297,7 @@ impl Memcached {
         }
     }
 
-    /// Follows the list of a class, whose items it takes out of `found`.
+    /// Follows the list of a class and removes its items from `found`.
     fn walk_list<M: Memory>(
         &self,
         memory: &M,

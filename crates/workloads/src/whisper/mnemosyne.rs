@@ -1,23 +1,23 @@
-//! Durable transactions as Mnemosyne has them ("Mnemosyne: Lightweight Persistent Memory",
-//! ASPLOS'11, sections 4 and 5): a redo log below a software transactional memory.
+//! Durable transactions as in Mnemosyne ("Mnemosyne: Lightweight Persistent Memory", ASPLOS'11,
+//! sections 4 and 5): a redo log below a software transactional memory.
 //!
-//! A transaction collects its writes in DRAM and commits in four epochs: the records of the log,
-//! streamed past the caches; the word that makes them count; the writes in place, and their lines
-//! flushed; the same word again, as truncation. A drain ends the last one. Each thread has a log, a
-//! ring of lines, in which the next transaction begins where the last one ended.
+//! A transaction collects its writes in DRAM and commits in four epochs: the records of the log, by
+//! non-temporal stores; the word that commits them; the writes in place, and their lines flushed;
+//! the same word again, as truncation. A drain ends the last one. Each thread has a log, a ring of
+//! lines, in which the next transaction begins where the last one ended.
 //!
 //! | place | field |
 //! |---|---|
 //! | header, 8 bytes | records of the committed transaction and the line of the first; 0 if none |
 //! | ring | records: an address, the word to be written there |
 //!
-//! Recovery writes what a committed transaction has in its records, and truncates.
+//! Recovery performs the writes in the records of a committed transaction, and truncates the log.
 //!
-//! Below it is TinySTM, whose part in DRAM is kept: each load looks at the ownership record of its
-//! address before and after and is noted in the read set, each store is noted in the write set, and
-//! commit looks at the read set again and moves the records of what it wrote on. What it is for,
-//! that transactions exclude each other, is left to locks that the caller holds until commit has
-//! returned, as a run must repeat itself whatever the interleaving.
+//! Below it is TinySTM, whose DRAM accesses are reproduced: each load reads the ownership record of
+//! its address before and after and is added to the read set, each store is added to the write set,
+//! and commit validates the read set and updates the ownership records of the write set. Its
+//! purpose, mutual exclusion of transactions, is left to locks that the caller holds until commit
+//! has returned, because a run must be reproducible under any interleaving.
 
 use crate::{Damage, Flaw};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
@@ -27,16 +27,16 @@ use seawall_runtime::pool::HEADER_BYTES;
 /// Lines of a thread's log.
 const LINES: u64 = 1024;
 const RECORD_BYTES: u64 = 16;
-/// The committed word: how many records, and above it the line of the first, plus 1.
+/// The committed word: the number of records, and above it the line of the first, plus 1.
 const START_SHIFT: u32 = 32;
 
 /// Ownership records of all threads, a word each.
 const OWNERS: u64 = 4096;
-/// Entries of a thread's read set and of its write set, which begin again when they are full.
+/// Entries of a thread's read set and of its write set, which wrap around when they are full.
 const SET_ENTRIES: u64 = 256;
 const SET_BYTES: u64 = SET_ENTRIES * 16;
 
-/// The logs of all threads, and what the transactional memory keeps in DRAM.
+/// The logs of all threads, and the DRAM data of the transactional memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RedoLog {
     headers: Addr,
@@ -46,7 +46,7 @@ pub(super) struct RedoLog {
     sets: Addr,
 }
 
-/// Where a thread is in its log: the line at which its next transaction begins.
+/// The position of a thread in its log: the line at which its next transaction begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     line: u64,
@@ -75,7 +75,7 @@ impl RedoLog {
     /// Finishes the transactions that had committed, in a pool of `pm_bytes`.
     ///
     /// # Errors
-    /// When a log is none that a transaction wrote; then nothing was changed.
+    /// If a log was not written by a transaction; then nothing was changed.
     pub(super) fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<(), Damage> {
         let logs: Result<Vec<_>, Damage> =
             (0..self.threads).map(|thread| self.committed(memory, thread, pm_bytes)).collect();
@@ -96,7 +96,7 @@ impl RedoLog {
         Ok(())
     }
 
-    /// What the committed transaction of `thread` writes; nothing if there is none.
+    /// The writes of the committed transaction of `thread`; empty if there is none.
     fn committed<M: Memory>(
         &self,
         memory: &M,
@@ -122,7 +122,7 @@ impl RedoLog {
         (0..records).map(record).collect()
     }
 
-    /// True for the address of a word that is neither header nor log.
+    /// True for the address of a word outside the header and the logs.
     fn is_data(&self, at: u64, pm_bytes: u64) -> bool {
         let in_log = (self.headers.bits()..self.ring(self.threads).bits()).contains(&at);
         at.is_multiple_of(8) && (HEADER_BYTES..pm_bytes).contains(&at) && !in_log
@@ -134,7 +134,7 @@ impl RedoLog {
     }
 }
 
-/// A transaction of the calling thread. Dropping it without commit leaves the pool as it was.
+/// A transaction of the calling thread. Dropping it without commit leaves the pool unchanged.
 pub(super) struct Tx<'a, M: Memory> {
     memory: &'a M,
     log: &'a RedoLog,
@@ -194,7 +194,7 @@ impl<'a, M: Memory> Tx<'a, M> {
     /// Writes the word at `at` when the transaction commits.
     ///
     /// # Panics
-    /// When it writes more words than its set has entries.
+    /// If it writes more words than its set has entries.
     #[track_caller]
     pub(super) fn store(&mut self, at: Addr, value: u64) {
         self.memory.load::<u64>(self.log.owner(at));
@@ -216,8 +216,8 @@ impl<'a, M: Memory> Tx<'a, M> {
         self.store(at, value);
     }
 
-    /// Writes words of an object at once that nothing leads to: they need no log, and are ordered
-    /// with the records of this transaction.
+    /// Writes words of an unreachable object directly: they need no log, and are ordered with the
+    /// records of this transaction.
     #[track_caller]
     pub(super) fn fresh(&mut self, at: Addr, words: &[u64]) {
         for (place, word) in (0..).zip(words) {
@@ -226,8 +226,8 @@ impl<'a, M: Memory> Tx<'a, M> {
         self.memory.flush(at, 8 * words.len() as u64);
     }
 
-    /// Makes the writes happen, all or none of them after a crash; durable when it returns. One
-    /// that wrote nothing leaves the pool alone.
+    /// Commits: after a crash all writes are in the pool or none; durable when it returns. A
+    /// transaction without writes leaves the pool unchanged.
     pub(super) fn commit(mut self) {
         let memory = self.memory;
         for read in 0..self.reads {

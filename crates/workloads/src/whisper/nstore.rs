@@ -1,13 +1,13 @@
 //! The storage engine of N-store ("Let's Talk About Storage & Recovery Methods for Non-Volatile
 //! Memory Database Systems", SIGMOD'15), in the form that WHISPER measured (ASPLOS'17, section
-//! 3.1): tables in persistent memory, changed in place behind a log of old values.
+//! 3.1): tables in persistent memory, updated in place with an undo log.
 //!
-//! The log is a linked list of the open transaction's records, one list a thread. Each change of a
-//! word takes three epochs: the record, the link that makes it part of the list, and the word
+//! The log is a linked list of the open transaction's records, one list per thread. Each change of
+//! a word takes three epochs: the record, the link that makes it part of the list, and the word
 //! itself. A new block of bytes (a value of variable length, a new row) is an epoch of its own and
-//! needs no record, as nothing leads to it yet. A transaction is open from the epoch that writes
-//! its number to the one that empties the list, which a drain ends: so all of it is durable
-//! before its locks are released, and none of it is visible to another thread before.
+//! needs no record, because it is unreachable. A transaction is open from the epoch that writes its
+//! number to the one that empties the list, which ends with a drain: so all of it is durable before
+//! its locks are released, and no other thread sees any of it before.
 //!
 //! | offset in a head | field | offset in a record | field |
 //! |---|---|---|---|
@@ -17,9 +17,9 @@
 //! | | | 24 | number of the transaction |
 //! | | | 32 | place of the record in its transaction |
 //!
-//! Recovery puts the old values of each list back, the last one first, and empties it. The records
-//! are a ring that a thread goes round, as its allocator would hand them out, so that no record is
-//! soon written again.
+//! Recovery restores the old values of each list, last one first, and empties it. A thread uses its
+//! records as a ring, in the order in which an allocator would return them, so that no record is
+//! rewritten soon.
 
 use crate::shared::Slots;
 use crate::{Damage, Flaw};
@@ -27,10 +27,10 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
 
-/// Records of a thread's ring, more than any transaction has.
+/// Records of a thread's ring, more than any transaction needs.
 const RECORDS: u64 = 512;
 
-/// Free blocks that a thread keeps for itself, at most.
+/// The greatest number of free blocks in a thread's stock.
 const STOCK: u64 = 63;
 
 const FIRST: u64 = 0;
@@ -50,14 +50,14 @@ pub(crate) struct Wal {
     threads: u64,
 }
 
-/// Where a thread is in its log; plain data of its process.
+/// The position of a thread in its log; volatile.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     record: u64,
     number: u64,
 }
 
-/// A record as read back.
+/// A decoded record.
 struct Undo {
     at: Addr,
     old: u64,
@@ -78,16 +78,16 @@ impl Wal {
         self.records.plus(thread * RECORDS * LINE_BYTES)
     }
 
-    /// What the calling thread starts with.
+    /// The initial cursor of the calling thread.
     pub(crate) fn join<M: Memory>(&self, memory: &M) -> Cursor {
         let head = self.head(memory.thread() as u64);
         Cursor { record: 0, number: memory.load(head.plus(LAST_NUMBER)) }
     }
 
-    /// Undoes the transactions that a crash cut short, in a pool of `pm_bytes`.
+    /// Undoes the transactions that a crash interrupted, in a pool of `pm_bytes`.
     ///
     /// # Errors
-    /// When a list is none that a transaction made; then nothing was changed.
+    /// If a list was not made by a transaction; then nothing was changed.
     pub(crate) fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<(), Damage> {
         let lists: Result<Vec<_>, Damage> =
             (0..self.threads).map(|thread| self.list(memory, thread, pm_bytes)).collect();
@@ -109,7 +109,7 @@ impl Wal {
         Ok(())
     }
 
-    /// The records of the open transaction of `thread`, the oldest first.
+    /// The records of the open transaction of `thread`, oldest first.
     fn list<M: Memory>(&self, memory: &M, thread: u64, pm_bytes: u64) -> Result<Vec<Undo>, Damage> {
         let head = self.head(thread);
         let number: u64 = memory.load(head.plus(LAST_NUMBER));
@@ -134,7 +134,7 @@ impl Wal {
         Ok(list)
     }
 
-    /// True for the address of a word that is neither header nor log.
+    /// True for the address of a word outside the header and the logs.
     fn is_data(&self, at: u64, pm_bytes: u64) -> bool {
         let end = self.ring(self.threads).bits();
         let in_log = (self.heads.bits()..end).contains(&at);
@@ -142,21 +142,22 @@ impl Wal {
     }
 }
 
-/// A transaction. It must end with [`commit`](Tx::commit): what it changed is in place already.
+/// A transaction. It must end with [`commit`](Tx::commit), because its changes are in place
+/// already.
 #[must_use = "what is not committed is undone by recovery only"]
 pub(crate) struct Tx<'a, M: Memory> {
     memory: &'a M,
     cursor: &'a mut Cursor,
     head: Addr,
     ring: Addr,
-    /// The word that the next record is linked into.
+    /// The word into which the next record is linked.
     tail: Addr,
     records: u64,
     flaw: Flaw,
 }
 
 impl<'a, M: Memory> Tx<'a, M> {
-    /// A transaction of the calling thread: its number is an epoch.
+    /// Begins a transaction of the calling thread; its number is an epoch.
     pub(crate) fn begin(memory: &'a M, wal: &Wal, cursor: &'a mut Cursor, flaw: Flaw) -> Tx<'a, M> {
         let thread = memory.thread() as u64;
         let (head, ring) = (wal.head(thread), wal.ring(thread));
@@ -167,7 +168,7 @@ impl<'a, M: Memory> Tx<'a, M> {
         Tx { memory, cursor, head, ring, tail: head.plus(FIRST), records: 0, flaw }
     }
 
-    /// Writes a block that nothing leads to yet: an epoch.
+    /// Writes an unreachable block: an epoch.
     #[track_caller]
     pub(crate) fn block(&self, at: Addr, words: &[u64]) {
         for (number, word) in words.iter().enumerate() {
@@ -180,7 +181,7 @@ impl<'a, M: Memory> Tx<'a, M> {
     /// Changes the word at `at`, in three epochs.
     ///
     /// # Panics
-    /// When the transaction has more records than the ring.
+    /// If the transaction has more records than the ring.
     #[track_caller]
     pub(crate) fn set(&mut self, at: Addr, value: u64) {
         assert!(self.records < RECORDS, "a transaction of more than {RECORDS} records");
@@ -215,7 +216,7 @@ impl<'a, M: Memory> Tx<'a, M> {
         self.set(at, value.wrapping_add(by));
     }
 
-    /// Ends the transaction: it is durable, and can no longer be undone, when this returns.
+    /// Ends the transaction: when this returns, it is durable and can no longer be undone.
     pub(crate) fn commit(self) {
         self.memory.store(self.head.plus(FIRST), 0u64);
         self.memory.flush(self.head, 8);
@@ -223,8 +224,8 @@ impl<'a, M: Memory> Tx<'a, M> {
     }
 }
 
-/// Blocks of one size, with a stock of free ones for each thread that is larger than that of
-/// [`Slots`]: so threads seldom pass blocks on to each other.
+/// Blocks of one size, with a larger stock of free ones per thread than [`Slots`], so that threads
+/// seldom pass blocks to each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocks {
     slots: Slots,
@@ -232,7 +233,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// How many blocks are enough for `live` live ones, whatever the threads do.
+    /// The number of blocks that is enough for `live` live ones under any schedule.
     pub(crate) const fn enough(live: u64, threads: u64) -> u64 {
         Slots::enough(live + threads * STOCK, threads)
     }
@@ -246,15 +247,15 @@ impl Blocks {
         &self.slots
     }
 
-    /// The word with the number of blocks in the calling thread's stock, which follow it.
+    /// The word with the size of the calling thread's stock; the blocks follow it.
     fn stock<M: Memory>(&self, memory: &M) -> Addr {
         self.stocks.plus(memory.thread() as u64 * 8 * (1 + STOCK))
     }
 
-    /// Takes a block, whose bytes are whatever its last user left.
+    /// Allocates a block, which contains the bytes of its last user.
     ///
     /// # Panics
-    /// When there are not enough.
+    /// If there are too few.
     #[track_caller]
     pub(crate) fn take<M: Memory>(&self, memory: &M) -> Addr {
         let stock = self.stock(memory);
@@ -266,7 +267,7 @@ impl Blocks {
         memory.load(stock.plus(8 * count))
     }
 
-    /// Gives back a block that nothing leads to, durably.
+    /// Frees a block that is durably unreachable.
     pub(crate) fn give<M: Memory>(&self, memory: &M, block: Addr) {
         let stock = self.stock(memory);
         let count: u64 = memory.load(stock);

@@ -1,14 +1,14 @@
-//! Slots of one size, a pile of free ones for each thread.
+//! Slots of one size, with a free list for each thread.
 //!
-//! As [`Slots`](crate::shared::Slots) of the runtime, it keeps in the pool nothing of what is
-//! free: recovery finds what is reached. Unlike there, slots belong to a thread and never move to
-//! another, so threads with data of their own share no line of it.
+//! Like [`Slots`](crate::shared::Slots), it stores nothing about free slots in the pool: recovery
+//! finds the slots that are reached. Unlike there, a slot belongs to one thread and never moves to
+//! another, so threads with data of their own share no line.
 
 use crate::Damage;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 
-/// Slots and the piles of the free ones.
+/// Slots and the free lists, as stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piles {
     area: Addr,
@@ -19,8 +19,8 @@ pub(super) struct Piles {
 }
 
 impl Piles {
-    /// Places `each` slots of `bytes` bytes (rounded up to lines) for each thread. The piles are
-    /// empty until [`rebuild`](Piles::rebuild).
+    /// Places `each` slots of `bytes` bytes (rounded up to lines) for each thread. The free lists
+    /// are empty until [`rebuild`](Piles::rebuild).
     pub(super) fn place(arena: &mut Arena, threads: u64, each: u64, bytes: u64) -> Piles {
         let bytes = bytes.next_multiple_of(LINE_BYTES);
         let piles = Piles { area: Addr::NULL, piles: Addr::NULL, threads, each, bytes };
@@ -28,7 +28,7 @@ impl Piles {
         Piles { area, piles: arena.dram(threads * piles.pile_bytes()), ..piles }
     }
 
-    /// Bytes of a pile: a line with its height, and the slots.
+    /// Bytes of a free list: a line with its length, and the slots.
     const fn pile_bytes(&self) -> u64 {
         LINE_BYTES + (8 * self.each).next_multiple_of(LINE_BYTES)
     }
@@ -37,7 +37,7 @@ impl Piles {
         self.piles.plus(thread * self.pile_bytes())
     }
 
-    /// The number of the slot of `thread` that starts at `at`; `None` when none does.
+    /// The number of the slot of `thread` that starts at `at`; `None` if none does.
     pub(super) fn index(&self, thread: u64, at: Addr) -> Option<u64> {
         let from_start = at.bits().checked_sub(self.area.bits())?;
         let index = from_start / self.bytes;
@@ -45,7 +45,7 @@ impl Piles {
         is_one.then_some(index)
     }
 
-    /// Takes the slot on top of the thread's pile; its bytes are what its last user left.
+    /// Pops a slot of the thread's free list; it contains the bytes of its last user.
     pub(super) fn take<M: Memory>(&self, memory: &M, thread: u64) -> Option<Addr> {
         let pile = self.pile(thread);
         let below = memory.load::<u64>(pile).checked_sub(1)?;
@@ -53,7 +53,7 @@ impl Piles {
         Some(memory.load(pile.plus(LINE_BYTES + 8 * below)))
     }
 
-    /// Puts a slot of the thread, which nothing leads to any more, on its pile.
+    /// Pushes a slot of the thread, which is no longer reachable, on its free list.
     pub(super) fn give<M: Memory>(&self, memory: &M, thread: u64, at: Addr) {
         let pile = self.pile(thread);
         let height = memory.load::<u64>(pile);
@@ -61,7 +61,7 @@ impl Piles {
         memory.store(pile, height + 1);
     }
 
-    /// Piles up all slots that were not reached; one thread runs.
+    /// Fills the free lists with all slots that were not reached; one thread runs.
     pub(super) fn rebuild<M: Memory>(&self, memory: &M, reached: &Marks<'_>) {
         for thread in 0..self.threads {
             memory.store(self.pile(thread), 0u64);
@@ -73,13 +73,13 @@ impl Piles {
         }
     }
 
-    /// Slots that a walk may reach, each once.
+    /// The slots that a walk can reach, each once.
     pub(super) fn marks(&self) -> Marks<'_> {
         Marks { piles: self, marks: vec![false; (self.threads * self.each) as usize] }
     }
 }
 
-/// Which slots a walk has reached.
+/// The slots that a walk has reached.
 pub(super) struct Marks<'a> {
     piles: &'a Piles,
     marks: Vec<bool>,
@@ -89,7 +89,7 @@ impl Marks<'_> {
     /// Marks the slot at `at` of a thread.
     ///
     /// # Errors
-    /// When there is none, or it was reached before.
+    /// If there is none, or it was reached before.
     pub(super) fn reach(&mut self, thread: u64, at: Addr) -> Result<(), Damage> {
         match self.piles.index(thread, at) {
             Some(slot) if !std::mem::replace(&mut self.marks[slot as usize], true) => Ok(()),

@@ -1,22 +1,22 @@
-//! What recovery and checks reach of the slots of a pool whose bytes may be anything.
+//! The slots that recovery and checks reach in a pool of untrusted bytes.
 
 use crate::Damage;
 use crate::shared::Slots;
 use seawall_memory::{Addr, Memory};
 
-/// Marks the slots that were reached, so that a walk ends and the free slots are the others.
+/// Marks the reached slots, so that a walk ends and the other slots are free.
 pub(crate) struct Reach<'a> {
     slots: &'a Slots,
     live: Vec<bool>,
 }
 
 impl<'a> Reach<'a> {
-    /// Nothing reached yet.
+    /// No slot is reached yet.
     pub(crate) fn none(slots: &'a Slots) -> Reach<'a> {
         Reach { slots, live: vec![false; slots.count() as usize] }
     }
 
-    /// Marks the slot that `what` says is at `to`.
+    /// Marks the slot at `to`, to which `what` points.
     pub(crate) fn reach(&mut self, to: u64, what: impl FnOnce() -> String) -> Result<Addr, Damage> {
         let at = Addr::from_bits(to);
         let Some(index) = self.slots.index(at) else {
@@ -28,13 +28,13 @@ impl<'a> Reach<'a> {
         Ok(at)
     }
 
-    /// Makes all slots free that were not reached.
+    /// Frees all slots that were not reached.
     pub(crate) fn rebuild<M: Memory>(self, memory: &M) {
         self.slots.rebuild(memory, &self.live);
     }
 }
 
-/// Refuses a root that no program writes.
+/// Rejects a root value that no program writes.
 pub(crate) fn within(what: &'static str, value: u64, low: u64, high: u64) -> Result<u64, Damage> {
     if (low..=high).contains(&value) {
         return Ok(value);
@@ -42,7 +42,7 @@ pub(crate) fn within(what: &'static str, value: u64, low: u64, high: u64) -> Res
     Err(Damage(format!("the pool's roots say {what} = {value}, which must be {low} to {high}")))
 }
 
-/// Word `word` of what operation `tag` wrote about `key`.
+/// Word `word` of the bytes that operation `tag` wrote for `key`.
 pub(crate) fn word(key: u64, tag: u64, word: u64) -> u64 {
     (tag ^ key << 17 ^ word << 50).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

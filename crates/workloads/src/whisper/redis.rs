@@ -1,22 +1,21 @@
-//! Gets and sets in a cache that throws out what was not used for long: WHISPER's "redis", a
-//! dictionary above NVML's undo log, under the lru test of redis (ASPLOS'17, section 3.2).
+//! Gets and sets in a cache with approximate LRU eviction: WHISPER's "redis", a dictionary above
+//! NVML's undo log, under the lru test of redis (ASPLOS'17, section 3.2).
 //!
 //! The dictionary is a chained hash table that grows step by step: a set that adds a key moves one
-//! bucket of the small table into one of twice the size, until the small one is empty. A set of a
-//! key that is there writes over its value. When there is no room for another key, the set throws
-//! one out in the same transaction: of a few that it looks at, the one that was used least
-//! recently. When a key was used is known in DRAM only, as a restart may forget it. A few keys are
-//! asked for most. The published program is one process with one thread; here each thread is one
-//! such server, with a dictionary of its own.
+//! bucket of the small table into one of twice the size, until the small one is empty. A set of an
+//! existing key overwrites its value. If there is no room for another key, the set evicts one in
+//! the same transaction: the least recently used of a small sample. The times of use are in DRAM
+//! only, because a restart can lose them. A few keys are requested most. The published program is
+//! one process with one thread; here each thread is one such server, with a dictionary of its own.
 //!
-//! A dictionary has no order, so YCSB keeps its keys in a sorted set of the server beside it, for
-//! scans. That set is in the server's ordinary memory here, as only the dictionary was moved to
-//! persistent memory: the first scan makes it of the dictionary, as after a restart, and sets keep
-//! it up from then on. A program that does not scan has none.
+//! A dictionary has no order, so for scans YCSB keeps its keys also in a sorted set of the server.
+//! Here that set is in volatile memory, because only the dictionary was moved to persistent memory:
+//! the first scan builds it from the dictionary, as after a restart, and sets keep it up to date
+//! from then on. A program without scans has none.
 //!
-//! Amounts: 0.74 % of the accesses of the published run are to persistent memory, and it has 6
-//! epochs for a transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen
-//! for the former.
+//! Sizes: 0.74 % of the accesses of the published run are to persistent memory, and it has 6 epochs
+//! per transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen for the
+//! former.
 
 use super::blocks::{Blocks, Reached};
 use super::client::Client;
@@ -28,7 +27,7 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::collections::BTreeSet;
 
-/// Function calls of the transaction system for each of its steps, and of the rest.
+/// Function calls per step of the transaction system, and per transaction beside the steps.
 const STEP_CALLS: u64 = 8;
 const CALLS: u64 = 60;
 const REQUEST_BYTES: u64 = 96;
@@ -39,17 +38,17 @@ const VALUE_WORDS: u64 = 12;
 const NEXT: u64 = 8 * VALUE_WORDS;
 const ENTRY_BYTES: u64 = NEXT + 8;
 
-/// Words of a dictionary's line: its level (the small table has 2^level buckets), buckets of the
-/// small table that are moved, and keys.
+/// Words of a dictionary's line: its level (the small table has 2^level buckets), the number of
+/// moved buckets of the small table, and the number of keys.
 const LEVEL: u64 = 0;
 const MOVED: u64 = 8;
 const USED: u64 = 16;
 
-/// Keys of a bucket at which the dictionary grows.
+/// Keys per bucket at which the dictionary grows.
 const CROWDED: u64 = 2;
-/// Keys that are looked at to throw one out.
+/// Keys in the sample of an eviction.
 const SAMPLES: u64 = 5;
-/// Instructions for a step in the sorted set.
+/// Instructions per step in the sorted set.
 const SORTED_WORK: u32 = 20;
 
 const LOG_ENTRIES: u64 = 64;
@@ -57,9 +56,9 @@ const LOG_ENTRY_LINES: u64 = 2;
 
 /// The cache benchmark.
 ///
-/// After a crash, dictionaries, also those that are growing, and the bitmaps of free blocks are as
-/// their threads' last commits left them: a thread's undo log puts back what a transaction under
-/// way had changed. When a key was used is only in DRAM and forgotten; nothing is rebuilt.
+/// After a crash, dictionaries, including growing ones, and the bitmaps of free blocks are as their
+/// threads' last commits left them: a thread's undo log restores what an open transaction had
+/// changed. The times of use are in DRAM and lost; nothing is rebuilt.
 #[derive(Clone, Copy, Debug)]
 pub struct Redis {
     share: Share,
@@ -67,13 +66,13 @@ pub struct Redis {
     heads: Addr,
     tables: Addr,
     entries: Blocks,
-    /// When each key was used.
+    /// The time of use of each key.
     used: Addr,
     client: Client,
 }
 
-/// What a thread keeps: where it looks for free entries, the time, and its keys in their order once
-/// somebody has asked for them.
+/// The volatile state of a thread: where it searches for free entries, the time, and its keys in
+/// order once a scan has requested them.
 #[derive(Debug, Default)]
 pub struct Server {
     cursor: u64,
@@ -81,7 +80,7 @@ pub struct Server {
     sorted: Option<BTreeSet<u64>>,
 }
 
-/// An entry, and what leads to it.
+/// An entry, and the word that points to it.
 struct Found {
     link: Addr,
     entry: Addr,
@@ -92,7 +91,7 @@ fn levels(share: Share) -> u64 {
     u64::from(share.each().next_power_of_two().ilog2())
 }
 
-/// Keys of a thread at most: fewer than there are.
+/// The greatest number of keys of a thread's dictionary, less than its number of keys.
 fn room(share: Share) -> u64 {
     share.each() - share.each() / 3
 }
@@ -121,12 +120,13 @@ impl Redis {
         self.heads.plus(thread * LINE_BYTES)
     }
 
-    /// A bucket of the table of a level: the tables lie one behind the other, the small ones first.
+    /// A bucket of the table of a level: the tables are stored one after the other, small ones
+    /// first.
     fn bucket(&self, thread: u64, level: u64, bucket: u64) -> Addr {
         self.tables.plus(thread * table_bytes(self.share) + 8 * ((1 << level) + bucket))
     }
 
-    /// The bucket that `hashed` is in now.
+    /// The present bucket of `hashed`.
     fn place_of<M: Memory>(&self, memory: &M, thread: u64, hashed: u64) -> Addr {
         let level = memory.load::<u64>(self.head(thread).plus(LEVEL));
         let moved = memory.load::<u64>(self.head(thread).plus(MOVED));
@@ -164,14 +164,14 @@ impl Redis {
         UndoTx::begin(memory, &self.undo, self.share.owner(key), overhead, flaw.of_epochs())
     }
 
-    /// Notes that `key` is used now.
+    /// Records that `key` is used now.
     fn touch<M: Memory>(&self, memory: &M, server: &mut Server, key: u64) {
         server.clock += 1;
         memory.store(self.used.plus(8 * key), server.clock);
     }
 
-    /// Of a few keys of the thread, the one that was not used for longest; never `but`. None if
-    /// it met none.
+    /// The least recently used of a sample of the thread's keys, never `but`. `None` if the sample
+    /// has no key.
     fn victim<M: Memory>(&self, memory: &M, thread: u64, hash: u64, but: u64) -> Option<u64> {
         let mut oldest: Option<(u64, u64)> = None;
         let (mut met, mut hash) = (0, hash);
@@ -200,7 +200,7 @@ impl Redis {
         oldest.map(|(_, key)| key)
     }
 
-    /// Moves one bucket of the small table, if the dictionary grows, or lets it begin to.
+    /// Moves one bucket of the small table if the dictionary is growing, or starts its growth.
     fn grow<M: Memory>(&self, tx: &mut UndoTx<'_, M>) {
         let (memory, thread) = (tx.memory(), tx.thread());
         let head = self.head(thread);
@@ -233,7 +233,7 @@ impl Redis {
         memory.store(head.plus(MOVED), if is_last { 0 } else { moved + 1 });
     }
 
-    /// Changes how many keys the dictionary of the transaction's thread says that it has.
+    /// Changes the key count of the dictionary of the transaction's thread.
     fn recount<M: Memory>(&self, tx: &mut UndoTx<'_, M>, by: i64) {
         let (memory, head) = (tx.memory(), self.head(tx.thread()));
         tx.strand();
@@ -242,7 +242,7 @@ impl Redis {
         memory.store(head.plus(USED), used.wrapping_add_signed(by));
     }
 
-    /// Reads up to `most` keys of the thread, in their order, from `key` on.
+    /// Reads up to `most` keys of the thread, in order, from `key` on.
     fn scan<M: Memory>(&self, memory: &M, server: &mut Server, (key, most): (u64, u64)) {
         let thread = self.share.owner(key);
         let sorted = server.sorted.get_or_insert_with(|| self.keys(memory, thread).collect());
@@ -273,7 +273,7 @@ impl Redis {
         })
     }
 
-    /// Takes `key` out, which is there.
+    /// Removes the existing `key`.
     fn remove<M: Memory>(&self, tx: &mut UndoTx<'_, M>, key: u64) {
         let memory = tx.memory();
         let Ok(Found { link, entry }) = self.find(memory, key) else { return };
@@ -284,7 +284,7 @@ impl Redis {
         self.recount(tx, -1);
     }
 
-    /// Adds `key`, which is not there.
+    /// Adds the absent `key`.
     fn insert<M: Memory>(
         &self,
         tx: &mut UndoTx<'_, M>,
@@ -309,7 +309,7 @@ impl Redis {
         share::fill(tx.memory(), entry, VALUE_WORDS, key, tag);
     }
 
-    /// Checks the dictionary of `thread`, and adds what it holds.
+    /// Checks the dictionary of `thread`, and adds its entries.
     fn check<M: Memory>(
         &self,
         memory: &M,
@@ -407,7 +407,8 @@ impl Workload for Redis {
         let (op, rank) = match worker.request_of_mix(count, (0, 1)) {
             Some(request) => request,
             None => {
-                // The product of two uniform numbers: half of what is asked for is the first sixth.
+                // The product of two uniform numbers: half of the requests go to the first sixth of
+                // the keys.
                 let rank = worker.below(count) * worker.below(count) / count;
                 (worker.action().into(), rank)
             }

@@ -1,8 +1,8 @@
-//! What the applications with a part of the data for each thread have in common: keys that belong
-//! to a thread, values that say whose they are, and the pool's header.
+//! The common part of applications whose threads each own a part of the data: keys that belong to a
+//! thread, values that contain their key, and the pool's header.
 //!
 //! In WHISPER less than one epoch in 5000 of these programs writes a line that another thread wrote
-//! within 50 us (ASPLOS'17, section 5): their threads work on data of their own. Here that is so by
+//! within 50 us (ASPLOS'17, section 5): their threads work on data of their own. Here that holds by
 //! construction: key k belongs to thread k modulo the number of threads.
 
 use crate::harness::history::initial_tag;
@@ -11,10 +11,10 @@ use crate::{Damage, Layout, Setup, Worker};
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Arena, pool};
 
-/// The most threads and keys that a pool is made for.
+/// The greatest numbers of threads and keys of a pool.
 const THREADS_MAX: u64 = 1024;
 const KEYS_MAX: u64 = 1 << 31;
-/// Keys for each entry at the start, where nearly all picked keys must be new.
+/// Keys per initial entry, if nearly all picked keys must be new.
 const WIDE: u64 = 8;
 
 /// The key and the tag of a value; its other words follow from them.
@@ -25,19 +25,19 @@ const PAYLOAD: u64 = 2;
 /// Keys and the threads that they belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// How many threads there are.
+    /// The number of threads.
     pub(super) threads: u64,
-    /// Keys are the numbers below it.
+    /// The number of keys; keys are the numbers below it.
     pub(super) keys: u64,
 }
 
 impl Share {
-    /// As `setup` wants it: twice as many keys as entries.
+    /// The share for `setup`: twice as many keys as entries.
     pub(super) fn of(setup: &Setup) -> Share {
         Share { threads: setup.threads as u64, keys: 2 * setup.entries }
     }
 
-    /// For `setup`, with enough keys that few of the picked ones are there already.
+    /// The share for `setup`, with enough keys that few of the picked ones exist already.
     pub(super) fn wide(setup: &Setup) -> Share {
         Share { keys: WIDE * setup.entries, ..Share::of(setup) }
     }
@@ -51,7 +51,7 @@ impl Share {
     /// Reads the header of the pool named `name`.
     ///
     /// # Errors
-    /// When it is none, or says what no program writes.
+    /// If it is another header, or has values that no program writes.
     pub(super) fn open<M: Memory>(memory: &M, name: &str, layout: Layout) -> Result<Share, Damage> {
         let [threads, keys, ..] = pool::open(memory, name, layout.pm_bytes)?;
         if (1..=THREADS_MAX).contains(&threads) && (1..=KEYS_MAX).contains(&keys) {
@@ -60,22 +60,22 @@ impl Share {
         Err(Damage(format!("the pool's roots say {threads} threads and {keys} keys")))
     }
 
-    /// Whose a key is.
+    /// The thread that owns a key.
     pub(super) const fn owner(self, key: u64) -> u64 {
         key % self.threads
     }
 
-    /// Keys that a thread has at most.
+    /// The greatest number of keys of a thread.
     pub(super) const fn each(self) -> u64 {
         self.keys.div_ceil(self.threads)
     }
 
-    /// Keys that `thread` has.
+    /// The number of keys of `thread`.
     pub(super) const fn count(self, thread: u64) -> u64 {
         (self.keys + self.threads - 1 - thread) / self.threads
     }
 
-    /// One of the keys of the worker's thread, all about equally likely; none if it has none.
+    /// A random key of the worker's thread, nearly uniform; `None` if it has none.
     pub(super) fn pick(self, worker: &mut Worker) -> Option<u64> {
         let thread = worker.thread as u64;
         let count = self.count(thread);
@@ -90,12 +90,12 @@ impl Share {
     }
 }
 
-/// A key's hash: over all 64 bits, and different for different keys.
+/// A key's hash: spread over all 64 bits, and a bijection.
 pub(super) const fn spread(key: u64) -> u64 {
     key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The one of `places` that a key's hash leads to.
+/// The one of `places` for a key's hash.
 pub(super) fn place_of(key: u64, places: u64) -> u64 {
     ((u128::from(spread(key)) * u128::from(places)) >> 64) as u64
 }
@@ -114,7 +114,7 @@ pub(super) fn fill<M: Memory>(memory: &M, at: Addr, words: u64, key: u64, tag: u
     memory.work(words as u32);
 }
 
-/// Copies a value out, as a look-up does; returns its tag.
+/// Reads a whole value, as a look-up does; returns its tag.
 pub(super) fn read<M: Memory>(memory: &M, at: Addr, words: u64) -> u64 {
     let mut bytes = vec![0; 8 * words as usize];
     memory.read(at, &mut bytes);
@@ -125,7 +125,7 @@ pub(super) fn read<M: Memory>(memory: &M, at: Addr, words: u64) -> u64 {
 /// The tag of the value of `key` at `at`.
 ///
 /// # Errors
-/// When it is another key's, or torn.
+/// If it is another key's, or torn.
 pub(super) fn check<M: Memory>(memory: &M, at: Addr, words: u64, key: u64) -> Result<u64, Damage> {
     let (found, tag) = (memory.load::<u64>(at.plus(KEY)), memory.load::<u64>(at.plus(TAG)));
     let wrong = |word: &u64| memory.load::<u64>(at.plus(8 * word)) != payload(key, tag, *word);
@@ -147,7 +147,7 @@ mod tests {
     use seawall_memory::Image;
     use std::sync::Arc;
 
-    /// Keys that a hundred operations add to 64; none may ever be lost.
+    /// The number of keys that a hundred operations add to 64; none must be lost.
     fn added<W: Workload>() -> usize {
         let setup = Setup { entries: 64, ..Setup::of::<W>(1) };
         let layout = W::layout(&setup);

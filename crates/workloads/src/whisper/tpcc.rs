@@ -1,14 +1,14 @@
-//! TPC-C on N-store's engine, as WHISPER ran it (ASPLOS'17, Table 1): warehouses, one a thread,
-//! with ten districts each; new orders, payments and deliveries change them, order status and
-//! stock level only read. 40 in a hundred transactions write, as WHISPER's run had it (`-p0.4`).
+//! TPC-C on N-store's engine, as WHISPER ran it (ASPLOS'17, Table 1): one warehouse per thread,
+//! with ten districts each; new orders, payments and deliveries change them, order status and stock
+//! level only read. 40 per cent of the transactions write, as in WHISPER's run (`-p0.4`).
 //!
-//! A new order is what makes transactions long: for each of its 5 to 15 lines four words of a
-//! stock row change and a row with a field of variable length is inserted, 17 epochs in all. The
-//! published median of 197 epochs is that of a new order, so these are more than half of those
-//! that write here; TPC-C itself asks for nearly as many payments. One line in a hundred comes
-//! from another warehouse, and 15 payments in a hundred are of its customers, as TPC-C says. The
-//! share of accesses to persistent memory was not published; the front end does as much for one as
-//! in YCSB.
+//! New orders make transactions long: for each of its 5 to 15 lines four words of a stock row
+//! change and a row with a field of variable length is inserted, 17 epochs in all. The published
+//! median of 197 epochs is that of a new order, so these are more than half of the writing
+//! transactions here; TPC-C itself requires nearly as many payments. One line in a hundred comes
+//! from another warehouse, and 15 payments in a hundred are by customers of another warehouse, as
+//! in TPC-C. The share of accesses to persistent memory is unpublished; the front end executes as
+//! much per access as in YCSB.
 
 use super::client::Client;
 use super::nstore::{Cursor, Tx, Wal};
@@ -26,17 +26,17 @@ use tables::{
 
 mod tables;
 
-/// Of a hundred transactions that write: new orders, and payments; the others are deliveries.
+/// Per cent of the writing transactions: new orders, and payments; the others are deliveries.
 const NEW_ORDERS: u64 = 66;
 const PAYMENTS: u64 = 30;
-/// One order line of this many is from another warehouse.
+/// One order line in this number is from another warehouse.
 const REMOTE_LINES: u64 = 100;
-/// Payments in a hundred that are of another warehouse's customers.
+/// Per cent of payments by customers of another warehouse.
 const REMOTE_PAYMENTS: u64 = 15;
-/// Orders that a stock level looks at.
+/// Orders that a stock level reads.
 const RECENT: u64 = 5;
 
-/// Function calls of the front end for a transaction, and for each row of it.
+/// Function calls of the front end per transaction, and per row of it.
 const CALLS: u64 = 30;
 const CALLS_A_ROW: u64 = 28;
 const REQUEST_BYTES: u64 = 192;
@@ -44,9 +44,9 @@ const RESPONSE_BYTES: u64 = 256;
 
 /// The application.
 ///
-/// After a crash the tables are as the last commits left them, and agree with each other: opening
-/// puts back the old values that the logs of open transactions hold. Locks and lists of free blocks
-/// are only in DRAM; opening makes the lists anew from what the tables lead to.
+/// After a crash the tables are as the last commits left them, and consistent with each other:
+/// opening restores the old values in the logs of open transactions. Locks and lists of free blocks
+/// are in DRAM; opening rebuilds the lists from the blocks that the tables reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Tpcc {
     client: Client,
@@ -55,18 +55,18 @@ pub struct Tpcc {
     locks: Locks,
 }
 
-/// Warehouses that are locked: one's own, and perhaps another.
+/// The locked warehouses: the thread's own, and possibly another one.
 struct Held {
     first: Guard,
     second: Option<Guard>,
 }
 
-/// What a transaction needs of its thread.
+/// The state of a transaction in its thread.
 struct Run<'a, M: Memory> {
     memory: &'a M,
     cursor: &'a mut Cursor,
     worker: &'a mut Worker,
-    /// Blocks that are free when the transaction has committed.
+    /// Blocks to free when the transaction has committed.
     freed: Vec<Addr>,
 }
 
@@ -112,14 +112,14 @@ impl Tpcc {
         (home + 1 + worker.below(warehouses - 1)) % warehouses
     }
 
-    /// Inserts a row: its block, then the word that leads to it.
+    /// Inserts a row: its block, then the word that points to it.
     fn insert<M: Memory>(&self, tx: &mut Tx<'_, M>, memory: &M, link: Addr, words: &[u64]) {
         let block = self.tables.blocks.take(memory);
         tx.block(block, words);
         tx.set(link, block.bits());
     }
 
-    /// Takes an order; or delivers, where the district is full of orders that wait.
+    /// Enters an order; delivers instead if the district is full of waiting orders.
     fn new_order<M: Memory>(&self, run: &mut Run<'_, M>, home: u64) {
         let (memory, shape) = (run.memory, self.tables.shape);
         let district = home * DISTRICTS + run.worker.below(DISTRICTS);
@@ -230,7 +230,7 @@ impl Tpcc {
         self.release(memory, held);
     }
 
-    /// Delivers the oldest order that waits, in each district.
+    /// Delivers the oldest waiting order of each district.
     fn delivery<M: Memory>(&self, run: &mut Run<'_, M>, home: u64) {
         let (memory, tables) = (run.memory, &self.tables);
         let held = self.hold(memory, home, home);

@@ -1,29 +1,29 @@
-//! An undo log as NVML had it in 2016: every step is durable before the next one begins.
+//! An undo log as in NVML of 2016: every step is durable before the next one begins.
 //!
 //! WHISPER ("An Analysis of Persistent Memory Use with WHISPER", ASPLOS'17, section 3) describes
-//! its transactions: before a range changes, its old bytes go into a log entry, and a mark of its
-//! own says that the entry counts; at commit the changed ranges are written back, the state of the
-//! lane says so, and the entries are cleared. Each of these is an epoch, most of one line, and the
+//! its transactions: before a range changes, its old bytes go into a log entry, which a separate
+//! mark makes valid; at commit the changed ranges are written back, the state of the lane records
+//! the commit, and the entries are cleared. Each of these is an epoch, most of one line, and the
 //! log starts at its beginning in each transaction, so most epochs write lines that a recent one
-//! wrote. [`epoch`](seawall_runtime::epoch) and the heap of the runtime do the same with few
-//! fences; programs of that time did not.
+//! wrote. The [epoch log](crate::shared::epoch_log) and the heap of the runtime do the same with
+//! few fences; programs of that time did not.
 //!
-//! As "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver, ISCA'20, section V) has
-//! it, an entry, its mark and the change are in a [`strand`](MemoryExt::strand), and commit joins
-//! the strands before it says so. After a crash any of them may be missing, entry and change: no
-//! two entries are about the same word, so each word whose entry counts gets back what it was.
+//! As in "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver, ISCA'20, section V), an
+//! entry, its mark and the change are in a [`strand`](MemoryExt::strand), and commit joins the
+//! strands before it changes the state. After a crash any strand can be missing, entry and change:
+//! no two entries hold the same word, so each word with a valid entry gets its old value back.
 //!
 //! A thread has a lane: a line with its state, and entries of a fixed size.
 //!
 //! | word of an entry | holds |
 //! |---|---|
-//! | 0 | the mark: 1 if the entry counts |
+//! | 0 | the mark: 1 if the entry is valid |
 //! | 1 | the address in the low 48 bits, the count of words above |
 //! | 2.. | the old words |
 //!
-//! What a crash leaves: with the state [`WORKS`], entries that count are put back, the last one
-//! first; with [`COMMITTED`] they are only cleared. Either way nothing counts afterwards. Lanes
-//! know nothing of each other: threads that share data must not change the same words.
+//! After a crash: with the state [`WORKS`], valid entries are restored, last one first; with
+//! [`COMMITTED`] they are only cleared. In both cases no entry is valid afterwards. Lanes are
+//! independent of each other: threads that share data must not change the same words.
 
 use super::client::Client;
 use crate::Damage;
@@ -39,10 +39,10 @@ const COUNT_SHIFT: u32 = 48;
 
 /// State of a lane: a transaction is under way, or none is.
 const WORKS: u64 = 0;
-/// State of a lane: its transaction has changed all that it changes.
+/// State of a lane: its transaction has made all its changes.
 const COMMITTED: u64 = 1;
 
-/// The lanes of a pool, one a thread.
+/// The lanes of a pool, one per thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Undo {
     lanes: Addr,
@@ -51,12 +51,12 @@ pub(super) struct Undo {
     entry_lines: u64,
 }
 
-/// The volatile work of a transaction system: calls for each kind of thing that it orders.
+/// The volatile work of a transaction system: function calls per ordered step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overhead {
-    /// Where it is done.
+    /// The front end in which the calls run.
     pub(super) client: Client,
-    /// What it is about.
+    /// The hash of the request.
     pub(super) hash: u64,
     /// Calls for each step.
     pub(super) calls: u64,
@@ -87,12 +87,12 @@ impl Undo {
         (self.entry_lines * LINE_BYTES - OLD) / 8
     }
 
-    /// Takes back the transactions that a crash cut short and forgets the others, in a pool of
-    /// `pm_bytes` bytes. A crash before it returns changes nothing that a second call does not
-    /// finish.
+    /// Undoes the transactions that a crash interrupted and clears the logs of committed ones, in a
+    /// pool of `pm_bytes` bytes. After a crash before it returns, a second call finishes the
+    /// recovery.
     ///
     /// # Errors
-    /// When an entry was written by no transaction; then nothing was changed.
+    /// If an entry was not written by a transaction; then nothing was changed.
     pub(super) fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<(), Damage> {
         let mut left = Vec::new();
         for thread in 0..self.threads {
@@ -124,7 +124,7 @@ impl Undo {
         Ok(())
     }
 
-    /// Refuses an entry that is about anything but data in the pool.
+    /// Rejects an entry for anything but data in the pool.
     fn check<M: Memory>(&self, memory: &M, entry: Addr, pm_bytes: u64) -> Result<(), Damage> {
         let (at, words) = head(memory, entry);
         let end = at.bits() + 8 * words;
@@ -149,7 +149,7 @@ impl Undo {
         memory.flush(at, 8 * words);
     }
 
-    /// Lets `entries` of a lane not count; flushed, not ordered.
+    /// Invalidates `entries` of a lane; flushed, not ordered.
     fn clear<M: Memory>(&self, memory: &M, lane: Addr, entries: impl Iterator<Item = u64>) {
         for entry in entries {
             let entry = self.entry(lane, entry);
@@ -159,14 +159,14 @@ impl Undo {
     }
 }
 
-/// Where the words of an entry were, and how many there are.
+/// The address of the words of an entry, and their number.
 fn head<M: Memory>(memory: &M, entry: Addr) -> (Addr, u64) {
     let head = memory.load::<u64>(entry.plus(HEAD));
     (Addr::pm(head & ((1 << COUNT_SHIFT) - 1)), head >> COUNT_SHIFT)
 }
 
-/// A transaction on a lane, which has one at a time. Stores are its own business: it adds what it
-/// will change, and then changes it in place, in the same [`strand`](UndoTx::strand).
+/// A transaction on a lane, which has one at a time. The caller stores: it first adds a range, and
+/// then changes it in place, in the same [`strand`](UndoTx::strand).
 pub struct UndoTx<'a, M> {
     memory: &'a M,
     undo: &'a Undo,
@@ -174,14 +174,14 @@ pub struct UndoTx<'a, M> {
     overhead: Overhead,
     flaw: OrderFlaw,
     entries: u64,
-    /// What may be changed, and what of it commit writes back.
+    /// The ranges that can be changed, and the part that commit writes back.
     ranges: Vec<(Addr, u64)>,
     dirty: Vec<(Addr, u64)>,
     freed: Vec<Addr>,
 }
 
 impl<'a, M: Memory> UndoTx<'a, M> {
-    /// Begins one on the lane of `thread`, which orders nothing yet.
+    /// Begins a transaction on the lane of `thread`, which orders nothing yet.
     pub(super) fn begin(
         memory: &'a M,
         undo: &'a Undo,
@@ -193,7 +193,7 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         UndoTx { memory, undo, thread, overhead, flaw, entries: 0, ranges, dirty, freed }
     }
 
-    /// Whose lane, and whose blocks, it uses.
+    /// The thread whose lane and blocks it uses.
     pub(super) const fn thread(&self) -> u64 {
         self.thread
     }
@@ -208,34 +208,34 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         self.freed.contains(&at)
     }
 
-    /// Notes that the object at `at` is freed if this transaction commits.
+    /// Records that the object at `at` is freed if this transaction commits.
     pub(super) fn note_freed(&mut self, at: Addr) {
         self.freed.push(at);
     }
 
-    /// Begins a strand: what is saved and changed from here on persists without regard to what was
-    /// before. All that was saved so far must have been changed, of each line something: what is
-    /// stored to a line of it later persists behind that.
+    /// Begins a strand: ranges saved and changed from here on persist independently of earlier
+    /// ones. Every range saved so far must have been changed, at least one word of each line: later
+    /// stores to such a line persist behind that change.
     pub(super) fn strand(&self) {
         self.memory.strand();
     }
 
-    /// Saves `words` aligned words from `at`, which may be changed from now on; two epochs, none
-    /// if they are saved or fresh.
+    /// Saves `words` aligned words from `at`, which can be changed from now on; two epochs, none if
+    /// they are saved or fresh.
     ///
     /// # Panics
-    /// When the lane is full, or a part of them was saved, or is fresh, and not all.
+    /// If the lane is full, or some of the words, and not all, are saved or fresh.
     pub(super) fn add(&mut self, at: Addr, words: u64) {
         if self.add_only(at, words) {
             self.dirty.push((at, words));
         }
     }
 
-    /// As [`add`](UndoTx::add), for words that the caller writes back itself, before commit. Gives
-    /// whether they were not saved yet.
+    /// As [`add`](UndoTx::add), for words that the caller writes back itself, before commit.
+    /// Returns whether they had not been saved yet.
     ///
     /// # Panics
-    /// As [`add`](UndoTx::add).
+    /// See [`add`](UndoTx::add).
     pub(super) fn add_only(&mut self, at: Addr, words: u64) -> bool {
         let end = at.bits() + 8 * words;
         let has = |(from, words): &(Addr, u64)| *from <= at && end <= from.bits() + 8 * words;
@@ -269,7 +269,7 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         self.save_step(entry.plus(MARK), 8);
     }
 
-    /// Ends a step of the log: what makes data recoverable.
+    /// Ends a step of the log, which makes data recoverable.
     fn save_step(&self, at: Addr, bytes: u64) {
         if self.flaw != OrderFlaw::NoFlush {
             self.memory.flush(at, bytes);
@@ -280,15 +280,15 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         self.work();
     }
 
-    /// Says that nothing leads to `words` words from `at`: they may be changed, in a strand that
-    /// begins here, and are durable when the transaction is.
+    /// Declares `words` words from `at` unreachable: they can be changed, in a strand that begins
+    /// here, and are durable when the transaction is.
     pub(super) fn fresh(&mut self, at: Addr, words: u64) {
         self.strand();
         self.ranges.push((at, words));
         self.dirty.push((at, words));
     }
 
-    /// Makes what was flushed an epoch of its own.
+    /// Orders the flushed lines as a separate epoch.
     pub(super) fn step(&self) {
         self.memory.order();
         self.work();
@@ -303,8 +303,8 @@ impl<'a, M: Memory> UndoTx<'a, M> {
         self.undo.lane(self.thread)
     }
 
-    /// Makes the changes durable: a crash before it returns keeps all of them or none, one after
-    /// it keeps them. Four epochs; none if nothing was added.
+    /// Makes the changes durable: a crash before it returns keeps all of them or none, a later one
+    /// keeps all. Four epochs; none if nothing was added.
     pub(super) fn commit(self) {
         if self.ranges.is_empty() {
             return;

@@ -2,14 +2,14 @@
 //! cars, flights, rooms and customers, each a table of search trees.
 //!
 //! The transactions are those of STAMP ("STAMP: Stanford Transactional Applications for
-//! Multi-Processing", IISWC'08) with `-n1 -q80 -u99`: 99 in a hundred reserve a resource for a
+//! Multi-Processing", IISWC'08) with `-n1 -q80 -u99`: 99 per cent reserve a resource for a
 //! customer; of the others half delete a customer with all reservations, half add to the resources
 //! or remove some. A transaction has the four epochs of its log. A customer has at most
-//! [`RESERVATIONS`], so that a pool has a size: more make room by giving the oldest back.
+//! [`RESERVATIONS`], so that the size of a pool is bounded: a further one cancels the oldest.
 //!
-//! Each table is cut into [`PARTS`] trees by key, with a lock each. What the front end does
-//! follows from the published share of accesses to persistent memory, 0.36 %; it is about half of
-//! that many accesses, which would make runs slow.
+//! Each table is divided into [`PARTS`] trees by key, with a lock each. The front end's work
+//! follows from the published share of accesses to persistent memory, 0.36 %; it makes about half
+//! of the accesses that this share requires, which would make runs slow.
 
 use self::tree::{KEY, LEFT, RIGHT, priority};
 use super::client::Client;
@@ -31,7 +31,7 @@ const TABLES: u64 = RESOURCES + 1;
 const CUSTOMERS: u64 = RESOURCES;
 /// Trees of a table.
 const PARTS: u64 = 16;
-/// Reservations of a customer, at most.
+/// The greatest number of reservations of a customer.
 const RESERVATIONS: u64 = 4;
 
 const TAG: u64 = 24;
@@ -39,7 +39,7 @@ const TOTAL: u64 = 32;
 const USED: u64 = 40;
 const FREE: u64 = 48;
 const PRICE: u64 = 56;
-/// Of a customer: the newest reservation, and how many there are.
+/// In a customer: the newest reservation, and the number of reservations.
 const LIST: u64 = 32;
 const COUNT: u64 = 40;
 /// A reservation: its resource, its price, the next older one.
@@ -47,12 +47,12 @@ const WHAT: u64 = 0;
 const PAID: u64 = 8;
 const NEXT: u64 = 16;
 
-/// Transactions in a thousand that delete a customer, and that change the resources.
+/// Transactions per thousand that delete a customer, and that change the resources.
 const DELETIONS: u64 = 5;
 const CHANGES: u64 = 5;
-/// The share of a table that queries are about, in per cent.
+/// The queried share of a table, in per cent.
 const QUERIED: u64 = 80;
-/// What is added to a resource, and what one has at the start.
+/// The units added to a resource, and those of a resource at the start.
 const ADDED: u64 = 100;
 
 /// Function calls of the front end before, in and after a transaction.
@@ -62,10 +62,10 @@ const RESPONSE_BYTES: u64 = 128;
 
 /// The application.
 ///
-/// After a crash, tables and reservations are as the last commits left them: opening writes what
-/// the redo log of a committed transaction holds, and any other has changed nothing. Locks, free
-/// nodes and the read and write sets of the transactional memory are only in DRAM; opening
-/// makes the lists of free nodes anew from what the trees lead to.
+/// After a crash, tables and reservations are as the last commits left them: opening performs the
+/// writes in the redo log of a committed transaction, and any other has changed nothing. Locks,
+/// free nodes and the read and write sets of the transactional memory are in DRAM; opening rebuilds
+/// the free lists from the nodes that the trees reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Vacation {
     ids: u64,
@@ -76,7 +76,7 @@ pub struct Vacation {
     locks: Locks,
 }
 
-/// A table and a key in it, as one number.
+/// A table and a key in it, encoded as one number.
 fn name(table: u64, id: u64) -> u64 {
     table << 40 | id
 }
@@ -89,7 +89,7 @@ fn price(name: u64, tag: u64) -> u64 {
     50 + word(name, tag, 0) % 450
 }
 
-/// A transaction with its thread, the locks that it holds, and the nodes that it leaves free.
+/// A transaction with its thread, the locks that it holds, and the nodes that it frees.
 struct Run<'a, M: Memory> {
     vacation: &'a Vacation,
     worker: &'a Worker,
@@ -110,7 +110,7 @@ impl<'a, M: Memory> Run<'a, M> {
         Run { vacation, worker, tx, memory, held: Vec::new(), freed: Vec::new() }
     }
 
-    /// Locks the trees of these names. The customer's comes first, and of the others all at once.
+    /// Locks the trees of these names: the customer's first, the others in one go.
     fn lock(&mut self, names: &[u64]) {
         let mut parts: Vec<u64> = names.iter().map(|name| part(*name)).collect();
         parts.sort_unstable();
@@ -148,7 +148,7 @@ impl<'a, M: Memory> Run<'a, M> {
         self.tx.store(node.plus(TAG), tag);
     }
 
-    /// The reservations of a customer, the newest first, each with its resource.
+    /// The reservations of a customer, newest first, each with its resource.
     fn reservations(&mut self, customer: Addr) -> Vec<(Addr, u64)> {
         let mut list = Vec::new();
         let mut next = self.tx.follow(customer.plus(LIST));
@@ -218,7 +218,7 @@ impl<'a, M: Memory> Run<'a, M> {
         self.freed.push(node);
     }
 
-    /// Adds to a resource; or removes one that nobody has reserved.
+    /// Adds to a resource, or removes one without reservations.
     fn change(&mut self, resource: u64, adds: bool) {
         self.lock(&[resource]);
         let tag = self.tag();
@@ -259,7 +259,7 @@ impl<'a, M: Memory> Run<'a, M> {
     }
 }
 
-/// What a walk has found of resources and customers.
+/// The resources and customers that a walk has found.
 #[derive(Default)]
 struct Found {
     used: BTreeMap<u64, u64>,
@@ -311,7 +311,7 @@ impl Vacation {
         }
     }
 
-    /// Checks every invariant; shows names and tags to `contents` and all nodes to `reach`.
+    /// Checks every invariant; adds names and tags to `contents` and marks all nodes in `reach`.
     fn walk<M: Memory>(
         &self,
         memory: &M,
@@ -348,7 +348,7 @@ impl Vacation {
         }
     }
 
-    /// Walks a tree in which keys are in order and priorities fall.
+    /// Walks a tree whose keys must be in order and whose priorities must fall.
     fn walk_tree<M: Memory>(
         &self,
         memory: &M,

@@ -2,12 +2,12 @@
 //! fields of 100 bytes; four in five transactions write all fields of a tuple, the others read
 //! them.
 //!
-//! A field is a word of the tuple that leads to its bytes. Writing one takes four epochs: the new
-//! bytes, the record, its link, the word; with the begin and the end of the transaction that is
-//! 42, the published median. Each thread is an executor with its own part of the keys, and one
-//! transaction in [`FOREIGN`] is about a key of another part: threads rarely meet, as published
-//! (0.003 % of epochs). How much the front end does ([`CALLS`]) follows from the published
-//! share of accesses to persistent memory, 8.71 %.
+//! A field is a word of the tuple that points to its bytes. Writing one takes four epochs: the new
+//! bytes, the record, its link, the word; with the begin and the end of the transaction that is 42,
+//! the published median. Each thread is an executor with its own part of the keys, and one
+//! transaction in [`FOREIGN`] uses a key of another part: threads rarely conflict, as published
+//! (0.003 % of epochs). The front end's work ([`CALLS`]) follows from the published share of
+//! accesses to persistent memory, 8.71 %.
 
 use super::client::Client;
 use super::nstore::{Cursor, Tx, Wal};
@@ -21,7 +21,7 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks, pool};
 
 const FIELDS: u64 = 10;
-/// Words of a field: the tag, and those that follow from it.
+/// Words of a field: the tag, and words that are a function of it.
 const FIELD_WORDS: u64 = 13;
 /// A tuple: its key, then its fields.
 const KEY: u64 = 0;
@@ -29,19 +29,19 @@ const FIRST_FIELD: u64 = 8;
 const TUPLE_BYTES: u64 = 2 * LINE_BYTES;
 const STRIPES: u64 = 512;
 
-/// Function calls of the front end for a transaction, and for each field of it.
+/// Function calls of the front end per transaction, and per field of it.
 const CALLS: u64 = 20;
 const CALLS_A_FIELD: u64 = 6;
-/// One transaction of this many can touch any key.
+/// One transaction in this number can use any key.
 const FOREIGN: u64 = 256;
 const REQUEST_BYTES: u64 = 64;
 const RESPONSE_BYTES: u64 = 128;
 
 /// The application.
 ///
-/// After a crash all ten fields of a tuple are of the same committed transaction: opening puts back
-/// the old values that the logs of open transactions hold. Locks and lists of free blocks are only
-/// in DRAM; opening makes the lists anew from what the tuples lead to.
+/// After a crash all ten fields of a tuple are of the same committed transaction: opening restores
+/// the old values in the logs of open transactions. Locks and lists of free blocks are in DRAM;
+/// opening rebuilds the lists from the blocks that the tuples reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Ycsb {
     threads: u64,
@@ -79,14 +79,14 @@ impl Ycsb {
         (ycsb, arena)
     }
 
-    /// The places of the index where `key` may be, the likeliest first.
+    /// The places of the index where `key` can be, the most likely first.
     fn places(&self, key: u64) -> impl Iterator<Item = Addr> + use<> {
         let (index, places) = (self.index, 2 * self.tuples);
         let first = share::place_of(key, places);
         (0..places).map(move |step| index.plus(8 * ((first + step) % places)))
     }
 
-    /// A key of the executor's own part, mostly: those of thread t are t modulo the threads.
+    /// Mostly a key of the executor's own part: those of thread t are t modulo the threads.
     fn key(&self, worker: &mut Worker) -> u64 {
         let thread = worker.thread as u64;
         let own = (self.tuples + self.threads - 1 - thread) / self.threads;
@@ -119,7 +119,7 @@ impl Ycsb {
         sum
     }
 
-    /// Writes all fields of the tuple; returns the places of the old bytes.
+    /// Writes all fields of the tuple; returns the addresses of the old bytes.
     fn write<M: Memory>(
         &self,
         memory: &M,
@@ -143,7 +143,7 @@ impl Ycsb {
         old
     }
 
-    /// Checks every tuple, and shows each with its key and tag.
+    /// Checks every tuple, and calls `each` with its key and tag.
     fn walk<M: Memory>(
         &self,
         memory: &M,

@@ -1,6 +1,6 @@
-//! A thread has read a pointer to a node of a FAST & FAIR tree and stands still. Meanwhile the node
-//! joins its neighbour and is used again; the thread goes on before any store that makes it another
-//! node, and after all of them.
+//! A thread has read a pointer to a node of a FAST & FAIR tree and is suspended. Meanwhile the node
+//! is merged with its neighbour and reused; the thread resumes before any store that turns it into
+//! another node, and after all of them.
 
 use super::{Subject, tag_of};
 use seawall_explore::{Preemptions, Schedule, Traced, record};
@@ -11,12 +11,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Memory of a thread that stands still once: after one of the pointers that it reads before it
+/// The memory of a thread that is suspended once: after one of the pointers that it reads before it
 /// locks anything.
 struct Visitor<'m> {
     memory: &'m Traced<'m>,
     pm_bytes: u64,
-    /// A word of DRAM, zero until the thread may go on.
+    /// A word of DRAM, zero until the thread resumes.
     gate: Addr,
     pointers_left: Cell<u64>,
     stood: Rc<Cell<bool>>,
@@ -48,16 +48,16 @@ impl<'m> layer::Layer for Visitor<'m> {
     }
 }
 
-/// What becomes of the node.
+/// The fate of the node.
 struct Change {
     /// Inserted and deleted at first.
     keys: &'static [u64],
     without: &'static [u64],
-    /// Deleted while the thread stands still, so that the node joins its neighbour, and inserted
-    /// there until that is full.
+    /// Deleted while the thread is suspended, so that the node is merged with its neighbour, and
+    /// inserted there until that is full.
     join: u64,
     filled: &'static [u64],
-    /// Inserted then: the node is used for the split.
+    /// Inserted then: the split reuses the node.
     split: u64,
 }
 
@@ -84,7 +84,7 @@ const CHANGES: [Change; 3] = [
     },
 ];
 
-/// What a thread came for, and what that makes of the tree's contents.
+/// The operation of a thread, and its effect on the tree's contents.
 type Errand = (fn(&FastFairTree, &Visitor<'_>), fn(&mut BTreeMap<u64, u64>));
 
 const ERRANDS: [Errand; 5] = [
@@ -117,7 +117,7 @@ const ERRANDS: [Errand; 5] = [
     ),
 ];
 
-/// Every run in which the thread stands still after its `nth` pointer; none if it has fewer.
+/// Every run in which the thread is suspended after its `nth` pointer; `None` if it has fewer.
 fn runs(change: &'static Change, (errand, effect): Errand, nth: u64) -> Option<usize> {
     let mut arena = Arena::new();
     let tree = <FastFairTree as Subject>::place(2, 64, &mut arena);

@@ -1,7 +1,7 @@
 //! The arithmetic of bodies, and the plain computation: one thread, one tree of boxes.
 //!
 //! Barnes and Hut, "A hierarchical O(N log N) force-calculation algorithm" (1986). Both trees use
-//! the functions here for the same sums in the same order, and nothing else of each other.
+//! the functions here for the same sums in the same order, and share nothing else.
 
 use crate::Input;
 use rand_xoshiro::rand_core::Rng;
@@ -26,7 +26,7 @@ pub(super) struct Body {
 }
 
 impl Mass {
-    /// Adds a moment: `at` of a sum is not divided by its mass yet.
+    /// Adds a moment: the `at` of a sum is not divided by its mass yet.
     pub(super) fn plus(self, other: Mass) -> Mass {
         let at = [0, 1, 2].map(|axis| self.at[axis] + other.at[axis] * other.mass);
         Mass { at, mass: self.mass + other.mass }
@@ -36,7 +36,7 @@ impl Mass {
         Mass { at: self.at.map(|moment| moment / self.mass), mass: self.mass }
     }
 
-    /// `force` with the pull of this mass at `at` added.
+    /// Adds the attraction by this mass at `at` to `force`.
     pub(super) fn pull(self, at: Vector, force: Vector) -> Vector {
         let away = [0, 1, 2].map(|axis| self.at[axis] - at[axis]);
         let square = square(away) + SOFTENING;
@@ -57,19 +57,19 @@ impl Body {
         }
     }
 
-    /// As in memory: place, mass, velocity, and a word of nothing.
+    /// The words in memory: place, mass, velocity, and padding.
     pub(super) fn words(&self) -> [f64; 8] {
         let ([x, y, z], [u, v, w]) = (self.mass.at, self.velocity);
         [x, y, z, self.mass.mass, u, v, w, 0.0]
     }
 }
 
-/// The largest of `largest` and the coordinates.
+/// The greatest of `largest` and the coordinates.
 pub(super) fn reach(at: Vector, largest: f64) -> f64 {
     at.iter().fold(largest, |largest, value| largest.max(value.abs()))
 }
 
-/// True if a cell with half a side of `half` may be taken as one mass.
+/// True if a cell with half side `half` can be treated as one mass.
 pub(super) fn is_far(at: Vector, centre: Vector, half: f64) -> bool {
     let away = [0, 1, 2].map(|axis| centre[axis] - at[axis]);
     let side = 2.0 * half;
@@ -129,7 +129,7 @@ struct Cell {
     children: [Option<Tree>; 8],
 }
 
-/// The cell of `members`, of which there are at least two unless it is the root.
+/// The cell of `members`; at least two, unless it is the root.
 fn grow(bodies: &[Body], members: &[usize], middle: Vector, half: f64) -> Cell {
     let mut parts: [Vec<usize>; 8] = Default::default();
     for member in members {
@@ -176,7 +176,7 @@ fn force_on(bodies: &[Body], body: usize, cell: &Cell, half: f64, mut force: Vec
     force
 }
 
-/// Moves all bodies by a step; returns half a side of the box.
+/// Moves all bodies by one step; returns half the side of the box.
 pub(super) fn plain_step(bodies: &mut [Body]) -> f64 {
     let half = bodies.iter().fold(0.0, |largest, body| reach(body.mass.at, largest));
     let members: Vec<usize> = (0..bodies.len()).collect();

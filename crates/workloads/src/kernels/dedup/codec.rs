@@ -1,16 +1,16 @@
-//! Where to cut, how to hash and how to pack, step by step as stages need it; and the plain
-//! computation on vectors.
+//! Dividing, hashing and packing, step by step as the stages need it; and the plain computation on
+//! vectors.
 //!
-//! Cutting where the content of the last few words says so goes back to Rabin; the packing is of
-//! the family of Lempel and Ziv (1977), on words: of each group of up to 32, a word of flags, the
-//! words that are new, and for those that came before their places, four to a word.
+//! Content-defined division by the last few words goes back to Rabin; the packing is of the family
+//! of Lempel and Ziv (1977), on words: for each group of up to 32, a word of flags, the new words,
+//! and for the others the places of their earlier occurrences, four to a word.
 
 use crate::Input;
 use crate::harness::workload::below;
 use rand_xoshiro::rand_core::Rng;
 use std::collections::BTreeMap;
 
-/// Words of a dictionary: for each slot, where a word of it was seen last.
+/// Words of a dictionary: for each slot, the place of the last word that hashed to it.
 pub(super) const DICTIONARY: u64 = 256;
 
 fn mix(word: u64) -> u64 {
@@ -18,7 +18,7 @@ fn mix(word: u64) -> u64 {
     mixed ^ mixed >> 29
 }
 
-/// Says where chunks end.
+/// Finds the ends of chunks.
 #[derive(Default)]
 pub(super) struct Cutter {
     rolling: u64,
@@ -26,7 +26,7 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    /// Words of a chunk at least, on average about, and at most.
+    /// The least, the approximate mean and the greatest number of words of a chunk.
     pub(super) const LEAST: u64 = 32;
     pub(super) const MEAN: u64 = 128;
     const MOST: u64 = 512;
@@ -76,7 +76,7 @@ impl Packer {
         mix(word) % DICTIONARY
     }
 
-    /// Adds a word, with the place in the chunk where the same word came before.
+    /// Adds a word, with the place of its earlier occurrence in the chunk.
     pub(super) fn add(&mut self, word: u64, earlier: Option<u64>, put: impl FnMut(u64)) {
         match earlier {
             None => self.new.push(word),
@@ -91,7 +91,7 @@ impl Packer {
         }
     }
 
-    /// Puts what is left.
+    /// Flushes the last group.
     pub(super) fn finish(&mut self, mut put: impl FnMut(u64)) {
         let group = std::mem::take(self);
         if group.count == 0 {
@@ -105,7 +105,7 @@ impl Packer {
     }
 }
 
-/// An input of `words` words in which about half of the content came before, and which packs well.
+/// An input of `words` words, about half of it duplicated, that compresses well.
 pub(super) fn contents(input: &Input, words: u64) -> Vec<u64> {
     let mut rng = input.stream(0);
     let vocabulary: Vec<u64> = (0..64).map(|_| rng.next_u64()).collect();
@@ -141,7 +141,7 @@ fn pack(chunk: &[u64]) -> Vec<u64> {
 }
 
 /// The output for `contents`: each chunk in full once, afterwards by its number. The hash of the
-/// pipeline does not take part: chunks are the same if their words are.
+/// pipeline is not used: chunks are equal if their words are.
 pub(super) fn plain(contents: &[u64], block: usize, full: u64) -> Vec<u64> {
     let mut numbers: BTreeMap<&[u64], u64> = BTreeMap::new();
     let mut output = Vec::new();

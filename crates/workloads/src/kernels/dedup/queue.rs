@@ -1,16 +1,16 @@
 //! A queue between two stages: every push and every pop takes a slot of its own by a locked add,
-//! and a pop waits until its slot is filled. It has a slot for all that may come; it never wraps.
+//! and a pop waits until its slot is filled. It has a slot for every item; it never wraps.
 
 use crate::Words;
 use seawall_memory::Memory;
 use seawall_runtime::Arena;
 
-/// In a slot: nothing more will come.
+/// In a slot: the queue is closed.
 const CLOSED: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
-    /// Slots pushed, and, on a line of its own, slots popped.
+    /// The number of slots pushed and, on another line, of slots popped.
     ends: Words,
     slots: Words,
 }
@@ -32,12 +32,12 @@ impl Queue {
         self.fill(memory, item + 1);
     }
 
-    /// Ends the loop of one thread that pops; comes after the last push.
+    /// Ends the loop of one popping thread; comes after the last push.
     pub(super) fn close<M: Memory>(&self, memory: &M) {
         self.fill(memory, CLOSED);
     }
 
-    /// Waits for the next item; none when the queue is closed.
+    /// Waits for the next item; `None` when the queue is closed.
     pub(super) fn pop<M: Memory>(&self, memory: &M) -> Option<u64> {
         let slot = self.ends.claim(memory, POPPED, 1);
         let word = memory.spin_while(self.slots.at(slot), 0);

@@ -4,27 +4,27 @@ use super::{RESULT, SET_ITEMS, SETS, SUM, weight};
 use crate::Input;
 use crate::harness::workload::below;
 
-/// Items that there are.
+/// The number of items.
 pub(super) const ITEMS: u64 = 256;
-/// Items that a transaction draws; some twice.
+/// The number of items that a transaction draws, with repetition.
 const DRAWN: u64 = 12;
-/// Sets of items that like to occur together.
+/// Sets of items that tend to occur together.
 const PATTERNS: usize = 48;
-/// An item in this many of 1000 transactions is frequent.
+/// An item in this number of 1000 transactions is frequent.
 const LEAST_PER_MILLE: u64 = 4;
 /// The least number of transactions that make an item frequent.
 const LEAST: u64 = 8;
 
 pub(super) struct Database {
     pub(super) least: u64,
-    /// Items of each transaction, each once, in no order.
+    /// The items of each transaction, each once, unordered.
     pub(super) transactions: Vec<Vec<u64>>,
 }
 
 impl Database {
     pub(super) fn new(input: &Input) -> Database {
         let mut rng = input.stream(0);
-        // Small numbers are more likely: the product of two uniform ones.
+        // Small numbers are more probable: the product of two uniform ones.
         let item = |rng: &mut _| below(rng, ITEMS) * below(rng, ITEMS) / ITEMS;
         let patterns: Vec<[u64; 4]> =
             (0..PATTERNS).map(|_| [(); 4].map(|()| item(&mut rng))).collect();
@@ -67,7 +67,7 @@ impl Database {
         items
     }
 
-    /// The most words that the conditional base of an item takes, no two paths being the same.
+    /// The greatest number of words of an item's conditional base, if no two paths are the same.
     pub(super) fn base_words(&self) -> u64 {
         let mut rank_of = vec![None; ITEMS as usize];
         for (rank, item) in self.frequent().into_iter().enumerate() {
@@ -85,7 +85,7 @@ impl Database {
         words.into_iter().max().unwrap_or(0)
     }
 
-    /// For each item, how many frequent sets end with it, and the sum over them.
+    /// For each item, the number of frequent sets that end with it, and the sum over them.
     pub(super) fn plain(&self) -> Vec<u64> {
         let frequent = self.frequent();
         let lists: Vec<Vec<u32>> = frequent
@@ -106,7 +106,7 @@ impl Database {
     }
 }
 
-/// Counts the set and all that it grows to by items that are more frequent than its last.
+/// Counts the set and all its extensions by items that are more frequent than its last.
 fn grow(lists: &[Vec<u32>], least: u64, set: &mut Vec<u64>, list: &[u32], found: &mut (u64, u64)) {
     found.0 += 1;
     found.1 = found.1.wrapping_add(weight(set, list.len() as u64));

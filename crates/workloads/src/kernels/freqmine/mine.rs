@@ -1,8 +1,8 @@
-//! Mining of one item: its conditional base, and those of the sets that grow from it, one behind
-//! the other in the thread's part of the pool.
+//! Mining of one item: its conditional base, and those of the sets that extend it, consecutively in
+//! the thread's part of the pool.
 //!
-//! A base is a list of paths: how often, how many ranks, and the ranks, the less frequent first.
-//! The first words of the part count ranks.
+//! A base is a list of paths: count, number of ranks, and the ranks, the less frequent first. The
+//! first words of the part count ranks.
 
 use super::database::ITEMS;
 use super::prefix::Prefixes;
@@ -15,7 +15,7 @@ pub(super) struct Miner<'m, M> {
     memory: &'m M,
     words: Words,
     least: u64,
-    /// How many sets, and the sum over them.
+    /// The number of sets, and the sum over them.
     pub(super) found: (u64, u64),
 }
 
@@ -54,7 +54,7 @@ impl<'m, M: Memory> Miner<'m, M> {
         end
     }
 
-    /// Paths of a base: count, and where its ranks are.
+    /// The paths of a base: the count, and the range of its ranks.
     fn paths(&self, base: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> {
         let mut at = base.start;
         std::iter::from_fn(move || {
@@ -66,7 +66,7 @@ impl<'m, M: Memory> Miner<'m, M> {
         })
     }
 
-    /// Counts the set with this base, and all sets that it grows to.
+    /// Counts the set with this base, and all its extensions.
     pub(super) fn grow(&mut self, set: &mut Vec<u64>, support: u64, base: Range<u64>) {
         self.found.0 += 1;
         self.found.1 = self.found.1.wrapping_add(weight(set, support));
@@ -100,7 +100,8 @@ impl<'m, M: Memory> Miner<'m, M> {
         }
     }
 
-    /// Writes behind `base` what its paths that have `rank` hold above it; returns the end.
+    /// Writes behind `base` the part above `rank` of its paths that contain `rank`; returns the
+    /// end.
     fn project(&self, base: &Range<u64>, rank: u64) -> u64 {
         let mut end = base.end;
         for (count, ranks) in self.paths(base.clone()) {

@@ -18,12 +18,12 @@ const SIBLING: u64 = 4;
 const SAME: u64 = 5;
 const LOCK: u64 = 6;
 
-/// Nodes that a thread takes at once.
+/// Nodes that a thread allocates at once.
 const CHUNK: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prefixes {
-    /// Nodes taken, beyond the root.
+    /// The number of allocated nodes, beyond the root.
     taken: Words,
     /// The children of the root by rank, and the first node of each rank.
     tops: Words,
@@ -31,7 +31,7 @@ pub(super) struct Prefixes {
     nodes: Words,
 }
 
-/// Nodes that a thread has taken and not used.
+/// The allocated nodes that a thread has not used yet.
 #[derive(Default)]
 pub(super) struct Own {
     next: u64,
@@ -68,7 +68,7 @@ impl Prefixes {
         None
     }
 
-    /// The child of `parent` with `rank`; makes it if there is none.
+    /// The child of `parent` with `rank`; creates it if there is none.
     fn child<M: Memory>(&self, memory: &M, parent: u64, rank: u64, own: &mut Own) -> u64 {
         let first = if parent == 0 { self.tops.at(rank) } else { self.at(parent, CHILD) };
         let seen = memory.load::<u64>(first);
@@ -124,7 +124,7 @@ impl Prefixes {
         }
     }
 
-    /// Calls `each` with the count and the ranks on the way to the root of every node of `rank`.
+    /// For every node of `rank`, calls `each` with its count and the ranks on the path to the root.
     pub(super) fn paths_of<M: Memory>(
         &self,
         memory: &M,

@@ -1,11 +1,11 @@
-//! What customers ask of the agency, and the plain computation: the same on vectors and a map.
+//! The requests of customers, and the plain computation on vectors and a map.
 
 use super::KINDS;
 use crate::Input;
 use crate::harness::workload::below;
 use std::collections::BTreeMap;
 
-/// Rows that a transaction looks at or changes.
+/// Rows that a transaction reads or changes.
 const ITEMS: usize = 4;
 /// Of 100 transactions, this many reserve; the others close accounts and update in equal parts.
 const RESERVE_PERCENT: u64 = 90;
@@ -17,14 +17,14 @@ pub(super) struct Item {
     pub(super) key: u64,
 }
 
-/// What a transaction does.
+/// The kind of a transaction.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
-    /// Of each kind, reserves the dearest of these of which any is free.
+    /// Of each kind, reserves the most expensive of these items that is available.
     Reserve { customer: u64, items: [Item; ITEMS] },
-    /// Gives all reservations of a customer back, and forgets the customer.
+    /// Cancels all reservations of a customer, and deletes the customer.
     Close { customer: u64 },
-    /// Adds a lot at a new price, or takes one away.
+    /// Adds a lot at a new price, or removes one.
     Update { changes: [(Item, Option<u64>); ITEMS] },
 }
 
@@ -47,7 +47,7 @@ impl Action {
     }
 }
 
-/// How many there are of a thing, and what one costs.
+/// The number of units of an item, and its price.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     total: u64,
@@ -57,7 +57,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// So many are added or taken away at once.
+    /// The units added or removed at once.
     pub(super) const LOT: u64 = 100;
     const PRICES: u64 = 50;
 
@@ -77,13 +77,13 @@ impl Row {
 /// The agency on one thread.
 pub(super) struct Plain {
     size: u64,
-    /// Each with whether its tree has it: what was taken out keeps its words.
+    /// The rows, each with whether its tree has it: a removed row keeps its words.
     rows: Vec<(Row, bool)>,
     customers: BTreeMap<u64, Vec<(u64, Item, u64)>>,
 }
 
 impl Plain {
-    /// The rows at the start, in the order in which they go into the trees.
+    /// The rows at the start, in the order of their insertion into the trees.
     pub(super) fn start_rows(input: &Input, size: u64) -> Vec<(Item, Row)> {
         let mut rng = input.stream(0);
         let mut rows = Vec::new();
@@ -108,7 +108,7 @@ impl Plain {
         (item.kind * self.size + item.key) as usize
     }
 
-    /// Gives the transaction's outcome.
+    /// Runs the transaction; returns its outcome.
     pub(super) fn transact(&mut self, transaction: u64, action: &Action) -> u64 {
         match action {
             Action::Reserve { customer, items } => self.reserve(transaction, *customer, items),
@@ -151,7 +151,7 @@ impl Plain {
         1 + list.iter().map(|(_, _, paid)| paid).sum::<u64>()
     }
 
-    /// True if there was something to change.
+    /// Changes a row; returns true if there was something to change.
     fn update(&mut self, item: Item, price: Option<u64>) -> bool {
         let index = self.index(item);
         let (row, is_there) = &mut self.rows[index];
@@ -183,7 +183,7 @@ impl Plain {
         }
     }
 
-    /// The reservations of a customer, the oldest first: number, thing, price.
+    /// The reservations of a customer, oldest first: number, item, price.
     pub(super) fn list(&self, customer: u64) -> &[(u64, Item, u64)] {
         self.customers.get(&customer).map_or(&[], Vec::as_slice)
     }

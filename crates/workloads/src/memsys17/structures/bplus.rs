@@ -1,7 +1,7 @@
-//! A B+tree: nodes of 128 bytes, strings in an area of their own in the order in which they came.
+//! A B+tree: nodes of 128 bytes, strings in a separate area in the order of insertion.
 //!
-//! A leaf has up to 15 keys and the numbers of their strings; an inner node has up to 14 keys and a
-//! child more. A full node is split on the way down, so that no split goes up.
+//! A leaf has up to 15 keys and the numbers of their strings; an inner node has up to 14 keys and
+//! 15 children. A full node is split on the way down, so that no split propagates upwards.
 
 use super::Nodes;
 use seawall_memory::{Addr, Memory};
@@ -33,7 +33,8 @@ impl BPlus {
     pub(super) fn place(value_bytes: u64, records: u64, base: Addr) -> BPlus {
         let strings = Nodes { base, node_bytes: value_bytes, used: 0 };
         let first = Nodes::bytes(value_bytes, records).next_multiple_of(NODE_BYTES);
-        // A split leaves seven keys at least in each half, and a node above for seven below.
+        // A split leaves at least seven keys in each half, and one inner node per seven nodes
+        // below.
         let most = records / 3 + 64;
         let nodes = Nodes { base: base.plus(first), node_bytes: NODE_BYTES, used: 0 };
         BPlus { root: 0, nodes, strings, bytes: first + Nodes::bytes(NODE_BYTES, most) }
@@ -81,7 +82,7 @@ impl BPlus {
         self.nodes.get(memory, node, COUNT) == most
     }
 
-    /// How many keys of the node are not above `key`.
+    /// The number of keys of the node that are not greater than `key`.
     fn place_of<M: Memory>(&self, memory: &M, node: u32, key: u32) -> u32 {
         let (mut low, mut high) = (0, self.nodes.get(memory, node, COUNT));
         while low < high {
@@ -119,7 +120,7 @@ impl BPlus {
         let (half, slots) = if is_inner { (7, CHILDREN) } else { (8, LEAF_SLOTS) };
         let count = self.nodes.get(memory, child, COUNT);
         let between = self.nodes.get(memory, child, key_at(half));
-        // An inner node hands the middle key to its parent; a leaf keeps it in its right half.
+        // An inner node moves the middle key to its parent; a leaf keeps it in its right half.
         let first = half + u32::from(is_inner);
         let kept = count - first;
         let (key, slot) = (key_at(first), slots + 4 * u64::from(first));

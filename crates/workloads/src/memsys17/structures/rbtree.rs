@@ -1,5 +1,5 @@
-//! A red-black tree: insertion and its repair as in the textbook (Cormen et al., chapter 13), with
-//! node 0 as the black leaf that all leaves are. A node: children, parent, key, colour, string.
+//! A red-black tree: insertion and rebalancing as in Cormen et al., chapter 13, with node 0 as the
+//! shared black leaf. A node: children, parent, key, colour, string.
 
 use super::Nodes;
 use seawall_memory::{Addr, Memory};
@@ -74,7 +74,7 @@ impl RbTree {
         }
     }
 
-    /// `node` goes down to `side`, its child on the other side takes its place.
+    /// Rotates `node` down to `side`; its child on the other side takes its place.
     fn rotate<M: Memory>(&mut self, memory: &M, node: u32, side: usize) {
         let nodes = self.nodes;
         let up = nodes.get(memory, node, CHILD[1 - side]);
@@ -108,8 +108,8 @@ impl RbTree {
         None
     }
 
-    /// The longest way down; asserts that no red node has a red child and that all ways have as
-    /// many black nodes.
+    /// The length of the longest path; asserts that no red node has a red child and that all paths
+    /// have the same number of black nodes.
     #[cfg(test)]
     pub(crate) fn depth<M: Memory>(&self, memory: &M) -> u32 {
         fn walk<M: Memory>(nodes: &Nodes, memory: &M, node: u32, red: bool) -> (u32, u32) {

@@ -1,23 +1,23 @@
-//! FAST & FAIR: a B+-tree whose nodes can be read between any two of its stores, without a log.
+//! FAST & FAIR: a B+-tree whose nodes are readable between any two of its stores, without a log.
 //!
 //! "Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree" (Hwang, Kim, Won and
 //! Nam, FAST'18, sections 3 to 5). A node is a sorted array of keys and pointers. An insert shifts
 //! records to the right one by one, a delete to the left (FAST); a record whose pointer equals that
-//! of its left neighbour does not count, so there is no moment at which a reader sees anything
-//! wrong, and no image of a crash either: stores of a line persist in their order, and an order
-//! stands where a shift leaves a line. A node that is full splits, and one that is nearly empty
-//! joins its left neighbour (FAIR): as in a B-link tree the other half is linked as sibling before
-//! the parent knows of it, and a key is looked for in the sibling as well.
+//! of its left neighbour is invalid, so every intermediate state is consistent for readers, and so
+//! is every crash image: stores of a line persist in order, and an order is executed where a shift
+//! leaves a line. A full node splits, and a nearly empty one is merged with its left neighbour
+//! (FAIR): as in a B-link tree the other half is linked as sibling before the parent has a record
+//! of it, and a search continues in the sibling.
 //!
-//! Against the publication and its code, whose bugs are known: a node says what its least key is,
-//! as its first record may be deleted; locks and the direction in which a node was shifted last are
-//! in DRAM, so no crash leaves a lock held. A thread that splits holds the lock of the new node
-//! until its link is durable, so that nobody's insert is lost with the link; a node that has joined
-//! another is marked dead for readers that are on their way to it, and is used again; recovery
-//! takes out what does not count and adds children to parents that do not know them.
+//! Differences from the publication and its code, whose bugs are known: a node stores its least
+//! key, because its first record may be deleted; locks and the direction in which a node was last
+//! shifted are in DRAM, so no crash leaves a lock held. A thread that splits holds the lock of the
+//! new node until its link is durable, so that no insert is lost with the link; a node that was
+//! merged into another is marked dead for readers that are on their way to it, and is reused;
+//! recovery removes invalid records and adds children to parents that have no record of them.
 //!
-//! It needs memory that persists the stores of one line in their order, as x86 does, and every
-//! design that moves whole lines.
+//! It needs memory that persists the stores of one line in order, as x86 does, and every design
+//! that moves whole lines.
 //!
 //! | place | content |
 //! |---|---|
@@ -44,11 +44,11 @@ const RECORD_BYTES: u64 = 16;
 const RECORDS_A_LINE: u64 = LINE_BYTES / RECORD_BYTES;
 /// The leftmost child of a leaf: no tag, and not null.
 const NO_CHILD: u64 = 1;
-/// More levels than any tree has.
+/// More levels than any valid tree has.
 const LEVELS_MAX: u64 = 64;
 
-/// In a node's line of DRAM, behind its lock: how often the direction of shifts has changed (odd:
-/// to the left), and whether the node is dead.
+/// In a node's line of DRAM, behind its lock: the number of changes of the shift direction (odd: to
+/// the left), and whether the node is dead.
 const SWITCH: u64 = 8;
 const DEAD: u64 = 1 << 63;
 
@@ -57,15 +57,15 @@ const DEAD: u64 = 1 << 63;
 pub struct FastFairShape {
     /// Threads that may use it, 1 to 1024.
     pub threads: u64,
-    /// Records of a node with the one that ends it: a multiple of 4, 8 to 60. The publication has
+    /// Records of a node including the terminator: a multiple of 4, 8 to 60. The publication has
     /// 28, in 512 bytes.
     pub slots: u64,
-    /// Different keys that it may ever have, 1 to 2^30.
+    /// The number of different keys over its lifetime, 1 to 2^30.
     pub keys: u64,
 }
 
 impl FastFairShape {
-    /// Refuses parameters out of range.
+    /// Rejects parameters out of range.
     ///
     /// # Errors
     /// [`Inconsistency::Shape`], which names the parameter.
@@ -77,8 +77,8 @@ impl FastFairShape {
         Ok(self)
     }
 
-    /// A node is split when it has `slots - 1` keys, and both halves have half of them in their
-    /// range for as long as they live: this number of nodes is enough, on all levels.
+    /// A node is split when it has `slots - 1` keys, and each half has half of them in its range
+    /// for its lifetime: this number of nodes is enough, on all levels.
     fn nodes(self) -> u64 {
         let (mut all, mut level) = (2, self.keys);
         while level > 1 {
@@ -98,17 +98,17 @@ impl FastFairShape {
 
 /// A FAST & FAIR B+-tree from key to tag.
 ///
-/// Tags must be different, and greater than 1: they are the pointers of the leaves.
+/// Tags must be distinct, and greater than 1: they are the pointers of the leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastFairTree {
     shape: FastFairShape,
     root: Addr,
     nodes: Slots,
-    /// A line of DRAM for each node, and one behind them: the lock of the root.
+    /// A line of DRAM for each node, and one more for the lock of the root.
     words: Addr,
 }
 
-/// What a new node starts with.
+/// The head of a new node.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     leftmost: u64,
@@ -125,7 +125,7 @@ fn pointer(node: Addr, index: u64) -> Addr {
     key(node, index).plus(8)
 }
 
-/// What a record's pointer must differ from.
+/// The pointer from which a record's pointer must differ.
 fn left_of(node: Addr, index: u64) -> Addr {
     if index == 0 { node.plus(LEFTMOST) } else { pointer(node, index - 1) }
 }
@@ -144,7 +144,7 @@ fn persist<M: Memory>(memory: &M, at: Addr, value: u64) {
     memory.order();
 }
 
-/// Lets a line persist before what comes, unless that is the mistake to make.
+/// Makes a line persist before later stores, except under the planted bug.
 fn settle<M: Memory>(memory: &M, at: Addr, bytes: u64, flaw: OrderFlaw) {
     if flaw != OrderFlaw::NoFlush {
         memory.flush(at, bytes);
@@ -155,7 +155,7 @@ fn settle<M: Memory>(memory: &M, at: Addr, bytes: u64, flaw: OrderFlaw) {
 }
 
 impl FastFairTree {
-    /// Places the tree; a zeroed pool holds it empty, after [`recover`](FastFairTree::recover).
+    /// Places the tree; in a zeroed pool it is empty, after [`recover`](FastFairTree::recover).
     pub fn place(shape: FastFairShape, arena: &mut Arena) -> FastFairTree {
         let nodes = Slots::enough(shape.nodes(), shape.threads);
         FastFairTree {
@@ -171,7 +171,7 @@ impl FastFairTree {
         self.shape
     }
 
-    /// The line of DRAM that goes with a node.
+    /// The line of DRAM of a node.
     fn words(&self, node: Addr) -> Addr {
         let index = self.nodes.index(node).expect("a node of the tree");
         self.words.plus(index * LINE_BYTES)
@@ -189,8 +189,8 @@ impl FastFairTree {
         memory.load(self.words(node).plus(SWITCH))
     }
 
-    /// Says that records of a node are about to move in `direction` (1: to the left); readers begin
-    /// anew if they moved the other way last.
+    /// Records that the entries of a node are about to move in `direction` (1: to the left);
+    /// readers restart if they last moved the other way.
     fn shifts<M: Memory>(&self, memory: &M, node: Addr, direction: u64) {
         let switch = self.switch(memory, node);
         if switch % 2 != direction {
@@ -198,7 +198,7 @@ impl FastFairTree {
         }
     }
 
-    /// Lets readers of a node begin anew; it is not dead any more.
+    /// Makes readers of a node restart; the node is no longer dead.
     fn disturb<M: Memory>(&self, memory: &M, node: Addr) {
         let switch = self.switch(memory, node) & !DEAD;
         memory.store(self.words(node).plus(SWITCH), switch + 2);
@@ -213,8 +213,8 @@ impl FastFairTree {
         memory.store(self.words(node).plus(SWITCH), switch | DEAD);
     }
 
-    /// Takes a node that nobody can reach, and fills its head. It is [disturbed](Self::disturb)
-    /// when all of it is there: a reader on its way to what it was may meet it before.
+    /// Allocates an unreachable node, and fills its head. The node is [disturbed](Self::disturb)
+    /// when it is complete: a reader on its way to its former content can reach it before.
     fn fresh<M: Memory>(&self, memory: &M, head: Head) -> Result<Addr, Full> {
         let node = self.nodes.take(memory).ok_or(Full)?;
         let words = [
@@ -230,20 +230,20 @@ impl FastFairTree {
         Ok(node)
     }
 
-    /// The sibling of a node, if a key belongs there or further on.
+    /// The sibling of a node, if a key belongs there or further to the right.
     fn beyond<M: Memory>(memory: &M, node: Addr, wanted: u64) -> Option<Addr> {
         let sibling = memory.load::<Addr>(node.plus(SIBLING));
         (!sibling.is_null() && word(memory, sibling, LOW) <= wanted).then_some(sibling)
     }
 
-    /// How many records a node has that nobody else changes.
+    /// The number of records of a node that no other thread changes.
     fn count<M: Memory>(&self, memory: &M, node: Addr) -> u64 {
         let mut places = 0..self.shape.slots;
         let end = places.find(|index| memory.load::<u64>(pointer(node, *index)) == 0);
         end.unwrap_or(self.shape.slots)
     }
 
-    /// Holds the node of a level that a key belongs to; none if the tree is not as high.
+    /// Locks the node of a level to which a key belongs; `None` if the tree is not that high.
     fn hold<M: Memory>(&self, memory: &M, level: u64, wanted: u64) -> Option<(Addr, Held)> {
         'root: loop {
             let mut node = self.descend(memory, level, wanted)?;

@@ -1,26 +1,26 @@
-//! Level hashing: a hash table that needs no log to insert and delete, and grows in place.
+//! Level hashing: a hash table that inserts and deletes without a log, and grows in place.
 //!
 //! "Write-Optimized and High-Performance Hashing Index Scheme for Persistent Memory" (Zuo, Hua and
-//! Wu, OSDI'18, sections 3.1 to 3.4). There are two levels of buckets; the bottom one has half as
-//! many. A key has two buckets in the top level, by two hashes, and below each the one that stands
-//! for it and its neighbour. A bucket has four slots, and a token for each that says whether it
-//! counts. An insert that finds all four buckets full moves one entry to its other bucket; if none
-//! can move, the table grows: a new top level of twice the size, the top one becomes the bottom
-//! one, and the entries of the old bottom level are inserted anew.
+//! Wu, OSDI'18, sections 3.1 to 3.4). There are two levels of buckets; the bottom one has half the
+//! number. A key has two buckets in the top level, by two hashes, and below each the corresponding
+//! bucket and its neighbour. A bucket has four slots, each with a token that marks it valid. An
+//! insert that finds all four buckets full moves one entry to its other bucket; if none can move,
+//! the table grows: a new top level of twice the size is added, the old top level becomes the
+//! bottom level, and the entries of the old bottom level are inserted anew.
 //!
-//! What persists in which order, as published: a slot before its token, and a copy's token before
-//! that of the original is cleared. So a crash can leave an entry twice, which recovery mends. An
+//! The persist order is the published one: a slot before its token, and a copy's token before that
+//! of the original is cleared. So a crash can leave an entry twice, which recovery repairs. An
 //! update writes the new entry to a free slot of the bucket and exchanges two tokens by one store;
-//! only if there is no free slot does it log the old entry.
+//! only without a free slot does it log the old entry.
 //!
-//! Against the publication: the levels lie one behind the other in an area that has room for all of
+//! Differences from the publication: the levels are consecutive in an area that has room for all of
 //! them, so that the whole state of growing is one word, and nothing is allocated. Growing copies
-//! the entries and leaves the originals in the old bottom level, which is not used again: one that
-//! finds no room ends growing, and the table is what it was. A slot is a key, a tag and a word that
-//! follows from both. Locks are stripes of buckets, in DRAM. A search takes none; a change of a
-//! key has read the tokens of all its buckets, and an update that logged counts the version of the
-//! bucket up when it retires its log: so what threads do to a key persists in its order also where
-//! hardware orders them only by lines that both touch.
+//! the entries and leaves the originals in the old bottom level, which is not reused: if an entry
+//! finds no room, growing is undone. A slot is a key, a tag and a word computed from both. Locks
+//! are stripes of buckets, in DRAM. A search takes none; a change of a key has read the tokens of
+//! all its buckets, and a logged update increments the version of the bucket when it truncates its
+//! log: so changes of a key by different threads persist in order also if hardware orders them only
+//! by lines that both access.
 //!
 //! | place | content |
 //! |---|---|
@@ -38,11 +38,11 @@ use seawall_runtime::{Arena, Held, Stripe};
 
 const BUCKET_BYTES: u64 = 2 * LINE_BYTES;
 const SLOTS: u64 = 4;
-/// Where the slots are in a bucket.
+/// The offsets of the slots in a bucket.
 const SLOT_AT: [u64; SLOTS as usize] = [8, 32, LINE_BYTES, LINE_BYTES + 24];
 const SLOT_BYTES: u64 = 24;
 const TOKENS: u64 = (1 << SLOTS) - 1;
-/// What the version in a word of tokens counts in.
+/// The unit of the version in a word of tokens.
 const VERSION: u64 = 1 << SLOTS;
 
 const KEY: u64 = 0;
@@ -53,9 +53,9 @@ const LOG_SLOT: u64 = 0;
 const LOG_TAG: u64 = 8;
 const LOG_CHECK: u64 = 16;
 
-/// The top level of a new table has 2 to this power buckets.
+/// The base-2 logarithm of the buckets in the top level of a new table.
 const FIRST: u64 = 1;
-/// Stripes for each thread, so that two threads rarely meet by chance.
+/// Stripes per thread, so that two threads rarely conflict by chance.
 const STRIPES: u64 = 64;
 const SEEDS: [u64; 2] = [0x8f1b_bcdc_bfa5_3e0b, 0x2545_f491_4f6c_dd1d];
 
@@ -64,12 +64,12 @@ const SEEDS: [u64; 2] = [0x8f1b_bcdc_bfa5_3e0b, 0x2545_f491_4f6c_dd1d];
 pub struct LevelShape {
     /// Threads that may use it, 1 to 1024.
     pub threads: u64,
-    /// Keys that it may have at once, 1 to 2^30; it starts with room for twelve and grows.
+    /// The greatest number of keys at a time, 1 to 2^30; the table starts with room for twelve.
     pub capacity: u64,
 }
 
 impl LevelShape {
-    /// Refuses parameters out of range.
+    /// Rejects parameters out of range.
     ///
     /// # Errors
     /// [`Inconsistency::Shape`], which names the parameter.
@@ -79,7 +79,8 @@ impl LevelShape {
         Ok(self)
     }
 
-    /// The largest top level has 2 to this power buckets: a slot in three is taken at most.
+    /// The base-2 logarithm of the buckets in the largest top level: at most a third of its slots
+    /// is taken.
     fn last(self) -> u64 {
         u64::from(self.capacity.div_ceil(2).next_power_of_two().ilog2()).max(FIRST + 1)
     }
@@ -96,7 +97,7 @@ pub struct LevelHash {
     stripe_mask: u64,
 }
 
-/// Where a key may be: two buckets of the top level, and those below them.
+/// The possible buckets of a key: two of the top level, and those below them.
 #[derive(Clone, Copy, Debug)]
 struct Homes {
     buckets: [Addr; 4],
@@ -127,7 +128,7 @@ struct Hold {
 /// Room for an entry.
 enum Room {
     At(Place),
-    /// There may be some once this stripe is unlocked.
+    /// There may be room when this stripe is unlocked.
     Wait(Stripe),
     None,
 }
@@ -139,7 +140,7 @@ fn mix(word: u64) -> u64 {
     word ^ word >> 33
 }
 
-/// The word that follows from key and tag.
+/// The check word of a key and a tag.
 fn check_of(key: u64, tag: u64) -> u64 {
     mix(key.wrapping_add(1)) ^ mix(tag)
 }
@@ -164,7 +165,7 @@ fn persist<M: Memory>(memory: &M, at: Addr, value: u64) {
     memory.order();
 }
 
-/// Writes an entry to a slot that does not count, and waits until it may.
+/// Writes an entry to an invalid slot, and makes it persist before its token is set.
 fn write<M: Memory>(memory: &M, place: Place, (key, tag): (u64, u64), flaw: OrderFlaw) {
     let at = place.at();
     memory.store(at.plus(KEY), key);
@@ -189,7 +190,7 @@ fn put<M: Memory>(memory: &M, place: Place, entry: (u64, u64), flaw: OrderFlaw) 
 }
 
 impl LevelHash {
-    /// Places the table; a zeroed pool holds it empty.
+    /// Places the table; in a zeroed pool it is empty.
     pub fn place(shape: LevelShape, arena: &mut Arena) -> LevelHash {
         let most = 1 << (shape.last() - 1);
         let stripes = (STRIPES * shape.threads.next_power_of_two()).min(most);
@@ -212,8 +213,8 @@ impl LevelHash {
         self.buckets.plus(((1 << level) - 1 + index) * BUCKET_BYTES)
     }
 
-    /// The place of a key's bucket among those of a level: in the first half by the first hash, in
-    /// the second half by the second.
+    /// The index of a key's bucket in a level: in the first half by the first hash, in the second
+    /// half by the second.
     fn index(key: u64, hash: usize, level: u64) -> u64 {
         let half = level.saturating_sub(1);
         let offset = if hash == 1 && level > 0 { 1 << half } else { 0 };
@@ -251,13 +252,13 @@ impl LevelHash {
         places.map(|place| (place, memory.load(place.at().plus(KEY))))
     }
 
-    /// The number of the top level, and whether the table grows.
+    /// The number of the top level, and whether the table is growing.
     fn state<M: Memory>(&self, memory: &M) -> (u64, bool) {
         let state = memory.load::<u64>(self.state);
         (FIRST + state / 2, state % 2 == 1)
     }
 
-    /// Holds what a key may be in.
+    /// Locks the stripes of all possible buckets of a key.
     fn hold<M: Memory>(&self, memory: &M, key: u64) -> Hold {
         memory.work(12);
         loop {
@@ -275,7 +276,7 @@ impl LevelHash {
         }
     }
 
-    /// The place of a key. The tokens of all its buckets are read whatever it finds.
+    /// The place of a key. The tokens of all its buckets are read in any case.
     fn find<M: Memory>(memory: &M, homes: &Homes, key: u64) -> Option<Place> {
         let tokens = homes.buckets.map(|bucket| memory.load::<u64>(bucket));
         let places = homes.buckets.into_iter().zip(tokens);
@@ -284,7 +285,7 @@ impl LevelHash {
         places.find(|place| memory.load::<u64>(place.at().plus(KEY)) == key)
     }
 
-    /// The tag of a key; `None` if it is not there. Takes no lock.
+    /// The tag of a key; `None` if it does not exist. Takes no lock.
     #[track_caller]
     pub fn search<M: Memory>(&self, memory: &M, key: u64) -> Option<u64> {
         memory.work(12);
@@ -302,11 +303,11 @@ impl LevelHash {
         }
     }
 
-    /// Inserts a key; false, and nothing changed, if it is there.
+    /// Inserts a key; returns false and changes nothing if it exists.
     ///
     /// # Errors
-    /// [`Full`] when there is no room; only with more keys than the shape says, or with far more
-    /// collisions than hashes have. What the table holds has not changed then.
+    /// [`Full`] if there is no room: only with more keys than the shape permits, or far
+    /// more collisions than are probable. The content of the table is then unchanged.
     #[track_caller]
     pub fn insert<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -340,8 +341,8 @@ impl LevelHash {
         }
     }
 
-    /// A slot for an entry with these homes, which may move another entry. `shared` is none when
-    /// nobody else works on the table; else the mistake to make.
+    /// A slot for an entry with these homes, for which another entry can be moved. `shared` is
+    /// `None` if no other thread uses the table; otherwise it is the planted bug.
     fn room<M: Memory>(
         &self,
         memory: &M,
@@ -402,7 +403,7 @@ impl LevelHash {
         free.map_or(Room::None, |_| Room::At(place))
     }
 
-    /// Makes a new top level, unless somebody has done so since it was `top`.
+    /// Adds a new top level, unless another thread has done so since the top level was `top`.
     fn grow<M: Memory>(&self, memory: &M, top: u64, flaw: OrderFlaw) -> Result<(), Full> {
         let all: Vec<Held> =
             (0..=self.stripe_mask).map(|index| self.stripe(index).acquire(memory)).collect();
@@ -420,8 +421,8 @@ impl LevelHash {
         outcome
     }
 
-    /// Ends growing to `top`: with the entries of the level below the bottom one in the other two,
-    /// or, if one of them finds no room, as if it had not begun. Nobody else works.
+    /// Ends growing to `top`: with the entries of the level below the bottom one in the other two
+    /// or, if one of them finds no room, by undoing the growth. No other thread uses the table.
     fn end_growing<M: Memory>(&self, memory: &M, top: u64, flaw: OrderFlaw) -> Result<(), Full> {
         let outcome = self.rehash(memory, top, flaw);
         let top = match outcome {
@@ -435,7 +436,7 @@ impl LevelHash {
         outcome
     }
 
-    /// Copies the entries of the level below the bottom one, which stays as it is.
+    /// Copies the entries of the level below the bottom one, which stays unchanged.
     fn rehash<M: Memory>(&self, memory: &M, top: u64, flaw: OrderFlaw) -> Result<(), Full> {
         for (from, key) in self.entries(memory, [top - 2]) {
             let homes = self.homes(key, top);
@@ -449,8 +450,8 @@ impl LevelHash {
         Ok(())
     }
 
-    /// Takes all entries out of the top level, which have their originals below the bottom one, and
-    /// those out of the bottom level that have.
+    /// Removes all entries of the top level, whose originals are below the bottom one, and those of
+    /// the bottom level that have an original there.
     fn clear_top<M: Memory>(&self, memory: &M, top: u64) {
         for bucket in (0..1 << top).map(|index| self.bucket(top, index)) {
             let tokens = memory.load::<u64>(bucket) & TOKENS;
@@ -461,7 +462,7 @@ impl LevelHash {
         self.drop_copies(memory, top - 1);
     }
 
-    /// Gives a key another tag; false, and nothing changed, if it is not there.
+    /// Sets the tag of a key; returns false and changes nothing if it does not exist.
     #[track_caller]
     pub fn update<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -489,7 +490,7 @@ impl LevelHash {
         self.logs.plus(thread * LINE_BYTES)
     }
 
-    /// Writes over the entry at `place`, behind a log of what it was.
+    /// Overwrites the entry at `place` after logging its old content.
     fn update_logged<M: Memory>(
         &self,
         memory: &M,
@@ -519,7 +520,7 @@ impl LevelHash {
         persist(memory, log.plus(LOG_SLOT), 0);
     }
 
-    /// Deletes a key; false, and nothing changed, if it is not there.
+    /// Deletes a key; returns false and changes nothing if it does not exist.
     #[track_caller]
     pub fn delete<M: Memory, F: FnMut(u64, u64)>(
         &self,

@@ -1,8 +1,8 @@
-//! The tables of the TPC-C-like application: where each row and index word is, what a new pool
-//! holds, and what must hold of any pool (after the consistency conditions of TPC-C, 3.3.2).
+//! The tables of the TPC-C-like application: the addresses of rows and index words, the content of
+//! a new pool, and the invariants of any pool (after the consistency conditions of TPC-C, 3.3.2).
 //!
-//! Orders, their lines and the history of payments are rings: the order with number n takes the
-//! place of the one `orders` before it in its district, so that a pool has a size.
+//! Orders, their lines and the history of payments are rings: the order with number n replaces the
+//! one `orders` before it in its district, so that the size of a pool is bounded.
 
 use super::super::nstore::Blocks;
 use super::super::reach::{Reach, within, word};
@@ -14,10 +14,10 @@ use seawall_runtime::Arena;
 
 pub(super) const DISTRICTS: u64 = 10;
 pub(super) const LINES_MAX: u64 = 15;
-/// The most orders that a district keeps.
+/// The greatest number of orders that a district keeps.
 const ORDERS_MAX: u64 = 4096;
-/// Blocks of a transaction beyond those that are linked: an order, its entry among those that wait,
-/// and two for each line.
+/// Blocks of a transaction beyond the linked ones: an order, its entry among the waiting ones, and
+/// two for each line.
 const BLOCKS_A_THREAD: u64 = 2 * LINES_MAX + 2;
 
 pub(super) const W_YTD: u64 = 0;
@@ -40,7 +40,7 @@ pub(super) const S_DISTRICTS: u64 = 16;
 pub(super) const S_TAG: u64 = 128;
 pub(super) const S_YTD: u64 = 256;
 pub(super) const S_ORDERS: u64 = 264;
-/// Quantities are 10 to 100: as many as this.
+/// The number of possible quantities, 10 to 100.
 const QUANTITIES: u64 = 91;
 
 pub(super) const BLOCK_WORDS: u64 = 12;
@@ -58,13 +58,13 @@ pub(super) const L_INFORMATION: u64 = 56;
 /// The parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// One a thread.
+    /// The number of warehouses, one per thread.
     pub(super) warehouses: u64,
-    /// In each warehouse.
+    /// The number of items in each warehouse.
     pub(super) items: u64,
-    /// In each district.
+    /// The number of customers in each district.
     pub(super) customers: u64,
-    /// The last ones of each district.
+    /// The number of orders kept in each district.
     pub(super) orders: u64,
 }
 
@@ -89,7 +89,7 @@ impl Shape {
     }
 }
 
-/// A line of an order, as it is inserted.
+/// A line of an order to insert.
 #[derive(Clone, Copy)]
 pub(super) struct Line {
     pub(super) number: u64,
@@ -108,7 +108,7 @@ impl Line {
         1 + word(self.item, self.tag, 2) % 999
     }
 
-    /// The words of its row, which leads to its information.
+    /// The words of its row, which points to its information.
     pub(super) fn words(&self, delivered: u64, information: Addr) -> [u64; 8] {
         let Line { number, item, supplier, tag, .. } = *self;
         let (quantity, amount) = (self.quantity(), self.amount());
@@ -121,7 +121,7 @@ impl Line {
     }
 }
 
-/// What a quantity is when so much is ordered.
+/// The quantity left after an order of `ordered` units.
 pub(super) fn left(quantity: u64, ordered: u64) -> u64 {
     if quantity >= ordered + 10 { quantity - ordered } else { quantity + QUANTITIES - ordered }
 }
@@ -138,7 +138,7 @@ pub(super) fn payment(number: u64, customer: u64, amount: u64, tag: u64) -> [u64
     })
 }
 
-/// The kinds of entries in [`Contents`], as numbers.
+/// Keys of the kinds of entries in [`Contents`].
 pub(super) fn stock_key(row: u64) -> u64 {
     row
 }
@@ -147,7 +147,7 @@ pub(super) fn customer_key(customer: u64) -> u64 {
     1 << 48 | customer
 }
 
-/// Where the tables are.
+/// The addresses of the tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tables {
     pub(super) shape: Shape,
@@ -189,7 +189,7 @@ impl Tables {
         self.districts.plus(district * LINE_BYTES)
     }
 
-    /// The number of a customer among all.
+    /// The number of a customer over all districts.
     pub(super) fn customer_of(&self, district: u64, customer: u64) -> u64 {
         district * self.shape.customers + customer
     }
@@ -198,7 +198,7 @@ impl Tables {
         self.customers.plus(customer * CUSTOMER_BYTES)
     }
 
-    /// The number of a stock row among all.
+    /// The number of a stock row over all warehouses.
     pub(super) fn stock_of(&self, warehouse: u64, item: u64) -> u64 {
         warehouse * self.shape.items + item
     }
@@ -207,27 +207,27 @@ impl Tables {
         self.stock.plus(row * STOCK_BYTES)
     }
 
-    /// The place in the rings of all districts of what has that number.
+    /// The place of order or payment `number` in the rings of all districts.
     fn place_of(&self, district: u64, number: u64) -> u64 {
         district * self.shape.orders + number % self.shape.orders
     }
 
-    /// The word that leads to an order.
+    /// The word that points to an order.
     pub(super) fn order(&self, district: u64, number: u64) -> Addr {
         self.orders.plus(8 * self.place_of(district, number))
     }
 
-    /// The word that leads to the entry of an order among those that wait for delivery.
+    /// The word that points to the entry of an order among the waiting ones.
     pub(super) fn waiting(&self, district: u64, number: u64) -> Addr {
         self.waiting.plus(8 * self.place_of(district, number))
     }
 
-    /// The word that leads to a line of an order.
+    /// The word that points to a line of an order.
     pub(super) fn line(&self, district: u64, number: u64, line: u64) -> Addr {
         self.lines.plus(8 * (self.place_of(district, number) * LINES_MAX + line))
     }
 
-    /// The word that leads to a payment.
+    /// The word that points to a payment.
     pub(super) fn payment(&self, district: u64, number: u64) -> Addr {
         self.payments.plus(8 * self.place_of(district, number))
     }
@@ -240,7 +240,8 @@ impl Tables {
         3 << 48 | self.place_of(district, number)
     }
 
-    /// Fills the tables of a zeroed pool: every ring of orders is full, a third of them waits.
+    /// Fills the tables of a zeroed pool: every ring of orders is full, and a third of the orders
+    /// waits.
     pub(super) fn fill<M: Memory>(&self, memory: &M) {
         let shape = self.shape;
         Reach::none(self.blocks.slots()).rebuild(memory);
@@ -286,7 +287,7 @@ impl Tables {
         }
     }
 
-    /// Checks every invariant; shows what there is to `contents` and the blocks to `reach`.
+    /// Checks every invariant; adds the entries to `contents` and marks the blocks in `reach`.
     pub(super) fn walk<M: Memory>(
         &self,
         memory: &M,
@@ -361,7 +362,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Checks an order and what belongs to it; returns the tag of its delivery, or else its own.
+    /// Checks an order and its rows; returns the tag of its delivery, or else its own.
     fn walk_order<M: Memory>(
         &self,
         memory: &M,

@@ -1,8 +1,8 @@
 //! A search tree of nodes of one line in persistent memory, changed by transactions.
 //!
 //! STAMP has a red-black tree. This is a treap ("Randomized Search Trees", Algorithmica 1996):
-//! heap-ordered by a hash of the keys, so it is as low as a random tree, and its shape follows from
-//! its keys alone, which a check can hold it to.
+//! heap-ordered by a hash of the keys, so its height is that of a random tree, and its shape is a
+//! function of its keys, which a check can verify.
 
 use super::super::mnemosyne::Tx;
 use super::super::share::spread;
@@ -12,18 +12,18 @@ pub(super) const KEY: u64 = 0;
 pub(super) const LEFT: u64 = 8;
 pub(super) const RIGHT: u64 = 16;
 
-/// Who has the larger one is nearer to the root; different keys have different ones.
+/// The priority of a key: nodes with a larger one are nearer to the root; no two are equal.
 pub(super) fn priority(key: u64) -> u64 {
     let mixed = spread(key);
     (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// The side of `node` on which `key` is, whose own key is `found`.
+/// The side of `node`, whose own key is `found`, on which `key` is.
 fn side(node: Addr, found: u64, key: u64) -> Addr {
     node.plus(if key < found { LEFT } else { RIGHT })
 }
 
-/// The word that leads to the node of `key`, and the node.
+/// The word that points to the node of `key`, and the node.
 pub(super) fn find<M: Memory>(tx: &mut Tx<'_, M>, root: Addr, key: u64) -> Option<(Addr, Addr)> {
     let mut link = root;
     loop {
@@ -39,7 +39,7 @@ pub(super) fn find<M: Memory>(tx: &mut Tx<'_, M>, root: Addr, key: u64) -> Optio
     }
 }
 
-/// Puts `node` into the tree, in which its key is not: writes its key and both its sides.
+/// Inserts `node` into the tree, which does not have its key: writes its key and both its sides.
 pub(super) fn insert<M: Memory>(tx: &mut Tx<'_, M>, root: Addr, node: Addr, key: u64) {
     let mut link = root;
     let mut below = tx.follow(link);
@@ -65,7 +65,7 @@ pub(super) fn insert<M: Memory>(tx: &mut Tx<'_, M>, root: Addr, node: Addr, key:
     tx.store(right, 0);
 }
 
-/// Takes the `node` out to which `link` leads.
+/// Removes the `node` to which `link` points.
 pub(super) fn remove<M: Memory>(tx: &mut Tx<'_, M>, link: Addr, node: Addr) {
     let (mut left, mut right) = (tx.follow(node.plus(LEFT)), tx.follow(node.plus(RIGHT)));
     let mut hole = link;

@@ -1,7 +1,7 @@
-//! Insert, update and delete: shifts within a node (FAST), splits and joins of nodes (FAIR).
+//! Insert, update and delete: shifts within a node (FAST), splits and merges of nodes (FAIR).
 //!
-//! A thread takes locks from upper to lower levels and from left to right, and holds that of the
-//! root node's place last; so no deadlock can come of it.
+//! A thread takes locks from upper to lower levels and from left to right, and the lock of the root
+//! pointer last, so there is no deadlock.
 
 use super::{
     FastFairTree, Head, LEFTMOST, LEVEL, LOW, NO_CHILD, RECORD_BYTES, SIBLING, key, left_of,
@@ -12,11 +12,11 @@ use crate::shared::{Change, Full};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Held;
 
-/// A node that is held, and what it has.
+/// A locked node, and the place of a key in it.
 struct Within {
     node: Addr,
     count: u64,
-    /// Where the key is, or would be.
+    /// The place of the key, or where it would be.
     place: u64,
     is_there: bool,
 }
@@ -30,10 +30,10 @@ impl FastFairTree {
         Within { node, count, place, is_there }
     }
 
-    /// Inserts a key; false, and nothing changed, if it is there.
+    /// Inserts a key; returns false and changes nothing if it exists.
     ///
     /// # Errors
-    /// [`Full`] when there is no node left; only with more keys than the shape says.
+    /// [`Full`] if there is no node left: only with more keys than the shape permits.
     #[track_caller]
     pub fn insert<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -53,7 +53,7 @@ impl FastFairTree {
     }
 
     /// Adds a record to a locked node and unlocks it. A full node first moves one half of its
-    /// records to a new node, which its parent then gets a record of. `note` is called before any
+    /// records to a new node, for which its parent then gets a record. `note` is called before any
     /// store.
     fn add<M: Memory>(
         &self,
@@ -118,7 +118,7 @@ impl FastFairTree {
         persist(memory, pointer(node, half), 0);
     }
 
-    /// Tells the parent of a new node; makes a new root if there is none.
+    /// Adds a record of a new node to its parent; makes a new root if there is none.
     pub(super) fn tell_parent<M: Memory>(
         &self,
         memory: &M,
@@ -190,7 +190,7 @@ impl FastFairTree {
         memory.order();
     }
 
-    /// FAST: takes a record out, and shifts those behind it to the left.
+    /// FAST: removes a record by shifting those behind it to the left.
     pub(super) fn shift_out<M: Memory>(&self, memory: &M, node: Addr, place: u64, flaw: OrderFlaw) {
         let count = self.count(memory, node);
         self.shifts(memory, node, 1);
@@ -209,7 +209,7 @@ impl FastFairTree {
         memory.order();
     }
 
-    /// Gives a key another tag; false, and nothing changed, if it is not there.
+    /// Sets the tag of a key; returns false and changes nothing if it does not exist.
     #[track_caller]
     pub fn update<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -227,7 +227,7 @@ impl FastFairTree {
         is_there
     }
 
-    /// Deletes a key; false, and nothing changed, if it is not there.
+    /// Deletes a key; returns false and changes nothing if it does not exist.
     #[track_caller]
     pub fn delete<M: Memory, F: FnMut(u64, u64)>(
         &self,
@@ -249,13 +249,13 @@ impl FastFairTree {
         is_there
     }
 
-    /// A node that has fewer records than this may join its neighbour.
+    /// A node with fewer records can be merged with its neighbour.
     fn few(&self) -> u64 {
         self.shape.slots / 4
     }
 
-    /// FAIR the other way round: lets a node join the one to its left, if they have one parent and
-    /// few records; then goes on with the parent.
+    /// FAIR in reverse: merges a node with the one to its left, if they have the same parent and
+    /// few records; then continues with the parent.
     fn join<M: Memory>(&self, memory: &M, level: u64, low: u64, node: Addr, flaw: OrderFlaw) {
         let Some((parent, parent_held)) = self.hold(memory, level + 1, low) else { return };
         let place = (0..self.count(memory, parent))
@@ -291,8 +291,8 @@ impl FastFairTree {
         word(memory, left, SIBLING) == node.bits() && both <= self.shape.slots / 2
     }
 
-    /// Appends the records of `node` to those of its left neighbour, where they do not count, as
-    /// they belong to the sibling; then makes them count by taking `node` out of the chain.
+    /// Appends the records of `node` to those of its left neighbour, where they are invalid as long
+    /// as they belong to the sibling; then makes them valid by unlinking `node` from the chain.
     fn append<M: Memory>(&self, memory: &M, left: Addr, node: Addr, flaw: OrderFlaw) {
         let mut records = Vec::new();
         if word(memory, node, LEVEL) > 0 {
@@ -318,7 +318,7 @@ impl FastFairTree {
         self.kill(memory, node);
     }
 
-    /// Makes the only child of a node that is held the root, if the node is it.
+    /// Makes the only child of a locked node the root, if the node is the root.
     fn lower_root<M: Memory>(&self, memory: &M, node: Addr) -> bool {
         let lock = self.root_lock().acquire(memory);
         let is_root = memory.load::<Addr>(self.root) == node && word(memory, node, SIBLING) == 0;

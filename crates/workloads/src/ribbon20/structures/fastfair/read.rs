@@ -1,24 +1,24 @@
-//! Search and range scan without locks (FAST'18, section 4): in the direction in which records are
-//! not moving, and anew if that has changed meanwhile.
+//! Search and range scan without locks (FAST'18, section 4): against the direction in which records
+//! move, and again if that direction has changed meanwhile.
 
 use super::{DEAD, FastFairTree, LEFTMOST, LEVEL, LOW, SIBLING, key, left_of, pointer, word};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
-/// What a node says about a key.
+/// The result of a search for a key in a node.
 enum Look {
-    /// The child to go to, or the tag.
+    /// The child of the key, or its tag.
     At(u64),
-    /// It belongs to a node further to the right.
+    /// The key belongs to a node further to the right.
     Right(Addr),
-    /// It is not there.
+    /// The key does not exist.
     Absent,
-    /// The node is not what a pointer to it has promised.
+    /// The node is no longer the one to which the pointer led.
     Lost,
 }
 
 impl FastFairTree {
-    /// The pointer of a record, if it counts and has a key that is `fit`. The key is read first and
-    /// last: a shift stores a pointer before its key.
+    /// The pointer of a record, if it is valid and its key is `fit`. The key is read first and
+    /// last, because a shift stores a pointer before its key.
     fn record<M: Memory>(
         memory: &M,
         node: Addr,
@@ -52,7 +52,7 @@ impl FastFairTree {
             .filter_map(move |index| FastFairTree::record(memory, node, index, fit))
     }
 
-    /// Looks for a key in a node of `level`.
+    /// Searches for a key in a node of `level`.
     fn look<M: Memory>(&self, memory: &M, node: Addr, level: u64, wanted: u64) -> Look {
         loop {
             let switch = self.switch(memory, node);
@@ -80,7 +80,7 @@ impl FastFairTree {
         }
     }
 
-    /// The child of an inner node that leads to a key.
+    /// The child of an inner node for a key.
     fn child<M: Memory>(&self, memory: &M, node: Addr, switch: u64, wanted: u64) -> u64 {
         let leftmost = word(memory, node, LEFTMOST);
         let mut children = self.records(memory, (node, switch), move |key| key <= wanted);
@@ -88,8 +88,8 @@ impl FastFairTree {
         child.map_or(leftmost, |(_, child)| child)
     }
 
-    /// A node of `level` that a key belongs to, or one to the left of it; none if the tree is not
-    /// as high.
+    /// A node of `level` to which a key belongs, or one to the left of it; `None` if the tree is
+    /// not that high.
     pub(super) fn descend<M: Memory>(&self, memory: &M, level: u64, wanted: u64) -> Option<Addr> {
         'root: loop {
             let mut node = memory.load::<Addr>(self.root);
@@ -108,8 +108,8 @@ impl FastFairTree {
         }
     }
 
-    /// The tag of a key; `None` if it is not there. Takes no lock, and may find what is not durable
-    /// yet: a crash can take it away again.
+    /// The tag of a key; `None` if it does not exist. Takes no lock, and can return a tag that is
+    /// not durable yet and is lost in a crash.
     #[track_caller]
     pub fn search<M: Memory>(&self, memory: &M, wanted: u64) -> Option<u64> {
         let mut node = self.descend(memory, 0, wanted)?;
@@ -123,9 +123,9 @@ impl FastFairTree {
         }
     }
 
-    /// Shows `each` the tags of up to `most` keys from `from` on, in the order of the keys; gives
-    /// how many there were. What other threads change meanwhile may be shown or not; each leaf is
-    /// as it was at one moment but for inserts.
+    /// Calls `each` with the tags of up to `most` keys from `from` on, in the order of keys;
+    /// returns their number. Concurrent changes by other threads can be visible or not; except for
+    /// inserts, each leaf is read as of one moment.
     #[track_caller]
     pub fn scan<M: Memory>(
         &self,
@@ -159,8 +159,8 @@ impl FastFairTree {
         shown
     }
 
-    /// The records of a leaf that are its own, in order, and its sibling with that one's least
-    /// key; none if the leaf is not where `from` belongs, or one to the left of that.
+    /// The leaf's own records, in order, and its sibling with that one's least key; `None` if the
+    /// leaf is neither the one to which `from` belongs nor to the left of it.
     #[expect(clippy::type_complexity, reason = "named nowhere else")]
     fn leaf<M: Memory>(
         &self,

@@ -1,10 +1,10 @@
-//! What a crash may leave of a FAST & FAIR tree, mended; and the check of what is there.
+//! Recovery of a FAST & FAIR tree after a crash, and the check of its invariants.
 //!
-//! A crash leaves a record that does not count (a shift was under way), records that belong to the
-//! sibling (a split or a join), and a node that its parent does not know (either, or a root that
-//! was to be). The publication leaves them to the next operation that meets them; here opening
-//! mends them all, with the stores of the operations themselves, so a crash of recovery leaves
-//! nothing new.
+//! A crash can leave an invalid record (during a shift), records that belong to the sibling (during
+//! a split or a merge), and a node without a record in its parent (during either, or during a
+//! change of the root). The publication leaves them to the next operation that finds them; here
+//! opening repairs them all, with the stores of the operations themselves, so a crash during
+//! recovery leaves no other states.
 
 use super::{
     FastFairTree, Head, LEFTMOST, LEVEL, LEVELS_MAX, LOW, NO_CHILD, SIBLING, key, left_of, persist,
@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 type Levels = Vec<Vec<Addr>>;
 
 impl FastFairTree {
-    /// Finishes or undoes what a crash cut short, and finds the free nodes. DRAM must be zero.
+    /// Finishes or undoes what a crash interrupted, and finds the free nodes. DRAM must be zero.
     ///
     /// # Errors
-    /// When the pool is damaged beyond what a crash does.
+    /// If the pool is damaged beyond what a crash can do.
     pub fn recover<M: Memory>(&self, memory: &M) -> Result<(), Inconsistency> {
         let mut reached = Reached::none(&self.nodes);
         let is_new = memory.load::<Addr>(self.root).is_null();
@@ -51,7 +51,7 @@ impl FastFairTree {
         Ok(())
     }
 
-    /// Reaches every node, and checks what no crash can change.
+    /// Visits every node, and checks the invariants that hold after any crash.
     fn levels<M: Memory>(
         &self,
         memory: &M,
@@ -94,7 +94,7 @@ impl FastFairTree {
         }
     }
 
-    /// Takes records out that do not count, and ends the node where its sibling begins.
+    /// Removes invalid records, and ends the node where its sibling begins.
     fn mend<M: Memory>(&self, memory: &M, node: Addr) {
         let mut place = 0;
         while place < self.count(memory, node) {
@@ -113,7 +113,7 @@ impl FastFairTree {
         }
     }
 
-    /// The separator of each child that an inner node knows; all are nodes of the level below.
+    /// The separator of each child of an inner node; all children are nodes of the level below.
     fn children<M: Memory>(
         &self,
         memory: &M,
@@ -165,7 +165,7 @@ impl FastFairTree {
         Ok(contents)
     }
 
-    /// Every record counts, they are in order, and all belong to the node.
+    /// Checks that every record is valid, in order, and belongs to the node.
     fn check_records<M: Memory>(&self, memory: &M, node: Addr) -> Result<(), Inconsistency> {
         let mut least = Some(word(memory, node, LOW));
         for place in 0..self.count(memory, node) {

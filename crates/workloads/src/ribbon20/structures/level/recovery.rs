@@ -1,8 +1,8 @@
-//! What a crash may leave of a Level hash table, mended; and the check of what is there.
+//! Recovery of a Level hash table after a crash, and the check of its invariants.
 //!
-//! A crash leaves a log of an update that was under way, a table that grows (section 3.4: entries
-//! of the old bottom level that are not there yet are inserted; without room for them growing is
-//! undone), and an entry twice that was moved. Each step leaves what a crash of recovery may leave.
+//! A crash can leave the log of an update under way, a growing table (section 3.4: missing entries
+//! of the old bottom level are inserted; without room for them growing is undone), and a moved
+//! entry twice. The states between the steps of recovery are among these.
 
 use super::{
     CHECK, FIRST, LOG_CHECK, LOG_SLOT, LOG_TAG, LevelHash, SLOT_AT, SLOT_BYTES, TAG, check_of,
@@ -14,24 +14,24 @@ use seawall_memory::{Addr, Memory, MemoryExt};
 use std::collections::BTreeMap;
 
 impl LevelHash {
-    /// Finishes or undoes what a crash cut short. DRAM must be zero.
+    /// Finishes or undoes what a crash interrupted. DRAM must be zero.
     ///
     /// # Errors
-    /// When the pool is damaged beyond what a crash does.
+    /// If the pool is damaged beyond what a crash can do.
     pub fn recover<M: Memory>(&self, memory: &M) -> Result<(), Inconsistency> {
         let (top, grows) = self.sound_state(memory)?;
         for thread in 0..self.shape.threads {
             self.undo(memory, thread)?;
         }
         if grows {
-            // Without room the table is what it was before it grew.
+            // Without room the growth is undone.
             let _ = self.end_growing(memory, top, OrderFlaw::None);
         }
         self.drop_copies(memory, self.state(memory).0);
         Ok(())
     }
 
-    /// Leaves one entry of each key; of those in both levels the one in the lower.
+    /// Keeps one entry of each key; of two in both levels the one in the lower.
     pub(super) fn drop_copies<M: Memory>(&self, memory: &M, top: u64) {
         for (place, key) in self.entries(memory, [top, top - 1]) {
             let first = LevelHash::find(memory, &self.homes(key, top), key);
@@ -52,7 +52,7 @@ impl LevelHash {
         Ok(self.state(memory))
     }
 
-    /// Puts back what an update had logged.
+    /// Restores the entry in the log of an update.
     fn undo<M: Memory>(&self, memory: &M, thread: u64) -> Result<(), Inconsistency> {
         let log = self.log(thread);
         let slot = memory.load::<u64>(log.plus(LOG_SLOT));
@@ -70,7 +70,7 @@ impl LevelHash {
         Ok(())
     }
 
-    /// The slot that these are the bits of.
+    /// The slot at this address.
     fn slot(&self, bits: u64) -> Option<Addr> {
         let from_start = bits.checked_sub(self.buckets.bits())?;
         let (bucket, offset) = (from_start / super::BUCKET_BYTES, from_start % super::BUCKET_BYTES);
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(table.contents(&image).map(|contents| contents.len() as u64), Ok(key));
     }
 
-    /// The place of a key after an insert that makes no new level.
+    /// The place of a key after an insert that adds no level.
     fn after_insert(image: &Image, table: &LevelHash, new: u64, key: u64) -> Option<Place> {
         let (after, top) = (image.clone(), table.state(image).0);
         table.insert(&after, new, Change::of(new + 1)).expect("room");
@@ -217,8 +217,8 @@ mod tests {
         (table.state(&after).0 == top).then(found).flatten()
     }
 
-    /// A table, a key whose insert moves an entry, and one whose insert without that move takes the
-    /// slot where the entry goes. No stripe is the same.
+    /// A table, a key whose insert moves an entry, and a key whose insert without a move takes the
+    /// slot to which that entry moves. All stripes are different.
     fn two_for_a_slot() -> (Image, LevelHash, [u64; 2]) {
         let (image, table) = placed(2, 1 << 10);
         for key in 0.. {
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(table.contents(&image).expect("whole").len(), fitted);
     }
 
-    /// What is too crowded to grow.
+    /// A table that is too crowded to grow.
     struct Crowded {
         image: Image,
         table: LevelHash,
@@ -324,7 +324,7 @@ mod tests {
         unreachable!("a bucket has an end")
     }
 
-    /// Makes room, changes what is left, and fills the table until it has grown.
+    /// Makes room, changes the remaining entries, and fills the table until it has grown.
     fn goes_on<M: Memory>(
         memory: &M,
         table: &LevelHash,
@@ -413,7 +413,7 @@ mod tests {
     fn who_reads_while_a_table_cannot_grow_finds_what_is_there() {
         let Crowded { image, table, refused, .. } = crowded(2);
         let top = table.state(&image).0;
-        // Those of the lower level first: they have no room in the levels that are tried.
+        // Entries of the lower level first: they have no room in the levels that are tried.
         let keys: Vec<u64> = table.entries(&image, [top - 1, top]).map(|(_, key)| key).collect();
         let preemptions = Preemptions { bound: 1, limit: 1000, every_store: true };
         let base = Schedule { threads: 2, ..Schedule::default() };
