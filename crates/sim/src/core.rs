@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     /// The last word of a line of a copy; it sets the line's pending bit.
     Copy,
     /// A non-temporal store, which goes past the caches.
-    Stream,
+    NonTemporal,
     /// The line must be written back.
     Flush,
     /// Stores before it persist before stores after it.
@@ -140,8 +140,8 @@ impl StoreBuffer {
     }
 
     /// True if a non-temporal store to `line` waits.
-    pub(crate) fn has_stream(&self, line: LineId) -> bool {
-        self.entries.iter().any(|entry| entry.kind == Kind::Stream && entry.line == line)
+    pub(crate) fn has_non_temporal(&self, line: LineId) -> bool {
+        self.entries.iter().any(|entry| entry.kind == Kind::NonTemporal && entry.line == line)
     }
 
     /// True while a drain stands in the buffer.

@@ -76,7 +76,7 @@ pub(crate) trait Design: Sized {
 
     /// The write-combining buffer of `core` sends `line` to memory now. Returns the token with
     /// which [`written`](Design::written) reports that the line is durable.
-    fn streamed(&mut self, hw: &mut Hw<Self::Message>, core: usize, line: LineId) -> Token {
+    fn combined(&mut self, hw: &mut Hw<Self::Message>, core: usize, line: LineId) -> Token {
         Token::NONE
     }
 

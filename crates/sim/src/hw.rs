@@ -4,9 +4,9 @@
 
 use crate::caches::private::{LineCopy, Private, State, Way};
 use crate::caches::shared::{Llc, NO_CORE, Slot};
-use crate::caches::stream_prefetcher::Streamer;
+use crate::caches::stream_prefetcher::StreamPrefetcher;
 use crate::config::Machine;
-use crate::core::write_combining::{Combining, Origin};
+use crate::core::write_combining::{Origin, WriteCombiningBuffer};
 use crate::core::{Core, Waits};
 use crate::engine::calendar::Calendar;
 use crate::engine::counters::{Counters, Reason};
@@ -75,9 +75,9 @@ pub(crate) struct Hw<M> {
     pub(crate) config: Machine,
     pub(crate) cores: Vec<Core>,
     pub(crate) private: Vec<Private>,
-    pub(crate) combining: Vec<Combining>,
+    pub(crate) write_combining: Vec<WriteCombiningBuffer>,
     /// The stream prefetcher of each core, if the machine has them.
-    pub(crate) streamers: Vec<Streamer>,
+    pub(crate) prefetchers: Vec<StreamPrefetcher>,
     pub(crate) llc: Llc,
     pub(crate) ports: Vec<Calendar>,
     pub(crate) mesh: Mesh,
@@ -95,20 +95,29 @@ pub(crate) struct Hw<M> {
     corners: [Tile; 4],
 }
 
+/// What persists on a machine, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Persistence {
+    /// The number of persistent lines of the program.
+    pub(crate) program_lines: LineId,
+    /// The number of all persistent lines, those of the design included.
+    pub(crate) pm_lines: LineId,
+    /// Whether a write is durable once its controller's queue has accepted it.
+    pub(crate) adr: bool,
+    /// Whether dirty persistent lines that leave the shared cache are dropped.
+    pub(crate) drops_evictions: bool,
+}
+
 impl<M: Copy> Hw<M> {
-    pub(crate) fn new(
-        machine: &Machine,
-        cells: Vec<LineData>,
-        (program_lines, pm_lines): (LineId, LineId),
-        (adr, drops_evictions): (bool, bool),
-    ) -> Self {
+    pub(crate) fn new(machine: &Machine, cells: Vec<LineData>, persistence: Persistence) -> Self {
+        let Persistence { program_lines, pm_lines, adr, drops_evictions } = persistence;
         let (tiles, columns) = (machine.core.count, machine.columns());
         let address_limit = cells.len() as u64 * LINE_BYTES;
         Hw {
             cores: (0..tiles).map(|_| Core::new(machine, address_limit)).collect(),
             private: (0..tiles).map(|_| Private::new(machine)).collect(),
-            streamers: Streamer::of_machine(machine),
-            combining: vec![Combining::new(machine.core.write_combining); tiles],
+            prefetchers: StreamPrefetcher::of_machine(machine),
+            write_combining: vec![WriteCombiningBuffer::new(machine.core.write_combining); tiles],
             llc: Llc::new(machine, cells.len() as LineId),
             ports: vec![Calendar::default(); machine.llc.banks],
             mesh: Mesh::new(machine),

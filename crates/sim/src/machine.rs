@@ -12,7 +12,7 @@ use crate::core::{Kind, Waits};
 use crate::designs::Design;
 use crate::engine::counters::{Counters, Reason, Stalls};
 use crate::engine::event_queue::Turn;
-use crate::hw::{Event, Hw, Waiter};
+use crate::hw::{Event, Hw, Persistence, Waiter};
 use crate::memory::versions::LineData;
 use crate::seam::{CorePort as _, SimMemory};
 use crate::simulation::{Crash, Observer, Program, SimError};
@@ -30,9 +30,9 @@ use trace::Trace;
 const PAGE_LINES: LineId = 64;
 
 mod front;
+mod non_temporal;
 mod relocation;
 mod stores;
-mod streams;
 mod trace;
 
 /// A run, as the simulation passes it to the design's machine.
@@ -94,8 +94,9 @@ pub(crate) fn run<D: Design + 'static>(
     let pm_lines = cells.len() as LineId;
     cells.extend(to_lines(&setup.dram));
     let pm_bytes = setup.pm.len();
-    let mut hw =
-        Hw::new(&setup.machine, cells, (program_lines, pm_lines), (adr, D::DROPS_EVICTIONS));
+    let drops_evictions = D::DROPS_EVICTIONS;
+    let persistence = Persistence { program_lines, pm_lines, adr, drops_evictions };
+    let mut hw = Hw::new(&setup.machine, cells, persistence);
     if setup.warm {
         warm(&mut hw, setup.programs.len().max(1));
     }

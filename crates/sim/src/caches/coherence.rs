@@ -49,7 +49,7 @@ pub(crate) fn acquire<D: Design>(
         return Ok(fill);
     }
     let fill = grant(design, hw, who, line, writes, (now, looked))?;
-    if !hw.streamers.is_empty() {
+    if !hw.prefetchers.is_empty() {
         run_ahead(design, hw, who, line, now);
     }
     Ok(fill)

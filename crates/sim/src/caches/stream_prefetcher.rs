@@ -37,20 +37,20 @@ struct Stream {
 
 /// The streams of one core.
 #[derive(Clone, Debug)]
-pub(crate) struct Streamer {
+pub(crate) struct StreamPrefetcher {
     config: PrefetchConfig,
     streams: Vec<Stream>,
     clock: u64,
 }
 
-impl Streamer {
-    fn new(config: PrefetchConfig) -> Streamer {
-        Streamer { config, streams: Vec::with_capacity(config.streams), clock: 0 }
+impl StreamPrefetcher {
+    fn new(config: PrefetchConfig) -> StreamPrefetcher {
+        StreamPrefetcher { config, streams: Vec::with_capacity(config.streams), clock: 0 }
     }
 
     /// A prefetcher for each core of the machine, or none.
-    pub(crate) fn of_machine(machine: &Machine) -> Vec<Streamer> {
-        let one = machine.prefetch.map(Streamer::new);
+    pub(crate) fn of_machine(machine: &Machine) -> Vec<StreamPrefetcher> {
+        let one = machine.prefetch.map(StreamPrefetcher::new);
         one.map_or(Vec::new(), |one| vec![one; machine.core.count])
     }
 
@@ -112,7 +112,7 @@ pub(crate) fn run_ahead<D: Design>(
     line: LineId,
     now: Cycle,
 ) {
-    for ahead in hw.streamers[who.core].asked(line) {
+    for ahead in hw.prefetchers[who.core].asked(line) {
         let is_there = ahead >= hw.values.lines() || hw.llc.find(ahead).is_some();
         if !is_there && design.may_prefetch(hw, who.core, ahead) {
             fetch(design, hw, who.core, ahead, now);
@@ -144,23 +144,23 @@ fn fetch<D: Design>(design: &D, hw: &mut Hw<D::Message>, core: usize, line: Line
 mod tests {
     use super::*;
 
-    fn streamer(streams: usize) -> Streamer {
-        Streamer::new(PrefetchConfig { streams, ahead: 20, per_request: 2 })
+    fn prefetcher(streams: usize) -> StreamPrefetcher {
+        StreamPrefetcher::new(PrefetchConfig { streams, ahead: 20, per_request: 2 })
     }
 
-    fn asked(streamer: &mut Streamer, line: LineId) -> Vec<LineId> {
-        streamer.asked(line).collect()
+    fn asked(prefetcher: &mut StreamPrefetcher, line: LineId) -> Vec<LineId> {
+        prefetcher.asked(line).collect()
     }
 
     #[test]
     fn a_stream_runs_ahead_by_two_at_a_request_up_to_twenty_lines_and_to_the_end_of_its_page() {
-        let mut streamer = streamer(32);
-        assert!(asked(&mut streamer, 128).is_empty(), "one request has no direction");
-        assert_eq!(asked(&mut streamer, 129), [130, 131]);
-        assert_eq!(asked(&mut streamer, 130), [132, 133]);
-        let all: Vec<LineId> = (131..192).flat_map(|line| asked(&mut streamer, line)).collect();
+        let mut prefetcher = prefetcher(32);
+        assert!(asked(&mut prefetcher, 128).is_empty(), "one request has no direction");
+        assert_eq!(asked(&mut prefetcher, 129), [130, 131]);
+        assert_eq!(asked(&mut prefetcher, 130), [132, 133]);
+        let all: Vec<LineId> = (131..192).flat_map(|line| asked(&mut prefetcher, line)).collect();
         assert_eq!(all.last(), Some(&191), "not into the next page");
-        let mut again = self::streamer(32);
+        let mut again = self::prefetcher(32);
         for line in 0..30 {
             let most = asked(&mut again, line).last().copied().unwrap_or(line);
             assert!(most <= line + 20 && most < 64, "{most} at {line}");
@@ -169,22 +169,22 @@ mod tests {
 
     #[test]
     fn a_stream_descends_too_and_one_that_turns_starts_anew() {
-        let mut streamer = streamer(32);
-        asked(&mut streamer, 50);
-        assert_eq!(asked(&mut streamer, 49), [48, 47]);
-        assert_eq!(asked(&mut streamer, 48), [46, 45]);
-        assert_eq!(asked(&mut streamer, 60), [61, 62]);
-        asked(&mut streamer, 1);
-        assert_eq!(asked(&mut streamer, 0), [], "the page begins here");
+        let mut prefetcher = prefetcher(32);
+        asked(&mut prefetcher, 50);
+        assert_eq!(asked(&mut prefetcher, 49), [48, 47]);
+        assert_eq!(asked(&mut prefetcher, 48), [46, 45]);
+        assert_eq!(asked(&mut prefetcher, 60), [61, 62]);
+        asked(&mut prefetcher, 1);
+        assert_eq!(asked(&mut prefetcher, 0), [], "the page begins here");
     }
 
     #[test]
     fn the_page_that_was_used_least_recently_gives_way() {
-        let mut streamer = streamer(2);
+        let mut prefetcher = prefetcher(2);
         for line in [0, 64, 1, 128] {
-            asked(&mut streamer, line);
+            asked(&mut prefetcher, line);
         }
-        assert_eq!(asked(&mut streamer, 2), [4, 5], "still followed: 2 and 3 were asked ahead");
-        assert!(asked(&mut streamer, 65).is_empty(), "forgotten for the third page");
+        assert_eq!(asked(&mut prefetcher, 2), [4, 5], "still followed: 2 and 3 were asked ahead");
+        assert!(asked(&mut prefetcher, 65).is_empty(), "forgotten for the third page");
     }
 }

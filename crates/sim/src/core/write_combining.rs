@@ -28,13 +28,13 @@ pub(crate) type Masks = [u64; 8];
 
 /// An entry that collects stores.
 #[derive(Clone, Debug)]
-pub(crate) struct Filling {
+pub(crate) struct OpenEntry {
     pub(crate) line: LineId,
     pub(crate) masks: Masks,
     pub(crate) data: LineData,
 }
 
-impl Filling {
+impl OpenEntry {
     pub(crate) fn is_full(&self) -> bool {
         self.masks == [u64::MAX; 8]
     }
@@ -49,10 +49,10 @@ impl Filling {
 
 /// The buffer of one core.
 #[derive(Clone, Debug)]
-pub(crate) struct Combining {
+pub(crate) struct WriteCombiningBuffer {
     places: usize,
     /// The entries that collect stores, oldest first.
-    open: Vec<Filling>,
+    open: Vec<OpenEntry>,
     /// The number of entries that have left and that no controller has accepted yet.
     pub(crate) leaving: usize,
     /// The number of non-temporal stores that are still in the store buffer.
@@ -70,9 +70,9 @@ impl Origin {
     pub(crate) const CACHE: Origin = Origin(NO_CORE);
 }
 
-impl Combining {
-    pub(crate) fn new(places: usize) -> Combining {
-        Combining { places, open: Vec::new(), leaving: 0, queued: 0, waits: None }
+impl WriteCombiningBuffer {
+    pub(crate) fn new(places: usize) -> WriteCombiningBuffer {
+        WriteCombiningBuffer { places, open: Vec::new(), leaving: 0, queued: 0, waits: None }
     }
 
     /// True while a non-temporal store of the core is not visible to other cores.
@@ -105,7 +105,7 @@ impl Combining {
     /// Adds a store to the entry of its line; returns the entry's number if it is now full.
     pub(crate) fn join(&mut self, store: &Entry) -> Option<usize> {
         let number = self.find(store.line).unwrap_or_else(|| {
-            self.open.push(Filling { line: store.line, masks: [0; 8], data: [0; 8] });
+            self.open.push(OpenEntry { line: store.line, masks: [0; 8], data: [0; 8] });
             self.open.len() - 1
         });
         let filling = &mut self.open[number];
@@ -116,7 +116,7 @@ impl Combining {
     }
 
     /// Removes entry `number`, which leaves.
-    pub(crate) fn take(&mut self, number: usize) -> Filling {
+    pub(crate) fn take(&mut self, number: usize) -> OpenEntry {
         self.leaving += 1;
         self.open.remove(number)
     }
@@ -128,12 +128,12 @@ mod tests {
     use crate::core::Kind;
 
     fn store(line: LineId, word: u8, mask: u64, value: u64) -> Entry {
-        Entry { kind: Kind::Stream, word, line, from: 0, mask, value }
+        Entry { kind: Kind::NonTemporal, word, line, from: 0, mask, value }
     }
 
     #[test]
     fn stores_to_a_line_join_byte_by_byte_and_the_last_one_fills_it() {
-        let mut buffer = Combining::new(2);
+        let mut buffer = WriteCombiningBuffer::new(2);
         for word in 0..7 {
             assert_eq!(buffer.join(&store(5, word, u64::MAX, 1 + u64::from(word))), None);
         }

@@ -173,7 +173,7 @@ impl Design for Clwb {
         if is_dirty { Gate::Go } else { self.follow(hw, who, line, home, now) }
     }
 
-    fn streamed(&mut self, hw: &mut Hw<()>, core: usize, line: LineId) -> Token {
+    fn combined(&mut self, hw: &mut Hw<()>, core: usize, line: LineId) -> Token {
         if self.flaw == Flaw::ForgetsStreams {
             return Token::NONE;
         }

@@ -134,8 +134,8 @@ impl Design for Ffccd {
         self.clwb.flush(hw, who, line, now)
     }
 
-    fn streamed(&mut self, hw: &mut Hw<()>, core: usize, line: LineId) -> Token {
-        self.clwb.streamed(hw, core, line)
+    fn combined(&mut self, hw: &mut Hw<()>, core: usize, line: LineId) -> Token {
+        self.clwb.combined(hw, core, line)
     }
 
     fn order(&mut self, hw: &mut Hw<()>, who: Waiter, now: Cycle) -> Gate {

@@ -3,10 +3,29 @@
 use super::{Event, Hw, Token};
 use crate::caches::private::Way;
 use crate::caches::shared::Slot;
-use crate::core::write_combining::{Filling, Origin};
+use crate::core::write_combining::{OpenEntry, Origin};
 use crate::memory::versions::{LineData, Version};
 use crate::noc::mesh::Tile;
 use crate::{Cycle, LineId};
+
+/// A write of a line on its way to memory.
+#[derive(Clone, Copy, Debug)]
+struct Outgoing {
+    line: LineId,
+    /// The old value of the line in memory.
+    replaced: Version,
+    /// The sender, which receives the acknowledgement.
+    tile: Tile,
+    token: Token,
+    origin: Origin,
+}
+
+impl Outgoing {
+    /// A write that comes from a cache.
+    fn of_cache(line: LineId, replaced: Version, tile: Tile, token: Token) -> Outgoing {
+        Outgoing { line, replaced, tile, token, origin: Origin::CACHE }
+    }
+}
 
 impl<M: Copy> Hw<M> {
     /// Sends the shared cache's dirty `line` from `tile`, where its bank is, to its memory
@@ -15,7 +34,7 @@ impl<M: Copy> Hw<M> {
         let entry = self.llc.entry_mut(line);
         entry.dirty = false;
         let replaced = std::mem::replace(&mut entry.memory, Version::NONE);
-        let number = self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
+        let number = self.send_write(Outgoing::of_cache(line, replaced, tile, token), at);
         self.pass_on(line, number);
     }
 
@@ -39,7 +58,7 @@ impl<M: Copy> Hw<M> {
         let version = self.values.differ(line);
         *self.values.version_mut(version) = *data;
         let replaced = std::mem::replace(&mut self.llc.entry_mut(line).memory, version);
-        self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
+        self.send_write(Outgoing::of_cache(line, replaced, tile, token), at);
     }
 
     /// As [`write_back`](Hw::write_back), for a clean line: memory receives `data` now, the shared
@@ -55,7 +74,7 @@ impl<M: Copy> Hw<M> {
         let (new, replaced) = (self.values.differ(line), self.values.differ(line));
         *self.values.version_mut(new) = *data;
         self.llc.entry_mut(line).memory = new;
-        self.send_write((line, replaced), tile, at, (token, Origin::CACHE));
+        self.send_write(Outgoing::of_cache(line, replaced, tile, token), at);
     }
 
     /// As [`write_back`](Hw::write_back), for a line of the design itself, which no cache holds.
@@ -71,7 +90,7 @@ impl<M: Copy> Hw<M> {
         let version = self.values.differ(line);
         *self.values.version_mut(version) = *data;
         self.values.swap(line, version);
-        self.send_write((line, version), tile, at, (token, Origin::CACHE));
+        self.send_write(Outgoing::of_cache(line, version, tile, token), at);
     }
 
     /// A persist buffer's version of `line` goes to memory: its data are at the controller already;
@@ -86,7 +105,7 @@ impl<M: Copy> Hw<M> {
     ) {
         let replaced = self.hand_over(line, data);
         let arrives = self.mesh.control(tile, self.memory_tile(line), at);
-        self.arrive((line, replaced), tile, arrives, (token, Origin::CACHE));
+        self.arrive(Outgoing::of_cache(line, replaced, tile, token), arrives);
     }
 
     /// As [`write_buffered`](Hw::write_buffered), but the message carries the data and arrives no
@@ -101,7 +120,7 @@ impl<M: Copy> Hw<M> {
     ) -> Cycle {
         let replaced = self.hand_over(line, data);
         let arrives = self.mesh.data(tile, self.memory_tile(line), at).max(not_before);
-        self.arrive((line, replaced), tile, arrives, (token, Origin::CACHE));
+        self.arrive(Outgoing::of_cache(line, replaced, tile, token), arrives);
         arrives
     }
 
@@ -157,7 +176,7 @@ impl<M: Copy> Hw<M> {
     pub(crate) fn write_past_caches(
         &mut self,
         core: usize,
-        filling: &Filling,
+        filling: &OpenEntry,
         now: Cycle,
         token: Token,
     ) {
@@ -186,7 +205,7 @@ impl<M: Copy> Hw<M> {
             version
         };
         let origin = Origin(core as u8);
-        let number = self.send_write((line, replaced), home, found, (token, origin));
+        let number = self.send_write(Outgoing { line, replaced, tile: home, token, origin }, found);
         self.pass_on(line, number);
     }
 
@@ -243,29 +262,17 @@ impl<M: Copy> Hw<M> {
         }
         let at_all = &mut self.values.shared_mut(line)[word];
         *at_all = *at_all & !mask | bits & mask;
-        self.send_write((line, replaced), tile, at, (Token::NONE, Origin::CACHE));
+        self.send_write(Outgoing::of_cache(line, replaced, tile, Token::NONE), at);
     }
 
-    fn send_write(
-        &mut self,
-        (line, replaced): (LineId, Version),
-        tile: Tile,
-        at: Cycle,
-        (token, origin): (Token, Origin),
-    ) -> u64 {
-        let arrives = self.mesh.data(tile, self.memory_tile(line), at);
-        self.arrive((line, replaced), tile, arrives, (token, origin))
+    fn send_write(&mut self, write: Outgoing, at: Cycle) -> u64 {
+        let arrives = self.mesh.data(write.tile, self.memory_tile(write.line), at);
+        self.arrive(write, arrives)
     }
 
-    /// Schedules the arrival of a write of `line`, whose old value in memory was `replaced`, at its
-    /// controller at `arrives`; returns the number of the write.
-    fn arrive(
-        &mut self,
-        (line, replaced): (LineId, Version),
-        tile: Tile,
-        arrives: Cycle,
-        (token, origin): (Token, Origin),
-    ) -> u64 {
+    /// Schedules the arrival of a write at its controller at `arrives`; returns its number.
+    fn arrive(&mut self, write: Outgoing, arrives: Cycle) -> u64 {
+        let Outgoing { line, replaced, tile, token, origin } = write;
         self.counters.line_writes += 1;
         let number = self.memory.write_sent(line, replaced);
         self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });

@@ -162,12 +162,12 @@ impl<D: Design> System<D> {
     /// Before `core` accesses `line`: its own non-temporal stores to the line leave the
     /// write-combining buffer.
     #[inline]
-    fn own_streams_first(&mut self, core: usize, line: LineId) -> Result<(), Pause> {
-        if !self.hw.combining[core].is_live() {
+    fn own_non_temporal_first(&mut self, core: usize, line: LineId) -> Result<(), Pause> {
+        if !self.hw.write_combining[core].is_live() {
             return Ok(());
         }
         let buffer = &self.hw.cores[core].buffer;
-        if self.hw.combining[core].queued > 0 && buffer.has_stream(line) {
+        if self.hw.write_combining[core].queued > 0 && buffer.has_non_temporal(line) {
             return Err(self.wait(core, Waits::Empty));
         }
         let gate = self.leave_line(core, line, self.hw.cores[core].clock);
@@ -178,7 +178,7 @@ impl<D: Design> System<D> {
         self.begin(core);
         let place = self.place(at, width);
         let clock = self.in_turn_to_load(core, place.line)?;
-        self.own_streams_first(core, place.line)?;
+        self.own_non_temporal_first(core, place.line)?;
         let need = width.mask() << place.shift;
         let (mask, pending) = self.hw.cores[core].buffer.pending(place.line, place.word);
         if mask & need == need {
@@ -207,7 +207,7 @@ impl<D: Design> System<D> {
         self.begin(core);
         let place = self.place(at, Width::B8);
         let clock = self.in_turn_to_load(core, place.line)?;
-        self.own_streams_first(core, place.line)?;
+        self.own_non_temporal_first(core, place.line)?;
         let buffer = &self.hw.cores[core].buffer;
         let mut masks = [0; 8];
         for value in into.iter_mut() {
@@ -306,7 +306,7 @@ impl<D: Design> System<D> {
         self.hw.cores[core].wait_for_loads();
         let now = self.in_turn(core)?;
         let who = Self::waiter(core, true);
-        let gate = self.empty_combining(who, now);
+        let gate = self.empty_write_combining(who, now);
         self.passes(core, gate)?;
         let gate = self.design.locked(&mut self.hw, who, now);
         self.passes(core, gate)?;
@@ -423,12 +423,12 @@ impl<D: Design> CorePort for System<D> {
     }
 
     fn stream(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool {
-        let entry = self.place(at, width).entry(Kind::Stream, width, value);
+        let entry = self.place(at, width).entry(Kind::NonTemporal, width, value);
         if self.attempt_push(core, entry).is_err() {
             return false;
         }
         self.done(core);
-        self.hw.combining[core].queued += 1;
+        self.hw.write_combining[core].queued += 1;
         self.hw.counters.references += 1;
         self.hw.counters.stores += 1;
         self.hw.counters.stores_nt += 1;

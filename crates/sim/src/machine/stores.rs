@@ -20,7 +20,7 @@ impl<D: Design> System<D> {
         let who = Self::waiter(core, false);
         let gate = match head.kind {
             Kind::Store | Kind::Part | Kind::Copy => self.drain_store(who, head, now),
-            Kind::Stream => self.drain_stream(who, head, now),
+            Kind::NonTemporal => self.drain_non_temporal(who, head, now),
             Kind::Flush => self.design.flush(&mut self.hw, who, head.line, now),
             Kind::Strand => self.design.strand(&mut self.hw, who, now),
             Kind::Order | Kind::Join | Kind::Drain => self.fence(who, head.kind, now),
@@ -40,7 +40,7 @@ impl<D: Design> System<D> {
     }
 
     fn head_is_done(&mut self, core: usize, head: Entry, now: Cycle) {
-        if !(head.kind.is_store() || head.kind == Kind::Stream) {
+        if !(head.kind.is_store() || head.kind == Kind::NonTemporal) {
             self.hw.cores[core].buffer.pop();
         }
         self.store_waits(core, Reason::StoreBuffer, now);
@@ -54,7 +54,7 @@ impl<D: Design> System<D> {
     }
 
     fn fence(&mut self, who: Waiter, kind: Kind, now: Cycle) -> Gate {
-        match (self.empty_combining(who, now), kind) {
+        match (self.empty_write_combining(who, now), kind) {
             (Gate::Go, Kind::Drain) => self.design.drain(&mut self.hw, who, now),
             (Gate::Go, Kind::Join) => self.design.join_strands(&mut self.hw, who, now),
             (Gate::Go, _) => self.design.order(&mut self.hw, who, now),
@@ -63,7 +63,7 @@ impl<D: Design> System<D> {
     }
 
     fn drain_store(&mut self, who: Waiter, head: Entry, now: Cycle) -> Gate {
-        if self.hw.combining[who.core].is_open() {
+        if self.hw.write_combining[who.core].is_open() {
             let gate = self.leave_line(who.core, head.line, now);
             if gate != Gate::Go {
                 return gate;

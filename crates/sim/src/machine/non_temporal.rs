@@ -18,9 +18,9 @@ const REASON: Reason = Reason::WriteCombining;
 impl<D: Design> System<D> {
     /// Puts the non-temporal store at the head of the store buffer, and those of the same line
     /// behind it, into the write-combining buffer.
-    pub(super) fn drain_stream(&mut self, who: Waiter, head: Entry, now: Cycle) -> Gate {
+    pub(super) fn drain_non_temporal(&mut self, who: Waiter, head: Entry, now: Cycle) -> Gate {
         let core = who.core;
-        let combining = &mut self.hw.combining[core];
+        let combining = &mut self.hw.write_combining[core];
         if combining.find(head.line).is_none() && !combining.has_room() {
             if combining.leaving == 0 {
                 let gate = self.leave(core, 0, now);
@@ -28,12 +28,12 @@ impl<D: Design> System<D> {
                     return gate;
                 }
             }
-            self.hw.combining[core].waits = Some(who);
+            self.hw.write_combining[core].waits = Some(who);
             return Gate::Wait(REASON);
         }
         loop {
             let entry = self.hw.cores[core].buffer.pop().expect("a store is at the head");
-            let combining = &mut self.hw.combining[core];
+            let combining = &mut self.hw.write_combining[core];
             combining.queued -= 1;
             if let Some(full) = combining.join(&entry) {
                 // A refusal is harmless: the entry leaves later, as a victim or at a fence.
@@ -42,7 +42,7 @@ impl<D: Design> System<D> {
             }
             let next = self.hw.cores[core].buffer.entries.front();
             let joins = next.is_some_and(|next| {
-                next.kind == Kind::Stream && next.line == head.line && next.from <= now
+                next.kind == Kind::NonTemporal && next.line == head.line && next.from <= now
             });
             if !joins {
                 return Gate::Go;
@@ -51,15 +51,15 @@ impl<D: Design> System<D> {
     }
 
     /// Makes all entries of the core leave, and waits until controllers have accepted them.
-    pub(super) fn empty_combining(&mut self, who: Waiter, now: Cycle) -> Gate {
+    pub(super) fn empty_write_combining(&mut self, who: Waiter, now: Cycle) -> Gate {
         let core = who.core;
-        while self.hw.combining[core].is_open() {
+        while self.hw.write_combining[core].is_open() {
             let gate = self.leave(core, 0, now);
             if gate != Gate::Go {
                 return gate;
             }
         }
-        let combining = &mut self.hw.combining[core];
+        let combining = &mut self.hw.write_combining[core];
         if combining.leaving == 0 {
             return Gate::Go;
         }
@@ -69,27 +69,27 @@ impl<D: Design> System<D> {
 
     /// Makes the entry of `line` leave, if `core` has one.
     pub(super) fn leave_line(&mut self, core: usize, line: LineId, now: Cycle) -> Gate {
-        match self.hw.combining[core].find(line) {
+        match self.hw.write_combining[core].find(line) {
             Some(number) => self.leave(core, number, now),
             None => Gate::Go,
         }
     }
 
     fn leave(&mut self, core: usize, number: usize, now: Cycle) -> Gate {
-        let Some(line) = self.hw.combining[core].line(number) else { return Gate::Go };
+        let Some(line) = self.hw.write_combining[core].line(number) else { return Gate::Go };
         let slot = self.hw.llc.find(line);
         if let Some(ready) = slot.and_then(|slot| self.hw.still_coming(slot, now)) {
             return Gate::At(ready + 1, REASON);
         }
-        let filling = self.hw.combining[core].take(number);
-        let token = self.design.streamed(&mut self.hw, core, line);
+        let filling = self.hw.write_combining[core].take(number);
+        let token = self.design.combined(&mut self.hw, core, line);
         self.hw.write_past_caches(core, &filling, now, token);
         Gate::Go
     }
 
     /// A controller has accepted an entry of `core`.
     pub(super) fn taken(&mut self, core: usize, now: Cycle) {
-        let combining = &mut self.hw.combining[core];
+        let combining = &mut self.hw.write_combining[core];
         combining.leaving -= 1;
         if let Some(who) = combining.waits.take() {
             self.hw.wake(who, now);
@@ -99,7 +99,7 @@ impl<D: Design> System<D> {
     /// Nothing else happens: open entries leave. Returns false if there are none.
     pub(super) fn leave_at_rest(&mut self) -> bool {
         let now = self.hw.queue.now();
-        let open = (0..self.hw.cores.len()).filter(|core| self.hw.combining[*core].is_open());
+        let open = (0..self.hw.cores.len()).filter(|core| self.hw.write_combining[*core].is_open());
         let open: Vec<usize> = open.collect();
         for core in &open {
             self.hw.queue.event(now, Event::Rest { core: *core as u8 });
@@ -109,7 +109,7 @@ impl<D: Design> System<D> {
 
     /// Empties the write-combining buffer of `core`, which is idle.
     pub(super) fn rest(&mut self, core: usize, now: Cycle) {
-        while self.hw.combining[core].is_open() {
+        while self.hw.write_combining[core].is_open() {
             if let Gate::At(at, _) = self.leave(core, 0, now) {
                 return self.hw.queue.event(at, Event::Rest { core: core as u8 });
             }
