@@ -1,11 +1,11 @@
-//! Is the simulator to be believed? Questions to it, with the answers that they must have.
+//! Validation of the simulator: questions about a machine, with the answers that they must have.
 //!
-//! Each part of the machine is asked up to four questions, as Ramulator's tests do it: does it run
-//! at all; does its curve have the right shape; is the latency of a lone request the sum of its
-//! path; is its peak bandwidth the formula. The expectation is the sum of numbers of the machine
-//! file ([`Paths`]), never of the simulator's code; the measurement comes from small programs on
-//! the simulator's public face ([`Scene`]). The tests of this crate use the same sums and programs.
-//! Nothing here uses a module of the simulator: only names that the crate exports.
+//! Each part of the machine is asked up to four questions, as in Ramulator's tests: does it run;
+//! does its curve have the right shape; is the latency of a lone request the sum of its path; is
+//! its peak bandwidth that of the formula. The expectation is computed from numbers of the machine
+//! file ([`Paths`]), never from the simulator's code; the measurement comes from small programs on
+//! the simulator's public interface ([`Scene`]). The tests of this crate use the same sums and
+//! programs. Nothing here uses a module of the simulator: only names that the crate exports.
 
 use crate::{Machine, SimError};
 
@@ -34,8 +34,8 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// Asks every question and measures every curve; takes some seconds. `seed` decides the orders
-    /// in which memory is walked.
+    /// Asks every question and measures every curve; takes some seconds. `seed` determines the
+    /// orders in which memory is walked.
     ///
     /// # Errors
     /// A simulation that fails.

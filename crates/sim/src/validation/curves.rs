@@ -1,7 +1,8 @@
-//! The curves: how each part behaves as it is asked for more, beside what the formulas say.
+//! The curves: the behaviour of each part under increasing load, beside the formulas.
 //!
-//! Where persistent memory is DIMMs with a controller of their own, these curves end at the shared
-//! cache: what is behind it follows no formula, and is held to [`hardware`](super::hardware).
+//! If persistent memory consists of DIMMs with a controller of their own, these curves end at the
+//! shared cache: what is behind it follows no formula, and is compared in
+//! [`hardware`](super::hardware).
 
 use super::paths::Paths;
 use super::plot::{Plot, PlotAxis, PlotCurve};
@@ -12,22 +13,22 @@ use crate::{Cycle, Machine, SimError};
 
 type Xy = Vec<(f64, f64)>;
 
-/// The designs whose fences are compared, as they are chosen.
+/// The designs whose fences are compared, as written on the command line.
 const FENCES: [&str; 4] = ["clwb", "clwb:adr=true", "epoch", "lbpp"];
 const LINES_PER_FENCE_MAX: usize = 64;
 const SEARCH_CYCLES: u64 = 8;
 
-/// Everything measured, in cycles.
+/// All measurements, in cycles.
 pub(super) struct Curves<'a> {
     machine: &'a Machine,
-    /// KiB walked, cycles a load.
+    /// KiB walked, cycles per load.
     footprint: Xy,
-    /// Cores, cycles a line.
+    /// Cores, cycles per line.
     writes: Xy,
     reads: Xy,
     /// For each of [`FENCES`]: lines, cycles until all are durable.
     fences: Vec<Xy>,
-    /// Hops between core and bank, cycles a load.
+    /// Hops between core and bank, cycles per load.
     hops: Xy,
     /// Other cores that share a line, cycles to write it.
     sharers: Xy,
@@ -63,13 +64,13 @@ impl<'a> Curves<'a> {
         })
     }
 
-    /// True if memory is banks, of which formulas are known.
+    /// True if memory consists of banks, for which formulas are known.
     fn has_banks(&self) -> bool {
         self.machine.memory.nvm.dimms.is_none()
     }
 
-    /// Of a chain of loads: the part that answers, as much memory as it answers all of, what a load
-    /// takes then, and in words.
+    /// For a chain of loads: the part that answers, the largest memory that it holds completely,
+    /// the latency of a load then, and its formula in words.
     fn plateaus(&self) -> Vec<Plateau> {
         let (machine, paths) = (self.machine, Paths::new(self.machine));
         let shared = machine.llc.kib_per_bank * machine.llc.banks;
@@ -91,7 +92,7 @@ impl<'a> Curves<'a> {
         all
     }
 
-    /// What the curves must look like.
+    /// The required shapes of the curves.
     pub(super) fn points(&self) -> Vec<ValidationPoint> {
         let machine = self.machine;
         let at = |kib: usize| {
@@ -134,8 +135,8 @@ impl<'a> Curves<'a> {
             "coherence",
         ));
         points.push(falls(&self.hops, "a load over hops to its bank", "mesh"));
-        // Beyond a line for each memory bank, writes wait for the bank and not for the fence;
-        // beyond what a core may have under way, flushes wait for each other.
+        // Beyond one line per memory bank, writes wait for the bank and not for the fence; beyond
+        // the limit of a core, flushes wait for each other.
         let banks = machine.memory.controllers * machine.memory.banks;
         let most = banks.min(machine.core.flushes()) as f64;
         for (design, curve) in FENCES.iter().zip(&self.fences) {
@@ -304,7 +305,7 @@ fn bandwidth(machine: &Machine, work: Work) -> Result<Xy, SimError> {
         Work::Load => bandwidth_scene(machine, "volatile").cold(),
         Work::Persist => {
             let mut scene = bandwidth_scene(machine, "clwb");
-            // Memory is to be the narrowest.
+            // Memory must be the bottleneck.
             scene.machine.core.flushes = Some(512);
             scene
         }
@@ -312,8 +313,8 @@ fn bandwidth(machine: &Machine, work: Work) -> Result<Xy, SimError> {
     cores.map(|cores| Ok((cores as f64, scene.pace(cores, &lines, work)?))).collect()
 }
 
-/// Lines in turn over controllers and their banks; the farthest is the first, so that every fence
-/// waits for that one.
+/// Lines that alternate between controllers and their banks; the farthest is the first, so that
+/// every fence waits for it.
 fn spread_lines(machine: &Machine) -> Vec<u64> {
     let paths = Paths::new(machine);
     let (controllers, banks) = (machine.memory.controllers, machine.memory.banks);

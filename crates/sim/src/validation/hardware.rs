@@ -1,9 +1,9 @@
-//! Curves that were measured of real DIMMs, beside what those of a machine file do.
+//! Curves measured on real DIMMs, compared with those of a machine file.
 //!
-//! What was measured is data, `optane.toml` beside this file, with its sources. It is asked of
-//! every machine that has such DIMMs. A point holds if it is within the tolerance. A point that is
-//! named as a gap there is known not to hold, and is no failure; if it holds after all, the entry
-//! is out of date, which is one.
+//! The measurements are data, `optane.toml` beside this file, with their sources. Every machine
+//! with such DIMMs is compared with them. A point holds if it is within the tolerance. A point that
+//! is listed there as a gap is known not to hold, and is no failure; if it holds nevertheless, the
+//! entry is out of date, which is a failure.
 
 use super::plot::{Plot, PlotAxis, PlotCurve};
 use super::point::ValidationPoint;
@@ -14,7 +14,7 @@ use seawall_memory::{Addr, Memory, MemoryExt};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// How many threads the bandwidth is drawn for.
+/// The numbers of threads at which the bandwidth is drawn.
 const THREADS: [usize; 10] = [1, 2, 3, 4, 6, 8, 12, 17, 20, 24];
 /// The part of these points in the report.
 pub(super) const PART: &str = "dimms";
@@ -94,20 +94,20 @@ enum LoneTest {
     LoadDram,
 }
 
-/// A curve with what was measured of the model.
+/// A curve with the model's measurements.
 struct Measured {
     curve: Curve,
     model: Vec<f64>,
 }
 
-/// The bandwidth of the model over the threads that ask for it.
+/// The bandwidth of the model by number of threads.
 struct Threads {
     dimms: usize,
     stores: bool,
     gbs: Vec<(f64, f64)>,
 }
 
-/// All that is known of the hardware, and what the machine does.
+/// All hardware curves, with the machine's measurements.
 pub(super) struct Hardware {
     tolerance: f64,
     threads: Vec<Threads>,
@@ -142,7 +142,7 @@ impl Hardware {
         Ok(Some(Hardware { tolerance, threads, curves, lone: lone? }))
     }
 
-    /// Every point of every curve: `expected` is the hardware.
+    /// Every point of every curve; `expected` is the hardware's value.
     pub(super) fn points(&self) -> Vec<ValidationPoint> {
         let mut points = Vec::new();
         let mut add = |what: String, source: &str, fixed, gap: Option<&str>, hardware, model| {
@@ -215,7 +215,8 @@ impl Threads {
         format!("{what}, {dimms}")
     }
 
-    /// On one DIMM, few threads store most, and more of them less: where the most is, is known.
+    /// On one DIMM, few threads reach the greatest store bandwidth, and more threads less: the
+    /// position of the maximum is known.
     fn shape(&self) -> Option<ValidationPoint> {
         if !self.stores || self.dimms != 1 {
             return None;
@@ -300,7 +301,7 @@ impl Curve {
 }
 
 impl LoneTest {
-    /// Mean nanoseconds over cores and lines.
+    /// The mean over cores and lines in nanoseconds.
     fn run(self, machine: &Machine) -> Result<f64, SimError> {
         let cores = (0..machine.core.count).step_by(machine.core.count.div_ceil(5));
         let places = cores.flat_map(|core| (1..1500).step_by(67).map(move |line| (core, line)));

@@ -1,7 +1,7 @@
-//! What a lone request must cost: the sum of its path, from the numbers of the machine file alone.
+//! The latency of a lone request: the sum of its path, from the numbers of the machine file alone.
 //!
 //! Written from the documentation of the machine and not from its code; the simulator's tests use
-//! the same sums. It knows of the simulator only where things sit: bank `i` on tile `i`,
+//! the same sums. It assumes only the positions of the simulator's parts: bank `i` on tile `i`,
 //! controllers at the corners, lines spread by a hash.
 
 use crate::{Cycle, Machine};
@@ -31,13 +31,13 @@ impl<'a> Paths<'a> {
         (spread(line) >> 16) % self.machine.llc.banks
     }
 
-    /// The tile of that bank.
+    /// The tile of the bank of a line.
     pub fn home(&self, line: u64) -> Tile {
         self.bank(line) % self.machine.core.count
     }
 
-    /// The memory controller of a line: spread by the hash, or that of its DIMM, which pages of
-    /// 4 KiB go round.
+    /// The memory controller of a line: by the hash, or that of its DIMM, over which pages of 4 KiB
+    /// are interleaved.
     pub fn controller(&self, line: u64) -> usize {
         let controllers = self.machine.memory.controllers;
         match self.machine.memory.nvm.dimms {
@@ -46,12 +46,12 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The bank behind that controller.
+    /// The bank of a line behind its controller.
     pub fn memory_bank(&self, line: u64) -> usize {
         (spread(line) >> 8) % self.machine.memory.banks
     }
 
-    /// The tile of that controller.
+    /// The tile of the controller of a line.
     pub fn corner(&self, line: u64) -> Tile {
         let (tiles, columns) = (self.machine.core.count, self.machine.columns());
         [0, tiles - 1, columns - 1, tiles - columns][self.controller(line)]
@@ -74,41 +74,42 @@ impl<'a> Paths<'a> {
         1 + 64u64.div_ceil(self.machine.mesh.flit_bytes)
     }
 
-    /// A message of one flit.
+    /// The latency of a message of one flit.
     pub fn control(&self, from: Tile, to: Tile) -> Cycle {
         self.hops(from, to) * self.hop()
     }
 
-    /// A message with a line, until its tail is there.
+    /// The latency of a message with a line, up to its tail.
     pub fn data(&self, from: Tile, to: Tile) -> Cycle {
         let tail = if from == to { 0 } else { self.flits() - 1 };
         self.hops(from, to) * self.hop() + tail
     }
 
-    /// A load that hits in the L1.
+    /// The latency of a load that hits in the L1.
     pub fn l1_load(&self) -> Cycle {
         self.machine.l1.latency
     }
 
-    /// A load that hits in the second level; of a machine with one level, one that misses there.
-    /// Either way, as long until a request leaves for the home of its line.
+    /// The latency of a load that hits in the second level; on a machine with one level, of a miss
+    /// there. In both cases it is the time until a request leaves for the home of its line.
     pub fn l2_load(&self) -> Cycle {
         self.l1_load() + self.machine.l2.map_or(0, |l2| l2.latency)
     }
 
-    /// A load by `core` that the shared cache answers.
+    /// The latency of a load by `core` that the shared cache answers.
     pub fn llc_load(&self, core: Tile, line: u64) -> Cycle {
         let home = self.home(line);
         self.l2_load() + self.control(core, home) + self.machine.llc.latency + self.data(home, core)
     }
 
-    /// A load by `core` that memory answers after `read` cycles.
+    /// The latency of a load by `core` that memory answers after `read` cycles.
     pub fn memory_load(&self, core: Tile, line: u64, read: Cycle) -> Cycle {
         let (home, corner) = (self.home(line), self.corner(line));
         self.llc_load(core, line) + self.control(home, corner) + read + self.data(corner, home)
     }
 
-    /// A load by `core` of a line that `owner` may write, and has in its first level.
+    /// The latency of a load by `core` of a line that `owner` has in its first level with write
+    /// permission.
     pub fn transfer(&self, core: Tile, line: u64, owner: Tile) -> Cycle {
         let home = self.home(line);
         self.l2_load()
@@ -119,8 +120,9 @@ impl<'a> Paths<'a> {
             + self.data(owner, core)
     }
 
-    /// `core` may write a line that it and `others` share, when the last of them has given it up
-    /// (a cycle) and said so. Invalidations that share links wait for each other beyond that.
+    /// The latency of a write by `core` to a line that it shares with `others`: until the last of
+    /// them has invalidated its copy (one cycle) and acknowledged it. Invalidations that share
+    /// links wait for each other beyond that.
     pub fn upgrade(&self, core: Tile, line: u64, others: &[Tile]) -> Cycle {
         let home = self.home(line);
         let asked = self.machine.l1.latency + self.control(core, home) + self.machine.llc.latency;
@@ -143,7 +145,7 @@ impl<'a> Paths<'a> {
             + self.control(home, core)
     }
 
-    /// An epoch of `core` with `lines` of one bank and one controller that meet in no memory bank.
+    /// An epoch of `core` with `lines` of one bank and one controller that share no memory bank.
     ///
     /// The arbiter searches the L1, the lines follow each other to their bank with FlushEpoch
     /// behind them, the bank searches itself, and the slowest of port, links and channel paces the
@@ -154,7 +156,7 @@ impl<'a> Paths<'a> {
         let hops = self.hops(core, home);
         let at_bank = match hops {
             0 => count,
-            // FlushEpoch for the tiles on the way goes ahead, a cycle each.
+            // FlushEpoch for the tiles on the path goes ahead, one cycle each.
             hops => count * self.flits() + self.control(core, home) + hops - 1,
         };
         let l1_groups = groups(lines.iter().map(|line| *line as usize % machine.l1_sets()));
@@ -173,7 +175,7 @@ impl<'a> Paths<'a> {
             + self.control(home, core)
     }
 
-    /// Cycles between two lines that `controllers` can give from NVM together.
+    /// Cycles between two lines that `controllers` can read from NVM together.
     pub fn read_pace(&self, controllers: usize) -> f64 {
         let memory = &self.machine.memory;
         self.pace(memory.nvm.read, memory.line_cycles) / controllers as f64
@@ -196,7 +198,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// Groups of 64 sets that have to be searched.
+/// The number of groups of 64 sets to search.
 fn groups(sets: impl Iterator<Item = usize>) -> u64 {
     let mut found: Vec<usize> = sets.map(|set| set / 64 % 64).collect();
     found.sort_unstable();

@@ -1,6 +1,6 @@
-//! The curves of a validation as data; whoever shows them decides how they look.
+//! The curves of a validation as data; their display is left to the caller.
 
-/// How values are laid out along an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisScale {
     /// From 0 on, in whole numbers.
@@ -14,9 +14,9 @@ pub enum AxisScale {
 /// An axis of a plot.
 #[derive(Clone, Debug)]
 pub struct PlotAxis {
-    /// What it measures, with the unit.
+    /// The quantity, with its unit.
     pub label: String,
-    /// How values are laid out.
+    /// The scale.
     pub scale: AxisScale,
 }
 
@@ -27,16 +27,16 @@ pub struct PlotCurve {
     pub name: String,
     /// Pairs of x and y.
     pub points: Vec<(f64, f64)>,
-    /// Whether it is expected, not measured.
+    /// Whether it is the expectation, not a measurement.
     pub is_formula: bool,
 }
 
 /// Curves over the same axes.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// A file name for it, without the ending.
+    /// Its file name, without the extension.
     pub file: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The horizontal axis.
     pub x: PlotAxis,

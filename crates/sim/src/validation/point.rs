@@ -2,22 +2,22 @@
 
 use serde::Serialize;
 
-/// A question with what is expected and what was measured.
+/// A question with the expected and the measured value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ValidationPoint {
     /// The part: "l1", "llc", "mesh", "coherence", "memory", or the name of a design.
     pub part: String,
     /// "runs", "shape", "lone latency", "peak bandwidth" or "hardware".
     pub question: &'static str,
-    /// What is measured, with its unit.
+    /// The measured quantity, with its unit.
     pub what: String,
-    /// How the expectation is made from the machine file.
+    /// The formula of the expectation, in terms of the machine file.
     pub formula: String,
     /// The value of the formula.
     pub expected: f64,
     /// The simulator's value.
     pub measured: f64,
-    /// How far the two may be apart, in per cent of what is expected.
+    /// The greatest difference of the two, in per cent of the expectation.
     pub tolerance: f64,
     /// Whether they are not further apart.
     pub holds: bool,

@@ -1,4 +1,4 @@
-//! The questions that have one number for an answer.
+//! The questions whose answer is one number.
 
 use super::paths::Paths;
 use super::point::ValidationPoint;
@@ -11,7 +11,7 @@ type Points = Result<Vec<ValidationPoint>, SimError>;
 /// Lines of the bandwidth runs, and the memory that they are chosen from.
 pub(super) const BANDWIDTH_LINES: usize = 8192;
 const MEMORY_LINES: u64 = 65536;
-/// Search of a group of sets by the epoch designs, their default.
+/// Cycles of the epoch designs to search a group of sets, their default.
 const SEARCH_CYCLES: u64 = 8;
 
 /// All points; `machine` has two cores or more.
@@ -110,7 +110,8 @@ fn loads(machine: &Machine) -> Points {
     Ok(points)
 }
 
-/// What memory takes for a line of NVM that nobody has asked for, and the formula of such a load.
+/// The latency of memory for a line of NVM that has not been requested before, and the formula of
+/// such a load.
 fn cold_read(machine: &Machine) -> (Cycle, &'static str) {
     let nvm = machine.memory.nvm;
     match nvm.dimms {
@@ -123,7 +124,7 @@ fn cold_read(machine: &Machine) -> (Cycle, &'static str) {
     }
 }
 
-/// What a request takes until it leaves for the home of its line.
+/// The formula of the time until a request leaves for the home of its line.
 fn near(machine: &Machine) -> &'static str {
     if machine.l2.is_some() { "l1.latency + l2.latency" } else { "l1.latency" }
 }
@@ -143,7 +144,7 @@ fn coherence(machine: &Machine) -> Points {
         let found = scene.transfer(0, line, owner)?;
         points.push(point.expect(&formula, expected).found(found as f64, 0.0));
     }
-    // From a bank beside the core, nothing meets the invalidation on its way.
+    // From a bank beside the core, no message delays the invalidation.
     let beside = (1..scene.lines).find(|line| paths.home(*line) == 0).unwrap_or(1);
     for other in [1, last] {
         let formula = "l1.latency + control to bank + llc.latency + control to the sharer + 1 + \
@@ -211,7 +212,7 @@ fn persists(machine: &Machine) -> Points {
     Ok(points)
 }
 
-/// Lines of one bank and one controller that meet in no memory bank, as many as there are.
+/// Lines of one bank and one controller that share no memory bank, up to `count`.
 pub(super) fn one_way(paths: &Paths, lines: u64, count: usize) -> Vec<u64> {
     let mut banks = Vec::new();
     let fits = |line: &u64| {
@@ -261,7 +262,7 @@ fn ports_and_links(machine: &Machine) -> Points {
     (row.core.count, row.mesh.rows, row.llc.banks) = (8, 1, 8);
     (row.memory.controllers, row.mesh.flit_bytes, row.llc.port_cycles) = (1, 8, 1);
     if row.llc.directory_only {
-        // Memory answers, which must not be narrower than the link; it is asked over the same.
+        // Memory answers, which must not be narrower than the link; requests use the same link.
         (row.memory.line_cycles, row.memory.nvm.read, row.core.mshrs) = (1, 16, 64);
     }
     let paths = Paths::new(&row);
@@ -279,7 +280,8 @@ fn ports_and_links(machine: &Machine) -> Points {
     Ok(points)
 }
 
-/// What a stock full-system simulator drops, aborts on or answers alike: `validation/gem5.md`.
+/// The cases in which a stock full-system simulator drops a write, aborts, or answers alike for
+/// every device: see `validation/gem5.md`.
 fn gem5_cases(machine: &Machine) -> Points {
     let scene = Scene::lone(machine, "clwb");
     let persists = |flushes: bool| {

@@ -1,5 +1,5 @@
-//! The sums of hardware that moves objects (FFCCD, ISCA'22, Tables 1 and 2): what a look-up takes,
-//! and how much longer a line of a copy takes than another until it is durable.
+//! The latencies of hardware that moves objects (FFCCD, ISCA'22, Tables 1 and 2): that of a
+//! look-up, and the additional latency of a line of a copy until it is durable.
 
 use super::paths::Paths;
 use super::point::ValidationPoint;
@@ -9,29 +9,29 @@ use seawall_memory::relocation::{Forwarding, RELOCATION_PAGE, Relocate, Relocati
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 const DESIGN: &str = "ffccd";
-/// A check in a filter, and the way to another one.
+/// Cycles of a check in a filter, and of loading another filter.
 const BLOOM_CYCLES: Cycle = 2;
 const BLOOM_LOAD_CYCLES: Cycle = 120;
-/// A search in the PMFTLB.
+/// Cycles of a search in the PMFTLB.
 const PMFTLB_CYCLES: Cycle = 4;
-/// A search in a reached buffer.
+/// Cycles of a search in a reached buffer.
 const RBB_CYCLES: Cycle = 30;
 
-/// Where page `number` starts. The directory, two pages of filters and a forwarding entry come
-/// before the pages of objects.
+/// The start of page `number`. The directory, two pages of filters and a forwarding entry precede
+/// the pages of objects.
 fn page(number: u64) -> Addr {
     Addr::pm(number * RELOCATION_PAGE)
 }
 
 const REGISTERS: Relocation =
     Relocation { directory: Addr::pm(RELOCATION_PAGE), pages: 32, filters: Addr::pm(8192) };
-/// A page whose first object moves, where that goes, and a page that is in no table.
+/// A page whose first object moves, the page of its new place, and a page that is in no table.
 const MOVES: u64 = 5;
 const TO: u64 = 6;
 const STAYS: u64 = 9;
 
-/// Makes the tables of one object durable and sets the registers. The tables are in the caches of
-/// the core from then on.
+/// Makes the tables of one object durable and sets the registers. From then on the tables are in
+/// the caches of the core.
 fn set(memory: &SimMemory) {
     let mut entry = Forwarding::to(page(TO));
     assert!(entry.add(page(MOVES), page(TO), 64), "slots that are near");
@@ -61,8 +61,8 @@ fn look_up(machine: &Machine, before: Vec<Addr>, at: Addr) -> Result<Cycle, SimE
     Scene::lone(machine, DESIGN).between(0, vec![(0, Box::new(program) as Program)])
 }
 
-/// Cycles from the flush of the last of some lines of a page to the end of a drain, each of them
-/// being one of a copy, or not.
+/// Cycles from the flush of the last of some lines of a page to the end of a drain; `is_copy` if
+/// the lines belong to a copy.
 fn persist(machine: &Machine, lines: Vec<u64>, is_copy: bool) -> Result<Cycle, SimError> {
     let last = lines.len() - 1;
     let program = move |memory: &SimMemory| {
@@ -110,7 +110,7 @@ pub(super) fn points(machine: &Machine) -> Result<Vec<ValidationPoint>, SimError
     let paths = Paths::new(machine);
     let line = page(TO).offset() / 64;
     let usual = paths.persist(0, line, true);
-    // A line of the same page that the same controller has, whose buffer then has the page.
+    // A line of the same page and controller, whose write brings the page into the buffer.
     let of_one = |other: &u64| paths.controller(line + other) == paths.controller(line);
     let other = (1..64).find(of_one).unwrap_or(1);
     let found = persist(machine, vec![0], false)?;

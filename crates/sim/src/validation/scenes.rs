@@ -1,8 +1,9 @@
-//! The micro programs: each asks the simulated machine one question, through its public face.
+//! The micro programs: each asks the simulated machine one question, through its public interface.
 //!
-//! Time is read from outputs: an output takes effect when it reaches the head of its core's store
-//! buffer, after every load, store and fence before it. Rates come from the difference of a run
-//! and one twice as long, so that start and end fall out. Shared with the simulator's own tests.
+//! Times are read from outputs: an output takes effect when it reaches the head of its core's store
+//! buffer, after every load, store and fence before it. Rates come from the difference of a run and
+//! one twice as long, so that start and end cancel out. The simulator's own tests use these
+//! programs too.
 
 use crate::{
     Choice, Cycle, Machine, Observer, Program, RunOutcome, SimError, SimMemory, Simulation,
@@ -14,15 +15,15 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Long enough for everything under way to come to rest.
+/// Cycles that are enough for the machine to come to rest.
 const REST_CYCLES: u32 = 5000;
 
-/// A machine and a design to ask, and how much memory it has.
+/// A machine, a design, and the amount of memory.
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// The machine.
     pub machine: Machine,
-    /// The design, as it is chosen on the command line.
+    /// The design, as written on the command line.
     pub design: String,
     /// Lines of persistent memory, all zero.
     pub lines: u64,
@@ -87,7 +88,7 @@ impl Scene {
         Ok((outcome, marks.take()))
     }
 
-    /// Runs `programs` on their cores, with memory that is all zero.
+    /// Runs `programs` on their cores, with zeroed memory.
     pub fn run(&self, programs: Vec<(usize, Program)>) -> Result<RunOutcome, SimError> {
         let pm = vec![0; (self.lines * LINE_BYTES) as usize];
         Ok(self.simulate(pm, programs)?.0)
@@ -113,7 +114,7 @@ impl Scene {
         Ok(at(first + 1) - at(first))
     }
 
-    /// Cycles of a load of `at` by `core`, in a machine where nothing else happens.
+    /// Cycles of a load of `at` by `core`, on an otherwise idle machine.
     pub fn load(&self, core: usize, at: Addr) -> Result<Cycle, SimError> {
         let program = move |memory: &SimMemory| {
             memory.output(1);
@@ -135,8 +136,8 @@ impl Scene {
         self.between(core, vec![(core, Box::new(program))])
     }
 
-    /// As [`load`](Scene::load), by a core that has loaded the line, and then as many of the same
-    /// set as the first level has ways.
+    /// As [`load`](Scene::load), by a core that has loaded the line, and then enough other lines of
+    /// the same set to fill the first level's ways.
     pub fn load_far(&self, core: usize, line: u64) -> Result<Cycle, SimError> {
         let (sets, ways) = (self.machine.l1_sets() as u64, self.machine.l1.ways as u64);
         let program = move |memory: &SimMemory| {
@@ -252,7 +253,7 @@ impl Scene {
         let shares = lines.list.chunks(lines.list.len().div_ceil(cores)).enumerate();
         let programs = shares.map(|(core, share)| {
             let mut own = share.to_vec();
-            // Each core starts elsewhere in the turn of banks, or all would meet in the first.
+            // Each core starts at another bank, or all would collide in the first.
             own.rotate_left(core * lines.keys / cores % share.len());
             (core, Box::new(move |memory: &SimMemory| work.perform(memory, &own)) as Program)
         });
@@ -261,7 +262,7 @@ impl Scene {
     }
 }
 
-/// What every core does with its lines when bandwidth is measured.
+/// The operation of every core on its lines in a bandwidth run.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// Independent loads.
@@ -294,7 +295,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// `count` of the first `lines` lines, as many of each of the `keys` values of `key`.
+    /// `count` of the first `lines` lines, with the same number for each of the `keys` values of
+    /// `key`.
     pub fn balanced(
         lines: u64,
         keys: usize,

@@ -1,8 +1,8 @@
-//! Threads that load and store, in front of nothing but DIMMs, as the hardware's benchmarks did.
+//! Threads that load and store on DIMMs alone, like the benchmarks on the hardware.
 //!
-//! A thread is what the machine file says of a core: so many lines that it may have outstanding, so
-//! many places for non-temporal stores, and the mean way to a controller and back, summed up by
-//! [`Paths`]. Everything else that is measured is the DIMMs'.
+//! A thread has the limits of a core in the machine file: its outstanding lines, its places for
+//! non-temporal stores, and the mean path to a controller and back, computed by [`Paths`]. The rest
+//! of the measured time is that of the DIMMs.
 
 use super::paths::Paths;
 use crate::{Cycle, Machine, XpDimms};
@@ -12,16 +12,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 const LINE: u64 = 64;
 const PAGE_LINES: u64 = 64;
-/// Lines that are used before anything is measured, and about as many while it is.
+/// Lines that are used before a measurement, and about the number during it.
 const VISITS: u64 = 1 << 17;
-/// Lines of each thread of a bandwidth run, and how far apart the threads are.
+/// Lines of each thread of a bandwidth run, and the distance between threads.
 const STREAM_LINES: u64 = 8192;
 const STREAM_APART: u64 = 1 << 22;
 
-/// The mean ways of a machine's cores, in cycles.
+/// The mean path latencies of a machine's cores, in cycles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Host {
-    /// From a load to its controller, and from there until the core has the line.
+    /// From a load to its controller, and from there back to the core with the line.
     asked: Cycle,
     answered: Cycle,
     /// From a non-temporal store to its controller, and the acknowledgement from there.
@@ -31,7 +31,7 @@ pub(super) struct Host {
     stores: usize,
 }
 
-/// Some DIMMs and who uses them.
+/// Some DIMMs and their users.
 pub(super) struct Traffic {
     host: Host,
     ghz: f64,
@@ -39,11 +39,12 @@ pub(super) struct Traffic {
     seed: u64,
 }
 
-/// Slots that are free from a cycle on: lines that a thread may have outstanding.
+/// Slots, each free from a cycle on: the lines that a thread can have outstanding.
 struct Slots(Vec<Cycle>);
 
 impl Slots {
-    /// The cycle, not before `now`, from which a slot is free; it is taken until `until` gives.
+    /// The first cycle, not before `now`, in which a slot is free; the slot is then taken up to the
+    /// cycle that `until` returns.
     fn take(&mut self, now: Cycle, until: impl FnOnce(Cycle) -> Cycle) -> Cycle {
         let first = (0..self.0.len()).min_by_key(|slot| self.0[*slot]).unwrap_or(0);
         let at = now.max(self.0[first]);
@@ -92,8 +93,8 @@ impl Traffic {
         Xoshiro256PlusPlus::seed_from_u64(self.seed)
     }
 
-    /// The blocks of a region in the order in which a pass visits them: a permutation, or draws if
-    /// they are too many for a pass.
+    /// The blocks of a region in the order of a pass: a permutation, or random draws if they are
+    /// too many for a pass.
     fn blocks(&self, region: u64, block: u64) -> Vec<u64> {
         let (count, mut random) = ((region / block).max(1), self.random());
         let most = 4 * VISITS * LINE / block;
@@ -105,8 +106,8 @@ impl Traffic {
         order
     }
 
-    /// Nanoseconds for each 64 bytes of blocks that are loaded in random order, each block when the
-    /// one before it has come.
+    /// Nanoseconds per 64 bytes of blocks that are loaded in random order, each block after the one
+    /// before it has arrived.
     pub(super) fn read(&mut self, region: u64, block: u64) -> f64 {
         let (order, lines) = (self.blocks(region, block), block / LINE);
         let visits = 2 * (VISITS / lines).max(order.len() as u64);
@@ -130,8 +131,8 @@ impl Traffic {
         self.dimms.read(line, at + self.host.asked) + self.host.answered
     }
 
-    /// Nanoseconds for each 64 bytes of blocks that are stored in random order, with a fence after
-    /// each pass through the region.
+    /// Nanoseconds per 64 bytes of blocks that are stored in random order, with a fence after each
+    /// pass through the region.
     pub(super) fn write(&mut self, region: u64, block: u64) -> f64 {
         let (order, lines) = (self.blocks(region, block), block / LINE);
         let passes = (2 * VISITS / (order.len() as u64 * lines)).max(2);
@@ -156,7 +157,7 @@ impl Traffic {
         self.dimms.write(line, at + self.host.sent).accepted + self.host.told
     }
 
-    /// GB/s of `threads` that each load or store lines of their own, one after the other.
+    /// GB/s of `threads` that each load or store lines of their own sequentially.
     pub(super) fn stream(&mut self, threads: usize, stores: bool) -> f64 {
         let (mut random, count) =
             (self.random(), if stores { self.host.stores } else { self.host.loads });
@@ -166,7 +167,7 @@ impl Traffic {
         let first: Vec<u64> = (0..threads).map(first).collect();
         let mut slots: Vec<Slots> = (0..threads).map(|_| Slots(vec![0; count])).collect();
         let (mut next, mut done) = (vec![(0, 0); threads], vec![0; threads]);
-        // Whose line is next, in the order of time, while all are at work.
+        // The thread with the earliest next line, while all are active.
         while next.iter().all(|(_, number)| *number < STREAM_LINES) {
             let thread = (0..threads).min_by_key(|thread| next[*thread].0).unwrap_or(0);
             let (now, number) = next[thread];
@@ -182,8 +183,8 @@ impl Traffic {
         (lines * LINE) as f64 / self.nanoseconds(end)
     }
 
-    /// Rewrites one XPLine, with a fence each time. Gives how many rewrites there are between two
-    /// stalls, how many microseconds a stall takes, and how many nanoseconds the median rewrite.
+    /// Rewrites one XPLine, with a fence each time. Returns the number of rewrites between two
+    /// stalls, the length of a stall in microseconds, and the median rewrite in nanoseconds.
     pub(super) fn rewrite(&mut self) -> [f64; 3] {
         let mut took = Vec::new();
         let mut now = 0;
@@ -207,7 +208,7 @@ impl Traffic {
         [apart, self.nanoseconds(mean) / 1000.0, self.nanoseconds(median)]
     }
 
-    /// Bytes stored for each byte written to the media, until now.
+    /// Bytes stored per byte written to the media so far.
     pub(super) fn write_ratio(&self) -> f64 {
         self.dimms.traffic().write_ratio()
     }

@@ -88,7 +88,7 @@ impl Slots {
         Some(self.area.plus(slot * self.bytes))
     }
 
-    /// Gives back the slot at `at`, which nothing in the pool points to any more: the store that
+    /// Frees the slot at `at`, to which nothing in the pool points any more: the store that
     /// unlinked it has been ordered. Call it without other locks where possible: it may wait.
     ///
     /// # Panics
