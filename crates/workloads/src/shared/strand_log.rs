@@ -12,9 +12,9 @@
 //!
 //! The argument for the weakest model (`strand` of `seawall-explore`):
 //!
-//! - Inside a pair the `order` is between entry and word. A later store to a word of the same line is
-//!   in another strand, but the stores of a line stay in order and follow what was ordered before
-//!   them: the entries of all words that the line holds.
+//! - Inside a pair the `order` is between entry and word. A later store to a word of the same line
+//!   is in another strand, but the stores of a line stay in order and follow what was ordered
+//!   before them: the entries of all words that the line holds.
 //! - Entries of the next transaction overwrite these only after the drain of this one.
 //! - A thread that reads a word under a lock reads a committed value, which is durable.
 //!
