@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreOptions};
 use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
-use seawall_lab::native::{Limit, NativeOptions};
+use seawall_lab::run::{Limit, NativeOptions};
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
     CellRibbon, CompareOptions, Domain, FLUSHERS, Figure, FigureOptions, Files, Flaw, FlushMode,

@@ -6,8 +6,8 @@ use anyhow::Result;
 use seawall_lab::bench::{Bench, BenchOptions, DimmBench, DimmBenchOptions};
 use seawall_lab::explore::{Corpus, CorpusOptions, ExploreBench, ExploreOptions, explore};
 use seawall_lab::litmus::LitmusPlan;
-use seawall_lab::native::{NativeError, NativeOptions, watch_native};
 use seawall_lab::pool::examine;
+use seawall_lab::run::{NativeError, NativeOptions, watch_native};
 use seawall_lab::validate::{ValidateOptions, validate};
 use seawall_lab::{
     Comparison, Doctor, Figure, FigureOptions, Figures, Finished, KernelPlan, Kernels, LabError,

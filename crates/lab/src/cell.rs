@@ -6,11 +6,11 @@
 //! A cell runs on one host thread and depends on nothing but its point.
 
 use crate::LabError;
-use crate::accounted::{Account, Accounted};
-use crate::crash::{Broken, Checked, CrashPlan, Watcher};
-use crate::handle::Simulated;
-use crate::jobs::Piece;
-use crate::spent::Spent;
+use crate::cell::accounted::{Account, Accounted};
+use crate::cell::crash::{Broken, Checked, CrashPlan, Watcher};
+use crate::cell::handle::Simulated;
+use crate::engine::jobs::Piece;
+use crate::engine::spent::Spent;
 use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
 use seawall_memory::{Image, Memory, Model};
@@ -30,7 +30,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+pub(crate) mod accounted;
+pub(crate) mod characterise;
 mod checkpointed;
+pub(crate) mod crash;
+pub(crate) mod handle;
 mod ribbon;
 
 pub(crate) use ribbon::check as check_ribbon;

@@ -12,7 +12,7 @@
 //! not published; those here are chosen, so the numbers show the mechanism and are no reproduction.
 
 use crate::LabError;
-use crate::plan::in_range;
+use crate::engine::options::in_range;
 use seawall_memory::{Addr, Image, LINE_BYTES, Memory, MemoryExt};
 use seawall_ribbon::{Dirtiness, DirtyCounts};
 use seawall_runtime::{HeapError, HeapStats, RouteChoice};

@@ -1,6 +1,6 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
-use crate::native::NativeError;
+use crate::commands::run::NativeError;
 use seawall_ribbon::RibbonError;
 use seawall_runtime::defrag::DefragError;
 use seawall_sim::{MachineError, SimError};

@@ -10,8 +10,8 @@
 
 use crate::LabError;
 use crate::chart::Chart;
-use crate::plan;
-use crate::progress::Progress;
+use crate::engine::options::{check_jobs, once};
+use crate::engine::progress::Progress;
 use logging::{Measured, View};
 use std::path::Path;
 use std::sync::Arc;
@@ -242,8 +242,8 @@ impl Figures {
         stop: &Arc<AtomicBool>,
     ) -> Result<Figures, LabError> {
         let names: Vec<String> = figures.iter().map(|figure| figure.name().to_owned()).collect();
-        plan::once("figure", &names)?;
-        plan::check_jobs(options.jobs)?;
+        once("figure", &names)?;
+        check_jobs(options.jobs)?;
         let (mut designs, mut programs, mut logging) = (Vec::new(), Vec::new(), Vec::new());
         let (mut dirty, mut coalescing) = (Vec::new(), Vec::new());
         let (mut fragmentation, mut moving) = (Vec::new(), Vec::new());
@@ -407,7 +407,7 @@ impl Figures {
     /// When the file cannot be written.
     pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
         let lines = self.lines().map_err(|error| LabError::file(path)(error.into()))?;
-        crate::record::write_lines(path, &lines)
+        crate::engine::output::write_lines(path, &lines)
     }
 
     /// True if nothing at all was measured.
@@ -453,7 +453,7 @@ impl Figures {
         for chart in &charts {
             let svg = chart.to_svg().map_err(|error| LabError::Plot(error.to_string()))?;
             let path = folder.join(format!("{}.svg", chart.file));
-            crate::output::write_file(&path, svg.as_bytes())?;
+            crate::engine::output::write_file(&path, svg.as_bytes())?;
         }
         let mut count = charts.len();
         for figure in self.drawn() {

@@ -5,8 +5,8 @@
 //! tell apart; the order of the legend is the order of the bars.
 
 use crate::LabError;
-use crate::compare::Comparison;
-use crate::spent::Spent;
+use crate::commands::compare::Comparison;
+use crate::engine::spent::Spent;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -161,7 +161,7 @@ impl Bars<'_> {
     /// When they cannot be drawn, or the file cannot be written.
     pub(crate) fn write(&self, path: &Path) -> Result<(), LabError> {
         let svg = self.to_svg().map_err(|error| LabError::Plot(error.to_string()))?;
-        crate::output::write_file(path, svg.as_bytes())
+        crate::engine::output::write_file(path, svg.as_bytes())
     }
 
     fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
@@ -267,7 +267,7 @@ fn colour(design: usize) -> RGBColor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Progress;
+    use crate::engine::progress::Progress;
     use crate::{CompareOptions, Plan};
     use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::chart::{Axis, Chart, Series};
-use crate::table::{plain_table, text_of};
+use crate::engine::table::{plain_table, text_of};
 use seawall_sim::Machine;
 use seawall_sim::validation::{AxisScale, Plot, PlotAxis, Validation, ValidationPoint};
 use std::fmt;

@@ -11,7 +11,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_lab::native::{Limit, NativeOptions, NativeReport, RibbonMode, run_native};
+use seawall_lab::run::{Limit, NativeOptions, NativeReport, RibbonMode, run_native};
 use seawall_memory::Image;
 use seawall_workloads::history::{initial_tag, tag};
 use seawall_workloads::{

@@ -4,7 +4,7 @@ use super::{RequestArgs, RibbonChoice};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use seawall_lab::DefragOptions;
-use seawall_lab::native::EarlySource;
+use seawall_lab::run::EarlySource;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]

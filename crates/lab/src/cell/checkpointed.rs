@@ -7,8 +7,8 @@
 use super::ribbon::Crew;
 use super::{BYTES_MAX, Cell, Point, cpu_time, stalls_of};
 use crate::LabError;
-use crate::crash::Broken;
-use crate::handle::Simulated;
+use crate::cell::crash::Broken;
+use crate::cell::handle::Simulated;
 use seawall_memory::{Image, MemoryExt};
 use seawall_sim::{Machine, Program, SimMemory, Simulation};
 use seawall_workloads::{Input, Kernel, KernelVisitor, with_checkpointed};

@@ -6,7 +6,7 @@
 
 use super::{BYTES_MAX, Point};
 use crate::LabError;
-use crate::handle::{Handle, Simulated};
+use crate::cell::handle::{Handle, Simulated};
 use seawall_memory::{Addr, Memory};
 use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonCounts, RibbonOptions};
 use seawall_runtime::Arena;

@@ -3,10 +3,10 @@
 use super::FigureOptions;
 use crate::LabError;
 use crate::coalescing::{Coalescing, CoalescingOptions, CoalescingRow};
-use crate::jobs::{Piece, run_all};
-use crate::plan;
-use crate::progress::Progress;
-use crate::table::{plain_table, text_of};
+use crate::engine::jobs::{Piece, run_all};
+use crate::engine::options::once;
+use crate::engine::progress::Progress;
+use crate::engine::table::{plain_table, text_of};
 use seawall_workloads::ribbon20::objects::Placing;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -115,7 +115,7 @@ impl CoalescingFigure {
             return Err("it has no [[run]]; give at least one".into());
         }
         let names: Vec<String> = self.runs.iter().map(|run| run.name.clone()).collect();
-        plan::once("run", &names).map_err(|error| error.to_string())
+        once("run", &names).map_err(|error| error.to_string())
     }
 
     fn jobs(&self, options: &FigureOptions) -> Vec<Job<'_>> {

@@ -3,9 +3,9 @@
 use super::FigureOptions;
 use crate::LabError;
 use crate::cell::{Cell, CellRibbon, Flushed, Point, check_point, check_ribbon};
-use crate::compare::run_points;
-use crate::plan::{self, CompareOptions, Plan};
-use crate::progress::Progress;
+use crate::commands::compare::plan::{self, CompareOptions, Plan};
+use crate::commands::compare::run_points;
+use crate::engine::progress::Progress;
 use seawall_ribbon::RibbonOptions;
 use seawall_sim::Machine;
 use seawall_workloads::CHECKPOINTED;

@@ -6,12 +6,12 @@
 
 use super::FigureOptions;
 use crate::LabError;
-use crate::jobs::{Piece, run_all};
-use crate::native::{
+use crate::commands::run::{
     DirtinessReport, Limit, NativeError, NativeOptions, NativeReport, check_native, run_native,
 };
-use crate::progress::Progress;
-use crate::table::{plain_table, text_of};
+use crate::engine::jobs::{Piece, run_all};
+use crate::engine::progress::Progress;
+use crate::engine::table::{plain_table, text_of};
 use seawall_workloads::RequestMix;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;

@@ -8,9 +8,9 @@
 
 use super::FigureOptions;
 use crate::LabError;
-use crate::jobs::{Piece, run_all};
-use crate::progress::Progress;
-use crate::table::{plain_table, text_of};
+use crate::engine::jobs::{Piece, run_all};
+use crate::engine::progress::Progress;
+use crate::engine::table::{plain_table, text_of};
 use seawall_memory::{Image, layer};
 use seawall_runtime::HeapStats;
 use seawall_runtime::defrag::DefragOptions;

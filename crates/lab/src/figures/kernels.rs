@@ -6,12 +6,13 @@
 
 use super::FigureOptions;
 use crate::LabError;
-use crate::jobs::run_all;
-use crate::kernel::{Extent, KernelPoint, KernelRun, run_kernel};
-use crate::kernels::{check_point, entry, threads_of};
-use crate::plan;
-use crate::progress::Progress;
-use crate::spent::Spent;
+use crate::commands::compare::plan::designs;
+use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, run_kernel};
+use crate::commands::kernels::{check_point, entry};
+use crate::engine::jobs::run_all;
+use crate::engine::options::{once, threads_of};
+use crate::engine::progress::Progress;
+use crate::engine::spent::Spent;
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{KERNELS, KernelEntry};
 use serde::{Deserialize, Serialize};
@@ -181,8 +182,8 @@ impl KernelFigure {
         }
         let series: Vec<String> = self.series.iter().map(|series| series.name.clone()).collect();
         let text = |error: LabError| error.to_string();
-        plan::once("kernel", &self.kernels).map_err(text)?;
-        plan::once("series", &series).map_err(text)?;
+        once("kernel", &self.kernels).map_err(text)?;
+        once("series", &series).map_err(text)?;
         let is_series = |name: &String| self.series.iter().any(|series| series.name == *name);
         match &self.conflicts {
             Some(conflicts) if !is_series(&conflicts.series) => {
@@ -225,13 +226,13 @@ impl KernelFigure {
         options: &FigureOptions,
     ) -> Result<Vec<KernelPoint>, LabError> {
         let wrong = |what: String| LabError::Figure { name: self.name.clone(), what };
-        let baseline = plan::designs(std::slice::from_ref(&self.baseline))?.remove(0);
+        let baseline = designs(std::slice::from_ref(&self.baseline))?.remove(0);
         let mut points: Vec<KernelPoint> = Vec::new();
         for entry in self.entries().map_err(wrong)? {
             for series in &self.series {
                 let threads = threads_of("threads", series.threads, machine)
                     .map_err(|error| wrong(format!("series {}: {error}", series.name)))?;
-                let design = plan::designs(std::slice::from_ref(&series.design))?.remove(0);
+                let design = designs(std::slice::from_ref(&series.design))?.remove(0);
                 for design in [&baseline, &design] {
                     let point = self.point(entry, design, threads, options);
                     check_point(&point)?;

@@ -8,8 +8,8 @@
 
 use super::FigureOptions;
 use crate::LabError;
-use crate::jobs::host_threads;
-use crate::progress::Progress;
+use crate::engine::jobs::host_threads;
+use crate::engine::progress::Progress;
 use measure::{Host, Place, Simulated};
 use rayon::prelude::*;
 use seawall_runtime::RouteChoice;

@@ -8,9 +8,9 @@
 use super::FigureOptions;
 use crate::LabError;
 use crate::cell::{Cell, Moving, Point, run_cell};
-use crate::jobs::run_all;
-use crate::progress::Progress;
-use crate::table::{plain_table, text_of};
+use crate::engine::jobs::run_all;
+use crate::engine::progress::Progress;
+use crate::engine::table::{plain_table, text_of};
 use seawall_runtime::defrag::DefragOptions;
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{Flaw, Setup, Visitor, WORKLOADS, Workload, with_workload};

@@ -2,7 +2,7 @@
 
 use super::{DesignFigure, FigureRecord, Metric, far};
 use crate::cell::Flushed;
-use crate::table::{plain_table, text_of};
+use crate::engine::table::{plain_table, text_of};
 use serde_json::Value;
 use std::fmt::Write;
 

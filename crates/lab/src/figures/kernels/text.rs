@@ -1,7 +1,7 @@
 //! What `seawall reproduce` prints of a figure of kernels.
 
 use super::{KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
-use crate::table::{plain_table, text_of};
+use crate::engine::table::{plain_table, text_of};
 use std::fmt::Write;
 
 pub(super) const MEAN: &str = "mean";

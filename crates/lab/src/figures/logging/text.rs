@@ -2,7 +2,7 @@
 
 use super::measure::Place;
 use super::{Column, LOSS_MAX, Quantity, Stated, View};
-use crate::table::{plain_table, text_of};
+use crate::engine::table::{plain_table, text_of};
 use seawall_workloads::memsys17::{Log, Structure};
 use std::fmt::Write;
 

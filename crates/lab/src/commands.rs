@@ -1,0 +1,12 @@
+//! A module for each command of seawall.
+
+pub mod bench;
+pub(crate) mod compare;
+pub mod explore;
+pub(crate) mod kernels;
+pub(crate) mod list;
+pub mod litmus;
+pub mod pool;
+pub mod run;
+pub(crate) mod sweep;
+pub(crate) mod whisper;

@@ -1,0 +1,318 @@
+//! How fast the simulator itself is: simulated references per second of CPU time.
+//!
+//! Each point runs a few times without checks on one host thread, one after another; the median
+//! counts. The program that gem5 was timed with runs last, beside what gem5 needed for it.
+
+use crate::LabError;
+use crate::cell::{Point, run_cell};
+use crate::commands::compare::plan::{CompareOptions, Plan};
+use crate::engine::progress::Progress;
+use crate::engine::table::{plain_table, text_of};
+use seawall_sim::SimError;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+mod dimms;
+
+pub use dimms::{DimmBench, DimmBenchOptions, DimmSpeed, Pattern};
+
+/// The workload of the comparison with gem5, and the design that it runs under.
+const GEM5: (&str, &str) = ("ht", "clwb");
+
+/// What gem5 was measured to do with it.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Gem5 {
+    what: String,
+    speed: Vec<Gem5Speed>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Gem5Speed {
+    cores: usize,
+    references_per_second: f64,
+}
+
+impl Gem5 {
+    fn read() -> Gem5 {
+        let text = include_str!("../../../../validation/gem5-ht.toml");
+        toml::from_str(text).expect("a test reads validation/gem5-ht.toml")
+    }
+}
+
+/// What to time.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// Workloads; none: the five of MICRO'15, Table 2.
+    pub workloads: Vec<String>,
+    /// Designs; none: all.
+    pub designs: Vec<String>,
+    /// Simulated cores to time with; each at most those of the machine.
+    pub cores: Vec<usize>,
+    /// The machine.
+    pub machine: String,
+    /// Runs of each point, of which the median counts.
+    pub runs: usize,
+    /// References that a run has, about.
+    pub references: u64,
+}
+
+impl Default for BenchOptions {
+    fn default() -> BenchOptions {
+        BenchOptions {
+            workloads: Vec::new(),
+            designs: Vec::new(),
+            cores: vec![1, 32],
+            machine: crate::engine::options::MACHINE.into(),
+            runs: 3,
+            references: 2_000_000,
+        }
+    }
+}
+
+/// The speed of one point, as `--json` writes it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpeedRecord {
+    /// The workload.
+    pub workload: String,
+    /// The design.
+    pub design: String,
+    /// Simulated cores.
+    pub cores: usize,
+    /// Simulated references per second of CPU time, the median of the runs.
+    pub references_per_second: f64,
+    /// References of a run.
+    pub references: u64,
+    /// The slowest and the fastest run, in the same unit.
+    pub range: [f64; 2],
+    /// Runs.
+    pub runs: usize,
+    /// The machine.
+    pub machine: String,
+    /// What gem5 does with the same program, where that was measured.
+    pub gem5_references_per_second: Option<f64>,
+}
+
+/// The speed of the simulator on this host.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    records: Vec<SpeedRecord>,
+    /// Most memory that this process has had in use, in bytes, if the system tells.
+    pub peak_bytes: Option<u64>,
+    /// True if it was stopped before all was timed.
+    pub is_partial: bool,
+}
+
+impl Bench {
+    /// Times everything; stops soon after `stop` becomes true.
+    ///
+    /// # Errors
+    /// An option that is wrong, or a run that fails.
+    pub fn run(
+        options: &BenchOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Bench, LabError> {
+        crate::engine::options::in_range("--runs", options.runs as u64, 1, 1000)?;
+        crate::engine::options::in_range("--references", options.references, 1000, 1 << 40)?;
+        let mut points = Vec::new();
+        for &cores in &options.cores {
+            let plan = plan(options, options.workloads.clone(), options.designs.clone(), cores)?;
+            points.extend(plan.points);
+        }
+        let most = seawall_sim::Machine::load(&options.machine)?.core.count;
+        let (workload, design) = GEM5;
+        for Gem5Speed { cores, .. } in Gem5::read().speed {
+            if cores <= most {
+                let alone = plan(options, vec![workload.into()], vec![design.into()], cores)?;
+                points.extend(alone.points);
+            }
+        }
+        let machine = seawall_sim::Machine::load(&options.machine)?;
+        progress.start(points.iter().map(|point| &*point.workload));
+        let mut records = Vec::new();
+        let mut is_partial = false;
+        for point in &points {
+            match time(&machine, point, options, stop) {
+                Err(LabError::Sim(SimError::Stopped)) => {
+                    is_partial = true;
+                    break;
+                }
+                record => records.push(record?),
+            }
+            progress.cell_done(&point.workload, &point.design.text);
+        }
+        progress.end();
+        Ok(Bench { records, peak_bytes: peak_bytes(), is_partial })
+    }
+
+    /// The speeds, in the order in which they were measured.
+    pub fn records(&self) -> &[SpeedRecord] {
+        &self.records
+    }
+
+    /// Writes the records to `path`, a line each.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
+        crate::engine::output::write_lines(path, &self.records)
+    }
+
+    /// A table for people.
+    pub fn to_text(&self) -> String {
+        let mut text = String::from("simulated references per second of CPU time, in millions\n\n");
+        let mut table = plain_table(&["workload", "design", "cores", "median", "range"], 2..5);
+        let (gem5, own): (Vec<_>, Vec<_>) =
+            self.records.iter().partition(|record| record.gem5_references_per_second.is_some());
+        for record in own {
+            table.add_row(record.row());
+        }
+        text += &text_of(&table);
+        text += &gem5_text(&gem5);
+        if let Some(bytes) = self.peak_bytes {
+            let _ = writeln!(text, "\npeak resident memory {} MB", bytes / 1_000_000);
+        }
+        if self.is_partial {
+            text += "PARTIAL: stopped before everything was timed\n";
+        }
+        text
+    }
+}
+
+fn gem5_text(records: &[&SpeedRecord]) -> String {
+    let (workload, design) = GEM5;
+    let mut text = format!(
+        "\n{workload} under {design}, the program that gem5 was timed with; its figures were \
+         measured elsewhere\n(validation/gem5.md), with {}\n\n",
+        Gem5::read().what
+    );
+    let head = ["workload", "design", "cores", "median", "range", "gem5", "times faster"];
+    let mut table = plain_table(&head, 2..7);
+    for record in records {
+        let gem5 = record.gem5_references_per_second.unwrap_or(f64::NAN);
+        let mut row = record.row();
+        row.push(format!("{:.4}", gem5 / 1e6));
+        row.push(format!("{:.0}", record.references_per_second / gem5));
+        table.add_row(row);
+    }
+    text += &text_of(&table);
+    text
+}
+
+impl SpeedRecord {
+    fn row(&self) -> Vec<String> {
+        let millions = |speed: f64| format!("{:.1}", speed / 1e6);
+        let [slowest, fastest] = self.range;
+        let range = format!("{}..{}", millions(slowest), millions(fastest));
+        let (workload, design) = (self.workload.clone(), self.design.clone());
+        let median = millions(self.references_per_second);
+        vec![workload, design, self.cores.to_string(), median, range]
+    }
+}
+
+fn plan(
+    options: &BenchOptions,
+    workloads: Vec<String>,
+    designs: Vec<String>,
+    cores: usize,
+) -> Result<Plan, LabError> {
+    let mut plan = Plan::new(&CompareOptions {
+        workloads,
+        designs,
+        machine: options.machine.clone(),
+        threads: Some(cores),
+        crashes: 0,
+        ..CompareOptions::default()
+    })?;
+    for point in &mut plan.points {
+        point.checked = false;
+        point.warmup = 0;
+        point.operations = 32;
+    }
+    Ok(plan)
+}
+
+/// Runs `point` with as many operations as give the wanted references, several times.
+fn time(
+    machine: &seawall_sim::Machine,
+    point: &Point,
+    options: &BenchOptions,
+    stop: &Arc<AtomicBool>,
+) -> Result<SpeedRecord, LabError> {
+    let sample = run_cell(machine, point, stop)?;
+    let each = sample.counters.references.max(1) / point.operations;
+    let operations = (options.references / each.max(1)).max(1);
+    let point = Point { operations, ..point.clone() };
+    let mut speeds = Vec::new();
+    let mut references = 0;
+    for _ in 0..options.runs {
+        let cell = run_cell(machine, &point, stop)?;
+        references = cell.counters.references;
+        speeds.push(references as f64 / cell.host.as_secs_f64().max(1e-9));
+    }
+    speeds.sort_by(f64::total_cmp);
+    let is_gem5 = (&*point.workload, &*point.design.text) == GEM5;
+    let gem5 = Gem5::read().speed.into_iter();
+    let gem5 = gem5.filter(|_| is_gem5).find(|speed| speed.cores == point.threads);
+    Ok(SpeedRecord {
+        workload: point.workload.clone(),
+        design: point.design.text.clone(),
+        cores: point.threads,
+        references_per_second: speeds[speeds.len() / 2],
+        references,
+        range: [speeds[0], speeds[speeds.len() - 1]],
+        runs: options.runs,
+        machine: options.machine.clone(),
+        gem5_references_per_second: gem5.map(|speed| speed.references_per_second),
+    })
+}
+
+/// The high-water mark of this process's resident memory, as Linux tells it.
+fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_of_gem5_can_be_read() {
+        let gem5 = Gem5::read();
+        assert!(gem5.what.contains("gem5"));
+        let cores: Vec<usize> = gem5.speed.iter().map(|speed| speed.cores).collect();
+        assert_eq!(cores, [1, 4, 32]);
+    }
+
+    #[test]
+    fn a_small_benchmark_times_each_point_and_the_program_of_gem5() {
+        let options = BenchOptions {
+            workloads: vec!["queue".into()],
+            designs: vec!["lbpp".into()],
+            cores: vec![2],
+            machine: "desktop".into(),
+            runs: 3,
+            references: 2000,
+        };
+        let bench = Bench::run(&options, &Progress::hidden(), &Arc::default()).unwrap();
+        let points: Vec<(&str, usize)> =
+            bench.records().iter().map(|record| (&*record.workload, record.cores)).collect();
+        assert_eq!(points, [("queue", 2), ("ht", 1), ("ht", 4)]);
+        for record in bench.records() {
+            let [slowest, fastest] = record.range;
+            assert!(slowest > 0.0 && slowest <= record.references_per_second);
+            assert!(record.references_per_second <= fastest);
+            assert!(record.references >= 1000, "{record:?}");
+        }
+        let text = bench.to_text();
+        assert!(text.contains("gem5") && text.contains("peak resident memory"), "{text}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Runs the points of a plan on all cores of the host and sets them in relation.
+//!
+//! Cells are independent and come back in the order of the plan, so neither the number of host
+//! threads nor their order reaches a result.
+
+use crate::LabError;
+use crate::cell::{Cell, Point, run_cell};
+use crate::commands::compare::plan::Plan;
+use crate::engine::jobs::run_all;
+use crate::engine::progress::Progress;
+use seawall_sim::Machine;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub(crate) mod plan;
+pub(crate) mod record;
+mod table;
+
+/// The cells of a plan.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// What was asked for.
+    pub plan: Plan,
+    /// What was run, in the order of the plan.
+    pub cells: Vec<Cell>,
+    /// True if the run was stopped before every cell was done.
+    pub is_partial: bool,
+}
+
+impl Comparison {
+    /// Runs `plan`; stops soon after `stop` becomes true, with the cells that are done by then.
+    ///
+    /// # Errors
+    /// The first cell, in the order of the plan, that could not be run.
+    pub fn run(
+        plan: Plan,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Comparison, LabError> {
+        let cells = run_points(&plan.machine, &plan.points, plan.jobs, progress, stop)?;
+        let is_partial = cells.len() < plan.points.len();
+        Ok(Comparison { plan, cells, is_partial })
+    }
+
+    /// The cell of a workload under a design, named as the plan names it, if it was run.
+    pub fn cell(&self, workload: &str, design: &str) -> Option<&Cell> {
+        let mut cells = self.cells.iter();
+        cells.find(|cell| cell.point.workload == workload && cell.point.label() == design)
+    }
+
+    /// Throughput of `cell` over that of the baseline with the same workload, if that was run.
+    pub fn relative(&self, cell: &Cell) -> Option<f64> {
+        let baseline = self.cell(&cell.point.workload, &self.plan.baseline)?;
+        Some(cell.throughput / baseline.throughput)
+    }
+
+    /// The geometric mean of a design's relative throughputs, if it was run with every workload.
+    pub fn mean_relative(&self, design: &str) -> Option<f64> {
+        let workloads = self.plan.workloads();
+        let relative = |workload: &&str| self.relative(self.cell(workload, design)?);
+        let all: Option<Vec<f64>> = workloads.iter().map(relative).collect();
+        let all = all.filter(|all| !all.is_empty())?;
+        Some((all.iter().map(|ratio| ratio.ln()).sum::<f64>() / all.len() as f64).exp())
+    }
+
+    /// Crashes that broke a structure, and structures that were wrong at the end of a run.
+    pub fn broken(&self) -> usize {
+        self.cells.iter().map(|cell| cell.broken.len()).sum()
+    }
+}
+
+/// Runs `points` on `jobs` host threads; those that a request to stop cut short are left out.
+pub(crate) fn run_points(
+    machine: &Machine,
+    points: &[Point],
+    jobs: Option<usize>,
+    progress: &Progress,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Cell>, LabError> {
+    let cells = run_all(points, jobs, progress, stop, |point| run_cell(machine, point, stop))?;
+    Ok(cells.into_iter().flatten().collect())
+}

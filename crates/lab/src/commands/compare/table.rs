@@ -1,0 +1,184 @@
+//! What `seawall compare` prints, at most 100 columns wide.
+//!
+//! Shares of time are of the time until each thread finishes, so a row's `busy`, `memory`, `lock`
+//! and `persist` add up to 100. The last words name the persistency reasons behind `persist`.
+
+use crate::cell::{Cell, CellRibbon, Flushed, Point};
+use crate::commands::compare::Comparison;
+use crate::engine::spent::Groups;
+use crate::engine::table::{plain_table, text_of};
+use comfy_table::Table;
+use seawall_ribbon::{EarlyStores, Mode};
+use std::fmt::Write;
+
+/// How many broken crashes of a cell are told in full.
+const BROKEN_SHOWN: usize = 3;
+
+impl Comparison {
+    /// The table, the means, and what broke.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "{} threads on {}, {} operations each, seed {}; throughput relative to {}\n\n",
+            self.plan.points.first().map_or(0, |point| point.threads),
+            self.plan.machine_name,
+            self.plan.points.first().map_or(0, |point| point.operations),
+            self.plan.points.first().map_or(0, |point| point.seed),
+            self.plan.baseline,
+        );
+        text += &text_of(&self.table());
+        text += "\nconfl.: epochs that were flushed because of a conflict, in %\n\
+                 busy, mem., lock, persist: where the threads' time went, in %\n";
+        text += &self.ribbon_summary();
+        text += &self.crash_summary();
+        if self.is_partial {
+            let (done, all) = (self.cells.len(), self.plan.points.len());
+            let _ = writeln!(text, "PARTIAL: stopped after {done} of {all} cells");
+        }
+        text + &self.broken_text()
+    }
+
+    fn table(&self) -> Table {
+        let relative = format!("vs {}", self.plan.baseline);
+        let head = [
+            "workload", "design", &relative, "Mop/s", "confl.", "busy", "mem.", "lock", "persist",
+            "mostly", "crashes",
+        ];
+        let mut table = plain_table(&head, 2..9);
+        for workload in self.plan.workloads() {
+            let mut name = workload;
+            for design in self.plan.designs() {
+                if let Some(cell) = self.cell(workload, &design) {
+                    table.add_row(self.row(name, cell));
+                    name = "";
+                }
+            }
+            table.add_row(vec![""; head.len()]);
+        }
+        let mut name = "geo. mean";
+        for design in self.plan.designs() {
+            let mean = self.mean_relative(&design).map_or("-".into(), |mean| format!("{mean:.2}"));
+            table.add_row(vec![name.to_owned(), design, mean]);
+            name = "";
+        }
+        table
+    }
+
+    fn row(&self, workload: &str, cell: &Cell) -> Vec<String> {
+        let Groups { busy, memory, lock, persist } = cell.spent().groups();
+        let percent = |share: f64| format!("{:.0}", 100.0 * share);
+        let operations_per_us = cell.throughput * self.plan.machine.ghz * 1000.0;
+        vec![
+            workload.to_owned(),
+            cell.point.label(),
+            self.relative(cell).map_or("-".into(), |ratio| format!("{ratio:.2}")),
+            format!("{operations_per_us:.1}"),
+            cell.conflicting_epochs().map_or("-".into(), |percent| format!("{percent:.0}")),
+            percent(busy),
+            percent(memory),
+            percent(lock),
+            percent(persist),
+            cell.spent().mostly(),
+            crashes(cell),
+        ]
+    }
+
+    /// What the Ribbon is, who flushed, and which designs have none.
+    fn ribbon_summary(&self) -> String {
+        let Some(CellRibbon { flushers, mode, early }) = &self.plan.ribbon else {
+            return String::new();
+        };
+        let where_they_run = match flushers {
+            1 => "1 flusher on a core of its own".to_owned(),
+            count => format!("{count} flushers on cores of their own"),
+        };
+        let early = match early {
+            EarlyStores::None => String::new(),
+            early => format!(", lines cleaned early by {early}"),
+        };
+        let mode = Mode::from(*mode).name();
+        let mut text = format!("ribbon: {mode}, {where_they_run}{early}\n");
+        for cell in &self.cells {
+            if let Some(Flushed { by_flushers, skipped, cleaned }) = Flushed::of(cell) {
+                let (workload, design) = (&cell.point.workload, cell.point.label());
+                let _ = writeln!(
+                    text,
+                    "  {workload} under {design}: {by_flushers:.0} % of the lines flushed by \
+                     flushers, {skipped:.0} % skipped, {cleaned:.0} % cleaned early"
+                );
+            }
+        }
+        let points = self
+            .plan
+            .points
+            .iter()
+            .take_while(|point| point.workload == self.plan.points[0].workload);
+        let without: Vec<String> =
+            points.filter(|point| !point.design.needs_flushes()).map(Point::label).collect();
+        if !without.is_empty() {
+            let _ = writeln!(
+                text,
+                "  without, as programs flush no lines there: {}",
+                without.join(", ")
+            );
+        }
+        text
+    }
+
+    fn crash_summary(&self) -> String {
+        let crashed: u64 = self.cells.iter().map(|cell| cell.crashes).sum();
+        let mut text = match self.broken() {
+            0 => format!("{crashed} crashes injected, recovered twice and checked: none broke"),
+            broken => format!("{crashed} crashes injected, recovered and checked: {broken} BROKEN"),
+        };
+        if self.cells.iter().any(|cell| !cell.is_crashed()) {
+            text += "; - where a design promises nothing";
+        }
+        text += "\n";
+        let cut = self.cells.iter().filter(|cell| cell.is_crashed());
+        let cut = cut.filter(|cell| cell.crashes < cell.point.crashes);
+        if let Some(least) = cut.min_by_key(|cell| cell.crashes) {
+            let (asked, crashes) = (least.point.crashes, least.crashes);
+            text += &format!("--crashes {asked} was cut to {crashes}: there is at most one for ");
+            text += "each operation, or store of a kernel; take more --ops\n";
+        }
+        let mut unsafe_ones: Vec<String> = Vec::new();
+        for cell in self.cells.iter().filter(|cell| !cell.is_crashed()) {
+            let design = &cell.point.design;
+            let is_plain = design.text == design.entry.name;
+            let name = if is_plain { design.entry.names() } else { design.text.clone() };
+            if !unsafe_ones.contains(&name) {
+                unsafe_ones.push(name);
+            }
+        }
+        if !unsafe_ones.is_empty() {
+            text += &format!("not crash-safe: {}\n", unsafe_ones.join(", "));
+        }
+        text
+    }
+
+    fn broken_text(&self) -> String {
+        let mut text = String::new();
+        for cell in self.cells.iter().filter(|cell| !cell.broken.is_empty()) {
+            let (workload, design) = (&cell.point.workload, cell.point.label());
+            for broken in cell.broken.iter().take(BROKEN_SHOWN) {
+                let (cycle, what) = (broken.cycle, &broken.what);
+                let _ = writeln!(text, "\nBROKEN {workload} under {design}, cycle {cycle}: {what}");
+            }
+            let more = cell.broken.len().saturating_sub(BROKEN_SHOWN);
+            if more > 0 {
+                let _ = writeln!(text, "  and {more} more");
+            }
+            let command = cell.command(&self.plan.machine_name);
+            let _ = writeln!(text, "  repeat: {command}");
+        }
+        text
+    }
+}
+
+fn crashes(cell: &Cell) -> String {
+    match (cell.is_crashed(), cell.broken.len()) {
+        (false, 0) => "-".into(),
+        (_, 0) => format!("{} ok", cell.crashes),
+        (_, broken) => format!("{}, {broken} BROKEN", cell.crashes),
+    }
+}

@@ -1,0 +1,152 @@
+//! The corpus of known bugs as a table: is every broken program found, and no fixed one?
+
+use super::ExploreError;
+use crate::engine::jobs::host_threads;
+use crate::engine::table::{plain_table, text_of};
+use crate::{LabError, Progress, write_file};
+use rayon::prelude::*;
+use seawall_corpus::{CASES, Case, Effort, Row, run_case};
+use std::fmt::Write;
+use std::path::Path;
+
+/// How far to look, and at what.
+#[derive(Clone, Debug, Default)]
+pub struct CorpusOptions {
+    /// Names of cases, or beginnings of names; none: all.
+    pub cases: Vec<String>,
+    /// Crash after every store too, and crash recovery twice.
+    pub long: bool,
+}
+
+/// What the explorer makes of the corpus.
+#[derive(Debug)]
+pub struct Corpus {
+    rows: Vec<Row>,
+}
+
+/// There is no case of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no case of the corpus is called `{0}`, or begins so; see `seawall list corpus`")]
+pub struct UnknownCase(String);
+
+impl Corpus {
+    /// Explores both twins of the cases.
+    ///
+    /// # Errors
+    /// When a name names no case, or the host has no threads.
+    pub fn run(options: &CorpusOptions, progress: &Progress) -> Result<Corpus, ExploreError> {
+        let is_named = |case: &dyn Case, name: &String| case.about().name.starts_with(&name[..]);
+        for name in &options.cases {
+            if !CASES.iter().any(|case| is_named(*case, name)) {
+                return Err(UnknownCase(name.clone()).into());
+            }
+        }
+        let chosen = |case: &&&dyn Case| {
+            options.cases.is_empty() || options.cases.iter().any(|name| is_named(**case, name))
+        };
+        let cases: Vec<&&dyn Case> = CASES.iter().filter(chosen).collect();
+        let effort = match options.long {
+            true => Effort { thorough: true, depth: 2, ..Effort::default() },
+            false => Effort::default(),
+        };
+        progress.start_work(cases.len() as u64);
+        let explore = |case: &&&dyn Case| {
+            let rows = run_case(**case, &effort);
+            progress.advance_work(1000);
+            rows
+        };
+        let threads = host_threads(None).map_err(|error| ExploreError::Lab(error.to_string()))?;
+        let rows: Vec<Vec<Row>> = threads.install(|| cases.par_iter().map(explore).collect());
+        progress.end();
+        Ok(Corpus { rows: rows.into_iter().flatten().collect() })
+    }
+
+    /// Rows that are not as they should be.
+    pub fn wrong(&self) -> usize {
+        self.rows.iter().filter(|row| !row.is_as_expected()).count()
+    }
+
+    /// A record per case and model, as JSON Lines.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
+        let mut text = String::new();
+        for row in &self.rows {
+            text += &serde_json::to_string(row).expect("plain data");
+            text.push('\n');
+        }
+        write_file(path, text.as_bytes())
+    }
+
+    /// The table.
+    pub fn to_text(&self) -> String {
+        let head =
+            ["case", "kind", "model", "broken", "states", "ms", "fixed", "states", "ms", "what"];
+        let mut table = plain_table(&head, 4..6);
+        for row in &self.rows {
+            let ms =
+                |report: &seawall_corpus::Report| format!("{:.1}", report.time.as_secs_f64() * 1e3);
+            let fixed = match (&row.fixed.message, row.fixed.complete) {
+                (Some(_), _) => "WRONG",
+                (None, true) => "clean",
+                (None, false) => "clean *",
+            };
+            let mut what = row.about.what.to_owned();
+            if what.len() > WHAT_COLUMNS {
+                what.truncate(WHAT_COLUMNS - 2);
+                what += "..";
+            }
+            table.add_row([
+                row.about.name.to_owned(),
+                row.about.kind.to_string(),
+                row.broken.model.to_string(),
+                if row.broken.message.is_some() { "found" } else { "MISSED" }.to_owned(),
+                row.broken.states.to_string(),
+                ms(&row.broken),
+                fixed.to_owned(),
+                row.fixed.states.to_string(),
+                ms(&row.fixed),
+                what,
+            ]);
+        }
+        let mut text = text_of(&table);
+        let found = self.rows.iter().filter(|row| row.broken.message.is_some()).count();
+        let clean = self.rows.iter().filter(|row| row.fixed.message.is_none()).count();
+        let all = self.rows.len();
+        let _ = writeln!(
+            text,
+            "\n{found} of {all} broken programs found, {clean} of {all} fixed ones clean"
+        );
+        for row in self.rows.iter().filter(|row| row.fixed.message.is_some()) {
+            let said = row.fixed.message.as_deref().unwrap_or_default();
+            let _ = writeln!(text, "WRONG: {} under {}: {said}", row.about.name, row.fixed.model);
+        }
+        text += "kinds: F flush, N fence, O order, A atomicity, R recovery, L leak, T torn, \
+                 C other threads, V log\n";
+        if self.rows.iter().any(|row| !row.fixed.complete) {
+            text += "*: not every state of every run was looked at\n";
+        }
+        text
+    }
+}
+
+/// Columns of the last column.
+const WHAT_COLUMNS: usize = 33;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_chosen_by_the_beginning_of_its_name() {
+        let run = |name: &str| {
+            let options = CorpusOptions { cases: vec![name.into()], long: false };
+            Corpus::run(&options, &Progress::hidden())
+        };
+        let corpus = run("ff-8").unwrap();
+        assert_eq!(corpus.wrong(), 0);
+        assert!(corpus.to_text().contains("1 of 1 broken programs found"));
+        assert!(run("zz").unwrap_err().to_string().contains("`zz`"));
+    }
+}

@@ -1,0 +1,109 @@
+//! What an exploration tells: in words, and as a record with names that stay.
+
+use crate::commands::run::CollectorReport;
+use seawall_explore::{SearchOutcome, Waste};
+use serde::Serialize;
+use std::fmt;
+
+/// What was explored, and what was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExploreReport {
+    /// The program, with its numbers, in words.
+    pub program: String,
+    /// How its runs were chosen, in words; empty if there is only one.
+    pub schedules: String,
+    /// Different runs of the program.
+    pub runs: usize,
+    /// Which part of the work this was, as `3/64`.
+    pub shard: String,
+    /// Whether this is a replay of one image.
+    pub replayed: bool,
+    /// Each model, in the order asked for.
+    pub models: Vec<ModelReport>,
+    /// What the steps of the first run moved, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved: Option<CollectorReport>,
+    /// Flushes and fences of the first run that do nothing, and stores that are never flushed.
+    pub waste: Vec<Waste>,
+}
+
+/// What was explored under one model.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModelReport {
+    /// Counts and coverage over all runs.
+    #[serde(flatten)]
+    pub outcome: SearchOutcome,
+    /// Coverage in words.
+    pub coverage: String,
+    /// Wall-clock time of the whole exploration, in seconds; differs from run to run.
+    pub seconds: f64,
+    /// The command that builds the failing image again.
+    pub replay_command: Option<String>,
+}
+
+impl ExploreReport {
+    /// True if some model may leave an image that breaks the program.
+    pub fn found(&self) -> bool {
+        self.models.iter().any(|model| model.outcome.finding.is_some())
+    }
+
+    /// True if it was interrupted.
+    pub fn is_partial(&self) -> bool {
+        self.models.iter().any(|model| model.outcome.stopped)
+    }
+}
+
+impl fmt::Display for ExploreReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.program)?;
+        if !self.schedules.is_empty() {
+            writeln!(f, "  {} runs: {}", self.runs, self.schedules)?;
+        }
+        if self.shard != "1/1" {
+            writeln!(f, "  part {} of the work", self.shard)?;
+        }
+        if let Some(moved) = &self.moved {
+            writeln!(f, "  {moved}")?;
+            if moved.moved == 0 {
+                writeln!(f, "  the steps have moved no object: take more --entries and --ops")?;
+            }
+        }
+        for model in &self.models {
+            if !self.replayed {
+                writeln!(f, "{model}")?;
+            }
+            if let Some(finding) = &model.outcome.finding {
+                write!(f, "\nFAILS under {}: {finding}", model.outcome.model)?;
+            }
+            if let Some(command) = &model.replay_command {
+                writeln!(f, "  replay: {command}\n")?;
+            }
+        }
+        for (at, waste) in self.waste.iter().enumerate() {
+            let head = if at == 0 { "  wasted on x86:" } else { "                " };
+            writeln!(f, "{head} {waste}")?;
+        }
+        match (self.found(), self.replayed) {
+            (false, false) if self.is_partial() => {
+                writeln!(f, "interrupted: so far no image found that recovery cannot handle")
+            }
+            (false, false) if self.models.iter().all(|model| model.outcome.points == 0) => {
+                writeln!(f, "this part holds no work")
+            }
+            (false, false) => writeln!(f, "no image found that recovery cannot handle"),
+            (false, true) => writeln!(f, "recovery handles this image"),
+            (true, _) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ModelReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SearchOutcome { model, points, nested_points, states, runs, .. } = &self.outcome;
+        write!(f, "  {:<6} {points} failure points", model.name())?;
+        if *nested_points > 0 {
+            write!(f, " and {nested_points} in recovery")?;
+        }
+        write!(f, ", {states} crash states, {runs} runs of recovery; {}", self.coverage)
+    }
+}

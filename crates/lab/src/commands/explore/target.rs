@@ -1,0 +1,236 @@
+//! What can be explored: a program that can be recorded under a schedule, and its check.
+
+use super::ExploreError;
+use crate::commands::run::CollectorReport;
+use seawall_explore::{Check, CrashImage, CrashPoint, Schedule, Trace, Turns, record};
+use seawall_memory::{Image, Memory};
+use seawall_runtime::defrag::{DefragCounts, DefragOptions};
+use seawall_workloads::history::Effect;
+use seawall_workloads::{
+    Collect, Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Worker, Workload,
+};
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+
+/// A program, and what it has to survive.
+pub(super) trait Target: Sync {
+    /// The name on the command line.
+    fn name(&self) -> String;
+
+    /// The program with its numbers, in words.
+    fn in_words(&self) -> String;
+
+    /// What a run depends on besides the name and the schedule: the head of a replay string.
+    fn key(&self) -> String;
+
+    /// Threads of a run.
+    fn threads(&self) -> usize;
+
+    /// Runs the program once.
+    fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError>;
+}
+
+/// A run, and what its images are checked against. The check's type is forgotten, so that all that
+/// is done with runs is compiled once, and not for each workload.
+pub(super) struct Recorded {
+    pub(super) trace: Trace,
+    /// What moved, if objects were to be moved together.
+    pub(super) moved: Option<CollectorReport>,
+    pub(super) check: Box<dyn Check<Found = Found> + Send + Sync>,
+}
+
+/// What recovery finds.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) enum Found {
+    Workload(Contents),
+    Case(seawall_corpus::Found),
+}
+
+impl AsRef<Trace> for Recorded {
+    fn as_ref(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+/// What a run of a workload depends on besides its schedule; the head of a replay string.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RunKey {
+    pub(super) seed: u64,
+    pub(super) threads: usize,
+    pub(super) ops: u64,
+    pub(super) entries: u64,
+    pub(super) search_percent: u32,
+    /// Instead of the share of searches, where there is one.
+    pub(super) mix: Option<RequestMix>,
+    pub(super) flaw: Flaw,
+    /// Thread 0 moves objects together meanwhile.
+    pub(super) defragment: Option<DefragOptions>,
+}
+
+impl fmt::Display for RunKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunKey { seed, threads, ops, entries, search_percent, mix, flaw, defragment } = self;
+        let requests = mix.map_or(search_percent.to_string(), |mix| mix.to_string());
+        let way = defragment.map_or_else(String::new, |way| format!("+{way}"));
+        write!(f, "{seed}-{threads}-{ops}-{entries}-{requests}-{}{way}", flaw.letter())
+    }
+}
+
+impl FromStr for RunKey {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<RunKey, ()> {
+        // Names of protocols may have hyphens, too.
+        let (text, way) = match text.split_once('+') {
+            Some((text, way)) => (text, Some(way.parse().map_err(|_| ())?)),
+            None => (text, None),
+        };
+        let parts: Vec<&str> = text.splitn(5, '-').collect();
+        let [seed, threads, ops, entries, rest] = parts[..] else { return Err(()) };
+        // Names of mixes have hyphens.
+        let (requests, letter) = rest.rsplit_once('-').ok_or(())?;
+        let number = |text: &str| text.parse::<u64>().map_err(|_| ());
+        let (search_percent, mix) = match requests.parse::<u32>() {
+            Ok(percent) => (percent, None),
+            Err(_) => (0, Some(requests.parse().map_err(|_| ())?)),
+        };
+        Ok(RunKey {
+            seed: number(seed)?,
+            threads: threads.parse().map_err(|_| ())?,
+            ops: number(ops)?,
+            entries: number(entries)?,
+            search_percent,
+            mix,
+            flaw: Flaw::of_letter(letter).ok_or(())?,
+            defragment: way,
+        })
+    }
+}
+
+/// A workload with its numbers.
+pub(super) struct WorkloadTarget<W> {
+    key: RunKey,
+    workload: PhantomData<fn() -> W>,
+}
+
+impl<W> WorkloadTarget<W> {
+    pub(super) fn new(key: RunKey) -> WorkloadTarget<W> {
+        WorkloadTarget { key, workload: PhantomData }
+    }
+}
+
+impl<W: Workload> Target for WorkloadTarget<W> {
+    fn name(&self) -> String {
+        W::NAME.into()
+    }
+
+    fn in_words(&self) -> String {
+        let RunKey { seed, threads, ops, entries, mix, flaw, defragment, .. } = self.key;
+        let plural = if threads == 1 { "" } else { "s" };
+        let broken = flaw
+            .name()
+            .map_or(String::new(), |flaw| format!(", deliberately broken by --flaw {flaw}"));
+        let mix = mix.map_or(String::new(), |mix| format!(" of {mix}"));
+        let way = defragment.map_or_else(String::new, |way| format!(", moved by {way}"));
+        format!(
+            "{}: {threads} thread{plural} x {ops} operations{mix} on {entries} entries{way}, seed \
+             {seed}{broken}",
+            W::NAME
+        )
+    }
+
+    fn key(&self) -> String {
+        self.key.to_string()
+    }
+
+    fn threads(&self) -> usize {
+        self.key.threads
+    }
+
+    fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError> {
+        let RunKey { seed, threads, ops, entries, search_percent, mix, flaw, defragment } =
+            self.key;
+        let damaged = |damage| ExploreError::Damage { workload: W::NAME, damage };
+        let collect = Collect::by_steps(defragment);
+        let setup = Setup { threads, seed, entries, search_percent, mix, collect, flaw };
+        let layout = W::layout(&setup);
+        let start = Image::new(layout.pm_bytes, layout.dram_bytes);
+        let workload = W::create(&start, &setup);
+        let before = workload.contents(&start).map_err(damaged)?;
+        let history = Arc::new(History::new());
+        let told = history.clone();
+        let moved = Arc::new(Mutex::new(DefragCounts::default()));
+        let tell = moved.clone();
+        // Its name says no seed where turns are not random: replays have the run's then.
+        let is_random = !matches!(schedule.turns, Turns::Preempted(_));
+        let seed = if is_random { schedule.seed } else { seed };
+        let schedule = &Schedule { seed, ..schedule.clone() };
+        let trace = record(start, schedule, move |memory| {
+            let mut worker = Worker::new(&setup, memory.thread(), told.clone());
+            let mut local = workload.join(memory);
+            while worker.number < ops {
+                workload.step(memory, &mut local, &mut worker);
+                worker.number += 1;
+                memory.output(worker.number);
+            }
+            if memory.thread() == 0 {
+                *tell.lock().expect("nobody panics with it") = W::moved(&local);
+            }
+        });
+        let trace = trace.map_err(|error| ExploreError::Run { program: W::NAME.into(), error })?;
+        let (effects, explainer) = (history.effects(), history.index());
+        let workload = PhantomData;
+        let check = WorkloadCheck::<W> { layout, flaw, before, effects, explainer, workload };
+        let counts = *moved.lock().expect("nobody panics with it");
+        let moved = defragment.map(|way| CollectorReport::of(way, &counts));
+        Ok(Recorded { trace, moved, check: Box::new(check) })
+    }
+}
+
+/// On each image recovery runs twice (the second time must change nothing), then the invariants
+/// are checked, and what the structure holds must be explained by the operations that had begun,
+/// with all that had been promised among them.
+struct WorkloadCheck<W> {
+    layout: Layout,
+    flaw: Flaw,
+    before: Contents,
+    effects: Vec<Effect>,
+    explainer: Explainer,
+    workload: PhantomData<fn() -> W>,
+}
+
+impl<W: Workload> WorkloadCheck<W> {
+    fn recover_once(&self, image: &CrashImage<'_>) -> Result<Contents, String> {
+        let workload = W::open_flawed(image, self.layout, self.flaw)
+            .map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
+        workload.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
+    }
+
+    /// Effects at the start of the history whose operations had begun when power failed.
+    fn begun(&self, outputs: &[u64]) -> usize {
+        let later = |effect: &Effect| effect.number > outputs[effect.thread];
+        self.effects.iter().position(later).unwrap_or(self.effects.len())
+    }
+}
+
+impl<W: Workload> Check for WorkloadCheck<W> {
+    type Found = Found;
+
+    fn recover(&self, image: &CrashImage<'_>) -> Result<Found, String> {
+        let after = self.recover_once(image)?;
+        image.restart();
+        if after != self.recover_once(image)? {
+            return Err("a second recovery changes what the first one gave".into());
+        }
+        Ok(Found::Workload(after))
+    }
+
+    fn judge(&self, found: &Found, point: &CrashPoint) -> Result<(), String> {
+        let Found::Workload(after) = found else { unreachable!("recovery of a workload") };
+        let begun = self.begun(&point.outputs);
+        let explained = self.explainer.explain_first(begun, &self.before, after, &point.promised);
+        explained.map(drop).map_err(|violation| violation.to_string())
+    }
+}

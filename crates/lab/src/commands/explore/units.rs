@@ -1,0 +1,229 @@
+//! The work of an exploration in units: which there are, who does them, and what is done already.
+//!
+//! A unit is a part of one run under one model. Units are numbered the same way on every machine,
+//! so a shard (`3/64`) is every 64th of them, and a file of finished units lets an interrupted
+//! exploration go on. The outcome is that of the units in order, up to the first that finds
+//! something: it does not depend on the number of cores.
+
+use super::target::{Recorded, Target};
+use super::{ExploreError, Shard};
+use crate::engine::jobs::host_threads;
+use crate::{LabError, Progress};
+use rayon::prelude::*;
+use seawall_explore::{Model, Preemptions, Schedule, Search, SearchOutcome, Turns, search_watched};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Events of a run that one unit looks at.
+const EVENTS_PER_UNIT: usize = 1000;
+
+/// The runs that are explored.
+pub(super) struct Runs {
+    pub(super) runs: Vec<(Schedule, Recorded)>,
+    /// How they were chosen, in words.
+    pub(super) about: String,
+}
+
+/// How the threads' turns are chosen.
+#[derive(Clone, Debug)]
+pub(super) struct Interleave {
+    pub(super) schedules: usize,
+    pub(super) preemptions: usize,
+    pub(super) seed: u64,
+    /// Interruptions are tried at every store.
+    pub(super) every_store: bool,
+}
+
+impl Interleave {
+    /// Runs the program under each schedule: three quarters of them with few interruptions, one
+    /// quarter at random.
+    pub(super) fn runs(&self, target: &dyn Target) -> Result<Runs, ExploreError> {
+        let base = Schedule { threads: target.threads(), seed: self.seed, ..Schedule::default() };
+        if target.threads() == 1 {
+            let base = Schedule { turns: Turns::Preempted(Vec::new()), ..base };
+            let runs = vec![(base.clone(), target.record(&base)?)];
+            return Ok(Runs { runs, about: String::new() });
+        }
+        let limit = (self.schedules * 3).div_ceil(4);
+        let every_store = self.every_store;
+        let preemptions = Preemptions { bound: self.preemptions, limit, every_store };
+        let found = preemptions.all(&base, |schedule| target.record(schedule))?;
+        let about = format!(
+            "{} {} with at most {} interruption{}",
+            if found.complete { "all" } else { "the first" },
+            found.runs.len(),
+            self.preemptions,
+            if self.preemptions == 1 { "" } else { "s" },
+        );
+        let mut runs = found.runs;
+        let random = self.schedules.saturating_sub(runs.len());
+        for number in 0..random as u64 {
+            let turns = if number % 2 == 0 { Turns::Random } else { Turns::Priorities(3) };
+            let schedule = Schedule { turns, seed: self.seed ^ (number << 32), ..base.clone() };
+            let run = target.record(&schedule)?;
+            runs.push((schedule, run));
+        }
+        let about = if random == 0 { about } else { format!("{about}, {random} at random") };
+        Ok(Runs { runs, about })
+    }
+}
+
+/// One unit of work.
+pub(super) struct Unit {
+    pub(super) run: usize,
+    pub(super) model: Model,
+    events: Range<usize>,
+}
+
+/// The units of these runs under these models.
+pub(super) fn units(runs: &Runs, models: &[Model]) -> Vec<Unit> {
+    let parts = |run: usize| {
+        let events = runs.runs[run].1.trace.events().len();
+        (0..=events).step_by(EVENTS_PER_UNIT).map(|from| from..from + EVENTS_PER_UNIT)
+    };
+    let of_run = |run: usize| {
+        let of_model = move |model| parts(run).map(move |events| Unit { run, model, events });
+        models.iter().copied().flat_map(of_model)
+    };
+    (0..runs.runs.len()).flat_map(of_run).collect()
+}
+
+/// Who does what, and how to stop it.
+pub(super) struct Work<'a> {
+    pub(super) search: &'a Search,
+    pub(super) shard: Shard,
+    pub(super) progress: &'a Progress,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) done: Option<Done>,
+}
+
+/// The outcomes of the units of this shard that were done, with their numbers.
+pub(super) fn work(
+    work: &Work<'_>,
+    runs: &Runs,
+    units: &[Unit],
+) -> Result<Vec<(usize, SearchOutcome)>, ExploreError> {
+    let mine = |at: &usize| work.shard.has(*at);
+    let mine: Vec<usize> = (0..units.len()).filter(mine).collect();
+    work.progress.start_work(mine.len() as u64);
+    // Of each model the first unit that found something; later ones need not be done.
+    let first: BTreeMap<Model, AtomicUsize> =
+        units.iter().map(|unit| (unit.model, AtomicUsize::new(usize::MAX))).collect();
+    let one = |at: usize| {
+        let unit = &units[at];
+        let known = work.done.as_ref().and_then(|done| done.known.get(&at));
+        let outcome = match known {
+            Some(outcome) => outcome.clone(),
+            None if first[&unit.model].load(Ordering::Relaxed) < at => return Ok(None),
+            None if work.stop.load(Ordering::Relaxed) => {
+                SearchOutcome { stopped: true, ..SearchOutcome::of(unit.model) }
+            }
+            None => {
+                let (_, Recorded { trace, check, .. }) = &runs.runs[unit.run];
+                let events = unit.events.clone();
+                let search = Search { model: unit.model, events, ..work.search.clone() };
+                let mut told = 0;
+                let outcome = search_watched(trace, &search, check, &mut |part| {
+                    // A finding of several crashes is looked for again, from the start.
+                    let now = told.max((part * 1000.0) as u64);
+                    work.progress.advance_work(now - told);
+                    told = now;
+                    let later = first[&unit.model].load(Ordering::Relaxed) < at;
+                    match later || work.stop.load(Ordering::Relaxed) {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    }
+                });
+                work.progress.advance_work(1000 - told);
+                outcome
+            }
+        };
+        if outcome.finding.is_some() {
+            first[&unit.model].fetch_min(at, Ordering::Relaxed);
+        } else if let (Some(done), None, false) = (&work.done, known, outcome.stopped) {
+            done.add(at, &outcome)?;
+        }
+        Ok(Some((at, outcome)))
+    };
+    let threads = host_threads(None).map_err(|error| ExploreError::Lab(error.to_string()))?;
+    let outcomes: Result<Vec<_>, ExploreError> =
+        threads.install(|| mine.into_iter().par_bridge().map(one).collect());
+    work.progress.end();
+    let mut outcomes: Vec<(usize, SearchOutcome)> = outcomes?.into_iter().flatten().collect();
+    outcomes.sort_by_key(|(at, _)| *at);
+    outcomes.retain(|(at, _)| *at <= first[&units[*at].model].load(Ordering::Relaxed));
+    Ok(outcomes)
+}
+
+/// A file of finished units.
+pub(super) struct Done {
+    known: BTreeMap<usize, SearchOutcome>,
+    file: Mutex<File>,
+    path: std::path::PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    seawall_explore: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    unit: usize,
+    outcome: SearchOutcome,
+}
+
+impl Done {
+    /// Opens or starts the file of the exploration that `head` describes.
+    pub(super) fn open(path: &Path, head: &str) -> Result<Done, ExploreError> {
+        let failed = |error| ExploreError::Lab(LabError::file(path)(error).to_string());
+        if std::fs::metadata(path).is_ok_and(|status| !status.is_file()) {
+            return Err(ExploreError::OtherResume { path: path.display().to_string() });
+        }
+        let mut known = BTreeMap::new();
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+        let mut whole = 0;
+        let mut reader = BufReader::new(&file);
+        let mut text = String::new();
+        let mut number = 0;
+        let other = || ExploreError::OtherResume { path: path.display().to_string() };
+        while reader.read_line(&mut text).map_err(|_| other())? > 0 {
+            if number == 0 {
+                let first: Head = serde_json::from_str(&text).map_err(|_| other())?;
+                if first.seawall_explore != head {
+                    return Err(other());
+                }
+            } else if let Ok(Line { unit, outcome }) = serde_json::from_str(&text) {
+                known.insert(unit, outcome);
+            } else if text.ends_with('\n') {
+                return Err(other());
+            }
+            // A last line that was cut short is written again.
+            whole += if text.ends_with('\n') { text.len() as u64 } else { 0 };
+            number += 1;
+            text.clear();
+        }
+        file.set_len(whole).map_err(failed)?;
+        if whole == 0 {
+            let head = Head { seawall_explore: head.to_owned() };
+            let line = serde_json::to_string(&head).expect("a text");
+            writeln!(file, "{line}").map_err(failed)?;
+        }
+        Ok(Done { known, file: Mutex::new(file), path: path.to_owned() })
+    }
+
+    fn add(&self, unit: usize, outcome: &SearchOutcome) -> Result<(), ExploreError> {
+        let line = Line { unit, outcome: outcome.clone() };
+        let line = serde_json::to_string(&line).expect("plain data");
+        let mut file = self.file.lock().unwrap_or_else(|error| error.into_inner());
+        let written = writeln!(file, "{line}");
+        written.map_err(|error| ExploreError::Lab(LabError::file(&self.path)(error).to_string()))
+    }
+}

@@ -1,0 +1,351 @@
+//! `seawall kernels`: parallel programs without a persistency call, under designs that need none.
+//!
+//! What `compare` is for structures, this is for kernels: each runs to its end under each design
+//! (MICRO'15, section 7.2), its result is held to a plain computation, and what crashes leave is
+//! held to the recording of the run. Time is shown over that of a design without persistency.
+
+use crate::commands::kernels::cuts::{Cuts, crash_after};
+use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, fit, run_kernel};
+use crate::engine::jobs::{Piece, run_all};
+use crate::engine::options::{CRASHES_MAX, check_jobs, in_range, once, threads_of};
+use crate::engine::progress::Progress;
+use crate::engine::spent::Spent;
+use crate::{CRASHES, LabError, MACHINE};
+use seawall_sim::{Choice, Machine};
+use seawall_workloads::{
+    CHECKPOINTED, KERNELS, Kernel, KernelEntry, KernelVisitor, UnknownKernel, with_kernel,
+};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub(crate) mod cuts;
+mod plot;
+pub(crate) mod point;
+mod record;
+mod table;
+
+pub use record::KernelRecord;
+pub(crate) use record::{counters_of, log_share, parameters_of};
+
+/// The baseline of kernels, unless told otherwise: no persistency.
+pub const KERNEL_BASELINE: &str = "volatile";
+
+/// The designs, unless told otherwise.
+const DESIGNS: [&str; 4] = ["bsp-lb", "bsp-lb-idt", "bsp-lb-pf", "bsp-lbpp"];
+
+/// How much a kernel has to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelSize {
+    /// As little as its tests.
+    Small,
+    /// What is done in a second or two of the host.
+    #[default]
+    Quick,
+    /// Enough for a shared cache of tens of megabytes on 32 cores.
+    Full,
+    /// So many of the kernel's own units.
+    Of(u64),
+}
+
+impl KernelSize {
+    pub(crate) fn of(self, entry: &KernelEntry) -> u64 {
+        match self {
+            KernelSize::Small => entry.small,
+            KernelSize::Quick => entry.quick,
+            KernelSize::Full => entry.size,
+            KernelSize::Of(size) => size,
+        }
+    }
+}
+
+impl FromStr for KernelSize {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<KernelSize, LabError> {
+        Ok(match text {
+            "small" => KernelSize::Small,
+            "quick" => KernelSize::Quick,
+            "full" => KernelSize::Full,
+            number => KernelSize::Of(number.parse().map_err(|_| LabError::Option {
+                option: "size",
+                value: text.into(),
+                valid: "small, quick, full or a number".into(),
+            })?),
+        })
+    }
+}
+
+/// What to run, as a user says it.
+#[derive(Clone, Debug)]
+pub struct KernelOptions {
+    /// Kernels, `name` or `name:size`; none: all.
+    pub kernels: Vec<String>,
+    /// Designs, `name` or `name:key=value`; none: the four of bulk mode.
+    pub designs: Vec<String>,
+    /// Name of a machine, or the path of a `.toml` file.
+    pub machine: String,
+    /// Threads; none: one per core of the machine.
+    pub threads: Option<usize>,
+    /// The size of those that name none.
+    pub size: KernelSize,
+    /// What of the programs is run.
+    pub extent: Extent,
+    /// Seed of inputs and crash points.
+    pub seed: u64,
+    /// Crashes of each kernel under each design that can be judged.
+    pub crashes: u64,
+    /// The design that time is relative to; it is run too. None: [`KERNEL_BASELINE`].
+    pub baseline: Option<String>,
+    /// Host threads; none: one per core of the host.
+    pub jobs: Option<usize>,
+}
+
+impl Default for KernelOptions {
+    fn default() -> KernelOptions {
+        KernelOptions {
+            kernels: Vec::new(),
+            designs: Vec::new(),
+            machine: MACHINE.into(),
+            threads: None,
+            size: KernelSize::default(),
+            extent: Extent::default(),
+            seed: 1,
+            crashes: CRASHES,
+            baseline: None,
+            jobs: None,
+        }
+    }
+}
+
+/// Points that can be run, and what to compare them with.
+#[derive(Clone, Debug)]
+pub struct KernelPlan {
+    machine_name: String,
+    machine: Machine,
+    baseline: String,
+    /// Kernel by kernel, each under every design, the baseline first.
+    points: Vec<KernelPoint>,
+    designs: usize,
+    crashes: u64,
+    jobs: Option<usize>,
+}
+
+/// What became of a kernel under a design.
+#[derive(Clone, Debug)]
+pub struct KernelCell {
+    /// What was run.
+    pub point: KernelPoint,
+    /// How it went.
+    pub run: KernelRun,
+    /// What crashes left; none under a design that promises nothing to such programs, or that
+    /// does not say where they go on.
+    pub cuts: Option<Cuts>,
+}
+
+/// The cells of a plan.
+#[derive(Clone, Debug)]
+pub struct Kernels {
+    plan: KernelPlan,
+    /// What was run, in the order of the plan.
+    pub cells: Vec<KernelCell>,
+    /// True if the run was stopped before every cell was done.
+    pub is_partial: bool,
+}
+
+impl Piece for KernelPoint {
+    fn program(&self) -> &str {
+        &self.kernel
+    }
+
+    fn design(&self) -> String {
+        self.design.text.clone()
+    }
+}
+
+/// The entry of the kernel called `name`.
+pub(crate) fn entry(name: &str) -> Result<&'static KernelEntry, LabError> {
+    let found = KERNELS.iter().chain(CHECKPOINTED).find(|entry| entry.name == name);
+    found.ok_or_else(|| UnknownKernel { name: name.into() }.into())
+}
+
+/// Refuses numbers that the kernel of `point` cannot run with.
+pub(crate) fn check_point(point: &KernelPoint) -> Result<(), LabError> {
+    with_kernel(&point.kernel, Fit { point })?
+}
+
+struct Fit<'a> {
+    point: &'a KernelPoint,
+}
+
+impl KernelVisitor for Fit<'_> {
+    type Output = Result<(), LabError>;
+
+    fn visit<K: Kernel>(self) -> Self::Output {
+        fit::<K>(self.point).map(drop)
+    }
+}
+
+impl KernelPlan {
+    /// Reads `options`.
+    ///
+    /// # Errors
+    /// Whatever is unknown, out of range, named twice, or does not fit together.
+    pub fn new(options: &KernelOptions) -> Result<KernelPlan, LabError> {
+        let machine = Machine::load(&options.machine)?;
+        let threads = threads_of("--threads", options.threads, &machine)?;
+        in_range("--crashes", options.crashes, 0, CRASHES_MAX)?;
+        check_jobs(options.jobs)?;
+        once("design", &options.designs)?;
+        let baseline = options.baseline.clone().unwrap_or_else(|| KERNEL_BASELINE.into());
+        let mut designs = vec![Choice::parse(&baseline)?];
+        let asked: Vec<&str> = match options.designs.as_slice() {
+            [] => DESIGNS.to_vec(),
+            named => named.iter().map(String::as_str).collect(),
+        };
+        for design in asked.into_iter().filter(|design| *design != baseline) {
+            designs.push(Choice::parse(design)?);
+        }
+        let mut points = Vec::new();
+        for (kernel, size) in sizes(&options.kernels, options.size)? {
+            for design in &designs {
+                points.push(KernelPoint {
+                    kernel: kernel.name.into(),
+                    design: design.clone(),
+                    threads,
+                    size: Some(size),
+                    seed: options.seed,
+                    extent: options.extent,
+                });
+            }
+        }
+        points.iter().step_by(designs.len()).try_for_each(check_point)?;
+        Ok(KernelPlan {
+            machine_name: options.machine.clone(),
+            machine,
+            baseline,
+            points,
+            designs: designs.len(),
+            crashes: options.crashes,
+            jobs: options.jobs,
+        })
+    }
+
+    fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.points.iter().step_by(self.designs).map(|point| &*point.kernel)
+    }
+
+    fn designs(&self) -> impl Iterator<Item = &Choice> {
+        self.points.iter().take(self.designs).map(|point| &point.design)
+    }
+
+    fn run(&self, point: &KernelPoint, stop: &Arc<AtomicBool>) -> Result<KernelCell, LabError> {
+        let run = run_kernel(&self.machine, point, stop)?;
+        let cuts = crash(&self.machine, point, &run, self.crashes, stop)?;
+        Ok(KernelCell { point: point.clone(), run, cuts })
+    }
+}
+
+/// Kernels with their sizes, of texts such as `ssca2` and `lu:64`; none: all of them.
+pub(crate) fn sizes(
+    texts: &[String],
+    size: KernelSize,
+) -> Result<Vec<(&'static KernelEntry, u64)>, LabError> {
+    if texts.is_empty() {
+        return Ok(KERNELS.iter().map(|entry| (entry, size.of(entry))).collect());
+    }
+    let mut names = Vec::new();
+    let mut sizes = Vec::new();
+    for text in texts {
+        let (name, size) = match text.split_once(':') {
+            Some((name, size)) => (name, size.parse()?),
+            None => (&**text, size),
+        };
+        let entry = entry(name)?;
+        names.push(name.to_owned());
+        sizes.push((entry, size.of(entry)));
+    }
+    once("kernel", &names)?;
+    Ok(sizes)
+}
+
+/// Crashes `point`, which ran as `run`, if its design can be judged; a larger input than that of a
+/// quick look is crashed at that size, as every crash keeps and replays the whole run.
+pub(crate) fn crash(
+    machine: &Machine,
+    point: &KernelPoint,
+    run: &KernelRun,
+    crashes: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<Cuts>, LabError> {
+    if crashes == 0 || !point.design.promises_cuts() {
+        return Ok(None);
+    }
+    let quick = entry(&point.kernel)?.quick;
+    if run.input.size <= quick {
+        return crash_after(machine, point, run.counters.written(), crashes, stop).map(Some);
+    }
+    let point = KernelPoint { size: Some(quick), ..point.clone() };
+    crate::crash_kernel(machine, &point, crashes, stop).map(Some)
+}
+
+impl KernelCell {
+    pub(crate) fn spent(&self) -> Spent {
+        let core_cycles = self.run.cycles * self.point.threads as u64;
+        Spent { core_cycles, stalls: self.run.stalls }
+    }
+
+    /// Crashes that broke it, and a result that is wrong.
+    pub fn broken(&self) -> usize {
+        let cuts = self.cuts.as_ref().map_or(0, |cuts| cuts.broken.len());
+        cuts + usize::from(self.run.result.is_err())
+    }
+}
+
+impl Kernels {
+    /// Runs `plan`; stops soon after `stop` becomes true, with the cells that are done by then.
+    ///
+    /// # Errors
+    /// The first cell, in the order of the plan, that could not be run.
+    pub fn run(
+        plan: KernelPlan,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Kernels, LabError> {
+        let run = |point: &KernelPoint| plan.run(point, stop);
+        let cells = run_all(&plan.points, plan.jobs, progress, stop, run)?;
+        let is_partial = cells.iter().any(Option::is_none);
+        Ok(Kernels { plan, cells: cells.into_iter().flatten().collect(), is_partial })
+    }
+
+    /// The cell of a kernel under a design, if it was run.
+    pub fn cell(&self, kernel: &str, design: &str) -> Option<&KernelCell> {
+        let is_it =
+            |cell: &&KernelCell| cell.point.kernel == kernel && cell.point.design.text == design;
+        self.cells.iter().find(is_it)
+    }
+
+    /// The time of `cell` over that of the baseline with the same kernel, if that was run.
+    pub fn relative(&self, cell: &KernelCell) -> Option<f64> {
+        let baseline = self.cell(&cell.point.kernel, &self.plan.baseline)?;
+        Some(cell.run.cycles as f64 / baseline.run.cycles as f64)
+    }
+
+    /// The geometric mean of a design's relative times, if it was run with every kernel.
+    pub fn mean_relative(&self, design: &str) -> Option<f64> {
+        let relative = |kernel: &str| self.relative(self.cell(kernel, design)?);
+        geometric_mean(self.plan.kernels().map(relative))
+    }
+
+    /// Crashes that broke a kernel, and results that are wrong.
+    pub fn broken(&self) -> usize {
+        self.cells.iter().map(KernelCell::broken).sum()
+    }
+}
+
+/// The geometric mean, if all are there.
+pub(crate) fn geometric_mean(ratios: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let all: Vec<f64> = ratios.collect::<Option<_>>()?;
+    let sum: f64 = all.iter().map(|ratio| ratio.ln()).sum();
+    (!all.is_empty()).then(|| (sum / all.len() as f64).exp())
+}

@@ -1,0 +1,293 @@
+//! What `seawall kernels` prints, at most 100 columns wide where names of designs are short.
+//!
+//! First each kernel under each design, then each design over all kernels: where conflicts come
+//! from, which waits they cost, and what is written to memory.
+
+use super::record::{conflicts, own_lines, per_cent};
+use super::{KernelCell, Kernels};
+use crate::engine::spent::{Groups, short};
+use crate::engine::table::{plain_table, text_of};
+use comfy_table::Table;
+use seawall_sim::{Choice, Counters, Reason};
+use std::fmt::Write;
+
+/// Reasons that no design reaches this mean share of are left out.
+const COLUMN_SHARE_MIN: f64 = 0.005;
+/// How many broken crashes of a cell are told in full.
+const BROKEN_SHOWN: usize = 3;
+
+/// What the columns are.
+const LEGEND: &str = "
+confl.: epochs that were flushed because of a conflict; inter: conflicts between threads, of all;
+log: lines of log and processor state, of all written; busy, mem., lock, persist and what comes
+after Klines: where the threads' time went; all in %. Klines: thousands of lines written to memory
+";
+
+impl Kernels {
+    /// The tables, and what broke.
+    pub fn to_text(&self) -> String {
+        let points = &self.plan.points;
+        let mut text = format!(
+            "{} threads on {}, seed {}, {}; time over {}\n\n",
+            points.first().map_or(0, |point| point.threads),
+            self.plan.machine_name,
+            points.first().map_or(0, |point| point.seed),
+            points.first().map_or("", |point| point.extent.in_words()),
+            self.plan.baseline,
+        );
+        text += &text_of(&self.table());
+        text += "\n";
+        text += &text_of(&self.designs());
+        text += LEGEND;
+        text += &self.summary();
+        if self.is_partial {
+            let (done, all) = (self.cells.len(), points.len());
+            let _ = writeln!(text, "PARTIAL: stopped after {done} of {all} cells");
+        }
+        text + &self.broken_text()
+    }
+
+    /// What each kernel did under the baseline, by which sizes are chosen.
+    pub fn traffic_text(&self) -> String {
+        let head = [
+            "kernel", "size", "of", "MB", "Mrefs", "Kstores", "L1 miss", "LLC miss", "c2c",
+            "Mcycles",
+        ];
+        let mut table = plain_table(&head, 1..2);
+        for column in 3..head.len() {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(comfy_table::CellAlignment::Right);
+            }
+        }
+        let kernels = self.plan.kernels();
+        for cell in kernels.filter_map(|kernel| self.cell(kernel, &self.plan.baseline)) {
+            table.add_row(traffic(cell));
+        }
+        let baseline = &self.plan.baseline;
+        format!(
+            "\nunder {baseline}; Kstores of a thread, misses and lines of other caches in % of \
+             references\n\n{}",
+            text_of(&table)
+        )
+    }
+
+    fn table(&self) -> Table {
+        let head = [
+            "kernel", "design", "time", "confl.", "inter", "busy", "mem.", "lock", "persist",
+            "mostly", "crashes",
+        ];
+        let mut table = plain_table(&head, 2..9);
+        for kernel in self.plan.kernels() {
+            let mut name = kernel;
+            for design in self.plan.designs() {
+                if let Some(cell) = self.cell(kernel, &design.text) {
+                    table.add_row(self.row(name, cell));
+                    name = "";
+                }
+            }
+        }
+        table
+    }
+
+    fn row(&self, kernel: &str, cell: &KernelCell) -> Vec<String> {
+        let spent = cell.spent();
+        let Groups { busy, memory, lock, persist } = spent.groups();
+        let percent = |share: f64| format!("{:.0}", 100.0 * share);
+        vec![
+            kernel.to_owned(),
+            cell.point.design.text.clone(),
+            self.relative(cell).map_or("-".into(), |ratio| format!("{ratio:.2}")),
+            whole(cell.conflicting_epochs()),
+            whole(cell.conflicts_between_threads()),
+            percent(busy),
+            percent(memory),
+            percent(lock),
+            percent(persist),
+            spent.mostly(),
+            outcome(cell),
+        ]
+    }
+
+    fn designs(&self) -> Table {
+        let all = Reason::ALL.into_iter().filter(|reason| reason.is_persistency());
+        let reasons: Vec<Reason> = all
+            .filter(|reason| {
+                let share = |design| self.mean_share(design, *reason).unwrap_or(0.0);
+                self.plan.designs().any(|design| share(design) >= COLUMN_SHARE_MIN)
+            })
+            .collect();
+        let mut head = vec!["all kernels", "time", "confl.", "inter", "log", "Klines"];
+        head.extend(reasons.iter().map(|reason| match reason {
+            Reason::Log => "no room",
+            other => short(*other),
+        }));
+        head.push("crashes");
+        let mut table = plain_table(&head, 1..head.len() - 1);
+        for design in self.plan.designs() {
+            table.add_row(self.design_row(design, &reasons));
+        }
+        table
+    }
+
+    fn cells_of<'a>(&'a self, design: &'a Choice) -> impl Iterator<Item = &'a KernelCell> {
+        self.cells.iter().filter(|cell| cell.point.design.text == design.text)
+    }
+
+    fn design_row(&self, design: &Choice, reasons: &[Reason]) -> Vec<String> {
+        let sum = |of: fn(&Counters) -> u64| -> u64 {
+            self.cells_of(design).map(|cell| of(&cell.run.counters)).sum()
+        };
+        let lines = sum(|counters| counters.line_writes);
+        let own = sum(own_lines);
+        let mean = self.mean_relative(&design.text);
+        let mut row = vec![
+            design.text.clone(),
+            mean.map_or("-".into(), |mean| format!("{mean:.2}")),
+            whole(per_cent(sum(|counters| counters.epochs_conflicting), sum(|c| c.epochs))),
+            whole(per_cent(sum(|counters| counters.conflicts_inter), sum(conflicts))),
+            if own == 0 { "-".into() } else { whole(per_cent(own, lines)) },
+            format!("{:.0}", lines as f64 / 1000.0),
+        ];
+        row.extend(reasons.iter().map(|reason| {
+            let share = self.mean_share(design, *reason);
+            share.map_or("-".into(), |share| format!("{:.0}", 100.0 * share))
+        }));
+        let judged = self.cells_of(design).filter_map(|cell| cell.cuts.as_ref());
+        let (crashes, broken) = judged.fold((0, 0), |(crashes, broken), cuts| {
+            (crashes + cuts.crashes, broken + cuts.broken.len())
+        });
+        row.push(match (crashes > 0, broken) {
+            (false, 0) => "-".into(),
+            (_, 0) => format!("{crashes} ok"),
+            (_, broken) => format!("{crashes}, {broken} BROKEN"),
+        });
+        row
+    }
+
+    /// The mean over the kernels of a reason's share of the time.
+    fn mean_share(&self, design: &Choice, reason: Reason) -> Option<f64> {
+        let shares: Vec<f64> =
+            self.cells_of(design).map(|cell| cell.spent().share(reason)).collect();
+        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+    }
+
+    fn summary(&self) -> String {
+        let wrong = self.cells.iter().filter(|cell| cell.run.result.is_err()).count();
+        let mut text = format!("{} results held to a plain computation: ", self.cells.len());
+        text += &if wrong == 0 { "all right".to_owned() } else { format!("{wrong} WRONG") };
+        if self.plan.crashes == 0 {
+            return text + "\n";
+        }
+        let cuts = || self.cells.iter().filter_map(|cell| cell.cuts.as_ref());
+        let crashes: u64 = cuts().map(|cuts| cuts.crashes).sum();
+        let broken: usize = cuts().map(|cuts| cuts.broken.len()).sum();
+        let judged = match broken {
+            0 => "each left a consistent cut".to_owned(),
+            broken => format!("{broken} left NO CONSISTENT CUT"),
+        };
+        let _ =
+            write!(text, "\n{crashes} crashes, recovered and held to the recorded run: {judged}");
+        if self.plan.designs().any(|design| !design.promises_cuts()) {
+            text += ";\n- where a design promises none to a program that says nothing";
+        }
+        if self.cells.iter().any(|cell| cell.is_crashed_smaller()) {
+            text += ";\ncrashes are of runs at the quick size";
+        }
+        let cut = cuts().map(|cuts| cuts.crashes).min();
+        if let Some(least) = cut.filter(|least| *least < self.plan.crashes) {
+            let asked = self.plan.crashes;
+            let _ = write!(
+                text,
+                ";\n--crashes {asked} was cut to {least}: there is at most one \
+                                  after each store; take a larger size"
+            );
+        }
+        text + "\n"
+    }
+
+    fn broken_text(&self) -> String {
+        let mut text = String::new();
+        for cell in self.cells.iter().filter(|cell| cell.broken() > 0) {
+            let (kernel, design) = (&cell.point.kernel, &cell.point.design.text);
+            if let Err(damage) = &cell.run.result {
+                let _ = writeln!(text, "\nWRONG {kernel} under {design}: {damage}");
+            }
+            let broken = cell.cuts.as_ref().map_or(&[][..], |cuts| &cuts.broken);
+            for broken in broken.iter().take(BROKEN_SHOWN) {
+                let (cycle, what) = (broken.cycle, &broken.what);
+                let _ = writeln!(text, "\nBROKEN {kernel} under {design}, cycle {cycle}: {what}");
+            }
+            let more = broken.len().saturating_sub(BROKEN_SHOWN);
+            if more > 0 {
+                let _ = writeln!(text, "  and {more} more");
+            }
+            let _ = writeln!(text, "  repeat: {}", cell.command(self));
+        }
+        text
+    }
+}
+
+impl KernelCell {
+    fn is_crashed_smaller(&self) -> bool {
+        self.cuts.as_ref().is_some_and(|cuts| cuts.size < self.run.input.size)
+    }
+}
+
+fn whole(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.0}"))
+}
+
+fn outcome(cell: &KernelCell) -> String {
+    let crashes = match &cell.cuts {
+        None => "-".to_owned(),
+        Some(cuts) if cuts.broken.is_empty() => format!("{} ok", cuts.crashes),
+        Some(cuts) => format!("{}, {} BROKEN", cuts.crashes, cuts.broken.len()),
+    };
+    match cell.run.result {
+        Ok(()) => crashes,
+        Err(_) => format!("{crashes} WRONG"),
+    }
+}
+
+fn traffic(cell: &KernelCell) -> Vec<String> {
+    let run = &cell.run;
+    let counters = &run.counters;
+    let share = |part: u64| format!("{:.2}", 100.0 * part as f64 / counters.references as f64);
+    let millions = |count: u64| format!("{:.2}", count as f64 / 1e6);
+    vec![
+        cell.point.kernel.clone(),
+        run.input.size.to_string(),
+        super::entry(&cell.point.kernel).map_or("", |entry| entry.unit).to_owned(),
+        format!("{:.1}", run.pm_bytes as f64 / 1e6),
+        millions(counters.references),
+        ((counters.stores + counters.locked) / run.input.threads as u64 / 1000).to_string(),
+        share(counters.l1_misses),
+        share(counters.llc_misses),
+        share(counters.cache_to_cache),
+        millions(run.cycles),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KernelOptions, KernelPlan, Progress};
+
+    #[test]
+    fn crashes_that_a_run_has_no_stores_for_are_said_to_be_left_out() {
+        let options = KernelOptions {
+            kernels: vec!["lu:4".into()],
+            designs: vec!["bsp-lb".into()],
+            machine: "desktop".into(),
+            threads: Some(1),
+            crashes: 1,
+            ..KernelOptions::default()
+        };
+        let plan = KernelPlan::new(&options).expect("a plan");
+        let kernels = Kernels::run(plan, &Progress::hidden(), &Default::default());
+        let mut kernels = kernels.expect("it runs");
+        assert!(!kernels.to_text().contains("was cut"), "{}", kernels.to_text());
+        kernels.plan.crashes = 7;
+        assert!(kernels.to_text().contains("--crashes 7 was cut to 1: "), "{}", kernels.to_text());
+    }
+}

@@ -1,0 +1,490 @@
+//! A workload on the memory of this machine: run it and count, or recover what a run left.
+//!
+//! The count is wall-clock time of real instructions on this machine, which is not the time that a
+//! design would take: that is the simulator's business. What the file survives is said in every
+//! report, because on most machines it is less than persistent memory would survive.
+
+mod report;
+mod threads;
+mod times;
+
+pub use report::{
+    CollectorReport, DirtinessReport, NativeReport, Place, RecoveryReport, RibbonReport, RunReport,
+};
+pub use seawall_ribbon::{EarlySource, Mode as RibbonMode};
+pub use times::LatencyReport;
+
+use crate::Progress;
+use seawall_memory::{Image, MemoryExt};
+use seawall_native::{Counters, Domain, Needs, Pool, PoolError, PoolOptions, Witness};
+use seawall_ribbon::Dirtiness;
+use seawall_ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
+use seawall_runtime::Heap;
+use seawall_runtime::defrag::{DefragError, DefragOptions, Protocol};
+use seawall_workloads::{
+    BadSetup, Collect, Damage, Flaw, Immobile, Layout, RequestMix, Setup, UnfitMix,
+    UnknownWorkload, Visitor, Workload, with_workload,
+};
+use std::io;
+use std::path::PathBuf;
+use std::time::Instant;
+use threads::{Done, Host, run_beside, run_threads, seconds_of};
+
+/// The most threads that a run may have.
+pub const THREADS_MAX: usize = 1024;
+
+/// The longest run, in seconds: a week.
+pub const SECONDS_MAX: f64 = 7.0 * 24.0 * 3600.0;
+
+/// The most entries that a structure may start with.
+pub const ENTRIES_MAX: u64 = 1 << 32;
+
+/// DRAM that recovery may use beyond the size of the pool.
+const DRAM_BYTES_MORE: u64 = 1 << 26;
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// After this many seconds of operations, more than 0 and at most [`SECONDS_MAX`].
+    Seconds(f64),
+    /// After this many operations of each thread, at least 1.
+    Operations(u64),
+}
+
+/// What to run, and where.
+#[derive(Clone, Debug)]
+pub struct NativeOptions {
+    /// OS threads, 1 to [`THREADS_MAX`].
+    pub threads: usize,
+    /// When to stop.
+    pub limit: Limit,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Entries at the start; by default the workload's.
+    pub entries: Option<u64>,
+    /// Per cent of operations that only search; by default the workload's.
+    pub search_percent: Option<u32>,
+    /// Requests to make instead of the workload's own operations.
+    pub mix: Option<RequestMix>,
+    /// A deliberate mistake.
+    pub flaw: Flaw,
+    /// Pool file to create; without one, a temporary file that ends with the process.
+    pub file: Option<PathBuf>,
+    /// File to create for the count of operations that each thread has finished; it survives the
+    /// process (see [`Witness`]).
+    pub witness: Option<PathBuf>,
+    /// Durability domain; by default what `SEAWALL_DOMAIN` says, else what fits.
+    pub domain: Option<Domain>,
+    /// Flushes left to other threads, where that pays, always, or never (and counted).
+    pub ribbon: Option<RibbonMode>,
+    /// The Ribbon may clean lines before their flush is asked for, told of them by this: where that
+    /// pays, in mode auto.
+    pub early: Option<EarlySource>,
+    /// Flushers of the Ribbon, 1 to 1024; by default as many as the processors suggest.
+    pub flushers: Option<u64>,
+    /// Count how much of each flushed line was dirty; not with a Ribbon, which has no part in that,
+    /// and not beside a collector. The counting takes time, which is in the operations per second.
+    pub dirtiness: bool,
+    /// Objects are moved together meanwhile, by a thread of its own.
+    pub defragment: Option<DefragOptions>,
+    /// Measure how long each operation takes, which costs two looks at a clock.
+    pub latency: bool,
+    /// Pool file to recover and check, instead of running anything.
+    pub recover: Option<PathBuf>,
+}
+
+impl Default for NativeOptions {
+    fn default() -> NativeOptions {
+        NativeOptions {
+            threads: 1,
+            limit: Limit::Seconds(2.0),
+            seed: 1,
+            entries: None,
+            search_percent: None,
+            mix: None,
+            flaw: Flaw::None,
+            file: None,
+            witness: None,
+            domain: None,
+            ribbon: None,
+            early: None,
+            flushers: None,
+            dirtiness: false,
+            defragment: None,
+            latency: false,
+            recover: None,
+        }
+    }
+}
+
+/// Why a native run or a recovery came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NativeError {
+    /// No such workload.
+    #[error(transparent)]
+    Workload(#[from] UnknownWorkload),
+    /// The workload cannot run the mix.
+    #[error(transparent)]
+    Mix(#[from] UnfitMix),
+    /// A number that the workload cannot run with.
+    #[error(transparent)]
+    Setup(#[from] BadSetup),
+    /// An option is out of range.
+    #[error("{option} is {value}; it must be {valid}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        valid: String,
+    },
+    /// The workload's objects do not move.
+    #[error(transparent)]
+    Immobile(#[from] Immobile),
+    /// They do not move here, or not any more.
+    #[error(transparent)]
+    Defragment(#[from] DefragError),
+    /// The Ribbon cannot be had.
+    #[error(transparent)]
+    Ribbon(#[from] RibbonPoolError),
+    /// Flushes are to be left to others where there are none.
+    #[error(
+        "no line is flushed here, so none can be left to flushers ({why}); run without a Ribbon, \
+         or with one in mode auto, which is off then, or with --domain line and without \
+         SEAWALL_FLUSH"
+    )]
+    NothingToFlush {
+        /// Why no line is flushed.
+        why: String,
+    },
+    /// The pool cannot be had.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The system has no more threads.
+    #[error(
+        "the system started {started} of {wanted} threads: {source}; ask for fewer, or raise the \
+         limits on processes and memory"
+    )]
+    Threads {
+        /// How many it started.
+        started: usize,
+        /// How many there should be.
+        wanted: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An operation had no room, most likely as the disk has none for pages that were given back.
+    #[error(
+        "{workload} could not go on: {why}. Free some space on the disk of the pool; a pool that \
+         was named with --file holds what was done, for --recover"
+    )]
+    NoRoom {
+        /// The workload.
+        workload: &'static str,
+        /// What the heap said.
+        why: String,
+    },
+    /// The witness file cannot be created.
+    #[error("{path}: cannot create the witness file: {source}")]
+    Witness {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The pool cannot be recovered; its file is not changed by more than recovery.
+    #[error("{path}: cannot be recovered as workload {workload}: {damage}")]
+    NotRecovered {
+        /// The file.
+        path: String,
+        /// The workload that was to open it.
+        workload: &'static str,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// An invariant does not hold: a bug of the structure, or of the machine.
+    #[error("{workload} {when}: an invariant does not hold: {damage}")]
+    Broken {
+        /// The workload.
+        workload: &'static str,
+        /// "after the run" or "after recovery".
+        when: &'static str,
+        /// The invariant.
+        damage: Damage,
+    },
+}
+
+/// Runs `workload` on this machine, or recovers a pool of it; the invariants are checked after.
+///
+/// An existing file is never run on or overwritten. When `recover` is set, a file that is no pool
+/// of this workload is left as it is. A process that dies in the middle leaves a pool that can be
+/// recovered, once population is over.
+///
+/// # Errors
+/// When an option or a file is wrong, or an invariant does not hold.
+///
+/// # Panics
+/// When the system fails to write pages (domain `page`), as nothing can be promised after it.
+pub fn run_native(workload: &str, options: &NativeOptions) -> Result<NativeReport, NativeError> {
+    watch_native(workload, options, &Progress::hidden())
+}
+
+/// As [`run_native`], showing what a Ribbon does while the run lasts.
+///
+/// # Errors
+/// As there.
+///
+/// # Panics
+/// As there.
+pub fn watch_native(
+    workload: &str,
+    options: &NativeOptions,
+    progress: &Progress,
+) -> Result<NativeReport, NativeError> {
+    check_options(options)?;
+    match &options.recover {
+        Some(path) => with_workload(workload, Recover { path, domain: options.domain })?,
+        None => with_workload(workload, Run { options, progress })?,
+    }
+}
+
+/// Refuses options with which `workload` cannot run.
+///
+/// # Errors
+/// As [`run_native`], before anything is made.
+pub(crate) fn check_native(workload: &str, options: &NativeOptions) -> Result<(), NativeError> {
+    check_options(options)?;
+    with_workload(workload, Fit { options })?
+}
+
+struct Fit<'a> {
+    options: &'a NativeOptions,
+}
+
+impl Visitor for Fit<'_> {
+    type Output = Result<(), NativeError>;
+
+    fn visit<W: Workload>(self) -> Self::Output {
+        check_for::<W>(self.options)
+    }
+}
+
+/// Refuses what the workload cannot do.
+fn check_for<W: Workload>(options: &NativeOptions) -> Result<(), NativeError> {
+    Collect::by_thread(options.defragment).check_for::<W>()?;
+    options.mix.map_or(Ok(()), |mix| Ok(mix.check_for::<W>()?))
+}
+
+fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
+    let wrong =
+        |option, value: String, valid: String| Err(NativeError::Option { option, value, valid });
+    if !(1..=THREADS_MAX).contains(&options.threads) {
+        let value = options.threads.to_string();
+        return wrong("the number of threads", value, format!("1 to {THREADS_MAX}"));
+    }
+    check_collector(options)?;
+    if let Limit::Seconds(seconds) = options.limit
+        && !(seconds > 0.0 && seconds <= SECONDS_MAX)
+    {
+        let valid = format!("more than 0 and at most {SECONDS_MAX}");
+        return wrong("the number of seconds", seconds.to_string(), valid);
+    }
+    if options.limit == Limit::Operations(0) {
+        return wrong("the number of operations", "0".into(), "at least 1".into());
+    }
+    if let Some(percent) = options.search_percent.filter(|percent| *percent > 100) {
+        return wrong("the per cent of searches", percent.to_string(), "0 to 100".into());
+    }
+    if let Some(flushers) = options.flushers {
+        let value = flushers.to_string();
+        if !(1..=FLUSHERS_MAX).contains(&flushers) {
+            return wrong("the number of flushers", value, format!("1 to {FLUSHERS_MAX}"));
+        }
+        if options.ribbon.is_none() {
+            let valid = "left out, or given together with a Ribbon, whose flushers they are";
+            return wrong("the number of flushers", value, valid.into());
+        }
+    }
+    if options.early.is_some() && options.ribbon.is_none() {
+        let valid = "left out, or given together with a Ribbon".into();
+        return wrong("cleaning early", "given".into(), valid);
+    }
+    if options.dirtiness && options.ribbon.is_some() {
+        let valid = "left out: it is the program's, whoever flushes".into();
+        return wrong("the Ribbon of a run with dirtiness", "given".into(), valid);
+    }
+    if options.recover.is_some() && options.ribbon.is_some() {
+        let valid = "left out: recovery flushes for itself".into();
+        return wrong("the Ribbon of a recovery", "given".into(), valid);
+    }
+    if let Some(entries) = options.entries.filter(|n| !(1..=ENTRIES_MAX).contains(n)) {
+        let valid = format!("1 to {ENTRIES_MAX}");
+        return wrong("the number of entries", entries.to_string(), valid);
+    }
+    Ok(())
+}
+
+/// Refuses a collector that this machine has not the hardware for, or no thread number.
+fn check_collector(options: &NativeOptions) -> Result<(), NativeError> {
+    let Some(way) = options.defragment else { return Ok(()) };
+    way.check()?;
+    if way.protocol == Protocol::Ffccd {
+        return Err(DefragError::Hardware.into());
+    }
+    let wrong = |option, value: &dyn ToString, valid: &str| {
+        Err(NativeError::Option { option, value: value.to_string(), valid: valid.into() })
+    };
+    if options.threads == THREADS_MAX {
+        let valid = format!("at most {} beside the one that defragments", THREADS_MAX - 1);
+        return wrong("the number of threads", &options.threads, &valid);
+    }
+    if options.dirtiness {
+        let valid = "left out: lines that the collector flushes are not the program's";
+        return wrong("a way to defragment in a run with dirtiness", &way, valid);
+    }
+    if options.recover.is_some() {
+        let valid = "left out: recovery ends the moves that had begun, and begins none";
+        return wrong("a way to defragment in a recovery", &way, valid);
+    }
+    Ok(())
+}
+
+struct Run<'a> {
+    options: &'a NativeOptions,
+    progress: &'a Progress,
+}
+
+impl Visitor for Run<'_> {
+    type Output = Result<NativeReport, NativeError>;
+
+    fn visit<W: Workload>(self) -> Self::Output {
+        let options = self.options;
+        check_for::<W>(options)?;
+        let setup = setup_of::<W>(options);
+        setup.check_for::<W>()?;
+        let layout = W::layout(&setup);
+        let pool_options = PoolOptions {
+            domain: options.domain,
+            dram_bytes: layout.dram_bytes,
+            ..PoolOptions::default()
+        };
+        Host::check(&pool_options, options)?;
+        let pool = match &options.file {
+            Some(path) => Pool::create(path, layout.pm_bytes, &pool_options)?,
+            None => Pool::temporary(layout.pm_bytes, &pool_options)?,
+        };
+        let workload = W::create(&pool.memory(0), &setup);
+        let host = Host::new(pool, options)?;
+        let contents = |when| {
+            let found = workload.contents(&host.pool().memory(0));
+            found.map_err(|damage| NativeError::Broken { workload: W::NAME, when, damage })
+        };
+        let entries_before = contents("after population")?.len() as u64;
+        let witness = options.witness.as_ref().map(|path| {
+            let error = |source| NativeError::Witness { path: path.display().to_string(), source };
+            Witness::create(path, options.threads).map_err(error)
+        });
+        let witness = witness.transpose()?;
+        let (limit, progress) = (options.limit, self.progress);
+        let dirtiness = options.dirtiness.then(|| Dirtiness::new(layout.pm_bytes));
+        let counted = (&workload, dirtiness.as_ref());
+        let run = || {
+            let (witness, measures) = (witness.as_ref(), options.latency);
+            run_threads(&host, counted, &setup, (witness, measures), limit, progress)
+        };
+        let (done, collected) = run_beside(&host, &workload, &setup, run);
+        let (done, collected): (Vec<Done>, _) = (done?, collected?);
+        let collector = options.defragment.map(|way| CollectorReport::of(way, &collected));
+        let seconds = seconds_of(&done);
+        let ribbon = host.ribbon().map(|pool| RibbonReport::of(pool, seconds));
+        let by_flushers = ribbon.as_ref().map_or([0, 0], |ribbon| ribbon.flushed_for_threads());
+        let sum = |count: fn(&Counters) -> u64| {
+            done.iter().map(|done| count(&done.counters)).sum::<u64>()
+        };
+        let entries_after = contents("after the run")?.len() as u64;
+        let stats = workload.heap().map(|heap| heap.stats(&host.pool().memory(0))).transpose();
+        let operations: Vec<u64> = done.iter().map(|thread| thread.operations).collect();
+        let report = RunReport {
+            workload: W::NAME,
+            mix: options.mix.map(|mix| mix.to_string()),
+            threads: options.threads,
+            seed: options.seed,
+            entries_before,
+            entries_after,
+            operations_per_second: operations.iter().sum::<u64>() as f64 / seconds,
+            operations,
+            seconds,
+            flushed_lines: sum(|counters| counters.flushed_lines) + by_flushers[0],
+            fences: sum(|counters| counters.fences) + by_flushers[1],
+            ribbon,
+            collector,
+            pages_a_byte: stats.map_err(DefragError::Heap)?.map(|stats| stats.fragmentation()),
+            latency: LatencyReport::of(done.iter().map(|done| &done.times)),
+            dirtiness: dirtiness.map(|dirtiness| DirtinessReport::of(&dirtiness.counts())),
+            place: Place::of(host.pool(), options.file.as_ref()),
+        };
+        Ok(NativeReport::Run(Box::new(report)))
+    }
+}
+
+fn setup_of<W: Workload>(options: &NativeOptions) -> Setup {
+    Setup {
+        threads: options.threads,
+        seed: options.seed,
+        entries: options.entries.unwrap_or(W::ENTRIES),
+        search_percent: options.search_percent.unwrap_or(W::SEARCH_PERCENT),
+        mix: options.mix,
+        collect: Collect::by_thread(options.defragment),
+        flaw: options.flaw,
+    }
+}
+
+struct Recover<'a> {
+    path: &'a PathBuf,
+    domain: Option<Domain>,
+}
+
+impl Visitor for Recover<'_> {
+    type Output = Result<NativeReport, NativeError>;
+
+    fn visit<W: Workload>(self) -> Self::Output {
+        // How much DRAM the structure wants is known only once it is open; pages that nobody
+        // touches cost nothing.
+        let mut dram_bytes = DRAM_BYTES_MORE;
+        let pool = Pool::open_as(self.path, self.domain, |head, bytes| {
+            let head = Image::from_pm(head.to_vec(), 0);
+            seawall_runtime::pool::open(&head, W::NAME, bytes)
+                .map_err(|error| error.to_string())?;
+            let used = Heap::bytes_used(&head, bytes).map_err(|error| error.to_string())?;
+            dram_bytes = used.saturating_add(DRAM_BYTES_MORE);
+            Ok(Needs { used, dram_bytes, bytes_max: 0 })
+        })?;
+        let memory = pool.memory(0);
+        let layout = Layout { pm_bytes: pool.bytes(), dram_bytes };
+        let started = Instant::now();
+        let workload = W::open(&memory, layout).map_err(|damage| NativeError::NotRecovered {
+            path: self.path.display().to_string(),
+            workload: W::NAME,
+            damage,
+        })?;
+        memory.drain();
+        let seconds = started.elapsed().as_secs_f64();
+        let contents = workload.contents(&memory).map_err(|damage| NativeError::Broken {
+            workload: W::NAME,
+            when: "after recovery",
+            damage,
+        })?;
+        Ok(NativeReport::Recovery(RecoveryReport {
+            workload: W::NAME,
+            entries: contents.len() as u64,
+            seconds,
+            place: Place::of(&pool, Some(self.path)),
+            contents,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

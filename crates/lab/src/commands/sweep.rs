@@ -1,0 +1,413 @@
+//! `seawall sweep`: how the cost of persistency grows with the numbers of a design and a machine.
+//!
+//! An experiment file names kernels, designs and factors; every point runs on all cores of the host
+//! and is a line of a file as soon as it is done. The same command goes on where an interrupted one
+//! stopped. What is printed at the end depends on the records alone: neither the order of the lines
+//! nor the number of host threads nor an interruption shows in it.
+
+use crate::LabError;
+use crate::commands::kernels::point::{KernelPoint, run_kernel};
+use crate::commands::kernels::{check_point, crash};
+use crate::engine::jobs::{Piece, run_all};
+use crate::engine::options::{check_jobs, in_range};
+use crate::engine::progress::Progress;
+use experiment::{Experiment, Factors};
+use record::{Described, SweepRecord};
+use seawall_sim::{Choice, Machine, SimError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use store::Store;
+
+mod experiment;
+mod plot;
+mod record;
+mod store;
+mod table;
+
+/// The most points that a sweep may have.
+const POINTS_MAX: u64 = 100_000;
+
+/// Why a sweep cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SweepError {
+    /// No such experiment.
+    #[error("no experiment '{name}'; known: {known}; or give the path of a .toml file")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The description cannot be read.
+    #[error("cannot read experiment {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The description is wrong.
+    #[error("experiment {name}: {what}")]
+    Experiment {
+        /// Name or path.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file has points of something else.
+    #[error(
+        "{path}, line {line}, is not of this experiment: {what}; give another file with --out, or \
+         move this one away"
+    )]
+    Other {
+        /// The file.
+        path: String,
+        /// The first line that does not belong.
+        line: usize,
+        /// What it is.
+        what: String,
+    },
+    /// The same point comes out differently.
+    #[error(
+        "{path} was written by another build of seawall: {point} takes {cycles} cycles now, not \
+         {recorded}; give another file with --out, or move this one away"
+    )]
+    Changed {
+        /// The file.
+        path: String,
+        /// The point that was run again.
+        point: String,
+        /// Its cycles now.
+        cycles: u64,
+        /// Its cycles in the file.
+        recorded: u64,
+    },
+    /// Another run has the file.
+    #[error(
+        "another seawall sweep is writing {path}; wait for it, or give another file with --out"
+    )]
+    InUse {
+        /// The file.
+        path: String,
+    },
+    /// A folder or a device.
+    #[error("{path} is no ordinary file, so no sweep can go on from it; give another with --out")]
+    NotAFile {
+        /// The file.
+        path: String,
+    },
+    /// What can be wrong with any experiment.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+}
+
+/// A point: what to run, and what its time is relative to.
+#[derive(Clone, Debug)]
+struct SweepPoint {
+    machine: Machine,
+    point: KernelPoint,
+    described: Described,
+    key: String,
+    /// The key of the baseline on the same machine; none for a baseline.
+    baseline: Option<String>,
+}
+
+impl Piece for SweepPoint {
+    fn program(&self) -> &str {
+        self.baseline.as_ref().map_or("baselines", |_| &self.point.kernel)
+    }
+
+    fn design(&self) -> String {
+        self.point.design.text.clone()
+    }
+}
+
+/// One place of the sweep: settings of the factors under a design, and its points, one per kernel.
+#[derive(Clone, Debug)]
+struct Place {
+    /// For each factor the number of its value; none where it stays as it is.
+    settings: Vec<Option<usize>>,
+    /// The design's number in the experiment.
+    design: usize,
+    /// Key and key of the baseline, for each kernel.
+    points: Vec<(String, String)>,
+}
+
+/// A sweep that can be run.
+#[derive(Clone, Debug)]
+pub struct SweepPlan {
+    experiment: Experiment,
+    /// Every point once, in order; a baseline comes before what is relative to it.
+    points: Vec<SweepPoint>,
+    places: Vec<Place>,
+    jobs: Option<usize>,
+    out: PathBuf,
+}
+
+/// A sweep with the records of its points.
+#[derive(Debug)]
+pub struct Sweep {
+    plan: SweepPlan,
+    records: BTreeMap<String, SweepRecord>,
+    /// Points that were found done in the file.
+    pub found: usize,
+}
+
+impl SweepPlan {
+    /// Reads the experiment called `name`, or in that `.toml` file. Records go to `out`; none: the
+    /// experiment's name with the ending `.jsonl`, in the current folder.
+    ///
+    /// # Errors
+    /// Whatever is unknown, out of range, named twice, or does not fit together.
+    pub fn new(
+        name: &str,
+        out: Option<PathBuf>,
+        jobs: Option<usize>,
+    ) -> Result<SweepPlan, SweepError> {
+        check_jobs(jobs)?;
+        let out = out.unwrap_or_else(|| {
+            let stem = Path::new(name).file_stem().unwrap_or(name.as_ref());
+            [stem, ".jsonl".as_ref()].into_iter().collect::<OsString>().into()
+        });
+        let experiment = Experiment::load(name)?;
+        let plan = SweepPlan::of(experiment, out, jobs);
+        plan.map_err(|error| SweepError::Experiment { name: name.into(), what: error.to_string() })
+    }
+
+    fn of(
+        experiment: Experiment,
+        out: PathBuf,
+        jobs: Option<usize>,
+    ) -> Result<SweepPlan, LabError> {
+        let mut plan = SweepPlan { experiment, points: Vec::new(), places: Vec::new(), jobs, out };
+        let mut known = BTreeSet::new();
+        for settings in settings(&plan.experiment)? {
+            let machine = plan.experiment.machine_of(&settings)?;
+            for design in 0..plan.experiment.designs.len() {
+                plan.add(&settings, &machine, design, &mut known)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Adds a place with those of its points that are new.
+    fn add(
+        &mut self,
+        settings: &[Option<usize>],
+        machine: &Machine,
+        design: usize,
+        known: &mut BTreeSet<String>,
+    ) -> Result<(), LabError> {
+        let experiment = &self.experiment;
+        let base = &experiment.designs[design];
+        let set = settings.iter().zip(&experiment.factors).find(|(value, _)| value.is_some());
+        let is_one = experiment.mode == Factors::One;
+        if is_one && set.is_some_and(|(_, factor)| !factor.applies(base)) {
+            return Ok(());
+        }
+        let choice = experiment.design_of(base, settings)?;
+        let mut points = Vec::new();
+        for (kernel, size) in &experiment.kernels {
+            let make = |design: &Choice, baseline: Option<String>| {
+                let point = KernelPoint {
+                    kernel: kernel.name.into(),
+                    design: design.clone(),
+                    threads: experiment.threads_on(machine),
+                    size: Some(*size),
+                    seed: experiment.seed,
+                    extent: experiment.extent,
+                };
+                let described = Described::new(machine, &point, experiment.crashes);
+                let key = described.key();
+                SweepPoint { machine: machine.clone(), point, described, key, baseline }
+            };
+            let baseline = make(&experiment.baseline, None);
+            let point = make(&choice, Some(baseline.key.clone()));
+            points.push((point.key.clone(), baseline.key.clone()));
+            for point in [baseline, point] {
+                if known.insert(point.key.clone()) {
+                    check_point(&point.point)?;
+                    self.points.push(point);
+                }
+            }
+        }
+        self.places.push(Place { settings: settings.to_vec(), design, points });
+        Ok(())
+    }
+
+    /// The file that records go to.
+    pub fn out(&self) -> &Path {
+        &self.out
+    }
+}
+
+/// All settings of the factors: each value by itself, or all combinations.
+fn settings(experiment: &Experiment) -> Result<Vec<Vec<Option<usize>>>, LabError> {
+    let factors = &experiment.factors;
+    let mut all = Vec::new();
+    match experiment.mode {
+        Factors::One => {
+            for (at, factor) in factors.iter().enumerate() {
+                for value in 0..factor.count() {
+                    let mut settings = vec![None; factors.len()];
+                    settings[at] = Some(value);
+                    all.push(settings);
+                }
+            }
+        }
+        Factors::All => {
+            let counts = factors.iter().map(|factor| factor.count() as u64);
+            let count = counts.fold(1u64, u64::saturating_mul);
+            let points = experiment.designs.len() * experiment.kernels.len();
+            in_range(
+                "points of all combinations",
+                count.saturating_mul(points as u64),
+                1,
+                POINTS_MAX,
+            )?;
+            all.push(vec![None; factors.len()]);
+            for (at, factor) in factors.iter().enumerate() {
+                let with = |settings: &Vec<Option<usize>>, value| {
+                    let mut settings = settings.clone();
+                    settings[at] = Some(value);
+                    settings
+                };
+                all = all
+                    .iter()
+                    .flat_map(|settings| (0..factor.count()).map(move |v| with(settings, v)))
+                    .collect();
+            }
+        }
+    }
+    Ok(all)
+}
+
+impl Sweep {
+    /// Runs what of `plan` is not in its file yet; stops soon after `stop` becomes true.
+    ///
+    /// # Errors
+    /// A file of another experiment, or in use, or that cannot be written; a point that cannot be
+    /// run.
+    pub fn run(
+        plan: SweepPlan,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Sweep, SweepError> {
+        let keys = plan.points.iter().map(|point| &*point.key).collect();
+        let store = Store::open(&plan.out, &keys)?;
+        let is_new = |point: &&SweepPoint| store.get(&point.key).is_none();
+        let left: Vec<SweepPoint> = plan.points.iter().filter(is_new).cloned().collect();
+        let found = plan.points.len() - left.len();
+        if let Some(error) = plan.changed(&store, stop)? {
+            return Err(error);
+        }
+        let (baselines, mut others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|point| point.baseline.is_none());
+        let run = |point: &SweepPoint| plan.run(point, &store, stop);
+        let mut is_partial = false;
+        if !baselines.is_empty() {
+            let done = run_all(&baselines, plan.jobs, progress, stop, run)?;
+            is_partial = done.iter().any(Option::is_none);
+        }
+        if !is_partial && !others.is_empty() {
+            // The longest first, as far as the baseline tells, so that none is left over alone.
+            let references = |point: &SweepPoint| {
+                let baseline = store.get(point.baseline.as_deref().unwrap_or_default());
+                baseline.map_or(0, |record| record.counter("references"))
+            };
+            others.sort_by_cached_key(|point| std::cmp::Reverse(references(point)));
+            run_all(&others, plan.jobs, progress, stop, run)?;
+        }
+        let records = store.into_records();
+        Ok(Sweep { plan, records, found })
+    }
+
+    /// Points that the sweep has.
+    pub fn points(&self) -> usize {
+        self.plan.points.len()
+    }
+
+    /// True if the sweep was stopped before every point was done.
+    pub fn is_partial(&self) -> bool {
+        self.records.len() < self.plan.points.len()
+    }
+
+    /// True if no point is done.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Crashes that left no consistent cut, and results that are wrong.
+    pub fn broken(&self) -> u64 {
+        let records = self.records.values();
+        records.map(|record| record.broken + u64::from(!record.right)).sum()
+    }
+
+    /// The geometric mean over the kernels of the times over the baseline, if all are there.
+    fn mean(&self, place: &Place) -> Option<f64> {
+        crate::commands::kernels::geometric_mean(place.points.iter().map(|point| self.time(point)))
+    }
+
+    /// The time of a point over that of its baseline, if both are there.
+    fn time(&self, (key, baseline): &(String, String)) -> Option<f64> {
+        let cycles = |key: &String| self.records.get(key).map(|record| record.cycles as f64);
+        Some(cycles(key)? / cycles(baseline)?)
+    }
+
+    /// The places of a value of a factor under a design: one where one factor is varied at a time.
+    fn places(&self, factor: usize, value: usize, design: usize) -> Vec<&Place> {
+        let is_there =
+            |place: &&Place| place.design == design && place.settings[factor] == Some(value);
+        self.plan.places.iter().filter(is_there).collect()
+    }
+}
+
+impl SweepPlan {
+    /// Runs the shortest point of the file again, as a record says what version wrote it but not
+    /// what build. What the answer says is wrong, if it comes out differently.
+    fn changed(
+        &self,
+        store: &Store,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Option<SweepError>, LabError> {
+        let done = self.points.iter().filter_map(|point| Some((point, store.get(&point.key)?)));
+        let length = |(point, record): &(&SweepPoint, SweepRecord)| {
+            (point.baseline.is_none(), record.counter("references"))
+        };
+        let Some((point, record)) = done.min_by_key(length) else { return Ok(None) };
+        let run = match run_kernel(&point.machine, &point.point, stop) {
+            Err(LabError::Sim(SimError::Stopped)) => return Ok(None),
+            other => other?,
+        };
+        Ok((!record.is_of(&run)).then(|| SweepError::Changed {
+            path: self.out.display().to_string(),
+            point: point.described.to_string(),
+            cycles: run.cycles,
+            recorded: record.cycles,
+        }))
+    }
+
+    fn run(
+        &self,
+        point: &SweepPoint,
+        store: &Store,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), LabError> {
+        let SweepPoint { machine, point, described, baseline, .. } = point;
+        let run = run_kernel(machine, point, stop)?;
+        let cuts = crash(machine, point, &run, self.experiment.crashes, stop)?;
+        let over = baseline.as_deref().and_then(|key| store.get(key)).map(|record| record.cycles);
+        let Experiment { title, machine_name, baseline, .. } = &self.experiment;
+        store.add(SweepRecord::new(
+            (title, machine_name),
+            described.clone(),
+            &run,
+            cuts.as_ref(),
+            (&baseline.text, over),
+        ))
+    }
+}

@@ -1,0 +1,146 @@
+//! What `seawall sweep` prints: for each factor, how the cost grows with its values.
+
+use super::experiment::Factors;
+use super::{Place, Sweep};
+use crate::engine::spent::Spent;
+use crate::engine::table::{plain_table, text_of};
+use comfy_table::Table;
+use seawall_sim::{Reason, Stalls};
+use std::fmt::Write;
+
+/// How many points that are wrong are told.
+const BROKEN_SHOWN: usize = 3;
+
+impl Sweep {
+    /// The tables, and what broke.
+    pub fn to_text(&self) -> String {
+        let experiment = &self.plan.experiment;
+        let mut text = format!(
+            "{}\n{}, seed {}; time over {} on the same machine, * as the design and the machine \
+             say\n",
+            experiment.title, experiment.machine_name, experiment.seed, experiment.baseline.text,
+        );
+        if experiment.mode == Factors::All {
+            text += "each row is the mean over all values of the other factors\n";
+        }
+        for (at, factor) in experiment.factors.iter().enumerate() {
+            let _ = write!(text, "\n{}\n{}", factor.name, text_of(&self.table(at)));
+        }
+        text += "\nmean: geometric, of base: over the row with *; inter: conflicts between threads \
+                 of all,\npersist and mostly: where the threads' time went, in %\n";
+        text += &self.summary();
+        if self.is_partial() {
+            let (done, all) = (self.records.len(), self.plan.points.len());
+            let out = self.plan.out.display();
+            let _ = writeln!(
+                text,
+                "PARTIAL: {done} of {all} points are in {out}; the same command goes on from there"
+            );
+        }
+        text
+    }
+
+    fn table(&self, factor: usize) -> Table {
+        let experiment = &self.plan.experiment;
+        let mut head = vec!["design", "value"];
+        head.extend(experiment.kernels.iter().map(|(kernel, _)| kernel.name));
+        head.extend(["mean", "of base", "inter", "persist", "mostly"]);
+        let mut table = plain_table(&head, 1..head.len() - 1);
+        for (at, design) in experiment.designs.iter().enumerate() {
+            let mut name = &*design.text;
+            let values = &experiment.factors[factor];
+            if !values.applies(design) {
+                continue;
+            }
+            let base = (0..values.count())
+                .find(|value| values.is_base(*value, &experiment.machine, design));
+            let base_mean = base.and_then(|value| self.mean_of(factor, value, at));
+            for value in 0..values.count() {
+                let mark = if base == Some(value) { "*" } else { " " };
+                let label = format!("{}{mark}", values.label(value));
+                let mut row = vec![name.to_owned(), label];
+                row.extend(self.row(factor, value, at, base_mean));
+                table.add_row(row);
+                name = "";
+            }
+        }
+        table
+    }
+
+    fn row(&self, factor: usize, value: usize, design: usize, base: Option<f64>) -> Vec<String> {
+        let places = self.places(factor, value, design);
+        let ratio = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+        let kernels = 0..self.plan.experiment.kernels.len();
+        let mut row: Vec<String> = kernels
+            .map(|kernel| {
+                let times = places.iter().map(|place| self.time(&place.points[kernel]));
+                ratio(crate::commands::kernels::geometric_mean(times))
+            })
+            .collect();
+        let mean = self.mean_of(factor, value, design);
+        row.push(ratio(mean));
+        row.push(ratio(mean.zip(base).map(|(mean, base)| mean / base)));
+        row.push(self.inter(&places));
+        let spent = self.spent(&places);
+        row.push(match mean {
+            Some(_) => format!("{:.0}", 100.0 * spent.groups().persist),
+            None => "-".into(),
+        });
+        row.push(spent.mostly());
+        row
+    }
+
+    /// The geometric mean of a value's times under a design, if all are there.
+    pub(super) fn mean_of(&self, factor: usize, value: usize, design: usize) -> Option<f64> {
+        let places = self.places(factor, value, design);
+        crate::commands::kernels::geometric_mean(places.into_iter().map(|place| self.mean(place)))
+    }
+
+    /// Conflicts between threads in per cent of all.
+    fn inter(&self, places: &[&Place]) -> String {
+        let sum = |name: &str| -> u64 {
+            let keys = places.iter().flat_map(|place| place.points.iter().map(|(key, _)| key));
+            keys.filter_map(|key| self.records.get(key)).map(|record| record.counter(name)).sum()
+        };
+        let inter = sum("conflicts_inter");
+        match inter + sum("conflicts_intra") + sum("conflicts_replacement") {
+            0 => "-".into(),
+            all => format!("{:.0}", 100.0 * inter as f64 / all as f64),
+        }
+    }
+
+    /// Where the time went, every kernel counting as much as its time.
+    fn spent(&self, places: &[&Place]) -> Spent {
+        let mut all = Spent::default();
+        let keys = places.iter().flat_map(|place| place.points.iter().map(|(key, _)| key));
+        for spent in keys.filter_map(|key| self.records.get(key)).map(|record| record.spent()) {
+            let mut stalls = Stalls::default();
+            for reason in Reason::ALL {
+                stalls.add(reason, all.stalls.get(reason) + spent.stalls.get(reason));
+            }
+            all = Spent { core_cycles: all.core_cycles + spent.core_cycles, stalls };
+        }
+        all
+    }
+
+    fn summary(&self) -> String {
+        let records = self.records.values();
+        let wrong = records.clone().filter(|record| !record.right).count();
+        let mut text = format!("{} results held to a plain computation: ", self.records.len());
+        text += &if wrong == 0 { "all right".to_owned() } else { format!("{wrong} WRONG") };
+        let judged: u64 = records.clone().filter_map(|record| record.judged).sum();
+        let broken: u64 = records.clone().map(|record| record.broken).sum();
+        if judged > 0 {
+            let outcome = match broken {
+                0 => "each left a consistent cut".to_owned(),
+                broken => format!("{broken} left NO CONSISTENT CUT"),
+            };
+            let _ = write!(text, "; {judged} crashes: {outcome}");
+        }
+        text += "\n";
+        for failure in records.filter_map(|record| record.failure()).take(BROKEN_SHOWN) {
+            let _ = writeln!(text, "BROKEN {failure}");
+        }
+        text
+    }
+}
