@@ -6,9 +6,9 @@ mod run;
 pub(crate) use explore::{CorpusArgs, ExploreArgs, LitmusArgs};
 pub(crate) use run::RunArgs;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use seawall_lab::{DefragOptions, EarlyStores, Flaw};
+use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
+use seawall_lab::{CompareOptions, KernelOptions, WhisperOptions};
 use std::path::PathBuf;
 
 /// Persistent-memory programs, written once: run them, time them on simulated persistency
@@ -88,27 +88,11 @@ pub(crate) struct PoolArgs {
 /// Each value is set beside the published one of the program that the application stands for.
 #[derive(Debug, Args)]
 pub(crate) struct WhisperArgs {
-    /// Applications [default: all]
-    #[arg(value_delimiter = ',', value_name = "APPS")]
-    pub(crate) applications: Vec<String>,
-    /// Machine, or the path of a .toml file [default: hops17]
-    #[arg(long, short, value_name = "NAME")]
-    pub(crate) machine: Option<String>,
-    /// Threads [default: one per core of the machine]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
-    /// Counted operations of each thread
-    #[arg(long, default_value_t = seawall_lab::WHISPER_OPERATIONS, value_name = "N")]
-    pub(crate) ops: u64,
-    /// Seed of the operations
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) options: WhisperOptions,
     /// Exit with 1 if a value is more than three times the published one, or less than a third
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Host threads [default: one per core]
-    #[arg(long, short, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
     /// Write a JSON record per application to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -132,55 +116,8 @@ pub(crate) struct ValidateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
-    #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
-    pub(crate) workloads: Vec<String>,
-    /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: all]
-    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
-    pub(crate) designs: Vec<String>,
-    /// Machine, or the path of a .toml file
-    #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
-    pub(crate) machine: String,
-    /// Threads [default: one per core of the machine that no flusher has]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
-    /// Seed of the operations and of the crash points
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
-    /// Crashes to inject into each cell
-    #[arg(long, default_value_t = seawall_lab::CRASHES, value_name = "N")]
-    pub(crate) crashes: u64,
-    /// Measured operations of each thread
-    #[arg(long, default_value_t = seawall_lab::OPERATIONS, value_name = "N")]
-    pub(crate) ops: u64,
     #[command(flatten)]
-    pub(crate) requests: RequestArgs,
-    /// Run designs with flushes (clwb) once more, with flushes left to other threads, where that
-    /// pays, always, or never (and count)
-    #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true,
-          default_missing_value = "auto")]
-    pub(crate) ribbon: Option<RibbonChoice>,
-    /// Let them clean lines early, where that pays: all that are stored to, and skip the flush
-    /// (hook), or of sampled stores, one in 256 or N, and skip none (samples, samples:N)
-    #[arg(long, requires = "ribbon", value_name = "STORES", num_args = 0..=1,
-          require_equals = true, default_missing_value = "hook")]
-    pub(crate) early: Option<EarlyStores>,
-    /// Such threads, each on a core of its own [default: 4]
-    #[arg(long, requires = "ribbon", value_name = "N")]
-    pub(crate) flushers: Option<u64>,
-    /// Run designs again with objects moved by espresso, sfccd, ffccd, or sfccd:TRIGGER:TARGET;
-    /// espresso-cached and sfccd-cached copy as published
-    #[arg(long, value_delimiter = ',', value_name = "PROTOCOLS")]
-    pub(crate) defragment: Vec<DefragOptions>,
-    /// Design that the others are relative to [default: lb, or the first one]
-    #[arg(long, value_name = "DESIGN")]
-    pub(crate) baseline: Option<String>,
-    /// Host threads [default: one per core]
-    #[arg(long, short, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
-    /// Break the structures on purpose, to see it caught
-    #[arg(long, value_name = "FLAW", value_parser = flaws())]
-    pub(crate) flaw: Option<String>,
+    pub(crate) options: CompareOptions,
     /// Write a JSON record per cell to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -191,41 +128,11 @@ pub(crate) struct CompareArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct KernelsArgs {
-    /// Kernels, each NAME or NAME:SIZE [default: all ten]
-    #[arg(value_delimiter = ',', value_name = "NAMES")]
-    pub(crate) kernels: Vec<String>,
-    /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: the four of bulk
-    /// mode]
-    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
-    pub(crate) designs: Vec<String>,
-    /// Machine, or the path of a .toml file
-    #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
-    pub(crate) machine: String,
-    /// Threads [default: one per core of the machine]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
-    /// small, quick, full, or a number of each kernel's own units (`seawall list kernels`)
-    #[arg(long, default_value = "quick", value_name = "SIZE")]
-    pub(crate) size: String,
-    /// What of the programs runs: bare (heap accesses), parallel (with the instructions and the
-    /// stack of the program whose pattern it is), whole (also what one thread does first)
-    #[arg(long, default_value = "parallel", value_name = "PART")]
-    pub(crate) extent: String,
-    /// Seed of the inputs and of the crash points
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
-    /// Crashes of each kernel under each design that promises it something
-    #[arg(long, default_value_t = seawall_lab::CRASHES, value_name = "N")]
-    pub(crate) crashes: u64,
-    /// Design that time is relative to, which is run too
-    #[arg(long, default_value = seawall_lab::KERNEL_BASELINE, value_name = "DESIGN")]
-    pub(crate) baseline: String,
+    #[command(flatten)]
+    pub(crate) options: KernelOptions,
     /// Print what each kernel does under the baseline, too: memory, references, misses
     #[arg(long)]
     pub(crate) traffic: bool,
-    /// Host threads [default: one per core]
-    #[arg(long, short, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
     /// Write a JSON record per kernel and design to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -278,31 +185,6 @@ Also: threads (one per core), baseline (volatile), seed (1); in a factor, design
   the parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
   values = [[16, 2048], [32, 1024]]. Where the number of cores changes, the mesh follows.";
 
-/// What a run starts with and does.
-#[derive(Debug, Args)]
-pub(crate) struct RequestArgs {
-    /// Entries at the start [default: the workload's]
-    #[arg(long, value_name = "N")]
-    pub(crate) entries: Option<u64>,
-    /// Per cent of operations that only search [default: the workload's]
-    #[arg(long, value_name = "PERCENT")]
-    pub(crate) search: Option<u32>,
-    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
-    #[arg(long, value_name = "MIX", conflicts_with = "search")]
-    pub(crate) mix: Option<String>,
-}
-
-/// Who flushes.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum RibbonChoice {
-    /// Each thread finds out what is cheaper
-    Auto,
-    /// Flushers
-    Always,
-    /// Each thread for itself
-    Never,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
     /// Figures, first parts of their names (s0: all that begin with s0-), or paths of .toml files
@@ -347,15 +229,8 @@ pub(crate) enum BenchCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchDimmsArgs {
-    /// Machine with such DIMMs, or the path of a .toml file
-    #[arg(long, short, default_value = "optane24", value_name = "NAME")]
-    pub(crate) machine: String,
-    /// Runs of each pattern, of which the median counts
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    pub(crate) runs: usize,
-    /// Requests of a run
-    #[arg(long, default_value_t = 2_000_000, value_name = "N")]
-    pub(crate) requests: u64,
+    #[command(flatten)]
+    pub(crate) options: DimmBenchOptions,
     /// Write a JSON record per pattern to this file [if stopped: none]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -373,24 +248,8 @@ pub(crate) struct BenchExploreArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
-    #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
-    pub(crate) workloads: Vec<String>,
-    /// Designs, separated by commas [default: all]
-    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
-    pub(crate) designs: Vec<String>,
-    /// Numbers of simulated cores
-    #[arg(long, value_delimiter = ',', default_value = "1,32", value_name = "NUMBERS")]
-    pub(crate) cores: Vec<usize>,
-    /// Machine, or the path of a .toml file
-    #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
-    pub(crate) machine: String,
-    /// Runs of each point, of which the median counts
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    pub(crate) runs: usize,
-    /// References of a run, about
-    #[arg(long, default_value_t = 2_000_000, value_name = "N")]
-    pub(crate) references: u64,
+    #[command(flatten)]
+    pub(crate) options: BenchOptions,
     /// Write a JSON record per point to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -420,10 +279,4 @@ pub(crate) enum ShowCommand {
         /// Design
         name: String,
     },
-}
-
-/// The names of the deliberate mistakes, each with what it leaves out.
-fn flaws() -> PossibleValuesParser {
-    let named = |flaw: Flaw| Some(PossibleValue::new(flaw.name()?).help(flaw.about()));
-    PossibleValuesParser::new(Flaw::all().filter_map(named))
 }

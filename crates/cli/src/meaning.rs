@@ -4,18 +4,16 @@
 use crate::args::{
     BenchArgs, BenchCommand, BenchDimmsArgs, BenchExploreArgs, Cli, Command, CompareArgs,
     CorpusArgs, ExploreArgs, KernelsArgs, LitmusArgs, PoolArgs, PoolCommand, ReproduceArgs,
-    RibbonChoice, RunArgs, ShowCommand, SweepArgs, ValidateArgs, What, WhisperArgs,
+    RunArgs, ShowCommand, SweepArgs, ValidateArgs, What, WhisperArgs,
 };
 use anyhow::{Context, Result};
 use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreOptions};
-use seawall_lab::litmus::{LITMUS_CRASHES_LONG, LitmusOptions, LitmusPlan};
-use seawall_lab::run::{Limit, NativeOptions};
+use seawall_lab::litmus::LitmusPlan;
+use seawall_lab::run::NativeOptions;
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
-    CellRibbon, CompareOptions, Domain, FLUSHERS, Figure, FigureOptions, Files, Flaw, FlushMode,
-    KernelOptions, KernelPlan, Listing, Model, Output, Plan, RequestMix, SweepPlan, WhisperOptions,
-    WhisperPlan,
+    Figure, FigureOptions, Files, Flaw, KernelPlan, Listing, Output, Plan, SweepPlan, WhisperPlan,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -105,9 +103,9 @@ pub(crate) fn mean(cli: Cli) -> Result<Job> {
         Command::Run(args) => run(args),
         Command::Explore(args) => explore(args),
         Command::Litmus(args) => litmus(args),
-        Command::Corpus(CorpusArgs { cases, long, json }) => {
+        Command::Corpus(CorpusArgs { options, json }) => {
             let [json] = Files::without_partial().writes([("--json", json)])?;
-            Ok(Job::Corpus { options: CorpusOptions { cases, long }, json })
+            Ok(Job::Corpus { options, json })
         }
         Command::Bench(BenchCommand::Explore(BenchExploreArgs { seconds, json })) => {
             let [json] = Files::new().writes([("--json", json)])?;
@@ -141,14 +139,6 @@ fn validate(args: ValidateArgs) -> Result<Job> {
     Ok(Job::Validate { options: ValidateOptions { machine, seed }, json, plots })
 }
 
-fn flaw(name: Option<String>) -> Result<Flaw> {
-    Ok(name.map(|name| name.parse()).transpose()?.unwrap_or_default())
-}
-
-fn mix(text: Option<String>) -> Result<Option<RequestMix>> {
-    Ok(text.map(|text| text.parse()).transpose()?)
-}
-
 fn listing(what: What) -> Listing {
     match what {
         What::Designs => Listing::Designs,
@@ -162,56 +152,18 @@ fn listing(what: What) -> Listing {
     }
 }
 
-fn flush_mode(choice: RibbonChoice) -> FlushMode {
-    match choice {
-        RibbonChoice::Auto => FlushMode::Auto,
-        RibbonChoice::Always => FlushMode::Always,
-        RibbonChoice::Never => FlushMode::Never,
-    }
-}
-
-fn compare(args: CompareArgs) -> Result<Job> {
-    let flushers = args.flushers.unwrap_or(FLUSHERS);
-    let early = args.early.unwrap_or_default();
-    let ribbon = |choice| CellRibbon { flushers, mode: flush_mode(choice), early };
-    let files = Files::new().reads("--machine", &args.machine);
-    let plan = Plan::new(&CompareOptions {
-        workloads: args.workloads,
-        designs: args.designs,
-        machine: args.machine,
-        threads: args.threads,
-        seed: args.seed,
-        crashes: args.crashes,
-        operations: args.ops,
-        entries: args.requests.entries,
-        search_percent: args.requests.search,
-        mix: mix(args.requests.mix)?,
-        ribbon: args.ribbon.map(ribbon),
-        defragment: args.defragment,
-        baseline: args.baseline,
-        jobs: args.jobs,
-        flaw: flaw(args.flaw)?,
-    })?;
-    let [json, plot] = files.writes([("--json", args.json), ("--plot", args.plot)])?;
+fn compare(CompareArgs { options, json, plot }: CompareArgs) -> Result<Job> {
+    let plan = Plan::new(&options)?;
+    let files = Files::new().reads("--machine", &options.machine);
+    let [json, plot] = files.writes([("--json", json), ("--plot", plot)])?;
     Ok(Job::Compare { plan: Box::new(plan), json, plot })
 }
 
-fn kernels(args: KernelsArgs) -> Result<Job> {
-    let files = Files::new().reads("--machine", &args.machine);
-    let plan = KernelPlan::new(&KernelOptions {
-        kernels: args.kernels,
-        designs: args.designs,
-        machine: args.machine,
-        threads: args.threads,
-        size: args.size.parse()?,
-        extent: args.extent.parse()?,
-        seed: args.seed,
-        crashes: args.crashes,
-        baseline: Some(args.baseline),
-        jobs: args.jobs,
-    })?;
-    let [json, plot] = files.writes([("--json", args.json), ("--plot", args.plot)])?;
-    Ok(Job::Kernels { plan: Box::new(plan), has_traffic: args.traffic, json, plot })
+fn kernels(KernelsArgs { options, traffic, json, plot }: KernelsArgs) -> Result<Job> {
+    let plan = KernelPlan::new(&options)?;
+    let files = Files::new().reads("--machine", &options.machine);
+    let [json, plot] = files.writes([("--json", json), ("--plot", plot)])?;
+    Ok(Job::Kernels { plan: Box::new(plan), has_traffic: traffic, json, plot })
 }
 
 fn sweep(args: SweepArgs) -> Result<Job> {
@@ -221,81 +173,32 @@ fn sweep(args: SweepArgs) -> Result<Job> {
     Ok(Job::Sweep { plan: Box::new(plan), plot })
 }
 
-fn run(args: RunArgs) -> Result<Job> {
-    let domain = args.domain.map(|name| Domain::parse(&name, "--domain")).transpose()?;
-    let read = args
+fn run(RunArgs { workload, options, json }: RunArgs) -> Result<Job> {
+    let read = options
         .recover
         .iter()
         .fold(Files::without_partial(), |files, it| files.reads("--recover", it));
-    let files = read.makes("--file", args.file.as_deref());
-    let files = files.makes("--witness", args.witness.as_deref());
-    let [json] = files.writes([("--json", args.json)])?;
-    let options = NativeOptions {
-        threads: args.threads,
-        limit: args.ops.map_or(Limit::Seconds(args.seconds), Limit::Operations),
-        seed: args.seed,
-        entries: args.requests.entries,
-        search_percent: args.requests.search,
-        mix: mix(args.requests.mix)?,
-        file: args.file,
-        witness: args.witness,
-        domain,
-        ribbon: args.ribbon.map(|choice| flush_mode(choice).into()),
-        early: args.early,
-        flushers: args.flushers,
-        dirtiness: args.dirtiness,
-        defragment: args.defragment,
-        latency: args.latency,
-        recover: args.recover,
-        ..NativeOptions::default()
-    };
-    Ok(Job::Run { workload: args.workload, options: Box::new(options), json })
+    let files = read.makes("--file", options.file.as_deref());
+    let files = files.makes("--witness", options.witness.as_deref());
+    let [json] = files.writes([("--json", json)])?;
+    Ok(Job::Run { workload, options: Box::new(options), json })
 }
 
 fn explore(args: ExploreArgs) -> Result<Job> {
-    let mut models: Vec<Model> = Vec::new();
-    for name in &args.model {
-        let model = name.parse()?;
-        if !models.contains(&model) {
-            models.push(model);
-        }
+    let ExploreArgs { workload, mut options, broken, json, html } = args;
+    if broken {
+        options.flaw = Flaw::NoOrder;
     }
-    let files = Files::new().makes("--resume", args.resume.as_deref());
-    let [json, html] = files.writes([("--json", args.json), ("--html", args.html)])?;
-    let default = ExploreOptions::default();
-    let options = ExploreOptions {
-        models,
-        threads: args.threads.unwrap_or(default.threads),
-        ops: args.ops.unwrap_or(default.ops),
-        entries: args.entries.unwrap_or(default.entries),
-        search_percent: args.search.unwrap_or(default.search_percent),
-        mix: mix(args.mix)?,
-        defragment: args.defragment,
-        schedules: args.schedules.unwrap_or(default.schedules),
-        preemptions: args.preemptions.unwrap_or(default.preemptions),
-        seed: args.seed.unwrap_or(default.seed),
-        flaw: if args.broken { Flaw::NoOrder } else { flaw(args.flaw)? },
-        fixed: args.fixed,
-        thorough: args.thorough,
-        depth: args.depth.unwrap_or(default.depth),
-        budget: args.budget.unwrap_or(default.budget),
-        shard: args.shard.map_or(Ok(default.shard), |part| part.parse())?,
-        resume: args.resume,
-        replay: args.replay,
-    };
-    Ok(Job::Explore { workload: args.workload, options: Box::new(options), json, html })
+    let files = Files::new().makes("--resume", options.resume.as_deref());
+    let [json, html] = files.writes([("--json", json), ("--html", html)])?;
+    Ok(Job::Explore { workload, options: Box::new(options), json, html })
 }
 
-fn litmus(args: LitmusArgs) -> Result<Job> {
-    let files = args.tests.iter().fold(Files::new(), |files, test| files.reads("a test", test));
-    let plan = LitmusPlan::new(&LitmusOptions {
-        tests: args.tests,
-        models: args.models,
-        designs: args.designs,
-        crashes: if args.long { LITMUS_CRASHES_LONG } else { args.crashes },
-        seed: args.seed,
-    })?;
-    let [json] = files.writes([("--json", args.json)])?;
+fn litmus(LitmusArgs { options, json }: LitmusArgs) -> Result<Job> {
+    let tests = options.tests.iter();
+    let files = tests.fold(Files::new(), |files, test| files.reads("a test", test));
+    let plan = LitmusPlan::new(&options)?;
+    let [json] = files.writes([("--json", json)])?;
     Ok(Job::Litmus { plan: Box::new(plan), json })
 }
 
@@ -318,32 +221,21 @@ fn reproduce(args: ReproduceArgs) -> Result<Job> {
     Ok(Job::Reproduce { figures, options, is_strict: strict, json, plots })
 }
 
-fn whisper(args: WhisperArgs) -> Result<Job> {
-    let WhisperArgs { applications, machine, threads, ops, seed, strict, jobs, json } = args;
-    let files = machine.iter().fold(Files::new(), |files, it| files.reads("--machine", it));
-    let options = WhisperOptions { applications, machine, threads, operations: ops, seed, jobs };
+fn whisper(WhisperArgs { options, strict, json }: WhisperArgs) -> Result<Job> {
+    let machine = options.machine.iter();
+    let files = machine.fold(Files::new(), |files, it| files.reads("--machine", it));
     let plan = WhisperPlan::new(&options)?;
     let [json] = files.writes([("--json", json)])?;
     Ok(Job::Whisper { plan: Box::new(plan), is_strict: strict, json })
 }
 
-fn bench_dimms(args: BenchDimmsArgs) -> Result<Job> {
-    let BenchDimmsArgs { machine, runs, requests, json } = args;
-    let [json] =
-        Files::without_partial().reads("--machine", &machine).writes([("--json", json)])?;
-    let options = DimmBenchOptions { machine, runs, requests, ..DimmBenchOptions::default() };
+fn bench_dimms(BenchDimmsArgs { options, json }: BenchDimmsArgs) -> Result<Job> {
+    let files = Files::without_partial().reads("--machine", &options.machine);
+    let [json] = files.writes([("--json", json)])?;
     Ok(Job::BenchDimms { options, json })
 }
 
-fn bench(args: BenchArgs) -> Result<Job> {
-    let [json] = Files::new().reads("--machine", &args.machine).writes([("--json", args.json)])?;
-    let options = BenchOptions {
-        workloads: args.workloads,
-        designs: args.designs,
-        cores: args.cores,
-        machine: args.machine,
-        runs: args.runs,
-        references: args.references,
-    };
+fn bench(BenchArgs { options, json }: BenchArgs) -> Result<Job> {
+    let [json] = Files::new().reads("--machine", &options.machine).writes([("--json", json)])?;
     Ok(Job::Bench { options, json })
 }

@@ -38,7 +38,8 @@ pub(crate) mod handle;
 mod ribbon;
 
 pub(crate) use ribbon::check as check_ribbon;
-pub use ribbon::{CellRibbon, FlushMode, Flushed};
+pub(crate) use ribbon::mode_parser;
+pub use ribbon::{CellRibbon, Flushed};
 pub use seawall_ribbon::EarlyStores;
 
 /// The most memory that a simulated program may have: the host keeps a few copies of it.

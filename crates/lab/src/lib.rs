@@ -24,10 +24,10 @@ mod plot;
 pub mod validate;
 
 pub use cell::crash::Broken;
-pub use cell::{Cell, CellRibbon, EarlyStores, FlushMode, Flushed, Moving, Point, run_cell};
+pub use cell::{Cell, CellRibbon, EarlyStores, Flushed, Moving, Point, run_cell};
 pub use coalescing::{Coalescing, CoalescingOptions, CoalescingRow};
 pub use commands::compare::Comparison;
-pub use commands::compare::plan::{BASELINE, CompareOptions, FLUSHERS, OPERATIONS, Plan};
+pub use commands::compare::plan::{BASELINE, CompareOptions, OPERATIONS, Plan};
 pub use commands::compare::record::Record;
 pub use commands::kernels::cuts::{Cuts, crash_kernel};
 pub use commands::kernels::point::{Extent, KernelPoint, KernelRun, run_kernel};

@@ -11,7 +11,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_lab::run::{Limit, NativeOptions, NativeReport, RibbonMode, run_native};
+use seawall_lab::run::{NativeOptions, NativeReport, RibbonMode, run_native};
 use seawall_memory::Image;
 use seawall_workloads::history::{initial_tag, tag};
 use seawall_workloads::{
@@ -64,7 +64,7 @@ impl Plan {
     fn options(&self) -> NativeOptions {
         NativeOptions {
             threads: self.threads,
-            limit: Limit::Seconds(PATIENCE.as_secs_f64()),
+            seconds: PATIENCE.as_secs_f64(),
             seed: self.seed,
             entries: Some(ENTRIES),
             search_percent: Some(self.search_percent),

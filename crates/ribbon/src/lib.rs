@@ -133,6 +133,9 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// All modes.
+    pub const ALL: [Mode; 3] = [Mode::Auto, Mode::Always, Mode::Never];
+
     /// Its name, as on the command line.
     pub const fn name(self) -> &'static str {
         match self {

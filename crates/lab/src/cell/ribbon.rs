@@ -7,6 +7,9 @@
 use super::{BYTES_MAX, Point};
 use crate::LabError;
 use crate::cell::handle::{Handle, Simulated};
+use crate::engine::options::named;
+use clap::Args;
+use clap::builder::TypedValueParser;
 use seawall_memory::{Addr, Memory};
 use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonCounts, RibbonOptions};
 use seawall_runtime::Arena;
@@ -20,19 +23,44 @@ use std::rc::Rc;
 /// and of each of its samples. Simulated runs are short, so this is far below the paper's second.
 const PERIOD: u64 = 1_000_000;
 const WINDOW: u64 = 50_000;
+/// Flushers, unless told otherwise.
+const FLUSHERS: u64 = 4;
 
 /// A Ribbon around the threads of simulated cells.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct CellRibbon {
-    /// Flushers, each on a core of its own.
+    /// Number of flusher threads, one core each
+    #[arg(long, requires = "mode", default_value_t = FLUSHERS, value_name = "N")]
     pub flushers: u64,
-    /// Whether threads leave flushes to them.
-    pub mode: FlushMode,
-    /// Which stores have their lines cleaned early: `none`, `hook`, `samples`, or `samples:16` with
-    /// a mean period other than [`SAMPLE_EVERY`](seawall_ribbon::SAMPLE_EVERY).
+    /// Run designs with flushes (clwb) once more, with flushes left to other threads, where that
+    /// pays, always, or never (and count)
+    #[arg(long = "ribbon", required = false, value_parser = mode_parser(), value_name = "MODE",
+          num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    #[serde(serialize_with = "mode_text", deserialize_with = "mode")]
+    pub mode: Mode,
+    /// Let them clean lines early, where that pays: all that are stored to, and skip the flush
+    /// (hook), or of sampled stores, one in 256 or N, and skip none (samples, samples:N)
+    #[arg(long, requires = "mode", default_value = "none", hide_default_value = true,
+          value_name = "STORES", num_args = 0..=1, require_equals = true,
+          default_missing_value = "hook")]
     #[serde(default, serialize_with = "early_text", deserialize_with = "early")]
     pub early: EarlyStores,
+}
+
+pub(crate) fn mode_parser() -> impl TypedValueParser<Value = Mode> {
+    named("mode", Mode::ALL, Mode::name)
+}
+
+fn mode_text<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(mode.name())
+}
+
+fn mode<'de, D: Deserializer<'de>>(text: D) -> Result<Mode, D::Error> {
+    let name = String::deserialize(text)?;
+    let known = || Mode::ALL.map(Mode::name).join(", ");
+    let found = Mode::ALL.into_iter().find(|mode| mode.name() == name);
+    found.ok_or_else(|| serde::de::Error::custom(format!("no mode `{name}`; known: {}", known())))
 }
 
 fn early_text<S: Serializer>(early: &EarlyStores, serializer: S) -> Result<S::Ok, S::Error> {
@@ -43,34 +71,11 @@ fn early<'de, D: Deserializer<'de>>(text: D) -> Result<EarlyStores, D::Error> {
     String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
 }
 
-/// Whether threads leave flushes to flushers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FlushMode {
-    /// Where a thread measures that it pays. How many flushers work is estimated, too.
-    Auto,
-    /// Always.
-    Always,
-    /// Never: flushers only clean lines early.
-    Never,
-}
-
-impl From<FlushMode> for Mode {
-    fn from(mode: FlushMode) -> Mode {
-        match mode {
-            FlushMode::Auto => Mode::Auto,
-            FlushMode::Always => Mode::Always,
-            FlushMode::Never => Mode::Never,
-        }
-    }
-}
-
 impl CellRibbon {
     /// The same for the threads of a [`Point`].
     pub fn options(&self) -> RibbonOptions {
         let CellRibbon { flushers, mode, early } = *self;
-        let (period, window) = if mode == FlushMode::Auto { (PERIOD, WINDOW) } else { (0, 0) };
-        let mode = mode.into();
+        let (period, window) = if mode == Mode::Auto { (PERIOD, WINDOW) } else { (0, 0) };
         RibbonOptions { flushers, mode, early, period, window, ..RibbonOptions::default() }
     }
 }

@@ -4,10 +4,13 @@
 //! counts. The program that gem5 was timed with runs last, beside what gem5 needed for it.
 
 use crate::LabError;
+use crate::MACHINE;
 use crate::cell::{Point, run_cell};
 use crate::commands::compare::plan::{CompareOptions, Plan};
+use crate::engine::options::{default_options, in_range};
 use crate::engine::progress::Progress;
 use crate::engine::table::{plain_table, text_of};
+use clap::Args;
 use seawall_sim::SimError;
 use serde::Serialize;
 use std::fmt::Write;
@@ -45,34 +48,29 @@ impl Gem5 {
 }
 
 /// What to time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct BenchOptions {
-    /// Workloads; none: the five of MICRO'15, Table 2.
+    /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
+    #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
     pub workloads: Vec<String>,
-    /// Designs; none: all.
+    /// Designs, separated by commas [default: all]
+    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
     pub designs: Vec<String>,
-    /// Simulated cores to time with; each at most those of the machine.
+    /// Numbers of simulated cores
+    #[arg(long, value_delimiter = ',', default_value = "1,32", value_name = "NUMBERS")]
     pub cores: Vec<usize>,
-    /// The machine.
+    /// Machine, or the path of a .toml file
+    #[arg(long, short, default_value = MACHINE, value_name = "NAME")]
     pub machine: String,
-    /// Runs of each point, of which the median counts.
+    /// Runs of each point, of which the median counts
+    #[arg(long, default_value_t = 3, value_name = "N")]
     pub runs: usize,
-    /// References that a run has, about.
+    /// References of a run, about
+    #[arg(long, default_value_t = 2_000_000, value_name = "N")]
     pub references: u64,
 }
 
-impl Default for BenchOptions {
-    fn default() -> BenchOptions {
-        BenchOptions {
-            workloads: Vec::new(),
-            designs: Vec::new(),
-            cores: vec![1, 32],
-            machine: crate::engine::options::MACHINE.into(),
-            runs: 3,
-            references: 2_000_000,
-        }
-    }
-}
+default_options!(BenchOptions);
 
 /// The speed of one point, as `--json` writes it.
 #[derive(Clone, Debug, Serialize)]
@@ -117,8 +115,8 @@ impl Bench {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Bench, LabError> {
-        crate::engine::options::in_range("--runs", options.runs as u64, 1, 1000)?;
-        crate::engine::options::in_range("--references", options.references, 1000, 1 << 40)?;
+        in_range("--runs", options.runs as u64, 1, 1000)?;
+        in_range("--references", options.references, 1000, 1 << 40)?;
         let mut points = Vec::new();
         for &cores in &options.cores {
             let plan = plan(options, options.workloads.clone(), options.designs.clone(), cores)?;

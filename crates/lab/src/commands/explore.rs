@@ -4,7 +4,9 @@
 //! searched under each model, in units that all cores share.
 
 use crate::Progress;
+use crate::engine::options::{default_options, flaws};
 use case::CaseTarget;
+use clap::Args;
 use report::ModelReport;
 use seawall_corpus::FastFair;
 use seawall_explore::{
@@ -48,70 +50,72 @@ pub const EXPLORE_ENTRIES_MAX: u64 = 1 << 16;
 pub const EXPLORE_OPS_MAX: u64 = 1 << 16;
 
 /// What to explore, and how far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct ExploreOptions {
-    /// The models that the structure has to survive.
-    pub models: Vec<Model>,
-    /// Threads, 1 to [`EXPLORE_THREADS_MAX`].
-    pub threads: usize,
-    /// Operations of each thread, 1 to [`EXPLORE_OPS_MAX`].
-    pub ops: u64,
-    /// Entries at the start, 1 to [`EXPLORE_ENTRIES_MAX`].
-    pub entries: u64,
-    /// Per cent of operations that only search: they leave no images.
-    pub search_percent: u32,
-    /// Requests to make instead of the workload's own operations.
-    pub mix: Option<RequestMix>,
-    /// Schedules of the threads to try at most; one thread has only one.
-    pub schedules: u64,
-    /// Interruptions of a thread in one schedule at most, where not at random.
-    pub preemptions: u64,
-    /// Seed of the operations, the schedules and the random images.
-    pub seed: u64,
-    /// Thread 0 moves objects together, by a step behind each of its operations.
+    /// Move objects together meanwhile, by a step behind each operation of the first thread:
+    /// espresso, sfccd, ffccd, or sfccd:TRIGGER:TARGET
+    #[arg(long, value_name = "PROTOCOL", conflicts_with = "replay")]
     pub defragment: Option<DefragOptions>,
-    /// A deliberate mistake of a workload.
-    pub flaw: Flaw,
-    /// The fixed twin of a case of the corpus.
-    pub fixed: bool,
-    /// Crash after each store too.
-    pub thorough: bool,
-    /// Crashes during recovery that follow the first crash.
-    pub depth: u64,
-    /// Crash states at most, for each unit of work.
+    /// Persistency models, separated by commas
+    #[arg(
+        long = "model",
+        value_delimiter = ',',
+        default_value = "px86,bep",
+        value_name = "MODELS"
+    )]
+    pub models: Vec<Model>,
+    /// Threads
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub threads: usize,
+    /// Operations of each thread
+    #[arg(long, default_value_t = 12, value_name = "N")]
+    pub ops: u64,
+    /// Entries at the start
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub entries: u64,
+    /// Per cent of operations that only search
+    #[arg(long = "search", default_value_t = 0, value_name = "PERCENT")]
+    pub search_percent: u32,
+    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
+    #[arg(long, value_name = "MIX", conflicts_with_all = ["search_percent", "replay"])]
+    pub mix: Option<RequestMix>,
+    /// Schedules of the threads to try at most
+    #[arg(long, default_value_t = 32, value_name = "N")]
+    pub schedules: u64,
+    /// Interruptions of a thread in one schedule at most, where not at random
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub preemptions: u64,
+    /// Seed of the operations, the schedules and the random images
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Crash states at most, for each model and part of a run
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
     pub budget: u64,
-    /// The part of the work to do.
+    /// Crashes during recovery that follow the first crash
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub depth: u64,
+    /// Do one part of the work, as 3/64
+    #[arg(long, default_value = "1/1", hide_default_value = true, value_name = "PART")]
     pub shard: Shard,
-    /// File of the units that are done, to go on after an interruption.
+    /// File to note finished work in, and to go on from if stopped
+    #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
-    /// The one image to build instead of a search, as a finding printed it.
+    /// Crash after each store, too
+    #[arg(long)]
+    pub thorough: bool,
+    /// Break the structure on purpose
+    #[arg(long, value_name = "FLAW", value_parser = flaws(), default_value = "none",
+          hide_default_value = true)]
+    pub flaw: Flaw,
+    /// The fixed twin of a case of the corpus
+    #[arg(long)]
+    pub fixed: bool,
+    /// Build one image again, as a finding printed it
+    #[arg(long, value_name = "IMAGE")]
     pub replay: Option<String>,
 }
 
-impl Default for ExploreOptions {
-    fn default() -> ExploreOptions {
-        ExploreOptions {
-            models: vec![Model::Px86, Model::Bep],
-            threads: 1,
-            ops: 12,
-            entries: 8,
-            search_percent: 0,
-            mix: None,
-            defragment: None,
-            schedules: 32,
-            preemptions: 2,
-            seed: 1,
-            flaw: Flaw::None,
-            fixed: false,
-            thorough: false,
-            depth: 2,
-            budget: 100_000,
-            shard: Shard::default(),
-            resume: None,
-            replay: None,
-        }
-    }
-}
+default_options!(ExploreOptions);
 
 /// A part of the work: unit `number` of each `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +246,13 @@ pub fn explore(
     progress: &Progress,
     stop: &Arc<AtomicBool>,
 ) -> Result<ExploreReport, ExploreError> {
+    let mut models: Vec<Model> = Vec::new();
+    for &model in &options.models {
+        if !models.contains(&model) {
+            models.push(model);
+        }
+    }
+    let options = &ExploreOptions { models, ..options.clone() };
     let explore = Explore { options, progress, stop };
     let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
     let ops = match &replay {

@@ -7,10 +7,13 @@
 use crate::commands::kernels::cuts::{Cuts, crash_after};
 use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, fit, run_kernel};
 use crate::engine::jobs::{Piece, run_all};
-use crate::engine::options::{CRASHES_MAX, check_jobs, in_range, once, threads_of};
+use crate::engine::options::{
+    CRASHES_MAX, check_jobs, default_options, in_range, once, threads_of,
+};
 use crate::engine::progress::Progress;
 use crate::engine::spent::Spent;
 use crate::{CRASHES, LabError, MACHINE};
+use clap::Args;
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{
     CHECKPOINTED, KERNELS, Kernel, KernelEntry, KernelVisitor, UnknownKernel, with_kernel,
@@ -77,46 +80,43 @@ impl FromStr for KernelSize {
 }
 
 /// What to run, as a user says it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct KernelOptions {
-    /// Kernels, `name` or `name:size`; none: all.
+    /// Kernels, each NAME or NAME:SIZE [default: all ten]
+    #[arg(value_delimiter = ',', value_name = "NAMES")]
     pub kernels: Vec<String>,
-    /// Designs, `name` or `name:key=value`; none: the four of bulk mode.
+    /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: the four of bulk
+    /// mode]
+    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
     pub designs: Vec<String>,
-    /// Name of a machine, or the path of a `.toml` file.
+    /// Machine, or the path of a .toml file
+    #[arg(long, short, default_value = MACHINE, value_name = "NAME")]
     pub machine: String,
-    /// Threads; none: one per core of the machine.
+    /// Threads [default: one per core of the machine]
+    #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// The size of those that name none.
+    /// small, quick, full, or a number of each kernel's own units (`seawall list kernels`)
+    #[arg(long, default_value = "quick", value_name = "SIZE")]
     pub size: KernelSize,
-    /// What of the programs is run.
+    /// What of the programs runs: bare (heap accesses), parallel (with the instructions and the
+    /// stack of the program whose pattern it is), whole (also what one thread does first)
+    #[arg(long, default_value = "parallel", value_name = "PART")]
     pub extent: Extent,
-    /// Seed of inputs and crash points.
+    /// Seed of the inputs and of the crash points
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Crashes of each kernel under each design that can be judged.
+    /// Crashes of each kernel under each design that promises it something
+    #[arg(long, default_value_t = CRASHES, value_name = "N")]
     pub crashes: u64,
-    /// The design that time is relative to; it is run too. None: [`KERNEL_BASELINE`].
-    pub baseline: Option<String>,
-    /// Host threads; none: one per core of the host.
+    /// Design that time is relative to, which is run too
+    #[arg(long, default_value = KERNEL_BASELINE, value_name = "DESIGN")]
+    pub baseline: String,
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
     pub jobs: Option<usize>,
 }
 
-impl Default for KernelOptions {
-    fn default() -> KernelOptions {
-        KernelOptions {
-            kernels: Vec::new(),
-            designs: Vec::new(),
-            machine: MACHINE.into(),
-            threads: None,
-            size: KernelSize::default(),
-            extent: Extent::default(),
-            seed: 1,
-            crashes: CRASHES,
-            baseline: None,
-            jobs: None,
-        }
-    }
-}
+default_options!(KernelOptions);
 
 /// Points that can be run, and what to compare them with.
 #[derive(Clone, Debug)]
@@ -197,7 +197,7 @@ impl KernelPlan {
         in_range("--crashes", options.crashes, 0, CRASHES_MAX)?;
         check_jobs(options.jobs)?;
         once("design", &options.designs)?;
-        let baseline = options.baseline.clone().unwrap_or_else(|| KERNEL_BASELINE.into());
+        let baseline = options.baseline.clone();
         let mut designs = vec![Choice::parse(&baseline)?];
         let asked: Vec<&str> = match options.designs.as_slice() {
             [] => DESIGNS.to_vec(),

@@ -16,7 +16,9 @@ pub use crash::Violation;
 pub use report::{DesignCell, LitmusReport, ModelCell, TestReport};
 
 use crate::engine::jobs::host_threads;
+use crate::engine::options::default_options;
 use crate::engine::progress::Progress;
+use clap::Args;
 use crash::Pair;
 use rayon::prelude::*;
 use seawall_explore::litmus::{
@@ -31,39 +33,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Crashes of each test under each design, unless told otherwise.
-pub const LITMUS_CRASHES: u64 = 200;
+const LITMUS_CRASHES: u64 = 200;
 /// Crashes of each test under each design in the long mode.
-pub const LITMUS_CRASHES_LONG: u64 = 10_000;
+const LITMUS_CRASHES_LONG: u64 = 10_000;
 /// The name that stands for no model, or no design.
 pub const NONE: &str = "none";
 
 /// Which tests to run, and over what.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct LitmusOptions {
-    /// Ids and families of the suite, and paths of `.litmus` files; empty for the suite.
+    /// Ids (A01) or families (x86) of tests, or paths of .litmus files [default: the suite]
+    #[arg(value_name = "TEST")]
     pub tests: Vec<String>,
-    /// Models by name; empty for all, `none` for none.
+    /// Persistency models, separated by commas, or none [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "MODELS")]
     pub models: Vec<String>,
-    /// Designs as given to `compare`; empty for all that promise something, those in bulk mode with
-    /// epochs and a log so small that a test meets their ends; `none` for none.
+    /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.., or none [default: all that
+    /// promise something, in bulk mode with stores=2:records=4]
+    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
     pub designs: Vec<String>,
-    /// Crashes of each test under each design, at least 1.
+    /// Crashes of each test under each design
+    #[arg(long, default_value_t = LITMUS_CRASHES, value_name = "N")]
     pub crashes: u64,
-    /// Seed of timing and crashes.
+    /// 10000 crashes of each test under each design
+    #[arg(long, conflicts_with = "crashes")]
+    pub long: bool,
+    /// Seed of timing and crashes
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 }
 
-impl Default for LitmusOptions {
-    fn default() -> LitmusOptions {
-        LitmusOptions {
-            tests: Vec::new(),
-            models: Vec::new(),
-            designs: Vec::new(),
-            crashes: LITMUS_CRASHES,
-            seed: 1,
-        }
-    }
-}
+default_options!(LitmusOptions);
 
 /// Why litmus tests cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -138,8 +138,9 @@ impl LitmusPlan {
     /// # Errors
     /// An unknown name, an unreadable or malformed file, a design without promise, no crashes.
     pub fn new(options: &LitmusOptions) -> Result<LitmusPlan, LitmusError> {
-        if !(1..=1_000_000_000).contains(&options.crashes) {
-            return Err(LitmusError::Crashes(options.crashes));
+        let crashes = if options.long { LITMUS_CRASHES_LONG } else { options.crashes };
+        if !(1..=1_000_000_000).contains(&crashes) {
+            return Err(LitmusError::Crashes(crashes));
         }
         let is_none = |names: &[String]| matches!(names, [only] if only == NONE);
         let models = match options.models.as_slice() {
@@ -165,7 +166,7 @@ impl LitmusPlan {
             models,
             promises,
             machines: vec![("tiny", tiny(&desktop)), ("desktop", desktop)],
-            crashes: options.crashes,
+            crashes,
             seed: options.seed,
         })
     }

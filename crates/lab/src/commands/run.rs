@@ -15,8 +15,12 @@ pub use seawall_ribbon::{EarlySource, Mode as RibbonMode};
 pub use times::LatencyReport;
 
 use crate::Progress;
+use crate::cell::mode_parser;
+use crate::engine::options::{default_options, named};
+use clap::Args;
+use clap::builder::TypedValueParser;
 use seawall_memory::{Image, MemoryExt};
-use seawall_native::{Counters, Domain, Needs, Pool, PoolError, PoolOptions, Witness};
+use seawall_native::{Counters, Domain, DomainError, Needs, Pool, PoolError, PoolOptions, Witness};
 use seawall_ribbon::Dirtiness;
 use seawall_ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
 use seawall_runtime::Heap;
@@ -44,7 +48,7 @@ const DRAM_BYTES_MORE: u64 = 1 << 26;
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Limit {
+pub(crate) enum Limit {
     /// After this many seconds of operations, more than 0 and at most [`SECONDS_MAX`].
     Seconds(f64),
     /// After this many operations of each thread, at least 1.
@@ -52,69 +56,83 @@ pub enum Limit {
 }
 
 /// What to run, and where.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct NativeOptions {
-    /// OS threads, 1 to [`THREADS_MAX`].
+    /// Threads
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub threads: usize,
-    /// When to stop.
-    pub limit: Limit,
-    /// Seed of everything random.
+    /// Seconds to run
+    #[arg(long, default_value_t = 2.0, value_name = "N", conflicts_with = "ops")]
+    pub seconds: f64,
+    /// Operations of each thread, instead of a time
+    #[arg(long, value_name = "N")]
+    pub ops: Option<u64>,
+    /// Seed of the operations
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Entries at the start; by default the workload's.
+    /// Entries at the start [default: the workload's]
+    #[arg(long, value_name = "N")]
     pub entries: Option<u64>,
-    /// Per cent of operations that only search; by default the workload's.
+    /// Per cent of operations that only search [default: the workload's]
+    #[arg(long = "search", value_name = "PERCENT")]
     pub search_percent: Option<u32>,
-    /// Requests to make instead of the workload's own operations.
+    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
+    #[arg(long, value_name = "MIX", conflicts_with = "search_percent")]
     pub mix: Option<RequestMix>,
-    /// A deliberate mistake.
-    pub flaw: Flaw,
-    /// Pool file to create; without one, a temporary file that ends with the process.
+    /// Pool file to create; it stays after the run [default: a temporary one]
+    #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// File to create for the count of operations that each thread has finished; it survives the
-    /// process (see [`Witness`]).
+    /// File to create for the count of finished operations of each thread
+    #[arg(long, value_name = "FILE")]
     pub witness: Option<PathBuf>,
-    /// Durability domain; by default what `SEAWALL_DOMAIN` says, else what fits.
+    /// What a drain must survive: line, page or none [default: what fits the file]
+    #[arg(long, value_parser = domain, value_name = "DOMAIN")]
     pub domain: Option<Domain>,
-    /// Flushes left to other threads, where that pays, always, or never (and counted).
+    /// Leave flushes to other threads, where that pays, always, or never (and count)
+    #[arg(long, value_parser = mode_parser(), value_name = "MODE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "auto")]
     pub ribbon: Option<RibbonMode>,
-    /// The Ribbon may clean lines before their flush is asked for, told of them by this: where that
-    /// pays, in mode auto.
+    /// Clean lines before their flush is asked for, where that pays, told of stores by the first of
+    /// the others (auto), sampled addresses, marked pages, or handles, which then skip the flush
+    #[arg(long, value_parser = early_source(), value_name = "SOURCE", requires = "ribbon",
+          num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     pub early: Option<EarlySource>,
-    /// Flushers of the Ribbon, 1 to 1024; by default as many as the processors suggest.
+    /// Such threads [default: a processor fewer than there are, 1 to 24]
+    #[arg(long, requires = "ribbon", value_name = "N")]
     pub flushers: Option<u64>,
-    /// Count how much of each flushed line was dirty; not with a Ribbon, which has no part in that,
-    /// and not beside a collector. The counting takes time, which is in the operations per second.
+    /// Count how much of each flushed line was dirty (which takes time)
+    #[arg(long, conflicts_with_all = ["ribbon", "defragment"])]
     pub dirtiness: bool,
-    /// Objects are moved together meanwhile, by a thread of its own.
+    /// Move objects together meanwhile, in a thread more: espresso, sfccd, or sfccd:TRIGGER:TARGET
+    #[arg(long, value_name = "PROTOCOL")]
     pub defragment: Option<DefragOptions>,
-    /// Measure how long each operation takes, which costs two looks at a clock.
+    /// Measure how long each operation takes
+    #[arg(long)]
     pub latency: bool,
-    /// Pool file to recover and check, instead of running anything.
+    /// Recover and check this pool file instead of running
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["file", "witness", "ops", "seconds", "mix", "ribbon", "dirtiness",
+                                "defragment", "latency"])]
     pub recover: Option<PathBuf>,
+    /// A planted bug, for tests.
+    #[arg(skip)]
+    pub flaw: Flaw,
 }
 
-impl Default for NativeOptions {
-    fn default() -> NativeOptions {
-        NativeOptions {
-            threads: 1,
-            limit: Limit::Seconds(2.0),
-            seed: 1,
-            entries: None,
-            search_percent: None,
-            mix: None,
-            flaw: Flaw::None,
-            file: None,
-            witness: None,
-            domain: None,
-            ribbon: None,
-            early: None,
-            flushers: None,
-            dirtiness: false,
-            defragment: None,
-            latency: false,
-            recover: None,
-        }
+default_options!(NativeOptions);
+
+impl NativeOptions {
+    pub(crate) fn limit(&self) -> Limit {
+        self.ops.map_or(Limit::Seconds(self.seconds), Limit::Operations)
     }
+}
+
+fn domain(name: &str) -> Result<Domain, DomainError> {
+    Domain::parse(name, "--domain")
+}
+
+fn early_source() -> impl TypedValueParser<Value = EarlySource> {
+    named("source", EarlySource::ALL, EarlySource::name)
 }
 
 /// Why a native run or a recovery came to nothing.
@@ -285,13 +303,13 @@ fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
         return wrong("the number of threads", value, format!("1 to {THREADS_MAX}"));
     }
     check_collector(options)?;
-    if let Limit::Seconds(seconds) = options.limit
+    if let Limit::Seconds(seconds) = options.limit()
         && !(seconds > 0.0 && seconds <= SECONDS_MAX)
     {
         let valid = format!("more than 0 and at most {SECONDS_MAX}");
         return wrong("the number of seconds", seconds.to_string(), valid);
     }
-    if options.limit == Limit::Operations(0) {
+    if options.limit() == Limit::Operations(0) {
         return wrong("the number of operations", "0".into(), "at least 1".into());
     }
     if let Some(percent) = options.search_percent.filter(|percent| *percent > 100) {
@@ -387,7 +405,7 @@ impl Visitor for Run<'_> {
             Witness::create(path, options.threads).map_err(error)
         });
         let witness = witness.transpose()?;
-        let (limit, progress) = (options.limit, self.progress);
+        let (limit, progress) = (options.limit(), self.progress);
         let dirtiness = options.dirtiness.then(|| Dirtiness::new(layout.pm_bytes));
         let counted = (&workload, dirtiness.as_ref());
         let run = || {

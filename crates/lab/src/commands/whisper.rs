@@ -10,8 +10,9 @@ use crate::cell::characterise::{Watch, Watched};
 use crate::cell::handle::Simulated;
 use crate::cell::{Point, fit};
 use crate::engine::jobs::run_all;
-use crate::engine::options::{check_jobs, in_range, once};
+use crate::engine::options::{check_jobs, default_options, in_range, once};
 use crate::engine::progress::Progress;
+use clap::Args;
 use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_sim::{Choice, Machine, Program, Simulation};
 use seawall_workloads::{
@@ -125,34 +126,29 @@ impl Published {
 }
 
 /// What to run, as a user says it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct WhisperOptions {
-    /// Names of applications; none: all that were published.
+    /// Applications [default: all]
+    #[arg(value_delimiter = ',', value_name = "APPS")]
     pub applications: Vec<String>,
-    /// Name of a machine, or the path of a `.toml` file; none: the published one.
+    /// Machine, or the path of a .toml file [default: hops17]
+    #[arg(long, short, value_name = "NAME")]
     pub machine: Option<String>,
-    /// Threads; none: one per core of the machine.
+    /// Threads [default: one per core of the machine]
+    #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Counted operations of each thread.
+    /// Counted operations of each thread
+    #[arg(long = "ops", default_value_t = WHISPER_OPERATIONS, value_name = "N")]
     pub operations: u64,
-    /// Seed of the operations.
+    /// Seed of the operations
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Host threads; none: one per core of the host.
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
     pub jobs: Option<usize>,
 }
 
-impl Default for WhisperOptions {
-    fn default() -> WhisperOptions {
-        WhisperOptions {
-            applications: Vec::new(),
-            machine: None,
-            threads: None,
-            operations: WHISPER_OPERATIONS,
-            seed: 1,
-            jobs: None,
-        }
-    }
-}
+default_options!(WhisperOptions);
 
 /// Applications that can be run.
 #[derive(Clone, Debug)]

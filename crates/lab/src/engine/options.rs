@@ -2,7 +2,10 @@
 //! values outside them.
 
 use crate::LabError;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Command};
 use seawall_sim::{Machine, SimError};
+use seawall_workloads::Flaw;
 
 /// Crashes of each cell, unless told otherwise.
 pub const CRASHES: u64 = 20;
@@ -11,7 +14,49 @@ pub const CRASHES: u64 = 20;
 pub const MACHINE: &str = "micro15";
 
 pub(crate) const CRASHES_MAX: u64 = 1 << 20;
+const NO_FLAW: &str = "none";
 const JOBS_MAX: usize = 1024;
+
+/// The options of a command line that names none.
+pub(crate) fn unset<O: Args>() -> O {
+    let command = O::augment_args(Command::new("options"));
+    let matches = command.get_matches_from(["options"]);
+    O::from_arg_matches(&matches).expect("each option has a default")
+}
+
+/// Implements `Default` with the defaults of the command line.
+macro_rules! default_options {
+    ($options:ty) => {
+        impl Default for $options {
+            fn default() -> $options {
+                crate::engine::options::unset()
+            }
+        }
+    };
+}
+pub(crate) use default_options;
+
+/// Parses one of `all` by its name.
+pub(crate) fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    what: &'static str,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(name)).try_map(move |text| {
+        all.into_iter().find(|it| name(*it) == text).ok_or_else(|| format!("no such {what}"))
+    })
+}
+
+/// Parses the name of a planted bug; the help text shows what each leaves out.
+pub(crate) fn flaws() -> impl TypedValueParser<Value = Flaw> {
+    let known = |flaw: Flaw| Some(PossibleValue::new(flaw.name()?).help(flaw.about()));
+    let none = PossibleValue::new(NO_FLAW).hide(true);
+    let values = PossibleValuesParser::new(Flaw::all().filter_map(known).chain([none]));
+    values.try_map(|name| match name.as_str() {
+        NO_FLAW => Ok(Flaw::None),
+        name => name.parse(),
+    })
+}
 
 /// Refuses a number of host threads that makes no sense.
 pub(crate) fn check_jobs(jobs: Option<usize>) -> Result<(), LabError> {

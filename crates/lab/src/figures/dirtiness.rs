@@ -7,7 +7,7 @@
 use super::FigureOptions;
 use crate::LabError;
 use crate::commands::run::{
-    DirtinessReport, Limit, NativeError, NativeOptions, NativeReport, check_native, run_native,
+    DirtinessReport, NativeError, NativeOptions, NativeReport, check_native, run_native,
 };
 use crate::engine::jobs::{Piece, run_all};
 use crate::engine::progress::Progress;
@@ -115,7 +115,7 @@ impl DirtinessFigure {
         let mut jobs = Vec::new();
         for program in &self.programs {
             let options = NativeOptions {
-                limit: Limit::Operations(self.operations.div_ceil(divisor)),
+                ops: Some(self.operations.div_ceil(divisor)),
                 seed: options.seed,
                 mix: program.mix,
                 dirtiness: true,

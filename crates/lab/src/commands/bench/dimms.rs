@@ -6,7 +6,9 @@
 
 use crate::LabError;
 use crate::cell::cpu_time;
+use crate::engine::options::{default_options, in_range};
 use crate::engine::table::{plain_table, text_of};
+use clap::Args;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_sim::{Cycle, Machine, MemoryConfig, XpDimms};
@@ -56,23 +58,23 @@ impl Vans {
 }
 
 /// What to time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct DimmBenchOptions {
-    /// A machine with Optane-like DIMMs.
+    /// Machine with such DIMMs, or the path of a .toml file
+    #[arg(long, short, default_value = "optane24", value_name = "NAME")]
     pub machine: String,
-    /// Runs of each pattern, of which the median counts.
+    /// Runs of each pattern, of which the median counts
+    #[arg(long, default_value_t = 5, value_name = "N")]
     pub runs: usize,
-    /// Requests of a run.
+    /// Requests of a run
+    #[arg(long, default_value_t = 2_000_000, value_name = "N")]
     pub requests: u64,
-    /// Seed of the random lines.
+    /// Seed of the random lines
+    #[arg(skip = 1_u64)]
     pub seed: u64,
 }
 
-impl Default for DimmBenchOptions {
-    fn default() -> DimmBenchOptions {
-        DimmBenchOptions { machine: "optane24".into(), runs: 5, requests: 2_000_000, seed: 1 }
-    }
-}
+default_options!(DimmBenchOptions);
 
 /// The speed with one pattern, as `--json` writes it.
 #[derive(Clone, Debug, Serialize)]
@@ -103,8 +105,8 @@ impl DimmBench {
     /// # Errors
     /// An option that is wrong, or a machine without such DIMMs.
     pub fn run(options: &DimmBenchOptions) -> Result<DimmBench, LabError> {
-        crate::engine::options::in_range("--runs", options.runs as u64, 1, 1000)?;
-        crate::engine::options::in_range("--requests", options.requests, 1000, 1 << 40)?;
+        in_range("--runs", options.runs as u64, 1, 1000)?;
+        in_range("--requests", options.requests, 1000, 1 << 40)?;
         let machine = Machine::load(&options.machine)?;
         let mut memory = machine.memory.clone();
         let Some(dimms) = &mut memory.nvm.dimms else {

@@ -4,8 +4,9 @@
 use crate::LabError;
 use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
 use crate::engine::options::{
-    CRASHES, CRASHES_MAX, MACHINE, check_jobs, in_range, once, threads_of,
+    CRASHES, CRASHES_MAX, MACHINE, check_jobs, default_options, flaws, in_range, once, threads_of,
 };
+use clap::Args;
 use seawall_ribbon::RibbonOptions;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{Choice, DESIGNS, Machine};
@@ -17,72 +18,64 @@ pub const OPERATIONS: u64 = 1000;
 /// The baseline, if it is among the designs and no other is named.
 pub const BASELINE: &str = "lb";
 
-/// Flushers of a Ribbon, unless told otherwise.
-pub const FLUSHERS: u64 = 4;
-
 const OPERATIONS_MAX: u64 = 1 << 32;
 
 /// Share of the operations that run before those that are measured.
 const WARMUP_DIVISOR: u64 = 8;
 
 /// What to compare, as a user says it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct CompareOptions {
-    /// Names of workloads; none: the five of MICRO'15, Table 2, or all if the machine says so.
+    /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
+    #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
     pub workloads: Vec<String>,
-    /// Designs, `name` or `name:key=value`; none: all.
+    /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: all]
+    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
     pub designs: Vec<String>,
-    /// Name of a machine, or the path of a `.toml` file.
+    /// Machine, or the path of a .toml file
+    #[arg(long, short, default_value = MACHINE, value_name = "NAME")]
     pub machine: String,
-    /// Threads; none: one per core of the machine that no flusher has.
+    /// Threads [default: one per core of the machine that no flusher has]
+    #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Seed of operations and crash points.
+    /// Seed of the operations and of the crash points
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Crashes of each cell.
+    /// Crashes to inject into each cell
+    #[arg(long, default_value_t = CRASHES, value_name = "N")]
     pub crashes: u64,
-    /// Measured operations of each thread.
+    /// Measured operations of each thread
+    #[arg(long = "ops", default_value_t = OPERATIONS, value_name = "N")]
     pub operations: u64,
-    /// Entries at the start; none: the workload's.
+    /// Entries at the start [default: the workload's]
+    #[arg(long, value_name = "N")]
     pub entries: Option<u64>,
-    /// Per cent of operations that only search; none: the workload's.
+    /// Per cent of operations that only search [default: the workload's]
+    #[arg(long = "search", value_name = "PERCENT")]
     pub search_percent: Option<u32>,
-    /// Requests to make instead of the workloads' own operations; none: those.
+    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
+    #[arg(long, value_name = "MIX", conflicts_with = "search_percent")]
     pub mix: Option<RequestMix>,
-    /// A Ribbon, with which each design that has programs flush lines is run too; such rows are
-    /// named as in `clwb+ribbon`.
+    /// A Ribbon, with which each design that has programs flush lines is run again.
+    #[command(flatten)]
     pub ribbon: Option<CellRibbon>,
-    /// Ways to defragment, with each of which each design that can is run, too; such rows are named
-    /// as in `clwb+sfccd`. For workloads whose objects move.
+    /// Run designs again with objects moved by espresso, sfccd, ffccd, or sfccd:TRIGGER:TARGET;
+    /// espresso-cached and sfccd-cached copy as published
+    #[arg(long, value_delimiter = ',', value_name = "PROTOCOLS")]
     pub defragment: Vec<DefragOptions>,
-    /// The design that others are relative to; none: [`BASELINE`], or the first design.
+    /// Design that the others are relative to [default: lb, or the first one]
+    #[arg(long, value_name = "DESIGN")]
     pub baseline: Option<String>,
-    /// Host threads; none: one per core of the host.
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
     pub jobs: Option<usize>,
-    /// A deliberate mistake of the structures.
+    /// Break the structures on purpose, to see it caught
+    #[arg(long, value_name = "FLAW", value_parser = flaws(), default_value = "none",
+          hide_default_value = true)]
     pub flaw: Flaw,
 }
 
-impl Default for CompareOptions {
-    fn default() -> CompareOptions {
-        CompareOptions {
-            workloads: Vec::new(),
-            designs: Vec::new(),
-            machine: MACHINE.into(),
-            threads: None,
-            seed: 1,
-            crashes: CRASHES,
-            operations: OPERATIONS,
-            entries: None,
-            search_percent: None,
-            mix: None,
-            ribbon: None,
-            defragment: Vec::new(),
-            baseline: None,
-            jobs: None,
-            flaw: Flaw::None,
-        }
-    }
-}
+default_options!(CompareOptions);
 
 /// Points that can be run, and what to compare them with.
 #[derive(Clone, Debug)]
@@ -262,8 +255,7 @@ fn baseline(asked: Option<&str>, designs: &[String]) -> Result<String, LabError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::FlushMode;
-    use seawall_ribbon::EarlyStores;
+    use seawall_ribbon::{EarlyStores, Mode};
 
     fn strings(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| name.to_string()).collect()
@@ -300,9 +292,8 @@ mod tests {
 
     #[test]
     fn with_a_ribbon_designs_for_which_programs_flush_are_there_twice() {
-        let ribbon = |flushers| {
-            Some(CellRibbon { flushers, mode: FlushMode::Auto, early: EarlyStores::None })
-        };
+        let ribbon =
+            |flushers| Some(CellRibbon { flushers, mode: Mode::Auto, early: EarlyStores::None });
         let options = CompareOptions {
             designs: strings(&["lb", "clwb"]),
             ribbon: ribbon(6),

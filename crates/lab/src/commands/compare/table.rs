@@ -8,7 +8,7 @@ use crate::commands::compare::Comparison;
 use crate::engine::spent::Groups;
 use crate::engine::table::{plain_table, text_of};
 use comfy_table::Table;
-use seawall_ribbon::{EarlyStores, Mode};
+use seawall_ribbon::EarlyStores;
 use std::fmt::Write;
 
 /// How many broken crashes of a cell are told in full.
@@ -95,7 +95,7 @@ impl Comparison {
             EarlyStores::None => String::new(),
             early => format!(", lines cleaned early by {early}"),
         };
-        let mode = Mode::from(*mode).name();
+        let mode = mode.name();
         let mut text = format!("ribbon: {mode}, {where_they_run}{early}\n");
         for cell in &self.cells {
             if let Some(Flushed { by_flushers, skipped, cleaned }) = Flushed::of(cell) {

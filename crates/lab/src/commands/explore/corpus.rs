@@ -4,17 +4,19 @@ use super::ExploreError;
 use crate::engine::jobs::host_threads;
 use crate::engine::table::{plain_table, text_of};
 use crate::{LabError, Progress, write_file};
+use clap::Args;
 use rayon::prelude::*;
 use seawall_corpus::{CASES, Case, Effort, Row, run_case};
 use std::fmt::Write;
 use std::path::Path;
 
 /// How far to look, and at what.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct CorpusOptions {
-    /// Names of cases, or beginnings of names; none: all.
+    /// Cases, or beginnings of their names [default: all]
     pub cases: Vec<String>,
-    /// Crash after every store too, and crash recovery twice.
+    /// Crash after each store too, and crash recovery twice
+    #[arg(long)]
     pub long: bool,
 }
 

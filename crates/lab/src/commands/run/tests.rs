@@ -6,7 +6,7 @@ use std::path::Path;
 
 fn short(file: Option<&Path>) -> NativeOptions {
     NativeOptions {
-        limit: Limit::Operations(300),
+        ops: Some(300),
         entries: Some(100),
         file: file.map(Path::to_path_buf),
         ..NativeOptions::default()
@@ -86,7 +86,7 @@ fn where_no_line_is_flushed_a_ribbon_is_off_or_refused() {
     let by_page = |ribbon| NativeOptions {
         domain: Some(Domain::Page),
         ribbon: Some(ribbon),
-        limit: Limit::Operations(5),
+        ops: Some(5),
         ..short(None)
     };
     let report = run_native("hash", &by_page(RibbonMode::Auto)).unwrap().to_string();
@@ -113,7 +113,7 @@ fn a_ribbon_that_cannot_be_had_is_refused_before_a_file_is_made() {
 
 #[test]
 fn a_run_ends_after_its_seconds() {
-    let options = NativeOptions { limit: Limit::Seconds(0.05), ..short(None) };
+    let options = NativeOptions { seconds: 0.05, ..short(None) };
     let NativeReport::Run(run) = run_native("queue", &options).unwrap() else { panic!() };
     assert!(run.seconds >= 0.05 && run.seconds < 5.0, "{}", run.seconds);
     assert!(run.operations[0] > 0);
@@ -141,9 +141,8 @@ fn a_mix_runs_on_threads_of_this_machine_and_what_it_left_is_recovered() {
     for (at, mix) in seawall_workloads::MIXES.iter().enumerate() {
         for entry in seawall_workloads::WORKLOADS {
             let path = folder.path().join(format!("{}-{at}", entry.name));
-            let limit = Limit::Operations(300);
-            let options =
-                NativeOptions { mix: Some(*mix), threads: 3, limit, ..short(Some(&path)) };
+            let ops = Some(300);
+            let options = NativeOptions { mix: Some(*mix), threads: 3, ops, ..short(Some(&path)) };
             let accepts = match entry.accepts {
                 Accepts::Ranges => true,
                 Accepts::Keys => mix.scans == 0,
@@ -166,11 +165,7 @@ fn a_mix_runs_on_threads_of_this_machine_and_what_it_left_is_recovered() {
 fn a_run_by_page_calls_itself_durable_only_where_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pool");
-    let options = NativeOptions {
-        domain: Some(Domain::Page),
-        limit: Limit::Operations(5),
-        ..short(Some(&path))
-    };
+    let options = NativeOptions { domain: Some(Domain::Page), ops: Some(5), ..short(Some(&path)) };
     let NativeReport::Run(run) = run_native("hash", &options).unwrap() else { panic!() };
     assert_eq!((run.place.flush, run.place.domain), ("none", "page"));
     assert_eq!(run.place.durable, run.place.durability.starts_with("durable"));
@@ -186,10 +181,10 @@ fn options_out_of_range_are_named_with_what_they_may_be() {
     };
     refused(|o| o.threads = 0, "the number of threads is 0; it must be 1 to");
     refused(|o| o.threads = THREADS_MAX + 1, "it must be 1 to 1024");
-    refused(|o| o.limit = Limit::Seconds(f64::NAN), "the number of seconds is NaN");
-    refused(|o| o.limit = Limit::Seconds(0.0), "more than 0");
-    refused(|o| o.limit = Limit::Seconds(f64::INFINITY), "at most");
-    refused(|o| o.limit = Limit::Operations(0), "the number of operations is 0");
+    refused(|o| o.seconds = f64::NAN, "the number of seconds is NaN");
+    refused(|o| o.seconds = 0.0, "more than 0");
+    refused(|o| o.seconds = f64::INFINITY, "at most");
+    refused(|o| o.ops = Some(0), "the number of operations is 0");
     refused(|o| o.search_percent = Some(101), "0 to 100");
     refused(|o| o.flushers = Some(2), "given together with a Ribbon");
     refused(
@@ -264,7 +259,7 @@ fn a_pool_of_the_wrong_kind_is_refused_and_left_as_it_was() {
 fn a_thread_of_its_own_moves_objects_together_while_others_work() {
     let options = NativeOptions {
         threads: 2,
-        limit: Limit::Operations(60_000),
+        ops: Some(60_000),
         entries: Some(20_000),
         latency: true,
         ..NativeOptions::default()

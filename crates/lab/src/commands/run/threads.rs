@@ -305,7 +305,7 @@ mod tests {
         let with = |early| NativeOptions {
             ribbon: Some(RibbonMode::Never),
             early: Some(early),
-            limit: Limit::Operations(20_000),
+            ops: Some(20_000),
             ..NativeOptions::default()
         };
         let report = run_native("kv", &with(EarlySource::Auto)).unwrap();
