@@ -89,8 +89,8 @@ pub struct NativeOptions {
     #[arg(long, value_parser = domain, value_name = "DOMAIN")]
     pub domain: Option<Domain>,
     /// Leave flushes to other threads, where that pays, always, or never (and count)
-    #[arg(long, value_parser = mode_parser(), value_name = "MODE", num_args = 0..=1, require_equals = true,
-          default_missing_value = "auto")]
+    #[arg(long, value_parser = mode_parser(), value_name = "MODE", num_args = 0..=1,
+          require_equals = true, default_missing_value = "auto")]
     pub ribbon: Option<RibbonMode>,
     /// Clean lines before their flush is asked for, where that pays, told of stores by the first of
     /// the others (auto), sampled addresses, marked pages, or handles, which then skip the flush
