@@ -1,8 +1,9 @@
 //! `--plot` of `compare` and `kernels`: a ratio as grouped bars, and under it where the time went.
 //!
-//! Coordinates are pixels: the chart is small, and every label must be where it cannot meet
-//! another. Colours are those of Okabe and Ito and of Paul Tol, which colour-blind readers can
-//! tell apart; the order of the legend is the order of the bars.
+//! Coordinates are pixels: the chart is small, and no two labels may overlap. The name of each
+//! design stands whole under its bars, and the legend has the order of the bars. Colours are those
+//! of Okabe and Ito and of Paul Tol, which colour-blind readers can distinguish; where there are
+//! more designs than colours, they come again with stripes.
 
 use crate::LabError;
 use crate::commands::compare::Comparison;
@@ -15,10 +16,10 @@ use std::path::Path;
 
 mod paint;
 
-use paint::{Paint, Panel};
+use paint::{Fill, Paint, Panel};
 
-/// A colour for each design, in the order of the plan.
-const DESIGN_COLOURS: [RGBColor; 14] = [
+/// Colours of designs, in the order of the plan.
+const DESIGN_COLOURS: [RGBColor; 12] = [
     RGBColor(187, 187, 187),
     RGBColor(51, 34, 136),
     RGBColor(136, 204, 238),
@@ -31,18 +32,19 @@ const DESIGN_COLOURS: [RGBColor; 14] = [
     RGBColor(240, 228, 66),
     RGBColor(230, 159, 0),
     RGBColor(213, 94, 0),
-    RGBColor(153, 153, 51),
-    RGBColor(170, 68, 153),
 ];
 
-const BAR: i32 = 12;
-const GROUP_GAP: i32 = 16;
+/// Pixels from one bar to the next: room for an upright number.
+const BAR: i32 = 16;
+const GROUP_GAP: i32 = 20;
 const LEFT: i32 = 70;
 const WIDTH_MIN: i32 = 720;
 const RIGHT: i32 = 20;
-const LEGEND: i32 = 84;
+/// Height above the upper panel beside its legend: upright numbers above the bars.
+const ABOVE: i32 = 48;
+const LEGEND_ROW: i32 = 18;
 const UPPER: i32 = 230;
-const BETWEEN: i32 = 90;
+const BETWEEN: i32 = 50;
 const LOWER: i32 = 200;
 /// Height of a row of the names below the bars, and what a character of the upright names takes.
 const NAMES: i32 = 30;
@@ -168,20 +170,52 @@ impl Bars<'_> {
         let group = self.designs.len() as i32 * BAR;
         let groups = self.groups.len() as i32 + 1;
         let width = (LEFT + groups * (group + GROUP_GAP) + RIGHT).max(WIDTH_MIN);
-        let longest = self.designs.iter().map(|name| paint::shorten(name).len()).max().unwrap_or(0);
+        let longest = self.designs.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         let names = longest as i32 * UPRIGHT_CHARACTER;
-        let height = LEGEND + UPPER + BETWEEN + LOWER + names + NAMES;
+        let used = self.used_parts();
+        let designs = self.design_entries();
+        let parts: Vec<(&str, Fill)> =
+            used.iter().map(|part| (part.name, Fill::plain(part.colour))).collect();
+        let rows = |entries: &[(&str, Fill)]| {
+            paint::legend_rows(entries, LEFT, width - RIGHT) as i32 * LEGEND_ROW
+        };
+        let upper = Panel { top: rows(&designs) + ABOVE, height: UPPER, most: self.most() };
+        let below = upper.bottom() + names + NAMES + BETWEEN + rows(&parts);
+        let lower = Panel { top: below, height: LOWER, most: 100.0 };
+        let height = lower.bottom() + names + NAMES;
         let mut svg = String::new();
         {
             let area = SVGBackend::with_string(&mut svg, (width as u32, height as u32))
                 .into_drawing_area();
             area.fill(&WHITE)?;
             let paint = Paint { area: &area, left: LEFT, right: width - RIGHT };
-            self.draw_ratios(&paint)?;
-            self.draw_time(&paint, names)?;
+            paint.legend(12, &designs)?;
+            self.draw_ratios(&paint, &upper)?;
+            self.draw_names(&paint, &upper, names, self.mean)?;
+            paint.legend(lower.top - rows(&parts) - 16, &parts)?;
+            self.draw_time(&paint, &lower, &used)?;
+            self.draw_names(&paint, &lower, names, "mean")?;
             area.present()?;
         }
         Ok(svg)
+    }
+
+    fn design_entries(&self) -> Vec<(&str, Fill)> {
+        self.designs.iter().enumerate().map(|(at, design)| (*design, fill(at))).collect()
+    }
+
+    /// The parts of the time that take any of it.
+    fn used_parts(&self) -> Vec<&'static Part> {
+        let times = || self.groups.iter().flat_map(|group| group.times.iter().flatten());
+        let is_used = |part: &&Part| times().any(|time| (part.share)(time) > 0.001);
+        PARTS.iter().filter(is_used).collect()
+    }
+
+    /// The ratio at the upper edge.
+    fn most(&self) -> f64 {
+        let ratios = self.groups.iter().flat_map(|group| &group.ratios).chain(&self.means);
+        let shown = ratios.flatten().copied().filter(|ratio| *ratio <= self.cut);
+        paint::round_up(shown.fold(1.0, f64::max))
     }
 
     /// The share of a part in a group for the design at `place`, or its mean over all groups.
@@ -195,61 +229,62 @@ impl Bars<'_> {
         group.times[place].as_ref().map(part.share)
     }
 
-    fn draw_ratios(&self, paint: &Paint<'_, '_>) -> paint::Drawn {
-        let groups = self.groups.iter().map(|group| (group.name, &group.ratios));
-        let groups: Vec<_> = groups.chain([(self.mean, &self.means)]).collect();
-        let ratios = groups.iter().flat_map(|(_, ratios)| ratios.iter().flatten());
-        let most = ratios.copied().filter(|ratio| *ratio <= self.cut).fold(1.0, f64::max);
-        let panel = Panel { top: LEGEND, height: UPPER, most: paint::round_up(most) };
-        let entries: Vec<(&str, RGBColor)> =
-            self.designs.iter().enumerate().map(|(at, design)| (*design, colour(at))).collect();
-        paint.legend(12, &entries)?;
-        paint.axis(&panel, &self.title, "")?;
-        for (at, (name, ratios)) in groups.into_iter().enumerate() {
+    fn draw_ratios(&self, paint: &Paint<'_, '_>, panel: &Panel) -> paint::Drawn {
+        let groups = self.groups.iter().map(|group| &group.ratios);
+        paint.axis(panel, &self.title, "")?;
+        for (at, ratios) in groups.chain([&self.means]).enumerate() {
             let start = group_start(at, self.designs.len());
             for (place, ratio) in ratios.iter().enumerate() {
                 let left = start + place as i32 * BAR;
                 if let Some(ratio) = *ratio {
                     let shown = ratio.min(panel.most);
-                    paint.bar(&panel, left, 0.0, shown, colour(place))?;
+                    paint.bar(panel, left, (0.0, shown), fill(place))?;
                     if shown < ratio {
-                        paint.cut(&panel, left)?;
+                        paint.cut(panel, left)?;
                     }
                     let above = (left + BAR / 2 - 1, panel.at(shown) - 4);
                     paint.upright(&format!("{ratio:.2}"), above, HPos::Left, 10.0)?;
                 }
             }
-            let middle = start + self.designs.len() as i32 * BAR / 2;
-            paint.text(name, (middle, panel.bottom() + 6), HPos::Center, VPos::Top, 14.0)?;
         }
-        paint.line_at(&panel, 1.0)
+        paint.line_at(panel, 1.0)
     }
 
-    fn draw_time(&self, paint: &Paint<'_, '_>, names: i32) -> paint::Drawn {
-        let panel = Panel { top: LEGEND + UPPER + BETWEEN, height: LOWER, most: 100.0 };
-        let times = || self.groups.iter().flat_map(|group| group.times.iter().flatten());
-        let is_used = |part: &&Part| times().any(|time| (part.share)(time) > 0.001);
-        let used: Vec<&Part> = PARTS.iter().filter(is_used).collect();
-        let entries: Vec<(&str, RGBColor)> =
-            used.iter().map(|part| (part.name, part.colour)).collect();
-        paint.legend(panel.top - 50, &entries)?;
-        paint.axis(&panel, "time of the threads", " %")?;
-        let groups = self.groups.iter().map(|group| (group.name, Some(group)));
-        for (at, (name, group)) in groups.chain([("mean", None)]).enumerate() {
+    fn draw_time(&self, paint: &Paint<'_, '_>, panel: &Panel, parts: &[&Part]) -> paint::Drawn {
+        paint.axis(panel, "time of the threads", " %")?;
+        for (at, group) in self.groups.iter().map(Some).chain([None]).enumerate() {
             let start = group_start(at, self.designs.len());
-            for (place, design) in self.designs.iter().enumerate() {
+            for place in 0..self.designs.len() {
                 let left = start + place as i32 * BAR;
                 let mut from = 0.0;
-                for part in &used {
+                for part in parts {
                     let Some(share) = self.share(part, group, place) else { continue };
-                    paint.bar(&panel, left, from, from + 100.0 * share, part.colour)?;
-                    from += 100.0 * share;
+                    let to = from + 100.0 * share;
+                    paint.bar(panel, left, (from, to), Fill::plain(part.colour))?;
+                    from = to;
                 }
-                let under = (left + BAR / 2 - 1, panel.bottom() + 5);
-                paint.upright(&paint::shorten(design), under, HPos::Right, 11.0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of each design under its bars, and of each group under its designs.
+    fn draw_names(
+        &self,
+        paint: &Paint<'_, '_>,
+        panel: &Panel,
+        height: i32,
+        mean: &str,
+    ) -> paint::Drawn {
+        let groups = self.groups.iter().map(|group| group.name);
+        for (at, name) in groups.chain([mean]).enumerate() {
+            let start = group_start(at, self.designs.len());
+            for (place, design) in self.designs.iter().enumerate() {
+                let under = (start + place as i32 * BAR + BAR / 2 - 1, panel.bottom() + 5);
+                paint.upright(design, under, HPos::Right, 11.0)?;
             }
             let middle = start + self.designs.len() as i32 * BAR / 2;
-            let under = (middle, panel.bottom() + names + 6);
+            let under = (middle, panel.bottom() + height + 8);
             paint.text(name, under, HPos::Center, VPos::Top, 14.0)?;
         }
         Ok(())
@@ -260,8 +295,9 @@ fn group_start(group: usize, bars: usize) -> i32 {
     LEFT + GROUP_GAP / 2 + group as i32 * (bars as i32 * BAR + GROUP_GAP)
 }
 
-fn colour(design: usize) -> RGBColor {
-    DESIGN_COLOURS[design % DESIGN_COLOURS.len()]
+fn fill(design: usize) -> Fill {
+    let colour = DESIGN_COLOURS[design % DESIGN_COLOURS.len()];
+    Fill { colour, is_striped: design / DESIGN_COLOURS.len() % 2 == 1 }
 }
 
 #[cfg(test)]
@@ -288,5 +324,43 @@ mod tests {
             let whole: f64 = PARTS.iter().map(|part| (part.share)(&cell.spent())).sum();
             assert!((whole - 1.0).abs() < 1e-9, "{}: {whole}", cell.point.design.text);
         }
+    }
+
+    fn bars<'a>(designs: &[&'a str]) -> Bars<'a> {
+        let ratios = || (1..=designs.len()).map(|n| Some(n as f64 / 4.0)).collect();
+        let times = designs.iter().map(|_| None).collect();
+        Bars {
+            title: "throughput".into(),
+            cut: THROUGHPUT_MAX,
+            designs: designs.to_vec(),
+            groups: vec![Group { name: "queue", ratios: ratios(), times }],
+            mean: "geo. mean",
+            means: ratios(),
+        }
+    }
+
+    #[test]
+    fn every_design_of_the_table_has_a_fill_of_its_own() {
+        let count = seawall_sim::DESIGNS.len();
+        for one in 0..count {
+            assert!((one + 1..count).all(|other| fill(one) != fill(other)), "design {one}");
+        }
+    }
+
+    #[test]
+    fn names_are_whole_and_the_legend_has_the_order_of_the_bars() {
+        let long = "bsp-lbpp:stores=300:records=4096";
+        let mut designs: Vec<&str> =
+            seawall_sim::DESIGNS.iter().map(|design| design.name).collect();
+        designs.push(long);
+        let svg = bars(&designs).to_svg().expect("it can be drawn");
+        let written = |name: &str| svg.matches(&format!(">\n{name}\n<")).count();
+        // In the legend, and under two groups in each of two panels.
+        assert!(designs.iter().all(|name| written(name) == 5), "{svg}");
+        let legend: Vec<usize> = designs
+            .iter()
+            .map(|name| svg.find(&format!(">\n{name}\n<")).expect("it is there"))
+            .collect();
+        assert!(legend.is_sorted());
     }
 }

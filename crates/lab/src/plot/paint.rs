@@ -6,8 +6,23 @@ use crate::chart::{GRID, text};
 
 /// Width of an average character of a wide font, as a share of the font's size.
 const CHARACTER: f64 = 0.62;
-/// A design's name with its parameters may be longer than there is room.
-const NAME_MAX: usize = 14;
+/// Pixels from one stripe of a bar to the next, and of a stripe.
+const STRIPES: i32 = 6;
+const STRIPE: i32 = 2;
+
+/// How a bar is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fill {
+    pub(super) colour: RGBColor,
+    /// With white stripes across.
+    pub(super) is_striped: bool,
+}
+
+impl Fill {
+    pub(super) fn plain(colour: RGBColor) -> Fill {
+        Fill { colour, is_striped: false }
+    }
+}
 
 /// Where to draw, and between which edges the panels lie.
 pub(super) struct Paint<'a, 'svg> {
@@ -52,24 +67,37 @@ impl Paint<'_, '_> {
         Ok(self.area.draw(&Text::new(text.to_owned(), at, style))?)
     }
 
+    /// A bar between two values.
     pub(super) fn bar(
         &self,
         panel: &Panel,
         left: i32,
-        from: f64,
-        to: f64,
-        colour: RGBColor,
+        (from, to): (f64, f64),
+        fill: Fill,
     ) -> Drawn {
-        let corners = [(left, panel.at(to)), (left + BAR - 2, panel.at(from))];
-        if corners[0].1 == corners[1].1 {
+        let (top, bottom) = (panel.at(to), panel.at(from));
+        if top == bottom {
             return Ok(());
         }
-        Ok(self.area.draw(&Rectangle::new(corners, colour.filled()))?)
+        self.filled((left, top), (left + BAR - 3, bottom), fill)
+    }
+
+    fn filled(&self, corner: (i32, i32), end: (i32, i32), fill: Fill) -> Drawn {
+        self.area.draw(&Rectangle::new([corner, end], fill.colour.filled()))?;
+        if fill.is_striped {
+            let mut y = end.1 - STRIPES;
+            while y > corner.1 {
+                let stripe = [(corner.0, y), (end.0, (y + STRIPE).min(end.1))];
+                self.area.draw(&Rectangle::new(stripe, WHITE.filled()))?;
+                y -= STRIPES;
+            }
+        }
+        Ok(())
     }
 
     /// A gap near the top of a bar that ends at the upper edge and would go further.
     pub(super) fn cut(&self, panel: &Panel, left: i32) -> Drawn {
-        let corners = [(left, panel.top + 8), (left + BAR - 2, panel.top + 12)];
+        let corners = [(left, panel.top + 8), (left + BAR - 3, panel.top + 12)];
         Ok(self.area.draw(&Rectangle::new(corners, WHITE.filled()))?)
     }
 
@@ -99,20 +127,35 @@ impl Paint<'_, '_> {
         Ok(self.area.draw(&line)?)
     }
 
-    /// Names with their colours from `top` on, in as many rows as they take.
-    pub(super) fn legend(&self, top: i32, entries: &[(&str, RGBColor)]) -> Drawn {
-        let (mut x, mut y) = (self.left, top);
-        for (name, colour) in entries {
-            let width = 30 + (name.len() as f64 * 13.0 * CHARACTER) as i32;
-            if x + width > self.right && x > self.left {
-                (x, y) = (self.left, y + 18);
-            }
-            self.area.draw(&Rectangle::new([(x, y), (x + 11, y + 11)], colour.filled()))?;
-            self.text(name, (x + 16, y + 10), HPos::Left, VPos::Bottom, 13.0)?;
-            x += width;
+    /// Names with their fills from `top` on, in as many rows as they take.
+    pub(super) fn legend(&self, top: i32, entries: &[(&str, Fill)]) -> Drawn {
+        for ((name, fill), (x, row)) in entries.iter().zip(places(entries, self.left, self.right)) {
+            let y = top + row as i32 * LEGEND_ROW;
+            self.filled((x, y), (x + 12, y + 12), *fill)?;
+            self.text(name, (x + 17, y + 11), HPos::Left, VPos::Bottom, 13.0)?;
         }
         Ok(())
     }
+}
+
+/// The left edge and the row of each entry of a legend.
+fn places(entries: &[(&str, Fill)], left: i32, right: i32) -> Vec<(i32, usize)> {
+    let (mut x, mut row) = (left, 0);
+    let place = |(name, _): &(&str, Fill)| {
+        let width = 30 + (name.chars().count() as f64 * 13.0 * CHARACTER) as i32;
+        if x + width > right && x > left {
+            (x, row) = (left, row + 1);
+        }
+        let place = (x, row);
+        x += width;
+        place
+    };
+    entries.iter().map(place).collect()
+}
+
+/// The rows that a legend takes.
+pub(super) fn legend_rows(entries: &[(&str, Fill)], left: i32, right: i32) -> usize {
+    places(entries, left, right).last().map_or(0, |(_, row)| row + 1)
 }
 
 /// A step between grid lines that gives four to ten of them: 1, 2 or 5 times a power of ten.
@@ -127,14 +170,6 @@ pub(super) fn round_up(most: f64) -> f64 {
     (most / step).ceil() * step
 }
 
-/// A name that has room under a bar.
-pub(super) fn shorten(name: &str) -> String {
-    match name.char_indices().nth(NAME_MAX) {
-        None => name.to_owned(),
-        Some((end, _)) => format!("{}..", &name[..end]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,11 +182,5 @@ mod tests {
             let lines = top / step(top);
             assert!((3.9..=10.1).contains(&lines), "{most}: {lines} lines");
         }
-    }
-
-    #[test]
-    fn long_names_are_cut_between_characters() {
-        assert_eq!(shorten("lbpp"), "lbpp");
-        assert_eq!(shorten("lbpp:invalidating=true"), "lbpp:invalidat..");
     }
 }
