@@ -54,7 +54,7 @@ pub use kernels::{
 };
 pub use shared::epoch_log::LogError;
 pub use shared::strand_log;
-pub use shared::{Baton, Batons, Change, Full, Inconsistency, SLOT_RESERVE, Slots};
+pub use shared::{Change, Full, Inconsistency, LockVersion, LockVersions, SLOT_RESERVE, Slots};
 pub use ycsb::{Accepts, KeyChoice, MIXES, RequestMix, UnfitMix, UnknownMix};
 
 /// A workload in the table.

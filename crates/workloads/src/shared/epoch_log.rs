@@ -6,7 +6,7 @@
 //! 1. write the log (records, and a header with sequence number, size and checksum), flush it
 //!    together with fresh objects that nothing points to yet; order;
 //! 2. write the words in place and flush each line once; order;
-//! 3. truncate the log with one 8-byte store, store the batons, flush; order.
+//! 3. truncate the log with one 8-byte store, store the versions, flush; order.
 //!
 //! The log validates itself, so it needs no order inside step 1: its checksum covers the records
 //! **and the fresh objects**. Without the latter a log could be whole while an object that its
@@ -27,7 +27,7 @@
 //! A head has the address in its low 48 bits and the number of words in its high 16; with bit 0 set
 //! it names a fresh object instead, and no words follow.
 
-use super::batons::Baton;
+use super::lock_versions::LockVersion;
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt, lines_of};
 use seawall_runtime::Arena;
 use seawall_runtime::pool::HEADER_BYTES;
@@ -321,15 +321,15 @@ impl<'a, M: Memory> Tx<'a, M> {
         self.fresh.iter().any(|(object, words)| at >= *object && at < object.plus(8 * words))
     }
 
-    /// Performs the writes and stores the next values of `batons`. A crash before it returns keeps
-    /// all of the writes or none; when it returns they are ordered before all later stores of this
-    /// thread, and before all later stores of a thread that loads one of the batons afterwards. A
-    /// transaction without writes does nothing.
+    /// Performs the writes and stores the next values of `versions`. A crash before it returns
+    /// keeps all of the writes or none; when it returns they are ordered before all later stores of
+    /// this thread, and before all later stores of a thread that reads one of the versions
+    /// afterwards. A transaction without writes does nothing.
     ///
     /// # Panics
     /// If the writes do not fit the log.
     #[track_caller]
-    pub(crate) fn commit(self, batons: &[Baton]) {
+    pub(crate) fn commit(self, versions: &[LockVersion]) {
         if self.runs.is_empty() {
             return;
         }
@@ -341,8 +341,8 @@ impl<'a, M: Memory> Tx<'a, M> {
         self.memory.order();
         self.memory.store(self.log.plus(RETIRED), sequence);
         self.memory.flush(self.log, LINE_BYTES);
-        for baton in batons {
-            baton.hand_on(self.memory);
+        for version in versions {
+            version.advance(self.memory);
         }
         self.memory.order();
     }

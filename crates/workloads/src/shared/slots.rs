@@ -8,12 +8,12 @@
 //! again is written in a later epoch of the same thread than the one that unlinked it, so no crash
 //! can show the new bytes through the old pointer. A list that grows beyond twice [`SLOT_RESERVE`]
 //! spills to a shared list, and an empty one is filled from there, both under a lock whose
-//! [baton](crate::Batons) carries the same order from thread to thread.
+//! [version](crate::LockVersions) carries the same order from thread to thread.
 //!
 //! A pool with `live + threads * (2 * SLOT_RESERVE + 1)` slots always has room for `live` live
 //! slots.
 
-use super::batons::Batons;
+use super::lock_versions::LockVersions;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks};
 
@@ -35,7 +35,7 @@ pub struct Slots {
     lists: Addr,
     threads: u64,
     lock: Locks,
-    baton: Batons,
+    version: LockVersions,
 }
 
 impl Slots {
@@ -52,7 +52,7 @@ impl Slots {
             lists: arena.dram((threads + 1) * LINE_BYTES),
             threads,
             lock: Locks::place(arena, 1, threads, 1),
-            baton: Batons::place(arena, 1),
+            version: LockVersions::place(arena, 1),
         }
     }
 
@@ -156,16 +156,16 @@ impl Slots {
 
     fn refill<M: Memory>(&self, memory: &M, mine: Addr) {
         let guard = self.lock.acquire(memory, 0, 0);
-        let _ = self.baton.pick(memory, 0);
+        let _ = self.version.read(memory, 0);
         self.transfer(memory, self.list(self.threads), mine);
         self.lock.release(memory, guard);
     }
 
     fn spill<M: Memory>(&self, memory: &M, mine: Addr) {
         let guard = self.lock.acquire(memory, 0, 0);
-        let baton = self.baton.pick(memory, 0);
+        let version = self.version.read(memory, 0);
         self.transfer(memory, mine, self.list(self.threads));
-        baton.hand_on(memory);
+        version.advance(memory);
         memory.order();
         self.lock.release(memory, guard);
     }

@@ -17,7 +17,7 @@
 //! of the scripts it is 9.5 %.
 
 use super::client::Client;
-use super::piles::{Marks, Piles};
+use super::free_lists::{FreeLists, Marks};
 use super::share::{self, Share, TAG};
 use crate::harness::history::tag;
 use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
@@ -69,8 +69,8 @@ pub struct Echo {
     share: Share,
     logs: Addr,
     buckets: Addr,
-    entries: Piles,
-    versions: Piles,
+    entries: FreeLists,
+    versions: FreeLists,
     client: Client,
 }
 
@@ -107,8 +107,8 @@ impl Echo {
             share,
             logs: arena.pm(threads * LOG_BYTES),
             buckets: arena.pm(8 * threads * bucket_words(share)),
-            entries: Piles::place(&mut arena, threads, keys + BATCH, LINE_BYTES),
-            versions: Piles::place(&mut arena, threads, 2 * keys + BATCH, VERSION_BYTES),
+            entries: FreeLists::place(&mut arena, threads, keys + BATCH, LINE_BYTES),
+            versions: FreeLists::place(&mut arena, threads, 2 * keys + BATCH, VERSION_BYTES),
             client: Client::place(&mut arena, threads),
         };
         (echo, arena)

@@ -5,7 +5,7 @@
 //! there, which does not. Entries are locked by stripes, at most two, in ascending order.
 
 use super::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
-use crate::shared::Batons;
+use crate::shared::LockVersions;
 use crate::shared::epoch_log::{Logs, Tx};
 use crate::shared::inconsistency::within;
 use crate::shared::{Change, Inconsistency};
@@ -51,7 +51,7 @@ pub struct Array {
     shape: ArrayShape,
     entries: Addr,
     locks: Locks,
-    batons: Batons,
+    versions: LockVersions,
     logs: Logs,
 }
 
@@ -62,7 +62,7 @@ impl Array {
             shape,
             entries: arena.pm(shape.entries * ENTRY_BYTES),
             locks: Locks::place(arena, shape.stripes, shape.threads, 2),
-            batons: Batons::place(arena, shape.stripes),
+            versions: LockVersions::place(arena, shape.stripes),
             logs: Logs::place(arena, shape.threads, LOG_WORDS),
         }
     }
@@ -99,7 +99,7 @@ impl Array {
         let at = self.entry(index);
         let stripe = index % self.shape.stripes;
         let guard = self.locks.acquire(memory, stripe, 0);
-        let _ = self.batons.pick(memory, stripe);
+        let _ = self.versions.read(memory, stripe);
         entry::read(memory, at);
         let tag = memory.load(at.plus(TAG));
         self.locks.release(memory, guard);
@@ -124,7 +124,7 @@ impl Array {
         let (first, second) = (stripes[0].min(stripes[1]), stripes[0].max(stripes[1]));
         let outer = self.locks.acquire(memory, first, 0);
         let inner = (first != second).then(|| self.locks.acquire(memory, second, 1));
-        let batons = [self.batons.pick(memory, first), self.batons.pick(memory, second)];
+        let versions = [self.versions.read(memory, first), self.versions.read(memory, second)];
         (change.note)(left, change.tag);
         (change.note)(right, change.tag);
         let mut tx = Tx::begin(memory, &self.logs, change.flaw);
@@ -132,7 +132,7 @@ impl Array {
         let right_words = read(memory, right_at, change.tag);
         tx.write(left_at, &right_words);
         tx.write(right_at, &left_words);
-        tx.commit(if inner.is_some() { &batons } else { &batons[..1] });
+        tx.commit(if inner.is_some() { &versions } else { &versions[..1] });
         if let Some(inner) = inner {
             self.locks.release(memory, inner);
         }

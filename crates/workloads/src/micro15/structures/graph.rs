@@ -7,8 +7,8 @@
 use super::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::shared::epoch_log::{Logs, Tx};
 use crate::shared::inconsistency::{Reached, within};
-use crate::shared::{Baton, Batons, Slots};
 use crate::shared::{Change, Full, Inconsistency};
+use crate::shared::{LockVersion, LockVersions, Slots};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Guard, Locks};
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub struct Graph {
     shape: GraphShape,
     vertices: Addr,
     locks: Locks,
-    batons: Batons,
+    versions: LockVersions,
     logs: Logs,
     slots: Slots,
 }
@@ -79,12 +79,12 @@ pub struct Graph {
 struct Held {
     outer: Guard,
     inner: Option<Guard>,
-    batons: [Baton; 2],
+    versions: [LockVersion; 2],
 }
 
 impl Held {
-    fn batons(&self) -> &[Baton] {
-        if self.inner.is_some() { &self.batons } else { &self.batons[..1] }
+    fn versions(&self) -> &[LockVersion] {
+        if self.inner.is_some() { &self.versions } else { &self.versions[..1] }
     }
 }
 
@@ -96,7 +96,7 @@ impl Graph {
             shape,
             vertices: arena.pm(shape.vertices * LINE_BYTES),
             locks: Locks::place(arena, shape.vertices, shape.threads, 2),
-            batons: Batons::place(arena, shape.vertices),
+            versions: LockVersions::place(arena, shape.vertices),
             logs: Logs::place(arena, shape.threads, LOG_WORDS),
             slots: Slots::place(arena, slots, ENTRY_BYTES, shape.threads),
         }
@@ -117,8 +117,8 @@ impl Graph {
         let second = edge.source.max(edge.target);
         let outer = self.locks.acquire(memory, first, 0);
         let inner = (first != second).then(|| self.locks.acquire(memory, second, 1));
-        let batons = [self.batons.pick(memory, first), self.batons.pick(memory, second)];
-        Held { outer, inner, batons }
+        let versions = [self.versions.read(memory, first), self.versions.read(memory, second)];
+        Held { outer, inner, versions }
     }
 
     #[track_caller]
@@ -150,7 +150,7 @@ impl Graph {
     #[track_caller]
     pub fn search<M: Memory>(&self, memory: &M, edge: Edge) -> Option<u64> {
         let guard = self.locks.acquire(memory, edge.source, 0);
-        let _ = self.batons.pick(memory, edge.source);
+        let _ = self.versions.read(memory, edge.source);
         let found = self.find(memory, edge).map(|(_, at)| {
             entry::read(memory, at);
             memory.load(at.plus(TAG))
@@ -202,7 +202,7 @@ impl Graph {
         tx.store(source.plus(HEAD), at.bits());
         tx.store(source.plus(OUT), tx.load(source.plus(OUT)) + 1);
         tx.store(target.plus(IN), tx.load(target.plus(IN)) + 1);
-        tx.commit(held.batons());
+        tx.commit(held.versions());
         Ok(())
     }
 
@@ -226,7 +226,7 @@ impl Graph {
             tx.store(link, tx.load(at.plus(NEXT)));
             tx.store(source.plus(OUT), tx.load(source.plus(OUT)) - 1);
             tx.store(target.plus(IN), tx.load(target.plus(IN)) - 1);
-            tx.commit(held.batons());
+            tx.commit(held.versions());
         }
         self.release(memory, held);
         if let Some((_, at)) = found {

@@ -7,8 +7,8 @@
 use super::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::shared::epoch_log::{Logs, Tx};
 use crate::shared::inconsistency::{Reached, within};
-use crate::shared::{Baton, Batons, Slots};
 use crate::shared::{Change, Full, Inconsistency};
+use crate::shared::{LockVersion, LockVersions, Slots};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Guard, Locks};
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub struct HashTable {
     shape: HashShape,
     stripes: Addr,
     locks: Locks,
-    batons: Batons,
+    versions: LockVersions,
     logs: Logs,
     slots: Slots,
 }
@@ -62,7 +62,7 @@ pub struct HashTable {
 /// A stripe that is locked.
 struct Held {
     guard: Guard,
-    baton: Baton,
+    version: LockVersion,
     stripe: Addr,
     head: Addr,
 }
@@ -75,7 +75,7 @@ impl HashTable {
             shape,
             stripes: arena.pm(shape.stripes * LINE_BYTES),
             locks: Locks::place(arena, shape.stripes, shape.threads, 1),
-            batons: Batons::place(arena, shape.stripes),
+            versions: LockVersions::place(arena, shape.stripes),
             logs: Logs::place(arena, shape.threads, LOG_WORDS),
             slots: Slots::place(arena, slots, ENTRY_BYTES, shape.threads),
         }
@@ -102,9 +102,9 @@ impl HashTable {
         let stripe = chain / CHAINS;
         memory.work(8);
         let guard = self.locks.acquire(memory, stripe, 0);
-        let baton = self.batons.pick(memory, stripe);
+        let version = self.versions.read(memory, stripe);
         let line = self.stripes.plus(stripe * LINE_BYTES);
-        Held { guard, baton, stripe: line, head: self.head(chain) }
+        Held { guard, version, stripe: line, head: self.head(chain) }
     }
 
     fn find<M: Memory>(memory: &M, head: Addr, key: u64) -> Option<(Addr, Addr)> {
@@ -171,7 +171,7 @@ impl HashTable {
         tx.fresh(at, ENTRY_WORDS);
         tx.store(held.stripe.plus(COUNT), tx.load(held.stripe.plus(COUNT)) + 1);
         tx.store(held.head, at.bits());
-        tx.commit(&[held.baton]);
+        tx.commit(&[held.version]);
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl HashTable {
             let mut tx = Tx::begin(memory, &self.logs, change.flaw);
             tx.fresh(at, ENTRY_WORDS);
             tx.store(link, at.bits());
-            tx.commit(&[held.baton]);
+            tx.commit(&[held.version]);
         }
         self.locks.release(memory, held.guard);
         match (found, fresh) {
@@ -226,7 +226,7 @@ impl HashTable {
             let mut tx = Tx::begin(memory, &self.logs, change.flaw);
             tx.store(held.stripe.plus(COUNT), tx.load(held.stripe.plus(COUNT)) - 1);
             tx.store(link, tx.load(at.plus(NEXT)));
-            tx.commit(&[held.baton]);
+            tx.commit(&[held.version]);
         }
         self.locks.release(memory, held.guard);
         if let Some((_, at)) = found {

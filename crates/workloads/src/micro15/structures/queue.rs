@@ -5,9 +5,9 @@
 //! store of the head (or tail) is atomic. Head and tail only increase; the entry of position p is
 //! in place p mod capacity.
 //!
-//! No persisted lock version ([`Batons`](crate::Batons)) is needed. Every operation loads head and
-//! tail under the lock, and every change stores one of them in its last epoch, so under buffered
-//! epoch persistency each operation already follows the last change of either end.
+//! No persisted [lock version](crate::LockVersions) is needed. Every operation loads head and tail
+//! under the lock, and every change stores one of them in its last epoch, so under buffered epoch
+//! persistency each operation already follows the last change of either end.
 //!
 //! One lock serialises all threads, so a pool can hold several queues, each with its own lock.
 

@@ -11,8 +11,8 @@
 use super::entry::{self, ENTRY_BYTES, ENTRY_WORDS};
 use crate::shared::epoch_log::{Logs, Tx};
 use crate::shared::inconsistency::{Reached, within};
-use crate::shared::{Batons, Slots};
 use crate::shared::{Change, Full, Inconsistency};
+use crate::shared::{LockVersions, Slots};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::{Arena, Locks};
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ pub struct Forest {
     shape: ForestShape,
     roots: Addr,
     locks: Locks,
-    batons: Batons,
+    versions: LockVersions,
     logs: Logs,
     slots: Slots,
 }
@@ -81,7 +81,7 @@ impl Forest {
             shape,
             roots: arena.pm(shape.trees * LINE_BYTES),
             locks: Locks::place(arena, shape.trees, shape.threads, 1),
-            batons: Batons::place(arena, shape.trees),
+            versions: LockVersions::place(arena, shape.trees),
             logs: Logs::place(arena, shape.threads, LOG_WORDS),
             slots: Slots::place(arena, slots, ENTRY_BYTES, shape.threads),
         }
@@ -116,7 +116,7 @@ impl Forest {
     pub fn search<M: Memory>(&self, memory: &M, key: u64) -> Option<u64> {
         let tree = key % self.shape.trees;
         let guard = self.locks.acquire(memory, tree, 0);
-        let _ = self.batons.pick(memory, tree);
+        let _ = self.versions.read(memory, tree);
         let found = Forest::find(memory, self.root(tree), key).ok().map(|at| {
             entry::read(memory, at);
             memory.load(at.plus(TAG))
@@ -138,7 +138,7 @@ impl Forest {
     ) -> Result<bool, Full> {
         let tree = key % self.shape.trees;
         let guard = self.locks.acquire(memory, tree, 0);
-        let baton = self.batons.pick(memory, tree);
+        let version = self.versions.read(memory, tree);
         let root = self.root(tree);
         let outcome = match Forest::find(memory, root, key) {
             Ok(_) => Ok(false),
@@ -149,7 +149,7 @@ impl Forest {
                 tx.fresh(at, ENTRY_WORDS);
                 tx.store(root.plus(COUNT), tx.load(root.plus(COUNT)) + 1);
                 Edit { tx: &mut tx, root }.link(at, parent, side);
-                tx.commit(&[baton]);
+                tx.commit(&[version]);
                 true
             }),
         };
@@ -178,7 +178,7 @@ impl Forest {
     ) -> bool {
         let tree = key % self.shape.trees;
         let guard = self.locks.acquire(memory, tree, 0);
-        let baton = self.batons.pick(memory, tree);
+        let version = self.versions.read(memory, tree);
         let root = self.root(tree);
         let found = Forest::find(memory, root, key).ok();
         if let Some(at) = found {
@@ -186,7 +186,7 @@ impl Forest {
             let mut tx = Tx::begin(memory, &self.logs, change.flaw);
             tx.store(root.plus(COUNT), tx.load(root.plus(COUNT)) - 1);
             Edit { tx: &mut tx, root }.unlink(at);
-            tx.commit(&[baton]);
+            tx.commit(&[version]);
         }
         self.locks.release(memory, guard);
         if let Some(at) = found {

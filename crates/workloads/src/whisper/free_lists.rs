@@ -10,31 +10,31 @@ use seawall_runtime::Arena;
 
 /// Slots and the free lists, as stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piles {
+pub(super) struct FreeLists {
     area: Addr,
-    piles: Addr,
+    lists: Addr,
     threads: u64,
     each: u64,
     bytes: u64,
 }
 
-impl Piles {
+impl FreeLists {
     /// Places `each` slots of `bytes` bytes (rounded up to lines) for each thread. The free lists
-    /// are empty until [`rebuild`](Piles::rebuild).
-    pub(super) fn place(arena: &mut Arena, threads: u64, each: u64, bytes: u64) -> Piles {
+    /// are empty until [`rebuild`](FreeLists::rebuild).
+    pub(super) fn place(arena: &mut Arena, threads: u64, each: u64, bytes: u64) -> FreeLists {
         let bytes = bytes.next_multiple_of(LINE_BYTES);
-        let piles = Piles { area: Addr::NULL, piles: Addr::NULL, threads, each, bytes };
+        let lists = FreeLists { area: Addr::NULL, lists: Addr::NULL, threads, each, bytes };
         let area = arena.pm(threads * each * bytes);
-        Piles { area, piles: arena.dram(threads * piles.pile_bytes()), ..piles }
+        FreeLists { area, lists: arena.dram(threads * lists.list_bytes()), ..lists }
     }
 
     /// Bytes of a free list: a line with its length, and the slots.
-    const fn pile_bytes(&self) -> u64 {
+    const fn list_bytes(&self) -> u64 {
         LINE_BYTES + (8 * self.each).next_multiple_of(LINE_BYTES)
     }
 
-    fn pile(&self, thread: u64) -> Addr {
-        self.piles.plus(thread * self.pile_bytes())
+    fn list(&self, thread: u64) -> Addr {
+        self.lists.plus(thread * self.list_bytes())
     }
 
     /// The number of the slot of `thread` that starts at `at`; `None` if none does.
@@ -47,24 +47,24 @@ impl Piles {
 
     /// Pops a slot of the thread's free list; it contains the bytes of its last user.
     pub(super) fn take<M: Memory>(&self, memory: &M, thread: u64) -> Option<Addr> {
-        let pile = self.pile(thread);
-        let below = memory.load::<u64>(pile).checked_sub(1)?;
-        memory.store(pile, below);
-        Some(memory.load(pile.plus(LINE_BYTES + 8 * below)))
+        let list = self.list(thread);
+        let left = memory.load::<u64>(list).checked_sub(1)?;
+        memory.store(list, left);
+        Some(memory.load(list.plus(LINE_BYTES + 8 * left)))
     }
 
     /// Pushes a slot of the thread, which is no longer reachable, on its free list.
     pub(super) fn give<M: Memory>(&self, memory: &M, thread: u64, at: Addr) {
-        let pile = self.pile(thread);
-        let height = memory.load::<u64>(pile);
-        memory.store(pile.plus(LINE_BYTES + 8 * height), at);
-        memory.store(pile, height + 1);
+        let list = self.list(thread);
+        let length = memory.load::<u64>(list);
+        memory.store(list.plus(LINE_BYTES + 8 * length), at);
+        memory.store(list, length + 1);
     }
 
     /// Fills the free lists with all slots that were not reached; one thread runs.
     pub(super) fn rebuild<M: Memory>(&self, memory: &M, reached: &Marks<'_>) {
         for thread in 0..self.threads {
-            memory.store(self.pile(thread), 0u64);
+            memory.store(self.list(thread), 0u64);
             for slot in (thread * self.each..(thread + 1) * self.each).rev() {
                 if !reached.marks[slot as usize] {
                     self.give(memory, thread, self.area.plus(slot * self.bytes));
@@ -75,13 +75,13 @@ impl Piles {
 
     /// The slots that a walk can reach, each once.
     pub(super) fn marks(&self) -> Marks<'_> {
-        Marks { piles: self, marks: vec![false; (self.threads * self.each) as usize] }
+        Marks { lists: self, marks: vec![false; (self.threads * self.each) as usize] }
     }
 }
 
 /// The slots that a walk has reached.
 pub(super) struct Marks<'a> {
-    piles: &'a Piles,
+    lists: &'a FreeLists,
     marks: Vec<bool>,
 }
 
@@ -91,7 +91,7 @@ impl Marks<'_> {
     /// # Errors
     /// If there is none, or it was reached before.
     pub(super) fn reach(&mut self, thread: u64, at: Addr) -> Result<(), Damage> {
-        match self.piles.index(thread, at) {
+        match self.lists.index(thread, at) {
             Some(slot) if !std::mem::replace(&mut self.marks[slot as usize], true) => Ok(()),
             Some(_) => Err(Damage(format!("the slot at {at} is reached a second time"))),
             None => Err(Damage(format!("data of thread {thread} leads to {at}, no slot of it"))),
@@ -108,23 +108,23 @@ mod tests {
     #[test]
     fn a_thread_gets_its_own_slots_each_once_and_none_that_was_reached() {
         let mut arena = Arena::new();
-        let piles = Piles::place(&mut arena, 2, 5, 100);
+        let lists = FreeLists::place(&mut arena, 2, 5, 100);
         let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
-        assert_eq!(piles.take(&image, 0), None);
-        let mut marks = piles.marks();
-        let reached = piles.area.plus(6 * 128);
+        assert_eq!(lists.take(&image, 0), None);
+        let mut marks = lists.marks();
+        let reached = lists.area.plus(6 * 128);
         assert_eq!(marks.reach(1, reached), Ok(()));
         assert!(marks.reach(1, reached).unwrap_err().0.contains("second time"));
         assert!(marks.reach(0, reached).unwrap_err().0.contains("no slot of it"));
         assert!(marks.reach(1, reached.plus(8)).is_err());
-        assert!(marks.reach(1, piles.area.plus(10 * 128)).is_err());
-        piles.rebuild(&image, &marks);
+        assert!(marks.reach(1, lists.area.plus(10 * 128)).is_err());
+        lists.rebuild(&image, &marks);
         for (thread, count) in [(0, 5), (1, 4)] {
-            let taken: Vec<Addr> = std::iter::from_fn(|| piles.take(&image, thread)).collect();
-            assert!(taken.iter().all(|at| piles.index(thread, *at).is_some() && *at != reached));
+            let taken: Vec<Addr> = std::iter::from_fn(|| lists.take(&image, thread)).collect();
+            assert!(taken.iter().all(|at| lists.index(thread, *at).is_some() && *at != reached));
             assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), count);
-            piles.give(&image, thread, taken[0]);
-            assert_eq!(piles.take(&image, thread), Some(taken[0]));
+            lists.give(&image, thread, taken[0]);
+            assert_eq!(lists.take(&image, thread), Some(taken[0]));
         }
     }
 }
