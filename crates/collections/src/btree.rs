@@ -81,7 +81,7 @@ pub struct Tree<const SLOTS: usize, const KEYS: usize> {
     /// The address of the root with the tree's height on top; behind it, what kind of tree it is.
     anchor: Addr,
     versions: Versions,
-    /// Where objects can be at all, as far as this handle has found out.
+    /// The bounds of objects' addresses, as far as this handle knows them.
     objects: (u64, Cell<u64>),
     flaw: Planted,
 }
@@ -148,7 +148,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     }
 
     /// The tree that [`create`](Tree::create) anchored at `anchor`. DRAM is zero after a restart;
-    /// threads of one process that open a tree give the same `dram` and `versions`.
+    /// threads of one process that open a tree pass the same `dram` and `versions`.
     ///
     /// # Errors
     /// When no tree with nodes of these sizes is anchored there.
@@ -218,7 +218,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         Tree { flaw: flaw.into(), ..self }
     }
 
-    /// The value of `key`. What it gives is durable.
+    /// The value of `key`. What it returns is durable.
     ///
     /// # Errors
     /// When the tree is damaged.
@@ -240,7 +240,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         }
     }
 
-    /// Makes `value` that of `key`; gives the value before, if there was one. Durable when it
+    /// Makes `value` that of `key`; returns the value before, if there was one. Durable when it
     /// returns.
     ///
     /// # Errors
@@ -260,7 +260,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     }
 
     /// Replaces the value of `key` by what `change` makes of it, with no other writer between;
-    /// gives the value before. Nothing happens if the key is not there. Durable when it returns.
+    /// returns the value before. Nothing happens if the key is not there. Durable when it returns.
     /// `change` may be called more than once.
     ///
     /// # Errors
@@ -274,7 +274,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         session.retry(Logging::Redo, |tx| self.update_in(tx, key, &mut change))
     }
 
-    /// Takes `key` out; gives its value, if it was there. Durable when it returns.
+    /// Takes `key` out; returns its value, if it was there. Durable when it returns.
     ///
     /// # Errors
     /// When the tree is damaged, or the heap's log.
@@ -407,7 +407,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         }
     }
 
-    /// Inserts; gives the value before. Nothing has happened if the leaf is full.
+    /// Inserts; returns the value before. Nothing has happened if the leaf is full.
     #[inline]
     fn put<M: Memory>(
         &self,
@@ -429,7 +429,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         Ok(Some(None))
     }
 
-    /// Removes; gives the value before, and true if the leaf is sparse then.
+    /// Removes; returns the value before, and true if the leaf is sparse then.
     #[inline]
     fn take<M: Memory>(
         &self,

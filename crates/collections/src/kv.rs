@@ -2,16 +2,16 @@
 //!
 //! A table (`table.rs`) from the hash of a key to the address of its *record*, an object of the
 //! heap that never changes: a word of two lengths (key low, value high), the key padded to whole
-//! words, the value. Two keys with one hash are two entries of the table; the records tell them
-//! apart.
+//! words, the value. Two keys with one hash are two entries of the table, with different
+//! records.
 //!
 //! The hash is SipHash-1-3 (Aumasson and Bernstein, INDOCRYPT 2012, with fewer rounds) under a key
-//! that comes from the pool's uuid and the map's address. Whoever may choose keys but does not know
-//! the pool cannot make them collide, so keys may come from outside.
+//! that comes from the pool's uuid and the map's address. An attacker who chooses keys
+//! without knowing the pool cannot make them collide, so keys may come from outside.
 //!
 //! A reader takes no lock, so a record may be freed and its place reused while it is read. What it
 //! read of an address or a length is therefore used only if the segment is still as it was, and the
-//! bytes are given out only if it is so at the end.
+//! bytes are returned only if it still is at the end.
 
 use crate::reads::{Reads, Within};
 use crate::table::flaw::MapFlaw;
@@ -29,9 +29,9 @@ pub const KV_BYTES_MAX: usize = u32::MAX as usize;
 /// A map from byte strings to byte strings: a few numbers, to be copied to every thread.
 ///
 /// A change is one transaction of the heap, which also allocates and frees what it needs: durable
-/// when it returns; a crash before keeps it wholly or not at all, and nothing is leaked. Or it is
-/// part of a caller's transaction, under the rules of a [`Map`](crate::Map). Readers take no lock
-/// and see durable content only.
+/// when it returns; after a crash before that, the change is there as a whole or not, and nothing
+/// is leaked. Or it is part of a caller's transaction, under the rules of a [`Map`](crate::Map).
+/// Readers take no lock and see durable content only.
 ///
 /// | operation | fences | holds |
 /// |---|---|---|

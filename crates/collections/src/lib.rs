@@ -4,7 +4,7 @@
 //! [`Map`] from numbers to numbers, [`KvMap`] from byte strings to byte strings, and [`BTree`] from
 //! numbers to numbers in order. A change is one transaction of the heap with one fence, or part of
 //! a caller's that changes several of them; opening needs no recovery of their own, and `check`
-//! reads untrusted bytes: it returns [`Damage`]. What is removed gives its space back.
+//! reads untrusted bytes: it returns [`Damage`]. Removal frees space.
 
 #![forbid(unsafe_code)]
 

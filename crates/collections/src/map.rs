@@ -2,9 +2,10 @@
 //!
 //! A table (`table.rs`) whose hashes are the keys, mixed: the mixing can be undone, so the table
 //! holds nothing else, and no two keys have one hash. It is keyed with the pool's uuid, which keeps
-//! patterns in the keys from meeting patterns in the mixing. It is **not** proof against somebody
-//! who picks keys to fill one segment: the directory then doubles until the heap is full, or says
-//! [`MapError::Crowded`]. Keys from outside belong in a [`KvMap`](crate::KvMap).
+//! patterns in the keys from meeting patterns in the mixing. It is **not** proof against an
+//! attacker who picks keys to fill one segment: the directory then doubles until the heap is full,
+//! or an insertion returns [`MapError::Crowded`]. Keys from outside belong in a
+//! [`KvMap`](crate::KvMap).
 
 use crate::table::{Kind, Live, Table, mix, unmix};
 use crate::{Damage, MapError, MapOptions, MapSize};
@@ -15,11 +16,12 @@ const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map fro
 
 /// A map from `u64` to `u64`: a few numbers, to be copied to every thread.
 ///
-/// A change is one transaction of the heap: durable when it returns; a crash before keeps it wholly
-/// or not at all. Or it is part of a caller's transaction (`..._in`), which may change other
-/// structures too: all of it happens, or nothing. Now and then (one in some hundreds) an insertion
-/// splits a segment, or a removal merges two. Readers take no lock and see durable content only.
-/// The log of the heap is [retired](Session::retire) now and then, which costs more fences.
+/// A change is one transaction of the heap: durable when it returns; after a crash before that, the
+/// change is there as a whole or not. Or it is part of a caller's transaction (`..._in`), which may
+/// change other structures too: all of it happens, or nothing. Now and then (one in some hundreds)
+/// an insertion splits a segment, or a removal merges two. Readers take no lock and see durable
+/// content only. The log of the heap is [truncated](Session::retire) now and then, which costs more
+/// fences.
 ///
 /// | operation | fences | holds |
 /// |---|---|---|
@@ -29,9 +31,9 @@ const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map fro
 /// | ... with a split or a merge: for what it fills past the log | 1 more | and that of the map |
 /// | `get_in`, `insert_in`, ... in a transaction | 0 | the same, until that is over |
 ///
-/// Locks that a transaction has are given back when it has committed, or failed. While it runs, its
-/// program must not use the plain operations: they would wait for it. A lock out of order that
-/// another thread has makes an operation fail with [`Busy`](seawall_runtime::HeapError::Busy);
+/// A transaction releases its locks when it has committed, or failed. While it runs, its thread
+/// must not use the plain operations: they would wait for it. A lock out of order that another
+/// thread has makes an operation fail with [`Busy`](seawall_runtime::HeapError::Busy);
 /// [`Session::retry`] runs the transaction again then, so in a heap for several threads it is the
 /// one to use.
 ///
@@ -107,10 +109,10 @@ impl Map {
         self.table.read(memory, self.hash(key), |value, _| Some(value))
     }
 
-    /// Makes `value` that of `key`; gives the one before.
+    /// Makes `value` that of `key`; returns the one before.
     ///
     /// # Errors
-    /// When the heap is full, or somebody [chose](MapError::Crowded) the keys; then nothing has
+    /// When the heap is full, or the keys [crowd](MapError::Crowded) one segment; then nothing has
     /// changed.
     pub fn insert<M: Memory>(
         &self,
@@ -121,9 +123,9 @@ impl Map {
         session.retry(Logging::Redo, |tx| self.insert_in(tx, key, value))
     }
 
-    /// Makes the value of `key` what `change` gives for the one before; gives that. Other threads
-    /// wait meanwhile: `change` must neither panic nor use the map. It may be called more than
-    /// once.
+    /// Replaces the value of `key` by what `change` returns for it; returns the value before. Other
+    /// threads wait meanwhile: `change` must neither panic nor use the map. It may be called more
+    /// than once.
     ///
     /// # Errors
     /// As [`insert`](Map::insert).
@@ -136,7 +138,7 @@ impl Map {
         session.retry(Logging::Redo, |tx| self.update_in(tx, key, &mut change))
     }
 
-    /// Removes `key`; gives its value.
+    /// Removes `key`; returns its value.
     ///
     /// # Errors
     /// When the heap is damaged.

@@ -6,13 +6,13 @@
 //! names a *segment*; the last bits choose a line in it, and an entry is in that line or one of the
 //! three behind it. A segment that has no room splits in two; what moves is copied to a new segment
 //! and stays behind as well, where it no longer counts, as its first bits are those of the other.
-//! When the bits of the directory do not tell the two apart, a directory of twice the size takes
+//! When the bits of the directory do not distinguish the two, a directory of twice the size takes
 //! its place. Two segments that differ in their last bit and have few entries left become one.
 //! Nothing else ever moves.
 //!
 //! Against CCEH: each change is a transaction of the heap, so no order of stores is ever relied on;
-//! every hash and every word can be kept, as what is vacant is told by the first bit (`segment`);
-//! and a search ends at a line that has a slot which was never used.
+//! every hash and every word can be kept, as the first bit of a hash marks vacant slots
+//! (`segment`); and a search ends at a line that has a slot which was never used.
 //!
 //! | place | content |
 //! |---|---|
@@ -20,12 +20,12 @@
 //! | directory | a word a prefix: address of the segment, bits of its prefix in the lowest 6 |
 //! | segment | slots of a hash and a word, four in a line |
 //!
-//! **Threads.** Whoever changes entries holds the segment's outer stripe from before it looks until
-//! its transaction is over, and so the inner stripe of the root if it changes the directory. A
-//! reader takes no lock: it believes what it read if the versions of both are as before. What it
+//! **Threads.** A thread that changes entries holds the segment's outer stripe from before it looks
+//! until its transaction is over, and so the inner stripe of the root if it changes the directory.
+//! A reader takes no lock: it believes what it read if the versions of both are as before. What it
 //! reads is durable, as the stripes are held until it is.
 //!
-//! What must be quick is written without loops, which only those who meet somebody else enter.
+//! The quick paths have no loops: an operation enters one only when it meets another thread.
 
 mod directory;
 pub(crate) mod flaw;
@@ -117,7 +117,7 @@ pub enum MapError {
     },
 }
 
-/// What tells a kind of map from others, as its root says it.
+/// The identity of a kind of map, as its root has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) word: u64,
@@ -258,7 +258,7 @@ impl Table {
         Segment::of(entry, self.lines)
     }
 
-    /// The segment of a hash, which nobody else changes until the transaction is over.
+    /// The segment of a hash, which no other thread changes until the transaction is over.
     #[inline]
     fn held<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, hash: u64) -> Result<Segment, HeapError> {
         if !self.shared || self.flaw.is(MapFlaw::NoLock) {
@@ -290,7 +290,7 @@ impl Table {
         }
     }
 
-    /// Reads again and again until nobody writes meanwhile.
+    /// Reads again until no thread writes meanwhile.
     #[cold]
     #[inline(never)]
     fn insist<M: Memory, T>(
@@ -306,7 +306,7 @@ impl Table {
         }
     }
 
-    /// What [`read`](Table::read) gives, if nobody wrote meanwhile.
+    /// The result of [`read`](Table::read), if no thread wrote meanwhile.
     #[inline]
     fn attempt<M: Memory, T>(
         &self,
@@ -365,8 +365,8 @@ impl Table {
         Ok(segment.find(&within, hash, |word| is_it(&within, word)).map(|(_, word)| word))
     }
 
-    /// Sets the word of `hash` that `is_it` picks, or a new one, to what `make` gives; both get the
-    /// word that was there. Splits segments as it must.
+    /// Sets the word of `hash` that `is_it` picks, or a new one, to what `make` returns; both get
+    /// the word that was there. Splits segments as it must.
     #[inline]
     pub(crate) fn put<M: Memory>(
         &self,
@@ -394,7 +394,7 @@ impl Table {
         }
     }
 
-    /// Removes the word of `hash` that `is_it` picks, and gives it. Merges segments that have few
+    /// Removes and returns the word of `hash` that `is_it` picks. Merges segments that have few
     /// entries left.
     #[inline]
     pub(crate) fn take<M: Memory>(

@@ -1,4 +1,4 @@
-//! Looking at all of a tree, whatever its bytes are.
+//! Checks a whole tree, whatever its bytes are.
 
 use super::descend::{HEIGHT_MAX, parse};
 use super::node::{Inner, Leaf};

@@ -44,14 +44,13 @@ struct Pair<const KEYS: usize> {
 }
 
 impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
-    /// True if a node of that level with so many entries or keys is to join another.
+    /// Whether a node of that level with `count` entries or keys should join another.
     #[inline]
     pub(super) const fn is_sparse(level: u64, count: usize) -> bool {
         4 * count <= if level == 0 { SLOTS } else { KEYS }
     }
 
-    /// True if two nodes of that level, of which the sparse one has so many entries or keys, become
-    /// one.
+    /// Whether two nodes of that level, with `sparse` and `other` entries or keys, become one.
     fn fit(level: u64, sparse: usize, other: usize) -> bool {
         let (all, room) =
             if level == 0 { (sparse + other, SLOTS) } else { (sparse + other + 1, KEYS) };

@@ -1,4 +1,4 @@
-//! Making room: a full node gives half of what it has to a new one.
+//! Making room: a full node moves half of its entries to a new one.
 //!
 //! A split writes the new node, what is left of the old one, and the link above it, or a new root.
 //! A node above that is full too is split first: in a transaction of its own, so that none grows
@@ -142,8 +142,8 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         self.rewrite(tx, node, level, (&keys, &children), index + 1, Some(BTreeFlaw::EarlyLink))
     }
 
-    /// Writes what an inner node is to hold, of which the children before number `child`, and the
-    /// keys between them, are there.
+    /// Writes the new content of an inner node. The children before number `child`, and the keys
+    /// between them, are there already.
     pub(super) fn rewrite<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,

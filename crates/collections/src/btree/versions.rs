@@ -36,7 +36,7 @@ impl Versions {
 
 /// Who walks over nodes: a reader that waits for writers, or a transaction that may not always.
 pub(super) trait Walker: Reads {
-    /// The version of a lock, when nobody else has it.
+    /// The version of a lock, when no other thread has it.
     fn version(&mut self, lock: Stripe) -> Result<u64, HeapError>;
 
     /// True if nothing that was read under the lock since it was `seen` has changed.

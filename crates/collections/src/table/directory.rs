@@ -1,14 +1,14 @@
 //! How a table grows and shrinks: a segment splits, or two become one, and the directory names what
 //! is there then.
 //!
-//! Where the directory cannot tell the halves of a split apart, or has too many words to change for
-//! one segment, a new directory takes the place of the old one, of as many bits as the deepest
+//! Where the directory cannot distinguish the halves of a split, or has too many words to change
+//! for one segment, a new directory takes the place of the old one, of as many bits as the deepest
 //! segment has; so a table that has lost nearly all its entries has a small directory again.
 //!
 //! A split, a merge and a new directory are part of the transaction that needs them, and write few
-//! words of its log: a new segment and a new directory are filled where nobody sees them (what is
-//! less than 4 KiB is logged as well). The stripe of the directory is held from then on until the
-//! transaction is over; everybody else waits.
+//! words of its log: a new segment and a new directory are filled where no other thread sees them
+//! (what is less than 4 KiB is logged as well). The stripe of the directory is held from then on
+//! until the transaction is over; other threads wait.
 
 use super::segment::{SPARSE, Segment};
 use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapError, MapFlaw, Table, top};
@@ -19,7 +19,7 @@ use seawall_runtime::{HeapError, Tx};
 /// Words of the directory that are changed in place; more of them are copied to a new one.
 const WORDS_MAX: u64 = 256;
 
-/// The directory of a table: where, and how many first bits it tells hashes apart by.
+/// The directory of a table: its address, and the number of first bits of a hash that it uses.
 #[derive(Clone, Copy)]
 struct Directory {
     at: Addr,
@@ -32,8 +32,8 @@ impl Directory {
     }
 }
 
-/// The segments that are to have the hashes that begin with so many bits of the same prefix: the
-/// whole of it, or its halves.
+/// The segments for the hashes that begin with `depth` bits of one prefix: one segment for all of
+/// them, or two for its halves.
 struct Change<'a> {
     prefix: u64,
     depth: u32,
@@ -41,7 +41,7 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The words of a directory of so many bits that name the segments, with their places.
+    /// The words of a directory of `bits` bits that name the segments, with their places.
     fn words(&self, bits: u32) -> impl Iterator<Item = (u64, u64)> {
         let count = 1u64 << (bits - self.depth);
         let share = count / self.segments.len() as u64;
@@ -75,7 +75,7 @@ impl Table {
     }
 
     /// Makes one of the segment of `hash`, which is held, and the other half of what they were
-    /// split from, if they have few entries left and nobody is at work there; and so on.
+    /// split from, if they have few entries left and no thread is at work there; and so on.
     #[cold]
     #[inline(never)]
     pub(super) fn merge<M: Memory>(
@@ -105,8 +105,8 @@ impl Table {
         Ok(())
     }
 
-    /// The other half, with its stripe and that of the directory, if they are to be had and it
-    /// seems to be worth it.
+    /// The other half, with its stripe and that of the directory, if both locks are free and a
+    /// merge seems worth it.
     fn sparse_buddy<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,

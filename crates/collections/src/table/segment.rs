@@ -7,8 +7,8 @@
 //! at a line with a slot that was never used. A slot that is vacated in such a line counts as never
 //! used again.
 //!
-//! The last three lines are nobody's first, so no probe wraps around; hence entries that are moved
-//! in the order of their first lines always find room (earliest deadline first).
+//! The last three lines are the first of no entry, so no probe wraps around; hence entries that are
+//! moved in the order of their first lines always find room (earliest deadline first).
 
 use super::{DEPTH_MASK, top};
 use crate::reads::Reads;
@@ -25,8 +25,8 @@ pub(super) const SEGMENT_LINES_MIN: u64 = PROBED;
 /// The most lines: those of the largest block of a heap.
 pub(super) const SEGMENT_LINES_MAX: u64 = 992;
 
-/// A removal from one line in so many asks whether the segment has become sparse; from the others,
-/// whether it is empty.
+/// A removal from one line in `ASKED` checks whether the segment has become sparse; from the
+/// others, whether it is empty.
 const ASKED: u64 = 16;
 /// Lines that are looked at to guess how full a segment is.
 const SAMPLED: u64 = 8;
@@ -269,7 +269,7 @@ impl Segment {
         self.placed(like, entries)
     }
 
-    /// The bytes of a segment of these entries, whose hashes begin like the one given; they were in
+    /// The bytes of a segment of these entries, whose hashes begin like `like`; they were in
     /// a segment of this size.
     pub(super) fn filled_bytes(self, like: u64, entries: &mut [(u64, u64)]) -> Vec<u8> {
         if let Some(bytes) = self.placed(like, entries) {
@@ -294,7 +294,7 @@ impl Segment {
         Some(bytes)
     }
 
-    /// What is wrong with its slots as they are, if its hashes begin like the one given: an entry
+    /// What is wrong with its slots as they are, if its hashes begin like `like`: an entry
     /// that a search does not reach.
     pub(super) fn unreachable(self, like: u64, slots: &[(u64, u64)]) -> Option<u64> {
         let vacant = vacant(like);

@@ -13,8 +13,8 @@ use seawall_runtime::{Heap, HeapError, Held, Tx};
 pub struct MapSize {
     /// Its keys.
     pub keys: u64,
-    /// The objects of the heap that it is made of: if a heap holds nothing but some structures, and
-    /// more objects than these, some have leaked.
+    /// The objects of the heap that it is made of: if a heap holds only some structures, and
+    /// more objects than theirs, some have leaked.
     pub objects: u64,
     /// The bytes of these objects.
     pub bytes: u64,
