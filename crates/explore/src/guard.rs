@@ -1,4 +1,4 @@
-//! Runs code that may panic and gives back what it said, without a word on the terminal.
+//! Runs code that may panic and returns its message, without a word on the terminal.
 //!
 //! Recovery meets thousands of broken images; each panic is a finding to report once, in the
 //! finding's own words, not a message a time on stderr. The process's panic hook is wrapped once

@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// The image with so many stores of each line.
+    /// The image with the number of stores in `cut` of each line.
     fn bytes(trace: &Trace, cut: &Cut) -> Vec<u8> {
         let mut bytes = trace.start.clone();
         for (log, &kept) in trace.lines.iter().zip(&cut.0) {
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// A recovery that reads and writes here and there, as what it reads tells it to.
+    /// A recovery whose reads and writes depend on what it has read.
     fn wander(memory: &impl Memory) -> Vec<u64> {
         let words = words();
         let mut seen = Vec::new();

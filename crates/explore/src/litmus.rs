@@ -16,7 +16,7 @@
 //!
 //! - `title`, `source` (where the shape comes from) and `note` are for readers.
 //! - `thread`, once for each thread: its instructions, separated by `;`.
-//! - `memory`: what an outcome tells, in this order: locations after the crash, and registers
+//! - `memory`: the values of an outcome, in this order: locations after the crash, and registers
 //!   (`r1`, `r2`, ..) as read before it. Without it: all locations that the program stores to.
 //! - `question`: one outcome, or a part of one; `&` joins its conditions.
 //! - a line for each model: is the question's outcome `allowed` or `forbidden`, and after the `;`
@@ -43,10 +43,10 @@
 //!
 //! Under `px86` and `eadr` threads see memory as x86-TSO has it, and `PB` and `DF` are an `SF`.
 //! Under the others memory is sequentially consistent, `CO` and `CF` do nothing, `SF` and `MF` are
-//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store. `NS` is nothing
-//! but under `strand`, `JS` there a `PB` for all strands and else a `PB`. Under `px86` and
-//! `eadr` a register counts as read when the thread's earlier stores and flushes have taken effect,
-//! as nobody can be told of it before.
+//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store. `NS` has a
+//! meaning under `strand` only; `JS` is a `PB` for all strands there, and a plain `PB` elsewhere.
+//! Under `px86` and `eadr` a register counts as read when the thread's earlier stores and flushes
+//! have taken effect, as no observer can learn of it before.
 //!
 //! Sources in short: P20 = Px86, Raad et al., POPL'20; C21 = Cho et al., PLDI'21; KL21 = Khyzha and
 //! Lahav, POPL'21; PEL = Pelley et al., ISCA'14; LB = Joshi et al., MICRO'15; HOPS = Nalli et al.,

@@ -16,7 +16,7 @@ pub(crate) mod order;
 mod threads;
 pub(crate) mod views;
 
-/// Something that takes effect, and who does it.
+/// Something that takes effect, and its thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) thread: u16,

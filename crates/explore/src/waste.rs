@@ -1,4 +1,4 @@
-//! Flushes and fences that do nothing, and stores that nobody flushed: what a run shows about them.
+//! Flushes and fences that do nothing, and stores that are never flushed, as a run shows them.
 //!
 //! A fence costs more than anything else that a program does to persistent memory, and a flush of a
 //! clean line nearly as much as one of a dirty line; neither is wrong. A store whose line is not

@@ -34,7 +34,7 @@ impl Words {
         Words { words: words.into_iter().chain(rest).collect(), bytes }
     }
 
-    /// From now on there are so many bytes, for which there must be room.
+    /// Sets the length in bytes; at most the capacity.
     pub(crate) fn set_bytes(&self, bytes: u64) {
         debug_assert!(bytes.div_ceil(8) <= self.words.len() as u64, "no room for {bytes} bytes");
         self.bytes.set(bytes);

@@ -5,10 +5,11 @@
 //! pointer first, so that a record whose pointer equals that of its left neighbour is no record.
 //! A line is durable before the next one to the left changes; within a line, stores persist in
 //! order. A split (FAIR) makes the new node durable, links it as sibling, cuts the old one, and
-//! only then tells the parent: readers that miss a key go on to the sibling.
+//! only then adds it to the parent: readers that miss a key go on to the sibling.
 //!
 //! [`FastFair`] is a correct program for measurements: inserts, then a recovery that searches each
-//! key and walks the leaves. The bugs (FF-1 .. of our list) are planted in `fast_fair_bugs.rs`.
+//! key and walks the leaves. The bugs (`ff-1` and so on of `seawall list corpus`) are planted in
+//! `fast_fair_bugs.rs`.
 
 use crate::kit::{Words, ensure, inserted, line, word};
 use crate::program::{About, BugKind, Found, Program};
@@ -112,7 +113,7 @@ impl Tree {
         records
     }
 
-    /// The node of `level` that is to hold `wanted`.
+    /// The node of `level` that should hold `wanted`.
     fn descend<M: Memory>(&self, memory: &M, wanted: u64, to: u64) -> Addr {
         let mut node = Addr::from_bits(memory.get(ROOT));
         loop {
@@ -393,7 +394,7 @@ pub(crate) fn found_keys<M: Memory>(
     Ok(found)
 }
 
-/// The first so many inserts are there, and none after.
+/// The inserts up to some number are there, and none after.
 pub(crate) fn judge_keys(found: &[u64], promised: &[u64]) -> Result<(), String> {
     let values: Vec<u64> = (0..found.len() as u64).map(|n| value_of(nth_key(n))).collect();
     inserted(found, promised, &values)

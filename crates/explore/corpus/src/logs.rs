@@ -407,7 +407,7 @@ impl Program for UndoForwards {
     }
 }
 
-/// An allocator whose recovery gives unreachable memory back.
+/// An allocator whose recovery frees unreachable memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReserveLeak;
 

@@ -78,7 +78,7 @@ pub struct About {
     pub kind: BugKind,
     /// What goes wrong, in one line.
     pub what: &'static str,
-    /// Where it is documented: project, place, commits or issue, who found it.
+    /// Where it is documented: project, place, commits or issue, finder.
     pub source: &'static str,
     /// Threads that run it.
     pub threads: usize,

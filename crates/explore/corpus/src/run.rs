@@ -15,7 +15,7 @@ const RECOVERY_STEPS: u64 = 100_000;
 pub struct Effort {
     /// Interruptions of one run of several threads; all places for them are tried.
     pub preemptions: usize,
-    /// Different runs of several threads at most that such interruptions give.
+    /// The most different runs of several threads that such interruptions lead to.
     pub schedules: usize,
     /// Runs of several threads after these with random turns or priorities: the seeds from 1.
     pub random: u64,

@@ -3,7 +3,7 @@
 //! A depth-first walk over the ways in which the threads' instructions may take effect one after
 //! the other. Where the model lets a load return an older store, each that it may return is a move
 //! of its own, and so is each moment at which a non-temporal store leaves its thread's
-//! write-combining list for memory. At every state the model gives the memories that a crash may
+//! write-combining list for memory. At every state the model yields the memories that a crash may
 //! leave.
 //!
 //! Every state is visited, but not every order that leads to it: of two moves that do not meet,
@@ -333,7 +333,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The state after a move, what to tell of it, and whether it may have brought outcomes.
+    /// The state after a move, the move's description, and whether it may have brought outcomes.
     fn run(&self, machine: &Machine, one: Move) -> (Machine, Taken, bool) {
         let (thread, step) = (one.thread, self.step(one));
         let mut after = machine.clone();

@@ -17,7 +17,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Register(pub u8);
 
-/// One instruction of a thread. What each means is told at the head of [`litmus`](super).
+/// One instruction of a thread. The head of [`litmus`](super) defines each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Instruction {
     /// `W x v`
@@ -61,7 +61,7 @@ pub enum Instruction {
     If(Register, Value),
 }
 
-/// Something that an outcome tells.
+/// A value that an outcome contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Column {
     /// A word of memory after the crash.
@@ -93,7 +93,7 @@ pub struct Expectation {
     pub model: String,
     /// The answer to the question.
     pub verdict: Verdict,
-    /// All outcomes that a crash may leave, and no others; `None` if the file gives only a verdict.
+    /// All outcomes that a crash may leave, and no others; `None` if the file has only a verdict.
     pub outcomes: Option<BTreeSet<Outcome>>,
 }
 
@@ -111,11 +111,11 @@ pub struct Litmus {
     pub title: String,
     /// Where the shape comes from.
     pub source: String,
-    /// What else there is to say; may be empty.
+    /// A remark; may be empty.
     pub note: String,
     /// The program.
     pub threads: Threads,
-    /// What an outcome tells, in this order.
+    /// The values of an outcome, in this order.
     pub columns: Vec<Column>,
     /// The outcome asked for: columns (by number) with values; all must hold.
     pub question: Vec<(usize, Value)>,
@@ -146,7 +146,7 @@ impl Litmus {
         self.question.iter().all(|(column, value)| outcome.0[*column] == Some(*value))
     }
 
-    /// The answer that a set of outcomes gives to the question.
+    /// The answer of a set of outcomes to the question.
     pub fn verdict(&self, outcomes: &BTreeSet<Outcome>) -> Verdict {
         match outcomes.iter().any(|outcome| self.matches(outcome)) {
             true => Verdict::Allowed,

@@ -102,7 +102,7 @@ fn entries(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     Ok(entries)
 }
 
-/// At most a few words of what somebody wrote, for a message.
+/// At most a few words of the user's text, for a message.
 fn shown(text: &str) -> String {
     let text = text.trim();
     let short: String = text.chars().take(40).collect();
@@ -311,7 +311,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What an outcome tells, and what the question asks of it.
+    /// The values of an outcome, and what the question asks of them.
     fn columns(&mut self, entries: &[Entry]) -> Result<(), (usize, String)> {
         let only = |key: &str| {
             let mut found = entries.iter().filter(|entry| entry.key == key);

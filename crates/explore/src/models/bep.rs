@@ -24,7 +24,7 @@ use rustc_hash::FxHashMap;
 struct Thread {
     /// What every later store comes after: the epochs before this one, and conflicts.
     base: Option<NodeId>,
-    /// All that the thread has done so far in its strand; where there are none, at all.
+    /// All that the thread has done so far in its strand; without strands, since its start.
     done: Option<NodeId>,
     /// All that it did in the strands before.
     left: Option<NodeId>,

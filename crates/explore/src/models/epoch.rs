@@ -3,7 +3,7 @@
 //! - A barrier (order, drain) ends the thread's epoch, and returns when the thread's stores before
 //!   it are durable. Stores of one epoch persist in any order.
 //! - Strong persist atomicity: two accesses of one word, of which at least one is a store, are
-//!   ordered as in memory, whoever makes them; a load orders what comes before it and after it in
+//!   ordered as in memory, in any threads; a load orders what comes before it and after it in
 //!   this way too. The order is transitive, and it is one of accesses, not of whole epochs: of two
 //!   stores before a conflict only the conflicting one is ordered.
 //!

@@ -9,8 +9,8 @@
 //!   durable from then on. A fence alone makes nothing durable, nor does a write-back.
 //! - `clflush` is ordered with the thread's stores: what the thread has seen is durable at once.
 //! - A non-temporal store is a store with a debt. Until a fence it may stay in a write-combining
-//!   buffer, where other threads do not see it (that is done by who runs the program: recorded
-//!   runs take it out at once).
+//!   buffer, where other threads do not see it (the caller of the
+//!   model decides when it leaves: recorded runs take it out at once).
 //! - A locked operation that fails is a plain load and pays no debts, as in PLDI'21. (Taken as a
 //!   fence, which the vendor's manual suggests, fewer images would be allowed.)
 //!

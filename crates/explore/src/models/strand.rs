@@ -1,11 +1,11 @@
 //! Strand persistency: "Memory Persistency" (Pelley, Chen, Wenisch, ISCA'14), section 5, as
 //! "Relaxed Persist Ordering Using Strand Persistency" (StrandWeaver: Gogte, Wang, Diestelhorst,
-//! Chen, Narayanasamy, Wenisch, ISCA'20) gives it to hardware.
+//! Chen, Narayanasamy, Wenisch, ISCA'20) builds it in hardware.
 //!
 //! - A strand is to persists what a thread is: a persist barrier (order) orders inside it only, and
 //!   a new strand starts without what the old one had to follow, its conflicts included.
-//! - The stores of one line persist in the order in which they took effect, whatever strands they
-//!   are in (strong persist atomicity), each with all that is ordered before it. So a strand that
+//! - The stores of one line persist in the order in which they took effect, of any
+//!   strands (strong persist atomicity), each with all that is ordered before it. So a strand that
 //!   stores to a line of an earlier strand of its thread follows that store, and no more.
 //! - A load or store of a line that another *thread* stored to last is a conflict as in `bep`: the
 //!   strand persists from there on after what that thread's strand had done up to the store. A load

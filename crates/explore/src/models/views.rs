@@ -88,13 +88,13 @@ impl Views {
         raise(view.debts.entry(line).or_default(), seen);
     }
 
-    /// `clflush`: gives how many of the line's stores are durable now.
+    /// `clflush`: returns the number of the line's stores that are durable now.
     pub(super) fn flush(&mut self, thread: u16, line: LineIndex) -> u32 {
         let seen = self.threads.of(thread).most;
         self.stores_up_to(line, seen)
     }
 
-    /// `sfence`: gives the lines of which so many stores are durable now.
+    /// `sfence`: returns lines, each with the number of its stores that are durable now.
     pub(super) fn fence(&mut self, thread: u16) -> Vec<(LineIndex, u32)> {
         let view = self.threads.of(thread);
         view.ready = view.ready.max(view.most);
