@@ -70,6 +70,8 @@ pub use seawall_native::{Domain, Durability};
 pub use seawall_runtime::typed::{Branded, Bytes, Field, Ptr, Session, Tx};
 pub use seawall_runtime::{HeapError as Error, Logging};
 #[cfg(feature = "simulate")]
+pub use seawall_sim::{Permission, PersistDesign, WriteBacks};
+#[cfg(feature = "simulate")]
 pub use simulate::{SimulateError, Simulated, Simulation, simulate};
 pub use thread::Thread;
 

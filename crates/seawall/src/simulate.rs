@@ -6,26 +6,72 @@ use crate::{Branded, Error};
 use seawall_memory::Image;
 use seawall_runtime::{HeapOptions, typed};
 use seawall_sim::{
-    Choice, Counters, Machine, Program, SimError, SimMemory, Simulation as Simulator,
+    Choice, Counters, Machine, PersistDesign, Program, RunOutcome, SimError, SimMemory,
+    Simulation as Simulator,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What [`simulate`] runs on.
 #[derive(Clone, Debug)]
 pub struct Simulation {
     machine: String,
-    design: String,
+    design: Design,
     threads: usize,
     bytes: u64,
+}
+
+/// The hardware of a simulation; of a user's design it makes a new one for each run.
+#[derive(Clone)]
+enum Design {
+    Named(String),
+    Own(Arc<dyn Fn() -> Box<dyn PersistDesign> + Send + Sync>),
+}
+
+/// A run that needs its persistent and volatile bytes and its programs.
+type Run<'a> = Box<dyn FnOnce(Vec<u8>, Vec<u8>, Vec<Program>) -> Result<RunOutcome, SimError> + 'a>;
+
+impl Design {
+    fn on<'a>(&'a self, machine: &'a Machine) -> Result<Run<'a>, SimError> {
+        Ok(match self {
+            Design::Named(name) => {
+                let choice = Choice::parse(name)?;
+                Box::new(move |pm, dram, programs| {
+                    Simulator::new(machine, &choice, pm, dram).run(programs)
+                })
+            }
+            Design::Own(design) => Box::new(|pm, dram, programs| {
+                Simulator::of_design(machine, design(), pm, dram).run(programs)
+            }),
+        })
+    }
+}
+
+impl std::fmt::Debug for Design {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Design::Named(name) => f.write_str(name),
+            Design::Own(_) => f.write_str("a design of one's own"),
+        }
+    }
 }
 
 impl Simulation {
     /// The persistency design of this name, with parameters if any (`lbpp:epochs=4`), on the
     /// machine of MICRO'15, one thread. `seawall list designs` shows them.
     pub fn of(design: &str) -> Simulation {
-        let (machine, design) = ("micro15".to_owned(), design.to_owned());
-        Simulation { machine, design, threads: 1, bytes: 1 << 20 }
+        Simulation::on(Design::Named(design.to_owned()))
+    }
+
+    /// As [`of`](Simulation::of), with a design of one's own; each run begins with a clone of it.
+    /// `examples/my_design.rs` has one.
+    pub fn with(design: impl PersistDesign + Clone + Send + Sync + 'static) -> Simulation {
+        Simulation::on(Design::Own(Arc::new(move || Box::new(design.clone()))))
+    }
+
+    fn on(design: Design) -> Simulation {
+        Simulation { machine: "micro15".to_owned(), design, threads: 1, bytes: 1 << 20 }
     }
 
     /// On this machine: a name, as `seawall list machines` shows them, or the path of a file.
@@ -110,7 +156,7 @@ pub fn simulate<R: Branded + 'static>(
 ) -> Result<Simulated, SimulateError> {
     let unknown = |error: &dyn std::fmt::Display| SimulateError::Unknown(error.to_string());
     let machine = Machine::load(&how.machine).map_err(|error| unknown(&error))?;
-    let design = Choice::parse(&how.design).map_err(|error| unknown(&error))?;
+    let run = how.design.on(&machine).map_err(|error| unknown(&error))?;
     let options = HeapOptions {
         bytes: how.bytes,
         bytes_max: how.bytes,
@@ -129,7 +175,7 @@ pub fn simulate<R: Branded + 'static>(
         })
     });
     let (pm, dram) = image.into_parts();
-    let outcome = Simulator::new(&machine, &design, pm, dram).run(programs.collect())?;
+    let outcome = run(pm, dram, programs.collect())?;
     match failed.take() {
         Some(error) => Err(error.into()),
         None => Ok(Simulated { cycles: outcome.cycles, counters: outcome.counters }),

@@ -17,6 +17,7 @@ use crate::noc::mesh::{Mesh, Tile};
 use crate::{Cycle, LineId};
 use seawall_memory::LINE_BYTES;
 
+mod flushes;
 mod writes;
 
 /// A design's answer to a request for permission.

@@ -29,6 +29,7 @@
 mod caches;
 mod config;
 mod core;
+mod custom;
 mod designs;
 mod engine;
 mod families;
@@ -46,6 +47,7 @@ pub use config::{
     CoreConfig, DeviceConfig, DimmConfig, L1Config, L2Config, LlcConfig, MACHINES, Machine,
     MachineError, MemoryConfig, MeshConfig, PrefetchConfig,
 };
+pub use custom::{Permission, PersistDesign, WriteBacks};
 pub use designs::{Choice, DESIGNS, DesignEntry, ParameterDoc};
 pub use engine::counters::{Counters, Reason, Stalls};
 pub use machine::RunOutcome;

@@ -1,6 +1,7 @@
 //! The interface to a run: set-up, observer, outcome and errors.
 
 use crate::config::Machine;
+use crate::custom::{self, PersistDesign};
 use crate::designs::Choice;
 use crate::machine::{RunOutcome, Setup};
 use crate::{Cycle, SimMemory};
@@ -138,10 +139,16 @@ pub enum SimError {
     Stopped,
 }
 
+/// The design of a run.
+enum Hardware<'a> {
+    OfTable(&'a Choice),
+    OfUser(Box<dyn PersistDesign>),
+}
+
 /// A run before it starts.
 pub struct Simulation<'a> {
     machine: &'a Machine,
-    design: &'a Choice,
+    design: Hardware<'a>,
     pm: Vec<u8>,
     dram: Vec<u8>,
     warm: bool,
@@ -154,6 +161,20 @@ impl<'a> Simulation<'a> {
     /// A run on `machine` under `design` that starts with these bytes in persistent and volatile
     /// memory.
     pub fn new(machine: &'a Machine, design: &'a Choice, pm: Vec<u8>, dram: Vec<u8>) -> Self {
+        Simulation::on(machine, Hardware::OfTable(design), pm, dram)
+    }
+
+    /// As [`new`](Simulation::new), under a design that is not in the table.
+    pub fn of_design(
+        machine: &'a Machine,
+        design: Box<dyn PersistDesign>,
+        pm: Vec<u8>,
+        dram: Vec<u8>,
+    ) -> Self {
+        Simulation::on(machine, Hardware::OfUser(design), pm, dram)
+    }
+
+    fn on(machine: &'a Machine, design: Hardware<'a>, pm: Vec<u8>, dram: Vec<u8>) -> Self {
         Simulation {
             machine,
             design,
@@ -220,6 +241,9 @@ impl<'a> Simulation<'a> {
             stop: self.stop,
             cycles_max: self.cycles_max,
         };
-        (self.design.entry.run)(setup, &self.design.parameters)
+        match self.design {
+            Hardware::OfTable(choice) => (choice.entry.run)(setup, &choice.parameters),
+            Hardware::OfUser(design) => custom::run(setup, design),
+        }
     }
 }

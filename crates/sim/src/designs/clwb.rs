@@ -133,7 +133,7 @@ impl Design for Clwb {
         if room != Gate::Go {
             return room;
         }
-        let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
+        let home = hw.home_tile(line);
         let Some(slot) = hw.llc.find(line) else {
             return self.follow(hw, who, line, home, now);
         };
@@ -142,30 +142,8 @@ impl Design for Clwb {
         {
             return Gate::At(ready + 1, Reason::Fence);
         }
-        let asked = now + hw.look_in(who.core, slot);
-        let at_bank = match hw.owner(slot) {
-            Some((owner, way)) if hw.private[owner].copy(way).is_dirty() => {
-                hw.clean(owner, way, slot);
-                if owner == who.core {
-                    hw.mesh.data(owner, home, asked)
-                } else {
-                    let snooped = hw.mesh.control(who.core, home, asked);
-                    let snooped = hw.mesh.control(home, owner, snooped);
-                    hw.mesh.data(owner, home, snooped + hw.private[owner].latency(way))
-                }
-            }
-            None if hw.config.llc.directory_only && hw.llc.entry(slot).dirty => {
-                send_shared(hw, who.core, slot, asked)
-            }
-            _ => hw.mesh.control(who.core, home, asked),
-        };
-        let is_dirty = hw.llc.entry(slot).dirty;
-        if is_dirty {
-            hw.counters.flushes += 1;
-            let found = hw.look_up(bank, at_bank);
-            hw.write_back(line, home, found, Token::of(who.core, bank));
-            self.cores[who.core].on_the_way += 1;
-        }
+        let (is_dirty, at_bank) = hw.flush(who.core, slot, now);
+        self.cores[who.core].on_the_way += usize::from(is_dirty);
         if self.invalidating {
             hw.recall(slot, at_bank);
             hw.llc.invalidate(slot);
@@ -236,17 +214,4 @@ impl Clwb {
             }
         }
     }
-}
-
-/// Several cores share the line in `slot`, which one of them wrote: one sends it to its home, which
-/// holds no data.
-fn send_shared(hw: &mut Hw<()>, core: usize, slot: LineId, asked: Cycle) -> Cycle {
-    let (home, sharers) = (hw.home_tile(slot), hw.llc.entry(slot).sharers);
-    if sharers >> core & 1 == 1 {
-        return hw.mesh.data(core, home, asked);
-    }
-    let other = sharers.trailing_zeros() as usize;
-    let snooped = hw.mesh.control(core, home, asked);
-    let snooped = hw.mesh.control(home, other, snooped);
-    hw.mesh.data(other, home, snooped + hw.look_in(other, slot))
 }
