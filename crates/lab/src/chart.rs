@@ -1,7 +1,8 @@
-//! Line charts: what was measured as marks joined by lines, what a formula gives as dashes.
+//! Line charts: measurements as marks joined by lines, formulas as dashed lines.
 //!
 //! The look is that of the other plots: pixels, a grey grid, colours of Okabe and Ito that
-//! colour-blind readers can tell apart; marks differ too, so that print in grey can be read.
+//! colour-blind readers can distinguish. Marks differ too, so that print in grey can be read; where
+//! colours come again, they have other marks.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -308,10 +309,17 @@ fn plain(value: f64) -> String {
     text.trim_end_matches('0').into()
 }
 
-/// A mark whose form tells curves apart without colour: disc, square, triangle, ring,
-/// cross, empty square.
+const MARKS: usize = 6;
+
+/// The mark of curve `number`. No two of 36 curves have colour and mark in common.
+fn mark_of(number: usize) -> usize {
+    (number + number / COLOURS.len()) % MARKS
+}
+
+/// A mark whose form shows the curve without colour: disc, square, triangle, ring, cross, empty
+/// square.
 fn mark(area: &Area<'_>, (x, y): (i32, i32), number: usize, colour: RGBColor) -> Drawn {
-    match number % 6 {
+    match mark_of(number) {
         0 => area.draw(&Circle::new((x, y), 4, colour.filled()))?,
         1 => area.draw(&Rectangle::new([(x - 3, y - 3), (x + 4, y + 4)], colour.filled()))?,
         2 => area.draw(&TriangleMarker::new((x, y), 5, colour.filled()))?,
@@ -351,6 +359,14 @@ fn dashes(area: &Area<'_>, points: &[(i32, i32)]) -> Drawn {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_curves_as_there_are_designs_all_look_different() {
+        let look = |number: usize| (number % COLOURS.len(), mark_of(number));
+        let looks: std::collections::BTreeSet<_> =
+            (0..seawall_sim::DESIGNS.len()).map(look).collect();
+        assert_eq!(looks.len(), seawall_sim::DESIGNS.len());
+    }
 
     #[test]
     fn a_chart_holds_its_names_and_a_scale_its_ends() {

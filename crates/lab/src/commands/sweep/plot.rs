@@ -21,9 +21,11 @@ impl Sweep {
         let experiment = &self.plan.experiment;
         let values = &experiment.factors[factor];
         let labels = (0..values.count()).map(|value| values.label(value)).collect();
-        let title = format!("time over {}, by {}", experiment.baseline.text, values.name);
+        let baseline = &experiment.baseline.text;
+        let title = format!("time over {baseline}, by {}", values.name);
         let x = Axis::names(&values.keys(), labels);
-        let mut chart = Chart::new("", &title, x, Axis::ratio("geometric mean of the kernels"));
+        let mut chart =
+            Chart::new("", &title, x, Axis::log(&format!("time over {baseline}, geometric mean")));
         for (at, design) in experiment.designs.iter().enumerate() {
             let mean = |value| Some((value as f64, self.mean_of(factor, value, at)?));
             let points: Vec<(f64, f64)> = (0..values.count()).filter_map(mean).collect();
