@@ -166,15 +166,18 @@ impl Chart {
 
     fn scales(&self) -> (Scale, Scale) {
         let least_x = self.series.iter().flat_map(|series| &series.points).map(|(x, _)| *x);
-        let low = if self.x.is_log { least_x.fold(f64::MAX, f64::min) } else { 0.0 };
         let (most_x, most_y) = (self.most(|(x, _)| *x), self.most(|(_, y)| *y));
         let most_x = most_x.max(self.x.names.len().saturating_sub(1) as f64);
+        // Without a point a logarithmic axis has its 1 only.
+        let or_one = |most: f64| if most > 0.0 { most } else { 1.0 };
+        let low = if self.x.is_log { least_x.fold(or_one(most_x), f64::min) } else { 0.0 };
+        let most_x = if self.x.is_log { or_one(most_x) } else { most_x };
         let step = step(most_y * 1.02);
         let high = (most_y * 1.02 / step).ceil() * step;
         let least_y = self.series.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
-        let least_y = least_y.filter(|y| *y > 0.0).fold(f64::MAX, f64::min);
+        let least_y = least_y.filter(|y| *y > 0.0).fold(or_one(most_y), f64::min);
         let (low_y, high) = match self.y.is_log {
-            true => (2f64.powf(least_y.log2().floor()), 2f64.powf(most_y.log2().ceil())),
+            true => (2f64.powf(least_y.log2().floor()), 2f64.powf(or_one(most_y).log2().ceil())),
             false => (0.0, high),
         };
         let top = self.legend().last().map_or(TITLE, |(_, y)| *y) + LEGEND_ROW + 2;
@@ -366,6 +369,16 @@ mod tests {
         let looks: std::collections::BTreeSet<_> =
             (0..seawall_sim::DESIGNS.len()).map(look).collect();
         assert_eq!(looks.len(), seawall_sim::DESIGNS.len());
+    }
+
+    #[test]
+    fn a_chart_without_a_point_can_be_drawn_on_any_axis() {
+        for x in [Axis::linear("x"), Axis::log("x"), Axis::names("x", vec!["a".into()])] {
+            for y in [Axis::linear("y"), Axis::log("y"), Axis::ratio("y")] {
+                let chart = Chart::new("", "title", x.clone(), y);
+                assert!(chart.to_svg().expect("it can be drawn").contains("title"));
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ use seawall_runtime::defrag::{DefragOptions, Defragmenter, Protocol, with_collec
 use seawall_runtime::typed::{self, Persist, Ptr, Session, Thread};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Recovered};
 
+/// Rounds of kills at most until pools have grown and shrunk.
+const ROUNDS_MAX: usize = 5;
 const NAME: &str = "moving";
 const THREADS: usize = 2;
 /// Operations of a phase: in every second one a list grows, in the others it shrinks.
@@ -265,15 +267,21 @@ fn kill_many(protocol: Protocol, kills: u64) -> Reached {
 #[test]
 fn kills_while_lists_grow_and_shrink_and_their_nodes_move_lose_nothing() {
     let (mut grown, mut shrunk) = (0, 0);
-    for protocol in [Protocol::Espresso, Protocol::Sfccd] {
-        let count = kills() / 2;
-        let reached = kill_many(protocol, count);
-        println!("{protocol}: {reached:?}");
-        assert!(reached.kills == count && reached.operations > 10 * count, "{reached:?}");
-        assert!(count < 100 || reached.moved > 0, "{reached:?}");
-        (grown, shrunk) = (grown + reached.grown, shrunk + reached.shrunk);
+    // A busy machine may be slow to give pages back: then few kills meet a hole.
+    for _ in 0..ROUNDS_MAX {
+        for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+            let count = kills() / 2;
+            let reached = kill_many(protocol, count);
+            println!("{protocol}: {reached:?}");
+            assert!(reached.kills == count && reached.operations > 10 * count, "{reached:?}");
+            assert!(count < 100 || reached.moved > 0, "{reached:?}");
+            (grown, shrunk) = (grown + reached.grown, shrunk + reached.shrunk);
+        }
+        if grown > 0 && shrunk > 0 {
+            return;
+        }
     }
-    assert!(grown > 0 && shrunk > 0, "{grown} had grown and {shrunk} had shrunk");
+    panic!("{grown} had grown and {shrunk} had shrunk");
 }
 
 #[test]

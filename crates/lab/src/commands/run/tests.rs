@@ -113,7 +113,7 @@ fn a_ribbon_that_cannot_be_had_is_refused_before_a_file_is_made() {
 
 #[test]
 fn a_run_ends_after_its_seconds() {
-    let options = NativeOptions { seconds: 0.05, ..short(None) };
+    let options = NativeOptions { ops: None, seconds: 0.05, ..short(None) };
     let NativeReport::Run(run) = run_native("queue", &options).unwrap() else { panic!() };
     assert!(run.seconds >= 0.05 && run.seconds < 5.0, "{}", run.seconds);
     assert!(run.operations[0] > 0);
@@ -181,9 +181,9 @@ fn options_out_of_range_are_named_with_what_they_may_be() {
     };
     refused(|o| o.threads = 0, "the number of threads is 0; it must be 1 to");
     refused(|o| o.threads = THREADS_MAX + 1, "it must be 1 to 1024");
-    refused(|o| o.seconds = f64::NAN, "the number of seconds is NaN");
-    refused(|o| o.seconds = 0.0, "more than 0");
-    refused(|o| o.seconds = f64::INFINITY, "at most");
+    refused(|o| (o.ops, o.seconds) = (None, f64::NAN), "the number of seconds is NaN");
+    refused(|o| (o.ops, o.seconds) = (None, 0.0), "more than 0");
+    refused(|o| (o.ops, o.seconds) = (None, f64::INFINITY), "at most");
     refused(|o| o.ops = Some(0), "the number of operations is 0");
     refused(|o| o.search_percent = Some(101), "0 to 100");
     refused(|o| o.flushers = Some(2), "given together with a Ribbon");
