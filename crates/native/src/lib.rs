@@ -24,7 +24,7 @@
 //! # Ok::<(), seawall_native::PoolError>(())
 //! ```
 
-// They panic when stdout or stderr is closed.
+// They panic when the reader of stdout or stderr is gone.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod access;

@@ -12,7 +12,7 @@ use seawall_runtime::{Heap, HeapOptions, typed};
 use std::fmt;
 use std::hash::Hash;
 
-/// What [`explore`] is to try. The defaults suit a test of some seconds: a program of a few
+/// The limits of [`explore`]. The defaults suit a test of some seconds: a program of a few
 /// transactions, in a pool of 1 MiB.
 #[derive(Clone, Debug)]
 pub struct Exploration {
@@ -30,7 +30,7 @@ impl Default for Exploration {
     fn default() -> Exploration {
         Exploration {
             threads: 1,
-            models: vec![Model::Px86, Model::Epoch],
+            models: vec![Model::Px86, Model::Bep],
             interruptions: 2,
             runs: 100,
             states: 50_000,
@@ -61,8 +61,8 @@ impl Exploration {
         Exploration { states, ..self }
     }
 
-    /// Power may fail so often again while recovery runs: not at all unless told otherwise, as that
-    /// multiplies what there is to try, and recovery is the library's.
+    /// Sets how often power fails again while recovery runs. The default is 0, as each failure
+    /// multiplies the crash states, and recovery is the library's.
     #[must_use]
     pub fn crashes_of_recovery(self, depth: usize) -> Exploration {
         Exploration { depth, ..self }

@@ -52,7 +52,7 @@ impl std::fmt::Debug for Design {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Design::Named(name) => f.write_str(name),
-            Design::Own(_) => f.write_str("a design of one's own"),
+            Design::Own(_) => f.write_str("a user's design"),
         }
     }
 }
@@ -64,7 +64,7 @@ impl Simulation {
         Simulation::on(Design::Named(design.to_owned()))
     }
 
-    /// As [`of`](Simulation::of), with a design of one's own; each run begins with a clone of it.
+    /// As [`of`](Simulation::of), with a user's design; each run begins with a clone of it.
     /// `examples/my_design.rs` has one.
     pub fn with(design: impl PersistDesign + Clone + Send + Sync + 'static) -> Simulation {
         Simulation::on(Design::Own(Arc::new(move || Box::new(design.clone()))))

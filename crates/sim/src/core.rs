@@ -218,7 +218,7 @@ pub(crate) struct Core {
     pub(crate) started: bool,
     /// The cycle up to which time has been accounted.
     pub(crate) since: Cycle,
-    /// Stores, flushes and fences that have retired.
+    /// Stores, flushes and fences that have been issued and have not taken effect.
     pub(crate) buffer: StoreBuffer,
     /// The cycles by reason.
     pub(crate) stalls: Stalls,

@@ -172,13 +172,13 @@ pub(crate) trait Design: Sized {
         false
     }
 
-    /// Returns where the object at `at` has moved, as far as the hardware of `core` knows.
+    /// Returns the destination of the object at `at`, as far as the hardware of `core` knows.
     fn look_up(&mut self, hw: &mut Hw<Self::Message>, core: usize, at: Addr) -> Lookup {
         Lookup::At(at, 0)
     }
 
     /// `core` has read what `walk` requested: the forwarding entry, or that the page has none.
-    /// Returns where the object at `at` has moved.
+    /// Returns the destination of the object at `at`.
     fn walked(&mut self, core: usize, at: Addr, walk: &Walk, entry: Option<Forwarding>) -> Addr {
         at
     }

@@ -2,7 +2,7 @@
 //! programs that they stand for.
 //!
 //! Each runs once, on the machine and under the design of `experiments/whisper.toml`; its epochs
-//! are counted after a warm-up ([`mod@crate::characterise`]), and every quantity is held to a
+//! are counted after a warm-up ([`mod@crate::cell::characterise`]), and every quantity is held to a
 //! factor of the published one.
 
 use crate::LabError;

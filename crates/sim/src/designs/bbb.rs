@@ -34,7 +34,8 @@ parameters! {
     adr: bool = true;
     /// Entries of each core's buffer.
     entries: usize = 32, in 1..=255;
-    /// Percentage of entries in use from which on the oldest are written.
+    /// The share of the entries, in per cent: when that many are not on their way, the oldest are
+    /// written.
     drain_from: usize = 75, in 1..=100;
     /// A planted bug in the mechanism, to test the checks.
     flaw: Flaw = Flaw::None;
@@ -143,7 +144,7 @@ impl Bbb {
         self.drain_oldest(hw, core, now);
     }
 
-    /// Writes the oldest entries of `core` until the number in use is below the threshold.
+    /// Writes the oldest entries of `core` until fewer than the threshold are not on their way.
     fn drain_oldest(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let waiting = self.buffers[core].entries.iter().filter(|entry| !entry.is_sent).count();
         for number in self.drain_from..=waiting {

@@ -5,7 +5,7 @@
 //! dirty bytes wherever they move: to the second level, to the shared cache, to another core, into
 //! a write. When a controller accepts such a write, it sets the line's bit in the reached bitmap of
 //! its page ([`reached`]). So a copy needs no flush and no fence, and after a crash recovery knows
-//! which of its lines are in memory. `checklookup` returns where an object has moved ([`lookup`]).
+//! which of its lines are in memory. `checklookup` returns an object's destination ([`lookup`]).
 //! Everything else is `clwb`, by [`Clwb`].
 //!
 //! A write that sets a bit is durable when its bit is: both wait for the reached buffer, where the

@@ -66,7 +66,7 @@ impl<D: Design> System<D> {
         Ok(())
     }
 
-    /// Asks the hardware of `core` where the object at `at` has moved.
+    /// Asks the hardware of `core` for the destination of the object at `at`.
     pub(super) fn attempt_lookup(&mut self, core: usize, at: Addr) -> Result<Lookup, Pause> {
         self.begin(core);
         self.in_turn(core)?;

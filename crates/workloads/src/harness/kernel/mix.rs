@@ -152,8 +152,8 @@ pub struct Mixed<'a, M> {
 }
 
 impl<M: Memory> Mixed<'_, M> {
-    /// The kernel has made a heap store: one more piece of the program's work. A failed exchange
-    /// does not count, so that waiting for a lock is no work.
+    /// The kernel has made a heap store: one more piece of the program's work. An exchange that
+    /// changes nothing does not count, so that waiting for a lock is no work.
     fn stored(&self) {
         let owed = &self.owed.heap_stores;
         owed.set(owed.get() + self.counts.per_1000 as i64 - 1000);
