@@ -116,13 +116,14 @@ fn shown(page: &str) -> Vec<Shown> {
                 match line.trim() {
                     "..." => last.parts.push(String::new()),
                     line => last.parts.last_mut().into_iter().for_each(|part| {
-                        *part = words(&format!("{part} {line}"));
+                        *part += &format!(" {line}");
                     }),
                 }
             }
         }
     }
     for shown in &mut found {
+        shown.parts.iter_mut().for_each(|part| *part = words(part));
         shown.parts.retain(|part| !part.is_empty());
     }
     found
@@ -133,20 +134,20 @@ mod tests {
     use super::*;
 
     const PAGE: &str =
-        "Text.\n\n```\n$ seawall list a\none  1\n...\ntwo at x.rs:90\n$ ls\nfile\n```\n";
+        "Text.\n\n```\n$ seawall list a\none  1\n...\ntwo\nat x.rs:90\nand\n$ ls\nfile\n```\n";
 
     #[test]
     fn a_command_is_found_with_the_parts_of_its_output() {
-        let parts = vec!["one 1".to_owned(), "two at x.rs:N".to_owned()];
+        let parts = vec!["one 1".to_owned(), "two at x.rs:N and".to_owned()];
         assert_eq!(shown(PAGE), [Shown { command: "list a".into(), parts }]);
     }
 
     #[test]
     fn parts_must_be_printed_in_their_order_wherever_lines_break() {
         let parts = &shown(PAGE)[0].parts;
-        assert_eq!(missing(parts, "one 1\nmore\ntwo\nat x.rs:7\n"), None);
-        assert_eq!(missing(parts, "two at x.rs:7\none 1\n"), Some("two at x.rs:N"));
-        assert_eq!(missing(parts, "one 2\ntwo at x.rs:90"), Some("one 1"));
+        assert_eq!(missing(parts, "one 1\nmore\ntwo\nat x.rs:7\nand\n"), None);
+        assert_eq!(missing(parts, "two at x.rs:7 and\none 1\n"), Some("two at x.rs:N and"));
+        assert_eq!(missing(parts, "one 2\ntwo at x.rs:90 and"), Some("one 1"));
     }
 
     #[test]
