@@ -77,7 +77,7 @@ pub struct Point {
     pub defragment: Option<DefragOptions>,
     /// Crashes to inject; none under a design that promises nothing.
     pub crashes: u64,
-    /// A deliberate mistake of the structure.
+    /// A planted bug of the structure.
     pub flaw: Flaw,
     /// False to leave out all bookkeeping and checks, for timing the simulator.
     pub checked: bool,

@@ -31,7 +31,7 @@ pub enum LabError {
     /// A number that the workloads cannot run with.
     #[error(transparent)]
     Setup(#[from] BadSetup),
-    /// A mistake that the workload cannot make.
+    /// A planted bug that the workload does not have.
     #[error(transparent)]
     Flaw(#[from] UnfitFlaw),
     /// Requests that the workload cannot answer.

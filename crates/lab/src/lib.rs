@@ -40,7 +40,7 @@ pub use commands::whisper::{
     Quantities, WHISPER_OPERATIONS, Whisper, WhisperOptions, WhisperPlan, WhisperRecord,
 };
 pub use commands::{bench, explore, litmus, pool, run};
-pub use engine::options::{CRASHES, MACHINE};
+pub use engine::options::{CRASHES, MACHINE, RequestOptions};
 pub use engine::output::{Files, Finished, Output, drop_parts, tell, write_file};
 pub use engine::progress::Progress;
 pub use error::LabError;

@@ -1,6 +1,6 @@
 //! Small comparisons from end to end: they repeat themselves, and what is broken is caught.
 
-use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress};
+use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress, RequestOptions};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -14,10 +14,18 @@ fn small(workloads: &[&str], designs: &[&str]) -> CompareOptions {
         designs: strings(designs),
         machine: "desktop".into(),
         operations: 60,
-        entries: Some(64),
-        search_percent: Some(10),
+        requests: requests(64, 10),
         ..CompareOptions::default()
     }
+}
+
+fn requests(entries: u64, search_percent: u32) -> RequestOptions {
+    let search_percent = Some(search_percent);
+    RequestOptions { search_percent, ..RequestOptions::on_entries(entries) }
+}
+
+fn with_mix(mix: &str) -> RequestOptions {
+    RequestOptions { mix: Some(mix.parse().unwrap()), ..RequestOptions::on_entries(64) }
 }
 
 fn run(options: &CompareOptions) -> Comparison {
@@ -55,7 +63,7 @@ fn every_structure_survives_every_crash_under_every_design() {
 /// The indexes of Ribbon's evaluation with so few entries that they grow, split and join.
 fn indexes(designs: &[&str]) -> CompareOptions {
     let options = small(&["level", "fastfair"], designs);
-    CompareOptions { entries: Some(24), search_percent: Some(0), crashes: 60, ..options }
+    CompareOptions { requests: requests(24, 0), crashes: 60, ..options }
 }
 
 #[test]
@@ -83,10 +91,8 @@ fn mixes_survive_crashes_and_the_command_names_them() {
     for (workload, mix) in
         [("level", "ycsb-a"), ("fastfair", "ycsb-e"), ("hash", "ycsb-f"), ("redis", "ycsb-load")]
     {
-        let mix = Some(mix.parse().unwrap());
-        let designs = strings(&["clwb", "hops"]);
-        let options =
-            CompareOptions { mix, designs, search_percent: None, ..small(&[workload], &[]) };
+        let requests = with_mix(mix);
+        let options = CompareOptions { requests, ..small(&[workload], &["clwb", "hops"]) };
         let comparison = run(&options);
         assert_eq!(comparison.broken(), 0, "{}", comparison.to_text());
         let record = &comparison.records()[0];
@@ -94,8 +100,7 @@ fn mixes_survive_crashes_and_the_command_names_them() {
         assert!(record.command.contains(&format!("--mix {name}")), "{}", record.command);
         assert!(!record.command.contains("--search"), "{}", record.command);
     }
-    let refused =
-        CompareOptions { mix: Some("ycsb-e".parse().unwrap()), ..small(&["level"], &["clwb"]) };
+    let refused = CompareOptions { requests: with_mix("ycsb-e"), ..small(&["level"], &["clwb"]) };
     let refused = Plan::new(&refused).unwrap_err().to_string();
     assert!(refused.contains("level cannot run the mix ycsb-e: it scans"), "{refused}");
 }
@@ -174,10 +179,9 @@ fn no_crash_loses_what_moves_by_any_protocol() {
     let options = CompareOptions {
         machine: "ffccd22".into(),
         threads: Some(2),
-        entries: Some(300),
+        requests: RequestOptions::on_entries(300),
         operations: 400,
         crashes: 40,
-        search_percent: None,
         defragment: ways.to_vec(),
         ..small(&["c-ll", "c-fptree", "c-redis"], &["ffccd"])
     };

@@ -11,6 +11,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_lab::RequestOptions;
 use seawall_lab::run::{NativeOptions, NativeReport, RibbonMode, run_native};
 use seawall_memory::Image;
 use seawall_workloads::history::{initial_tag, tag};
@@ -66,8 +67,10 @@ impl Plan {
             threads: self.threads,
             seconds: PATIENCE.as_secs_f64(),
             seed: self.seed,
-            entries: Some(ENTRIES),
-            search_percent: Some(self.search_percent),
+            requests: RequestOptions {
+                search_percent: Some(self.search_percent),
+                ..RequestOptions::on_entries(ENTRIES)
+            },
             file: Some(self.file.clone()),
             witness: Some(self.witness()),
             ribbon: self.has_ribbon.then_some(RibbonMode::Always),

@@ -3,7 +3,7 @@
 
 use seawall_lab::{
     Cell, CompareOptions, Figure, FigureOptions, Figures, Flaw, LabError, Plan, Point, Progress,
-    run_cell,
+    RequestOptions, run_cell,
 };
 use seawall_ribbon::{EarlyStores, Mode, RibbonFlaw, RibbonOptions, SAMPLE_EVERY};
 use seawall_sim::{Machine, Reason};
@@ -21,8 +21,7 @@ fn point_under(workload: &str, design: &str) -> Point {
         machine: "desktop".into(),
         threads: Some(2),
         operations: 200,
-        entries: Some(64),
-        search_percent: Some(10),
+        requests: RequestOptions { search_percent: Some(10), ..RequestOptions::on_entries(64) },
         crashes: 100,
         ..CompareOptions::default()
     });

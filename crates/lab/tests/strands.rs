@@ -4,7 +4,7 @@
 
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_lab::explore::{ExploreOptions, explore};
-use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress};
+use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress, RequestOptions};
 use seawall_memory::{Fence, Image, Memory, MemoryExt, layer};
 use seawall_runtime::Arena;
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};
@@ -134,7 +134,7 @@ fn compared(designs: &[&str], crashes: u64) -> Comparison {
         machine: "micro15".into(),
         threads: Some(2),
         operations: 40,
-        entries: Some(64),
+        requests: RequestOptions::on_entries(64),
         crashes,
         ..CompareOptions::default()
     };

@@ -105,7 +105,8 @@ macro_rules! seam {
 
             /// Whether ranges are read and written word by word, by this layer's `load_bits`,
             /// `store_bits` and `flush`. True for a layer that must see each word; otherwise ranges
-            /// go to the memory below in one piece.
+            /// go to the memory below in one piece. The units behind doors work on the memory below
+            /// in both cases: a layer that must see what they read and write implements the door.
             const WORD_BY_WORD: bool = false;
 
             /// The memory that methods are forwarded to.

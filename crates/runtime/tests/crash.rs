@@ -237,7 +237,7 @@ fn a_heap_that_counts_chunks_before_it_has_grown_is_caught_under_every_model() {
 }
 
 #[test]
-fn each_deliberate_mistake_is_caught() {
+fn each_planted_bug_is_caught() {
     let reuse = vec![
         ScriptStep::Alloc(0, 5000),
         ScriptStep::Byte(0),

@@ -241,3 +241,13 @@ fn recorded<R: Branded + 'static>(
     let complete = found.complete;
     Ok((found.runs.into_iter().map(|(_, trace)| trace).collect(), complete))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_the_model_of_processors_and_buffered_epochs() {
+        assert_eq!(Exploration::default().models, [Model::Px86, Model::Bep]);
+    }
+}

@@ -1,4 +1,4 @@
-//! The front door: pools by path and type, structures in structs, and every crash.
+//! The facade: pools by path and type, structures in structs, and every crash.
 
 mod composed;
 mod pages;

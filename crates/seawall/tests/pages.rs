@@ -1,4 +1,4 @@
-//! The pages and the examples: the first program of the docs is the one that the tests run, and
+//! The pages and the examples: the programs of the docs are those that the tests build, and
 //! every public name is shown somewhere.
 
 use std::path::{Path, PathBuf};
@@ -60,11 +60,15 @@ fn has_word(text: &str, word: &str) -> bool {
 }
 
 #[test]
-fn the_first_program_of_the_docs_is_the_example_that_the_tests_run() {
-    let program = text(&folder().join("examples/words.rs"));
-    let page = text(&folder().join("../../docs/library.md"));
-    assert!(program.lines().count() < 60);
-    assert!(page.contains(&program), "docs/library.md has not the text of examples/words.rs");
+fn the_programs_of_the_pages_are_the_examples_that_the_tests_build() {
+    for (example, page) in [("words", "docs/library.md"), ("visits", "README.md")] {
+        let program = text(&folder().join(format!("examples/{example}.rs")));
+        let page_text = text(&folder().join("../..").join(page));
+        assert!(program.lines().count() < 60);
+        let (head, rest) = program.split_once("\n\n").expect("a head and the program");
+        let is_there = page_text.contains(rest) && head.starts_with("//! ");
+        assert!(is_there, "{page} has not the text of {example}.rs");
+    }
 }
 
 #[test]

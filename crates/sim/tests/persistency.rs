@@ -576,7 +576,7 @@ fn a_join_does_not_hold_up_the_program_and_elsewhere_is_an_order() {
 }
 
 #[test]
-fn mistakes_that_long_ways_show_are_caught_on_a_wide_machine() {
+fn planted_bugs_that_long_distances_show_are_caught_on_a_wide_machine() {
     let machine = wide();
     for design in ["hops", "dpo", "dpo:entries=64", "bbb:entries=4"] {
         for seed in 0..runs() {

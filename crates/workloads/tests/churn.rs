@@ -179,7 +179,7 @@ impl Visitor for Slips {
 }
 
 #[test]
-fn the_mistake_of_each_structure_is_caught_by_its_check_or_by_a_crash() {
+fn the_planted_bug_of_each_structure_is_caught_by_its_check_or_by_a_crash() {
     let expected = [
         ("c-ll", "does not lead back to the one before it"),
         ("c-avl", "the height at key"),
@@ -262,6 +262,6 @@ fn a_thread_that_finds_no_room_says_so_and_leaves_a_sound_structure() {
 
 #[test]
 #[should_panic(expected = "with room for its entries: no room")]
-fn where_room_cannot_run_out_that_is_a_mistake_of_the_program() {
+fn where_room_cannot_run_out_that_is_an_error_of_the_program() {
     each().for_each(|entry| drop(with_workload(entry.name, Cramped { may_fail: false })));
 }

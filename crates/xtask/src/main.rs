@@ -14,6 +14,7 @@ mod sanitize;
 #[cfg(test)]
 mod surface;
 mod tidy;
+mod workspace;
 
 use anyhow::{Result, bail};
 use sanitize::Tool;

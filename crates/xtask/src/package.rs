@@ -5,11 +5,13 @@
 //! that its sources include: machines and litmus files come through links into the folder of the
 //! crate. Nothing is uploaded.
 
+use crate::workspace::{cargo, list, metadata, plain};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
-use std::process::Command;
+use std::path::{Path, PathBuf};
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// A crate that is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +26,8 @@ struct Member {
 
 /// Packages each crate, prints the order, and returns whether nothing is missing.
 pub(crate) fn run() -> Result<bool> {
-    let members = in_order(members(&metadata()?))?;
-    let mut command = cargo();
+    let members = in_order(members(&metadata(Path::new(HERE))?))?;
+    let mut command = cargo(Path::new(HERE));
     command.args(["package", "--no-verify", "--offline", "--allow-dirty", "--quiet"]);
     for member in &members {
         command.args(["-p", &member.name]);
@@ -49,24 +51,6 @@ pub(crate) fn run() -> Result<bool> {
         is_whole &= faults.is_empty();
     }
     Ok(is_whole)
-}
-
-fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    command
-}
-
-fn metadata() -> Result<Value> {
-    let output = cargo()
-        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
-        .output()
-        .context("cannot run cargo metadata")?;
-    serde_json::from_slice(&output.stdout).context("cargo metadata is no JSON")
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The published members of the workspace.
@@ -120,7 +104,7 @@ fn in_order(mut open: Vec<Member>) -> Result<Vec<Member>> {
 
 /// The files of its package, from its folder.
 fn listed(member: &Member) -> Result<BTreeSet<String>> {
-    let output = cargo()
+    let output = cargo(Path::new(HERE))
         .args(["package", "--list", "--offline", "--allow-dirty", "-p", &member.name])
         .output()
         .context("cannot run cargo package")?;
@@ -149,17 +133,6 @@ fn missing(file: &str, text: &str, files: &BTreeSet<String>) -> Vec<String> {
         }
     }
     faults
-}
-
-/// The path without `..`, where it does not leave the package.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        if part != Component::ParentDir || !plain.pop() {
-            plain.push(part);
-        }
-    }
-    plain
 }
 
 #[cfg(test)]
@@ -194,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_manifests_of_this_workspace_can_be_published() {
-        let members = in_order(members(&metadata().unwrap())).unwrap();
+        let members = in_order(members(&metadata(Path::new(HERE)).unwrap())).unwrap();
         assert!(names(&members).contains(&"seawall"), "{:?}", names(&members));
         for member in members {
             assert_eq!(member.faults, [""; 0], "{}", member.name);

@@ -1,5 +1,6 @@
 //! Walks the workspace and applies every rule.
 
+use crate::workspace;
 use anyhow::{Context, Result};
 use std::fmt;
 use std::fs;
@@ -51,12 +52,12 @@ const SKIPPED: [&str; 2] = ["target", ".git"];
 
 /// Checks the workspace that this program was built from; gives the number of files looked at.
 pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
-    let metadata = arrows::metadata(Path::new(env!("CARGO_MANIFEST_DIR")))?;
+    let metadata = workspace::metadata(Path::new(env!("CARGO_MANIFEST_DIR")))?;
     let root = metadata["workspace_root"].as_str().context("cargo names no workspace root")?;
     let root = PathBuf::from(root);
     let mut packages = vec![metadata];
     for folder in arrows::OUTSIDE {
-        packages.push(arrows::metadata(&root.join(folder))?);
+        packages.push(workspace::metadata(&root.join(folder))?);
     }
     let texts = read_texts(&root)?;
     let mut problems = Vec::new();

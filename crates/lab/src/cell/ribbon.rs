@@ -23,7 +23,7 @@ use std::rc::Rc;
 /// and of each of its samples. Simulated runs are short, so this is far below the paper's second.
 const PERIOD: u64 = 1_000_000;
 const WINDOW: u64 = 50_000;
-/// Flushers, unless told otherwise.
+/// The default number of flushers.
 const FLUSHERS: u64 = 4;
 
 /// A Ribbon around the threads of simulated cells.

@@ -190,7 +190,7 @@ pub enum ExploreError {
         /// What it may be.
         range: String,
     },
-    /// A mistake that the workload cannot make.
+    /// A planted bug that the workload does not have.
     #[error(transparent)]
     Flaw(#[from] UnfitFlaw),
     /// Requests that the workload cannot answer.

@@ -31,10 +31,10 @@ mod table;
 pub use record::KernelRecord;
 pub(crate) use record::{counters_of, log_share, parameters_of};
 
-/// The baseline of kernels, unless told otherwise: no persistency.
+/// The default baseline of kernels: no persistency.
 pub const KERNEL_BASELINE: &str = "volatile";
 
-/// The designs, unless told otherwise.
+/// The default designs.
 const DESIGNS: [&str; 4] = ["bsp-lb", "bsp-lb-idt", "bsp-lb-pf", "bsp-lbpp"];
 
 /// How much a kernel has to do.

@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Crashes of each test under each design, unless told otherwise.
+/// The default number of crashes of each test under each design.
 const LITMUS_CRASHES: u64 = 200;
 /// Crashes of each test under each design in the long mode.
 const LITMUS_CRASHES_LONG: u64 = 10_000;

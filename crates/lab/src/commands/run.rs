@@ -16,7 +16,7 @@ pub use times::LatencyReport;
 
 use crate::Progress;
 use crate::cell::mode_parser;
-use crate::engine::options::{default_options, named};
+use crate::engine::options::{RequestOptions, default_options, named};
 use clap::Args;
 use clap::builder::TypedValueParser;
 use seawall_memory::{Image, MemoryExt};
@@ -26,8 +26,8 @@ use seawall_ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
 use seawall_runtime::Heap;
 use seawall_runtime::defrag::{DefragError, DefragOptions, Protocol};
 use seawall_workloads::{
-    BadSetup, Collect, Damage, Flaw, Immobile, Layout, RequestMix, Setup, UnfitMix,
-    UnknownWorkload, Visitor, Workload, with_workload,
+    BadSetup, Collect, Damage, Flaw, Immobile, Layout, Setup, UnfitMix, UnknownWorkload, Visitor,
+    Workload, with_workload,
 };
 use std::io;
 use std::path::PathBuf;
@@ -70,15 +70,9 @@ pub struct NativeOptions {
     /// Seed of the operations
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Entries at the start [default: the workload's]
-    #[arg(long, value_name = "N")]
-    pub entries: Option<u64>,
-    /// Per cent of operations that only search [default: the workload's]
-    #[arg(long = "search", value_name = "PERCENT")]
-    pub search_percent: Option<u32>,
-    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
-    #[arg(long, value_name = "MIX", conflicts_with = "search_percent")]
-    pub mix: Option<RequestMix>,
+    /// What the operations are.
+    #[command(flatten)]
+    pub requests: RequestOptions,
     /// Pool file to create; it stays after the run [default: a temporary one]
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -292,7 +286,7 @@ impl Visitor for Fit<'_> {
 /// Refuses what the workload cannot do.
 fn check_for<W: Workload>(options: &NativeOptions) -> Result<(), NativeError> {
     Collect::by_thread(options.defragment).check_for::<W>()?;
-    options.mix.map_or(Ok(()), |mix| Ok(mix.check_for::<W>()?))
+    options.requests.mix.map_or(Ok(()), |mix| Ok(mix.check_for::<W>()?))
 }
 
 fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
@@ -312,7 +306,7 @@ fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
     if options.limit() == Limit::Operations(0) {
         return wrong("the number of operations", "0".into(), "at least 1".into());
     }
-    if let Some(percent) = options.search_percent.filter(|percent| *percent > 100) {
+    if let Some(percent) = options.requests.search_percent.filter(|percent| *percent > 100) {
         return wrong("the per cent of searches", percent.to_string(), "0 to 100".into());
     }
     if let Some(flushers) = options.flushers {
@@ -337,7 +331,7 @@ fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
         let valid = "left out: recovery flushes for itself".into();
         return wrong("the Ribbon of a recovery", "given".into(), valid);
     }
-    if let Some(entries) = options.entries.filter(|n| !(1..=ENTRIES_MAX).contains(n)) {
+    if let Some(entries) = options.requests.entries.filter(|n| !(1..=ENTRIES_MAX).contains(n)) {
         let valid = format!("1 to {ENTRIES_MAX}");
         return wrong("the number of entries", entries.to_string(), valid);
     }
@@ -426,7 +420,7 @@ impl Visitor for Run<'_> {
         let operations: Vec<u64> = done.iter().map(|thread| thread.operations).collect();
         let report = RunReport {
             workload: W::NAME,
-            mix: options.mix.map(|mix| mix.to_string()),
+            mix: options.requests.mix.map(|mix| mix.to_string()),
             threads: options.threads,
             seed: options.seed,
             entries_before,
@@ -451,9 +445,9 @@ fn setup_of<W: Workload>(options: &NativeOptions) -> Setup {
     Setup {
         threads: options.threads,
         seed: options.seed,
-        entries: options.entries.unwrap_or(W::ENTRIES),
-        search_percent: options.search_percent.unwrap_or(W::SEARCH_PERCENT),
-        mix: options.mix,
+        entries: options.requests.entries.unwrap_or(W::ENTRIES),
+        search_percent: options.requests.search_percent.unwrap_or(W::SEARCH_PERCENT),
+        mix: options.requests.mix,
         collect: Collect::by_thread(options.defragment),
         flaw: options.flaw,
     }

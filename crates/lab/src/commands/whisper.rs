@@ -28,7 +28,7 @@ mod table;
 
 const TEXT: &str = include_str!("../../../../experiments/whisper.toml");
 
-/// Measured operations of each thread, unless told otherwise.
+/// The default number of measured operations of each thread.
 pub const WHISPER_OPERATIONS: u64 = 500;
 
 /// How many quantities there are.

@@ -5,23 +5,45 @@ use crate::LabError;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command};
 use seawall_sim::{Machine, SimError};
-use seawall_workloads::Flaw;
+use seawall_workloads::{Flaw, RequestMix};
 
-/// Crashes of each cell, unless told otherwise.
+/// The default number of crashes of each cell.
 pub const CRASHES: u64 = 20;
 
-/// The machine, unless told otherwise.
+/// The default machine.
 pub const MACHINE: &str = "micro15";
 
 pub(crate) const CRASHES_MAX: u64 = 1 << 20;
 const NO_FLAW: &str = "none";
 const JOBS_MAX: usize = 1024;
 
+/// What the operations of a workload are: the same options for each machine that runs them.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RequestOptions {
+    /// Entries at the start [default: the workload's]
+    #[arg(long, value_name = "N")]
+    pub entries: Option<u64>,
+    /// Per cent of operations that only search [default: the workload's]
+    #[arg(long = "search", value_name = "PERCENT")]
+    pub search_percent: Option<u32>,
+    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
+    #[arg(long, value_name = "MIX", conflicts_with = "search_percent")]
+    pub mix: Option<RequestMix>,
+}
+
+impl RequestOptions {
+    /// The workload's own operations on this number of entries.
+    pub fn on_entries(entries: u64) -> RequestOptions {
+        RequestOptions { entries: Some(entries), ..RequestOptions::default() }
+    }
+}
+
 /// The options of a command line that names none.
 pub(crate) fn unset<O: Args>() -> O {
     let command = O::augment_args(Command::new("options"));
-    let matches = command.get_matches_from(["options"]);
-    O::from_arg_matches(&matches).expect("each option has a default")
+    let matches = command.try_get_matches_from(["options"]);
+    let options = matches.and_then(|matches| O::from_arg_matches(&matches));
+    options.expect("each option has a default")
 }
 
 /// Implements `Default` with the defaults of the command line.
@@ -77,7 +99,7 @@ pub(crate) fn in_range(
     Err(LabError::Option { option, value: value.to_string(), valid })
 }
 
-/// Threads of a run: one per core unless told otherwise, and never more. `option` is who said it.
+/// Threads of a run: one per core by default, and never more; `option` sets them.
 pub(crate) fn threads_of(
     option: &'static str,
     asked: Option<usize>,

@@ -10,6 +10,7 @@ use crate::commands::run::{
     DirtinessReport, NativeError, NativeOptions, NativeReport, check_native, run_native,
 };
 use crate::engine::jobs::{Piece, run_all};
+use crate::engine::options::RequestOptions;
 use crate::engine::progress::Progress;
 use crate::engine::table::{plain_table, text_of};
 use seawall_workloads::RequestMix;
@@ -117,7 +118,7 @@ impl DirtinessFigure {
             let options = NativeOptions {
                 ops: Some(self.operations.div_ceil(divisor)),
                 seed: options.seed,
-                mix: program.mix,
+                requests: RequestOptions { mix: program.mix, ..RequestOptions::default() },
                 dirtiness: true,
                 ..NativeOptions::default()
             };

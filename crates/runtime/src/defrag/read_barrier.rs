@@ -65,7 +65,7 @@ impl<M: Memory> Session<'_, M> {
         is_there
     }
 
-    /// Whether the block overlaps a page in which nothing is allocated for now.
+    /// Whether the block overlaps a page in which nothing is allocated at present.
     pub(crate) fn is_kept(&self, class: Class, at: Addr) -> bool {
         let layout = &self.heap.layout;
         if !layout.numbers.moves {

@@ -1,10 +1,9 @@
 //! Which crate may use which: a new arrow is a decision, made here, and not an accident.
 
 use super::Problem;
-use anyhow::{Context, Result, bail};
+use crate::workspace::list;
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
 
 /// Each crate with those of ours that it may use; tests may use any.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -32,22 +31,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 pub(super) const OUTSIDE: &[&str] = &["benches/compare", "fuzz"];
 
 const PREFIX: &str = "seawall-";
-/// The front door has the name of the whole.
+/// The facade has the name of the project.
 const DOOR: &str = "seawall";
-
-/// What cargo knows of the workspace that `folder` is in.
-pub(super) fn metadata(folder: &Path) -> Result<Value> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
-        .current_dir(folder)
-        .output()
-        .context("cannot run cargo metadata")?;
-    if !output.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    serde_json::from_slice(&output.stdout).context("cargo metadata is no JSON")
-}
 
 /// The first file of each target, from `root`.
 pub(super) fn target_files(metadata: &Value, root: &Path) -> Vec<String> {
@@ -93,10 +78,6 @@ pub(super) fn check(metadata: &Value) -> Vec<Problem> {
         }
     }
     problems
-}
-
-pub(super) fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 pub(super) fn ours(name: &Value) -> Option<&str> {

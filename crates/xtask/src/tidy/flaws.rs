@@ -1,8 +1,9 @@
 //! Planted bugs stay out of what users build: nothing public names one without the feature
 //! `flaws`, and only programs that are tested with them, and tests, enable that.
 
-use super::arrows::{list, ours};
+use super::arrows::ours;
 use super::{Problem, Text};
+use crate::workspace::list;
 use serde_json::Value;
 
 /// Who may enable the feature; tests may, too.

@@ -5,8 +5,9 @@
 //! compiles its own files only: what two packages share is a crate.
 
 use super::{Problem, Text};
+use crate::workspace::plain;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 /// The places where a file compiles a file of another package; `folders` are those of packages.
 pub(super) fn check_paths(texts: &[Text], folders: &[String]) -> Vec<Problem> {
@@ -19,7 +20,7 @@ pub(super) fn check_paths(texts: &[Text], folders: &[String]) -> Vec<Problem> {
         let beside = Path::new(&text.file).parent().unwrap_or(Path::new(""));
         for (index, line) in text.text.lines().enumerate() {
             let Some(quoted) = source_of(line.trim()) else { continue };
-            let file = plain(&beside.join(quoted));
+            let file = plain_text(&beside.join(quoted));
             if owner(&file) != owner(&text.file) {
                 let what =
                     format!("compiles {file} of another package; make what they share a crate");
@@ -70,11 +71,11 @@ fn children(file: &str, text: &str, is_root: bool, known: &BTreeMap<&str, &str>)
         } else if let Some(name) = between(line, "mod ", ";").filter(|_| is_declaration(line)) {
             let named = folder.join(format!("{name}.rs"));
             found.push(match given_path.take() {
-                Some(given) => plain(&beside.join(given)),
-                None => plain(&named),
+                Some(given) => plain_text(&beside.join(given)),
+                None => plain_text(&named),
             });
         } else if let Some(quoted) = between(line, "include!(\"", "\")") {
-            found.push(plain(&beside.join(quoted)));
+            found.push(plain_text(&beside.join(quoted)));
         } else if let Some(quoted) = between(line, "compile_fail(\"tests/", "/*.rs\")") {
             let folder = beside.join(quoted);
             let inside = known.keys().filter(|other| Path::new(other).parent() == Some(&folder));
@@ -107,18 +108,9 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|other: char| !other.is_alphanumeric() && other != '_').any(|other| other == word)
 }
 
-/// The path without `..`.
-fn plain(path: &Path) -> String {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            part => plain.push(part),
-        }
-    }
-    plain.display().to_string()
+/// The path without `..`, as text.
+fn plain_text(path: &Path) -> String {
+    plain(path).display().to_string()
 }
 
 #[cfg(test)]

@@ -4,15 +4,16 @@
 use crate::LabError;
 use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
 use crate::engine::options::{
-    CRASHES, CRASHES_MAX, MACHINE, check_jobs, default_options, flaws, in_range, once, threads_of,
+    CRASHES, CRASHES_MAX, MACHINE, RequestOptions, check_jobs, default_options, flaws, in_range,
+    once, threads_of,
 };
 use clap::Args;
 use seawall_ribbon::RibbonOptions;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{Choice, DESIGNS, Machine};
-use seawall_workloads::{Flaw, RequestMix, WORKLOADS};
+use seawall_workloads::{Flaw, WORKLOADS};
 
-/// Measured operations of each thread, unless told otherwise.
+/// The default number of measured operations of each thread.
 pub const OPERATIONS: u64 = 1000;
 
 /// The baseline, if it is among the designs and no other is named.
@@ -47,15 +48,9 @@ pub struct CompareOptions {
     /// Measured operations of each thread
     #[arg(long = "ops", default_value_t = OPERATIONS, value_name = "N")]
     pub operations: u64,
-    /// Entries at the start [default: the workload's]
-    #[arg(long, value_name = "N")]
-    pub entries: Option<u64>,
-    /// Per cent of operations that only search [default: the workload's]
-    #[arg(long = "search", value_name = "PERCENT")]
-    pub search_percent: Option<u32>,
-    /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
-    #[arg(long, value_name = "MIX", conflicts_with = "search_percent")]
-    pub mix: Option<RequestMix>,
+    /// What the operations are.
+    #[command(flatten)]
+    pub requests: RequestOptions,
     /// A Ribbon, with which each design that has programs flush lines is run again.
     #[command(flatten)]
     pub ribbon: Option<CellRibbon>,
@@ -111,7 +106,7 @@ impl Plan {
         let threads = threads_of("--threads", Some(threads), &machine)?;
         in_range("--crashes", options.crashes, 0, CRASHES_MAX)?;
         in_range("--ops", options.operations, 1, OPERATIONS_MAX)?;
-        if let Some(percent) = options.search_percent {
+        if let Some(percent) = options.requests.search_percent {
             in_range("--search", percent.into(), 0, 100)?;
         }
         check_jobs(options.jobs)?;
@@ -126,9 +121,9 @@ impl Plan {
                     seed: options.seed,
                     operations: options.operations,
                     warmup: options.operations / WARMUP_DIVISOR,
-                    entries: options.entries,
-                    search_percent: options.search_percent,
-                    mix: options.mix,
+                    entries: options.requests.entries,
+                    search_percent: options.requests.search_percent,
+                    mix: options.requests.mix,
                     ribbon: ribbon.clone(),
                     defragment: *defragment,
                     crashes: options.crashes,
@@ -319,8 +314,8 @@ mod tests {
         assert!(error(|o| o.threads = Some(0)).contains("at least 1"));
         assert!(error(|o| o.operations = 0).contains("--ops"));
         assert!(error(|o| o.jobs = Some(0)).contains("--jobs"));
-        assert!(error(|o| o.search_percent = Some(101)).contains("--search"));
-        assert!(error(|o| o.entries = Some(0)).contains("entries is 0"));
-        assert!(error(|o| o.entries = Some(200_000_000)).contains("fewer: hash"));
+        assert!(error(|o| o.requests.search_percent = Some(101)).contains("--search"));
+        assert!(error(|o| o.requests.entries = Some(0)).contains("entries is 0"));
+        assert!(error(|o| o.requests.entries = Some(200_000_000)).contains("fewer: hash"));
     }
 }

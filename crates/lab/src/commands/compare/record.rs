@@ -71,7 +71,7 @@ pub struct Record {
     /// Who flushed the lines that the threads asked for, if there is a Ribbon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flushed: Option<Flushed>,
-    /// The deliberate mistake, if any.
+    /// The planted bug, if any.
     pub flaw: Option<&'static str>,
     /// Cycles until the last thread finished.
     pub cycles: u64,

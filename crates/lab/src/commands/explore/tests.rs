@@ -78,7 +78,7 @@ fn a_missing_order_or_flush_is_found_in_indexes_without_a_log() {
 }
 
 #[test]
-fn each_mistake_of_a_heap_is_found_by_scripts_of_what_heaps_can_do() {
+fn each_planted_bug_of_a_heap_is_found_by_scripts_of_what_heaps_can_do() {
     let alone = ExploreOptions { models: vec![Model::Px86], depth: 0, ..small() };
     let recycled = ExploreOptions { entries: 1, seed: 13, budget: 3_000, ..alone.clone() };
     let two = ExploreOptions { threads: 2, ops: 2, entries: 1, schedules: 150, ..recycled.clone() };
@@ -104,7 +104,7 @@ fn each_mistake_of_a_heap_is_found_by_scripts_of_what_heaps_can_do() {
 }
 
 #[test]
-fn a_mistake_of_a_structure_in_a_heap_is_found() {
+fn a_planted_bug_of_a_structure_in_a_heap_is_found() {
     let slip = ExploreOptions { flaw: Flaw::Slip, models: vec![Model::Px86], ops: 4, ..small() };
     for name in ["c-ss", "c-bt"] {
         let report = explore(name, &slip);

@@ -7,7 +7,7 @@ use std::path::Path;
 fn short(file: Option<&Path>) -> NativeOptions {
     NativeOptions {
         ops: Some(300),
-        entries: Some(100),
+        requests: RequestOptions::on_entries(100),
         file: file.map(Path::to_path_buf),
         ..NativeOptions::default()
     }
@@ -142,7 +142,12 @@ fn a_mix_runs_on_threads_of_this_machine_and_what_it_left_is_recovered() {
         for entry in seawall_workloads::WORKLOADS {
             let path = folder.path().join(format!("{}-{at}", entry.name));
             let ops = Some(300);
-            let options = NativeOptions { mix: Some(*mix), threads: 3, ops, ..short(Some(&path)) };
+            let options = NativeOptions {
+                requests: RequestOptions { mix: Some(*mix), ..RequestOptions::on_entries(100) },
+                threads: 3,
+                ops,
+                ..short(Some(&path))
+            };
             let accepts = match entry.accepts {
                 Accepts::Ranges => true,
                 Accepts::Keys => mix.scans == 0,
@@ -185,7 +190,7 @@ fn options_out_of_range_are_named_with_what_they_may_be() {
     refused(|o| (o.ops, o.seconds) = (None, 0.0), "more than 0");
     refused(|o| (o.ops, o.seconds) = (None, f64::INFINITY), "at most");
     refused(|o| o.ops = Some(0), "the number of operations is 0");
-    refused(|o| o.search_percent = Some(101), "0 to 100");
+    refused(|o| o.requests.search_percent = Some(101), "0 to 100");
     refused(|o| o.flushers = Some(2), "given together with a Ribbon");
     refused(
         |o| o.early = Some(EarlySource::Hook),
@@ -196,8 +201,8 @@ fn options_out_of_range_are_named_with_what_they_may_be() {
         |o| (o.recover, o.ribbon) = (Some("a".into()), Some(RibbonMode::Auto)),
         "recovery flushes for itself",
     );
-    refused(|o| o.entries = Some(0), "the number of entries is 0");
-    refused(|o| o.entries = Some(u64::MAX), "it must be 1 to");
+    refused(|o| o.requests.entries = Some(0), "the number of entries is 0");
+    refused(|o| o.requests.entries = Some(u64::MAX), "it must be 1 to");
     let unknown = run_native("heaps", &short(None)).unwrap_err().to_string();
     assert!(unknown.contains("`heaps`") && unknown.contains("queue"), "{unknown}");
 }
@@ -206,7 +211,8 @@ fn options_out_of_range_are_named_with_what_they_may_be() {
 fn a_full_disk_is_an_error_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("huge.pool");
-    let options = NativeOptions { entries: Some(ENTRIES_MAX), ..short(Some(&path)) };
+    let options =
+        NativeOptions { requests: RequestOptions::on_entries(ENTRIES_MAX), ..short(Some(&path)) };
     let error = run_native("hash", &options).unwrap_err();
     assert!(error.to_string().contains("free some space"), "{error}");
     assert!(!path.exists());
@@ -260,7 +266,7 @@ fn a_thread_of_its_own_moves_objects_together_while_others_work() {
     let options = NativeOptions {
         threads: 2,
         ops: Some(60_000),
-        entries: Some(20_000),
+        requests: RequestOptions::on_entries(20_000),
         latency: true,
         ..NativeOptions::default()
     };
