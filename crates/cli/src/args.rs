@@ -1,15 +1,13 @@
-//! First stage: what was typed. Nothing here knows what a name means; unknown options end here.
+//! What can be typed: the commands, each with the options that its experiment has.
 
-mod explore;
-mod run;
-
-pub(crate) use explore::{CorpusArgs, ExploreArgs, LitmusArgs};
-pub(crate) use run::RunArgs;
-
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
-use seawall_lab::{CompareOptions, KernelOptions, WhisperOptions};
-use std::path::PathBuf;
+use seawall_lab::explore::{CorpusOptions, ExploreBenchOptions, ExploreCommand};
+use seawall_lab::litmus::LitmusOptions;
+use seawall_lab::pool::ExamineOptions;
+use seawall_lab::run::RunCommand;
+use seawall_lab::validate::ValidateOptions;
+use seawall_lab::{CompareOptions, FigureOptions, KernelOptions, SweepOptions, WhisperOptions};
 
 /// Persistent-memory programs, written once: run them, time them on simulated persistency
 /// hardware, and try every crash.
@@ -30,25 +28,25 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Compare persistency designs on a simulated machine, with crashes
-    Compare(CompareArgs),
+    Compare(CompareOptions),
     /// Run parallel programs without a persistency call on a simulated machine, with crashes
-    Kernels(KernelsArgs),
+    Kernels(KernelOptions),
     /// Vary the numbers of designs and machines, and show how the cost of persistency grows
-    Sweep(SweepArgs),
+    Sweep(SweepOptions),
     /// Run a workload on this machine's memory, or recover what a run left
-    Run(RunArgs),
+    Run(RunCommand),
     /// Try the images that a crash of a short run may leave
-    Explore(ExploreArgs),
+    Explore(ExploreCommand),
     /// Try all that a crash may leave of tiny programs, under models and on simulated designs
-    Litmus(LitmusArgs),
+    Litmus(LitmusOptions),
     /// Let the explorer find known bugs: small programs, each broken and fixed
-    Corpus(CorpusArgs),
+    Corpus(CorpusOptions),
     /// Print the figures of the papers, theirs beside ours
-    Reproduce(ReproduceArgs),
+    Reproduce(FigureOptions),
     /// Count how applications use persistent memory, beside what was published
-    Whisper(WhisperArgs),
+    Whisper(WhisperOptions),
     /// Hold the simulated machine to its closed formulas, and to hardware where that was measured
-    Validate(ValidateArgs),
+    Validate(ValidateOptions),
     /// Time seawall itself
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -71,188 +69,19 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
     /// Its header, sizes, objects by type, and what opening it will replay or undo
-    Info(PoolArgs),
+    Info(ExamineOptions),
     /// Whether it is sound, in a line
-    Check(PoolArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PoolArgs {
-    /// Pool file
-    pub(crate) file: PathBuf,
-    /// Write what was found to this file, as one JSON record [if stopped: none]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-}
-
-/// Each value is set beside the published one of the program that the application stands for.
-#[derive(Debug, Args)]
-pub(crate) struct WhisperArgs {
-    #[command(flatten)]
-    pub(crate) options: WhisperOptions,
-    /// Exit with 1 if a value is more than three times the published one, or less than a third
-    #[arg(long)]
-    pub(crate) strict: bool,
-    /// Write a JSON record per application to this file [if stopped: to FILE.partial]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ValidateArgs {
-    /// Machine, or the path of a .toml file
-    #[arg(long, short, default_value = seawall_lab::MACHINE, value_name = "NAME")]
-    pub(crate) machine: String,
-    /// Seed of the orders in which memory is walked
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
-    /// Write a record per point to this file, as JSON Lines [if stopped: none]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Draw the curves into this folder, as SVG [if stopped: none]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) plots: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CompareArgs {
-    #[command(flatten)]
-    pub(crate) options: CompareOptions,
-    /// Write a JSON record per cell to this file [if stopped: to FILE.partial]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Draw the comparison to this SVG file [if stopped: to FILE.partial]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct KernelsArgs {
-    #[command(flatten)]
-    pub(crate) options: KernelOptions,
-    /// Print what each kernel does under the baseline, too: memory, references, misses
-    #[arg(long)]
-    pub(crate) traffic: bool,
-    /// Write a JSON record per kernel and design to this file [if stopped: to FILE.partial]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Draw times and where they went to this SVG file [if stopped: to FILE.partial]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
-}
-
-/// An experiment file names a machine, kernels, designs, and factors with their values. Every
-/// finished point is a line of the file of records; the same command goes on from there after an
-/// interruption.
-#[derive(Debug, Args)]
-#[command(after_help = SWEEP_LANGUAGE)]
-pub(crate) struct SweepArgs {
-    /// bsp-sweep, bsp-sweep-quick, or the path of a .toml file
-    pub(crate) experiment: String,
-    /// File of records, as JSON Lines, which keeps its finished points if stopped [default: the
-    /// experiment's name with .jsonl, in this folder]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-    /// Host threads [default: one per core]
-    #[arg(long, short, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
-    /// Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
-}
-
-const SWEEP_LANGUAGE: &str = "\
-An experiment:
-  title = \"How the cost grows\"
-  machine = \"micro15\"
-  kernels = [\"ssca2\", \"radix:65536\"]   # seawall list kernels
-  size = \"quick\"                        # of the others: small, quick, full or a number
-  designs = [\"bsp-lb\", \"bsp-lbpp\"]     # seawall list designs
-  factors = \"one\"                       # vary one at a time; or \"all\" combinations
-  crashes = 2                             # of each point; the default is none
-
-  [[factor]]
-  name = \"stores of an epoch\"
-  design = \"stores\"                     # a parameter: seawall show design bsp-lbpp
-  values = [300, 10000]
-
-  [[factor]]
-  name = \"cores\"
-  machine = \"core.count\"                # a key: seawall show machine micro15
-  values = [1, 8, 64]
-
-Also: threads (one per core), baseline (volatile), seed (1); in a factor, designs = [..] that have
-  the parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
-  values = [[16, 2048], [32, 1024]]. Where the number of cores changes, the mesh follows.";
-
-#[derive(Debug, Args)]
-pub(crate) struct ReproduceArgs {
-    /// Figures, first parts of their names (s0: all that begin with s0-), or paths of .toml files
-    /// [default: all]
-    pub(crate) figures: Vec<String>,
-    /// List the figures instead
-    #[arg(long)]
-    pub(crate) list: bool,
-    /// Run a fifth of the operations or entries, and few records of the logging figures
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Run as many records of the logging figures, and entries of programs that are defragmented,
-    /// as the papers
-    #[arg(long, conflicts_with = "quick")]
-    pub(crate) full: bool,
-    /// Exit with 1 if something does not hold
-    #[arg(long)]
-    pub(crate) strict: bool,
-    /// Seed of the operations
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
-    /// Host threads [default: one per core]
-    #[arg(long, short, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
-    /// Write a JSON record per series to this file [if stopped: to FILE.partial]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Draw the logging figures to SVG files in this folder [if stopped: in FOLDER.partial]
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) plots: Option<PathBuf>,
+    Check(ExamineOptions),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Simulated references per second of CPU time, and peak memory
-    Sim(BenchArgs),
+    Sim(BenchOptions),
     /// Requests to the model of Optane-like DIMMs per second of CPU time
-    Dimms(BenchDimmsArgs),
+    Dimms(DimmBenchOptions),
     /// Runs of recovery and crash states per second of CPU time
-    Explore(BenchExploreArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchDimmsArgs {
-    #[command(flatten)]
-    pub(crate) options: DimmBenchOptions,
-    /// Write a JSON record per pattern to this file [if stopped: none]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchExploreArgs {
-    /// Seconds that the exploration of the largest tree may take
-    #[arg(long, default_value_t = 10, value_name = "N")]
-    pub(crate) seconds: u64,
-    /// Write a JSON record per program to this file [if stopped: to FILE.partial]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    #[command(flatten)]
-    pub(crate) options: BenchOptions,
-    /// Write a JSON record per point to this file [if stopped: to FILE.partial]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    Explore(ExploreBenchOptions),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

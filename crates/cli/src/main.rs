@@ -1,19 +1,18 @@
-//! The command line of seawall, in three stages: what was typed (`args`), what it means
-//! (`meaning`), doing it (`run`).
+//! The command line of seawall: what can be typed (`args`), and doing it (`run`).
 
 #![forbid(unsafe_code)]
 // They panic where nobody reads.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod args;
-mod meaning;
 #[cfg(test)]
 mod pages;
 mod run;
 mod stop;
 
 use clap::Parser;
-use seawall_lab::{EndWithoutMemory, ignore_size_limit, tell};
+use seawall_lab::{EndWithoutMemory, ignore_size_limit};
+use seawall_report::tell;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -21,7 +20,7 @@ static ALLOCATOR: EndWithoutMemory = EndWithoutMemory;
 
 fn main() -> ExitCode {
     ignore_size_limit();
-    let outcome = meaning::mean(args::Cli::parse()).and_then(run::run);
+    let outcome = run::run(args::Cli::parse().command);
     match outcome {
         Ok(verdict) => verdict.into(),
         Err(error) => {

@@ -5,7 +5,8 @@
 //! whole at the end, and what was finished of a command that was stopped goes beside it.
 
 use anyhow::Result;
-use seawall_lab::{LabError, Output, drop_parts, on_stop, tell};
+use seawall_lab::on_stop;
+use seawall_report::{Form, Output, ReportError, drop_parts, tell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,17 +20,9 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// A flag that the first signal sets.
-    pub(crate) fn ask(outputs: &[&Option<Output>]) -> Result<Stop> {
-        Stop::watch(outputs, true)
-    }
-
-    /// The first signal ends the process, unless it is about to end.
-    pub(crate) fn end(outputs: &[&Option<Output>]) -> Result<Stop> {
-        Stop::watch(outputs, false)
-    }
-
-    fn watch(outputs: &[&Option<Output>], is_asked: bool) -> Result<Stop> {
+    /// Watches for signals. Where `is_asked`, the first one sets a flag; elsewhere it ends the
+    /// process, unless that is about to end.
+    pub(crate) fn watch(outputs: &[(Form, Output)], is_asked: bool) -> Result<Stop> {
         let stop = Stop { asked: Arc::default(), writes: Arc::default() };
         let (flags, files) = (stop.clone(), said_of(outputs));
         let act = move || {
@@ -47,7 +40,9 @@ impl Stop {
         };
         match on_stop(act) {
             // Without the thread a signal ends the process, and its files are old or whole too.
-            Err(source) if is_asked => Err(LabError::Thread { what: "for signals", source }.into()),
+            Err(source) if is_asked => {
+                Err(ReportError::Thread { what: "for signals", source }.into())
+            }
             _ => Ok(stop),
         }
     }
@@ -63,7 +58,7 @@ impl Stop {
     }
 }
 
-fn said_of(outputs: &[&Option<Output>]) -> String {
-    let paths = outputs.iter().copied().flatten().map(|output| output.path());
+fn said_of(outputs: &[(Form, Output)]) -> String {
+    let paths = outputs.iter().map(|(_, output)| output.path());
     paths.map(|path| format!("; {} is as it was", path.display())).collect()
 }

@@ -114,7 +114,7 @@ fn an_error_says_its_cause_once() {
     let message = run(2, &["compare", "--machine", "/no/such/machine.toml"]);
     assert_eq!(message.matches("No such file").count(), 1, "{message}");
     let message = run(2, &["reproduce", "s2-fig99"]);
-    assert!(message.contains("reproduce --list") && message.contains("s2-fig99"), "{message}");
+    assert!(message.contains("known: pact20-4") && message.contains("s2-fig99"), "{message}");
 }
 
 #[test]

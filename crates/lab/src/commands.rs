@@ -9,4 +9,5 @@ pub mod litmus;
 pub mod pool;
 pub mod run;
 pub(crate) mod sweep;
+pub mod validate;
 pub(crate) mod whisper;

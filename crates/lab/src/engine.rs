@@ -1,8 +1,5 @@
-//! What all commands share: options, parallel jobs, progress, tables, result files.
+//! What all commands share: options, parallel jobs, and where the time of threads went.
 
 pub(crate) mod jobs;
 pub(crate) mod options;
-pub(crate) mod output;
-pub(crate) mod progress;
 pub(crate) mod spent;
-pub(crate) mod table;

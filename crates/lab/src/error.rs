@@ -1,6 +1,7 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
 use crate::commands::run::NativeError;
+use seawall_report::ReportError;
 use seawall_ribbon::RibbonError;
 use seawall_runtime::defrag::DefragError;
 use seawall_sim::{MachineError, SimError};
@@ -138,58 +139,9 @@ pub enum LabError {
         /// What is wrong.
         damage: Damage,
     },
-    /// A file cannot be read or written.
-    #[error("{path}: {source}; {}", remedy(source))]
-    File {
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A file is written, but does not get its name.
-    #[error("{path}: {source}; all that was to be there is in {part}: move it where it is wanted")]
-    NotPlaced {
-        /// The file.
-        path: String,
-        /// The file beside it.
-        part: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Results would replace what is no result.
-    #[error("{by}: {path} is {what}, no result of an earlier run: remove it, or name another file")]
-    Precious {
-        /// The option that names it.
-        by: String,
-        /// The file.
-        path: String,
-        /// What it is.
-        what: &'static str,
-    },
-    /// What would be written takes the place of what is read, or of what else is written.
-    #[error("{first} and {second} name the same file, {path}: give each its own")]
-    SameFile {
-        /// The option that names it.
-        first: String,
-        /// The other.
-        second: String,
-        /// The file, as the other names it.
-        path: String,
-    },
-    /// The plot cannot be drawn.
-    #[error("the plot cannot be drawn: {0}")]
-    Plot(String),
-    /// There is no thread for something.
-    #[error(
-        "no thread {what} ({source}); end other programs, or allow more memory and threads \
-         (ulimit -v, ulimit -u)"
-    )]
-    Thread {
-        /// What it is for.
-        what: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// Results that cannot be shown or written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// The thread pool cannot be made.
     #[error(
         "{jobs} worker threads cannot be started: {why}; give fewer with --jobs, where there is \
@@ -203,15 +155,6 @@ pub enum LabError {
     },
 }
 
-fn remedy(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::FileTooLarge => {
-            "raise the limit for files (ulimit -f), or name a file on another disk"
-        }
-        _ => "check that the folder exists, is writable and has room",
-    }
-}
-
 impl From<NativeError> for LabError {
     fn from(error: NativeError) -> LabError {
         LabError::Native(Box::new(error))
@@ -220,7 +163,7 @@ impl From<NativeError> for LabError {
 
 impl LabError {
     pub(crate) fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> LabError {
-        let path = path.display().to_string();
-        move |source| LabError::File { path, source }
+        let error = ReportError::file(path);
+        move |source| error(source).into()
     }
 }

@@ -14,18 +14,13 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod cell;
-mod chart;
-mod coalescing;
 mod commands;
 mod engine;
 mod error;
 mod figures;
-mod plot;
-pub mod validate;
 
 pub use cell::crash::Broken;
 pub use cell::{Cell, CellRibbon, EarlyStores, Flushed, Moving, Point, run_cell};
-pub use coalescing::{Coalescing, CoalescingOptions, CoalescingRow};
 pub use commands::compare::Comparison;
 pub use commands::compare::plan::{BASELINE, CompareOptions, OPERATIONS, Plan};
 pub use commands::compare::record::Record;
@@ -35,21 +30,20 @@ pub use commands::kernels::{
     KERNEL_BASELINE, KernelCell, KernelOptions, KernelPlan, KernelRecord, KernelSize, Kernels,
 };
 pub use commands::list::{Listing, show_design, show_machine};
-pub use commands::sweep::{Sweep, SweepError, SweepPlan};
+pub use commands::sweep::{Sweep, SweepError, SweepOptions, SweepPlan};
 pub use commands::whisper::{
     Quantities, WHISPER_OPERATIONS, Whisper, WhisperOptions, WhisperPlan, WhisperRecord,
 };
-pub use commands::{bench, explore, litmus, pool, run};
+pub use commands::{bench, explore, litmus, pool, run, validate};
 pub use engine::options::{CRASHES, MACHINE, RequestOptions};
-pub use engine::output::{Files, Finished, Output, drop_parts, tell, write_file};
-pub use engine::progress::Progress;
 pub use error::LabError;
 pub use figures::{
-    CoalescingFigure, CoalescingRecord, CoalescingRun, Column, Conflicts, DesignFigure,
-    DirtinessFigure, DirtinessProgram, DirtinessRecord, Figure, FigureOptions, FigureRecord,
-    Figures, FragmentationFigure, FragmentationProgram, FragmentationRecord, KernelFigure,
-    KernelFigureRecord, KernelSeries, LOSS_MAX, LoggingFigure, LoggingRecord, Metric, MovingFigure,
-    MovingProgram, MovingRecord, MovingSeries, Quantity, RunRecord, Series, Stated, Way,
+    Coalescing, CoalescingFigure, CoalescingOptions, CoalescingRecord, CoalescingRow,
+    CoalescingRun, Column, Conflicts, DesignFigure, DirtinessFigure, DirtinessProgram,
+    DirtinessRecord, Figure, FigureOptions, FigurePlan, FigureRecord, Figures, FragmentationFigure,
+    FragmentationProgram, FragmentationRecord, KernelFigure, KernelFigureRecord, KernelSeries,
+    LOSS_MAX, LoggingFigure, LoggingRecord, Metric, MovingFigure, MovingProgram, MovingRecord,
+    MovingSeries, Quantity, RunRecord, Series, Stated, Way,
 };
 pub use seawall_runtime::defrag::{DefragOptions, Protocol};
 
@@ -57,4 +51,5 @@ pub use seawall_explore::Model;
 pub use seawall_native::{
     Doctor, Domain, DomainError, EndWithoutMemory, ignore_size_limit, on_stop,
 };
+pub use seawall_report::{Experiment, Progress, Report};
 pub use seawall_workloads::{Flaw, RequestMix, UnknownFlaw, UnknownMix};

@@ -4,7 +4,7 @@
 
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_lab::explore::{ExploreOptions, explore};
-use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress, RequestOptions};
+use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress, Report, RequestOptions};
 use seawall_memory::{Fence, Image, Memory, MemoryExt, layer};
 use seawall_runtime::Arena;
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};

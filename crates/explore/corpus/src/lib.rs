@@ -31,7 +31,7 @@ mod tx;
 pub use fast_fair::FastFair;
 pub use hash_table::HashTable;
 pub use program::{About, BugKind, Case, Entry, Found, Program};
-pub use run::{Effort, Report, Row, explore, run_all, run_case};
+pub use run::{CaseReport, Effort, Row, explore, run_all, run_case};
 
 /// Every case, by origin.
 pub static CASES: &[&dyn Case] = &[

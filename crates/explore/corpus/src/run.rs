@@ -42,7 +42,7 @@ impl Default for Effort {
 
 /// What the exploration of one twin gave.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct CaseReport {
     /// The model.
     pub model: Model,
     /// What the first failing image showed, in words; the text of a run that failed itself.
@@ -71,9 +71,9 @@ pub struct Row {
     /// The case.
     pub about: About,
     /// The exploration of the program with the bug.
-    pub broken: Report,
+    pub broken: CaseReport,
     /// The exploration of its fixed twin.
-    pub fixed: Report,
+    pub fixed: CaseReport,
 }
 
 impl Row {
@@ -101,9 +101,9 @@ pub fn run_case(case: &dyn Case, effort: &Effort) -> Vec<Row> {
 }
 
 /// Explores one twin of a case under `model`.
-pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> Report {
+pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> CaseReport {
     let clock = Instant::now();
-    let mut report = Report {
+    let mut report = CaseReport {
         model,
         message: None,
         choice: None,
@@ -162,7 +162,7 @@ fn all_runs(
     Ok(runs)
 }
 
-fn one_run(case: &dyn Case, fixed: bool, trace: &Trace, effort: &Effort, report: &mut Report) {
+fn one_run(case: &dyn Case, fixed: bool, trace: &Trace, effort: &Effort, report: &mut CaseReport) {
     let Effort { budget, depth, thorough, .. } = *effort;
     let options =
         Search { budget, depth, thorough, steps: RECOVERY_STEPS, ..Search::new(report.model) };

@@ -1,9 +1,9 @@
 //! The two correct programs to measure with: clean, and explored completely.
 
-use seawall_corpus::{Case, Effort, Entry, FastFair, HashTable, Report, explore};
+use seawall_corpus::{Case, CaseReport, Effort, Entry, FastFair, HashTable, explore};
 use seawall_explore::{Kind, Model, Schedule};
 
-fn clean(case: &dyn Case) -> Report {
+fn clean(case: &dyn Case) -> CaseReport {
     let report = explore(case, true, Model::Px86, &Effort::default());
     assert_eq!(report.message, None, "{report:?}");
     report

@@ -8,13 +8,14 @@ use crate::MACHINE;
 use crate::cell::{Point, run_cell};
 use crate::commands::compare::plan::{CompareOptions, Plan};
 use crate::engine::options::{default_options, in_range};
-use crate::engine::progress::Progress;
-use crate::engine::table::{plain_table, text_of};
 use clap::Args;
+use seawall_report::{
+    Experiment, Files, Progress, Report, Results, json_lines, plain_table, text_of,
+};
 use seawall_sim::SimError;
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -68,6 +69,9 @@ pub struct BenchOptions {
     /// References of a run, about
     #[arg(long, default_value_t = 2_000_000, value_name = "N")]
     pub references: u64,
+    /// Write a JSON record per point to this file [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 default_options!(BenchOptions);
@@ -151,14 +155,6 @@ impl Bench {
     /// The speeds, in the order in which they were measured.
     pub fn records(&self) -> &[SpeedRecord] {
         &self.records
-    }
-
-    /// Writes the records to `path`, a line each.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
-        crate::engine::output::write_lines(path, &self.records)
     }
 
     /// A table for people.
@@ -278,6 +274,50 @@ fn peak_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
+impl Experiment for BenchOptions {
+    type Plan = BenchOptions;
+    type Report = Bench;
+    type Error = LabError;
+
+    fn plan(&self) -> Result<BenchOptions, LabError> {
+        Ok(self.clone())
+    }
+
+    fn files(&self, _: &BenchOptions, files: Files) -> Files {
+        files.reads("--machine", &self.machine)
+    }
+
+    fn results(&self) -> Results {
+        Results::json(&self.json)
+    }
+
+    fn run(
+        plan: BenchOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Bench, LabError> {
+        Bench::run(&plan, progress, stop)
+    }
+}
+
+impl Report for Bench {
+    fn text(&self) -> String {
+        self.to_text()
+    }
+
+    fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    fn json(&self) -> String {
+        json_lines(&self.records)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,6 +339,7 @@ mod tests {
             machine: "desktop".into(),
             runs: 3,
             references: 2000,
+            json: None,
         };
         let bench = Bench::run(&options, &Progress::hidden(), &Arc::default()).unwrap();
         let points: Vec<(&str, usize)> =

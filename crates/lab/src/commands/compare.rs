@@ -5,14 +5,17 @@
 
 use crate::LabError;
 use crate::cell::{Cell, Point, run_cell};
-use crate::commands::compare::plan::Plan;
+use crate::commands::compare::plan::{CompareOptions, Plan};
 use crate::engine::jobs::run_all;
-use crate::engine::progress::Progress;
+use seawall_report::{
+    Experiment, Files, Progress, Report, ReportError, Results, Svg, json_lines, one_plot,
+};
 use seawall_sim::Machine;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) mod plan;
+mod plot;
 pub(crate) mod record;
 mod table;
 
@@ -79,4 +82,56 @@ pub(crate) fn run_points(
 ) -> Result<Vec<Cell>, LabError> {
     let cells = run_all(points, jobs, progress, stop, |point| run_cell(machine, point, stop))?;
     Ok(cells.into_iter().flatten().collect())
+}
+
+impl Experiment for CompareOptions {
+    type Plan = Plan;
+    type Report = Comparison;
+    type Error = LabError;
+
+    fn plan(&self) -> Result<Plan, LabError> {
+        Plan::new(self)
+    }
+
+    fn files(&self, _: &Plan, files: Files) -> Files {
+        files.reads("--machine", &self.machine)
+    }
+
+    fn results(&self) -> Results {
+        Results { json: self.json.clone(), plot: self.plot.clone(), ..Results::default() }
+    }
+
+    fn run(
+        plan: Plan,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Comparison, LabError> {
+        Comparison::run(plan, progress, stop)
+    }
+}
+
+impl Report for Comparison {
+    fn text(&self) -> String {
+        self.to_text()
+    }
+
+    fn found(&self) -> bool {
+        self.broken() > 0
+    }
+
+    fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    fn json(&self) -> String {
+        json_lines(self.records())
+    }
+
+    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+        one_plot(self.to_svg())
+    }
 }

@@ -3,7 +3,6 @@
 //! The program runs on the recording machine, once for each schedule of its threads; each run is
 //! searched under each model, in units that all cores share.
 
-use crate::Progress;
 use crate::engine::options::{default_options, flaws};
 use case::CaseTarget;
 use clap::Args;
@@ -13,6 +12,7 @@ use seawall_explore::{
     CrashPath, Model, Reached, ReplayError, RunError, Schedule, Search, SearchOutcome, TurnsName,
     replay, waste,
 };
+use seawall_report::{Experiment, Files, Progress, Results};
 use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
     Collect, Damage, Flaw, Immobile, RequestMix, UnfitFlaw, UnfitMix, UnknownWorkload, Visitor,
@@ -35,7 +35,7 @@ mod report;
 mod target;
 mod units;
 
-pub use bench::{ExploreBench, ExploreSpeed};
+pub use bench::{ExploreBench, ExploreBenchOptions, ExploreSpeed};
 pub use case::MEASURED;
 pub use corpus::{Corpus, CorpusOptions, UnknownCase};
 pub use report::ExploreReport;
@@ -116,6 +116,56 @@ pub struct ExploreOptions {
 }
 
 default_options!(ExploreOptions);
+
+/// A program, and how to explore it.
+#[derive(Clone, Debug, Args)]
+pub struct ExploreCommand {
+    /// Workload, case of the corpus, fast-fair or hash-table
+    pub workload: String,
+    /// How far.
+    #[command(flatten)]
+    pub options: ExploreOptions,
+    /// Break the structure on purpose: the same as --flaw no-order
+    #[arg(long, conflicts_with = "flaw")]
+    pub broken: bool,
+    /// Write the report to this file, as one JSON record [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the report to this file, as a page with what happened before each crash [if stopped:
+    /// to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+impl Experiment for ExploreCommand {
+    type Plan = ExploreCommand;
+    type Report = ExploreReport;
+    type Error = ExploreError;
+
+    fn plan(&self) -> Result<ExploreCommand, ExploreError> {
+        let mut plan = self.clone();
+        if self.broken {
+            plan.options.flaw = Flaw::NoOrder;
+        }
+        Ok(plan)
+    }
+
+    fn files(&self, _: &ExploreCommand, files: Files) -> Files {
+        files.makes("--resume", self.options.resume.as_deref())
+    }
+
+    fn results(&self) -> Results {
+        Results { json: self.json.clone(), html: self.html.clone(), ..Results::default() }
+    }
+
+    fn run(
+        plan: ExploreCommand,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<ExploreReport, ExploreError> {
+        explore(&plan.workload, &plan.options, progress, stop)
+    }
+}
 
 /// A part of the work: unit `number` of each `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,14 +10,17 @@ use crate::engine::jobs::{Piece, run_all};
 use crate::engine::options::{
     CRASHES_MAX, check_jobs, default_options, in_range, once, threads_of,
 };
-use crate::engine::progress::Progress;
 use crate::engine::spent::Spent;
 use crate::{CRASHES, LabError, MACHINE};
 use clap::Args;
+use seawall_report::{
+    Experiment, Files, Progress, Report, ReportError, Results, Svg, json_lines, one_plot,
+};
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{
     CHECKPOINTED, KERNELS, Kernel, KernelEntry, KernelVisitor, UnknownKernel, with_kernel,
 };
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -114,6 +117,15 @@ pub struct KernelOptions {
     /// Host threads [default: one per core]
     #[arg(long, short, value_name = "N")]
     pub jobs: Option<usize>,
+    /// Print what each kernel does under the baseline, too: memory, references, misses
+    #[arg(long)]
+    pub traffic: bool,
+    /// Write a JSON record per kernel and design to this file [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw times and where they went to this SVG file [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 default_options!(KernelOptions);
@@ -128,6 +140,7 @@ pub struct KernelPlan {
     points: Vec<KernelPoint>,
     designs: usize,
     crashes: u64,
+    has_traffic: bool,
     jobs: Option<usize>,
 }
 
@@ -227,6 +240,7 @@ impl KernelPlan {
             points,
             designs: designs.len(),
             crashes: options.crashes,
+            has_traffic: options.traffic,
             jobs: options.jobs,
         })
     }
@@ -348,4 +362,57 @@ pub(crate) fn geometric_mean(ratios: impl Iterator<Item = Option<f64>>) -> Optio
     let all: Vec<f64> = ratios.collect::<Option<_>>()?;
     let sum: f64 = all.iter().map(|ratio| ratio.ln()).sum();
     (!all.is_empty()).then(|| (sum / all.len() as f64).exp())
+}
+
+impl Experiment for KernelOptions {
+    type Plan = KernelPlan;
+    type Report = Kernels;
+    type Error = LabError;
+
+    fn plan(&self) -> Result<KernelPlan, LabError> {
+        KernelPlan::new(self)
+    }
+
+    fn files(&self, _: &KernelPlan, files: Files) -> Files {
+        files.reads("--machine", &self.machine)
+    }
+
+    fn results(&self) -> Results {
+        Results { json: self.json.clone(), plot: self.plot.clone(), ..Results::default() }
+    }
+
+    fn run(
+        plan: KernelPlan,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Kernels, LabError> {
+        Kernels::run(plan, progress, stop)
+    }
+}
+
+impl Report for Kernels {
+    fn text(&self) -> String {
+        let traffic = self.plan.has_traffic.then(|| self.traffic_text());
+        self.to_text() + &traffic.unwrap_or_default()
+    }
+
+    fn found(&self) -> bool {
+        self.broken() > 0
+    }
+
+    fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    fn json(&self) -> String {
+        json_lines(self.records())
+    }
+
+    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+        one_plot(self.to_svg())
+    }
 }

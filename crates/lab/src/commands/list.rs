@@ -1,10 +1,10 @@
 //! What there is, in words: designs, workloads, kernels, machines, figures, models, known bugs.
 
 use crate::LabError;
-use crate::engine::table::{plain_table, text_of};
 use crate::figures::Figure;
 use seawall_corpus::CASES;
 use seawall_memory::Model;
+use seawall_report::{plain_table, text_of};
 use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
 use seawall_workloads::{Accepts, CHECKPOINTED, KERNELS, MIXES, WORKLOADS};
 use std::fmt::Write;

@@ -17,7 +17,6 @@ pub use report::{DesignCell, LitmusReport, ModelCell, TestReport};
 
 use crate::engine::jobs::host_threads;
 use crate::engine::options::default_options;
-use crate::engine::progress::Progress;
 use clap::Args;
 use crash::Pair;
 use rayon::prelude::*;
@@ -25,10 +24,12 @@ use seawall_explore::litmus::{
     BadLitmus, FILE_BYTES_MAX, Litmus, Outcome, STATES_MAX, enumerate, suite,
 };
 use seawall_explore::{Model, UnknownModel};
+use seawall_report::{Experiment, Files, Progress, Results};
 use seawall_sim::{Choice, DESIGNS, Machine, MachineError, SimError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,8 +40,10 @@ const LITMUS_CRASHES_LONG: u64 = 10_000;
 /// The name that stands for no model, or no design.
 pub const NONE: &str = "none";
 
-/// Which tests to run, and over what.
+/// Litmus tests: a model must reach exactly the outcomes that a test's file expects, and a
+/// simulated design must never leave any others, whenever it crashes.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = LITMUS_LANGUAGE)]
 pub struct LitmusOptions {
     /// Ids (A01) or families (x86) of tests, or paths of .litmus files [default: the suite]
     #[arg(value_name = "TEST")]
@@ -61,9 +64,30 @@ pub struct LitmusOptions {
     /// Seed of timing and crashes
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+    /// Write a JSON record per test to this file [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 default_options!(LitmusOptions);
+
+const LITMUS_LANGUAGE: &str = "\
+A test is a text file; only `thread:` lines are needed:
+  title:    a store that is written back and fenced persists before the next
+  thread:   W x 1 ; CO x ; SF ; W y 1
+  memory:   x y
+  question: x=0 & y=1
+  px86:     forbidden; 00 10 11
+
+Threads: W x v store, W2 x.a x.b v store that may tear, NT x v non-temporal store,
+  R x r1 load into a register, FAA x n [r1] and CAS x old new r1 locked, CO x clwb,
+  CF x clflush, SF sfence, MF mfence, PB persist barrier (ofence),
+  DF durable barrier (dfence), NS new strand, JS join of strands,
+  IF r1 v go on only if r1 is v.
+Memory starts as 0; x and y are on lines of their own, x.a to x.h are the words of one line.
+An outcome has one digit for each name in `memory:` (words after the crash, registers before it,
+  - for a register not read). A model's line gives the answer and all outcomes; without such lines
+  the outcomes are printed and held to nothing.";
 
 /// Why litmus tests cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -318,4 +342,30 @@ fn read(path: &str) -> Result<Litmus, LitmusError> {
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
     Ok(Litmus::parse(path, &text)?)
+}
+
+impl Experiment for LitmusOptions {
+    type Plan = LitmusPlan;
+    type Report = LitmusReport;
+    type Error = LitmusError;
+
+    fn plan(&self) -> Result<LitmusPlan, LitmusError> {
+        LitmusPlan::new(self)
+    }
+
+    fn files(&self, _: &LitmusPlan, files: Files) -> Files {
+        self.tests.iter().fold(files, |files, test| files.reads("a test", test))
+    }
+
+    fn results(&self) -> Results {
+        Results::json(&self.json)
+    }
+
+    fn run(
+        plan: LitmusPlan,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<LitmusReport, LitmusError> {
+        plan.run(progress, stop)
+    }
 }

@@ -4,7 +4,9 @@
 //! and opened there, so recovery runs as it would, and leaves the file as it is. The file is locked
 //! meanwhile: what a running program changes could not be judged.
 
+use clap::Args;
 use seawall_memory::Image;
+use seawall_report::{Experiment, Files, Progress, Report, Results, json_lines};
 use seawall_runtime::pool::{self, Header, HeaderError};
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapError};
 use serde::Serialize;
@@ -14,6 +16,8 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The largest heap that is examined: all of it is held in memory.
 pub const EXAMINED_BYTES_MAX: u64 = 16 << 30;
@@ -60,6 +64,68 @@ pub enum ExamineError {
         /// What it is instead.
         source: HeaderError,
     },
+}
+
+/// Which pool file to examine.
+#[derive(Clone, Debug, Args)]
+pub struct ExamineOptions {
+    /// Pool file
+    pub file: PathBuf,
+    /// Write what was found to this file, as one JSON record [if stopped: none]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Whether only the verdict is wanted.
+    #[arg(skip)]
+    pub is_brief: bool,
+}
+
+impl Experiment for ExamineOptions {
+    type Plan = ExamineOptions;
+    type Report = Examined;
+    type Error = ExamineError;
+
+    const HAS_PARTIAL: bool = false;
+
+    fn plan(&self) -> Result<ExamineOptions, ExamineError> {
+        Ok(self.clone())
+    }
+
+    fn files(&self, _: &ExamineOptions, files: Files) -> Files {
+        files.reads("the pool file", &self.file)
+    }
+
+    fn results(&self) -> Results {
+        Results::json(&self.json)
+    }
+
+    fn run(
+        plan: ExamineOptions,
+        _: &Progress,
+        _: &Arc<AtomicBool>,
+    ) -> Result<Examined, ExamineError> {
+        Ok(Examined { report: examine(&plan.file)?, is_brief: plan.is_brief })
+    }
+}
+
+/// A report, and how much of it is to be printed.
+#[derive(Clone, Debug)]
+pub struct Examined {
+    report: PoolReport,
+    is_brief: bool,
+}
+
+impl Report for Examined {
+    fn text(&self) -> String {
+        if self.is_brief { self.report.verdict() } else { self.report.to_string() }
+    }
+
+    fn found(&self) -> bool {
+        self.report.is_damaged()
+    }
+
+    fn json(&self) -> String {
+        json_lines([&self.report])
+    }
 }
 
 /// What a pool file holds.

@@ -14,13 +14,13 @@ pub use report::{
 pub use seawall_ribbon::{EarlySource, Mode as RibbonMode};
 pub use times::LatencyReport;
 
-use crate::Progress;
 use crate::cell::mode_parser;
 use crate::engine::options::{RequestOptions, default_options, named};
 use clap::Args;
 use clap::builder::TypedValueParser;
 use seawall_memory::{Image, MemoryExt};
 use seawall_native::{Counters, Domain, DomainError, Needs, Pool, PoolError, PoolOptions, Witness};
+use seawall_report::{Experiment, Files, Progress, Report, Results, json_lines};
 use seawall_ribbon::Dirtiness;
 use seawall_ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
 use seawall_runtime::Heap;
@@ -31,6 +31,8 @@ use seawall_workloads::{
 };
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use threads::{Done, Host, run_beside, run_threads, seconds_of};
 
@@ -91,7 +93,7 @@ pub struct NativeOptions {
     #[arg(long, value_parser = early_source(), value_name = "SOURCE", requires = "ribbon",
           num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     pub early: Option<EarlySource>,
-    /// Such threads [default: a processor fewer than there are, 1 to 24]
+    /// Threads that flush [default: a processor fewer than there are, 1 to 24]
     #[arg(long, requires = "ribbon", value_name = "N")]
     pub flushers: Option<u64>,
     /// Count how much of each flushed line was dirty (which takes time)
@@ -495,6 +497,59 @@ impl Visitor for Recover<'_> {
             place: Place::of(&pool, Some(self.path)),
             contents,
         }))
+    }
+}
+
+/// A workload, and how to run it.
+#[derive(Clone, Debug, Args)]
+pub struct RunCommand {
+    /// Workload
+    pub workload: String,
+    /// How.
+    #[command(flatten)]
+    pub options: NativeOptions,
+    /// Write what was done to this file, as one JSON record [if stopped: none]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl Experiment for RunCommand {
+    type Plan = RunCommand;
+    type Report = NativeReport;
+    type Error = NativeError;
+
+    const HAS_PARTIAL: bool = false;
+
+    fn plan(&self) -> Result<RunCommand, NativeError> {
+        Ok(self.clone())
+    }
+
+    fn files(&self, _: &RunCommand, files: Files) -> Files {
+        let NativeOptions { recover, file, witness, .. } = &self.options;
+        let files = recover.iter().fold(files, |files, it| files.reads("--recover", it));
+        files.makes("--file", file.as_deref()).makes("--witness", witness.as_deref())
+    }
+
+    fn results(&self) -> Results {
+        Results::json(&self.json)
+    }
+
+    fn run(
+        plan: RunCommand,
+        progress: &Progress,
+        _: &Arc<AtomicBool>,
+    ) -> Result<NativeReport, NativeError> {
+        watch_native(&plan.workload, &plan.options, progress)
+    }
+}
+
+impl Report for NativeReport {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn json(&self) -> String {
+        json_lines([self])
     }
 }
 

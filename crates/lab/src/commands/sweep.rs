@@ -10,9 +10,12 @@ use crate::commands::kernels::point::{KernelPoint, run_kernel};
 use crate::commands::kernels::{check_point, crash};
 use crate::engine::jobs::{Piece, run_all};
 use crate::engine::options::{check_jobs, in_range};
-use crate::engine::progress::Progress;
-use experiment::{Experiment, Factors};
+use clap::Args;
+use file::{Factors, SweepFile};
 use record::{Described, SweepRecord};
+use seawall_report::{
+    Experiment, Files, Progress, Report, ReportError, Results, Svg, json_lines, one_plot,
+};
 use seawall_sim::{Choice, Machine, SimError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -21,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::Store;
 
-mod experiment;
+mod file;
 mod plot;
 mod record;
 mod store;
@@ -29,6 +32,50 @@ mod table;
 
 /// The most points that a sweep may have.
 const POINTS_MAX: u64 = 100_000;
+
+/// An experiment file names a machine, kernels, designs, and factors with their values. Every
+/// finished point is a line of the file of records; the same command goes on from there after an
+/// interruption.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = SWEEP_LANGUAGE)]
+pub struct SweepOptions {
+    /// bsp-sweep, bsp-sweep-quick, or the path of a .toml file
+    pub experiment: String,
+    /// File of records, as JSON Lines, which keeps its finished points if stopped [default: the
+    /// experiment's name with .jsonl, in this folder]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Host threads [default: one per core]
+    #[arg(long, short, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+const SWEEP_LANGUAGE: &str = "\
+An experiment:
+  title = \"How the cost grows\"
+  machine = \"micro15\"
+  kernels = [\"ssca2\", \"radix:65536\"]   # seawall list kernels
+  size = \"quick\"                        # of the others: small, quick, full or a number
+  designs = [\"bsp-lb\", \"bsp-lbpp\"]     # seawall list designs
+  factors = \"one\"                       # vary one at a time; or \"all\" combinations
+  crashes = 2                             # of each point; the default is none
+
+  [[factor]]
+  name = \"stores of an epoch\"
+  design = \"stores\"                     # a parameter: seawall show design bsp-lbpp
+  values = [300, 10000]
+
+  [[factor]]
+  name = \"cores\"
+  machine = \"core.count\"                # a key: seawall show machine micro15
+  values = [1, 8, 64]
+
+Also: threads (one per core), baseline (volatile), seed (1); in a factor, designs = [..] that have
+  the parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
+  values = [[16, 2048], [32, 1024]]. Where the number of cores changes, the mesh follows.";
 
 /// Why a sweep cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -140,7 +187,7 @@ struct Place {
 /// A sweep that can be run.
 #[derive(Clone, Debug)]
 pub struct SweepPlan {
-    experiment: Experiment,
+    experiment: SweepFile,
     /// Every point once, in order; a baseline comes before what is relative to it.
     points: Vec<SweepPoint>,
     places: Vec<Place>,
@@ -173,16 +220,12 @@ impl SweepPlan {
             let stem = Path::new(name).file_stem().unwrap_or(name.as_ref());
             [stem, ".jsonl".as_ref()].into_iter().collect::<OsString>().into()
         });
-        let experiment = Experiment::load(name)?;
+        let experiment = SweepFile::load(name)?;
         let plan = SweepPlan::of(experiment, out, jobs);
         plan.map_err(|error| SweepError::Experiment { name: name.into(), what: error.to_string() })
     }
 
-    fn of(
-        experiment: Experiment,
-        out: PathBuf,
-        jobs: Option<usize>,
-    ) -> Result<SweepPlan, LabError> {
+    fn of(experiment: SweepFile, out: PathBuf, jobs: Option<usize>) -> Result<SweepPlan, LabError> {
         let mut plan = SweepPlan { experiment, points: Vec::new(), places: Vec::new(), jobs, out };
         let mut known = BTreeSet::new();
         for settings in settings(&plan.experiment)? {
@@ -246,7 +289,7 @@ impl SweepPlan {
 }
 
 /// All settings of the factors: each value by itself, or all combinations.
-fn settings(experiment: &Experiment) -> Result<Vec<Vec<Option<usize>>>, LabError> {
+fn settings(experiment: &SweepFile) -> Result<Vec<Vec<Option<usize>>>, LabError> {
     let factors = &experiment.factors;
     let mut all = Vec::new();
     match experiment.mode {
@@ -401,7 +444,7 @@ impl SweepPlan {
         let run = run_kernel(machine, point, stop)?;
         let cuts = crash(machine, point, &run, self.experiment.crashes, stop)?;
         let over = baseline.as_deref().and_then(|key| store.get(key)).map(|record| record.cycles);
-        let Experiment { title, machine_name, baseline, .. } = &self.experiment;
+        let SweepFile { title, machine_name, baseline, .. } = &self.experiment;
         store.add(SweepRecord::new(
             (title, machine_name),
             described.clone(),
@@ -409,5 +452,61 @@ impl SweepPlan {
             cuts.as_ref(),
             (&baseline.text, over),
         ))
+    }
+}
+
+impl Experiment for SweepOptions {
+    type Plan = SweepPlan;
+    type Report = Sweep;
+    type Error = SweepError;
+
+    fn plan(&self) -> Result<SweepPlan, SweepError> {
+        SweepPlan::new(&self.experiment, self.out.clone(), self.jobs)
+    }
+
+    fn files(&self, plan: &SweepPlan, files: Files) -> Files {
+        files.reads("the experiment", &self.experiment).makes("--out", Some(plan.out()))
+    }
+
+    fn results(&self) -> Results {
+        Results { plot: self.plot.clone(), ..Results::default() }
+    }
+
+    fn run(
+        plan: SweepPlan,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Sweep, SweepError> {
+        Sweep::run(plan, progress, stop)
+    }
+}
+
+impl Report for Sweep {
+    fn text(&self) -> String {
+        self.to_text()
+    }
+
+    fn notes(&self) -> Option<String> {
+        Some(format!("{} of {} points were done already", self.found, self.points()))
+    }
+
+    fn found(&self) -> bool {
+        self.broken() > 0
+    }
+
+    fn is_partial(&self) -> bool {
+        Sweep::is_partial(self)
+    }
+
+    fn is_empty(&self) -> bool {
+        Sweep::is_empty(self)
+    }
+
+    fn json(&self) -> String {
+        json_lines(self.records.values())
+    }
+
+    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+        one_plot(self.to_svg())
     }
 }

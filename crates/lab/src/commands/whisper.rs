@@ -11,15 +11,16 @@ use crate::cell::handle::Simulated;
 use crate::cell::{Point, fit};
 use crate::engine::jobs::run_all;
 use crate::engine::options::{check_jobs, default_options, in_range, once};
-use crate::engine::progress::Progress;
 use clap::Args;
 use seawall_memory::{Image, Memory, MemoryExt};
+use seawall_report::{Experiment, Files, Progress, Report, Results, json_lines};
 use seawall_sim::{Choice, Machine, Program, Simulation};
 use seawall_workloads::{
     Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
 };
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -146,6 +147,12 @@ pub struct WhisperOptions {
     /// Host threads [default: one per core]
     #[arg(long, short, value_name = "N")]
     pub jobs: Option<usize>,
+    /// Exit with 1 if a value is more than three times the published one, or less than a third
+    #[arg(long)]
+    pub strict: bool,
+    /// Write a JSON record per application to this file [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 default_options!(WhisperOptions);
@@ -158,6 +165,7 @@ pub struct WhisperPlan {
     machine: Machine,
     points: Vec<Point>,
     jobs: Option<usize>,
+    is_strict: bool,
 }
 
 /// How an application uses persistent memory.
@@ -233,7 +241,8 @@ impl WhisperPlan {
                 checked: false,
             });
         }
-        Ok(WhisperPlan { published, machine_name, machine, points, jobs: options.jobs })
+        let (jobs, is_strict) = (options.jobs, options.strict);
+        Ok(WhisperPlan { published, machine_name, machine, points, jobs, is_strict })
     }
 
     fn record(&self, point: &Point, counted: &Counted) -> WhisperRecord {
@@ -309,14 +318,6 @@ impl Whisper {
             published.is_held(*at) && ratio.is_some_and(|ratio| ratio > published.factor)
         };
         ratio.each().into_iter().enumerate().filter(is_far).count()
-    }
-
-    /// Writes the records to `path`, a line each.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write_json(&self, path: &std::path::Path) -> Result<(), LabError> {
-        crate::engine::output::write_lines(path, &self.records)
     }
 }
 
@@ -400,6 +401,54 @@ impl Visitor for Count<'_> {
             epochs: counts.epochs,
             transactions: transactions.len(),
         })
+    }
+}
+
+impl Experiment for WhisperOptions {
+    type Plan = WhisperPlan;
+    type Report = Whisper;
+    type Error = LabError;
+
+    fn plan(&self) -> Result<WhisperPlan, LabError> {
+        WhisperPlan::new(self)
+    }
+
+    fn files(&self, _: &WhisperPlan, files: Files) -> Files {
+        self.machine.iter().fold(files, |files, it| files.reads("--machine", it))
+    }
+
+    fn results(&self) -> Results {
+        Results::json(&self.json)
+    }
+
+    fn run(
+        plan: WhisperPlan,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Whisper, LabError> {
+        Whisper::run(plan, progress, stop)
+    }
+}
+
+impl Report for Whisper {
+    fn text(&self) -> String {
+        self.to_text()
+    }
+
+    fn found(&self) -> bool {
+        self.plan.is_strict && self.far_off() > 0
+    }
+
+    fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    fn json(&self) -> String {
+        json_lines(&self.records)
     }
 }
 

@@ -4,8 +4,8 @@
 //! order reaches one.
 
 use crate::LabError;
-use crate::engine::progress::Progress;
 use rayon::prelude::*;
+use seawall_report::Progress;
 use seawall_sim::SimError;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -3,6 +3,7 @@
 //! Shares are of the time until each thread finishes, so busy, memory, lock and persistency add up
 //! to 1.
 
+use seawall_report::TimePart;
 use seawall_sim::{Reason, Stalls};
 use serde_json::{Map, Value, json};
 
@@ -86,6 +87,46 @@ impl Spent {
     }
 }
 
+/// What plots show of the time of threads; the shares add up to 1.
+pub(crate) const PARTS: &[TimePart<Spent>] = &[
+    TimePart { name: "busy", colour: (0, 158, 115), share: Spent::busy_share },
+    TimePart { name: "memory", colour: (86, 180, 233), share: |s| s.groups().memory },
+    TimePart { name: "lock", colour: (200, 200, 200), share: |s| s.share(Reason::Lock) },
+    TimePart { name: "fence", colour: (240, 228, 66), share: |s| s.share(Reason::Fence) },
+    TimePart {
+        name: "flushes under way",
+        colour: (170, 150, 20),
+        share: |s| s.share(Reason::FlushesFull),
+    },
+    TimePart {
+        name: "write-through",
+        colour: (102, 102, 51),
+        share: |s| s.share(Reason::WriteThrough),
+    },
+    TimePart {
+        name: "intra-thread conflict",
+        colour: (230, 159, 0),
+        share: |s| s.share(Reason::IntraConflict),
+    },
+    TimePart {
+        name: "inter-thread conflict",
+        colour: (213, 94, 0),
+        share: |s| s.share(Reason::InterConflict),
+    },
+    TimePart {
+        name: "replacement, versions",
+        colour: (204, 121, 167),
+        share: |s| s.share(Reason::Replacement),
+    },
+    TimePart { name: "epoch numbers", colour: (0, 114, 178), share: |s| s.share(Reason::EpochIds) },
+    TimePart {
+        name: "persist buffer",
+        colour: (0, 90, 80),
+        share: |s| s.share(Reason::BufferFull) + s.share(Reason::BufferedLine),
+    },
+    TimePart { name: "hardware log", colour: (120, 120, 120), share: |s| s.share(Reason::Log) },
+];
+
 fn is_memory(reason: Reason) -> bool {
     !reason.is_persistency() && !matches!(reason, Reason::Lock | Reason::Idle)
 }
@@ -102,5 +143,31 @@ pub(crate) fn short(reason: Reason) -> &'static str {
         Reason::BufferFull => "full",
         Reason::BufferedLine => "line",
         other => other.name(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CompareOptions, Comparison, Plan, Progress};
+    use std::sync::Arc;
+
+    #[test]
+    fn the_parts_of_a_bar_are_all_of_the_time() {
+        let designs = ["strict", "clwb", "lb", "lbpp:epochs=2", "bsp-lbpp:stores=20:records=2"];
+        let options = CompareOptions {
+            workloads: vec!["queue".into()],
+            designs: designs.map(String::from).to_vec(),
+            machine: "desktop".into(),
+            operations: 60,
+            crashes: 0,
+            ..CompareOptions::default()
+        };
+        let plan = Plan::new(&options).expect("good options");
+        let comparison = Comparison::run(plan, &Progress::hidden(), &Arc::default());
+        for cell in &comparison.expect("it ends").cells {
+            let whole: f64 = PARTS.iter().map(|part| (part.share)(&cell.spent())).sum();
+            assert!((whole - 1.0).abs() < 1e-9, "{}: {whole}", cell.point.design.text);
+        }
     }
 }

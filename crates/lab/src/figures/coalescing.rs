@@ -1,17 +1,19 @@
 //! Figures of flush coalescing: what placing objects on each other's lines gains, run by run.
 
-use super::FigureOptions;
+use super::{FigureOptions, Kind};
 use crate::LabError;
-use crate::coalescing::{Coalescing, CoalescingOptions, CoalescingRow};
 use crate::engine::jobs::{Piece, run_all};
 use crate::engine::options::once;
-use crate::engine::progress::Progress;
-use crate::engine::table::{plain_table, text_of};
+use seawall_report::{Progress, plain_table, text_of};
 use seawall_workloads::ribbon20::objects::Placing;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+mod measure;
+
+pub use measure::{Coalescing, CoalescingOptions, CoalescingRow};
 
 /// A quick look has this part of the keys.
 const QUICK_DIVISOR: u64 = 5;
@@ -109,8 +111,10 @@ impl Piece for Job<'_> {
     }
 }
 
-impl CoalescingFigure {
-    pub(super) fn check(&self) -> Result<(), String> {
+impl Kind for CoalescingFigure {
+    type Record = CoalescingRecord;
+
+    fn check(&self) -> Result<(), String> {
         if self.runs.is_empty() {
             return Err("it has no [[run]]; give at least one".into());
         }
@@ -118,41 +122,31 @@ impl CoalescingFigure {
         once("run", &names).map_err(|error| error.to_string())
     }
 
-    fn jobs(&self, options: &FigureOptions) -> Vec<Job<'_>> {
-        let divisor = if options.is_quick { QUICK_DIVISOR } else { 1 };
-        let mut jobs = Vec::new();
-        for run in &self.runs {
-            let CoalescingRun { threads, keys, retires_each, .. } = *run;
-            let options = CoalescingOptions {
-                machine: self.machine.clone(),
-                keys: keys.div_ceil(divisor),
-                threads,
-                seed: options.seed,
-                retires_each,
-            };
-            jobs.push(Job { figure: self, run, options });
-        }
-        jobs
+    fn run(
+        figures: &[&CoalescingFigure],
+        options: &FigureOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(Vec<CoalescingRecord>, bool), LabError> {
+        let jobs: Vec<Job<'_>> = figures.iter().flat_map(|figure| figure.jobs(options)).collect();
+        let measure = |job: &Job<'_>| {
+            let coalescing = Coalescing::run(&job.options, stop)?;
+            let rows = coalescing.rows.iter();
+            let records = rows.map(|row| record(job, row, coalescing.gain(row), options.is_quick));
+            Ok(records.collect::<Vec<_>>())
+        };
+        let done = run_all(&jobs, options.jobs, progress, stop, measure)?;
+        let is_whole = done.iter().all(Option::is_some);
+        Ok((done.into_iter().flatten().flatten().collect(), is_whole))
     }
 
-    /// Our mean gain of objects that lie together, and the highest.
-    fn gains(records: &[&CoalescingRecord]) -> (f64, f64) {
-        let together = Placing::Together.to_string();
-        let gains = records.iter().filter(|record| record.placed == together);
-        let gains: Vec<f64> = gains.map(|record| record.gain).collect();
-        let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        (gains.iter().sum::<f64>() / gains.len().max(1) as f64, most)
-    }
-
-    /// True if all was measured, and the mean is the paper's within the tolerance.
-    pub(super) fn holds(&self, records: &[&CoalescingRecord]) -> bool {
+    fn holds(&self, records: &[&CoalescingRecord]) -> bool {
         let (mean, _) = CoalescingFigure::gains(records);
         let is_whole = self.runs.iter().all(|run| records.iter().any(|it| it.run == run.name));
         is_whole && (mean - self.paper).abs() <= self.tolerance
     }
 
-    /// A row for each run and operation with each placing, and the means beside the paper's.
-    pub(super) fn to_text(&self, records: &[&CoalescingRecord]) -> String {
+    fn to_text(&self, records: &[&CoalescingRecord]) -> String {
         let CoalescingFigure { name, title, source, machine, paper, paper_max, .. } = self;
         let mut text = format!("{name}: {title}\n  paper: {source}\n");
         let Some(first) = records.first() else {
@@ -191,23 +185,32 @@ impl CoalescingFigure {
     }
 }
 
-/// Runs `figures`; gives a record for each row, and whether all were run.
-pub(super) fn run(
-    figures: &[&CoalescingFigure],
-    options: &FigureOptions,
-    progress: &Progress,
-    stop: &Arc<AtomicBool>,
-) -> Result<(Vec<CoalescingRecord>, bool), LabError> {
-    let jobs: Vec<Job<'_>> = figures.iter().flat_map(|figure| figure.jobs(options)).collect();
-    let measure = |job: &Job<'_>| {
-        let coalescing = Coalescing::run(&job.options, stop)?;
-        let rows = coalescing.rows.iter();
-        let records = rows.map(|row| record(job, row, coalescing.gain(row), options.is_quick));
-        Ok(records.collect::<Vec<_>>())
-    };
-    let done = run_all(&jobs, options.jobs, progress, stop, measure)?;
-    let is_whole = done.iter().all(Option::is_some);
-    Ok((done.into_iter().flatten().flatten().collect(), is_whole))
+impl CoalescingFigure {
+    fn jobs(&self, options: &FigureOptions) -> Vec<Job<'_>> {
+        let divisor = if options.is_quick { QUICK_DIVISOR } else { 1 };
+        let mut jobs = Vec::new();
+        for run in &self.runs {
+            let CoalescingRun { threads, keys, retires_each, .. } = *run;
+            let options = CoalescingOptions {
+                machine: self.machine.clone(),
+                keys: keys.div_ceil(divisor),
+                threads,
+                seed: options.seed,
+                retires_each,
+            };
+            jobs.push(Job { figure: self, run, options });
+        }
+        jobs
+    }
+
+    /// Our mean gain of objects that lie together, and the highest.
+    fn gains(records: &[&CoalescingRecord]) -> (f64, f64) {
+        let together = Placing::Together.to_string();
+        let gains = records.iter().filter(|record| record.placed == together);
+        let gains: Vec<f64> = gains.map(|record| record.gain).collect();
+        let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        (gains.iter().sum::<f64>() / gains.len().max(1) as f64, most)
+    }
 }
 
 fn record(job: &Job<'_>, row: &CoalescingRow, gain: f64, quick: bool) -> CoalescingRecord {

@@ -1,11 +1,11 @@
 //! Figures that compare designs: bars of a paper, each the mean over workloads.
 
-use super::FigureOptions;
+use super::{FigureOptions, Kind};
 use crate::LabError;
 use crate::cell::{Cell, CellRibbon, Flushed, Point, check_point, check_ribbon};
 use crate::commands::compare::plan::{self, CompareOptions, Plan};
 use crate::commands::compare::run_points;
-use crate::engine::progress::Progress;
+use seawall_report::Progress;
 use seawall_ribbon::RibbonOptions;
 use seawall_sim::Machine;
 use seawall_workloads::CHECKPOINTED;
@@ -24,6 +24,9 @@ const QUICK_DIVISOR: u64 = 5;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DesignFigure {
+    /// "designs", or nothing.
+    #[serde(rename = "kind", default)]
+    _kind: Option<String>,
     /// Name on the command line.
     #[serde(skip)]
     pub name: String,
@@ -135,8 +138,10 @@ pub struct FigureRecord {
     pub quick: bool,
 }
 
-impl DesignFigure {
-    pub(super) fn check(&self) -> Result<(), String> {
+impl Kind for DesignFigure {
+    type Record = FigureRecord;
+
+    fn check(&self) -> Result<(), String> {
         if self.series.is_empty() {
             return Err("it has no [[series]]; give at least one".into());
         }
@@ -148,6 +153,42 @@ impl DesignFigure {
         self.check_stated()
     }
 
+    fn run(
+        figures: &[&DesignFigure],
+        options: &FigureOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(Vec<FigureRecord>, bool), LabError> {
+        let plans: Result<Vec<Plan>, LabError> =
+            figures.iter().map(|figure| figure.plan(options)).collect();
+        let plans = plans?;
+        let mut shared = share(&plans);
+        for machine in &mut shared {
+            let Shared { machine, points, cells, .. } = machine;
+            *cells = run_points(machine, points, options.jobs, progress, stop)?;
+        }
+        let wanted: usize = shared.iter().map(|machine| machine.points.len()).sum();
+        let done: usize = shared.iter().map(|machine| machine.cells.len()).sum();
+        let mut records = Vec::new();
+        for (figure, plan) in figures.iter().zip(&plans) {
+            let machine = shared.iter().find(|shared| shared.machine_name == plan.machine_name);
+            let cells = machine.map_or(&[][..], |shared| &shared.cells);
+            let series = figure.series.iter();
+            records.extend(series.filter_map(|s| record(figure, s, plan, cells, options)));
+        }
+        Ok((records, done == wanted))
+    }
+
+    fn holds(&self, records: &[&FigureRecord]) -> bool {
+        records.iter().all(|record| record.holds) && far(records) == self.far
+    }
+
+    fn to_text(&self, records: &[&FigureRecord]) -> String {
+        self.text(records)
+    }
+}
+
+impl DesignFigure {
     /// The values of single workloads.
     fn check_stated(&self) -> Result<(), String> {
         let stated = || self.series.iter().flat_map(|series| series.workloads.keys());
@@ -166,12 +207,6 @@ impl DesignFigure {
             return Err(format!("far = {far}, but its series state {count} values of workloads"));
         }
         Ok(())
-    }
-
-    /// True if each mean is within the tolerance, and as many of the workloads' values are too far
-    /// apart as the figure says.
-    pub(super) fn holds(&self, records: &[&FigureRecord]) -> bool {
-        records.iter().all(|record| record.holds) && far(records) == self.far
     }
 
     fn plan(&self, options: &FigureOptions) -> Result<Plan, LabError> {
@@ -273,33 +308,6 @@ fn is_same(left: &Point, right: &Point) -> bool {
     // A cell has them filled in.
     let entries = left.entries.zip(right.entries).is_none_or(|(left, right)| left == right);
     key(left) == key(right) && rest(left) == rest(right) && entries
-}
-
-/// Runs `figures`; gives a record for each series, and whether everything was measured.
-pub(super) fn run(
-    figures: &[&DesignFigure],
-    options: &FigureOptions,
-    progress: &Progress,
-    stop: &Arc<AtomicBool>,
-) -> Result<(Vec<FigureRecord>, bool), LabError> {
-    let plans: Result<Vec<Plan>, LabError> =
-        figures.iter().map(|figure| figure.plan(options)).collect();
-    let plans = plans?;
-    let mut shared = share(&plans);
-    for machine in &mut shared {
-        let Shared { machine, points, cells, .. } = machine;
-        *cells = run_points(machine, points, options.jobs, progress, stop)?;
-    }
-    let wanted: usize = shared.iter().map(|machine| machine.points.len()).sum();
-    let done: usize = shared.iter().map(|machine| machine.cells.len()).sum();
-    let mut records = Vec::new();
-    for (figure, plan) in figures.iter().zip(&plans) {
-        let machine = shared.iter().find(|shared| shared.machine_name == plan.machine_name);
-        let cells = machine.map_or(&[][..], |shared| &shared.cells);
-        let series = figure.series.iter();
-        records.extend(series.filter_map(|s| record(figure, s, plan, cells, options)));
-    }
-    Ok((records, done == wanted))
 }
 
 /// The points of all plans, each once, machine by machine.

@@ -4,18 +4,18 @@
 //! memory with its stores and flushes counted (`seawall run W --mix M --dirtiness`), on one thread,
 //! so that the counts are the same everywhere.
 
-use super::FigureOptions;
+use super::{FigureOptions, Kind};
 use crate::LabError;
 use crate::commands::run::{
     DirtinessReport, NativeError, NativeOptions, NativeReport, check_native, run_native,
 };
 use crate::engine::jobs::{Piece, run_all};
 use crate::engine::options::RequestOptions;
-use crate::engine::progress::Progress;
-use crate::engine::table::{plain_table, text_of};
+use seawall_report::{Progress, plain_table, text_of};
 use seawall_workloads::RequestMix;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// A quick look runs this part of the operations.
@@ -98,8 +98,10 @@ impl Piece for Job<'_> {
     }
 }
 
-impl DirtinessFigure {
-    pub(super) fn check(&self) -> Result<(), String> {
+impl Kind for DirtinessFigure {
+    type Record = DirtinessRecord;
+
+    fn check(&self) -> Result<(), String> {
         if self.programs.is_empty() {
             return Err("it has no programs; give at least one".into());
         }
@@ -111,39 +113,40 @@ impl DirtinessFigure {
         self.jobs(&options).map(drop).map_err(|error| error.to_string())
     }
 
-    fn jobs(&self, options: &FigureOptions) -> Result<Vec<Job<'_>>, NativeError> {
-        let divisor = if options.is_quick { QUICK_DIVISOR } else { 1 };
-        let mut jobs = Vec::new();
-        for program in &self.programs {
-            let options = NativeOptions {
-                ops: Some(self.operations.div_ceil(divisor)),
-                seed: options.seed,
-                requests: RequestOptions { mix: program.mix, ..RequestOptions::default() },
-                dirtiness: true,
-                ..NativeOptions::default()
+    fn run(
+        figures: &[&DirtinessFigure],
+        options: &FigureOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(Vec<DirtinessRecord>, bool), LabError> {
+        let jobs: Result<Vec<_>, _> = figures.iter().map(|figure| figure.jobs(options)).collect();
+        let jobs: Vec<Job<'_>> = jobs?.into_iter().flatten().collect();
+        let count = |job: &Job<'_>| {
+            let Job { figure, program, options: run } = job;
+            let NativeReport::Run(report) = run_native(&program.workload, run)? else {
+                unreachable!("it is told to run")
             };
-            check_native(&program.workload, &options)?;
-            jobs.push(Job { figure: self, program, options });
-        }
-        Ok(jobs)
+            Ok(DirtinessRecord {
+                figure: figure.name.clone(),
+                workload: program.workload.clone(),
+                mix: program.mix.map(|mix| mix.to_string()),
+                operations: report.operations[0],
+                seed: run.seed,
+                quick: options.is_quick,
+                counts: report.dirtiness.expect("it is told to count"),
+            })
+        };
+        let records = run_all(&jobs, options.jobs, progress, stop, count)?;
+        let is_whole = records.iter().all(Option::is_some);
+        Ok((records.into_iter().flatten().collect(), is_whole))
     }
 
-    /// Our mean over the programs that flush, in per cent.
-    fn mean(records: &[&DirtinessRecord]) -> f64 {
-        let flushing = records.iter().filter(|record| record.counts.lines > 0);
-        let (count, sum) = flushing
-            .fold((0, 0.0), |(count, sum), record| (count + 1, sum + record.counts.percent));
-        sum / f64::from(count.max(1))
-    }
-
-    /// True if all was counted, and the mean is the paper's within the tolerance.
-    pub(super) fn holds(&self, records: &[&DirtinessRecord]) -> bool {
+    fn holds(&self, records: &[&DirtinessRecord]) -> bool {
         let apart = (DirtinessFigure::mean(records) - self.paper).abs();
         records.len() == self.programs.len() && apart <= self.tolerance
     }
 
-    /// A row for each program, and the mean beside the paper's.
-    pub(super) fn to_text(&self, records: &[&DirtinessRecord]) -> String {
+    fn to_text(&self, records: &[&DirtinessRecord]) -> String {
         let DirtinessFigure { name, title, source, paper, tolerance, .. } = self;
         let mut text = format!("{name}: {title}\n  paper: {source}\n");
         let Some(first) = records.first() else {
@@ -182,31 +185,29 @@ impl DirtinessFigure {
     }
 }
 
-/// Runs `figures`; gives a record for each program, and whether all were run.
-pub(super) fn run(
-    figures: &[&DirtinessFigure],
-    options: &FigureOptions,
-    progress: &Progress,
-    stop: &AtomicBool,
-) -> Result<(Vec<DirtinessRecord>, bool), LabError> {
-    let jobs: Result<Vec<_>, _> = figures.iter().map(|figure| figure.jobs(options)).collect();
-    let jobs: Vec<Job<'_>> = jobs?.into_iter().flatten().collect();
-    let count = |job: &Job<'_>| {
-        let Job { figure, program, options: run } = job;
-        let NativeReport::Run(report) = run_native(&program.workload, run)? else {
-            unreachable!("it is told to run")
-        };
-        Ok(DirtinessRecord {
-            figure: figure.name.clone(),
-            workload: program.workload.clone(),
-            mix: program.mix.map(|mix| mix.to_string()),
-            operations: report.operations[0],
-            seed: run.seed,
-            quick: options.is_quick,
-            counts: report.dirtiness.expect("it is told to count"),
-        })
-    };
-    let records = run_all(&jobs, options.jobs, progress, stop, count)?;
-    let is_whole = records.iter().all(Option::is_some);
-    Ok((records.into_iter().flatten().collect(), is_whole))
+impl DirtinessFigure {
+    fn jobs(&self, options: &FigureOptions) -> Result<Vec<Job<'_>>, NativeError> {
+        let divisor = if options.is_quick { QUICK_DIVISOR } else { 1 };
+        let mut jobs = Vec::new();
+        for program in &self.programs {
+            let options = NativeOptions {
+                ops: Some(self.operations.div_ceil(divisor)),
+                seed: options.seed,
+                requests: RequestOptions { mix: program.mix, ..RequestOptions::default() },
+                dirtiness: true,
+                ..NativeOptions::default()
+            };
+            check_native(&program.workload, &options)?;
+            jobs.push(Job { figure: self, program, options });
+        }
+        Ok(jobs)
+    }
+
+    /// Our mean over the programs that flush, in per cent.
+    fn mean(records: &[&DirtinessRecord]) -> f64 {
+        let flushing = records.iter().filter(|record| record.counts.lines > 0);
+        let (count, sum) = flushing
+            .fold((0, 0.0), |(count, sum), record| (count + 1, sum + record.counts.percent));
+        sum / f64::from(count.max(1))
+    }
 }

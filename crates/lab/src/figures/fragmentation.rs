@@ -6,12 +6,11 @@
 //! a part of a live object. That does not depend on time, so the program runs on the simplest
 //! machine, with its threads in turn, and the numbers are the same everywhere.
 
-use super::FigureOptions;
+use super::{FigureOptions, Kind};
 use crate::LabError;
 use crate::engine::jobs::{Piece, run_all};
-use crate::engine::progress::Progress;
-use crate::engine::table::{plain_table, text_of};
 use seawall_memory::{Image, layer};
+use seawall_report::{Progress, plain_table, text_of};
 use seawall_runtime::HeapStats;
 use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
@@ -134,8 +133,10 @@ impl Piece for Job<'_> {
     }
 }
 
-impl FragmentationFigure {
-    pub(super) fn check(&self) -> Result<(), String> {
+impl Kind for FragmentationFigure {
+    type Record = FragmentationRecord;
+
+    fn check(&self) -> Result<(), String> {
         if self.programs.is_empty() || self.ways.is_empty() {
             return Err("it has no programs or no ways; give at least one of each".into());
         }
@@ -152,29 +153,48 @@ impl FragmentationFigure {
         Ok(())
     }
 
-    fn jobs(&self, options: &FigureOptions) -> impl Iterator<Item = Job<'_>> {
-        let entries = match (options.is_quick, options.is_full) {
-            (true, _) => self.entries.div_ceil(QUICK_DIVISOR),
-            (_, true) => self.full_entries,
-            _ => self.entries,
+    fn run(
+        figures: &[&FragmentationFigure],
+        options: &FigureOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(Vec<FragmentationRecord>, bool), LabError> {
+        let jobs: Vec<Job<'_>> = figures.iter().flat_map(|figure| figure.jobs(options)).collect();
+        let measure = |job: &Job<'_>| {
+            let Job { figure, program, entries, seed } = job;
+            let run = |defragment| {
+                let FragmentationProgram { workload, threads, .. } = program;
+                let footprint = Footprint {
+                    threads: *threads,
+                    entries: *entries,
+                    seed: *seed,
+                    defragment,
+                    stop,
+                };
+                with_workload(workload, footprint)?
+            };
+            let (live, plain) = run(None)?;
+            let footprints: Result<Vec<f64>, LabError> =
+                figure.ways.iter().map(|way| Ok(run(Some(way.options))?.1)).collect();
+            Ok(FragmentationRecord {
+                figure: figure.name.clone(),
+                program: program.name.clone(),
+                workload: program.workload.clone(),
+                threads: program.threads,
+                entries: *entries,
+                seed: *seed,
+                quick: options.is_quick,
+                live,
+                plain,
+                footprints: footprints?,
+            })
         };
-        let seed = options.seed;
-        self.programs.iter().map(move |program| Job { figure: self, program, entries, seed })
+        let records = run_all(&jobs, options.jobs, progress, stop, measure)?;
+        let is_whole = records.iter().all(Option::is_some) && !stop.load(Ordering::Relaxed);
+        Ok((records.into_iter().flatten().collect(), is_whole))
     }
 
-    /// Our mean reduction by a way over the programs for which the paper has one.
-    fn mean(&self, records: &[&FragmentationRecord], way: usize) -> f64 {
-        let has_paper = |record: &&&FragmentationRecord| {
-            let program = self.programs.iter().find(|program| program.name == record.program);
-            program.is_some_and(|program| program.paper[way].is_some())
-        };
-        let all: Vec<f64> =
-            records.iter().filter(has_paper).map(|record| record.reduction(way)).collect();
-        all.iter().sum::<f64>() / all.len().max(1) as f64
-    }
-
-    /// True if all was measured, and each mean is the paper's within the tolerance.
-    pub(super) fn holds(&self, records: &[&FragmentationRecord]) -> bool {
+    fn holds(&self, records: &[&FragmentationRecord]) -> bool {
         let holds = |way: usize| {
             let paper = self.ways[way].paper;
             paper.is_none_or(|paper| (self.mean(records, way) - paper).abs() <= self.tolerance)
@@ -182,8 +202,7 @@ impl FragmentationFigure {
         records.len() == self.programs.len() && (0..self.ways.len()).all(holds)
     }
 
-    /// A row for each program, and the means beside the paper's.
-    pub(super) fn to_text(&self, records: &[&FragmentationRecord]) -> String {
+    fn to_text(&self, records: &[&FragmentationRecord]) -> String {
         let FragmentationFigure { name, title, source, tolerance, .. } = self;
         let mut text = format!("{name}: {title}\n  paper: {source}\n");
         let Some(first) = records.first() else {
@@ -237,41 +256,27 @@ impl FragmentationFigure {
     }
 }
 
-/// Runs `figures`; gives a record for each program, and whether all were run.
-pub(super) fn run(
-    figures: &[&FragmentationFigure],
-    options: &FigureOptions,
-    progress: &Progress,
-    stop: &AtomicBool,
-) -> Result<(Vec<FragmentationRecord>, bool), LabError> {
-    let jobs: Vec<Job<'_>> = figures.iter().flat_map(|figure| figure.jobs(options)).collect();
-    let measure = |job: &Job<'_>| {
-        let Job { figure, program, entries, seed } = job;
-        let run = |defragment| {
-            let FragmentationProgram { workload, threads, .. } = program;
-            let footprint =
-                Footprint { threads: *threads, entries: *entries, seed: *seed, defragment, stop };
-            with_workload(workload, footprint)?
+impl FragmentationFigure {
+    fn jobs(&self, options: &FigureOptions) -> impl Iterator<Item = Job<'_>> {
+        let entries = match (options.is_quick, options.is_full) {
+            (true, _) => self.entries.div_ceil(QUICK_DIVISOR),
+            (_, true) => self.full_entries,
+            _ => self.entries,
         };
-        let (live, plain) = run(None)?;
-        let footprints: Result<Vec<f64>, LabError> =
-            figure.ways.iter().map(|way| Ok(run(Some(way.options))?.1)).collect();
-        Ok(FragmentationRecord {
-            figure: figure.name.clone(),
-            program: program.name.clone(),
-            workload: program.workload.clone(),
-            threads: program.threads,
-            entries: *entries,
-            seed: *seed,
-            quick: options.is_quick,
-            live,
-            plain,
-            footprints: footprints?,
-        })
-    };
-    let records = run_all(&jobs, options.jobs, progress, stop, measure)?;
-    let is_whole = records.iter().all(Option::is_some) && !stop.load(Ordering::Relaxed);
-    Ok((records.into_iter().flatten().collect(), is_whole))
+        let seed = options.seed;
+        self.programs.iter().map(move |program| Job { figure: self, program, entries, seed })
+    }
+
+    /// Our mean reduction by a way over the programs for which the paper has one.
+    fn mean(&self, records: &[&FragmentationRecord], way: usize) -> f64 {
+        let has_paper = |record: &&&FragmentationRecord| {
+            let program = self.programs.iter().find(|program| program.name == record.program);
+            program.is_some_and(|program| program.paper[way].is_some())
+        };
+        let all: Vec<f64> =
+            records.iter().filter(has_paper).map(|record| record.reduction(way)).collect();
+        all.iter().sum::<f64>() / all.len().max(1) as f64
+    }
 }
 
 /// A thread of the simplest machine.

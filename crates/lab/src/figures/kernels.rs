@@ -4,15 +4,15 @@
 //! and its value the mean over the programs of cycles over cycles of the baseline. The papers'
 //! bars of the single programs are lost, but for what their texts say.
 
-use super::FigureOptions;
+use super::{FigureOptions, Kind};
 use crate::LabError;
 use crate::commands::compare::plan::designs;
 use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, run_kernel};
 use crate::commands::kernels::{check_point, entry};
 use crate::engine::jobs::run_all;
 use crate::engine::options::{once, threads_of};
-use crate::engine::progress::Progress;
 use crate::engine::spent::Spent;
+use seawall_report::{Progress, ReportError, Svg};
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{KERNELS, KernelEntry};
 use serde::{Deserialize, Serialize};
@@ -162,15 +162,10 @@ fn add(points: &mut Vec<KernelPoint>, point: KernelPoint) {
     }
 }
 
-/// What was measured for figures of kernels.
-#[derive(Debug, Default)]
-pub(super) struct Measured {
-    pub(super) records: Vec<KernelFigureRecord>,
-    pub(super) is_partial: bool,
-}
+impl Kind for KernelFigure {
+    type Record = KernelFigureRecord;
 
-impl KernelFigure {
-    pub(super) fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         if self.series.is_empty() {
             return Err("it has no [[series]]; give at least one".into());
         }
@@ -193,6 +188,68 @@ impl KernelFigure {
         }
     }
 
+    fn run(
+        figures: &[&KernelFigure],
+        options: &FigureOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(Vec<KernelFigureRecord>, bool), LabError> {
+        let (mut records, mut is_whole) = (Vec::new(), true);
+        let mut machines: Vec<&str> = figures.iter().map(|figure| &*figure.machine).collect();
+        machines.sort_unstable();
+        machines.dedup();
+        let mut prepared = Vec::new();
+        for name in machines {
+            let machine = Machine::load(name)?;
+            let mut points: Vec<KernelPoint> = Vec::new();
+            for figure in figures.iter().filter(|figure| figure.machine == name) {
+                for point in figure.points(&machine, options)? {
+                    add(&mut points, point);
+                }
+            }
+            prepared.push((name, machine, points));
+        }
+        let mut done: BTreeMap<&str, (Machine, Runs)> = BTreeMap::new();
+        for (name, machine, points) in prepared {
+            let run = |point: &KernelPoint| run_kernel(&machine, point, stop);
+            let runs = run_all(&points, options.jobs, progress, stop, run)?;
+            is_whole &= runs.iter().all(Option::is_some);
+            let runs: Runs = points
+                .iter()
+                .zip(runs)
+                .filter_map(|(point, run)| Some((key(point), run?)))
+                .collect();
+            done.insert(name, (machine, runs));
+        }
+        for figure in figures {
+            if let Some((machine, runs)) = done.get(&*figure.machine) {
+                let view = View { figure, machine, runs, options };
+                records.extend(view.records());
+            }
+        }
+        Ok((records, is_whole))
+    }
+
+    fn holds(&self, records: &[&KernelFigureRecord]) -> bool {
+        records.iter().all(|record| {
+            record.holds != Some(false) && record.run.as_ref().is_none_or(|run| run.is_right)
+        })
+    }
+
+    fn to_text(&self, records: &[&KernelFigureRecord]) -> String {
+        self.text(records)
+    }
+
+    fn plots(&self, records: &[&KernelFigureRecord]) -> Result<Vec<Svg>, ReportError> {
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let svg = self.bars(records).map_err(ReportError::plot)?;
+        Ok(vec![Svg { file: format!("{}.svg", self.name), text: svg }])
+    }
+}
+
+impl KernelFigure {
     /// Its kernels.
     fn entries(&self) -> Result<Vec<&'static KernelEntry>, String> {
         if self.kernels.is_empty() {
@@ -241,56 +298,6 @@ impl KernelFigure {
             }
         }
         Ok(points)
-    }
-}
-
-impl Measured {
-    /// The records of `figure`.
-    pub(super) fn of(&self, figure: &KernelFigure) -> Vec<&KernelFigureRecord> {
-        self.records.iter().filter(|record| record.figure == figure.name).collect()
-    }
-
-    /// Runs `figures`, points that they share once; what a request to stop cut short is left out.
-    pub(super) fn run(
-        figures: &[&KernelFigure],
-        options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Measured, LabError> {
-        let mut measured = Measured::default();
-        let mut machines: Vec<&str> = figures.iter().map(|figure| &*figure.machine).collect();
-        machines.sort_unstable();
-        machines.dedup();
-        let mut prepared = Vec::new();
-        for name in machines {
-            let machine = Machine::load(name)?;
-            let mut points: Vec<KernelPoint> = Vec::new();
-            for figure in figures.iter().filter(|figure| figure.machine == name) {
-                for point in figure.points(&machine, options)? {
-                    add(&mut points, point);
-                }
-            }
-            prepared.push((name, machine, points));
-        }
-        let mut done: BTreeMap<&str, (Machine, Runs)> = BTreeMap::new();
-        for (name, machine, points) in prepared {
-            let run = |point: &KernelPoint| run_kernel(&machine, point, stop);
-            let runs = run_all(&points, options.jobs, progress, stop, run)?;
-            measured.is_partial |= runs.iter().any(Option::is_none);
-            let runs: Runs = points
-                .iter()
-                .zip(runs)
-                .filter_map(|(point, run)| Some((key(point), run?)))
-                .collect();
-            done.insert(name, (machine, runs));
-        }
-        for figure in figures {
-            if let Some((machine, runs)) = done.get(&*figure.machine) {
-                let view = View { figure, machine, runs, options };
-                measured.records.extend(view.records());
-            }
-        }
-        Ok(measured)
     }
 }
 

@@ -6,12 +6,12 @@
 //! a bound is our own claim: the adaptive log is never more than [`LOSS_MAX`] above the better of
 //! the two fixed ones that it chooses from.
 
-use super::FigureOptions;
+use super::{FigureOptions, Kind};
 use crate::LabError;
 use crate::engine::jobs::host_threads;
-use crate::engine::progress::Progress;
 use measure::{Host, Place, Simulated};
 use rayon::prelude::*;
+use seawall_report::{Chart, Progress, ReportError, Svg};
 use seawall_runtime::RouteChoice;
 use seawall_sim::{Choice, Machine, SimError};
 use seawall_workloads::memsys17::{Input, Log, Structure};
@@ -120,7 +120,7 @@ pub enum Quantity {
 }
 
 /// One point of a logging figure, as `--json` writes it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct LoggingRecord {
     /// The figure.
     pub figure: String,
@@ -170,20 +170,26 @@ pub struct LoggingRecord {
     pub host_over_better_low: Option<f64>,
     /// Seed of the strings.
     pub seed: u64,
+    #[serde(skip)]
+    simulated: Simulated,
+    #[serde(skip)]
+    host: Host,
 }
 
 type Key = (Place, Log, u64, (u32, u32));
 
 /// Everything measured for a set of figures; points that figures share are run once.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+struct Measured {
     simulated: BTreeMap<(String, String, Key), Simulated>,
     hosts: BTreeMap<(Place, u64), Host>,
-    pub(crate) is_partial: bool,
+    is_partial: bool,
 }
 
-impl LoggingFigure {
-    pub(super) fn check(&self) -> Result<(), String> {
+impl Kind for LoggingFigure {
+    type Record = LoggingRecord;
+
+    fn check(&self) -> Result<(), String> {
         let names = self.structures.iter();
         let structures: Result<Vec<Structure>, _> = names.map(|name| name.parse()).collect();
         let structures = structures.map_err(|error| error.to_string())?;
@@ -204,6 +210,36 @@ impl LoggingFigure {
         }
     }
 
+    fn run(
+        figures: &[&LoggingFigure],
+        options: &FigureOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(Vec<LoggingRecord>, bool), LabError> {
+        let measured = Measured::run(figures, options, progress, stop)?;
+        let points = figures.iter().map(|figure| Points { figure, measured: &measured, options });
+        Ok((points.flat_map(|points| points.records()).collect(), !measured.is_partial))
+    }
+
+    fn holds(&self, records: &[&LoggingRecord]) -> bool {
+        let view = View { figure: self, records };
+        self.places().into_iter().all(|place| {
+            let both = [view.over_better(place), view.host_over_better_low(place)];
+            both.iter().all(|ratio| ratio.is_some_and(|ratio| ratio <= 1.0 + LOSS_MAX))
+        })
+    }
+
+    fn to_text(&self, records: &[&LoggingRecord]) -> String {
+        View { figure: self, records }.text()
+    }
+
+    fn plots(&self, records: &[&LoggingRecord]) -> Result<Vec<Svg>, ReportError> {
+        let charts = View { figure: self, records }.charts();
+        charts.iter().filter(|chart| !chart.is_empty()).map(Chart::svg).collect()
+    }
+}
+
+impl LoggingFigure {
     fn structures(&self) -> Vec<Structure> {
         self.structures.iter().filter_map(|name| name.parse().ok()).collect()
     }
@@ -235,7 +271,7 @@ impl LoggingFigure {
 
 impl Measured {
     /// Runs what `figures` need; stops soon after `stop` becomes true.
-    pub(crate) fn run(
+    fn run(
         figures: &[&LoggingFigure],
         options: &FigureOptions,
         progress: &Progress,
@@ -304,62 +340,39 @@ impl Measured {
     }
 }
 
-/// A figure with what was measured for it.
-pub(crate) struct View<'a> {
-    pub(crate) figure: &'a LoggingFigure,
-    pub(crate) measured: &'a Measured,
-    pub(crate) options: &'a FigureOptions,
+/// The points of a figure, of which records are made.
+struct Points<'a> {
+    figure: &'a LoggingFigure,
+    measured: &'a Measured,
+    options: &'a FigureOptions,
 }
 
-impl View<'_> {
+impl Points<'_> {
     fn simulated(&self, place: Place, log: Log) -> Option<&Simulated> {
         let input = self.figure.input(place, log, self.options);
         self.measured.simulated.get(&self.figure.key(&input))
     }
 
-    fn host(&self, place: Place) -> Option<&Host> {
-        self.measured.hosts.get(&(place, self.figure.records(place.1, self.options)))
-    }
-
-    fn cycles(&self, place: Place, log: Log) -> Option<f64> {
-        Some(self.simulated(place, log)?.cycles_per_record())
-    }
-
     /// Simulated time of the adaptive log over that of the better fixed one.
     fn over_better(&self, place: Place) -> Option<f64> {
-        let fixed = FIXED.iter().filter_map(|log| self.cycles(place, *log));
-        Some(self.cycles(place, ADAPTIVE)? / fixed.min_by(f64::total_cmp)?)
+        let cycles = |log: Log| Some(self.simulated(place, log)?.cycles_per_record());
+        let fixed = FIXED.iter().filter_map(|log| cycles(*log));
+        Some(cycles(ADAPTIVE)? / fixed.min_by(f64::total_cmp)?)
     }
 
-    fn host_over_better(&self, place: Place) -> Option<f64> {
-        let host = self.host(place)?;
-        host.ratio(ADAPTIVE, host.best(&FIXED)?)
-    }
-
-    /// The least that the same may be: the lower quartile of the rounds.
-    fn host_over_better_low(&self, place: Place) -> Option<f64> {
-        let host = self.host(place)?;
-        host.low_ratio(ADAPTIVE, host.best(&FIXED)?)
-    }
-
-    /// True if the adaptive log keeps its bound everywhere, as far as this host can tell.
-    pub(crate) fn holds(&self) -> bool {
-        self.figure.places().into_iter().all(|place| {
-            let both = [self.over_better(place), self.host_over_better_low(place)];
-            both.iter().all(|ratio| ratio.is_some_and(|ratio| ratio <= 1.0 + LOSS_MAX))
-        })
-    }
-
-    pub(crate) fn records(&self) -> Vec<LoggingRecord> {
+    fn records(&self) -> Vec<LoggingRecord> {
         let places = self.figure.places().into_iter();
         let points = places.flat_map(|place| Log::ALL.map(|log| (place, log)));
         points.filter_map(|(place, log)| self.record(place, log)).collect()
     }
 
     fn record(&self, place: Place, log: Log) -> Option<LoggingRecord> {
-        let (simulated, host) = (self.simulated(place, log)?, self.host(place)?);
+        let simulated = self.simulated(place, log)?;
+        let records = self.figure.records(place.1, self.options);
+        let host = self.measured.hosts.get(&(place, records))?;
         let counters = &simulated.counters;
         let of_adaptive = |ratio: Option<f64>| ratio.filter(|_| log == ADAPTIVE);
+        let better = host.best(&FIXED)?;
         Some(LoggingRecord {
             figure: self.figure.name.clone(),
             structure: place.0.name(),
@@ -382,9 +395,52 @@ impl View<'_> {
             cached_records: simulated.route.cached_records,
             uncached_records: simulated.route.uncached_records,
             over_better: of_adaptive(self.over_better(place)),
-            host_over_better: of_adaptive(self.host_over_better(place)),
-            host_over_better_low: of_adaptive(self.host_over_better_low(place)),
+            host_over_better: of_adaptive(host.ratio(ADAPTIVE, better)),
+            host_over_better_low: of_adaptive(host.low_ratio(ADAPTIVE, better)),
             seed: self.options.seed,
+            simulated: simulated.clone(),
+            host: host.clone(),
         })
+    }
+}
+
+/// A figure with its records.
+struct View<'a> {
+    figure: &'a LoggingFigure,
+    records: &'a [&'a LoggingRecord],
+}
+
+impl View<'_> {
+    fn record(&self, (structure, bytes): Place, log: Log) -> Option<&LoggingRecord> {
+        let mut records = self.records.iter().filter(|record| record.log == log.name());
+        let is_there = |record: &&&LoggingRecord| {
+            (record.structure, record.value_bytes) == (structure.name(), bytes)
+        };
+        records.find(is_there).copied()
+    }
+
+    fn simulated(&self, place: Place, log: Log) -> Option<&Simulated> {
+        Some(&self.record(place, log)?.simulated)
+    }
+
+    fn host(&self, place: Place) -> Option<&Host> {
+        Some(&self.record(place, ADAPTIVE)?.host)
+    }
+
+    fn cycles(&self, place: Place, log: Log) -> Option<f64> {
+        Some(self.simulated(place, log)?.cycles_per_record())
+    }
+
+    fn over_better(&self, place: Place) -> Option<f64> {
+        self.record(place, ADAPTIVE)?.over_better
+    }
+
+    fn host_over_better(&self, place: Place) -> Option<f64> {
+        self.record(place, ADAPTIVE)?.host_over_better
+    }
+
+    /// The least that the same may be: the lower quartile of the rounds.
+    fn host_over_better_low(&self, place: Place) -> Option<f64> {
+        self.record(place, ADAPTIVE)?.host_over_better_low
     }
 }

@@ -5,12 +5,11 @@
 //! meet. The time of a run is that of its last thread. What threads say that their time is spent on
 //! ([`Moving`]) gives the costs of copies and look-ups.
 
-use super::FigureOptions;
+use super::{FigureOptions, Kind};
 use crate::LabError;
 use crate::cell::{Cell, Moving, Point, run_cell};
 use crate::engine::jobs::run_all;
-use crate::engine::progress::Progress;
-use crate::engine::table::{plain_table, text_of};
+use seawall_report::{Progress, plain_table, text_of};
 use seawall_runtime::defrag::DefragOptions;
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{Flaw, Setup, Visitor, WORKLOADS, Workload, with_workload};
@@ -126,8 +125,10 @@ pub struct MovingRecord {
     pub command: String,
 }
 
-impl MovingFigure {
-    pub(super) fn check(&self) -> Result<(), String> {
+impl Kind for MovingFigure {
+    type Record = MovingRecord;
+
+    fn check(&self) -> Result<(), String> {
         if self.programs.is_empty() || self.published().next().is_none() {
             return Err("it has no programs or no series; give at least one of each".into());
         }
@@ -149,6 +150,83 @@ impl MovingFigure {
         }
     }
 
+    fn run(
+        figures: &[&MovingFigure],
+        options: &FigureOptions,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(Vec<MovingRecord>, bool), LabError> {
+        let (mut records, mut is_whole) = (Vec::new(), true);
+        for figure in figures {
+            let machine = Machine::load(&figure.machine)?;
+            let points = figure.points(options)?;
+            let run = |point: &Point| run_cell(&machine, point, stop);
+            let cells = run_all(&points, options.jobs, progress, stop, run)?;
+            is_whole &= cells.iter().all(Option::is_some);
+            records.extend(figure.records(&cells, options));
+        }
+        Ok((records, is_whole))
+    }
+
+    fn holds(&self, records: &[&MovingRecord]) -> bool {
+        records.len() == self.programs.len() * self.series.len()
+            && self.series.iter().all(|series| self.is_near(records, series))
+            && self.out_of_order(records).is_empty()
+    }
+
+    fn to_text(&self, records: &[&MovingRecord]) -> String {
+        let MovingFigure { name, title, source, machine, tolerance, .. } = self;
+        let mut text = format!("{name}: {title}\n  paper: {source}\n");
+        let Some(MovingRecord { entries, seed, quick, .. }) = records.first() else {
+            return text + "  nothing was measured\n\n";
+        };
+        let quick = if *quick { " (quick)" } else { "" };
+        let _ = writeln!(
+            text,
+            "  ours:  {machine}, {entries} entries, three phases, seed {seed}{quick}; times are \
+             relative to no\n         defragmentation, the paper's in brackets\n"
+        );
+        let mut head = vec!["program"];
+        head.extend(self.series.iter().map(|series| &*series.name));
+        let mut table = plain_table(&head, 1..head.len());
+        for program in &self.programs {
+            let mut row = vec![program.name.clone()];
+            for (place, series) in self.series.iter().enumerate() {
+                let of = |record: &&&MovingRecord| {
+                    record.program == program.name && record.series == series.name
+                };
+                let ours = records.iter().find(of).map_or("-".into(), |r| format!("{:.3}", r.time));
+                let paper = program.paper.get(place);
+                row.push(ours + &paper.map_or(String::new(), |time| format!(" ({time:.3})")));
+            }
+            table.add_row(row);
+        }
+        text += &text_of(&table);
+        text.push('\n');
+        text += &self.means(records);
+        text.push('\n');
+        text += &self.rests(records);
+        let far: Vec<&str> = self
+            .series
+            .iter()
+            .filter(|series| !self.is_near(records, series))
+            .map(|series| &*series.name)
+            .collect();
+        let out = self.out_of_order(records);
+        let means = match far[..] {
+            [] => "all mean times hold".to_owned(),
+            _ => format!("mean times of {} do NOT hold", far.join(", ")),
+        };
+        let order = match out[..] {
+            [] => "each protocol is faster than the one before it in every program".to_owned(),
+            _ => format!("the order of protocols is another in {}", out.join(", ")),
+        };
+        let _ = writeln!(text, "\n  {means} (within {tolerance:.0} points);\n  {order}\n");
+        text
+    }
+}
+
+impl MovingFigure {
     /// For each program a point without defragmentation, and one for each series.
     fn points(&self, options: &FigureOptions) -> Result<Vec<Point>, LabError> {
         let entries = match (options.is_quick, options.is_full) {
@@ -252,14 +330,6 @@ impl MovingFigure {
         self.programs.iter().filter(is_out).map(|program| program.name.clone()).collect()
     }
 
-    /// True if all was measured, each mean time is the paper's within the tolerance, and in each
-    /// program each protocol of the paper is faster than the one before it.
-    pub(super) fn holds(&self, records: &[&MovingRecord]) -> bool {
-        records.len() == self.programs.len() * self.series.len()
-            && self.series.iter().all(|series| self.is_near(records, series))
-            && self.out_of_order(records).is_empty()
-    }
-
     /// A row for each series: what it takes on the mean, beside what the paper says.
     fn means(&self, records: &[&MovingRecord]) -> String {
         let head = [
@@ -315,58 +385,6 @@ impl MovingFigure {
         }
         text_of(&table)
     }
-
-    /// A row for each program, then the means beside the paper's.
-    pub(super) fn to_text(&self, records: &[&MovingRecord]) -> String {
-        let MovingFigure { name, title, source, machine, tolerance, .. } = self;
-        let mut text = format!("{name}: {title}\n  paper: {source}\n");
-        let Some(MovingRecord { entries, seed, quick, .. }) = records.first() else {
-            return text + "  nothing was measured\n\n";
-        };
-        let quick = if *quick { " (quick)" } else { "" };
-        let _ = writeln!(
-            text,
-            "  ours:  {machine}, {entries} entries, three phases, seed {seed}{quick}; times are \
-             relative to no\n         defragmentation, the paper's in brackets\n"
-        );
-        let mut head = vec!["program"];
-        head.extend(self.series.iter().map(|series| &*series.name));
-        let mut table = plain_table(&head, 1..head.len());
-        for program in &self.programs {
-            let mut row = vec![program.name.clone()];
-            for (place, series) in self.series.iter().enumerate() {
-                let of = |record: &&&MovingRecord| {
-                    record.program == program.name && record.series == series.name
-                };
-                let ours = records.iter().find(of).map_or("-".into(), |r| format!("{:.3}", r.time));
-                let paper = program.paper.get(place);
-                row.push(ours + &paper.map_or(String::new(), |time| format!(" ({time:.3})")));
-            }
-            table.add_row(row);
-        }
-        text += &text_of(&table);
-        text.push('\n');
-        text += &self.means(records);
-        text.push('\n');
-        text += &self.rests(records);
-        let far: Vec<&str> = self
-            .series
-            .iter()
-            .filter(|series| !self.is_near(records, series))
-            .map(|series| &*series.name)
-            .collect();
-        let out = self.out_of_order(records);
-        let means = match far[..] {
-            [] => "all mean times hold".to_owned(),
-            _ => format!("mean times of {} do NOT hold", far.join(", ")),
-        };
-        let order = match out[..] {
-            [] => "each protocol is faster than the one before it in every program".to_owned(),
-            _ => format!("the order of protocols is another in {}", out.join(", ")),
-        };
-        let _ = writeln!(text, "\n  {means} (within {tolerance:.0} points);\n  {order}\n");
-        text
-    }
 }
 
 /// How many steps a thread takes.
@@ -382,23 +400,4 @@ impl Visitor for Steps {
         let setup = Setup { entries: self.entries, ..Setup::of::<W>(self.threads) };
         W::steps(&setup, self.threads - 1, PHASES).unwrap_or(0)
     }
-}
-
-/// Runs `figures`; gives a record for each program and series, and whether all were run.
-pub(super) fn run(
-    figures: &[&MovingFigure],
-    options: &FigureOptions,
-    progress: &Progress,
-    stop: &Arc<AtomicBool>,
-) -> Result<(Vec<MovingRecord>, bool), LabError> {
-    let (mut records, mut is_whole) = (Vec::new(), true);
-    for figure in figures {
-        let machine = Machine::load(&figure.machine)?;
-        let points = figure.points(options)?;
-        let run = |point: &Point| run_cell(&machine, point, stop);
-        let cells = run_all(&points, options.jobs, progress, stop, run)?;
-        is_whole &= cells.iter().all(Option::is_some);
-        records.extend(figure.records(&cells, options));
-    }
-    Ok((records, is_whole))
 }

@@ -7,14 +7,18 @@
 use crate::LabError;
 use crate::cell::cpu_time;
 use crate::engine::options::{default_options, in_range};
-use crate::engine::table::{plain_table, text_of};
 use clap::Args;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_report::{
+    Experiment, Files, Progress, Report, Results, json_lines, plain_table, text_of,
+};
 use seawall_sim::{Cycle, Machine, MemoryConfig, XpDimms};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Lines of 64 bytes in 256 MiB.
 const LINES: u64 = 1 << 22;
@@ -72,6 +76,9 @@ pub struct DimmBenchOptions {
     /// Seed of the random lines
     #[arg(skip = 1_u64)]
     pub seed: u64,
+    /// Write a JSON record per pattern to this file [if stopped: none]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 default_options!(DimmBenchOptions);
@@ -125,14 +132,6 @@ impl DimmBench {
     /// The speeds, a record for each pattern.
     pub fn records(&self) -> &[DimmSpeed] {
         &self.records
-    }
-
-    /// Writes the records to `path`, a line each.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
-        crate::engine::output::write_lines(path, &self.records)
     }
 
     /// A table for people.
@@ -224,6 +223,44 @@ fn drive(memory: &MemoryConfig, pattern: Pattern, options: &DimmBenchOptions) ->
         *slot = if is_write { dimm.write(line, at).accepted } else { dimm.read(line, at) };
     }
     answered.into_iter().max().unwrap_or(0)
+}
+
+impl Experiment for DimmBenchOptions {
+    type Plan = DimmBenchOptions;
+    type Report = DimmBench;
+    type Error = LabError;
+
+    const HAS_PARTIAL: bool = false;
+
+    fn plan(&self) -> Result<DimmBenchOptions, LabError> {
+        Ok(self.clone())
+    }
+
+    fn files(&self, _: &DimmBenchOptions, files: Files) -> Files {
+        files.reads("--machine", &self.machine)
+    }
+
+    fn results(&self) -> Results {
+        Results::json(&self.json)
+    }
+
+    fn run(
+        plan: DimmBenchOptions,
+        _: &Progress,
+        _: &Arc<AtomicBool>,
+    ) -> Result<DimmBench, LabError> {
+        DimmBench::run(&plan)
+    }
+}
+
+impl Report for DimmBench {
+    fn text(&self) -> String {
+        self.to_text()
+    }
+
+    fn json(&self) -> String {
+        json_lines(&self.records)
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use seawall_ribbon::RibbonOptions;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{Choice, DESIGNS, Machine};
 use seawall_workloads::{Flaw, WORKLOADS};
+use std::path::PathBuf;
 
 /// The default number of measured operations of each thread.
 pub const OPERATIONS: u64 = 1000;
@@ -68,6 +69,12 @@ pub struct CompareOptions {
     #[arg(long, value_name = "FLAW", value_parser = flaws(), default_value = "none",
           hide_default_value = true)]
     pub flaw: Flaw,
+    /// Write a JSON record per cell to this file [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw the comparison to this SVG file [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 default_options!(CompareOptions);

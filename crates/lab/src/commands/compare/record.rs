@@ -2,14 +2,11 @@
 //!
 //! A record holds no time of day and nothing of the host, so the same run gives the same bytes.
 
-use crate::LabError;
 use crate::cell::{Cell, CellRibbon, Flushed, Moving};
 use crate::commands::compare::Comparison;
-use crate::engine::output::write_lines;
 use seawall_memory::Model;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::path::Path;
 
 /// A cell of a comparison as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -91,14 +88,6 @@ impl Comparison {
     /// The record of each cell, in the order of the plan.
     pub fn records(&self) -> Vec<Record> {
         self.cells.iter().map(|cell| self.record(cell)).collect()
-    }
-
-    /// Writes the records to `path`, a line each.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
-        write_lines(path, &self.records())
     }
 
     fn record(&self, cell: &Cell) -> Record {

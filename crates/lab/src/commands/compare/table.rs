@@ -6,8 +6,8 @@
 use crate::cell::{Cell, CellRibbon, Flushed, Point};
 use crate::commands::compare::Comparison;
 use crate::engine::spent::Groups;
-use crate::engine::table::{plain_table, text_of};
 use comfy_table::Table;
+use seawall_report::{plain_table, text_of};
 use seawall_ribbon::EarlyStores;
 use std::fmt::Write;
 

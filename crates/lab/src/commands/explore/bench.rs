@@ -9,14 +9,18 @@ use super::case::CaseTarget;
 use super::target::{Target, WorkloadTarget};
 use super::{ExploreError, ExploreOptions};
 use crate::cell::cpu_time;
-use crate::engine::table::{plain_table, text_of};
-use crate::{LabError, write_file};
+use crate::engine::options::default_options;
+use clap::Args;
 use seawall_explore::{Model, Reached, Schedule, Search, SearchOutcome, search_watched};
+use seawall_report::{
+    Experiment, Files, Progress, Report, Results, json_lines, plain_table, text_of,
+};
 use seawall_workloads::{Visitor, Workload, with_workload};
 use serde::Serialize;
 use std::fmt::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -42,6 +46,19 @@ impl Jaaru {
         toml::from_str(text).expect("a test reads validation/jaaru.toml")
     }
 }
+
+/// What to time.
+#[derive(Clone, Debug, Args)]
+pub struct ExploreBenchOptions {
+    /// Seconds that the exploration of the largest tree may take
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub seconds: u64,
+    /// Write a JSON record per program to this file [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+default_options!(ExploreBenchOptions);
 
 /// A program under a model.
 #[derive(Clone, Debug, Serialize)]
@@ -119,19 +136,6 @@ impl ExploreBench {
         }
         bench.is_partial = stop.load(Ordering::Relaxed);
         Ok(bench)
-    }
-
-    /// A record per program, as JSON Lines.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
-        let mut text = String::new();
-        for row in self.rows.iter().chain(&self.largest) {
-            text += &serde_json::to_string(row).expect("plain data");
-            text.push('\n');
-        }
-        write_file(path, text.as_bytes())
     }
 
     /// The table.
@@ -256,6 +260,46 @@ fn time(
         coverage: outcome.to_string(),
         jaaru: None,
     })
+}
+
+impl Experiment for ExploreBenchOptions {
+    type Plan = Duration;
+    type Report = ExploreBench;
+    type Error = ExploreError;
+
+    fn plan(&self) -> Result<Duration, ExploreError> {
+        Ok(Duration::from_secs(self.seconds))
+    }
+
+    fn files(&self, _: &Duration, files: Files) -> Files {
+        files
+    }
+
+    fn results(&self) -> Results {
+        Results::json(&self.json)
+    }
+
+    fn run(
+        plan: Duration,
+        _: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<ExploreBench, ExploreError> {
+        ExploreBench::run(plan, stop)
+    }
+}
+
+impl Report for ExploreBench {
+    fn text(&self) -> String {
+        self.to_text()
+    }
+
+    fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    fn json(&self) -> String {
+        json_lines(self.rows.iter().chain(&self.largest))
+    }
 }
 
 #[cfg(test)]

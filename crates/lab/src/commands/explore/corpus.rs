@@ -2,13 +2,16 @@
 
 use super::ExploreError;
 use crate::engine::jobs::host_threads;
-use crate::engine::table::{plain_table, text_of};
-use crate::{LabError, Progress, write_file};
 use clap::Args;
 use rayon::prelude::*;
 use seawall_corpus::{CASES, Case, Effort, Row, run_case};
+use seawall_report::{
+    Experiment, Files, Progress, Report, Results, json_lines, plain_table, text_of,
+};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// How far to look, and at what.
 #[derive(Clone, Debug, Default, Args)]
@@ -18,6 +21,9 @@ pub struct CorpusOptions {
     /// Crash after each store too, and crash recovery twice
     #[arg(long)]
     pub long: bool,
+    /// Write a JSON record per case and model to this file [if stopped: none]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// What the explorer makes of the corpus.
@@ -68,27 +74,15 @@ impl Corpus {
         self.rows.iter().filter(|row| !row.is_as_expected()).count()
     }
 
-    /// A record per case and model, as JSON Lines.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
-        let mut text = String::new();
-        for row in &self.rows {
-            text += &serde_json::to_string(row).expect("plain data");
-            text.push('\n');
-        }
-        write_file(path, text.as_bytes())
-    }
-
     /// The table.
     pub fn to_text(&self) -> String {
         let head =
             ["case", "kind", "model", "broken", "states", "ms", "fixed", "states", "ms", "what"];
         let mut table = plain_table(&head, 4..6);
         for row in &self.rows {
-            let ms =
-                |report: &seawall_corpus::Report| format!("{:.1}", report.time.as_secs_f64() * 1e3);
+            let ms = |report: &seawall_corpus::CaseReport| {
+                format!("{:.1}", report.time.as_secs_f64() * 1e3)
+            };
             let fixed = match (&row.fixed.message, row.fixed.complete) {
                 (Some(_), _) => "WRONG",
                 (None, true) => "clean",
@@ -136,6 +130,48 @@ impl Corpus {
 /// Columns of the last column.
 const WHAT_COLUMNS: usize = 33;
 
+impl Experiment for CorpusOptions {
+    type Plan = CorpusOptions;
+    type Report = Corpus;
+    type Error = ExploreError;
+
+    const HAS_PARTIAL: bool = false;
+
+    fn plan(&self) -> Result<CorpusOptions, ExploreError> {
+        Ok(self.clone())
+    }
+
+    fn files(&self, _: &CorpusOptions, files: Files) -> Files {
+        files
+    }
+
+    fn results(&self) -> Results {
+        Results::json(&self.json)
+    }
+
+    fn run(
+        plan: CorpusOptions,
+        progress: &Progress,
+        _: &Arc<AtomicBool>,
+    ) -> Result<Corpus, ExploreError> {
+        Corpus::run(&plan, progress)
+    }
+}
+
+impl Report for Corpus {
+    fn text(&self) -> String {
+        self.to_text()
+    }
+
+    fn found(&self) -> bool {
+        self.wrong() > 0
+    }
+
+    fn json(&self) -> String {
+        json_lines(&self.rows)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,7 +179,7 @@ mod tests {
     #[test]
     fn a_case_is_chosen_by_the_beginning_of_its_name() {
         let run = |name: &str| {
-            let options = CorpusOptions { cases: vec![name.into()], long: false };
+            let options = CorpusOptions { cases: vec![name.into()], ..CorpusOptions::default() };
             Corpus::run(&options, &Progress::hidden())
         };
         let corpus = run("ff-8").unwrap();

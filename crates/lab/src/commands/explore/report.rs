@@ -2,6 +2,7 @@
 
 use crate::commands::run::CollectorReport;
 use seawall_explore::{SearchOutcome, Waste};
+use seawall_report::{Report, json_lines};
 use serde::Serialize;
 use std::fmt;
 
@@ -41,15 +42,25 @@ pub struct ModelReport {
     pub replay_command: Option<String>,
 }
 
-impl ExploreReport {
-    /// True if some model may leave an image that breaks the program.
-    pub fn found(&self) -> bool {
+impl Report for ExploreReport {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn found(&self) -> bool {
         self.models.iter().any(|model| model.outcome.finding.is_some())
     }
 
-    /// True if it was interrupted.
-    pub fn is_partial(&self) -> bool {
+    fn is_partial(&self) -> bool {
         self.models.iter().any(|model| model.outcome.stopped)
+    }
+
+    fn json(&self) -> String {
+        json_lines([self])
+    }
+
+    fn html(&self) -> String {
+        self.to_html()
     }
 }
 

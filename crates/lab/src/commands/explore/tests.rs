@@ -1,6 +1,7 @@
 //! Explorations of our own structures, of the corpus, in parts, and of bad options.
 
 use super::*;
+use seawall_report::Report;
 use seawall_runtime::HeapFlaw;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_workloads::WORKLOADS;

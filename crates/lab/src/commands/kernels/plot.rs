@@ -1,19 +1,15 @@
 //! `seawall kernels --plot`: time over the baseline, and where it went.
 
 use super::Kernels;
-use crate::LabError;
-use crate::plot::{Bars, Group};
-use std::path::Path;
+use crate::engine::spent::PARTS;
+use seawall_report::{Bars, Group};
 
 /// Bars are cut at so many times the slowest design's mean.
 const CUT: f64 = 2.0;
 
 impl Kernels {
-    /// Draws the kernels to an SVG file.
-    ///
-    /// # Errors
-    /// When it cannot be drawn, or the file cannot be written.
-    pub fn write_plot(&self, path: &Path) -> Result<(), LabError> {
+    /// Draws the kernels.
+    pub(super) fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
         let designs: Vec<&str> = self.plan.designs().map(|design| &*design.text).collect();
         let group = |name| {
             let cells = || designs.iter().map(move |design| self.cell(name, design));
@@ -31,7 +27,8 @@ impl Kernels {
             mean: "geo. mean",
             means,
             designs,
+            parts: PARTS,
         };
-        bars.write(path)
+        bars.to_svg()
     }
 }

@@ -3,13 +3,10 @@
 //! A record holds no time of day and nothing of the host, so the same run gives the same bytes.
 
 use super::{KernelCell, Kernels, entry};
-use crate::LabError;
 use crate::commands::kernels::point::Extent;
-use crate::engine::output::write_lines;
 use seawall_sim::{Choice, Counters};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::path::Path;
 
 /// A kernel under a design as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -143,14 +140,6 @@ impl Kernels {
     /// The record of each cell, in the order of the plan.
     pub fn records(&self) -> Vec<KernelRecord> {
         self.cells.iter().map(|cell| self.record(cell)).collect()
-    }
-
-    /// Writes the records to `path`, a line each.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
-        write_lines(path, &self.records())
     }
 
     fn record(&self, cell: &KernelCell) -> KernelRecord {

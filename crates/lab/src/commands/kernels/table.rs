@@ -6,8 +6,8 @@
 use super::record::{conflicts, own_lines, per_cent};
 use super::{KernelCell, Kernels};
 use crate::engine::spent::{Groups, short};
-use crate::engine::table::{plain_table, text_of};
 use comfy_table::Table;
+use seawall_report::{plain_table, text_of};
 use seawall_sim::{Choice, Counters, Reason};
 use std::fmt::Write;
 

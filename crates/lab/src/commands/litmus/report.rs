@@ -1,14 +1,12 @@
 //! What came of litmus tests: per test, per model and design, and in words.
 
 use super::crash::{Crashes, Violation};
-use crate::engine::table::{plain_table, text_of};
-use crate::{LabError, write_file};
 use seawall_explore::Model;
 use seawall_explore::litmus::{Litmus, Outcome, Reachable, Verdict};
+use seawall_report::{Report, json_lines, plain_table, text_of};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::Path;
 
 /// With at most so many tests, each is told in full.
 const FULL_MAX: usize = 4;
@@ -382,22 +380,33 @@ impl LitmusReport {
             sum(|cell| cell.allowed as u64),
         )
     }
+}
 
-    /// Writes a JSON record per test.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write_json(&self, path: &Path) -> Result<(), LabError> {
-        let mut text = String::new();
-        for test in &self.tests {
+impl Report for LitmusReport {
+    fn text(&self) -> String {
+        self.to_text()
+    }
+
+    fn found(&self) -> bool {
+        self.disagreements() > 0
+    }
+
+    fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tests.is_empty()
+    }
+
+    fn json(&self) -> String {
+        json_lines(self.tests.iter().map(|test| {
             let mut record = serde_json::to_value(test).unwrap_or_default();
             if let Some(record) = record.as_object_mut() {
                 record.insert("seed".into(), self.seed.into());
                 record.insert("crashes".into(), self.crashes.into());
             }
-            text += &record.to_string();
-            text.push('\n');
-        }
-        write_file(path, text.as_bytes())
+            record
+        }))
     }
 }

@@ -3,10 +3,10 @@
 
 use super::times::Times;
 use super::{Limit, NativeError, NativeOptions, RibbonMode};
-use crate::Progress;
 use crate::cell::handle::Handle;
 use seawall_memory::Memory;
 use seawall_native::{Counters, NativeMemory, Pool, PoolOptions, Witness};
+use seawall_report::Progress;
 use seawall_ribbon::Dirtiness;
 use seawall_ribbon::{Ribbon, RibbonCounters, RibbonOptions, RibbonPool};
 use seawall_runtime::defrag::{DefragCounts, DefragError};

@@ -1,20 +1,14 @@
 //! `seawall sweep --plot`: for each factor a chart, cost over value, a curve for each design.
 
 use super::Sweep;
-use crate::LabError;
-use crate::chart::{Axis, Chart, Series, beside};
-use std::path::Path;
+use seawall_report::{Axis, Chart, Curve, beside};
 
 impl Sweep {
-    /// Draws a chart for each factor into one SVG file.
-    ///
-    /// # Errors
-    /// When it cannot be drawn, or the file cannot be written.
-    pub fn write_plot(&self, path: &Path) -> Result<(), LabError> {
+    /// Draws a chart for each factor.
+    pub(super) fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
         let charts: Vec<Chart> =
             (0..self.plan.experiment.factors.len()).map(|factor| self.chart(factor)).collect();
-        let svg = beside(&charts).map_err(|error| LabError::Plot(error.to_string()))?;
-        crate::engine::output::write_file(path, svg.as_bytes())
+        beside(&charts)
     }
 
     fn chart(&self, factor: usize) -> Chart {
@@ -30,7 +24,7 @@ impl Sweep {
             let mean = |value| Some((value as f64, self.mean_of(factor, value, at)?));
             let points: Vec<(f64, f64)> = (0..values.count()).filter_map(mean).collect();
             if !points.is_empty() {
-                chart = chart.with(Series::measured(&design.text, points).numbered(at));
+                chart = chart.with(Curve::measured(&design.text, points).numbered(at));
             }
         }
         chart

@@ -1,10 +1,10 @@
 //! What `seawall sweep` prints: for each factor, how the cost grows with its values.
 
-use super::experiment::Factors;
+use super::file::Factors;
 use super::{Place, Sweep};
 use crate::engine::spent::Spent;
-use crate::engine::table::{plain_table, text_of};
 use comfy_table::Table;
+use seawall_report::{plain_table, text_of};
 use seawall_sim::{Reason, Stalls};
 use std::fmt::Write;
 

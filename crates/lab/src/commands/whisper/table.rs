@@ -2,7 +2,7 @@
 //! was counted, what was published, and how many times one is the other.
 
 use super::{Published, Quantities, Whisper};
-use crate::engine::table::{plain_table, text_of};
+use seawall_report::{plain_table, text_of};
 use std::fmt::Write;
 
 /// The means of all applications of which something was published.

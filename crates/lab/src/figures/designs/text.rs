@@ -2,7 +2,7 @@
 
 use super::{DesignFigure, FigureRecord, Metric, far};
 use crate::cell::Flushed;
-use crate::engine::table::{plain_table, text_of};
+use seawall_report::{plain_table, text_of};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ fn percent(value: f64) -> String {
 
 impl DesignFigure {
     /// A table: the paper, ours, the difference, whether it holds, and what each workload has.
-    pub(crate) fn to_text(&self, records: &[&FigureRecord]) -> String {
+    pub(super) fn text(&self, records: &[&FigureRecord]) -> String {
         let DesignFigure { name, title, source, .. } = self;
         let mut text = format!("{name}: {title}\n  paper: {source}\n");
         let Some(first) = records.first() else {
@@ -148,10 +148,10 @@ mod tests {
             panic!("bars")
         };
         let (idt, pf) = (record("LB+IDT", 1.03, 1.01), record("LB+PF", 1.17, 1.4));
-        let text = figure.to_text(&[&idt, &pf]);
+        let text = figure.text(&[&idt, &pf]);
         assert!(text.contains("1 of 2 hold (within 0.06); the order of the series is the"));
         assert!(text.contains("-0.02") && text.contains("+0.23"), "{text}");
         let (idt, pf) = (record("LB+IDT", 1.03, 1.09), record("LB+PF", 1.17, 1.08));
-        assert!(figure.to_text(&[&idt, &pf]).contains("NOT the paper's"));
+        assert!(figure.text(&[&idt, &pf]).contains("NOT the paper's"));
     }
 }

@@ -2,20 +2,18 @@
 
 use super::text::{self, find};
 use super::{KernelFigure, KernelFigureRecord};
-use crate::LabError;
-use crate::plot::{Bars, Group};
-use std::path::Path;
+use crate::engine::spent::PARTS;
+use seawall_report::{Bars, Group};
 
 /// Bars are cut at so many times the largest mean.
 const CUT: f64 = 2.0;
 
 impl KernelFigure {
-    /// Draws the records of the figure to an SVG file.
-    pub(crate) fn write_plot(
+    /// Draws the records of the figure.
+    pub(super) fn bars(
         &self,
         records: &[&KernelFigureRecord],
-        path: &Path,
-    ) -> Result<(), LabError> {
+    ) -> Result<String, Box<dyn std::error::Error>> {
         let series = || self.series.iter();
         let value = |point: &str| -> Vec<Option<f64>> {
             series().map(|series| Some(find(records, series, point)?.measured)).collect()
@@ -34,7 +32,8 @@ impl KernelFigure {
             mean: "mean",
             means,
             designs: series().map(|series| &*series.name).collect(),
+            parts: PARTS,
         };
-        bars.write(path)
+        bars.to_svg()
     }
 }

@@ -1,7 +1,7 @@
 //! What `seawall reproduce` prints of a figure of kernels.
 
 use super::{KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
-use crate::engine::table::{plain_table, text_of};
+use seawall_report::{plain_table, text_of};
 use std::fmt::Write;
 
 pub(super) const MEAN: &str = "mean";
@@ -11,7 +11,7 @@ pub(super) const CONFLICTS: &str = "inter-thread conflicts, %";
 
 impl KernelFigure {
     /// A column a series: each kernel, the means, the paper's, and whether they hold.
-    pub(crate) fn to_text(&self, records: &[&KernelFigureRecord]) -> String {
+    pub(super) fn text(&self, records: &[&KernelFigureRecord]) -> String {
         let KernelFigure { name, title, source, machine, baseline, .. } = self;
         let mut text = format!("{name}: {title}\n  paper: {source}\n");
         let Some(first) = records.first() else {

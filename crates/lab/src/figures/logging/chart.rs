@@ -2,7 +2,7 @@
 
 use super::measure::Place;
 use super::{Column, View};
-use crate::chart::{Axis, Chart, Series};
+use seawall_report::{Axis, Chart, Curve};
 use seawall_workloads::memsys17::{Log, Structure};
 
 impl View<'_> {
@@ -50,7 +50,7 @@ impl View<'_> {
                 true => log.name().to_owned(),
                 false => format!("{} (not durable)", log.name()),
             };
-            chart = chart.with(Series::measured(&name, self.curve(structure, value)));
+            chart = chart.with(Curve::measured(&name, self.curve(structure, value)));
         }
         chart
     }
@@ -72,10 +72,10 @@ impl View<'_> {
         let host_better = self.curve(structure, |place| self.host_over_better(place));
         let flushed = Log::CachedFlushed;
         Chart::new(&file, &title, x, y)
-            .with(Series::measured("uncached/unflushed, simulated", simulated(uncached, unflushed)))
-            .with(Series::measured("cached/uncached, simulated", simulated(flushed, uncached)))
-            .with(Series::measured("cached/uncached, host", host(flushed, uncached)))
-            .with(Series::measured("adaptive/better, simulated", better))
-            .with(Series::measured("adaptive/better, host", host_better))
+            .with(Curve::measured("uncached/unflushed, simulated", simulated(uncached, unflushed)))
+            .with(Curve::measured("cached/uncached, simulated", simulated(flushed, uncached)))
+            .with(Curve::measured("cached/uncached, host", host(flushed, uncached)))
+            .with(Curve::measured("adaptive/better, simulated", better))
+            .with(Curve::measured("adaptive/better, host", host_better))
     }
 }

@@ -1,8 +1,8 @@
 //! What `seawall reproduce` prints of a logging figure.
 
 use super::measure::Place;
-use super::{Column, LOSS_MAX, Quantity, Stated, View};
-use crate::engine::table::{plain_table, text_of};
+use super::{Column, LOSS_MAX, LoggingRecord, Quantity, Stated, View};
+use seawall_report::{plain_table, text_of};
 use seawall_workloads::memsys17::{Log, Structure};
 use std::fmt::Write;
 
@@ -27,10 +27,12 @@ impl Column {
 }
 
 impl View<'_> {
-    pub(crate) fn to_text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let figure = self.figure;
         let mut text = format!("{}: {}\n  paper: {}\n", figure.name, figure.title, figure.source);
-        let (machine, design, seed) = (&figure.machine, &figure.design, self.options.seed);
+        let Some(LoggingRecord { machine, design, seed, .. }) = self.records.first() else {
+            return text + "  nothing was measured\n\n";
+        };
         let _ =
             writeln!(text, "  simulated: {machine} under {design}, seed {seed}; {}", self.cut());
         let _ = writeln!(text, "  {}\n  {NOT_DURABLE}\n", figure.note);
@@ -44,13 +46,11 @@ impl View<'_> {
     }
 
     fn cut(&self) -> String {
-        let full = |bytes: u64| self.figure.total_bytes / bytes;
-        let records = |bytes: u64| self.figure.records(bytes, self.options);
-        match self.figure.value_bytes.iter().find(|bytes| records(**bytes) < full(**bytes)) {
-            Some(bytes) => format!(
+        match self.records.iter().find(|record| record.records < record.records_of_paper) {
+            Some(record) => format!(
                 "runs of more than {} records are cut there and\n  may fit the caches (--full: as \
                  the paper)",
-                records(*bytes)
+                record.records
             ),
             None => "as many records as the paper".into(),
         }

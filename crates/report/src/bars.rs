@@ -5,14 +5,9 @@
 //! of Okabe and Ito and of Paul Tol, which colour-blind readers can distinguish; where there are
 //! more designs than colours, they come again with stripes.
 
-use crate::LabError;
-use crate::commands::compare::Comparison;
-use crate::engine::spent::Spent;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use seawall_sim::Reason;
-use std::path::Path;
 
 mod paint;
 
@@ -50,123 +45,57 @@ const LOWER: i32 = 200;
 const NAMES: i32 = 30;
 const UPRIGHT_CHARACTER: i32 = 7;
 
-/// Where `compare` cuts its bars off.
-const THROUGHPUT_MAX: f64 = 2.0;
-
-/// What is drawn.
-pub(crate) struct Bars<'a> {
+/// Grouped bars of ratios, and under them stacked bars of times, a `T` each.
+#[derive(Clone, Debug)]
+pub struct Bars<'a, T: 'static> {
     /// What the ratios are.
-    pub(crate) title: String,
+    pub title: String,
     /// Ratios above this end at the upper edge, so that one tall bar does not flatten the others.
-    pub(crate) cut: f64,
-    pub(crate) designs: Vec<&'a str>,
+    pub cut: f64,
+    /// The bars of each group.
+    pub designs: Vec<&'a str>,
     /// A group of bars for each program.
-    pub(crate) groups: Vec<Group<'a>>,
-    /// Which mean is shown, and that of each design.
-    pub(crate) mean: &'static str,
-    pub(crate) means: Vec<Option<f64>>,
+    pub groups: Vec<Group<'a, T>>,
+    /// Which mean is shown.
+    pub mean: &'static str,
+    /// The mean of each design.
+    pub means: Vec<Option<f64>>,
+    /// What times are made of; adds up to 1.
+    pub parts: &'static [TimePart<T>],
 }
 
 /// A program: for each design its ratio, and where the time of the threads went.
-pub(crate) struct Group<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) ratios: Vec<Option<f64>>,
-    pub(crate) times: Vec<Option<Spent>>,
+#[derive(Clone, Debug)]
+pub struct Group<'a, T> {
+    /// The program.
+    pub name: &'a str,
+    /// Its ratio under each design.
+    pub ratios: Vec<Option<f64>>,
+    /// Its time under each design.
+    pub times: Vec<Option<T>>,
 }
 
-/// A part of a stacked bar.
-struct Part {
-    name: &'static str,
-    colour: RGBColor,
-    share: fn(&Spent) -> f64,
+/// A part of a stacked bar of times.
+#[derive(Clone, Copy, Debug)]
+pub struct TimePart<T> {
+    /// What the time goes to.
+    pub name: &'static str,
+    /// Red, green and blue.
+    pub colour: (u8, u8, u8),
+    /// Its share of a time, 0 to 1.
+    pub share: fn(&T) -> f64,
 }
 
-/// Everything that a thread's time goes to; adds up to 1.
-const PARTS: &[Part] = &[
-    Part { name: "busy", colour: RGBColor(0, 158, 115), share: Spent::busy_share },
-    Part { name: "memory", colour: RGBColor(86, 180, 233), share: |s| s.groups().memory },
-    Part { name: "lock", colour: RGBColor(200, 200, 200), share: |s| s.share(Reason::Lock) },
-    Part { name: "fence", colour: RGBColor(240, 228, 66), share: |s| s.share(Reason::Fence) },
-    Part {
-        name: "flushes under way",
-        colour: RGBColor(170, 150, 20),
-        share: |s| s.share(Reason::FlushesFull),
-    },
-    Part {
-        name: "write-through",
-        colour: RGBColor(102, 102, 51),
-        share: |s| s.share(Reason::WriteThrough),
-    },
-    Part {
-        name: "intra-thread conflict",
-        colour: RGBColor(230, 159, 0),
-        share: |s| s.share(Reason::IntraConflict),
-    },
-    Part {
-        name: "inter-thread conflict",
-        colour: RGBColor(213, 94, 0),
-        share: |s| s.share(Reason::InterConflict),
-    },
-    Part {
-        name: "replacement, versions",
-        colour: RGBColor(204, 121, 167),
-        share: |s| s.share(Reason::Replacement),
-    },
-    Part {
-        name: "epoch numbers",
-        colour: RGBColor(0, 114, 178),
-        share: |s| s.share(Reason::EpochIds),
-    },
-    Part {
-        name: "persist buffer",
-        colour: RGBColor(0, 90, 80),
-        share: |s| s.share(Reason::BufferFull) + s.share(Reason::BufferedLine),
-    },
-    Part { name: "hardware log", colour: RGBColor(120, 120, 120), share: |s| s.share(Reason::Log) },
-];
-
-impl Comparison {
-    /// Draws the comparison to an SVG file.
-    ///
-    /// # Errors
-    /// When it cannot be drawn, or the file cannot be written.
-    pub fn write_plot(&self, path: &Path) -> Result<(), LabError> {
-        let names = self.plan.designs();
-        let designs: Vec<&str> = names.iter().map(String::as_str).collect();
-        let group = |workload: &'_ str| {
-            let cells = || designs.iter().map(|design| self.cell(workload, design));
-            (
-                cells().map(|cell| self.relative(cell?)).collect(),
-                cells().map(|cell| Some(cell?.spent())).collect(),
-            )
-        };
-        let groups = self.plan.workloads().into_iter().map(|name| {
-            let (ratios, times) = group(name);
-            Group { name, ratios, times }
-        });
-        let bars = Bars {
-            title: format!("throughput relative to {}", self.plan.baseline),
-            cut: THROUGHPUT_MAX,
-            groups: groups.collect(),
-            mean: "geo. mean",
-            means: designs.iter().map(|design| self.mean_relative(design)).collect(),
-            designs,
-        };
-        bars.write(path)
+impl<T> TimePart<T> {
+    fn fill(&self) -> Fill {
+        let (red, green, blue) = self.colour;
+        Fill::plain(RGBColor(red, green, blue))
     }
 }
 
-impl Bars<'_> {
-    /// Draws them to an SVG file.
-    ///
-    /// # Errors
-    /// When they cannot be drawn, or the file cannot be written.
-    pub(crate) fn write(&self, path: &Path) -> Result<(), LabError> {
-        let svg = self.to_svg().map_err(|error| LabError::Plot(error.to_string()))?;
-        crate::engine::output::write_file(path, svg.as_bytes())
-    }
-
-    fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
+impl<T> Bars<'_, T> {
+    /// Draws them.
+    pub fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
         let group = self.designs.len() as i32 * BAR;
         let groups = self.groups.len() as i32 + 1;
         let width = (LEFT + groups * (group + GROUP_GAP) + RIGHT).max(WIDTH_MIN);
@@ -174,8 +103,7 @@ impl Bars<'_> {
         let names = longest as i32 * UPRIGHT_CHARACTER;
         let used = self.used_parts();
         let designs = self.design_entries();
-        let parts: Vec<(&str, Fill)> =
-            used.iter().map(|part| (part.name, Fill::plain(part.colour))).collect();
+        let parts: Vec<(&str, Fill)> = used.iter().map(|part| (part.name, part.fill())).collect();
         let rows = |entries: &[(&str, Fill)]| {
             paint::legend_rows(entries, LEFT, width - RIGHT) as i32 * LEGEND_ROW
         };
@@ -205,10 +133,10 @@ impl Bars<'_> {
     }
 
     /// The parts of the time that take any of it.
-    fn used_parts(&self) -> Vec<&'static Part> {
+    fn used_parts(&self) -> Vec<&'static TimePart<T>> {
         let times = || self.groups.iter().flat_map(|group| group.times.iter().flatten());
-        let is_used = |part: &&Part| times().any(|time| (part.share)(time) > 0.001);
-        PARTS.iter().filter(is_used).collect()
+        let is_used = |part: &&TimePart<T>| times().any(|time| (part.share)(time) > 0.001);
+        self.parts.iter().filter(is_used).collect()
     }
 
     /// The ratio at the upper edge.
@@ -219,7 +147,7 @@ impl Bars<'_> {
     }
 
     /// The share of a part in a group for the design at `place`, or its mean over all groups.
-    fn share(&self, part: &Part, group: Option<&Group<'_>>, place: usize) -> Option<f64> {
+    fn share(&self, part: &TimePart<T>, group: Option<&Group<'_, T>>, place: usize) -> Option<f64> {
         let Some(group) = group else {
             let groups = self.groups.iter();
             let shares: Option<Vec<f64>> =
@@ -250,7 +178,12 @@ impl Bars<'_> {
         paint.line_at(panel, 1.0)
     }
 
-    fn draw_time(&self, paint: &Paint<'_, '_>, panel: &Panel, parts: &[&Part]) -> paint::Drawn {
+    fn draw_time(
+        &self,
+        paint: &Paint<'_, '_>,
+        panel: &Panel,
+        parts: &[&TimePart<T>],
+    ) -> paint::Drawn {
         paint.axis(panel, "time of the threads", " %")?;
         for (at, group) in self.groups.iter().map(Some).chain([None]).enumerate() {
             let start = group_start(at, self.designs.len());
@@ -260,7 +193,7 @@ impl Bars<'_> {
                 for part in parts {
                     let Some(share) = self.share(part, group, place) else { continue };
                     let to = from + 100.0 * share;
-                    paint.bar(panel, left, (from, to), Fill::plain(part.colour))?;
+                    paint.bar(panel, left, (from, to), part.fill())?;
                     from = to;
                 }
             }
@@ -303,39 +236,18 @@ fn fill(design: usize) -> Fill {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::progress::Progress;
-    use crate::{CompareOptions, Plan};
-    use std::sync::Arc;
 
-    #[test]
-    fn the_parts_of_a_bar_are_all_of_the_time() {
-        let designs = ["strict", "clwb", "lb", "lbpp:epochs=2", "bsp-lbpp:stores=20:records=2"];
-        let options = CompareOptions {
-            workloads: vec!["queue".into()],
-            designs: designs.map(String::from).to_vec(),
-            machine: "desktop".into(),
-            operations: 60,
-            crashes: 0,
-            ..CompareOptions::default()
-        };
-        let plan = Plan::new(&options).expect("good options");
-        let comparison = Comparison::run(plan, &Progress::hidden(), &Arc::default());
-        for cell in &comparison.expect("it ends").cells {
-            let whole: f64 = PARTS.iter().map(|part| (part.share)(&cell.spent())).sum();
-            assert!((whole - 1.0).abs() < 1e-9, "{}: {whole}", cell.point.design.text);
-        }
-    }
-
-    fn bars<'a>(designs: &[&'a str]) -> Bars<'a> {
+    fn bars<'a>(designs: &[&'a str]) -> Bars<'a, f64> {
         let ratios = || (1..=designs.len()).map(|n| Some(n as f64 / 4.0)).collect();
         let times = designs.iter().map(|_| None).collect();
         Bars {
             title: "throughput".into(),
-            cut: THROUGHPUT_MAX,
+            cut: 2.0,
             designs: designs.to_vec(),
             groups: vec![Group { name: "queue", ratios: ratios(), times }],
             mean: "geo. mean",
             means: ratios(),
+            parts: &[],
         }
     }
 

@@ -96,7 +96,7 @@ pub(super) struct Factor {
 
 /// A sweep, read and checked.
 #[derive(Clone, Debug)]
-pub(super) struct Experiment {
+pub(super) struct SweepFile {
     pub(super) title: String,
     pub(super) machine_name: String,
     pub(super) machine: Machine,
@@ -222,11 +222,11 @@ fn check_all(factors: &[Factor]) -> Result<(), LabError> {
     Ok(())
 }
 
-impl Experiment {
+impl SweepFile {
     /// The experiment of that name, or the one in that `.toml` file.
-    pub(super) fn load(name: &str) -> Result<Experiment, SweepError> {
+    pub(super) fn load(name: &str) -> Result<SweepFile, SweepError> {
         if let Some((_, text)) = EXPERIMENTS.iter().find(|(known, _)| *known == name) {
-            return Experiment::parse(name, text);
+            return SweepFile::parse(name, text);
         }
         let path = Path::new(name);
         if path.extension().is_none_or(|end| end != "toml") {
@@ -235,16 +235,16 @@ impl Experiment {
         }
         let text = std::fs::read_to_string(path)
             .map_err(|source| SweepError::Read { path: name.into(), source })?;
-        Experiment::parse(name, &text)
+        SweepFile::parse(name, &text)
     }
 
-    pub(super) fn parse(name: &str, text: &str) -> Result<Experiment, SweepError> {
+    pub(super) fn parse(name: &str, text: &str) -> Result<SweepFile, SweepError> {
         let wrong = |what: String| SweepError::Experiment { name: name.into(), what };
         let text: Text = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        Experiment::read(text).map_err(|error| wrong(error.to_string()))
+        SweepFile::read(text).map_err(|error| wrong(error.to_string()))
     }
 
-    fn read(text: Text) -> Result<Experiment, LabError> {
+    fn read(text: Text) -> Result<SweepFile, LabError> {
         once("design", &text.designs)?;
         let needed = |what: &'static str| LabError::Option {
             option: what,
@@ -283,7 +283,7 @@ impl Experiment {
         }
         let machine = Machine::load(&text.machine)?;
         threads_of("threads", text.threads, &machine)?;
-        let experiment = Experiment {
+        let experiment = SweepFile {
             title: text.title,
             machine_name: text.machine,
             machine,

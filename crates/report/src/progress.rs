@@ -35,7 +35,8 @@ impl Progress {
         Progress { bar, lines, left: Mutex::default() }
     }
 
-    pub(crate) fn start<'a>(&self, workloads: impl Iterator<Item = &'a str>) {
+    /// Begins a set of cells, by their workloads.
+    pub fn start<'a>(&self, workloads: impl Iterator<Item = &'a str>) {
         let mut left = self.left.lock().unwrap_or_else(|error| error.into_inner());
         for workload in workloads {
             *left.entry(workload.to_owned()).or_default() += 1;
@@ -46,7 +47,7 @@ impl Progress {
     }
 
     /// Starts to show work that is not made of cells: so many units, in thousandths.
-    pub(crate) fn start_work(&self, units: u64) {
+    pub fn start_work(&self, units: u64) {
         let style = "{bar:30} {percent} %, {elapsed} elapsed, about {eta} to go";
         if let Ok(style) = ProgressStyle::with_template(style) {
             self.bar.set_style(style);
@@ -64,17 +65,17 @@ impl Progress {
     }
 
     /// So many thousandths of a unit are done.
-    pub(crate) fn advance_work(&self, thousandths: u64) {
+    pub fn advance_work(&self, thousandths: u64) {
         self.bar.inc(thousandths);
     }
 
     /// True if notes are seen by somebody.
-    pub(crate) fn is_seen(&self) -> bool {
+    pub fn is_seen(&self) -> bool {
         !self.bar.is_hidden()
     }
 
     /// Starts to show notes, each in the place of the last one.
-    pub(crate) fn start_notes(&self) {
+    pub fn start_notes(&self) {
         if let Ok(style) = ProgressStyle::with_template("{elapsed} elapsed  {msg}") {
             self.bar.set_style(style);
         }
@@ -82,11 +83,12 @@ impl Progress {
     }
 
     /// Shows a note, on a terminal.
-    pub(crate) fn note(&self, text: String) {
+    pub fn note(&self, text: String) {
         self.bar.set_message(text);
     }
 
-    pub(crate) fn cell_done(&self, workload: &str, design: &str) {
+    /// Notes that a cell is done.
+    pub fn cell_done(&self, workload: &str, design: &str) {
         self.bar.set_message(format!("{workload} {design}"));
         self.bar.inc(1);
         let mut left = self.left.lock().unwrap_or_else(|error| error.into_inner());
@@ -98,7 +100,8 @@ impl Progress {
         }
     }
 
-    pub(crate) fn end(&self) {
+    /// Ends the display.
+    pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 }

@@ -9,9 +9,8 @@ mod streams;
 
 pub use files::{Files, Output};
 
-use crate::LabError;
+use crate::ReportError;
 use seawall_native::hold_signals;
-use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -61,11 +60,11 @@ pub fn tell(text: impl fmt::Display) {
 ///
 /// # Errors
 /// When the file cannot be written; the message names it.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     put(path, bytes)
 }
 
-fn put(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
+fn put(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     let open = if let Some(stream) = Stream::of(path) {
         Some(stream.open(path))
     } else if fs::metadata(path).is_ok_and(|status| !status.is_file()) {
@@ -76,10 +75,10 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
     };
     if let Some(open) = open {
         let written = open.and_then(|mut it| it.write_all(bytes).and_then(|()| it.flush()));
-        return written.map_err(LabError::file(path));
+        return written.map_err(ReportError::file(path));
     }
     let whole = end_of_links(path).and_then(|end| Ok((fill_part(&end, bytes)?, end)));
-    let (part, end) = whole.map_err(LabError::file(path))?;
+    let (part, end) = whole.map_err(ReportError::file(path))?;
     take_place(&part, &end, path)
 }
 
@@ -106,11 +105,11 @@ fn fill_part(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
 
 /// Gives `part`, which is whole, the name `end`, to which `path` leads. If the system refuses, the
 /// part stays, so that the results of a long run are not lost.
-fn take_place(part: &Path, end: &Path, path: &Path) -> Result<(), LabError> {
+fn take_place(part: &Path, end: &Path, path: &Path) -> Result<(), ReportError> {
     let mut parts = parts();
     let placed = fs::rename(part, end);
     parts.retain(|it| it != part);
-    placed.map_err(|source| LabError::NotPlaced {
+    placed.map_err(|source| ReportError::NotPlaced {
         path: path.display().to_string(),
         part: part.display().to_string(),
         source,
@@ -139,7 +138,7 @@ pub fn drop_parts() -> impl Drop {
 ///
 /// # Errors
 /// When it cannot; the message names it.
-fn check_writable(path: &Path) -> Result<(), LabError> {
+fn check_writable(path: &Path) -> Result<(), ReportError> {
     let check = || match fs::metadata(path) {
         // To open and close it would end what reads it.
         Ok(status) if status.file_type().is_fifo() => Ok(()),
@@ -147,7 +146,7 @@ fn check_writable(path: &Path) -> Result<(), LabError> {
         Ok(status) if !status.is_file() => OpenOptions::new().write(true).open(path).map(drop),
         _ => check_beside(&end_of_links(path)?),
     };
-    check().map_err(LabError::file(path))
+    check().map_err(ReportError::file(path))
 }
 
 /// Finds out before a long run whether files can be written in the folder `path` at its end, if
@@ -155,7 +154,7 @@ fn check_writable(path: &Path) -> Result<(), LabError> {
 ///
 /// # Errors
 /// When they cannot; the message names the folder.
-fn check_fillable(path: &Path) -> Result<(), LabError> {
+fn check_fillable(path: &Path) -> Result<(), ReportError> {
     let check = || {
         for folder in path.ancestors() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -170,7 +169,7 @@ fn check_fillable(path: &Path) -> Result<(), LabError> {
         }
         Err(ErrorKind::NotFound.into())
     };
-    check().map_err(LabError::file(path))
+    check().map_err(ReportError::file(path))
 }
 
 /// Makes a file where the new one beside `path` will be, and leaves none.
@@ -209,17 +208,6 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
-}
-
-/// Writes `records` to `path` as JSON Lines.
-pub(crate) fn write_lines<R: Serialize>(path: &Path, records: &[R]) -> Result<(), LabError> {
-    let mut bytes = Vec::new();
-    for record in records {
-        let written = serde_json::to_writer(&mut bytes, record);
-        written.map_err(|error| LabError::file(path)(error.into()))?;
-        bytes.push(b'\n');
-    }
-    write_file(path, &bytes)
 }
 
 #[cfg(test)]

@@ -1,27 +1,37 @@
 //! `seawall validate`: the answers of [`Validation`] as a table, as records and as plots.
 
 use crate::LabError;
-use crate::chart::{Axis, Chart, Series};
-use crate::engine::table::{plain_table, text_of};
+use crate::engine::options::default_options;
+use clap::Args;
+use seawall_report::{
+    Axis, Chart, Curve, Experiment, Files, Progress, Report, ReportError, Results, Svg, json_lines,
+    plain_table, text_of,
+};
 use seawall_sim::Machine;
 use seawall_sim::validation::{AxisScale, Plot, PlotAxis, Validation, ValidationPoint};
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What to validate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct ValidateOptions {
-    /// The name of a machine, or the path of its file.
+    /// Machine, or the path of a .toml file
+    #[arg(long, short, default_value = crate::MACHINE, value_name = "NAME")]
     pub machine: String,
-    /// Seed of the orders in which memory is walked.
+    /// Seed of the orders in which memory is walked
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+    /// Write a record per point to this file, as JSON Lines [if stopped: none]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw the curves into this folder, as SVG [if stopped: none]
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
 }
 
-impl Default for ValidateOptions {
-    fn default() -> ValidateOptions {
-        ValidateOptions { machine: crate::MACHINE.into(), seed: 1 }
-    }
-}
+default_options!(ValidateOptions);
 
 /// A machine with all questions about it and their answers.
 #[derive(Clone, Debug)]
@@ -52,35 +62,6 @@ impl ValidateReport {
     /// The number of points that do not hold and are no known gaps, and of gaps that hold.
     pub fn failures(&self) -> usize {
         self.validation.failures()
-    }
-
-    /// One JSON object a line, one line a point.
-    ///
-    /// # Errors
-    /// When a number has no JSON form.
-    pub fn to_json_lines(&self) -> Result<String, serde_json::Error> {
-        let mut text = String::new();
-        for point in &self.validation.points {
-            text += &serde_json::to_string(point)?;
-            text.push('\n');
-        }
-        Ok(text)
-    }
-
-    /// Draws every curve to a file of its own in `folder`; returns the names.
-    ///
-    /// # Errors
-    /// When a curve cannot be drawn or a file cannot be written.
-    pub fn write_plots(&self, folder: &Path) -> Result<Vec<String>, LabError> {
-        std::fs::create_dir_all(folder).map_err(LabError::file(folder))?;
-        let mut names = Vec::new();
-        for plot in &self.validation.plots {
-            let svg = chart(plot).to_svg().map_err(|error| LabError::Plot(error.to_string()))?;
-            let name = format!("{}.svg", plot.file);
-            crate::write_file(&folder.join(&name), svg.as_bytes())?;
-            names.push(name);
-        }
-        Ok(names)
     }
 }
 
@@ -136,7 +117,7 @@ fn verdict(point: &ValidationPoint) -> &'static str {
 fn chart(plot: &Plot) -> Chart {
     let chart = Chart::new(&plot.file, &plot.title, axis(&plot.x), axis(&plot.y));
     plot.curves.iter().fold(chart, |chart, curve| {
-        let series = if curve.is_formula { Series::formula } else { Series::measured };
+        let series = if curve.is_formula { Curve::formula } else { Curve::measured };
         chart.with(series(&curve.name, curve.points.clone()))
     })
 }
@@ -158,22 +139,66 @@ fn number(value: f64) -> String {
     }
 }
 
+impl Experiment for ValidateOptions {
+    type Plan = ValidateOptions;
+    type Report = ValidateReport;
+    type Error = LabError;
+
+    const HAS_PARTIAL: bool = false;
+
+    fn plan(&self) -> Result<ValidateOptions, LabError> {
+        Ok(self.clone())
+    }
+
+    fn files(&self, _: &ValidateOptions, files: Files) -> Files {
+        files.reads("--machine", &self.machine)
+    }
+
+    fn results(&self) -> Results {
+        Results { json: self.json.clone(), plots: self.plots.clone(), ..Results::default() }
+    }
+
+    fn run(
+        plan: ValidateOptions,
+        _: &Progress,
+        _: &Arc<AtomicBool>,
+    ) -> Result<ValidateReport, LabError> {
+        validate(&plan)
+    }
+}
+
+impl Report for ValidateReport {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn found(&self) -> bool {
+        self.failures() > 0
+    }
+
+    fn json(&self) -> String {
+        json_lines(&self.validation.points)
+    }
+
+    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+        self.validation.plots.iter().map(|plot| chart(plot).svg()).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_report_has_a_record_a_point_and_a_plot_a_curve() {
-        let options = ValidateOptions { machine: "desktop".into(), seed: 1 };
+        let options = ValidateOptions { machine: "desktop".into(), ..ValidateOptions::default() };
         let report = validate(&options).unwrap();
         assert_eq!(report.failures(), 0, "{report}");
-        let lines = report.to_json_lines().unwrap();
+        let lines = report.json();
         assert_eq!(lines.lines().count(), report.validation.points.len());
         let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
         assert_eq!(first["holds"], true);
-        let folder = tempfile::tempdir().unwrap();
-        let names = report.write_plots(folder.path()).unwrap();
-        assert_eq!(names.len(), 6);
+        assert_eq!(report.plots().unwrap().len(), 6);
     }
 
     #[test]
@@ -193,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_cannot_be_validated_is_named() {
-        let options = ValidateOptions { machine: "micro16".into(), seed: 1 };
+        let options = ValidateOptions { machine: "micro16".into(), ..ValidateOptions::default() };
         assert!(validate(&options).unwrap_err().to_string().contains("micro15"));
     }
 }

@@ -4,6 +4,8 @@
 //! colour-blind readers can distinguish. Marks differ too, so that print in grey can be read; where
 //! colours come again, they have other marks.
 
+use crate::ReportError;
+use crate::experiment::Svg;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -35,7 +37,7 @@ const CHARACTER: f64 = 8.0;
 
 /// What runs along an edge.
 #[derive(Clone, Debug)]
-pub(crate) struct Axis {
+pub struct Axis {
     label: String,
     is_log: bool,
     /// Ticks are whole numbers.
@@ -46,29 +48,29 @@ pub(crate) struct Axis {
 
 impl Axis {
     /// From 0 on, of what is counted in whole numbers.
-    pub(crate) fn linear(label: &str) -> Axis {
+    pub fn linear(label: &str) -> Axis {
         Axis { label: label.into(), is_log: false, is_whole: true, names: Vec::new() }
     }
 
     /// From 0 on, of what is not.
-    pub(crate) fn ratio(label: &str) -> Axis {
+    pub fn ratio(label: &str) -> Axis {
         Axis { is_whole: false, ..Axis::linear(label) }
     }
 
     /// Powers of two.
-    pub(crate) fn log(label: &str) -> Axis {
+    pub fn log(label: &str) -> Axis {
         Axis { is_log: true, ..Axis::linear(label) }
     }
 
     /// These names, evenly apart; the place of each is its number.
-    pub(crate) fn names(label: &str, names: Vec<String>) -> Axis {
+    pub fn names(label: &str, names: Vec<String>) -> Axis {
         Axis { names, ..Axis::linear(label) }
     }
 }
 
 /// A curve.
 #[derive(Clone, Debug)]
-pub(crate) struct Series {
+pub struct Curve {
     name: String,
     points: Vec<(f64, f64)>,
     is_formula: bool,
@@ -76,34 +78,36 @@ pub(crate) struct Series {
     number: Option<usize>,
 }
 
-impl Series {
+impl Curve {
     fn is_empty(&self) -> bool {
         self.is_formula || self.points.is_empty()
     }
 
-    pub(crate) fn measured(name: &str, points: Vec<(f64, f64)>) -> Series {
-        Series { name: name.into(), points, is_formula: false, number: None }
+    /// Measured points, joined by lines.
+    pub fn measured(name: &str, points: Vec<(f64, f64)>) -> Curve {
+        Curve { name: name.into(), points, is_formula: false, number: None }
     }
 
-    pub(crate) fn formula(name: &str, points: Vec<(f64, f64)>) -> Series {
-        Series { is_formula: true, ..Series::measured(name, points) }
+    /// Points of a formula, as a dashed line.
+    pub fn formula(name: &str, points: Vec<(f64, f64)>) -> Curve {
+        Curve { is_formula: true, ..Curve::measured(name, points) }
     }
 
     /// The same with the colour and mark of that number, from 0.
-    pub(crate) fn numbered(self, number: usize) -> Series {
-        Series { number: Some(number), ..self }
+    pub fn numbered(self, number: usize) -> Curve {
+        Curve { number: Some(number), ..self }
     }
 }
 
 /// A chart, not yet drawn.
 #[derive(Clone, Debug)]
-pub(crate) struct Chart {
+pub struct Chart {
     /// Name of its file, without the ending.
-    pub(crate) file: String,
+    pub file: String,
     title: String,
     x: Axis,
     y: Axis,
-    series: Vec<Series>,
+    curves: Vec<Curve>,
 }
 
 /// How values become pixels.
@@ -147,25 +151,28 @@ fn step(most: f64) -> f64 {
 
 impl Chart {
     /// True if nothing in it was measured.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.series.iter().all(Series::is_empty)
+    pub fn is_empty(&self) -> bool {
+        self.curves.iter().all(Curve::is_empty)
     }
 
-    pub(crate) fn new(file: &str, title: &str, x: Axis, y: Axis) -> Chart {
-        Chart { file: file.into(), title: title.into(), x, y, series: Vec::new() }
+    /// A chart without curves; `file` is the name of its file, without the ending.
+    pub fn new(file: &str, title: &str, x: Axis, y: Axis) -> Chart {
+        Chart { file: file.into(), title: title.into(), x, y, curves: Vec::new() }
     }
 
-    pub(crate) fn with(mut self, series: Series) -> Chart {
-        self.series.push(series);
+    /// The same with one more curve.
+    #[must_use]
+    pub fn with(mut self, curve: Curve) -> Chart {
+        self.curves.push(curve);
         self
     }
 
     fn most(&self, of: impl Fn(&(f64, f64)) -> f64) -> f64 {
-        self.series.iter().flat_map(|series| &series.points).map(of).fold(0.0, f64::max)
+        self.curves.iter().flat_map(|series| &series.points).map(of).fold(0.0, f64::max)
     }
 
     fn scales(&self) -> (Scale, Scale) {
-        let least_x = self.series.iter().flat_map(|series| &series.points).map(|(x, _)| *x);
+        let least_x = self.curves.iter().flat_map(|series| &series.points).map(|(x, _)| *x);
         let (most_x, most_y) = (self.most(|(x, _)| *x), self.most(|(_, y)| *y));
         let most_x = most_x.max(self.x.names.len().saturating_sub(1) as f64);
         // Without a point a logarithmic axis has its 1 only.
@@ -174,7 +181,7 @@ impl Chart {
         let most_x = if self.x.is_log { or_one(most_x) } else { most_x };
         let step = step(most_y * 1.02);
         let high = (most_y * 1.02 / step).ceil() * step;
-        let least_y = self.series.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
+        let least_y = self.curves.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
         let least_y = least_y.filter(|y| *y > 0.0).fold(or_one(most_y), f64::min);
         let (low_y, high) = match self.y.is_log {
             true => (2f64.powf(least_y.log2().floor()), 2f64.powf(or_one(most_y).log2().ceil())),
@@ -191,7 +198,7 @@ impl Chart {
     fn legend(&self) -> Vec<(i32, i32)> {
         let (mut x, mut y) = (LEFT, TITLE + 6);
         let mut places = Vec::new();
-        for series in &self.series {
+        for series in &self.curves {
             let width = 33 + (series.name.len() as f64 * CHARACTER) as i32;
             if x + width > WIDTH - RIGHT && x > LEFT {
                 (x, y) = (LEFT, y + LEGEND_ROW);
@@ -202,7 +209,16 @@ impl Chart {
         places
     }
 
-    pub(crate) fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
+    /// Draws it, as a plot with a file of its own.
+    ///
+    /// # Errors
+    /// When it cannot be drawn.
+    pub fn svg(&self) -> Result<Svg, ReportError> {
+        let text = self.to_svg().map_err(ReportError::plot)?;
+        Ok(Svg { file: format!("{}.svg", self.file), text })
+    }
+
+    fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
         let mut svg = String::new();
         {
             let size = (WIDTH as u32, HEIGHT as u32);
@@ -212,7 +228,7 @@ impl Chart {
             let (x, y) = self.scales();
             self.draw_axes(&area, &x, &y)?;
             let mut next = 0;
-            for (series, place) in self.series.iter().zip(self.legend()) {
+            for (series, place) in self.curves.iter().zip(self.legend()) {
                 let number = series.number.unwrap_or(next);
                 let colour = if series.is_formula { GREY } else { COLOURS[number % COLOURS.len()] };
                 let shown: Vec<(i32, i32)> =
@@ -260,7 +276,7 @@ impl Chart {
 }
 
 /// Several charts in one drawing, two in a row.
-pub(crate) fn beside(charts: &[Chart]) -> Result<String, Box<dyn std::error::Error>> {
+pub fn beside(charts: &[Chart]) -> Result<String, Box<dyn std::error::Error>> {
     let (columns, rows) = (charts.len().clamp(1, 2) as i32, charts.len().div_ceil(2) as i32);
     let (width, height) = (columns * WIDTH, rows * HEIGHT);
     let mut svg = format!(
@@ -277,7 +293,7 @@ pub(crate) fn beside(charts: &[Chart]) -> Result<String, Box<dyn std::error::Err
 fn draw_name(
     area: &Area<'_>,
     (left, y): (i32, i32),
-    series: &Series,
+    series: &Curve,
     colour: RGBColor,
     number: usize,
 ) -> Drawn {
@@ -384,8 +400,8 @@ mod tests {
     #[test]
     fn a_chart_holds_its_names_and_a_scale_its_ends() {
         let chart = Chart::new("x", "title", Axis::log("cores"), Axis::linear("GB/s"))
-            .with(Series::formula("the peak", vec![(1.0, 20.0), (32.0, 20.0)]))
-            .with(Series::measured("reads", vec![(1.0, 3.0), (8.0, 18.0), (32.0, 19.9)]));
+            .with(Curve::formula("the peak", vec![(1.0, 20.0), (32.0, 20.0)]))
+            .with(Curve::measured("reads", vec![(1.0, 3.0), (8.0, 18.0), (32.0, 19.9)]));
         let svg = chart.to_svg().unwrap();
         for words in ["title", "cores", "GB/s", "the peak", "reads", "32"] {
             assert!(svg.contains(words), "{words}");

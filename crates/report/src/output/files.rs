@@ -7,7 +7,7 @@
 
 use super::streams::Stream;
 use super::{Finished, check_fillable, check_writable, end_of_links, with_ending};
-use crate::LabError;
+use crate::ReportError;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
@@ -186,7 +186,7 @@ impl Files {
         mut self,
         by: &str,
         folder: Option<PathBuf>,
-    ) -> Result<(Files, Option<Output>), LabError> {
+    ) -> Result<(Files, Option<Output>), ReportError> {
         let Some(folder) = folder else { return Ok((self, None)) };
         let folder = Output::new(folder, self.has_partial);
         for path in folder.paths() {
@@ -207,7 +207,7 @@ impl Files {
     pub fn writes<const N: usize>(
         mut self,
         outputs: [(&str, Option<PathBuf>); N],
-    ) -> Result<[Option<Output>; N], LabError> {
+    ) -> Result<[Option<Output>; N], ReportError> {
         let has_partial = self.has_partial;
         let new = |path| Output::new(path, has_partial);
         let outputs = outputs.map(|(by, path)| (by, path.map(new)));
@@ -238,11 +238,11 @@ impl Files {
         }
     }
 
-    fn check(&self) -> Result<(), LabError> {
+    fn check(&self) -> Result<(), ReportError> {
         for (at, second) in self.claims.iter().enumerate() {
             let same = self.claims[..at].iter().find(|first| first.clashes_with(second));
             if let Some(first) = same {
-                return Err(LabError::SameFile {
+                return Err(ReportError::SameFile {
                     first: first.by.clone(),
                     second: second.by.clone(),
                     path: second.path.display().to_string(),
@@ -273,11 +273,11 @@ fn is_plot(path: &Path) -> bool {
 }
 
 /// Refuses to replace what somebody made who wants to keep it, as far as that can be told.
-fn check_replaceable(by: &str, path: &Path) -> Result<(), LabError> {
+fn check_replaceable(by: &str, path: &Path) -> Result<(), ReportError> {
     if Stream::of(path).is_some() || !fs::metadata(path).is_ok_and(|status| status.is_file()) {
         return Ok(());
     }
-    let end = end_of_links(path).map_err(LabError::file(path))?;
+    let end = end_of_links(path).map_err(ReportError::file(path))?;
     let ends = |with: &str| [path, &end].iter().any(|it| it.extension().is_some_and(|e| e == with));
     let mut head = [0; 8];
     let is_read = File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok();
@@ -290,7 +290,7 @@ fn check_replaceable(by: &str, path: &Path) -> Result<(), LabError> {
     } else {
         return Ok(());
     };
-    Err(LabError::Precious { by: by.to_owned(), path: path.display().to_string(), what })
+    Err(ReportError::Precious { by: by.to_owned(), path: path.display().to_string(), what })
 }
 
 /// Every text in `value` that ends like the name of a description.
@@ -382,7 +382,7 @@ mod tests {
                 fs::write(at("p.partial").join(name), "x").unwrap();
             }
             let (_, plots) = Files::new().fills("--plots", Some(at("p"))).unwrap();
-            plots.unwrap().put(Finished::All, |_| Ok::<(), LabError>(())).unwrap();
+            plots.unwrap().put(Finished::All, |_| Ok::<(), ReportError>(())).unwrap();
             assert_eq!(at("p.partial").exists(), is_left);
             assert!(!at("p.partial").join("a.svg").exists());
         }

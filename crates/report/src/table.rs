@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 /// A table with a rule under its head, and the columns of `numbers` aligned to the right.
-pub(crate) fn plain_table(head: &[&str], numbers: std::ops::Range<usize>) -> Table {
+pub fn plain_table(head: &[&str], numbers: std::ops::Range<usize>) -> Table {
     let style = TableStyle::new().header_separator(LineStyle::none().fill('-'));
     let mut table = Table::new();
     table.load_style(style).set_header(head.to_vec());
@@ -22,6 +22,6 @@ pub(crate) fn plain_table(head: &[&str], numbers: std::ops::Range<usize>) -> Tab
 }
 
 /// The lines of a table without trailing spaces.
-pub(crate) fn text_of(table: &Table) -> String {
+pub fn text_of(table: &Table) -> String {
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
