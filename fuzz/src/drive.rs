@@ -1,9 +1,9 @@
-//! Runs the fuzz targets on random bytes of a seed: slower to find things than a fuzzer that sees
-//! coverage, and in need of nothing but Rust.
+//! Runs the fuzz targets on random bytes from a seed: slower than a fuzzer guided by coverage, but
+//! it needs nothing but Rust.
 //!
-//! `--runs N` runs of each target, from `--first N`, with `--seed N`; `--target NAME` for one of
-//! them; `--file PATH` gives a target the bytes of a file instead. Exit codes: 0 nothing was found,
-//! 1 something was, 2 it could not run.
+//! `--runs N` runs of each target, from `--first N`, with `--seed N`; `--target NAME` runs one of
+//! them; `--file PATH` runs a target on the bytes of a file instead. Exit codes: 0 nothing was
+//! found, 1 something was found, 2 it could not run.
 
 #![forbid(unsafe_code)]
 
@@ -48,7 +48,7 @@ fn options() -> Result<Options, String> {
     }
 }
 
-/// Runs what was asked for; gives how many inputs broke something.
+/// Runs the selected targets; returns the number of inputs that broke something.
 fn drive(options: &Options) -> Result<u64, String> {
     let read = |path: &String| {
         let why = |error| format!("{path}: {error}; give a file that can be read");

@@ -1,7 +1,7 @@
 //! The fuzz targets of seawall's pools, for `cargo fuzz` and for the driver beside this file.
 //!
-//! What they do is in `seawall-testkit`, whose tests run a slice of it; this package only adds a
-//! fuzzer.
+//! They are implemented in `seawall-testkit`, whose tests run a slice of them; this package only
+//! adds a fuzzer.
 
 #![forbid(unsafe_code)]
 
