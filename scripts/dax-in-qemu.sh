@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# The native machine on real persistent-memory mappings (ext4 -o dax, MAP_SYNC), without having any:
-# a Debian kernel in software QEMU takes parts of its memory for persistent memory.
+# Tests the native machine on real persistent-memory mappings (ext4 -o dax, MAP_SYNC) without such
+# hardware: a Debian kernel in software QEMU uses parts of its memory as persistent memory.
 #
 #   scripts/dax-in-qemu.sh          about two minutes; not part of the gate
 #
-# Two boots, with one file system on persistent memory and one that caches pages as a disk's does.
-# The first boot runs the tests of crates/native on both, holds `seawall doctor` to its words, kills
-# a `seawall run` and recovers its pool, and fills the disk. Then QEMU itself is killed while
-# workloads run and pools have grown: a power failure for the guest's kernel, whose persistent
-# memory is a file here. The second boot looks for all that had been promised, and that what was
-# promised to nobody is gone.
-# QEMU models no CPU caches: this tests the mapping, the file system and the code path, not whether
-# a flush was forgotten (`seawall explore` does that), and its times mean nothing.
+# There are two boots, with one file system on persistent memory and one that caches pages as on a
+# disk. The first boot runs the tests of crates/native on both, checks what `seawall doctor` says,
+# kills a `seawall run` and recovers its pool, and fills the disk. Then QEMU itself is killed while
+# workloads run and after pools have grown: a power failure for the guest's kernel, whose persistent
+# memory is a file on this host. The second boot checks that all promised data are there, and that
+# data without a promise are gone. QEMU models no CPU caches: this tests the mapping, the file
+# system and the code path, not whether a flush was forgotten (`seawall explore` does that), and its
+# times have no meaning.
 #
 # Debian packages: qemu-system-x86, busybox-static, e2fsprogs, and a kernel image package, which is
-# downloaded and unpacked, not installed: or give one in KERNEL_DEB=linux-image-*.deb.
-# WORK_DIR (default: target/dax-in-qemu) keeps the kernel, the guest's memory and its output.
+# downloaded and unpacked, not installed; KERNEL_DEB=linux-image-*.deb names a local one. WORK_DIR
+# (default: target/dax-in-qemu) keeps the kernel, the guest's memory and its output.
 #
-# Exit code: 0 everything held, 1 something did not, 2 it could not run.
+# Exit code: 0 all checks passed, 1 a check failed, 2 it could not run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -100,13 +100,13 @@ make_initramfs() {
     (cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) >"$work/initramfs"
 }
 
-# Leaves out what moves a terminal's cursor.
+# Removes control sequences of terminals.
 plain() {
     tr -d '\r' | sed 's/\x1b\[[0-9;?]*[a-zA-Z]//g; s/\x1bc//g'
 }
 
-# boot NUMBER [MARK]: runs the guest until it ends, or is killed (power failure) soon after MARK
-# stands in its output.
+# boot NUMBER [MARK]: runs the guest until it ends, or kills it (power failure) soon after MARK is
+# in its output.
 qemu=
 trap '[ -z "$qemu" ] || kill -9 "$qemu" 2>/dev/null || true' EXIT
 boot() {
@@ -154,7 +154,7 @@ boot 1 "now the power may fail"
 boot 2
 rm -f "$work/memory"
 
-# All steps that the guest has, in its order.
+# All steps of the guest, in its order.
 failed=0
 passed=$(cat "$work"/boot[12].log.plain)
 for step in $(sed -n 's/^ *tell \$? //p' scripts/dax-in-qemu/init); do

@@ -1,8 +1,8 @@
 /*
- * Counts what libpmemobj asks of libpmem: a library to be preloaded, so that the process that
+ * Counts libpmemobj's calls of libpmem: a library to be preloaded, so that the process that
  * measures time runs libpmem itself. A function that both flushes and waits counts as both; a line
- * written past the caches counts as a flushed one. What libpmem's functions call in each other is
- * not counted again.
+ * written past the caches counts as a flushed one. Calls between libpmem's functions are not
+ * counted again.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ static atomic_uint_fast64_t fences;
 static atomic_uint_fast64_t lines;
 static _Thread_local int depth;
 
-/* Gives both counts since the process began. */
+/* Returns both counts since the process began. */
 void
 counting_read(uint64_t *fences_now, uint64_t *lines_now)
 {

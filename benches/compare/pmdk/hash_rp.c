@@ -68,7 +68,7 @@ is_live(const struct slot *slot)
 	return slot->mark != 0 && !(slot->mark & REMOVED);
 }
 
-/* Steps from the home of what is in the slot to where it is. */
+/* Distance of the slot's entry from its home. */
 static uint64_t
 distance(const struct slot *slot, uint64_t at, uint64_t mask)
 {
@@ -76,8 +76,9 @@ distance(const struct slot *slot, uint64_t at, uint64_t mask)
 }
 
 /*
- * Puts a key in its place and moves on what has come less far; 1 if it is new. The key is passed in
- * a register: a copy of a structure would wait in the store buffer for the fence before it.
+ * Puts a key in its place and moves on entries that are closer to their home; 1 if it is new. The
+ * key is passed in a register: a copy of a structure would wait in the store buffer for the fence
+ * before it.
  */
 static int
 place(struct changes *changes, struct slot *slots, uint64_t mask, uint64_t key, PMEMoid value)

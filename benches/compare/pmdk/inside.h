@@ -1,4 +1,4 @@
-/* What the files of this folder share with each other and with nobody else. */
+/* Declarations that only the files of this folder share. */
 #ifndef COMPARE_INSIDE_H
 #define COMPARE_INSIDE_H
 

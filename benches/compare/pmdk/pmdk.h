@@ -1,6 +1,6 @@
 /*
- * The baseline: what a program does with libpmemobj, as loops that the harness calls in its own
- * process. Every function that can fail gives -1 or NULL, and pmdk_error() says why.
+ * The baseline: operations of a program with libpmemobj, as loops that the harness calls in its own
+ * process. Every function that can fail returns -1 or NULL, and pmdk_error() says why.
  */
 #ifndef COMPARE_PMDK_H
 #define COMPARE_PMDK_H
@@ -52,7 +52,7 @@ struct pmdk_map *pmdk_map_new(struct pmdk_pool *pool, enum pmdk_map_kind kind, i
 /* Frees the map, which must be empty. */
 int pmdk_map_delete(struct pmdk_map *map);
 int pmdk_map_insert(struct pmdk_map *map, const uint64_t *keys, size_t count);
-/* How many of keys the map holds, with the value that was inserted. */
+/* Number of keys that the map holds with the value that was inserted. */
 size_t pmdk_map_lookup(struct pmdk_map *map, const uint64_t *keys, size_t count);
 /* Removes those of keys that the map holds. */
 int pmdk_map_remove(struct pmdk_map *map, const uint64_t *keys, size_t count);

@@ -13,7 +13,7 @@
 #define RANGE_BYTES 512
 #define RANGES 1000
 
-/* What one thread works on: bytes to change, and links to the objects that it makes. */
+/* The data of one thread: bytes to change, and links to the objects that it allocates. */
 struct work {
 	PMEMoid field;
 	PMEMoid links;
@@ -79,7 +79,7 @@ pmdk_close(struct pmdk_pool *pool)
 	free(pool);
 }
 
-/* The thread's work; its field and links are made when they are first wanted. */
+/* The thread's data; its field and links are allocated on first use. */
 static struct work *
 work_of(struct pmdk_pool *pool, unsigned thread)
 {

@@ -1,4 +1,4 @@
-//! What must happen in another process: being killed, and counting with a preloaded library.
+//! The parts that need another process: being killed, and counting with a preloaded library.
 //!
 //! libpmem and libpmemobj read their environment before `main`, so the program starts itself again
 //! with it ([`with_environment`]); children inherit it.
@@ -11,13 +11,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 
-/// What makes libpmem flush lines of a file on tmpfs, and libpmemobj do without libndctl.
+/// Makes libpmem flush lines of a file on tmpfs, and libpmemobj work without libndctl.
 const ENVIRONMENT: [(&str, &str); 2] =
     [("PMEM_IS_PMEM_FORCE", "1"), ("PMEMOBJ_CONF", "sds.at_create=0")];
 
 const SIGKILL: i32 = 9;
 
-/// Whose pool a child dies in.
+/// The library whose pool is open when a child is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Side {
     /// libpmemobj's.
@@ -26,10 +26,10 @@ pub(crate) enum Side {
     Ours,
 }
 
-/// Starts this program again unless the environment is as libpmemobj needs it.
+/// Starts this program again unless the environment is the one that libpmemobj needs.
 ///
 /// # Errors
-/// When it cannot; otherwise it returns only in the right environment.
+/// If it cannot be started; otherwise this function returns only in the right environment.
 pub(crate) fn with_environment() -> Result<()> {
     let is_set = |(name, value): &(&str, &str)| env::var(name).as_deref() == Ok(*value);
     if ENVIRONMENT.iter().all(is_set) {
@@ -46,7 +46,7 @@ fn this_program() -> Result<Command> {
 /// Runs a child that opens the pool at `path` and is killed in the middle of a transaction.
 ///
 /// # Errors
-/// When it ends in any other way.
+/// If it ends in any other way.
 pub(crate) fn killed_in_transaction(side: Side, path: &Path) -> Result<()> {
     let name = side.to_possible_value().map(|value| value.get_name().to_string());
     let mut command = this_program()?;
@@ -59,7 +59,7 @@ pub(crate) fn killed_in_transaction(side: Side, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs this program with `arguments` and the counting library; gives what it printed.
+/// Runs this program with `arguments` and the counting library; returns its output.
 ///
 /// # Errors
 /// When it fails.
@@ -74,7 +74,7 @@ pub(crate) fn counting(arguments: &[String]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What that child does.
+/// The work of that child.
 ///
 /// # Errors
 /// Always, when it returns.

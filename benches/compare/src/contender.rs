@@ -1,9 +1,9 @@
-//! What takes part: a contender runs one round of a group of operations, on some threads.
+//! A contender runs one round of a group of operations, on a number of threads.
 //!
-//! Time is the wall time of the slowest thread over the operations of one thread, so with two
-//! threads that do not hinder each other it is as with one. What a thread waited for its CPU while
-//! another process had it is taken off (Linux counts that for each thread); waiting for a lock, a
-//! disk or memory is not.
+//! Time is the wall time of the slowest thread over the operations of one thread, so two threads
+//! that do not hinder each other have the same time as one. The time in which another process had a
+//! thread's CPU is subtracted (Linux counts it for each thread); waits for a lock, a disk or memory
+//! are not.
 
 use anyhow::{Result, anyhow};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -21,7 +21,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What was added since `before`.
+    /// The increase since `before`.
     pub(crate) fn since(self, before: Counts) -> Counts {
         Counts { fences: self.fences - before.fences, lines: self.lines - before.lines }
     }
@@ -38,12 +38,13 @@ pub(crate) struct Sample {
     pub(crate) lines: Option<f64>,
 }
 
-/// Somebody who can run a group's operations.
+/// Runs the operations of a group.
 pub(crate) trait Contender {
-    /// Runs one round on `threads` threads; a sample for each operation of the group, in order.
+    /// Runs one round on `threads` threads; returns a sample for each operation of the group, in
+    /// order.
     ///
     /// # Errors
-    /// When the side under it fails, or does something wrong that the round notices.
+    /// If the library fails, or returns a result that the round knows to be wrong.
     fn round(&mut self, threads: usize) -> Result<Vec<Sample>>;
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// Waits for the other threads and runs `work`, whose time counts.
+    /// Waits for the other threads, then runs and times `work`.
     pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         self.start.wait();
         let waited = waited_for_cpu();
@@ -67,13 +68,13 @@ impl Gate<'_> {
     }
 }
 
-/// What this thread has run so far.
+/// CPU time of this thread so far.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long this thread was ready to run and did not; zero where the system does not say.
+/// Time in which this thread was ready to run but did not; zero where the system does not say.
 fn waited_for_cpu() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
@@ -82,11 +83,11 @@ fn waited_for_cpu() -> Duration {
 
 type Ran = (Result<Option<Counts>>, Option<Duration>);
 
-/// Runs `work` on `threads` pinned threads, each of which does `operations` inside its gate's
-/// [`time`](Gate::time), which it calls exactly once, also when it fails.
+/// Runs `work` on `threads` pinned threads. Each runs `operations` inside its gate's
+/// [`time`](Gate::time), which it calls exactly once, even if it fails.
 ///
 /// # Errors
-/// The first one of the threads.
+/// The first error of a thread.
 pub(crate) fn timed(
     threads: usize,
     operations: u64,
@@ -124,7 +125,7 @@ pub(crate) fn timed(
     })
 }
 
-/// Best effort: where threads cannot be pinned they are measured unpinned.
+/// Best effort: where threads cannot be pinned, they run unpinned.
 fn pin(thread: usize) {
     let mut cpus = CpuSet::new();
     cpus.set(thread % std::thread::available_parallelism().map_or(1, |cpus| cpus.get()));

@@ -6,7 +6,7 @@ use crate::rounds::Measured;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-/// What the child prints: a line for each thing that it counted.
+/// The output of the child: a line for each count.
 pub(crate) fn lines(measured: &[Measured]) -> String {
     let line = |one: &Measured| {
         json!([one.operation, one.contender, one.fences, one.lines]).to_string() + "\n"
@@ -14,7 +14,7 @@ pub(crate) fn lines(measured: &[Measured]) -> String {
     measured.iter().map(line).collect()
 }
 
-/// Counts `group` of libpmemobj with `arguments` in a child, and adds what it finds to `measured`.
+/// Counts `group` of libpmemobj with `arguments` in a child, and adds the counts to `measured`.
 ///
 /// # Errors
 /// When the child fails.

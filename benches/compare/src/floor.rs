@@ -1,9 +1,9 @@
-//! What the hardware asks for at least, measured in the same rounds: a line and a fence, and whole
-//! transactions written out by hand, without allocator, checks or recovery.
+//! The minimum that the hardware requires, measured in the same rounds: a line and a fence, and
+//! whole transactions written by hand, without allocator, checks or recovery.
 //!
-//! The hand-written redo transaction is one record past the caches and one fence; the data is
-//! flushed once for 64 transactions, before their records could be used again. The undo one is a
-//! record, a fence, the data and its flush, a mark that retires the record, and a fence.
+//! The hand-written redo transaction is one record past the caches and one fence; the data are
+//! flushed once for 64 transactions, before their records could be reused. The undo transaction is
+//! a record, a fence, the data and their flush, a mark that truncates the record, and a fence.
 
 use crate::contender::{Contender, Counts, Sample, timed};
 use anyhow::Result;
@@ -11,19 +11,19 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_native::{NativeMemory, Pool};
 use std::rc::Rc;
 
-/// Each thread has a log here and data behind it.
+/// Each thread has a log here and its data after it.
 const LOG_BYTES: u64 = 256 << 10;
 const DATA_BYTES: u64 = 256 << 10;
 const THREAD_BYTES: u64 = LOG_BYTES + DATA_BYTES;
 const BATCH: u64 = 64;
 const RANGES_MAX: u64 = 4;
 
-/// Bytes that the pool under floors needs for `threads` threads.
+/// Bytes that the pool of the floors needs for `threads` threads.
 pub(crate) const fn bytes(threads: u64) -> u64 {
     threads * THREAD_BYTES
 }
 
-/// What is done in a loop.
+/// A sequence that runs in a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sequence {
     /// One line past the caches, one fence.
@@ -36,7 +36,7 @@ pub(crate) enum Sequence {
     Undo { ranges: u64, bytes: u64 },
 }
 
-/// Does a sequence `count` times, and shows the time for each of `operations`.
+/// Runs a sequence `count` times, and shows the time for each of `operations`.
 pub(crate) struct Floor {
     pool: Rc<Pool>,
     sequence: Sequence,
@@ -90,7 +90,7 @@ fn place(data: Addr, i: u64, range: u64, (ranges, bytes): (u64, u64)) -> Addr {
 
 /// Room for a record of the largest transaction.
 const RECORD_MAX: usize = 2048;
-/// A sequence number and what would be a checksum; then each range with its address.
+/// A sequence number and a word in place of a checksum; then each range with its address.
 const HEAD_BYTES: u64 = 16;
 
 fn record_bytes((ranges, bytes): (u64, u64)) -> usize {

@@ -1,13 +1,13 @@
-//! A heap that grows and shrinks, defragmented: ours beside its threads, theirs by a call that no
-//! thread may run beside (`--fragmentation`).
+//! Defragments a heap that grows and shrinks: ours concurrently with its threads, theirs by a call
+//! during which no thread may run (`--fragmentation`).
 //!
-//! Objects of 128 bytes in slots of a table: five times as many as are to stay are put in; four of
-//! five are taken out, in a random order; as many are put in again, and taken out again (the phases
-//! of FFCCD, ISCA'22). `pmemobj_defrag` is called twice behind each phase that takes out, as what
-//! the first call frees comes back with the second.
+//! Objects of 128 bytes are in slots of a table. Five times as many as are to stay are put in; four
+//! of five are taken out, in a random order; as many are put in again, and taken out again (the
+//! phases of FFCCD, ISCA'22). `pmemobj_defrag` is called twice after each phase that takes out, as
+//! the space that the first call frees is returned by the second.
 //!
-//! Pages are those of 4 KiB in which an object lies. What the file takes is what the file system
-//! says.
+//! Pages are those of 4 KiB in which an object lies. The space of the file is the one that the file
+//! system reports.
 
 mod ours;
 mod report;
@@ -31,13 +31,13 @@ const SEED: u64 = 42;
 /// The most objects that may stay.
 pub(crate) const OBJECTS_MAX: u64 = (SLOTS_A_PAGE * PAGES_MAX / 5) as u64;
 
-/// Who has a heap, and how it is defragmented.
+/// The library of a heap, and how it is defragmented.
 #[derive(Clone, Copy, Debug)]
 enum Contender {
     Theirs {
         defragments: bool,
     },
-    /// With a collector: from which trigger to which target.
+    /// With a collector: its trigger and target.
     Ours(Option<(f64, f64)>),
 }
 
@@ -49,7 +49,7 @@ const CONTENDERS: [(&str, Contender); 5] = [
     ("seawall, 1.1 to 1", Contender::Ours(Some((1.1, 1.0)))),
 ];
 
-/// A phase: its name, and which slots are put in or taken out.
+/// A phase: its name, and the slots that are filled or emptied.
 struct Phase {
     name: &'static str,
     puts: bool,
@@ -76,19 +76,19 @@ fn phases(objects: u64, seed: u64) -> Vec<Phase> {
     ]
 }
 
-/// How the operations of a phase went, and what is left behind them.
+/// The times of a phase's operations, and the space after them.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     name: &'static str,
     operations: usize,
     /// From the first operation to the end of the last stop.
     spent: Duration,
-    /// Microseconds in which so many of the operations were done: half, 99 %, 99.9 %.
+    /// Latencies in microseconds: the median, 99 %, 99.9 %.
     times: [f64; 3],
-    /// The longest that the program had to wait.
+    /// The program's longest wait.
     pause: Duration,
-    /// Bytes of pages, and of the file, for each byte of an object: when the last operation was
-    /// done, and when whoever defragments had come to rest.
+    /// Bytes of pages, and of the file, for each byte of an object: after the last operation, and
+    /// after the defragmenter became idle.
     left: [(f64, f64); 2],
 }
 
@@ -117,14 +117,14 @@ fn timed(slots: &[u64], mut each: impl FnMut(u64) -> Result<()>) -> Result<(Vec<
     Ok((times, begun.elapsed()))
 }
 
-/// A contender, and what it left in each phase of each round.
+/// A contender, and its results in each phase of each round.
 pub(crate) struct Measured {
     name: &'static str,
     contender: Contender,
     rounds: Vec<Vec<Seen>>,
 }
 
-/// Runs all in turns, forwards and backwards, and once before that does not count.
+/// Runs all in alternating order, after one round that does not count.
 pub(crate) fn run(folder: &Path, objects: u64, rounds: usize) -> Result<Vec<Measured>> {
     let (phases, slots) = (phases(objects, SEED), 5 * objects);
     let measured = |(name, contender)| Measured { name, contender, rounds: Vec::new() };

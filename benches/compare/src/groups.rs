@@ -1,4 +1,4 @@
-//! The table of what is compared: groups of operations, who takes part, and the targets.
+//! The table of comparisons: groups of operations, their contenders, and the targets.
 
 use crate::contender::Contender;
 use crate::floor::{self, Floor, Sequence};
@@ -28,9 +28,9 @@ pub(crate) enum Role {
     Theirs,
     /// seawall.
     Ours,
-    /// The least that the hardware asks.
+    /// The minimum that the hardware requires.
     Floor,
-    /// A whole operation written out by hand.
+    /// A whole operation written by hand.
     ByHand,
 }
 
@@ -45,14 +45,14 @@ impl Role {
     }
 }
 
-/// One that takes part in a group.
+/// A contender in a group.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
     pub(crate) contender: Box<dyn Contender>,
 }
 
-/// Operations that are measured together, with whatever they need kept alive.
+/// Operations that are measured together, with the resources that they need.
 pub(crate) struct Group {
     pub(crate) operations: &'static [&'static str],
     pub(crate) entries: Vec<Entry>,
@@ -60,7 +60,7 @@ pub(crate) struct Group {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// The name of a group, and what it is.
+/// The name of a group, and its description.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
@@ -69,7 +69,7 @@ pub(crate) struct Kind {
     make: fn(&Sizes<'_>) -> Result<Group>,
 }
 
-/// How much of everything.
+/// The sizes of a measurement.
 pub(crate) struct Sizes<'a> {
     pub(crate) folder: &'a Path,
     /// Operations of each thread in a round.
@@ -78,7 +78,7 @@ pub(crate) struct Sizes<'a> {
     /// Objects in the pool that is reopened.
     pub(crate) objects: u64,
     pub(crate) threads: usize,
-    /// Only libpmemobj takes part.
+    /// Runs libpmemobj only.
     pub(crate) is_theirs_only: bool,
 }
 
@@ -156,7 +156,7 @@ impl Kind {
     /// Sets the group up.
     ///
     /// # Errors
-    /// When a pool cannot be made.
+    /// If a pool cannot be created.
     pub(crate) fn make(&self, sizes: &Sizes<'_>) -> Result<Group> {
         let mut group = (self.make)(sizes)?;
         if sizes.is_theirs_only {

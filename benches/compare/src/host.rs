@@ -1,4 +1,4 @@
-//! Where the numbers come from: CPU, file system, libraries, and what was durable.
+//! The conditions of a measurement: CPU, file system, libraries, and durability.
 
 use crate::pmdk;
 use anyhow::{Context, Result};
@@ -21,10 +21,10 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// What holds for pools in `folder`.
+    /// The facts for pools in `folder`.
     ///
     /// # Errors
-    /// When no file can be made there.
+    /// If no file can be created there.
     pub(crate) fn of(folder: &Path) -> Result<Host> {
         let path = folder.join("probe.pool");
         let pool = Pool::create(&path, 4096, &PoolOptions::default())

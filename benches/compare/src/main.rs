@@ -1,5 +1,5 @@
 //! seawall and libpmemobj side by side: the same operations, in one process, on the same file
-//! system, in turns. See `README.md` beside it.
+//! system, in alternating rounds. See `README.md` in this package.
 
 #![deny(unsafe_code)]
 
@@ -31,7 +31,8 @@ use targets::Comparison;
 const FULL_KEYS: usize = 1_000_000;
 const FULL_OBJECTS: u64 = 1_000_000;
 
-/// Measures seawall and libpmemobj side by side, in turns, and prints medians and ratios.
+/// Measures seawall and libpmemobj side by side, in alternating rounds, and prints medians and
+/// ratios.
 #[derive(Parser, Debug)]
 #[command(version, after_help = "Exit code: 0 when everything was measured, 2 when not.")]
 struct Args {
@@ -44,7 +45,7 @@ struct Args {
     /// Rounds that count
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// Up to how many threads: 2 measures with one and with two in the same rounds
+    /// Most threads: 2 measures with one and with two in the same rounds
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     threads: u8,
     /// Keys of the maps
@@ -53,7 +54,7 @@ struct Args {
     /// A million keys, and a million objects in the pool that is reopened
     #[arg(long)]
     full: bool,
-    /// Only these groups, with commas between them (--list shows all)
+    /// Only these groups, separated by commas (--list shows all)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Lists the groups
@@ -62,7 +63,7 @@ struct Args {
     /// Also writes all numbers to this file, as JSON Lines
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Measures a heap that grows and shrinks instead, so many objects of which stay
+    /// Measures a heap that grows and shrinks instead; this many objects stay
     #[arg(long, value_name = "OBJECTS", num_args = 0..=1, default_missing_value = "50000",
         value_parser = clap::value_parser!(u64).range(100..=fragmentation::OBJECTS_MAX))]
     fragmentation: Option<u64>,
@@ -152,7 +153,7 @@ fn measure(
     Ok(measured)
 }
 
-/// What the counting child does.
+/// The work of the counting child.
 fn count(args: &Args, kinds: &[&'static Kind], folder: &Path) -> Result<()> {
     for kind in kinds {
         let measured = measure(kind, &sizes(args, folder), &[1], 1)?;
@@ -202,7 +203,7 @@ fn fragment(args: &Args, objects: u64, folder: &Path) -> Result<()> {
     finish(json, &host, fragmentation::records(&all), &comparisons)
 }
 
-/// Writes the records, if they are asked for.
+/// Writes the records, if requested.
 fn finish(
     json: Option<JsonFile>,
     host: &host::Host,
@@ -215,7 +216,7 @@ fn finish(
     json.finish(&records)
 }
 
-/// A file that is there when it is whole.
+/// A file that appears only when it is complete.
 struct JsonFile {
     path: PathBuf,
     file: tempfile::NamedTempFile,

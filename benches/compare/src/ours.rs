@@ -1,7 +1,7 @@
 //! seawall's side of each operation: the runtime's heap on this machine's memory.
 //!
-//! What is timed is what a user's program runs: a session joined by each thread, and transactions
-//! through closures. The log's retirement, every few hundred transactions, is inside.
+//! The timed code is that of a user's program: each thread joins a session, and runs transactions
+//! as closures. The time includes the truncation of the log every few hundred transactions.
 
 pub(crate) mod maps;
 
@@ -35,11 +35,11 @@ type Work<'m> = Session<'m, NativeMemory<'m>>;
 pub(crate) struct OurPool {
     pool: Pool,
     heap: Heap,
-    /// DRAM that the heap does not use.
+    /// The DRAM that the heap does not use.
     spare: Addr,
 }
 
-/// Where DRAM that the heap does not use starts.
+/// Start of the DRAM that the heap does not use.
 fn spare(options: &HeapOptions) -> u64 {
     options.dram_bytes().next_multiple_of(LINE_BYTES)
 }
@@ -71,7 +71,7 @@ impl OurPool {
         Ok(OurPool { pool, heap, spare: Addr::dram(spare(&options)) })
     }
 
-    /// The pool at `path`, made with the same `bytes_max`, recovered.
+    /// Recovers the pool at `path`, which was created with the same `bytes_max`.
     pub(crate) fn open(path: &Path, bytes_max: u64) -> Result<OurPool> {
         let options = options(bytes_max);
         let pool = Pool::open(path, &native(&options), |_, _| Ok(()))?;
@@ -102,18 +102,18 @@ impl OurPool {
     }
 }
 
-/// What is done in a loop.
+/// An operation that runs in a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
-    /// Add and write one range of that many bytes, commit.
+    /// Add and write one range of this number of bytes, commit.
     Tx64(Logging),
     Tx256(Logging),
     Tx1024(Logging),
     /// The same with four ranges of 64 B.
     TxFour(Logging),
-    /// Add and write 64 B, fail.
+    /// Add and write 64 B, abort.
     TxAbort(Logging),
-    /// Allocate 64 B into a link, free them from it.
+    /// Allocate 64 B and link them, then unlink and free them.
     AllocFree,
     /// Allocate 64 B and link them in one transaction.
     TxAlloc,
@@ -200,7 +200,7 @@ fn changes<const RANGES: usize, const BYTES: usize>(
     })
 }
 
-/// Adds and writes the ranges of transaction `i`, which are a part of the field apart.
+/// Adds and writes the ranges of transaction `i`, which are spread evenly over the field.
 #[inline]
 fn change<const RANGES: usize, const BYTES: usize>(
     tx: &mut Tx<'_, '_, NativeMemory<'_>>,
@@ -214,7 +214,7 @@ fn change<const RANGES: usize, const BYTES: usize>(
     places.iter().try_for_each(|at| tx.write(*at, &[i as u8; BYTES]))
 }
 
-/// Why a transaction that is to be aborted ends.
+/// The error that aborts a transaction on purpose.
 enum Ended {
     OnPurpose,
     By(HeapError),
@@ -237,7 +237,7 @@ fn abort(session: &mut Work<'_>, kind: Logging, field: Addr, i: u64) -> Result<(
     }
 }
 
-/// Makes a pool that may grow to 1 GiB.
+/// Creates a pool that may grow to 1 GiB.
 pub(crate) struct Create {
     path: PathBuf,
 }

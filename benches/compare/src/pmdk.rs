@@ -35,7 +35,7 @@ pub(crate) enum MapKind {
     Btree,
 }
 
-/// Objects that [`Operation::TxAlloc`] may make before [`Operation::FreeLinked`]; `PMDK_LINKS`.
+/// Objects that [`Operation::TxAlloc`] may allocate before [`Operation::FreeLinked`]; `PMDK_LINKS`.
 pub(crate) const LINKS: u64 = 65_536;
 
 #[repr(C)]
@@ -80,7 +80,7 @@ fn text(from: *const c_char) -> String {
     if from.is_null() {
         return String::new();
     }
-    // SAFETY: libpmemobj gives a terminated string that lives until the thread's next call.
+    // SAFETY: libpmemobj returns a terminated string that lives until the thread's next call.
     unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned()
 }
 
@@ -180,7 +180,7 @@ impl Map<'_> {
         check("insert", status)
     }
 
-    /// How many of `keys` are there.
+    /// Number of `keys` in the map.
     pub(crate) fn lookup(&self, keys: &[u64]) -> usize {
         // SAFETY: the map is live, and the keys are as many as said.
         unsafe { pmdk_map_lookup(self.raw.as_ptr(), keys.as_ptr(), keys.len()) }
@@ -199,7 +199,7 @@ impl Map<'_> {
 
     /// Frees the map, which must be empty.
     pub(crate) fn delete(self) -> Result<()> {
-        // SAFETY: the map is live and nobody uses it after this.
+        // SAFETY: the map is live and not used after this.
         check("free a map", unsafe { pmdk_map_delete(self.raw.as_ptr()) })
     }
 }

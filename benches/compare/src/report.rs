@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const TITLES: [&str; 8] =
     ["operation", "contender", "threads", "median", "min - max", "fences", "lines", "x floor"];
 
-/// Everything that was measured, a line each; the floors of a group once.
+/// All measurements, one line each; the floors of a group once.
 pub(crate) fn table(measured: &[Measured]) -> String {
     let mut rows = vec![TITLES.map(String::from).to_vec()];
     for (place, one) in measured.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Rounds: everybody in turn, forwards and backwards by turns (A B B A), so that what drifts on the
-//! machine meets all alike; then medians, and ratios round by round.
+//! Rounds: each contender runs in turn, in an order that alternates (A B B A), so that drift of the
+//! machine affects all alike; then medians, and ratios round by round.
 
 use crate::contender::Sample;
 use crate::groups::{Entry, Group, Role};
 use anyhow::{Context, Result};
 
-/// All that was measured of one operation of one contender on some threads.
+/// All measurements of one operation of one contender on a number of threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) group: &'static str,
@@ -13,7 +13,7 @@ pub(crate) struct Measured {
     pub(crate) contender: &'static str,
     pub(crate) role: Role,
     pub(crate) threads: usize,
-    /// Nanoseconds per operation, a round each.
+    /// Nanoseconds per operation, one value per round.
     pub(crate) ns: Vec<f64>,
     pub(crate) fences: Option<f64>,
     pub(crate) lines: Option<f64>,
@@ -28,7 +28,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of values that are at least one.
+    /// Of at least one value.
     pub(crate) fn of(values: &[f64]) -> Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -40,7 +40,7 @@ impl Spread {
         }
     }
 
-    /// Of the quotients of the same rounds.
+    /// Of the ratios within each round.
     pub(crate) fn of_ratios(above: &[f64], below: &[f64]) -> Spread {
         let ratios: Vec<f64> =
             above.iter().zip(below).map(|(above, below)| above / below).collect();
@@ -48,11 +48,11 @@ impl Spread {
     }
 }
 
-/// Runs `rounds` rounds of `group`, and one before them that does not count, on each number of
-/// threads of `threads`.
+/// Runs `rounds` rounds of `group`, after one that does not count, on each number of threads in
+/// `threads`.
 ///
 /// # Errors
-/// The first one of a contender.
+/// The first error of a contender.
 pub(crate) fn run(
     name: &'static str,
     group: &mut Group,

@@ -1,4 +1,4 @@
-//! What is aimed at, as ratios to libpmemobj, and what was reached.
+//! The targets, as ratios to libpmemobj, and the ratios that were reached.
 
 use crate::groups::Role;
 use crate::rounds::{Measured, Spread};
@@ -18,14 +18,14 @@ const TARGETS: &[(&str, &str, f64)] = &[
     ("open after a kill", "libpmemobj", 5.0),
 ];
 
-/// How much more two threads should do than one.
+/// The factor by which two threads should be faster than one.
 const SCALE: f64 = 1.7;
 
-/// A ratio, and what it should be.
+/// A ratio and its target.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
     pub(crate) operation: &'static str,
-    /// What is divided by what.
+    /// The two values that are divided.
     pub(crate) what: String,
     pub(crate) ratio: Spread,
     /// The least ratio that is enough, if one was set.
@@ -43,7 +43,7 @@ impl Comparison {
     }
 }
 
-/// Each of libpmemobj's contenders over each of those that are compared with it, on one thread;
+/// Each of libpmemobj's contenders over each contender that is compared with it, on one thread;
 /// then how each scales to two.
 pub(crate) fn comparisons(measured: &[Measured]) -> Vec<Comparison> {
     let mut all = Vec::new();

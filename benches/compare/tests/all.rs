@@ -1,4 +1,5 @@
-//! The program as a whole: what it counts of libpmemobj is known, and bad input is told.
+//! Tests of the whole program: its counts of libpmemobj are the known ones, and bad input is
+//! reported.
 
 use serde_json::Value;
 use std::fs;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the collector gets at most to come to rest.
+/// Longest time that the collector may take to become idle.
 const REST: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Persist)]

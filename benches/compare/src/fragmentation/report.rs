@@ -20,7 +20,7 @@ impl Measured {
         self.rounds[0].iter().map(|seen| seen.name).enumerate()
     }
 
-    /// One value a round.
+    /// One value per round.
     fn each(&self, value: impl Fn(&[Seen]) -> f64) -> Vec<f64> {
         self.rounds.iter().map(|seen| value(seen)).collect()
     }
@@ -51,8 +51,8 @@ pub(crate) fn table(all: &[Measured]) -> String {
     aligned(&rows, 2)
 }
 
-/// `pmemobj_defrag` over what runs beside a collector, over all phases: what is to be more than one
-/// says how much better that is; and what a collector costs.
+/// Ratios over all phases: `pmemobj_defrag` over the contenders with a collector, where more than
+/// one means that the collector is better; and the cost of a collector.
 pub(crate) fn comparisons(all: &[Measured]) -> Vec<Comparison> {
     let find = |is_it: &dyn Fn(&Contender) -> bool| all.iter().find(|one| is_it(&one.contender));
     let theirs = find(&|it| matches!(it, Contender::Theirs { defragments: true }));
@@ -83,7 +83,7 @@ pub(crate) fn comparisons(all: &[Measured]) -> Vec<Comparison> {
     found
 }
 
-/// A record of each phase of each contender, medians.
+/// A record with the medians of each phase of each contender.
 pub(crate) fn records(all: &[Measured]) -> Vec<Value> {
     let mut records = Vec::new();
     for one in all {

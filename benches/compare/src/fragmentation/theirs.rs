@@ -1,4 +1,4 @@
-//! The objects in a pool of libpmemobj, defragmented while no thread may use them.
+//! The objects in a pool of libpmemobj. No thread may use them while they are defragmented.
 
 use super::{OBJECT_BYTES, PAGE_BYTES, Phase, Seen, file_bytes, timed};
 use crate::pmdk;

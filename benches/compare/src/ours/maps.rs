@@ -1,4 +1,4 @@
-//! seawall's maps: what `pmdk/map.c` does with libpmemobj's.
+//! seawall's maps, run as `pmdk/map.c` runs libpmemobj's.
 
 use super::{OurPool, Work};
 use crate::contender::{Contender, Counts, Sample, timed};
@@ -132,7 +132,7 @@ fn remove_all<K: Keyed>(map: &K, session: &mut Work<'_>, keys: &[u64]) -> Result
     Ok(())
 }
 
-/// Grows the pool and touches its pages, as libpmemobj's has been by the round that does not count.
+/// Grows the pool and touches its pages, as the round that does not count does for libpmemobj's.
 fn touch(session: &mut Work<'_>, bytes: u64) -> Result<()> {
     let zeros = vec![0; TOUCH_BYTES as usize];
     let mut objects: Vec<Addr> = Vec::new();
