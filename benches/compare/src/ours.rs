@@ -13,7 +13,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use seawall_collections::BTree;
 use seawall_memory::{Addr, LINE_BYTES};
 use seawall_native::{NativeMemory, Pool, PoolOptions};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, Tx};
+use seawall_runtime::{Heap, HeapOptions, Logging, Session, Tx, TxError};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -94,10 +94,10 @@ impl OurPool {
                 session.transaction(|tx| {
                     let at = tx.alloc(bytes)?;
                     tx.fill(at, &zeros)?;
-                    Ok::<Addr, HeapError>(at)
+                    Ok::<Addr, TxError>(at)
                 })
             };
-            Ok((0..THREADS).map(|_| object()).collect::<Result<Vec<Addr>, HeapError>>()?)
+            Ok((0..THREADS).map(|_| object()).collect::<Result<Vec<Addr>, TxError>>()?)
         })
     }
 }
@@ -169,7 +169,7 @@ fn run(
     operation: Operation,
     (field, links): (Addr, Addr),
     count: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     match operation {
         Operation::Tx64(kind) => changes::<1, 64>(session, kind, field, count),
         Operation::Tx256(kind) => changes::<1, 256>(session, kind, field, count),
@@ -194,7 +194,7 @@ fn changes<const RANGES: usize, const BYTES: usize>(
     kind: Logging,
     field: Addr,
     count: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     (0..count).try_for_each(|i| {
         session.transaction_with(kind, |tx| change::<RANGES, BYTES>(tx, field, i))
     })
@@ -206,7 +206,7 @@ fn change<const RANGES: usize, const BYTES: usize>(
     tx: &mut Tx<'_, '_, NativeMemory<'_>>,
     field: Addr,
     i: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let part = FIELD_BYTES / RANGES as u64;
     let first = field.plus(i * BYTES as u64 % part);
     let places: [Addr; RANGES] = std::array::from_fn(|range| first.plus(range as u64 * part));
@@ -217,16 +217,16 @@ fn change<const RANGES: usize, const BYTES: usize>(
 /// The error that aborts a transaction on purpose.
 enum Ended {
     OnPurpose,
-    By(HeapError),
+    By(TxError),
 }
 
-impl From<HeapError> for Ended {
-    fn from(error: HeapError) -> Ended {
+impl From<TxError> for Ended {
+    fn from(error: TxError) -> Ended {
         Ended::By(error)
     }
 }
 
-fn abort(session: &mut Work<'_>, kind: Logging, field: Addr, i: u64) -> Result<(), HeapError> {
+fn abort(session: &mut Work<'_>, kind: Logging, field: Addr, i: u64) -> Result<(), TxError> {
     let outcome = session.transaction_with(kind, |tx| {
         change::<1, 64>(tx, field, i)?;
         Err::<(), Ended>(Ended::OnPurpose)
@@ -317,7 +317,7 @@ pub(crate) fn die_in_transaction(path: &Path) -> Result<()> {
                 tx.write(at, &[range as u8; RANGE_BYTES as usize])?;
             }
             let _refused = kill_process(getpid(), Signal::KILL);
-            Ok::<(), HeapError>(())
+            Ok::<(), TxError>(())
         })?;
         Ok(())
     })

@@ -46,7 +46,7 @@ use crate::reads::{Reads, Within};
 use flaw::{BTreeFlaw, Planted};
 use node::{Leaf, SLOTS_MAX, fingerprint};
 use seawall_memory::{Addr, Memory, MemoryExt};
-use seawall_runtime::{Heap, HeapError, Logging, Session, Tx};
+use seawall_runtime::{AccessError, Heap, Logging, Session, Tx, TxError};
 use std::cell::Cell;
 use versions::{Reader, Versions, Writer};
 
@@ -61,10 +61,16 @@ const ANCHOR_BYTES: u64 = 16;
 pub enum BTreeError {
     /// The heap is full, its log too small, or it is damaged.
     #[error(transparent)]
-    Heap(#[from] HeapError),
+    Heap(#[from] TxError),
     /// Bytes that no crash leaves behind.
     #[error("the tree is damaged: {0}; restore the pool from a copy")]
     Damage(#[from] Damage),
+}
+
+impl From<AccessError> for BTreeError {
+    fn from(error: AccessError) -> BTreeError {
+        BTreeError::Heap(error.into())
+    }
 }
 
 /// A leaf, and slot and value of a key.
@@ -194,7 +200,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         load: impl Fn(Addr) -> u64,
     ) -> Result<(), BTreeError> {
         if !is_data {
-            return Err(HeapError::NoData { at: anchor, bytes: Self::ANCHOR_BYTES }.into());
+            return Err(AccessError::NoData { at: anchor, bytes: Self::ANCHOR_BYTES }.into());
         }
         Ok(Self::check_word(load(anchor.plus(8)))?)
     }
@@ -294,7 +300,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// over.
     ///
     /// # Errors
-    /// As [`get`](Tree::get), and [`HeapError::Busy`].
+    /// As [`get`](Tree::get), and [`TxError::Busy`].
     pub fn get_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -307,7 +313,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// As [`insert`](Tree::insert), as part of a transaction, of which splits are part too.
     ///
     /// # Errors
-    /// As [`insert`](Tree::insert), and [`HeapError::Busy`].
+    /// As [`insert`](Tree::insert), and [`TxError::Busy`].
     pub fn insert_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -328,7 +334,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// As [`update`](Tree::update), as part of a transaction.
     ///
     /// # Errors
-    /// As [`update`](Tree::update), and [`HeapError::Busy`].
+    /// As [`update`](Tree::update), and [`TxError::Busy`].
     pub fn update_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -344,7 +350,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// As [`remove`](Tree::remove), as part of a transaction, of which merges are part too.
     ///
     /// # Errors
-    /// As [`remove`](Tree::remove), and [`HeapError::Busy`].
+    /// As [`remove`](Tree::remove), and [`TxError::Busy`].
     pub fn remove_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -361,7 +367,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// Frees all nodes and clears the anchor. No other thread may use the tree.
     ///
     /// # Errors
-    /// [`HeapError::TooLarge`] when the transaction does not fit its log.
+    /// [`TxError::TooLarge`] when the transaction does not fit its log.
     pub fn free_in<M: Memory>(self, tx: &mut Tx<'_, '_, M>) -> Result<(), BTreeError> {
         let mut nodes = vec![descend::parse(tx.load(self.anchor))];
         while let Some((at, level)) = nodes.pop() {

@@ -39,7 +39,7 @@ pub use vector::{Vector, VectorField};
 
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
-use seawall_runtime::{HeapError, Session as HeapSession, Tx as HeapTx};
+use seawall_runtime::{AccessError, Session as HeapSession, Tx as HeapTx, TxError};
 
 mod sealed {
     pub trait Sealed {}
@@ -52,36 +52,39 @@ impl<M: Memory> sealed::Sealed for Tx<'_, '_, '_, M> {}
 pub trait Access<'p>: sealed::Sealed {
     /// The machine.
     type Memory: Memory;
+    /// What a read can fail with: [`AccessError`] in a session, [`TxError`] in a transaction.
+    type Error: std::error::Error + From<AccessError> + 'static;
 
     /// A copy of what `ptr` leads to.
     ///
     /// # Errors
-    /// [`HeapError::NoData`] when it leads nowhere.
-    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, HeapError>;
+    /// [`AccessError::NoData`] when it leads nowhere.
+    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, Self::Error>;
 
     /// Runs the one that is for this kind of access.
     #[doc(hidden)]
     fn either<T: Persist<'p>, R>(
         &mut self,
         ptr: Ptr<'p, T>,
-        inside: impl FnOnce(Addr, &mut HeapTx<'_, '_, Self::Memory>) -> Result<R, HeapError>,
-        outside: impl FnOnce(Addr, &mut HeapSession<'_, Self::Memory>) -> Result<R, HeapError>,
-    ) -> Result<R, HeapError>;
+        inside: impl FnOnce(Addr, &mut HeapTx<'_, '_, Self::Memory>) -> Result<R, TxError>,
+        outside: impl FnOnce(Addr, &mut HeapSession<'_, Self::Memory>) -> Result<R, AccessError>,
+    ) -> Result<R, Self::Error>;
 }
 
 impl<'p, M: Memory> Access<'p> for Session<'p, '_, M> {
     type Memory = M;
+    type Error = AccessError;
 
-    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
+    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, AccessError> {
         self.get(ptr)
     }
 
     fn either<T: Persist<'p>, R>(
         &mut self,
         ptr: Ptr<'p, T>,
-        _: impl FnOnce(Addr, &mut HeapTx<'_, '_, M>) -> Result<R, HeapError>,
-        outside: impl FnOnce(Addr, &mut HeapSession<'_, M>) -> Result<R, HeapError>,
-    ) -> Result<R, HeapError> {
+        _: impl FnOnce(Addr, &mut HeapTx<'_, '_, M>) -> Result<R, TxError>,
+        outside: impl FnOnce(Addr, &mut HeapSession<'_, M>) -> Result<R, AccessError>,
+    ) -> Result<R, AccessError> {
         let (at, session) = self.place(ptr)?;
         outside(at, session)
     }
@@ -89,17 +92,18 @@ impl<'p, M: Memory> Access<'p> for Session<'p, '_, M> {
 
 impl<'p, M: Memory> Access<'p> for Tx<'p, '_, '_, M> {
     type Memory = M;
+    type Error = TxError;
 
-    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
+    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, TxError> {
         self.get(ptr)
     }
 
     fn either<T: Persist<'p>, R>(
         &mut self,
         ptr: Ptr<'p, T>,
-        inside: impl FnOnce(Addr, &mut HeapTx<'_, '_, M>) -> Result<R, HeapError>,
-        _: impl FnOnce(Addr, &mut HeapSession<'_, M>) -> Result<R, HeapError>,
-    ) -> Result<R, HeapError> {
+        inside: impl FnOnce(Addr, &mut HeapTx<'_, '_, M>) -> Result<R, TxError>,
+        _: impl FnOnce(Addr, &mut HeapSession<'_, M>) -> Result<R, AccessError>,
+    ) -> Result<R, TxError> {
         let (at, tx) = self.place(ptr)?;
         inside(at, tx)
     }

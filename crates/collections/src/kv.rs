@@ -18,7 +18,7 @@ use crate::table::flaw::MapFlaw;
 use crate::table::{Kind, Live, Table, mix};
 use crate::{Damage, MapError, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory, MemoryExt};
-use seawall_runtime::{Heap, HeapError, Logging, Session, Tx};
+use seawall_runtime::{Heap, Logging, Session, Tx, TxError};
 use siphasher::sip::SipHasher13;
 
 const KIND: Kind = Kind { word: u64::from_le_bytes(*b"kvmap v1"), name: "map of byte strings" };
@@ -141,7 +141,7 @@ fn value_of<M: Memory>(tx: &Tx<'_, '_, M>, word: u64) -> Vec<u8> {
     value
 }
 
-fn filled<M: Memory>(tx: &mut Tx<'_, '_, M>, record: &[u8]) -> Result<Addr, HeapError> {
+fn filled<M: Memory>(tx: &mut Tx<'_, '_, M>, record: &[u8]) -> Result<Addr, TxError> {
     let at = tx.alloc(record.len() as u64)?;
     tx.fill(at, record)?;
     Ok(at)
@@ -268,7 +268,7 @@ impl KvMap {
     /// The value of `key` as a transaction sees it; it holds until that is over.
     ///
     /// # Errors
-    /// [`HeapError::Busy`].
+    /// [`TxError::Busy`].
     pub fn get_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -282,7 +282,7 @@ impl KvMap {
     /// As [`insert`](KvMap::insert), as part of a transaction.
     ///
     /// # Errors
-    /// As [`insert`](KvMap::insert), and [`HeapError::Busy`].
+    /// As [`insert`](KvMap::insert), and [`TxError::Busy`].
     pub fn insert_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -314,7 +314,7 @@ impl KvMap {
     /// As [`remove`](KvMap::remove), as part of a transaction.
     ///
     /// # Errors
-    /// As [`remove`](KvMap::remove), and [`HeapError::Busy`].
+    /// As [`remove`](KvMap::remove), and [`TxError::Busy`].
     pub fn remove_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -353,12 +353,12 @@ impl KvMap {
     /// Shows keys and values to `each` as a transaction sees them; they stay until it is over.
     ///
     /// # Errors
-    /// [`HeapError::Busy`].
+    /// [`TxError::Busy`].
     pub fn for_each_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
         mut each: impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         self.table.each_in(tx, |tx, _, word| {
             let record = Addr::from_bits(word);
             let lengths = Lengths::of(tx.load(record));
@@ -373,8 +373,8 @@ impl KvMap {
     /// other thread may use it.
     ///
     /// # Errors
-    /// [`HeapError::TooLarge`] when the transaction does not fit its log.
-    pub fn free_in<M: Memory>(self, tx: &mut Tx<'_, '_, M>, link: Addr) -> Result<(), HeapError> {
+    /// [`TxError::TooLarge`] when the transaction does not fit its log.
+    pub fn free_in<M: Memory>(self, tx: &mut Tx<'_, '_, M>, link: Addr) -> Result<(), TxError> {
         self.table.each_in(tx, |tx, _, word| tx.free(Addr::from_bits(word)))?;
         self.table.free_in(tx, link)
     }
@@ -414,8 +414,8 @@ impl KvMap {
     /// As [`len`](KvMap::len), as a transaction sees it.
     ///
     /// # Errors
-    /// [`HeapError::Busy`].
-    pub fn len_in<M: Memory>(&self, tx: &mut Tx<'_, '_, M>) -> Result<u64, HeapError> {
+    /// [`TxError::Busy`].
+    pub fn len_in<M: Memory>(&self, tx: &mut Tx<'_, '_, M>) -> Result<u64, TxError> {
         let mut count = 0;
         self.table.each_in(tx, |_, _, _| {
             count += 1;

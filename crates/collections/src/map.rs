@@ -33,7 +33,7 @@ const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map fro
 ///
 /// A transaction releases its locks when it has committed, or failed. While it runs, its thread
 /// must not use the plain operations: they would wait for it. A lock out of order that another
-/// thread has makes an operation fail with [`Busy`](seawall_runtime::HeapError::Busy);
+/// thread has makes an operation fail with [`Busy`](seawall_runtime::TxError::Busy);
 /// [`Session::retry`] runs the transaction again then, so in a heap for several threads it is the
 /// one to use.
 ///
@@ -154,7 +154,7 @@ impl Map {
     /// over.
     ///
     /// # Errors
-    /// [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    /// [`TxError::Busy`](seawall_runtime::TxError::Busy).
     pub fn get_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
@@ -166,7 +166,7 @@ impl Map {
     /// As [`insert`](Map::insert), as part of a transaction.
     ///
     /// # Errors
-    /// As [`insert`](Map::insert), and [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    /// As [`insert`](Map::insert), and [`TxError::Busy`](seawall_runtime::TxError::Busy).
     #[inline]
     pub fn insert_in<M: Memory>(
         &self,
@@ -194,7 +194,7 @@ impl Map {
     /// As [`remove`](Map::remove), as part of a transaction.
     ///
     /// # Errors
-    /// As [`remove`](Map::remove), and [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    /// As [`remove`](Map::remove), and [`TxError::Busy`](seawall_runtime::TxError::Busy).
     #[inline]
     pub fn remove_in<M: Memory>(
         &self,

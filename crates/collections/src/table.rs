@@ -35,7 +35,7 @@ mod walk;
 use crate::reads::{Reads, Within};
 use flaw::{MapFlaw, Planted};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Heap, HeapError, Session, Stripe, Stripes, Tx};
+use seawall_runtime::{Heap, Session, Stripe, Stripes, Tx, TxError};
 use segment::{SEGMENT_LINES_MAX, SEGMENT_LINES_MIN, Segment};
 pub(crate) use segment::{mix, unmix};
 pub(crate) use walk::Live;
@@ -75,7 +75,7 @@ impl Default for MapOptions {
 pub enum MapError {
     /// The heap is full or damaged, or its log too small.
     #[error(transparent)]
-    Heap(#[from] HeapError),
+    Heap(#[from] TxError),
     /// An option is out of range.
     #[error("{what} is {value}; it must be {low} to {high}")]
     Option {
@@ -260,7 +260,7 @@ impl Table {
 
     /// The segment of a hash, which no other thread changes until the transaction is over.
     #[inline]
-    fn held<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, hash: u64) -> Result<Segment, HeapError> {
+    fn held<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, hash: u64) -> Result<Segment, TxError> {
         if !self.shared || self.flaw.is(MapFlaw::NoLock) {
             return Ok(self.named(&Within(tx), hash));
         }

@@ -8,7 +8,7 @@ use seawall_collections::fields::{
 };
 use seawall_memory::Image;
 use seawall_runtime::typed::{self, Persist, Ptr};
-use seawall_runtime::{HeapError, HeapOptions, Logging};
+use seawall_runtime::{HeapError, HeapOptions, Logging, TxError};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Persist)]
@@ -90,7 +90,7 @@ fn apply<'p>(
     root: Ptr<'p, Root>,
     model: &mut Model,
     act: &Act,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     match act {
         Act::Word(key, Some(value)) => {
             let old = root.at(Root::WORDS).insert(tx, key, value)?;
@@ -160,7 +160,7 @@ fn grow<'p>(
     root: Ptr<'p, Root>,
     model: &mut Model,
     (word, at, by): (&str, i32, u8),
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let words = root.at(Root::WORDS);
     let grown = words.entry(tx, word)?.and_modify(|bytes| bytes.push(by))?.or_insert(&[by])?;
     let wanted = model.words.entry(word.to_owned()).and_modify(|bytes| bytes.push(by));
@@ -186,7 +186,7 @@ fn clear<'p>(
     root: Ptr<'p, Root>,
     model: &mut Model,
     what: u8,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     match what {
         0 => root.at(Root::WORDS).clear(tx).map(|()| model.words.clear()),
         1 => root.at(Root::PAIRS).clear(tx).map(|()| model.pairs.clear()),
@@ -198,10 +198,10 @@ fn clear<'p>(
     }
 }
 
-fn found<'p>(
-    access: &mut impl seawall_collections::fields::Access<'p>,
+fn found<'p, A: seawall_collections::fields::Access<'p>>(
+    access: &mut A,
     root: Ptr<'p, Root>,
-) -> Result<Model, HeapError> {
+) -> Result<Model, A::Error> {
     let pairs = root.at(Root::PAIRS).iter(access)?;
     let list = root.at(Root::LIST).to_vec(access)?;
     assert_eq!(root.at(Root::LIST).len(access)?, list.len() as u64);
@@ -255,7 +255,7 @@ proptest! {
                         apply(tx, root, &mut next, act)?;
                     }
                     assert_eq!(found(tx, root)?, next);
-                    if fails { Err(HeapError::Types) } else { Ok(()) }
+                    if fails { Err(TxError::Types) } else { Ok(()) }
                 });
                 assert_eq!(outcome.is_err(), fails);
                 if !fails {
@@ -301,13 +301,14 @@ fn what_is_large_is_there_after_a_restart() {
                 root.at(Root::TEXT).set(tx, &long)?;
                 root.at(Root::WORDS).insert(tx, "long", &bytes[..])?;
                 root.at(Root::NAMES).insert(tx, &7, &long).map(drop)
-            })
+            })?;
+            Ok(())
         })
         .expect("room");
         let memory = Image::from_pm(memory.into_pm(), dram);
         let bytes_of_pool = memory.pm_bytes();
         let model = typed::open::<Root, _, HeapError>(&memory, "fields", bytes_of_pool, |pool| {
-            found(&mut pool.join(&memory), pool.root())
+            Ok(found(&mut pool.join(&memory), pool.root())?)
         });
         let model = model.expect("it recovers");
         assert_eq!(model.list, (0..3000).map(pair).collect::<Vec<_>>());

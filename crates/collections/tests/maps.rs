@@ -7,7 +7,7 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_collections::{KvMap, Map, MapError, MapFlaw, MapOptions};
 use seawall_memory::{Addr, Image, MemoryExt};
-use seawall_runtime::{Heap, HeapError};
+use seawall_runtime::{Heap, TxError};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -235,7 +235,7 @@ fn a_map_in_a_full_heap_says_so_and_is_as_before() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(full, MapError::Heap(HeapError::Full { .. })), "{full}");
+    assert!(matches!(full, MapError::Heap(TxError::Full { .. })), "{full}");
     assert_eq!(whole(&image, &heap, &map).map(|contents| contents.len() as u64), Ok(count));
     session.leave();
     let mut other = heap.join(&image);

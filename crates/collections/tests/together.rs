@@ -7,7 +7,7 @@ use seawall_explore::{CrashImage, CrashPoint, Interleavings, Model, Preemptions,
 use seawall_explore::{Schedule, Search, Trace, Traced, check, record, search};
 use seawall_memory::{Addr, Image, Memory};
 use seawall_native::{Pool, PoolOptions};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, Tx};
+use seawall_runtime::{Heap, HeapOptions, Logging, Session, Tx, TxError};
 use std::collections::BTreeMap;
 
 const NAME: &str = "together";
@@ -22,7 +22,7 @@ enum Failure {
     #[error(transparent)]
     Tree(#[from] BTreeError),
     #[error(transparent)]
-    Heap(#[from] HeapError),
+    Heap(#[from] TxError),
     #[error("the program gave up")]
     GaveUp,
 }

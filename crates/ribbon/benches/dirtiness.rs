@@ -10,7 +10,7 @@
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::{Pool, PoolOptions};
 use seawall_ribbon::Dirtiness;
-use seawall_runtime::{Heap, HeapError, HeapOptions, RouteChoice, Session};
+use seawall_runtime::{Heap, HeapOptions, RouteChoice, Session, TxError};
 use std::time::Instant;
 
 const PASSES: usize = 101;
@@ -58,7 +58,7 @@ fn objects<M: Memory>(session: &mut Session<'_, M>, slots: &mut [Addr], stores: 
                 if !old.is_null() {
                     tx.free(old)?;
                 }
-                Ok::<_, HeapError>(at)
+                Ok::<_, TxError>(at)
             });
             slots[slot] = changed.expect("room");
         }

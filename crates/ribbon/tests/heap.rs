@@ -7,7 +7,7 @@ use seawall_explore::{
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_ribbon::{Ribbon, RibbonFlaw, RibbonOptions};
-use seawall_runtime::{Arena, Heap, HeapError, HeapOptions, Logging};
+use seawall_runtime::{Arena, Heap, HeapOptions, Logging, TxError};
 
 const NAME: &str = "ribbon";
 /// In the root: two words that change together, on lines of their own.
@@ -29,7 +29,7 @@ fn program(memory: &Traced<'_>, heap: &Heap, ribbon: &Ribbon, kind: Logging) {
             tx.add(&places.map(|at| (at, 8)))?;
             places.iter().try_for_each(|at| tx.store(*at, value))
         });
-        done.unwrap_or_else(|error: HeapError| panic!("{error}"));
+        done.unwrap_or_else(|error: TxError| panic!("{error}"));
         memory.output(value);
         if value == 2 {
             session.retire();

@@ -3,7 +3,7 @@
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::{Domain, Pool, PoolOptions};
 use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonOptions, RibbonPool};
-use seawall_runtime::{Heap, HeapError, HeapOptions};
+use seawall_runtime::{Heap, HeapOptions, TxError};
 
 const LINES: u64 = 64;
 const ROUNDS: u64 = 100;
@@ -130,7 +130,7 @@ fn a_heap_keeps_the_dram_that_it_had_and_its_transactions_commit_on_such_handles
     let memory = pool.memory(0);
     let mut session = heap.join(&memory);
     for value in 1..=500u64 {
-        let done: Result<(), HeapError> = session.transaction(|tx| tx.store(heap.root(), value));
+        let done: Result<(), TxError> = session.transaction(|tx| tx.store(heap.root(), value));
         done.unwrap();
     }
     drop(session);

@@ -7,13 +7,13 @@
 
 use seawall_memory::{Addr, Memory};
 use seawall_native::{Pool, PoolOptions};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Session};
+use seawall_runtime::{Heap, HeapOptions, Session, TxError};
 use std::time::Instant;
 
 const OPERATIONS: u64 = 200 << 10;
 const ROUNDS: usize = 7;
 
-fn work<M: Memory>(session: &mut Session<'_, M>, operations: u64) -> Result<(), HeapError> {
+fn work<M: Memory>(session: &mut Session<'_, M>, operations: u64) -> Result<(), TxError> {
     let mut mine: Vec<Addr> = Vec::new();
     for number in 0..operations {
         if number % 2 == 1 {
@@ -23,7 +23,7 @@ fn work<M: Memory>(session: &mut Session<'_, M>, operations: u64) -> Result<(), 
             mine.push(session.transaction(|tx| {
                 let at = tx.alloc(40)?;
                 tx.store(at, number)?;
-                Ok::<_, HeapError>(at)
+                Ok::<_, TxError>(at)
             })?);
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use seawall_memory::Image;
-//! use seawall_runtime::{Heap, HeapError, HeapOptions};
+//! use seawall_runtime::{Heap, HeapError, HeapOptions, TxError};
 //!
 //! let options = HeapOptions { threads: 1, ..HeapOptions::default() };
 //! let memory = Image::new(options.pm_bytes(), options.dram_bytes());
@@ -17,7 +17,7 @@
 //!     let at = tx.alloc(16)?;
 //!     tx.store(at, 7u64)?;
 //!     tx.store(heap.root(), at)?; // a crash keeps object and link, or neither
-//!     Ok::<_, HeapError>(at)
+//!     Ok::<_, TxError>(at)
 //! })?; // durable here
 //! assert_eq!(session.load::<u64>(at), 7);
 //! # Ok::<(), HeapError>(())
@@ -34,7 +34,7 @@ pub(crate) mod session;
 pub(crate) mod type_table;
 pub(crate) mod walk;
 
-pub use error::HeapError;
+pub use error::{AccessError, HeapError, TxError};
 pub use info::HeapInfo;
 
 use crate::Stripes;
@@ -209,7 +209,7 @@ impl Heap {
         let numbers = Numbers { threads, log_bytes, chunks_max, root_shape, root_bytes, moves };
         let is_known = !moves || flags & !TOGETHER == 0;
         if !Heap::is_described_by(&header) || !is_known || !numbers.are_sound() {
-            return Err(HeapError::Damaged { what: "its header describes no heap".into() });
+            return Err(AccessError::damaged("its header describes no heap").into());
         }
         let layout = Layout::of(numbers);
         let together = kind == KIND_TOGETHER || moves && flags & TOGETHER != 0;
@@ -259,14 +259,11 @@ impl Heap {
         assert!(is_same, "the memory is that of another pool");
     }
 
-    pub(crate) fn chunks<M: Memory>(&self, memory: &M) -> Result<u64, HeapError> {
-        let chunks = crate::heap::checked_word::load(memory, self.layout.chunks).map_err(|_| {
-            HeapError::Damaged { what: "the number of its chunks does not add up".into() }
-        })?;
+    pub(crate) fn chunks<M: Memory>(&self, memory: &M) -> Result<u64, AccessError> {
+        let chunks = crate::heap::checked_word::load(memory, self.layout.chunks)
+            .map_err(|_| AccessError::damaged("the number of its chunks does not add up"))?;
         if chunks == 0 || chunks > self.layout.numbers.chunks_max {
-            return Err(HeapError::Damaged {
-                what: format!("it says that it has {chunks} chunks"),
-            });
+            return Err(AccessError::damaged(format!("it says that it has {chunks} chunks")));
         }
         Ok(chunks)
     }

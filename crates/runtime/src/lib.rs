@@ -47,7 +47,7 @@
 //! | joining in the middle of a transaction of that number | a panic when joining |
 //! | a panic in a transaction, caught or not | no; the transaction is rolled back |
 //! | waiting for a [`Pending`] of another session | a panic |
-//! | a pointer that was never set, or leads outside | when followed, [`HeapError::NoData`] |
+//! | a pointer that was never set, or leads outside | when followed, [`AccessError::NoData`] |
 //! | freeing twice, or as another type, or in the middle of an object | when freed |
 //! | damage by a failing disk | in headers, tables, states, logs; not in objects |
 //! | following a pointer after its object was freed | no; but `reach` finds it |
@@ -93,7 +93,7 @@ pub use arena::Arena;
 pub use flaws::HeapFlaw;
 pub use heap::session::Session;
 pub use heap::walk::{HeapStats, Object};
-pub use heap::{Heap, HeapError, HeapInfo, HeapOptions, Recovered};
+pub use heap::{AccessError, Heap, HeapError, HeapInfo, HeapOptions, Recovered, TxError};
 pub use locks::queue::{Guard, Locks};
 pub use locks::stripes::{Held, Stripe, Stripes};
 pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};

@@ -35,7 +35,7 @@ mod truncate;
 pub(crate) mod undo_log;
 
 use crate::alloc::block::Block;
-use crate::{Heap, HeapError, Session};
+use crate::{AccessError, Heap, Session, TxError};
 use buffers::Buffers;
 use index::Found;
 use record::spread;
@@ -158,7 +158,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// When `at` is no data of the heap, or (undo) the log of old values is full.
     #[inline]
     #[track_caller]
-    pub fn store<W: Word>(&mut self, at: Addr, value: W) -> Result<(), HeapError> {
+    pub fn store<W: Word>(&mut self, at: Addr, value: W) -> Result<(), TxError> {
         self.check(at, W::WIDTH.bytes())?;
         assert!(at.bits().is_multiple_of(W::WIDTH.bytes()), "{at:?} is not aligned");
         if self.kind == Logging::Undo {
@@ -175,7 +175,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// # Errors
     /// As [`store`](Tx::store).
     #[track_caller]
-    pub fn write(&mut self, at: Addr, from: &[u8]) -> Result<(), HeapError> {
+    pub fn write(&mut self, at: Addr, from: &[u8]) -> Result<(), TxError> {
         self.check(at, from.len() as u64)?;
         if self.kind == Logging::Undo {
             self.save(&[(at, from.len() as u64)])?;
@@ -217,7 +217,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     ///
     /// # Errors
     /// As [`store`](Tx::store).
-    pub fn add(&mut self, ranges: &[(Addr, u64)]) -> Result<(), HeapError> {
+    pub fn add(&mut self, ranges: &[(Addr, u64)]) -> Result<(), TxError> {
         for (at, bytes) in ranges {
             self.check(*at, *bytes)?;
         }
@@ -272,11 +272,11 @@ impl<M: Memory> Tx<'_, '_, M> {
     }
 
     #[inline]
-    fn check(&self, at: Addr, bytes: u64) -> Result<(), HeapError> {
+    fn check(&self, at: Addr, bytes: u64) -> Result<(), TxError> {
         if bytes == 0 || self.session.holds(at, bytes) {
             Ok(())
         } else {
-            Err(HeapError::NoData { at, bytes })
+            Err(AccessError::NoData { at, bytes }.into())
         }
     }
 
@@ -313,7 +313,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     }
 
     /// Undo: logs the old values of the words of the ranges that are not logged yet.
-    fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), HeapError> {
+    fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), TxError> {
         let mut added = Vec::new();
         for (at, bytes) in ranges.iter().filter(|(_, bytes)| *bytes > 0) {
             let end = Addr::from_bits((at.bits() + bytes).next_multiple_of(8));

@@ -10,7 +10,7 @@
 //! ```
 //! use seawall_memory::{Image, Memory};
 //! use seawall_runtime::typed::{self, Persist, Pool, Ptr, Session, Tx};
-//! use seawall_runtime::{HeapError, HeapOptions};
+//! use seawall_runtime::{HeapError, HeapOptions, TxError};
 //!
 //! #[derive(Clone, Copy, Persist)]
 //! struct List<'p> {
@@ -28,7 +28,7 @@
 //!     tx: &mut Tx<'p, '_, '_, M>,
 //!     list: Ptr<'p, List<'p>>,
 //!     value: i64,
-//! ) -> Result<(), HeapError> {
+//! ) -> Result<(), TxError> {
 //!     let mut link = list.at(List::HEAD);
 //!     while let Some(node) = tx.get(link)? {
 //!         if tx.get(node.at(Node::VALUE))? >= value {
@@ -98,7 +98,8 @@
 //! # let old = HeapOptions { threads: 1, ..typed::options::<v1::Counter>() };
 //! # let from = Image::new(old.pm_bytes(), old.dram_bytes());
 //! # typed::create::<v1::Counter, _, HeapError>(&from, "c", 1, &old, |pool| {
-//! #     pool.join(&from).transaction(|tx| tx.set(pool.root(), v1::Counter { count: 7 }))
+//! #     pool.join(&from).transaction(|tx| tx.set(pool.root(), v1::Counter { count: 7 }))?;
+//! #     Ok(())
 //! # })?;
 //! # let from = Image::from_pm(from.into_pm(), old.dram_bytes());
 //! # let bytes = from.pm_bytes();
@@ -112,7 +113,9 @@
 //! let options = HeapOptions { threads: 1, ..typed::options::<Counter>() };
 //! let to = Image::new(options.pm_bytes(), options.dram_bytes());
 //! typed::create::<Counter, _, HeapError>(&to, "c", 2, &options, |pool| {
-//!     pool.join(&to).transaction(|tx| tx.set(pool.root(), Counter { count: count.into() }))
+//!     let new = Counter { count: count.into() };
+//!     pool.join(&to).transaction(|tx| tx.set(pool.root(), new))?;
+//!     Ok(())
 //! })?; // now rename the new file to the old name
 //! # Ok::<(), HeapError>(())
 //! ```

@@ -46,7 +46,7 @@ fn open(pm: Vec<u8>) -> Outcome {
         heap.types(&image).map(|_| ())
     });
     match looked {
-        Err(error) => Outcome::Refused(error),
+        Err(error) => Outcome::Refused(error.into()),
         Ok(()) => {
             let state = read(&image, &heap);
             Outcome::Opened(image.into_pm(), state)

@@ -10,7 +10,7 @@ mod threads;
 use seawall_memory::{Image, Memory};
 use seawall_runtime::defrag::{DefragOptions, Defragmenter};
 use seawall_runtime::typed::{self, Persist, Ptr, Session};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Recovered};
+use seawall_runtime::{AccessError, Heap, HeapError, HeapOptions, Recovered, TxError};
 
 pub(crate) const NAME: &str = "list";
 
@@ -49,7 +49,7 @@ pub(crate) type Root<'p> = Ptr<'p, List<'p>>;
 pub(crate) fn push<M: Memory>(
     thread: &mut Thread<'_, M>,
     values: impl IntoIterator<Item = u64>,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     values.into_iter().try_for_each(|value| thread.enter(|session, root| put(session, root, value)))
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn put<'p, M: Memory>(
     session: &mut Session<'p, '_, M>,
     root: Root<'p>,
     value: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     session.transaction(|tx| {
         let next = tx.get(root.at(List::FIRST))?;
         let node = tx.alloc(node(value, next))?;
@@ -102,7 +102,7 @@ pub(crate) fn values<M: Memory>(thread: &mut Thread<'_, M>) -> Result<Vec<u64>, 
 }
 
 fn walk<'p, M: Memory>(session: &Session<'p, '_, M>, root: Root<'p>) -> Result<Vec<u64>, String> {
-    let text = |error: HeapError| error.to_string();
+    let text = |error: AccessError| error.to_string();
     let (mut values, mut next) = (Vec::new(), session.get(root).map_err(text)?.first);
     while let Some(ptr) = next {
         let found = session.get(ptr).map_err(text)?;

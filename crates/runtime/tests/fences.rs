@@ -5,7 +5,7 @@ use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Schedule, Search, Trace, Traced, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
-use seawall_runtime::{DIRECT_BYTES, Heap, HeapError, Logging, Session};
+use seawall_runtime::{DIRECT_BYTES, Heap, Logging, Session, TxError};
 use seawall_testkit::script::{NAME, ScriptStep, options};
 use std::collections::BTreeSet;
 
@@ -36,9 +36,9 @@ fn fences(program: impl Fn(&mut Sessions<'_, '_>) + Clone + 'static) -> Vec<u32>
 fn aborted<M: Memory>(session: &mut Session<'_, M>, kind: Logging, at: Addr) {
     let outcome = session.transaction_with(kind, |tx| {
         tx.store(at, 9u64)?;
-        Err::<(), HeapError>(HeapError::Types)
+        Err::<(), TxError>(TxError::Types)
     });
-    assert_eq!(outcome, Err(HeapError::Types));
+    assert_eq!(outcome, Err(TxError::Types));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn every_operation_has_the_fences_that_its_documentation_says() {
         memory.output(5);
         aborted(session, Logging::Undo, root.plus(8));
         memory.output(6);
-        session.transaction(|_| Ok::<_, HeapError>(())).expect("nothing");
+        session.transaction(|_| Ok::<_, TxError>(())).expect("nothing");
         memory.output(7);
         let filled = session.transaction(|tx| {
             let at = tx.alloc(DIRECT_BYTES)?;
@@ -121,7 +121,7 @@ fn what_was_begun_is_ordered_at_once_and_durable_when_waited_for() {
                     tx.store(root, value)?;
                     tx.store(root.plus(8), value)
                 });
-                let ((), pending) = begun.unwrap_or_else(|error: HeapError| panic!("{error}"));
+                let ((), pending) = begun.unwrap_or_else(|error: TxError| panic!("{error}"));
                 pending
             });
             begun.into_iter().for_each(|pending| session.wait(pending));

@@ -6,7 +6,7 @@ use seawall_explore::{
     record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt, layer};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions};
+use seawall_runtime::{Heap, HeapFlaw, HeapOptions, TxError};
 use seawall_testkit::places::{CLOSED_WORD, Places, REACH_WORD, word};
 use seawall_testkit::script::NAME;
 
@@ -52,7 +52,7 @@ fn program(memory: &Traced<'_>, heap: &Heap, size: Size) {
         }
         let bytes = round.to_le_bytes().repeat(size.words as usize);
         let written = session.transaction(|tx| tx.write(part, &bytes));
-        written.unwrap_or_else(|error: HeapError| panic!("{error}"));
+        written.unwrap_or_else(|error: TxError| panic!("{error}"));
         memory.output(round - 1);
     }
 }
@@ -111,7 +111,7 @@ fn after_losing_the_root(rounds: u64, flaw: HeapFlaw) -> (u64, u64) {
     for round in 1..=rounds {
         let bytes = round.to_le_bytes().repeat(ZONES.words as usize);
         let written = session.transaction(|tx| tx.write(ZONES.part(&heap, 0), &bytes));
-        written.unwrap_or_else(|error: HeapError| panic!("{error}"));
+        written.unwrap_or_else(|error: TxError| panic!("{error}"));
     }
     drop(session);
     let mut pm = image.into_pm();
@@ -176,7 +176,7 @@ fn explore_uneven(flaw: HeapFlaw, runs: u64) -> Option<(u64, String)> {
             let bytes = u64::to_le_bytes(round).repeat(words as usize);
             let part = SMALL.part(heap, memory.thread() as u64);
             let written = session.transaction(|tx| tx.write(part, &bytes));
-            written.unwrap_or_else(|error: HeapError| panic!("{error}"));
+            written.unwrap_or_else(|error: TxError| panic!("{error}"));
             memory.output(round - 1);
         }
     };
@@ -217,7 +217,7 @@ fn a_thread_that_joins_anew_goes_on_where_its_log_was() {
     for round in 1..=10 * size.rounds {
         let bytes = round.to_le_bytes().repeat(size.words as usize);
         let written = heap.join(&image).transaction(|tx| tx.write(size.part(&heap, 0), &bytes));
-        written.unwrap_or_else(|error: HeapError| panic!("{error}"));
+        written.unwrap_or_else(|error: TxError| panic!("{error}"));
         let crashed = Image::from_pm(image.clone().into_pm(), options.dram_bytes());
         let (_, recovered) = Heap::open(&crashed, NAME, options.pm_bytes()).expect("whole");
         assert_eq!(recovered.replayed, if round <= 6 { round } else { 4 + (round - 7) % 3 });
@@ -278,7 +278,7 @@ fn moved_on() -> (Vec<u8>, HeapOptions, Vec<usize>, usize) {
             let bytes = round.to_le_bytes().repeat(size.words as usize);
             let part = size.part(&heap, memory.thread as u64);
             let written = session.transaction(|tx| tx.write(part, &bytes));
-            written.unwrap_or_else(|error: HeapError| panic!("{error}"));
+            written.unwrap_or_else(|error: TxError| panic!("{error}"));
         }
     };
     write(&one, 3);

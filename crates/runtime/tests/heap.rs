@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use seawall_memory::{Addr, Image, MemoryExt};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Tx};
+use seawall_runtime::{AccessError, Heap, HeapFlaw, HeapOptions, Logging, Tx, TxError};
 use seawall_testkit::script::{NAME, ScriptStep, options, read, reopen, seen, states};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -37,8 +37,8 @@ fn kind() -> impl Strategy<Value = Logging> {
     prop_oneof![Just(Logging::Redo), Just(Logging::Undo)]
 }
 
-fn fits(error: &HeapError) -> bool {
-    matches!(error, HeapError::Full { .. } | HeapError::TooLarge { .. })
+fn fits(error: &TxError) -> bool {
+    matches!(error, TxError::Full { .. } | TxError::TooLarge { .. })
 }
 
 proptest! {
@@ -108,7 +108,7 @@ fn a_full_heap_says_so_and_goes_on() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(full, HeapError::Full { .. }), "{full}");
+    assert!(matches!(full, TxError::Full { .. }), "{full}");
     assert_eq!(blocks.len(), 24);
     session.transaction(|tx| tx.free(blocks[3])).expect("freed");
     assert_eq!(session.transaction(|tx| tx.alloc(5000)), Ok(blocks[3]));
@@ -121,18 +121,18 @@ fn what_is_no_object_cannot_be_freed_and_nothing_twice() {
     let small = session.transaction(|tx| tx.alloc(100)).expect("room");
     let large = session.transaction(|tx| tx.alloc(100_000)).expect("room");
     for at in [small.plus(8), large.plus(64), large.plus(65_536), heap.root(), Addr::NULL] {
-        assert_eq!(session.transaction(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
+        assert_eq!(session.transaction(|tx| tx.free(at)), Err(TxError::NoObject { at }));
     }
     for at in [small, large] {
         session.transaction(|tx| tx.free(at)).expect("live");
-        assert_eq!(session.transaction(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
+        assert_eq!(session.transaction(|tx| tx.free(at)), Err(TxError::NoObject { at }));
     }
     let twice = session.transaction(|tx| {
         let at = tx.alloc(8)?;
         tx.free(at)?;
         tx.free(at)
     });
-    assert!(matches!(twice, Err(HeapError::NoObject { .. })));
+    assert!(matches!(twice, Err(TxError::NoObject { .. })));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn transactions_write_data_only() {
     for at in [Addr::NULL, Addr::pm(192), Addr::dram(0), Addr::pm(1 << 40), Addr::from_bits(!7)] {
         for kind in [Logging::Redo, Logging::Undo] {
             let stored = session.transaction_with(kind, |tx| tx.store(at, 1u64));
-            assert_eq!(stored, Err(HeapError::NoData { at, bytes: 8 }));
+            assert_eq!(stored, Err(AccessError::NoData { at, bytes: 8 }.into()));
         }
     }
 }
@@ -160,7 +160,7 @@ fn a_transaction_sees_what_it_wrote_in_any_width_and_others_see_it_at_commit() {
         assert_eq!(image.load::<u64>(root), 0x1122_3344_5566_7788);
         let mut bytes = [0; 9];
         tx.read(root, &mut bytes);
-        Ok::<_, HeapError>((tx.load::<u64>(root), tx.load::<u8>(root.plus(8)), bytes[8]))
+        Ok::<_, TxError>((tx.load::<u64>(root), tx.load::<u8>(root.plus(8)), bytes[8]))
     });
     assert_eq!(seen, Ok((0xcc22_bbbb_5566_aa88, 0xdd, 0xdd)));
     assert_eq!(image.load::<u64>(root), 0xcc22_bbbb_5566_aa88);
@@ -261,9 +261,9 @@ fn a_nested_transaction_that_fails_leaves_the_word_behind_the_last_that_was_stor
             tx.store(first, 1u64)?;
             let inner = tx.nested(|tx| {
                 tx.store(second, 2u64)?;
-                Err::<(), HeapError>(HeapError::Types)
+                Err::<(), TxError>(TxError::Types)
             });
-            assert_eq!(inner, Err(HeapError::Types));
+            assert_eq!(inner, Err(TxError::Types));
             tx.store(third, 3u64)
         });
         assert_eq!(outcome, Ok(()));
@@ -291,7 +291,7 @@ fn an_undo_transaction_that_is_too_large_leaves_the_words_beside_its_own_alone()
             tx.store(at.plus(8 * word), 0u64)
         })
     });
-    assert!(matches!(failed, Err(HeapError::TooLarge { .. })), "{failed:?}");
+    assert!(matches!(failed, Err(TxError::TooLarge { .. })), "{failed:?}");
     let words = (0..3000).map(|word| image.load::<u64>(at.plus(8 * word)));
     assert!(words.eq(1..3001), "each word is as it was");
     let again = Image::from_pm(image.into_pm(), heap.dram_bytes());

@@ -3,7 +3,7 @@
 use seawall_memory::{Addr, Image, Memory, MemoryExt, Width, layer};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::typed::{self, Persist, Ptr};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, TxError};
 use seawall_testkit::script::NAME;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -172,7 +172,7 @@ fn a_number_is_one_threads_at_a_time() {
 fn nobody_joins_in_the_middle_of_a_transaction_of_the_same_number() {
     let (image, heap) = image();
     let mut session = heap.join(&image);
-    let outcome: Result<(), HeapError> = session.transaction(|tx| {
+    let outcome: Result<(), TxError> = session.transaction(|tx| {
         tx.store(heap.root(), 5u64)?;
         let text = panic_of(|| heap.join(&image));
         assert!(text.contains("in a transaction"), "{text}");
@@ -225,17 +225,17 @@ fn a_pending_transaction_is_waited_for_where_it_was_begun() {
     let (one, other) = (pool.memory(0), pool.memory(1));
     let (mut first, second) = (heap.join(&one), heap.join(&other));
     let store = |tx: &mut seawall_runtime::Tx<'_, '_, _>| tx.store(heap.root(), 5u64);
-    let begun = first.begin::<_, HeapError>(Logging::Redo, store);
+    let begun = first.begin::<_, TxError>(Logging::Redo, store);
     let text = panic_of(|| second.wait(begun.expect("it fits").1));
     assert!(text.contains("waited for there"), "{text}");
-    let begun = first.begin::<_, HeapError>(Logging::Redo, store);
+    let begun = first.begin::<_, TxError>(Logging::Redo, store);
     first.wait(begun.expect("it fits").1);
 }
 
 /// Ends by a panic, in the middle of a transaction that has stored 2 and taken the lock.
 fn panics<M: Memory>(session: &mut Session<'_, M>, heap: &Heap, kind: Logging, way: usize) {
     let (at, lock) = (heap.root(), heap.stripes().outer(heap.root()));
-    let _ = session.transaction_with::<(), HeapError>(kind, |tx| {
+    let _ = session.transaction_with::<(), TxError>(kind, |tx| {
         tx.lock(lock)?;
         tx.store(at, 2u64)?;
         let gone = tx.alloc(100)?;
@@ -268,7 +268,7 @@ fn a_panic_in_a_transaction_leaves_no_lock_and_no_value_for_others_to_see() {
             tx.lock(lock)?;
             let seen: u64 = tx.load(heap.root());
             tx.store(heap.root(), seen + 10)?;
-            Ok::<_, HeapError>(seen)
+            Ok::<_, TxError>(seen)
         });
         assert_eq!(seen, Ok(1), "{kind:?} {way}");
         first.transaction(|tx| tx.lock(lock)).expect("it is free");
@@ -349,7 +349,7 @@ fn a_scope_ends_with_a_panic_and_its_thread_goes_on() {
             tx.set(root.at(Root::NUMBER), Some(number))
         })?;
         let number = session.get(root)?.number.expect("just set");
-        session.get(number)
+        Ok(session.get(number)?)
     });
     assert_eq!(number.map(|number| number.value), Ok([1, 2]));
     // A cycle waits for all scopes: it ends if none is left open.

@@ -11,7 +11,7 @@ use seawall_explore::{
     CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, Tx};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, Tx, TxError};
 use seawall_testkit::script::{LINKS, NAME, State, content, link, options, read, reopen, replace};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,7 +68,7 @@ fn pool_options() -> HeapOptions {
 }
 
 impl Op {
-    fn run<M: Memory>(self, session: &mut Session<'_, M>, slot: u64) -> Result<(), HeapError> {
+    fn run<M: Memory>(self, session: &mut Session<'_, M>, slot: u64) -> Result<(), TxError> {
         let heap = session.heap();
         match self {
             Op::Retire => session.retire(),
@@ -81,9 +81,9 @@ impl Op {
             Op::Abort(kind) => {
                 let outcome = session.transaction_with(kind, |tx| {
                     self.body(tx, slot)?;
-                    Err::<(), HeapError>(HeapError::Types)
+                    Err::<(), TxError>(TxError::Types)
                 });
-                assert_eq!(outcome, Err(HeapError::Types));
+                assert_eq!(outcome, Err(TxError::Types));
             }
             Op::Begin(kind) => {
                 let ((), pending) = session.begin(kind, |tx| self.body(tx, slot))?;
@@ -99,7 +99,7 @@ impl Op {
         Ok(())
     }
 
-    fn body<M: Memory>(self, tx: &mut Tx<'_, '_, M>, slot: u64) -> Result<(), HeapError> {
+    fn body<M: Memory>(self, tx: &mut Tx<'_, '_, M>, slot: u64) -> Result<(), TxError> {
         let link = link(&tx.heap(), slot);
         let at: Addr = tx.load(link);
         match self {
@@ -129,7 +129,7 @@ impl Op {
                 let inner = tx.nested(|tx| {
                     replace(tx, slot, 64, NUMBER + 1)?;
                     replace(tx, slot + 1, 40, NUMBER + 2)?;
-                    if fails { Err(HeapError::Types) } else { Ok(()) }
+                    if fails { Err(TxError::Types) } else { Ok(()) }
                 });
                 assert_eq!(inner.is_err(), fails);
                 Ok(())

@@ -5,7 +5,7 @@ use seawall_explore::{
     record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session};
+use seawall_runtime::{Heap, HeapFlaw, HeapOptions, Logging, Session, TxError};
 use seawall_testkit::script::NAME;
 
 const ROUNDS: u64 = 2;
@@ -57,7 +57,7 @@ fn replace_object<M: Memory>(session: &mut Session<'_, M>, round: u64, kind: Log
         tx.store(link, new)?;
         if old.is_null() { Ok(()) } else { tx.free(old) }
     });
-    replaced.unwrap_or_else(|error: HeapError| panic!("{error}"));
+    replaced.unwrap_or_else(|error: TxError| panic!("{error}"));
 }
 
 fn program(memory: &Traced<'_>, heap: &Heap, kind: Logging) {

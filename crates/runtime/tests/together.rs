@@ -5,7 +5,7 @@ use crate::heap::made;
 use proptest::prelude::*;
 use seawall_memory::{Addr, Image, MemoryExt, lines_of};
 use seawall_native::{Pool, PoolOptions};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Placement, TOGETHER_BYTES_MAX};
+use seawall_runtime::{Heap, HeapOptions, Logging, Placement, TOGETHER_BYTES_MAX, TxError};
 use seawall_testkit::script::{NAME, options};
 
 fn sharing(threads: u64, chunks: u64) -> HeapOptions {
@@ -49,7 +49,7 @@ fn run(
     step: &Step,
     kind: Logging,
     fails: bool,
-) -> Result<Live, HeapError> {
+) -> Result<Live, TxError> {
     let outcome = session.transaction_with(kind, |tx| {
         let mut live = live.clone();
         match step {
@@ -68,10 +68,10 @@ fn run(
             }
             Step::Near(..) | Step::Rejoin { .. } | Step::Reopen => {}
         }
-        if fails { Err(HeapError::Types) } else { Ok(live) }
+        if fails { Err(TxError::Types) } else { Ok(live) }
     });
     match outcome {
-        Err(HeapError::Types | HeapError::Full { .. }) => Ok(live.clone()),
+        Err(TxError::Types | TxError::Full { .. }) => Ok(live.clone()),
         outcome => outcome,
     }
 }
@@ -196,11 +196,11 @@ fn a_wish_that_cannot_be_fulfilled_is_an_allocation_all_the_same() {
     assert_eq!(lines(session.transaction(|tx| tx.alloc_near(block, 48)).expect("room"), 48), 1);
     for at in [block.plus(16), Addr::NULL, heap.root()] {
         let error = session.transaction(|tx| tx.alloc_near(at, 8)).expect_err("no object");
-        assert_eq!(error, HeapError::NoObject { at });
+        assert_eq!(error, TxError::NoObject { at });
     }
     let [first, _] = session.transaction(|tx| tx.alloc_together([40, 8])).expect("room");
     for at in [first.plus(8), first.plus(16)] {
-        assert_eq!(session.transaction(|tx| tx.free(at)), Err(HeapError::NoObject { at }));
+        assert_eq!(session.transaction(|tx| tx.free(at)), Err(TxError::NoObject { at }));
     }
     let none: Result<[Addr; 0], _> = session.transaction(|tx| tx.alloc_together([]));
     assert_eq!(none, Ok([]));
@@ -212,8 +212,8 @@ fn if_one_of_several_finds_no_room_none_was_allocated() {
     let mut session = heap.join(&image);
     let full = session.transaction(|tx| {
         let full = tx.alloc_together([100, 200_000]);
-        assert!(matches!(full, Err(HeapError::Full { .. })), "{full:?}");
-        Ok::<_, HeapError>(())
+        assert!(matches!(full, Err(TxError::Full { .. })), "{full:?}");
+        Ok::<_, TxError>(())
     });
     assert_eq!((full, heap.stats(&image).expect("whole").objects), (Ok(()), 0));
 }

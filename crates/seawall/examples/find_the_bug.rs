@@ -28,10 +28,10 @@ fn push<M: Memory>(stack: &mut Thread<'_, Stack<'_>, M>, is_broken: bool) -> Res
 }
 
 /// How many plates there are, and how many it says.
-fn heights<'p>(
-    access: &mut impl Access<'p>,
+fn heights<'p, A: Access<'p>>(
+    access: &mut A,
     root: Ptr<'p, Stack<'p>>,
-) -> Result<(u64, u64), Error> {
+) -> Result<(u64, u64), A::Error> {
     let stack = access.read(root)?;
     let (mut plates, mut next) = (0, stack.top);
     while let Some(plate) = next {

@@ -4,7 +4,7 @@
 use seawall::{
     Access, BTree, BTreeField, Boxed, BoxedField, Branded, Bytes, Domain, Entries, Error, Field,
     Item, Logging, Map, MapField, Memory, OpenError, Options, OrderedKey, Persist, Pool, Ptr,
-    Session, Tx,
+    ReadError, Session, Tx,
 };
 use std::path::Path;
 
@@ -40,10 +40,10 @@ fn sum<K: Item + ?Sized>(entries: Entries<K, u64>) -> u64 {
 }
 
 /// For trees with any keys, in a transaction and in a read.
-fn latest<'p, K: OrderedKey>(
-    access: &mut impl Access<'p>,
+fn latest<'p, A: Access<'p>, K: OrderedKey>(
+    access: &mut A,
     orders: Ptr<'p, BTree<K, str>>,
-) -> Result<Option<String>, Error> {
+) -> Result<Option<String>, A::Error> {
     Ok(orders.last_key_value(access)?.map(|(_, order)| order))
 }
 
@@ -51,7 +51,7 @@ fn latest<'p, K: OrderedKey>(
 fn logo<'p, M: Memory>(
     view: &mut Session<'p, '_, M>,
     shop: Ptr<'p, Shop>,
-) -> Result<Vec<u8>, Error> {
+) -> Result<Vec<u8>, ReadError> {
     Ok(shop.at(Shop::LOGO).get(view)?.unwrap_or_default())
 }
 
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (stock, order, bytes) = pool.read(|view, shop| {
         let stock = sum::<str>(shop.at(Shop::STOCK).iter(view)?);
         let order = latest(view, shop.at(Shop::ORDERS))?;
-        Ok::<_, Error>((stock, order, logo(view, shop)?.len()))
+        Ok::<_, ReadError>((stock, order, logo(view, shop)?.len()))
     })?;
     println!("{stock} in stock, {order:?} ordered last, a logo of {bytes} bytes");
     println!("committed data {}", pool.durability());

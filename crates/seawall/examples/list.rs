@@ -34,7 +34,10 @@ fn insert<'p, M: Memory>(
 }
 
 /// In a transaction and in a read.
-fn values<'p>(access: &mut impl Access<'p>, list: Ptr<'p, List<'p>>) -> Result<Vec<i64>, Error> {
+fn values<'p, A: Access<'p>>(
+    access: &mut A,
+    list: Ptr<'p, List<'p>>,
+) -> Result<Vec<i64>, A::Error> {
     let (mut values, mut next) = (Vec::new(), access.read(list)?.head);
     while let Some(node) = next {
         let node = access.read(node)?;

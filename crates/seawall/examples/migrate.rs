@@ -23,7 +23,7 @@ struct Counter {
 /// takes its name.
 fn migrated(path: &Path) -> Result<seawall::Pool<Counter>, Box<dyn std::error::Error>> {
     match seawall::open::<Counter>(path, Options::default()) {
-        Err(seawall::OpenError::Content { source: seawall::Error::Changed { .. }, .. }) => {}
+        Err(seawall::OpenError::Content { source: seawall::HeapError::Changed { .. }, .. }) => {}
         opened => return Ok(opened?),
     }
     let new = path.with_extension("new");

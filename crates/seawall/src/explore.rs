@@ -2,7 +2,7 @@
 
 use crate::started::{recovered, started};
 use crate::thread::Thread;
-use crate::{Branded, Error};
+use crate::{Branded, Error, HeapError, ReadError};
 use seawall_explore::{
     CrashImage, CrashPoint, Finding, Model, Preemptions, RunError, Schedule, Search, SearchOutcome,
     Trace, Traced, check, record, search,
@@ -118,7 +118,7 @@ impl fmt::Display for Explored {
 pub enum ExploreError {
     /// The pool cannot be made, or the first transactions failed.
     #[error(transparent)]
-    Setup(#[from] Error),
+    Setup(#[from] HeapError),
     /// A run panicked, waits for ever, or does not end.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -178,7 +178,7 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash>(
     how: &Exploration,
     setup: impl FnOnce(&mut Thread<'_, R, Image>) -> Result<(), Error>,
     program: impl Fn(&mut Thread<'_, R, Traced<'_>>) -> Result<(), Error> + Clone + 'static,
-    look: impl Fn(&mut Thread<'_, R, CrashImage<'_>>) -> Result<F, Error>,
+    look: impl Fn(&mut Thread<'_, R, CrashImage<'_>>) -> Result<F, ReadError>,
     judge: impl Fn(&F, &Crashed) -> Result<(), String>,
 ) -> Result<Explored, ExploreError> {
     let options = HeapOptions {
@@ -191,8 +191,11 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash>(
     let (start, heap) = started(&options, setup)?;
     let bytes = start.pm_bytes();
     let recover = |image: &CrashImage<'_>| {
-        let look = || look(&mut Thread::join(recovered::<R>(image, bytes)?, image)?);
-        look().map_err(|error| error.to_string())
+        let found = || {
+            let mut thread = Thread::join(recovered::<R>(image, bytes)?, image)?;
+            Ok::<_, HeapError>(look(&mut thread)?)
+        };
+        found().map_err(|error| error.to_string())
     };
     let judge =
         |found: &F, point: &CrashPoint| judge(found, &Crashed { outputs: point.outputs.clone() });
@@ -226,9 +229,8 @@ fn recorded<R: Branded + 'static>(
     let run = |schedule: &Schedule| {
         let program = program.clone();
         record(start.clone(), schedule, move |memory| {
-            let thread = Thread::join(heap, memory);
-            let outcome = thread.and_then(|mut thread| program(&mut thread));
-            outcome.unwrap_or_else(|error| panic!("{error}"));
+            let run = || Ok::<_, HeapError>(program(&mut Thread::join(heap, memory)?)?);
+            run().unwrap_or_else(|error| panic!("{error}"));
         })
     };
     let base = Schedule { threads: how.threads, ..Schedule::default() };

@@ -33,6 +33,10 @@
 //! panics, or the program is killed before. They exclude each other and [`read`](Thread::read)s
 //! that are in progress; several reads run at once.
 //!
+//! **Errors**: a read can fail with [`ReadError`], a transaction with [`Error`], and [`open`] with
+//! [`OpenError`]. `?` turns the first into the second. A function that reads in both returns the
+//! [`Error`](Access::Error) of its [`Access`].
+//!
 //! **Threads** call the methods of [`Pool`], each of which joins it for that call, or work for
 //! longer with a handle: [`Pool::work`].
 //!
@@ -68,7 +72,7 @@ pub use seawall_collections::fields::{
 pub use seawall_memory::Memory;
 pub use seawall_native::{Domain, Durability};
 pub use seawall_runtime::typed::{Branded, Bytes, Field, Ptr, Session, Tx};
-pub use seawall_runtime::{HeapError as Error, Logging};
+pub use seawall_runtime::{AccessError as ReadError, HeapError, Logging, TxError as Error};
 #[cfg(feature = "simulate")]
 pub use seawall_sim::{Permission, PersistDesign, WriteBacks};
 #[cfg(feature = "simulate")]

@@ -1,7 +1,7 @@
 //! A pool in a file: opened by its path and the type of its root, and nothing else.
 
 use crate::thread::{BEHIND_BYTES, Thread};
-use crate::{Branded, Domain, Durability, Error, Logging, OpenError, Ptr, Session, Tx};
+use crate::{Branded, Domain, Durability, Error, HeapError, Logging, OpenError, Ptr, Session, Tx};
 use seawall_memory::Image;
 use seawall_native::{NativeMemory, Needs, Pool as File, PoolError, PoolOptions};
 use seawall_runtime::{Heap, HeapOptions, typed};
@@ -112,7 +112,7 @@ pub fn open<R: Branded>(path: impl AsRef<Path>, options: Options) -> Result<Pool
 }
 
 /// The needs of the pool that begins with the bytes of `head`.
-fn needs(head: &[u8], bytes: u64) -> Result<Needs, Error> {
+fn needs(head: &[u8], bytes: u64) -> Result<Needs, HeapError> {
     let image = Image::from_pm(head.to_vec(), 0);
     let info = Heap::read(&image, NAME, bytes)?;
     let used = Heap::bytes_used(&image, bytes)?;
@@ -129,16 +129,17 @@ fn create<R: Branded>(path: &Path, options: Options) -> Result<Pool<R>, OpenErro
         bytes_max: heap.pm_bytes_max(),
     };
     let file = File::create(path, heap.pm_bytes(), &pool)?;
-    let heap = typed::create::<R, _, Error>(&file.memory(0), NAME, identity(), &heap, |pool| {
+    let heap = typed::create::<R, _, HeapError>(&file.memory(0), NAME, identity(), &heap, |pool| {
         Ok(pool.heap())
     });
     let heap = heap.map_err(content)?;
     Ok(Pool { places: Places::of(&heap), file, heap })
 }
 
-fn opened<R: Branded>(file: File) -> Result<Pool<R>, Error> {
+fn opened<R: Branded>(file: File) -> Result<Pool<R>, HeapError> {
     let bytes = file.bytes();
-    let heap = typed::open::<R, _, Error>(&file.memory(0), NAME, bytes, |pool| Ok(pool.heap()))?;
+    let heap =
+        typed::open::<R, _, HeapError>(&file.memory(0), NAME, bytes, |pool| Ok(pool.heap()))?;
     Ok(Pool { places: Places::of(&heap), file, heap })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::started::started;
 use crate::thread::Thread;
-use crate::{Branded, Error};
+use crate::{Branded, Error, HeapError};
 use seawall_memory::Image;
 use seawall_runtime::{HeapOptions, typed};
 use seawall_sim::{
@@ -109,7 +109,7 @@ pub struct Simulated {
 pub enum SimulateError {
     /// The pool cannot be made, or a transaction failed.
     #[error(transparent)]
-    Program(#[from] Error),
+    Program(#[from] HeapError),
     /// More threads than cores, a deadlock, no memory.
     #[error(transparent)]
     Run(#[from] SimError),
@@ -168,8 +168,8 @@ pub fn simulate<R: Branded + 'static>(
     let programs = (0..how.threads).map(|_| -> Program {
         let (program, failed) = (program.clone(), failed.clone());
         Box::new(move |memory: &SimMemory<'_>| {
-            let thread = Thread::join(heap, memory);
-            if let Err(error) = thread.and_then(|mut thread| program(&mut thread)) {
+            let run = || Ok::<_, HeapError>(program(&mut Thread::join(heap, memory)?)?);
+            if let Err(error) = run() {
                 *failed.borrow_mut() = Some(error);
             }
         })

@@ -1,7 +1,7 @@
 //! A pool in plain memory, for runs on a simulated machine or under the explorer.
 
 use crate::thread::{BEHIND_BYTES, Thread};
-use crate::{Branded, Error};
+use crate::{Branded, Error, HeapError};
 use seawall_memory::{Image, Memory};
 use seawall_runtime::{Heap, HeapOptions, typed};
 
@@ -12,10 +12,11 @@ const UUID: u128 = 0x5ea_3a11;
 pub(crate) fn started<R: Branded>(
     options: &HeapOptions,
     setup: impl FnOnce(&mut Thread<'_, R, Image>) -> Result<(), Error>,
-) -> Result<(Image, Heap), Error> {
+) -> Result<(Image, Heap), HeapError> {
     options.check()?;
     let image = Image::new(options.pm_bytes(), options.dram_bytes() + BEHIND_BYTES);
-    let heap = typed::create::<R, _, Error>(&image, NAME, UUID, options, |pool| Ok(pool.heap()))?;
+    let heap =
+        typed::create::<R, _, HeapError>(&image, NAME, UUID, options, |pool| Ok(pool.heap()))?;
     let mut thread = Thread::join(heap, &image)?;
     setup(&mut thread)?;
     thread.settle();
@@ -25,6 +26,6 @@ pub(crate) fn started<R: Branded>(
 
 /// Recovers the pool, of which a run has left `memory`.
 #[cfg(feature = "explore")]
-pub(crate) fn recovered<R: Branded>(memory: &impl Memory, bytes: u64) -> Result<Heap, Error> {
-    typed::open::<R, _, Error>(memory, NAME, bytes, |pool| Ok(pool.heap()))
+pub(crate) fn recovered<R: Branded>(memory: &impl Memory, bytes: u64) -> Result<Heap, HeapError> {
+    typed::open::<R, _, HeapError>(memory, NAME, bytes, |pool| Ok(pool.heap()))
 }

@@ -1,7 +1,7 @@
 //! A thread that works in a pool, on whatever machine.
 
 use crate::lock::PoolLock;
-use crate::{Branded, Error, Logging, Ptr, Session, Tx};
+use crate::{Branded, Error, HeapError, Logging, Ptr, Session, Tx};
 use seawall_collections::fields::DRAM_BYTES;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Heap, typed};
@@ -32,7 +32,7 @@ impl<R, M: Memory> std::fmt::Debug for Thread<'_, R, M> {
 }
 
 impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
-    pub(crate) fn join(heap: Heap, memory: &'m M) -> Result<Self, Error> {
+    pub(crate) fn join(heap: Heap, memory: &'m M) -> Result<Self, HeapError> {
         let lock = lock_of(&heap);
         Ok(Thread { thread: typed::Thread::join(heap, memory)?, memory, lock })
     }

@@ -2,8 +2,8 @@
 //! whenever power fails, on every machine.
 
 use seawall::{
-    Access, BTree, BTreeField, Error, Exploration, Map, MapField, Memory, Persist, Ptr, Simulation,
-    Text, TextField, Thread, Vector, VectorField, explore, simulate,
+    Access, BTree, BTreeField, Error, Exploration, Map, MapField, Memory, Persist, Ptr, ReadError,
+    Simulation, Text, TextField, Thread, Vector, VectorField, explore, simulate,
 };
 
 #[derive(Clone, Copy, Persist)]
@@ -40,7 +40,10 @@ fn add<M: Memory>(shelf: &mut Thread<'_, Shelf<'_>, M>, number: i16) -> Result<(
 }
 
 /// What is on the shelf, if all parts of it agree.
-fn content<'p>(access: &mut impl Access<'p>, root: Ptr<'p, Shelf<'p>>) -> Result<Vec<i16>, Error> {
+fn content<'p, A: Access<'p>>(
+    access: &mut A,
+    root: Ptr<'p, Shelf<'p>>,
+) -> Result<Vec<i16>, A::Error> {
     let shelf = access.read(root)?;
     let (mut numbers, mut next) = (Vec::new(), shelf.first);
     while let Some(book) = next {
@@ -61,7 +64,7 @@ fn content<'p>(access: &mut impl Access<'p>, root: Ptr<'p, Shelf<'p>>) -> Result
         && root.at(Shelf::BY_NUMBER).range(access, ..)?.eq(by_number)
         && prices == expected;
     let what = || format!("the parts of {numbers:?} do not agree");
-    if agree { Ok(numbers) } else { Err(Error::Damaged { what: what() }) }
+    if agree { Ok(numbers) } else { Err(ReadError::Damaged { what: what() }.into()) }
 }
 
 #[test]

@@ -18,8 +18,8 @@
 
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Branded, Persist, Ptr, Session, Tx};
+use seawall_runtime::{AccessError, TxError};
 
 mod adapter;
 mod avl;
@@ -93,7 +93,7 @@ pub trait ChurnStructure: Sized + 'static {
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, PartOf<'p, Self>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError>;
+    ) -> Result<(), TxError>;
 
     /// Removes the key, if it exists.
     ///
@@ -103,7 +103,7 @@ pub trait ChurnStructure: Sized + 'static {
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, PartOf<'p, Self>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError>;
+    ) -> Result<(), TxError>;
 
     /// The tag of a key.
     ///
@@ -113,7 +113,7 @@ pub trait ChurnStructure: Sized + 'static {
         session: &Session<'p, '_, M>,
         part: Ptr<'p, PartOf<'p, Self>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError>;
+    ) -> Result<Option<u64>, AccessError>;
 
     /// Runs its other operation, if it has one.
     ///
@@ -123,7 +123,7 @@ pub trait ChurnStructure: Sized + 'static {
         _session: &mut Session<'p, '_, M>,
         _part: Ptr<'p, PartOf<'p, Self>>,
         _change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         Ok(())
     }
 
@@ -155,17 +155,23 @@ pub struct ChurnChange<'c> {
 
 /// A session or a transaction, for reads.
 pub(crate) trait Read<'p> {
-    fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError>;
+    type Error: From<AccessError>;
+
+    fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, Self::Error>;
 }
 
 impl<'p, M: Memory> Read<'p> for Session<'p, '_, M> {
-    fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
+    type Error = AccessError;
+
+    fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, AccessError> {
         Session::get(self, ptr)
     }
 }
 
 impl<'p, M: Memory> Read<'p> for Tx<'p, '_, '_, M> {
-    fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
+    type Error = TxError;
+
+    fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, TxError> {
         Tx::get(self, ptr)
     }
 }
@@ -177,6 +183,6 @@ pub(crate) fn spread(key: u64) -> u64 {
 }
 
 /// The error of an operation that finds a state which no operation leaves.
-pub(crate) fn broken(what: &str) -> HeapError {
-    HeapError::Damaged { what: what.to_owned() }
+pub(crate) fn broken(what: &str) -> AccessError {
+    AccessError::Damaged { what: what.to_owned() }
 }

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use seawall_native::{NativeMemory, Pool, PoolOptions};
 use seawall_runtime::defrag::{DefragCounts, DefragOptions, Defragmenter, with_collector};
 use seawall_runtime::typed::{self, Persist, Ptr, Thread};
-use seawall_runtime::{Heap, HeapError, HeapOptions};
+use seawall_runtime::{AccessError, Heap, HeapError, HeapOptions, TxError};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn place<'p>(
     session: &typed::Session<'p, '_, NativeMemory<'_>>,
     root: Ptr<'p, Table<'p>>,
     slot: u64,
-) -> Result<Place<'p>, HeapError> {
+) -> Result<Place<'p>, AccessError> {
     let page = session.get(root.at(Table::PAGES).index(slot as usize / SLOTS_A_PAGE))?;
     let page = page.expect("made with the table");
     Ok(page.at(Page::SLOTS).index(slot as usize % SLOTS_A_PAGE))
@@ -42,7 +42,7 @@ fn place<'p>(
 
 type Ours<'m> = Thread<'m, Table<'static>, NativeMemory<'m>>;
 
-fn put(thread: &mut Ours<'_>, slot: u64) -> Result<(), HeapError> {
+fn put(thread: &mut Ours<'_>, slot: u64) -> Result<(), TxError> {
     thread.enter(|session, root| {
         let place = place(session, root, slot)?;
         session.transaction(|tx| {
@@ -52,7 +52,7 @@ fn put(thread: &mut Ours<'_>, slot: u64) -> Result<(), HeapError> {
     })
 }
 
-fn take(thread: &mut Ours<'_>, slot: u64) -> Result<(), HeapError> {
+fn take(thread: &mut Ours<'_>, slot: u64) -> Result<(), TxError> {
     thread.enter(|session, root| {
         let place = place(session, root, slot)?;
         session.transaction(|tx| {

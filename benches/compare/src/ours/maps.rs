@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use seawall_collections::BTree;
 use seawall_collections::{Map, MapOptions};
 use seawall_memory::Addr;
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 use std::fs;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ fn touch(session: &mut Work<'_>, bytes: u64) -> Result<()> {
         objects.push(session.transaction(|tx| {
             let at = tx.alloc(TOUCH_BYTES)?;
             tx.fill(at, &zeros)?;
-            Ok::<Addr, HeapError>(at)
+            Ok::<Addr, TxError>(at)
         })?);
     }
     objects.into_iter().rev().try_for_each(|at| session.transaction(|tx| tx.free(at)))?;

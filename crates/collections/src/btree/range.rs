@@ -59,7 +59,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     /// As [`range`](Tree::range), as a transaction sees it; what is shown stays until it is over.
     ///
     /// # Errors
-    /// As [`range`](Tree::range), and [`HeapError::Busy`](seawall_runtime::HeapError::Busy).
+    /// As [`range`](Tree::range), and [`TxError::Busy`](seawall_runtime::TxError::Busy).
     pub fn range_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,

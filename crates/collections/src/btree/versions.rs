@@ -11,7 +11,7 @@
 use super::{BTreeFlaw, Tree};
 use crate::reads::{Reads, Within};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{HeapError, Session, Stripe, Tx};
+use seawall_runtime::{Session, Stripe, Tx, TxError};
 
 /// The version words of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Versions {
 /// Who walks over nodes: a reader that waits for writers, or a transaction that may not always.
 pub(super) trait Walker: Reads {
     /// The version of a lock, when no other thread has it.
-    fn version(&mut self, lock: Stripe) -> Result<u64, HeapError>;
+    fn version(&mut self, lock: Stripe) -> Result<u64, TxError>;
 
     /// True if nothing that was read under the lock since it was `seen` has changed.
     fn is_still(&self, lock: Stripe, seen: u64) -> bool;
@@ -72,7 +72,7 @@ impl<M: Memory> Reads for Reader<'_, '_, M> {
 
 impl<M: Memory> Walker for Reader<'_, '_, M> {
     #[inline]
-    fn version(&mut self, lock: Stripe) -> Result<u64, HeapError> {
+    fn version(&mut self, lock: Stripe) -> Result<u64, TxError> {
         Ok(lock.version(self.0.memory()))
     }
 
@@ -112,7 +112,7 @@ impl<M: Memory> Reads for Writer<'_, '_, '_, M> {
 
 impl<M: Memory> Walker for Writer<'_, '_, '_, M> {
     #[inline]
-    fn version(&mut self, lock: Stripe) -> Result<u64, HeapError> {
+    fn version(&mut self, lock: Stripe) -> Result<u64, TxError> {
         self.0.version(lock)
     }
 

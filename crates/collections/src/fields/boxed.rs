@@ -2,7 +2,7 @@
 
 use super::{Access, Item, bytes, field};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 use seawall_runtime::typed::{Branded, Persist, Ptr, Tx, derived};
 use std::marker::PhantomData;
 
@@ -23,32 +23,32 @@ pub trait BoxedField<'p, T: Item + ?Sized>: Copy {
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn get<A: Access<'p>>(self, access: &mut A) -> Result<Option<T::Owned>, HeapError>;
+    fn get<A: Access<'p>>(self, access: &mut A) -> Result<Option<T::Owned>, A::Error>;
 
     /// Sets the value; frees the one before.
     ///
     /// # Errors
-    /// [`HeapError::Full`] when there is no room, [`HeapError::TooLarge`] when the transaction does
-    /// not fit its log.
-    fn set<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: &T) -> Result<(), HeapError>;
+    /// [`TxError::Full`] when there is no room, [`TxError::TooLarge`] when the transaction does not
+    /// fit its log.
+    fn set<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: &T) -> Result<(), TxError>;
 
     /// Removes the value and frees its space; returns it.
     ///
     /// # Errors
     /// As [`set`](BoxedField::set).
-    fn take<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<Option<T::Owned>, HeapError>;
+    fn take<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<Option<T::Owned>, TxError>;
 }
 
 impl<'p, T: Item + ?Sized> BoxedField<'p, T> for Ptr<'p, Boxed<T>> {
-    fn get<A: Access<'p>>(self, access: &mut A) -> Result<Option<T::Owned>, HeapError> {
+    fn get<A: Access<'p>>(self, access: &mut A) -> Result<Option<T::Owned>, A::Error> {
         Ok(bytes::of_field(access, self)?.map(|bytes| T::decode(bytes.into())))
     }
 
-    fn set<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: &T) -> Result<(), HeapError> {
+    fn set<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: &T) -> Result<(), TxError> {
         value.with_bytes(|bytes| bytes::set_field(tx, self, Some(bytes)))
     }
 
-    fn take<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<Option<T::Owned>, HeapError> {
+    fn take<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<Option<T::Owned>, TxError> {
         let value = self.get(tx)?;
         bytes::set_field(tx, self, None)?;
         Ok(value)

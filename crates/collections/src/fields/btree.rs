@@ -4,7 +4,7 @@ use super::{Access, Entries, Item, MapField, bytes, field};
 use crate::{BTree as Tree, BTreeError};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::typed::{Branded, Persist, Ptr, Tx, derived};
-use seawall_runtime::{Heap, HeapError, Session as HeapSession, Tx as HeapTx};
+use seawall_runtime::{AccessError, Heap, Session as HeapSession, Tx as HeapTx, TxError};
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
@@ -54,10 +54,17 @@ pub struct BTree<K: Item + ?Sized, V: Item + ?Sized> {
 
 field!(BTree [K V], 2);
 
-fn heap_error(error: BTreeError) -> HeapError {
+fn tx_error(error: BTreeError) -> TxError {
     match error {
         BTreeError::Heap(error) => error,
-        other => HeapError::Damaged { what: other.to_string() },
+        damage => access_error(damage).into(),
+    }
+}
+
+fn access_error(error: BTreeError) -> AccessError {
+    match error {
+        BTreeError::Heap(TxError::Access(error)) => error,
+        other => AccessError::Damaged { what: other.to_string() },
     }
 }
 
@@ -65,29 +72,26 @@ fn versions_of(heap: &Heap) -> Addr {
     Addr::dram(heap.dram_bytes())
 }
 
-fn inside<M: Memory>(at: Addr, tx: &mut HeapTx<'_, '_, M>) -> Result<Option<Tree>, HeapError> {
+fn inside<M: Memory>(at: Addr, tx: &mut HeapTx<'_, '_, M>) -> Result<Option<Tree>, TxError> {
     if tx.load::<u64>(at) == 0 {
         return Ok(None);
     }
-    Tree::open_in(tx, at, versions_of(&tx.heap()), VERSIONS).map(Some).map_err(heap_error)
+    Tree::open_in(tx, at, versions_of(&tx.heap()), VERSIONS).map(Some).map_err(tx_error)
 }
 
 fn outside<M: Memory>(
     at: Addr,
     session: &mut HeapSession<'_, M>,
-) -> Result<Option<Tree>, HeapError> {
+) -> Result<Option<Tree>, AccessError> {
     if session.load::<u64>(at) == 0 {
         return Ok(None);
     }
     let dram = versions_of(&session.heap());
-    Tree::open(session, at, dram, VERSIONS).map(Some).map_err(heap_error)
+    Tree::open(session, at, dram, VERSIONS).map(Some).map_err(access_error)
 }
 
 /// The word that stands for a value: itself if it is small, else the address of its bytes.
-fn put<V: Item + ?Sized, M: Memory>(
-    tx: &mut HeapTx<'_, '_, M>,
-    value: &V,
-) -> Result<u64, HeapError> {
+fn put<V: Item + ?Sized, M: Memory>(tx: &mut HeapTx<'_, '_, M>, value: &V) -> Result<u64, TxError> {
     value.with_bytes(|content| {
         if !V::IS_WORD {
             return Ok(bytes::put(tx, content)?.bits());
@@ -101,8 +105,8 @@ fn put<V: Item + ?Sized, M: Memory>(
 /// The value that a word stands for.
 fn value<V: Item + ?Sized>(
     word: u64,
-    bytes: impl FnOnce(Addr) -> Result<Vec<u8>, HeapError>,
-) -> Result<V::Owned, HeapError> {
+    bytes: impl FnOnce(Addr) -> Result<Vec<u8>, AccessError>,
+) -> Result<V::Owned, AccessError> {
     if V::IS_WORD {
         return Ok(V::decode(word.to_le_bytes()[..].into()));
     }
@@ -113,7 +117,7 @@ fn value<V: Item + ?Sized>(
 fn taken<V: Item + ?Sized, M: Memory>(
     tx: &mut HeapTx<'_, '_, M>,
     word: u64,
-) -> Result<V::Owned, HeapError> {
+) -> Result<V::Owned, TxError> {
     let value = value::<V>(word, |at| bytes::in_tx(tx, at))?;
     if !V::IS_WORD {
         tx.free(Addr::from_bits(word))?;
@@ -124,8 +128,8 @@ fn taken<V: Item + ?Sized, M: Memory>(
 /// An entry as it is in the tree.
 fn entry<K: OrderedKey, V: Item + ?Sized>(
     (key, word): (u64, u64),
-    bytes: impl FnOnce(Addr) -> Result<Vec<u8>, HeapError>,
-) -> Result<(K, V::Owned), HeapError> {
+    bytes: impl FnOnce(Addr) -> Result<Vec<u8>, AccessError>,
+) -> Result<(K, V::Owned), AccessError> {
     Ok((K::of_word(key), value::<V>(word, bytes)?))
 }
 
@@ -164,7 +168,7 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
         self,
         access: &mut A,
         range: impl RangeBounds<K>,
-    ) -> Result<Entries<K, V>, HeapError>;
+    ) -> Result<Entries<K, V>, A::Error>;
 
     /// Returns the entry of the least key.
     ///
@@ -173,7 +177,7 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
     fn first_key_value<A: Access<'p>>(
         self,
         access: &mut A,
-    ) -> Result<Option<(K, V::Owned)>, HeapError>;
+    ) -> Result<Option<(K, V::Owned)>, A::Error>;
 
     /// Returns the entry of the greatest key.
     ///
@@ -182,7 +186,7 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
     fn last_key_value<A: Access<'p>>(
         self,
         access: &mut A,
-    ) -> Result<Option<(K, V::Owned)>, HeapError>;
+    ) -> Result<Option<(K, V::Owned)>, A::Error>;
 
     /// Removes the entry of the least key; returns it.
     ///
@@ -191,7 +195,7 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
     fn pop_first<M: Memory>(
         self,
         tx: &mut Tx<'p, '_, '_, M>,
-    ) -> Result<Option<(K, V::Owned)>, HeapError> {
+    ) -> Result<Option<(K, V::Owned)>, TxError> {
         let first = self.first_key_value(tx)?;
         first.iter().try_for_each(|(key, _)| self.remove(tx, key).map(drop))?;
         Ok(first)
@@ -204,7 +208,7 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
     fn pop_last<M: Memory>(
         self,
         tx: &mut Tx<'p, '_, '_, M>,
-    ) -> Result<Option<(K, V::Owned)>, HeapError> {
+    ) -> Result<Option<(K, V::Owned)>, TxError> {
         let last = self.last_key_value(tx)?;
         last.iter().try_for_each(|(key, _)| self.remove(tx, key).map(drop))?;
         Ok(last)
@@ -212,18 +216,18 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
 }
 
 impl<'p, K: OrderedKey, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, BTree<K, V>> {
-    fn get<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<Option<V::Owned>, HeapError> {
+    fn get<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<Option<V::Owned>, A::Error> {
         let key = key.to_word();
         access.either(
             self,
             |at, tx| {
                 let Some(tree) = inside(at, tx)? else { return Ok(None) };
-                let word = tree.get_in(tx, key).map_err(heap_error)?;
-                word.map(|word| value::<V>(word, |at| bytes::in_tx(tx, at))).transpose()
+                let word = tree.get_in(tx, key).map_err(tx_error)?;
+                Ok(word.map(|word| value::<V>(word, |at| bytes::in_tx(tx, at))).transpose()?)
             },
             |at, session| {
                 let Some(tree) = outside(at, session)? else { return Ok(None) };
-                let word = tree.get(session, key).map_err(heap_error)?;
+                let word = tree.get(session, key).map_err(access_error)?;
                 word.map(|word| value::<V>(word, |at| bytes::outside(session, at))).transpose()
             },
         )
@@ -234,17 +238,17 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, BTree<K
         tx: &mut Tx<'p, '_, '_, M>,
         key: &K,
         value: &V,
-    ) -> Result<Option<V::Owned>, HeapError> {
+    ) -> Result<Option<V::Owned>, TxError> {
         let (at, tx) = tx.place(self)?;
         let tree = match inside(at, tx)? {
             Some(tree) => tree,
             None => {
                 let dram = versions_of(&tx.heap());
-                Tree::create_in(tx, at, dram, VERSIONS).map_err(heap_error)?
+                Tree::create_in(tx, at, dram, VERSIONS).map_err(tx_error)?
             }
         };
         let word = put(tx, value)?;
-        let old = tree.insert_in(tx, key.to_word(), word).map_err(heap_error)?;
+        let old = tree.insert_in(tx, key.to_word(), word).map_err(tx_error)?;
         old.map(|word| taken::<V, _>(tx, word)).transpose()
     }
 
@@ -252,44 +256,44 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, BTree<K
         self,
         tx: &mut Tx<'p, '_, '_, M>,
         key: &K,
-    ) -> Result<Option<V::Owned>, HeapError> {
+    ) -> Result<Option<V::Owned>, TxError> {
         let (at, tx) = tx.place(self)?;
         let Some(tree) = inside(at, tx)? else { return Ok(None) };
-        let old = tree.remove_in(tx, key.to_word()).map_err(heap_error)?;
+        let old = tree.remove_in(tx, key.to_word()).map_err(tx_error)?;
         old.map(|word| taken::<V, _>(tx, word)).transpose()
     }
 
-    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, HeapError> {
+    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, A::Error> {
         access.either(
             self,
             |at, tx| match inside(at, tx)? {
-                Some(tree) => tree.len_in(tx).map_err(heap_error),
+                Some(tree) => tree.len_in(tx).map_err(tx_error),
                 None => Ok(0),
             },
             |at, session| match outside(at, session)? {
-                Some(tree) => tree.len(session).map_err(heap_error),
+                Some(tree) => tree.len(session).map_err(access_error),
                 None => Ok(0),
             },
         )
     }
 
-    fn is_empty<A: Access<'p>>(self, access: &mut A) -> Result<bool, HeapError> {
+    fn is_empty<A: Access<'p>>(self, access: &mut A) -> Result<bool, A::Error> {
         self.first_key_value(access).map(|first| first.is_none())
     }
 
-    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<Entries<K, V>, HeapError> {
+    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<Entries<K, V>, A::Error> {
         self.range(access, ..)
     }
 
-    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), HeapError> {
+    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), TxError> {
         let (at, tx) = tx.place(self)?;
         let Some(tree) = inside(at, tx)? else { return Ok(()) };
         let mut values = Vec::new();
         if !V::IS_WORD {
-            tree.range_in(tx, .., |_, word| values.push(word)).map_err(heap_error)?;
+            tree.range_in(tx, .., |_, word| values.push(word)).map_err(tx_error)?;
         }
         values.into_iter().try_for_each(|word| tx.free(Addr::from_bits(word)))?;
-        tree.free_in(tx).map_err(heap_error)
+        tree.free_in(tx).map_err(tx_error)
     }
 }
 
@@ -298,7 +302,7 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree
         self,
         access: &mut A,
         range: impl RangeBounds<K>,
-    ) -> Result<Entries<K, V>, HeapError> {
+    ) -> Result<Entries<K, V>, A::Error> {
         let word_of = |bound: Bound<&K>| bound.map(|key| key.to_word());
         let range = (word_of(range.start_bound()), word_of(range.end_bound()));
         let entries: Result<Vec<_>, _> = access.either(
@@ -307,7 +311,7 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree
                 let mut found = Vec::new();
                 if let Some(tree) = inside(at, tx)? {
                     let each = |key, word| found.push((key, word));
-                    tree.range_in(tx, range, each).map_err(heap_error)?;
+                    tree.range_in(tx, range, each).map_err(tx_error)?;
                 }
                 let bytes = |at| bytes::in_tx(tx, at);
                 Ok(found.into_iter().map(|found| entry::<K, V>(found, bytes)).collect())
@@ -316,7 +320,7 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree
                 let mut found = Vec::new();
                 if let Some(tree) = outside(at, session)? {
                     let each = |key, word| found.push((key, word));
-                    tree.range(session, range, each).map_err(heap_error)?;
+                    tree.range(session, range, each).map_err(access_error)?;
                 }
                 let bytes = |at| bytes::outside(session, at);
                 Ok(found.into_iter().map(|found| entry::<K, V>(found, bytes)).collect())
@@ -328,40 +332,49 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree
     fn first_key_value<A: Access<'p>>(
         self,
         access: &mut A,
-    ) -> Result<Option<(K, V::Owned)>, HeapError> {
-        access.either(
-            self,
-            |at, tx| {
-                let Some(tree) = inside(at, tx)? else { return Ok(None) };
-                let first = tree.first_in(tx).map_err(heap_error)?;
-                first.map(|first| entry::<K, V>(first, |at| bytes::in_tx(tx, at))).transpose()
-            },
-            |at, session| {
-                let Some(tree) = outside(at, session)? else { return Ok(None) };
-                let first = tree.first(session).map_err(heap_error)?;
-                first
-                    .map(|first| entry::<K, V>(first, |at| bytes::outside(session, at)))
-                    .transpose()
-            },
-        )
+    ) -> Result<Option<(K, V::Owned)>, A::Error> {
+        entry_at(self, access, End::First)
     }
 
     fn last_key_value<A: Access<'p>>(
         self,
         access: &mut A,
-    ) -> Result<Option<(K, V::Owned)>, HeapError> {
-        access.either(
-            self,
-            |at, tx| {
-                let Some(tree) = inside(at, tx)? else { return Ok(None) };
-                let last = tree.last_in(tx).map_err(heap_error)?;
-                last.map(|last| entry::<K, V>(last, |at| bytes::in_tx(tx, at))).transpose()
-            },
-            |at, session| {
-                let Some(tree) = outside(at, session)? else { return Ok(None) };
-                let last = tree.last(session).map_err(heap_error)?;
-                last.map(|last| entry::<K, V>(last, |at| bytes::outside(session, at))).transpose()
-            },
-        )
+    ) -> Result<Option<(K, V::Owned)>, A::Error> {
+        entry_at(self, access, End::Last)
     }
+}
+
+/// An end of the order of keys.
+enum End {
+    First,
+    Last,
+}
+
+/// The entry at an end of the map.
+fn entry_at<'p, A: Access<'p>, K: OrderedKey, V: Item + ?Sized>(
+    map: Ptr<'p, BTree<K, V>>,
+    access: &mut A,
+    end: End,
+) -> Result<Option<(K, V::Owned)>, A::Error> {
+    access.either(
+        map,
+        |at, tx| {
+            let Some(tree) = inside(at, tx)? else { return Ok(None) };
+            let found = match end {
+                End::First => tree.first_in(tx),
+                End::Last => tree.last_in(tx),
+            };
+            let bytes = |at| bytes::in_tx(tx, at);
+            Ok(found.map_err(tx_error)?.map(|found| entry::<K, V>(found, bytes)).transpose()?)
+        },
+        |at, session| {
+            let Some(tree) = outside(at, session)? else { return Ok(None) };
+            let found = match end {
+                End::First => tree.first(session),
+                End::Last => tree.last(session),
+            };
+            let bytes = |at| bytes::outside(session, at);
+            found.map_err(access_error)?.map(|found| entry::<K, V>(found, bytes)).transpose()
+        },
+    )
 }

@@ -4,13 +4,13 @@
 use super::Access;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::typed::{Persist, Ptr, Tx as TypedTx};
-use seawall_runtime::{HeapError, Session, Tx};
+use seawall_runtime::{AccessError, Session, Tx, TxError};
 
-fn damaged(at: Addr) -> HeapError {
-    HeapError::Damaged { what: format!("the bytes at {at} are longer than the pool") }
+fn damaged(at: Addr) -> AccessError {
+    AccessError::Damaged { what: format!("the bytes at {at} are longer than the pool") }
 }
 
-pub(super) fn put<M: Memory>(tx: &mut Tx<'_, '_, M>, bytes: &[u8]) -> Result<Addr, HeapError> {
+pub(super) fn put<M: Memory>(tx: &mut Tx<'_, '_, M>, bytes: &[u8]) -> Result<Addr, TxError> {
     let mut object = Vec::with_capacity(8 + bytes.len());
     object.extend((bytes.len() as u64).to_le_bytes());
     object.extend(bytes);
@@ -19,27 +19,30 @@ pub(super) fn put<M: Memory>(tx: &mut Tx<'_, '_, M>, bytes: &[u8]) -> Result<Add
     Ok(at)
 }
 
-pub(super) fn in_tx<M: Memory>(tx: &Tx<'_, '_, M>, at: Addr) -> Result<Vec<u8>, HeapError> {
+pub(super) fn in_tx<M: Memory>(tx: &Tx<'_, '_, M>, at: Addr) -> Result<Vec<u8>, AccessError> {
     let length = |at| tx.load::<u64>(at);
     got(at, |at, bytes| tx.is_data(at, bytes), length, |at, into| tx.read(at, into))
 }
 
-pub(super) fn outside<M: Memory>(session: &Session<'_, M>, at: Addr) -> Result<Vec<u8>, HeapError> {
+pub(super) fn outside<M: Memory>(
+    session: &Session<'_, M>,
+    at: Addr,
+) -> Result<Vec<u8>, AccessError> {
     let is_data = |at, bytes| session.is_data(at, bytes);
     let length = |at| session.load::<u64>(at);
     got(at, is_data, length, |at, into| session.memory().read(at, into))
 }
 
 /// The bytes to which the field at `ptr` leads, if any.
-pub(super) fn of_field<'p, T: Persist<'p>>(
-    access: &mut impl Access<'p>,
+pub(super) fn of_field<'p, T: Persist<'p>, A: Access<'p>>(
+    access: &mut A,
     ptr: Ptr<'p, T>,
-) -> Result<Option<Vec<u8>>, HeapError> {
+) -> Result<Option<Vec<u8>>, A::Error> {
     access.either(
         ptr,
         |at, tx| match Addr::from_bits(tx.load(at)) {
             Addr::NULL => Ok(None),
-            object => in_tx(tx, object).map(Some),
+            object => Ok(Some(in_tx(tx, object)?)),
         },
         |at, session| match Addr::from_bits(session.load(at)) {
             Addr::NULL => Ok(None),
@@ -53,7 +56,7 @@ pub(super) fn set_field<'p, T: Persist<'p>, M: Memory>(
     tx: &mut TypedTx<'p, '_, '_, M>,
     ptr: Ptr<'p, T>,
     bytes: Option<&[u8]>,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let (at, tx) = tx.place(ptr)?;
     let old = Addr::from_bits(tx.load(at));
     let new = bytes.map_or(Ok(Addr::NULL), |bytes| put(tx, bytes))?;
@@ -66,7 +69,7 @@ fn got(
     is_data: impl Fn(Addr, u64) -> bool,
     length: impl Fn(Addr) -> u64,
     read: impl Fn(Addr, &mut [u8]),
-) -> Result<Vec<u8>, HeapError> {
+) -> Result<Vec<u8>, AccessError> {
     if !is_data(at, 8) {
         return Err(damaged(at));
     }

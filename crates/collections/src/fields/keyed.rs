@@ -3,7 +3,7 @@
 
 use super::{Access, Item};
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 use seawall_runtime::typed::Tx;
 use std::borrow::Borrow;
 use std::vec;
@@ -48,27 +48,27 @@ pub trait MapField<'p, K: Item + ?Sized, V: Item + ?Sized>: Copy {
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn get<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<Option<V::Owned>, HeapError>;
+    fn get<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<Option<V::Owned>, A::Error>;
 
     /// Whether `key` has a value.
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn contains_key<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<bool, HeapError> {
+    fn contains_key<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<bool, A::Error> {
         self.get(access, key).map(|value| value.is_some())
     }
 
     /// Sets the value of `key`; returns the value before.
     ///
     /// # Errors
-    /// [`HeapError::Full`] when there is no room, [`HeapError::TooLarge`] when the transaction does
-    /// not fit its log.
+    /// [`TxError::Full`] when there is no room, [`TxError::TooLarge`] when the transaction does not
+    /// fit its log.
     fn insert<M: Memory>(
         self,
         tx: &mut Tx<'p, '_, '_, M>,
         key: &K,
         value: &V,
-    ) -> Result<Option<V::Owned>, HeapError>;
+    ) -> Result<Option<V::Owned>, TxError>;
 
     /// Inserts all `entries`.
     ///
@@ -78,7 +78,7 @@ pub trait MapField<'p, K: Item + ?Sized, V: Item + ?Sized>: Copy {
         self,
         tx: &mut Tx<'p, '_, '_, M>,
         entries: impl IntoIterator<Item = (A, B)>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         entries
             .into_iter()
             .try_for_each(|(key, value)| self.insert(tx, key.borrow(), value.borrow()).map(drop))
@@ -94,7 +94,7 @@ pub trait MapField<'p, K: Item + ?Sized, V: Item + ?Sized>: Copy {
         tx: &mut Tx<'p, '_, '_, M>,
         key: &K,
         change: impl FnOnce(&mut V::Owned),
-    ) -> Result<bool, HeapError> {
+    ) -> Result<bool, TxError> {
         Ok(self.entry(tx, key)?.and_modify(change)?.value.is_some())
     }
 
@@ -106,7 +106,7 @@ pub trait MapField<'p, K: Item + ?Sized, V: Item + ?Sized>: Copy {
         self,
         tx: &'e mut Tx<'p, 't, 'm, M>,
         key: &'e K,
-    ) -> Result<MapEntry<'e, 'p, 't, 'm, M, Self, K, V>, HeapError> {
+    ) -> Result<MapEntry<'e, 'p, 't, 'm, M, Self, K, V>, TxError> {
         let value = self.get(tx, key)?;
         Ok(MapEntry { field: self, tx, key, value })
     }
@@ -119,19 +119,19 @@ pub trait MapField<'p, K: Item + ?Sized, V: Item + ?Sized>: Copy {
         self,
         tx: &mut Tx<'p, '_, '_, M>,
         key: &K,
-    ) -> Result<Option<V::Owned>, HeapError>;
+    ) -> Result<Option<V::Owned>, TxError>;
 
     /// Returns the number of keys, which it counts: the time grows with the map.
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, HeapError>;
+    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, A::Error>;
 
     /// Whether there is no key. Takes as long as [`len`](MapField::len).
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn is_empty<A: Access<'p>>(self, access: &mut A) -> Result<bool, HeapError> {
+    fn is_empty<A: Access<'p>>(self, access: &mut A) -> Result<bool, A::Error> {
         self.len(access).map(|len| len == 0)
     }
 
@@ -140,13 +140,13 @@ pub trait MapField<'p, K: Item + ?Sized, V: Item + ?Sized>: Copy {
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<Entries<K, V>, HeapError>;
+    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<Entries<K, V>, A::Error>;
 
     /// Removes all keys and frees the space of the map.
     ///
     /// # Errors
     /// As [`insert`](MapField::insert).
-    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), HeapError>;
+    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), TxError>;
 }
 
 /// A key of a map in a transaction, with its value if it has one ([`MapField::entry`]).
@@ -168,7 +168,7 @@ where
     ///
     /// # Errors
     /// As [`MapField::insert`].
-    pub fn and_modify(mut self, change: impl FnOnce(&mut V::Owned)) -> Result<Self, HeapError> {
+    pub fn and_modify(mut self, change: impl FnOnce(&mut V::Owned)) -> Result<Self, TxError> {
         if let Some(value) = &mut self.value {
             change(value);
             self.field.insert(self.tx, self.key, (*value).borrow())?;
@@ -180,7 +180,7 @@ where
     ///
     /// # Errors
     /// As [`MapField::insert`].
-    pub fn or_insert(self, value: &V) -> Result<V::Owned, HeapError> {
+    pub fn or_insert(self, value: &V) -> Result<V::Owned, TxError> {
         match self.value {
             Some(value) => Ok(value),
             None => {
@@ -194,7 +194,7 @@ where
     ///
     /// # Errors
     /// As [`MapField::insert`].
-    pub fn or_insert_with(self, make: impl FnOnce() -> V::Owned) -> Result<V::Owned, HeapError> {
+    pub fn or_insert_with(self, make: impl FnOnce() -> V::Owned) -> Result<V::Owned, TxError> {
         match self.value {
             Some(value) => Ok(value),
             None => {

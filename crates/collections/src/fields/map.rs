@@ -5,7 +5,7 @@ use super::{Access, Entries, Item, MapField, field};
 use crate::{KvMap, MapError, MapOptions};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::typed::{Branded, Persist, Ptr, Tx, derived};
-use seawall_runtime::{HeapError, Session as HeapSession, Tx as HeapTx};
+use seawall_runtime::{AccessError, Session as HeapSession, Tx as HeapTx, TxError};
 use std::marker::PhantomData;
 
 /// Two segments of a KiB at the start: a map with a few entries is small.
@@ -19,40 +19,44 @@ pub struct Map<K: Item + ?Sized, V: Item + ?Sized> {
 
 field!(Map [K V], 1);
 
-fn heap_error(error: MapError) -> HeapError {
+fn tx_error(error: MapError) -> TxError {
     match error {
         MapError::Heap(error) => error,
         MapError::Long { bytes, most, .. } => {
-            HeapError::TooLarge { bytes: bytes as u64, room: most as u64 }
+            TxError::TooLarge { bytes: bytes as u64, room: most as u64 }
         }
-        other => HeapError::Damaged { what: other.to_string() },
+        damage => access_error(damage).into(),
     }
 }
 
-fn inside<M: Memory>(at: Addr, tx: &mut HeapTx<'_, '_, M>) -> Result<Option<KvMap>, HeapError> {
+fn access_error(error: MapError) -> AccessError {
+    AccessError::Damaged { what: error.to_string() }
+}
+
+fn inside<M: Memory>(at: Addr, tx: &mut HeapTx<'_, '_, M>) -> Result<Option<KvMap>, TxError> {
     if tx.load::<u64>(at) == 0 {
         return Ok(None);
     }
-    KvMap::open_in(tx, at).map(Some).map_err(heap_error)
+    KvMap::open_in(tx, at).map(Some).map_err(tx_error)
 }
 
 fn outside<M: Memory>(
     at: Addr,
     session: &mut HeapSession<'_, M>,
-) -> Result<Option<KvMap>, HeapError> {
+) -> Result<Option<KvMap>, AccessError> {
     if session.load::<u64>(at) == 0 {
         return Ok(None);
     }
-    KvMap::open(session, at).map(Some).map_err(heap_error)
+    KvMap::open(session, at).map(Some).map_err(access_error)
 }
 
 impl<'p, K: Item + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, Map<K, V>> {
-    fn get<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<Option<V::Owned>, HeapError> {
+    fn get<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<Option<V::Owned>, A::Error> {
         let found = key.with_bytes(|key| {
             access.either(
                 self,
                 |at, tx| match inside(at, tx)? {
-                    Some(map) => map.get_in(tx, key).map_err(heap_error),
+                    Some(map) => map.get_in(tx, key).map_err(tx_error),
                     None => Ok(None),
                 },
                 |at, session| {
@@ -69,28 +73,28 @@ impl<'p, K: Item + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, Map<
         tx: &mut Tx<'p, '_, '_, M>,
         key: &K,
         value: &V,
-    ) -> Result<Option<V::Owned>, HeapError> {
+    ) -> Result<Option<V::Owned>, TxError> {
         let (at, tx) = tx.place(self)?;
         let map = match inside(at, tx)? {
             Some(map) => map,
-            None => KvMap::create(tx, at, &SMALL).map_err(heap_error)?,
+            None => KvMap::create(tx, at, &SMALL).map_err(tx_error)?,
         };
         let old = key.with_bytes(|key| value.with_bytes(|value| map.replace_in(tx, key, value)));
-        Ok(old.map_err(heap_error)?.map(|bytes| V::decode(bytes.into())))
+        Ok(old.map_err(tx_error)?.map(|bytes| V::decode(bytes.into())))
     }
 
     fn remove<M: Memory>(
         self,
         tx: &mut Tx<'p, '_, '_, M>,
         key: &K,
-    ) -> Result<Option<V::Owned>, HeapError> {
+    ) -> Result<Option<V::Owned>, TxError> {
         let (at, tx) = tx.place(self)?;
         let Some(map) = inside(at, tx)? else { return Ok(None) };
-        let old = key.with_bytes(|key| map.take_in(tx, key)).map_err(heap_error)?;
+        let old = key.with_bytes(|key| map.take_in(tx, key)).map_err(tx_error)?;
         Ok(old.map(|bytes| V::decode(bytes.into())))
     }
 
-    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, HeapError> {
+    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, A::Error> {
         access.either(
             self,
             |at, tx| inside(at, tx)?.map_or(Ok(0), |map| map.len_in(tx)),
@@ -98,7 +102,7 @@ impl<'p, K: Item + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, Map<
         )
     }
 
-    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<Entries<K, V>, HeapError> {
+    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<Entries<K, V>, A::Error> {
         let entry = |key: &[u8], value: &[u8]| (K::decode(key.into()), V::decode(value.into()));
         let entries = access.either(
             self,
@@ -120,7 +124,7 @@ impl<'p, K: Item + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, Map<
         Ok(entries.into_iter())
     }
 
-    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), HeapError> {
+    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), TxError> {
         let (at, tx) = tx.place(self)?;
         inside(at, tx)?.map_or(Ok(()), |map| map.free_in(tx, at))
     }

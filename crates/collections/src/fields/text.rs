@@ -2,7 +2,7 @@
 
 use super::{Access, Item, bytes, field};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 use seawall_runtime::typed::{Branded, Persist, Ptr, Tx, derived};
 use std::marker::PhantomData;
 
@@ -19,14 +19,14 @@ pub trait TextField<'p>: Copy {
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn get<A: Access<'p>>(self, access: &mut A) -> Result<String, HeapError>;
+    fn get<A: Access<'p>>(self, access: &mut A) -> Result<String, A::Error>;
 
     /// Sets the string.
     ///
     /// # Errors
-    /// [`HeapError::Full`] when there is no room, [`HeapError::TooLarge`] when the transaction does
-    /// not fit its log.
-    fn set<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, text: &str) -> Result<(), HeapError>;
+    /// [`TxError::Full`] when there is no room, [`TxError::TooLarge`] when the transaction does not
+    /// fit its log.
+    fn set<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, text: &str) -> Result<(), TxError>;
 
     /// Changes the string by `change`, which may be any method of `String`:
     /// `name.update(tx, |name| name.push_str(" the second"))`.
@@ -37,7 +37,7 @@ pub trait TextField<'p>: Copy {
         self,
         tx: &mut Tx<'p, '_, '_, M>,
         change: impl FnOnce(&mut String),
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let mut text = self.get(tx)?;
         change(&mut text);
         self.set(tx, &text)
@@ -45,11 +45,11 @@ pub trait TextField<'p>: Copy {
 }
 
 impl<'p> TextField<'p> for Ptr<'p, Text> {
-    fn get<A: Access<'p>>(self, access: &mut A) -> Result<String, HeapError> {
+    fn get<A: Access<'p>>(self, access: &mut A) -> Result<String, A::Error> {
         Ok(str::decode(bytes::of_field(access, self)?.unwrap_or_default().into()))
     }
 
-    fn set<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, text: &str) -> Result<(), HeapError> {
+    fn set<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, text: &str) -> Result<(), TxError> {
         bytes::set_field(tx, self, (!text.is_empty()).then_some(text.as_bytes()))
     }
 }

@@ -3,7 +3,7 @@
 use super::{Access, Item, field};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::typed::{Branded, Persist, Ptr, Tx, derived};
-use seawall_runtime::{HeapError, Tx as HeapTx};
+use seawall_runtime::{AccessError, Tx as HeapTx, TxError};
 use std::marker::PhantomData;
 use std::vec;
 
@@ -27,13 +27,13 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, HeapError>;
+    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, A::Error>;
 
     /// Whether there is no element.
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn is_empty<A: Access<'p>>(self, access: &mut A) -> Result<bool, HeapError> {
+    fn is_empty<A: Access<'p>>(self, access: &mut A) -> Result<bool, A::Error> {
         self.len(access).map(|len| len == 0)
     }
 
@@ -41,13 +41,13 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn get<A: Access<'p>>(self, access: &mut A, index: u64) -> Result<Option<T>, HeapError>;
+    fn get<A: Access<'p>>(self, access: &mut A, index: u64) -> Result<Option<T>, A::Error>;
 
     /// Returns the first element, if there is one.
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn first<A: Access<'p>>(self, access: &mut A) -> Result<Option<T>, HeapError> {
+    fn first<A: Access<'p>>(self, access: &mut A) -> Result<Option<T>, A::Error> {
         self.get(access, 0)
     }
 
@@ -55,7 +55,7 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn last<A: Access<'p>>(self, access: &mut A) -> Result<Option<T>, HeapError> {
+    fn last<A: Access<'p>>(self, access: &mut A) -> Result<Option<T>, A::Error> {
         match self.len(access)? {
             0 => Ok(None),
             len => self.get(access, len - 1),
@@ -66,22 +66,22 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn to_vec<A: Access<'p>>(self, access: &mut A) -> Result<Vec<T>, HeapError>;
+    fn to_vec<A: Access<'p>>(self, access: &mut A) -> Result<Vec<T>, A::Error>;
 
     /// Returns a copy of all elements, to be gone through.
     ///
     /// # Errors
     /// When the pool is damaged.
-    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<vec::IntoIter<T>, HeapError> {
+    fn iter<A: Access<'p>>(self, access: &mut A) -> Result<vec::IntoIter<T>, A::Error> {
         self.to_vec(access).map(Vec::into_iter)
     }
 
     /// Appends an element.
     ///
     /// # Errors
-    /// [`HeapError::Full`] when there is no room, [`HeapError::TooLarge`] when the transaction does
-    /// not fit its log.
-    fn push<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: T) -> Result<(), HeapError>;
+    /// [`TxError::Full`] when there is no room, [`TxError::TooLarge`] when the transaction does not
+    /// fit its log.
+    fn push<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: T) -> Result<(), TxError>;
 
     /// Appends all `elements`.
     ///
@@ -91,7 +91,7 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
         self,
         tx: &mut Tx<'p, '_, '_, M>,
         elements: impl IntoIterator<Item = T>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         elements.into_iter().try_for_each(|element| self.push(tx, element))
     }
 
@@ -99,7 +99,7 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
     ///
     /// # Errors
     /// As [`push`](VectorField::push).
-    fn pop<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<Option<T>, HeapError>;
+    fn pop<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<Option<T>, TxError>;
 
     /// Replaces the element at `index`; returns the one before, or none and changes nothing behind
     /// the last.
@@ -111,7 +111,7 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
         tx: &mut Tx<'p, '_, '_, M>,
         index: u64,
         value: T,
-    ) -> Result<Option<T>, HeapError>;
+    ) -> Result<Option<T>, TxError>;
 
     /// Changes the element at `index` by `change`, in place of `std`'s `get_mut`; returns whether
     /// there is one.
@@ -123,7 +123,7 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
         tx: &mut Tx<'p, '_, '_, M>,
         index: u64,
         change: impl FnOnce(&mut T),
-    ) -> Result<bool, HeapError> {
+    ) -> Result<bool, TxError> {
         let Some(mut value) = self.get(tx, index)? else { return Ok(false) };
         change(&mut value);
         self.set(tx, index, value).map(|old| old.is_some())
@@ -133,7 +133,7 @@ pub trait VectorField<'p, T: Item<Owned = T>>: Copy {
     ///
     /// # Errors
     /// As [`push`](VectorField::push).
-    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), HeapError>;
+    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), TxError>;
 }
 
 /// Where the elements are, and how many.
@@ -148,15 +148,15 @@ fn checked(
     [elements, length]: [u64; 2],
     size: u64,
     is_data: impl Fn(Addr, u64) -> bool,
-) -> Result<Parts, HeapError> {
+) -> Result<Parts, AccessError> {
     let elements = Addr::from_bits(elements);
     if length == 0 || is_data(elements, length.saturating_mul(size).max(1)) {
         return Ok(Parts { elements, length });
     }
-    Err(HeapError::Damaged { what: format!("{length} elements at {elements} are none") })
+    Err(AccessError::Damaged { what: format!("{length} elements at {elements} are none") })
 }
 
-fn inside<M: Memory>(tx: &HeapTx<'_, '_, M>, at: Addr, size: u64) -> Result<Parts, HeapError> {
+fn inside<M: Memory>(tx: &HeapTx<'_, '_, M>, at: Addr, size: u64) -> Result<Parts, AccessError> {
     let words = [0, LENGTH].map(|offset| tx.load(at.plus(offset)));
     checked(words, size, |at, bytes| tx.is_data(at, bytes))
 }
@@ -168,7 +168,7 @@ impl<T: Item<Owned = T> + for<'q> Persist<'q>> Vector<T> {
         ptr: Ptr<'p, Self>,
         access: &mut A,
         pick: impl Fn(Parts) -> (u64, u64),
-    ) -> Result<(Parts, Vec<u8>), HeapError> {
+    ) -> Result<(Parts, Vec<u8>), A::Error> {
         access.either(
             ptr,
             |at, tx| {
@@ -192,17 +192,17 @@ impl<T: Item<Owned = T> + for<'q> Persist<'q>> Vector<T> {
 }
 
 impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p, Vector<T>> {
-    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, HeapError> {
+    fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, A::Error> {
         Vector::some(self, access, |_| (0, 0)).map(|(parts, _)| parts.length)
     }
 
-    fn get<A: Access<'p>>(self, access: &mut A, index: u64) -> Result<Option<T>, HeapError> {
+    fn get<A: Access<'p>>(self, access: &mut A, index: u64) -> Result<Option<T>, A::Error> {
         let pick = |parts: Parts| if index < parts.length { (index, 1) } else { (0, 0) };
         let (parts, bytes) = Vector::some(self, access, pick)?;
         Ok((index < parts.length).then(|| T::decode(bytes.into())))
     }
 
-    fn to_vec<A: Access<'p>>(self, access: &mut A) -> Result<Vec<T>, HeapError> {
+    fn to_vec<A: Access<'p>>(self, access: &mut A) -> Result<Vec<T>, A::Error> {
         let (_, bytes) = Vector::some(self, access, |parts| (0, parts.length))?;
         Ok(bytes
             .chunks(Vector::<T>::BYTES.max(1) as usize)
@@ -210,7 +210,7 @@ impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p
             .collect())
     }
 
-    fn push<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: T) -> Result<(), HeapError> {
+    fn push<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>, value: T) -> Result<(), TxError> {
         let (at, tx) = tx.place(self)?;
         let size = Vector::<T>::BYTES;
         let mut parts = inside(tx, at, size)?;
@@ -234,7 +234,7 @@ impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p
         tx.store(at.plus(LENGTH), parts.length + 1)
     }
 
-    fn pop<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<Option<T>, HeapError> {
+    fn pop<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<Option<T>, TxError> {
         let length = self.len(tx)?;
         let Some(last) = length.checked_sub(1) else { return Ok(None) };
         let value = self.get(tx, last)?;
@@ -248,7 +248,7 @@ impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p
         tx: &mut Tx<'p, '_, '_, M>,
         index: u64,
         value: T,
-    ) -> Result<Option<T>, HeapError> {
+    ) -> Result<Option<T>, TxError> {
         let old = self.get(tx, index)?;
         if old.is_some() {
             let (at, tx) = tx.place(self)?;
@@ -259,7 +259,7 @@ impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p
         Ok(old)
     }
 
-    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), HeapError> {
+    fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), TxError> {
         let (at, tx) = tx.place(self)?;
         let elements = Addr::from_bits(tx.load(at));
         if !elements.is_null() {

@@ -14,7 +14,7 @@ use super::segment::{SPARSE, Segment};
 use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapError, MapFlaw, Table, top};
 use crate::reads::{Reads, Within};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{HeapError, Tx};
+use seawall_runtime::{Tx, TxError};
 
 /// Words of the directory that are changed in place; more of them are copied to a new one.
 const WORDS_MAX: u64 = 256;
@@ -94,7 +94,7 @@ impl Table {
             let merged = Segment { depth, ..segment };
             let Some(content) = merged.merged_bytes(hash, &mut entries) else { return Ok(()) };
             let at = match self.fresh(tx, &content, MapFlaw::EarlySegment) {
-                Err(MapError::Heap(HeapError::Full { .. })) => return Ok(()),
+                Err(MapError::Heap(TxError::Full { .. })) => return Ok(()),
                 fresh => fresh?,
             };
             tx.free(segment.at)?;
@@ -113,7 +113,7 @@ impl Table {
         segment: Segment,
         hash: u64,
         other: u64,
-    ) -> Result<Option<Segment>, HeapError> {
+    ) -> Result<Option<Segment>, TxError> {
         let seen = tx.version(self.guard)?;
         let buddy = self.named(&Within(tx), other);
         if !self.guard.is_still(tx.memory(), seen) || buddy.depth != segment.depth {
@@ -130,7 +130,7 @@ impl Table {
         Ok(is_held.then_some(buddy))
     }
 
-    fn lock_directory<M: Memory>(&self, tx: &mut Tx<'_, '_, M>) -> Result<(), HeapError> {
+    fn lock_directory<M: Memory>(&self, tx: &mut Tx<'_, '_, M>) -> Result<(), TxError> {
         if self.shared { tx.lock(self.guard) } else { Ok(()) }
     }
 

@@ -5,7 +5,7 @@ use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapFlaw, Table, top};
 use crate::Damage;
 use crate::reads::Within;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
-use seawall_runtime::{Heap, HeapError, Held, Tx};
+use seawall_runtime::{Heap, Held, Tx, TxError};
 
 /// How large a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -118,8 +118,8 @@ impl Table {
     pub(crate) fn each_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
-        mut each: impl FnMut(&mut Tx<'_, '_, M>, u64, u64) -> Result<(), HeapError>,
-    ) -> Result<(), HeapError> {
+        mut each: impl FnMut(&mut Tx<'_, '_, M>, u64, u64) -> Result<(), TxError>,
+    ) -> Result<(), TxError> {
         self.segments_in(tx, |tx, segment, from| {
             let mut entries = segment.live(&Within(tx), from);
             entries.sort_unstable();
@@ -133,7 +133,7 @@ impl Table {
         &self,
         tx: &mut Tx<'_, '_, M>,
         link: Addr,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         self.segments_in(tx, |tx, segment, _| tx.free(segment.at))?;
         let directory: u64 = tx.load(self.root.plus(DIRECTORY));
         tx.free(Addr::from_bits(directory & !DEPTH_MASK))?;
@@ -144,8 +144,8 @@ impl Table {
     fn segments_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
-        mut each: impl FnMut(&mut Tx<'_, '_, M>, Segment, u64) -> Result<(), HeapError>,
-    ) -> Result<(), HeapError> {
+        mut each: impl FnMut(&mut Tx<'_, '_, M>, Segment, u64) -> Result<(), TxError>,
+    ) -> Result<(), TxError> {
         let mut from = 0;
         loop {
             let segment = self.held(tx, from)?;

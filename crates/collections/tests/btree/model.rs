@@ -4,7 +4,7 @@ use crate::script::{State, Step, VERSIONS, checked, dram_bytes, made, options, r
 use proptest::prelude::*;
 use seawall_collections::{BTree, BTreeError, Tree};
 use seawall_memory::{Addr, Image};
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let key = prop_oneof![
@@ -149,7 +149,7 @@ fn a_full_heap_says_so_and_the_tree_stays_as_it_was() {
             Err(error) => break error,
         };
     };
-    assert!(matches!(error, BTreeError::Heap(HeapError::Full { .. })), "{error}");
+    assert!(matches!(error, BTreeError::Heap(TxError::Full { .. })), "{error}");
     assert_eq!(checked(&image, &heap, &tree), Ok(state.clone()));
     assert_eq!(tree.remove(&mut session, 0), Ok(Some(0)));
     assert_eq!(tree.get(&mut session, 1), Ok(Some(1)), "no lock was left behind");
@@ -164,5 +164,5 @@ fn a_tree_with_other_nodes_is_refused() {
     let other = Tree::<4, 3>::open(&mut session, heap.root(), dram, VERSIONS);
     assert!(matches!(other, Err(BTreeError::Damage(_))), "{other:?}");
     let nowhere = Tree::<3, 3>::open(&mut session, Addr::pm(64), dram, VERSIONS);
-    assert!(matches!(nowhere, Err(BTreeError::Heap(HeapError::NoData { .. }))), "{nowhere:?}");
+    assert!(matches!(nowhere, Err(BTreeError::Heap(TxError::Access(_)))), "{nowhere:?}");
 }

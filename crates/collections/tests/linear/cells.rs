@@ -4,7 +4,7 @@
 use super::Keyed;
 use super::checker::{Act, Answer};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{HeapError, Logging, Session, Tx};
+use seawall_runtime::{Logging, Session, Tx, TxError};
 
 /// Keys are below it.
 const CELLS: u64 = 128;
@@ -35,7 +35,7 @@ impl Cells {
         tx: &mut Tx<'_, '_, M>,
         key: u64,
         act: Act,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, TxError> {
         let cell = self.first.plus(8 * key);
         if self.locks {
             tx.lock(tx.heap().stripes().outer(cell))?;
@@ -64,7 +64,7 @@ impl Keyed for Cells {
             let first = tx.alloc(8 * CELLS)?;
             (0..CELLS).try_for_each(|cell| tx.store(first.plus(8 * cell), 0u64))?;
             tx.store(root, first.bits())?;
-            Ok::<_, HeapError>(first)
+            Ok::<_, TxError>(first)
         });
         Cells { first: first.expect("room"), locks: true }
     }

@@ -7,7 +7,7 @@ use crate::subject::NAME;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Memory, MemoryExt};
-use seawall_runtime::{Heap, HeapError, Logging, Session};
+use seawall_runtime::{Heap, Logging, Session, TxError};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,7 +64,7 @@ fn allocated<M: Memory>(
         for word in 0..bytes / 8 {
             tx.store(at.plus(8 * word), mark)?;
         }
-        Ok::<_, HeapError>(at)
+        Ok::<_, TxError>(at)
     });
     Owned { at: at.expect("room"), bytes, from: tick(), mark }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use seawall_memory::Image;
 use seawall_report::{Experiment, Files, Progress, Report, Results, json_lines};
 use seawall_runtime::pool::{self, Header, HeaderError};
-use seawall_runtime::{CHUNK_BYTES, Heap, HeapError};
+use seawall_runtime::{AccessError, CHUNK_BYTES, Heap, HeapError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -301,7 +301,7 @@ fn examine_heap(pm: Vec<u8>, name: &str) -> Result<HeapReport, HeapError> {
 }
 
 /// What objects there are: of each type that the heap knows, and last of those without one.
-fn types_of(heap: &Heap, image: &Image) -> Result<Vec<TypeReport>, HeapError> {
+fn types_of(heap: &Heap, image: &Image) -> Result<Vec<TypeReport>, AccessError> {
     let known = heap.types(image)?.into_iter().map(|known| TypeReport {
         number: Some(known.number),
         name: Some(known.name),

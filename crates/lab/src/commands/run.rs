@@ -434,7 +434,7 @@ impl Visitor for Run<'_> {
             fences: sum(|counters| counters.fences) + by_flushers[1],
             ribbon,
             collector,
-            pages_a_byte: stats.map_err(DefragError::Heap)?.map(|stats| stats.fragmentation()),
+            pages_a_byte: stats.map_err(DefragError::from)?.map(|stats| stats.fragmentation()),
             latency: LatencyReport::of(done.iter().map(|done| &done.times)),
             dirtiness: dirtiness.map(|dirtiness| DirtinessReport::of(&dirtiness.counts())),
             place: Place::of(host.pool(), options.file.as_ref()),

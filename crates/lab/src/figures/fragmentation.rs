@@ -334,7 +334,7 @@ impl Visitor for Footprint<'_> {
                 }
             }
             if (number + 1) * PHASES * LOOKS / steps != number * PHASES * LOOKS / steps {
-                let damaged = |error: seawall_runtime::HeapError| LabError::Damage {
+                let damaged = |error: seawall_runtime::AccessError| LabError::Damage {
                     workload: W::NAME,
                     damage: error.into(),
                 };

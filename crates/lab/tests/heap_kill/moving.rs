@@ -9,7 +9,7 @@ use seawall_memory::{Image, Memory};
 use seawall_native::{Domain, Pool, PoolOptions, Witness};
 use seawall_runtime::defrag::{DefragOptions, Defragmenter, Protocol, with_collector};
 use seawall_runtime::typed::{self, Persist, Ptr, Session, Thread};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Recovered};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Recovered, TxError};
 
 /// Rounds of kills at most until pools have grown and shrunk.
 const ROUNDS_MAX: usize = 5;
@@ -132,7 +132,7 @@ fn step<'p, M: Memory>(
     session: &mut Session<'p, '_, M>,
     first: Ptr<'p, Option<Ptr<'p, Node<'p>>>>,
     act: Act,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     session.transaction(|tx| match act {
         Act::Push(value) => {
             let next = tx.get(first)?;

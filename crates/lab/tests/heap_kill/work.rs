@@ -4,7 +4,7 @@ use crate::Plan;
 use crate::model::{Act, LARGE_SLOTS, SLOTS, act, content};
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::{Domain, NativeMemory, Pool, PoolOptions, Witness};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, Tx};
+use seawall_runtime::{Heap, HeapOptions, Logging, Session, Tx, TxError};
 
 pub(crate) const NAME: &str = "kills";
 /// In the root, before the links of the threads: an object that all threads replace, and two
@@ -63,13 +63,13 @@ pub(crate) fn work(plan: &Plan) {
 }
 
 /// Nothing of its own went wrong: the transaction is to fail.
-const FAILED: HeapError = HeapError::Types;
+const FAILED: TxError = TxError::Types;
 
 fn step(
     session: &mut Session<'_, NativeMemory<'_>>,
     plan: &Plan,
     number: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let thread = session.memory().thread();
     let (act, kind) = act(plan.seed, thread, number);
     let heap = session.heap();
@@ -120,7 +120,7 @@ fn replace<M: Memory>(
     thread: usize,
     number: u64,
     bytes: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let old: Addr = tx.load(link);
     let at = tx.alloc(bytes)?;
     tx.fill(at, &content(thread, number, bytes))?;
@@ -133,7 +133,7 @@ fn update<M: Memory>(
     link: Addr,
     thread: usize,
     number: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let at: Addr = tx.load(link);
     if at.is_null() {
         return Ok(());
@@ -148,7 +148,7 @@ fn shared<M: Memory>(
     kind: Logging,
     number: u64,
     bytes: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let (memory, heap) = (session.memory(), session.heap());
     let (lock, link) = (Addr::dram(heap.dram_bytes()), heap.root().plus(SHARED));
     while memory.compare_exchange(lock, 0, 1).is_err() {

@@ -4,7 +4,7 @@
 //! chunks or the class above. An entry is valid only for the first chunk of what it describes:
 //! walks over the table go from one to the next by their lengths.
 
-use crate::HeapError;
+use crate::AccessError;
 use crate::alloc::size_class::Class;
 use crate::heap::checked_word;
 use crate::heap::layout::Layout;
@@ -54,8 +54,8 @@ impl Chunk {
     }
 
     /// Decodes the word found at `at`.
-    pub(crate) fn decode(at: Addr, bits: u64) -> Result<Chunk, HeapError> {
-        let damaged = || HeapError::Damaged {
+    pub(crate) fn decode(at: Addr, bits: u64) -> Result<Chunk, AccessError> {
+        let damaged = || AccessError::Damaged {
             what: format!("the chunk entry at {at} ({bits:#018x}) does not add up"),
         };
         let value = checked_word::decode(at, bits).map_err(|_| damaged())?;
@@ -80,7 +80,11 @@ pub(crate) fn is_passed(bits: u64, class: Class) -> bool {
 }
 
 /// Loads the entry of chunk `chunk`.
-pub(crate) fn load<M: Memory>(memory: &M, layout: &Layout, chunk: u64) -> Result<Chunk, HeapError> {
+pub(crate) fn load<M: Memory>(
+    memory: &M,
+    layout: &Layout,
+    chunk: u64,
+) -> Result<Chunk, AccessError> {
     let at = layout.chunk_entry(chunk);
     Chunk::decode(at, memory.load(at))
 }
@@ -91,25 +95,25 @@ pub(crate) fn load_within<M: Memory>(
     layout: &Layout,
     chunk: u64,
     count: u64,
-) -> Result<Chunk, HeapError> {
+) -> Result<Chunk, AccessError> {
     let entry = load(memory, layout, chunk)?;
     check_end(chunk, entry, count)?;
     Ok(entry)
 }
 
 /// Refuses an entry of chunk `chunk` that reaches beyond the `count` chunks of a heap.
-pub(crate) fn check_end(chunk: u64, entry: Chunk, count: u64) -> Result<(), HeapError> {
+pub(crate) fn check_end(chunk: u64, entry: Chunk, count: u64) -> Result<(), AccessError> {
     if chunk + entry.length() <= count {
         return Ok(());
     }
     let what = format!("chunk {chunk} says that it goes on beyond the heap's end");
-    Err(HeapError::Damaged { what })
+    Err(AccessError::Damaged { what })
 }
 
 /// The error of a state that [`is_state`] refuses.
-pub(crate) fn no_state(at: Addr, state: u8) -> HeapError {
+pub(crate) fn no_state(at: Addr, state: u8) -> AccessError {
     let what = format!("the state of the block at {at} ({state:#04x}) is none");
-    HeapError::Damaged { what }
+    AccessError::Damaged { what }
 }
 
 /// The state of a block that holds an object of type `tag`, or nothing (0). The top bit makes the

@@ -8,14 +8,14 @@ use crate::flaws::HeapFlaw;
 use crate::heap::layout::CHUNK_LOCK;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
-use crate::{HeapError, Session};
+use crate::{Session, TxError};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 impl<M: Memory> Session<'_, M> {
     /// Takes a chunk for `content`, which starts with that many bytes of states, all zero.
-    pub(crate) fn fresh(&mut self, content: Chunk, states: u64) -> Result<u64, HeapError> {
-        let chunk = self.with_chunk_lock(|session| {
+    pub(crate) fn fresh(&mut self, content: Chunk, states: u64) -> Result<u64, TxError> {
+        let chunk = self.with_chunk_lock(|session| -> Result<u64, TxError> {
             let (chunk, entry) = session.find_run(1)?;
             let layout = session.heap.layout;
             let is_shelf = content == Chunk::Shelf;
@@ -35,7 +35,7 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// Prepares a free chunk for use.
-    fn use_again(&mut self, chunk: u64) -> Result<(), HeapError> {
+    fn use_again(&mut self, chunk: u64) -> Result<(), TxError> {
         let layout = self.heap.layout;
         if !layout.numbers.moves {
             return Ok(());
@@ -43,7 +43,7 @@ impl<M: Memory> Session<'_, M> {
         self.forget_all_of(chunk);
         let has_holes = !Pages::load(self.memory, &layout, chunk).are_usual();
         if has_holes && !self.memory.bring_back(layout.chunk(chunk), CHUNK_BYTES) {
-            return Err(HeapError::Full { chunks: self.chunks(), wanted: 1 });
+            return Err(TxError::Full { chunks: self.chunks(), wanted: 1 });
         }
         pages::renew(self.memory, &layout, chunk);
         Ok(())
@@ -57,8 +57,8 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// Takes `length` consecutive chunks.
-    pub(crate) fn take_large(&mut self, length: u64) -> Result<Block, HeapError> {
-        let chunk = self.with_chunk_lock(|session| {
+    pub(crate) fn take_large(&mut self, length: u64) -> Result<Block, TxError> {
+        let chunk = self.with_chunk_lock(|session| -> Result<u64, TxError> {
             let (chunk, found) = session.find_run(length)?;
             let rest = Chunk::Run(found.length() - length);
             let entries = [(chunk, Chunk::Run(length)), (chunk + length, rest)];
@@ -76,10 +76,7 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    pub(crate) fn with_chunk_lock<T>(
-        &mut self,
-        action: impl FnOnce(&mut Self) -> Result<T, HeapError>,
-    ) -> Result<T, HeapError> {
+    pub(crate) fn with_chunk_lock<T>(&mut self, action: impl FnOnce(&mut Self) -> T) -> T {
         self.sit();
         let guard = self.heap.layout.locks.acquire(self.memory, CHUNK_LOCK, 1);
         let outcome = action(self);
@@ -93,7 +90,7 @@ impl<M: Memory> Session<'_, M> {
         &mut self,
         entries: &[(u64, Chunk)],
         is_void: bool,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let mut builder = Builder::default();
         builder.clear();
         for (chunk, entry) in entries.iter().filter(|(_, entry)| entry.length() > 0) {
@@ -109,7 +106,7 @@ impl<M: Memory> Session<'_, M> {
 
     /// Finds `length` consecutive free chunks, joins their runs, and returns the first chunk with
     /// its entry. Grows the pool if there are none. The chunk lock is held.
-    fn find_run(&mut self, length: u64) -> Result<(u64, Chunk), HeapError> {
+    fn find_run(&mut self, length: u64) -> Result<(u64, Chunk), TxError> {
         let layout = self.heap.layout;
         let chunks = self.chunks();
         let cursor: u64 = self.memory.load(layout.cursor);
@@ -130,7 +127,7 @@ impl<M: Memory> Session<'_, M> {
                 return Ok(self.found_run(chunk, found, length));
             }
         }
-        Err(HeapError::Full { chunks, wanted: length })
+        Err(TxError::Full { chunks, wanted: length })
     }
 
     /// Starts the next search behind the chunks that were found, as entries within them are not
@@ -143,7 +140,7 @@ impl<M: Memory> Session<'_, M> {
 
     /// Frees chunks whose blocks are all free for any use, if this thread or none owns them;
     /// returns whether there were any. The chunk lock is held.
-    fn release_empty(&mut self) -> Result<bool, HeapError> {
+    fn release_empty(&mut self) -> Result<bool, TxError> {
         let layout = self.heap.layout;
         let mut released = self.release_empty_shelves()?;
         for number in 0..Class::COUNT {
@@ -190,7 +187,7 @@ impl<M: Memory> Session<'_, M> {
         from: u64,
         to: u64,
         length: u64,
-    ) -> Result<Option<(u64, Chunk)>, HeapError> {
+    ) -> Result<Option<(u64, Chunk)>, TxError> {
         let layout = self.heap.layout;
         let (mut chunk, mut first, mut joined) = (from, from, 0);
         while chunk < to {

@@ -22,7 +22,7 @@ use crate::alloc::map::{
 };
 use crate::alloc::shelf::{MORE, Placement, needs_lines};
 use crate::flaws::HeapFlaw;
-use crate::{HeapError, Session, Tx};
+use crate::{AccessError, Session, Tx, TxError};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// The number of its own shelves that a thread searches for free lines before it goes on.
@@ -63,7 +63,7 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// Takes `count` granules at free lines.
-    fn take_run(&mut self, count: u64) -> Result<Block, HeapError> {
+    fn take_run(&mut self, count: u64) -> Result<Block, TxError> {
         if let Some(block) = self.take_mine(count, PROBES) {
             return Ok(block);
         }
@@ -72,7 +72,7 @@ impl<M: Memory> Session<'_, M> {
         }
         match self.fresh_shelf() {
             Ok(()) => self.take_current(count),
-            Err(full @ HeapError::Full { .. }) => match self.take_mine(count, usize::MAX) {
+            Err(full @ TxError::Full { .. }) => match self.take_mine(count, usize::MAX) {
                 Some(block) => Ok(block),
                 None if self.adopt_shelf(count, usize::MAX) => self.take_current(count),
                 None => Err(full),
@@ -82,7 +82,7 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// As [`take_run`](Session::take_run), from a shelf with enough free lines.
-    fn take_current(&mut self, count: u64) -> Result<Block, HeapError> {
+    fn take_current(&mut self, count: u64) -> Result<Block, TxError> {
         Ok(self.take_mine(count, 1).expect("a shelf with free lines"))
     }
 
@@ -145,10 +145,9 @@ impl<M: Memory> Session<'_, M> {
     /// Adopts shelves without an owner, until one has enough free lines; searches up to `probes`
     /// chunks.
     fn adopt_shelf(&mut self, count: u64, probes: usize) -> bool {
-        let adopted = self.with_chunk_lock(|session| {
-            Ok(session.adopt_shelf_locked(probes, |map| map.free_lines(0, count).is_some()))
-        });
-        adopted.unwrap_or(false)
+        self.with_chunk_lock(|session| {
+            session.adopt_shelf_locked(probes, |map| map.free_lines(0, count).is_some())
+        })
     }
 
     fn adopt_shelf_locked(&mut self, probes: usize, is_it: impl Fn(&FreeMap) -> bool) -> bool {
@@ -186,7 +185,7 @@ impl<M: Memory> Session<'_, M> {
     }
 
     #[cold]
-    fn fresh_shelf(&mut self) -> Result<(), HeapError> {
+    fn fresh_shelf(&mut self) -> Result<(), TxError> {
         let chunk = self.fresh(Chunk::Shelf, SHELF_STATE_BYTES)?;
         let place = self.blocks.shelves.push(chunk);
         self.blocks.shelves.current = place;
@@ -204,7 +203,7 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// Frees empty shelves for any use, if this thread or none owns them. The chunk lock is held.
-    pub(crate) fn release_empty_shelves(&mut self) -> Result<bool, HeapError> {
+    pub(crate) fn release_empty_shelves(&mut self) -> Result<bool, TxError> {
         self.adopt_shelf_locked(usize::MAX, |_| false);
         let mut released = false;
         for place in (0..self.blocks.shelves.mine.len()).rev() {
@@ -227,7 +226,7 @@ impl<M: Memory> Session<'_, M> {
         if place.is_some() || (owner != 0 && owner != self.thread + 1) {
             return place;
         }
-        self.with_chunk_lock(|session| Ok(session.own_shelf(near.chunk))).unwrap_or(None)
+        self.with_chunk_lock(|session| session.own_shelf(near.chunk))
     }
 
     /// Takes `count` granules near a block of a shelf, if there are free ones and this thread owns
@@ -263,7 +262,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     pub fn alloc_together<const N: usize>(
         &mut self,
         bytes: [u64; N],
-    ) -> Result<[Addr; N], HeapError> {
+    ) -> Result<[Addr; N], TxError> {
         self.alloc_wanted_together(bytes.map(Wanted::untyped))
     }
 
@@ -272,7 +271,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     pub(crate) fn alloc_wanted_together<const N: usize>(
         &mut self,
         wanted: [Wanted; N],
-    ) -> Result<[Addr; N], HeapError> {
+    ) -> Result<[Addr; N], TxError> {
         let is_shared = self.session.heap.together && wanted.iter().all(Wanted::may_share);
         let plan = together(wanted.map(|object| object.bytes));
         let plan = plan.filter(|(_, all)| is_shared && *all > 0);
@@ -311,8 +310,8 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// [`alloc`](Tx::alloc) under [`Placement::Lines`].
     ///
     /// # Errors
-    /// As [`alloc`](Tx::alloc), and [`HeapError::NoObject`] when no object starts at `near`.
-    pub fn alloc_near(&mut self, near: Addr, bytes: u64) -> Result<Addr, HeapError> {
+    /// As [`alloc`](Tx::alloc), and [`TxError::NoObject`] when no object starts at `near`.
+    pub fn alloc_near(&mut self, near: Addr, bytes: u64) -> Result<Addr, TxError> {
         self.alloc_wanted_near(near, Wanted::untyped(bytes))
     }
 
@@ -321,7 +320,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         &mut self,
         near: Addr,
         wanted: Wanted,
-    ) -> Result<Addr, HeapError> {
+    ) -> Result<Addr, TxError> {
         let (near, _) = self.object(near)?;
         if wanted.bytes <= TOGETHER_BYTES_MAX
             && wanted.may_share()
@@ -333,14 +332,14 @@ impl<M: Memory> Tx<'_, '_, M> {
     }
 
     /// Allocates a block of its own that touches no more lines than its length requires.
-    fn alloc_unsplit(&mut self, Wanted { bytes, lines, tag }: Wanted) -> Result<Addr, HeapError> {
+    fn alloc_unsplit(&mut self, Wanted { bytes, lines, tag }: Wanted) -> Result<Addr, TxError> {
         self.alloc_tagged(bytes, lines || needs_lines(bytes), tag)
     }
 
     /// Finds the object of a shelf that starts at `at`, and its type.
-    pub(crate) fn object_of_shelf(&self, at: Addr, chunk: u64) -> Result<(Block, u8), HeapError> {
+    pub(crate) fn object_of_shelf(&self, at: Addr, chunk: u64) -> Result<(Block, u8), TxError> {
         let start = self.session.heap.layout.chunk(chunk);
-        let none = HeapError::NoObject { at };
+        let none = TxError::NoObject { at };
         let Some(first) = granule_of(start, at) else { return Err(none) };
         let tag = match self.tag_of(start, first)? {
             None | Some(MORE) => return Err(none),
@@ -353,7 +352,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         Ok((Block { at, chunk, kind: Kind::Shelf(end - first) }, tag))
     }
 
-    fn tag_of(&self, start: Addr, granule: u64) -> Result<Option<u8>, HeapError> {
+    fn tag_of(&self, start: Addr, granule: u64) -> Result<Option<u8>, AccessError> {
         let at = start.plus(granule);
         let word = self.load_word(Addr::from_bits(at.bits() & !7));
         let state = (word >> (8 * (at.bits() % 8))) as u8;

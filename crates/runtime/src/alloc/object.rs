@@ -6,7 +6,7 @@ use crate::alloc::shelf::{Placement, needs_lines};
 use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
 use crate::flaws::HeapFlaw;
 use crate::tx::direct::DIRECT_BYTES;
-use crate::{HeapError, Tx};
+use crate::{Tx, TxError};
 use seawall_memory::{Addr, Memory};
 
 impl<M: Memory> Tx<'_, '_, M> {
@@ -14,8 +14,8 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// transaction does not commit, nothing was allocated.
     ///
     /// # Errors
-    /// [`HeapError::Full`] when there is no room and the pool cannot grow.
-    pub fn alloc(&mut self, bytes: u64) -> Result<Addr, HeapError> {
+    /// [`TxError::Full`] when there is no room and the pool cannot grow.
+    pub fn alloc(&mut self, bytes: u64) -> Result<Addr, TxError> {
         self.alloc_tagged(bytes, false, chunk::UNTYPED)
     }
 
@@ -23,7 +23,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     ///
     /// # Errors
     /// As [`alloc`](Tx::alloc).
-    pub fn alloc_lines(&mut self, bytes: u64) -> Result<Addr, HeapError> {
+    pub fn alloc_lines(&mut self, bytes: u64) -> Result<Addr, TxError> {
         self.alloc_tagged(bytes, true, chunk::UNTYPED)
     }
 
@@ -33,7 +33,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         bytes: u64,
         lines: bool,
         tag: u8,
-    ) -> Result<Addr, HeapError> {
+    ) -> Result<Addr, TxError> {
         let lines = lines || self.session.placement == Placement::Lines && needs_lines(bytes);
         let block = match Class::of(bytes.max(1), lines) {
             Some(class) => self.session.take_small(class)?,
@@ -57,8 +57,8 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// Frees the object at `at` when the transaction commits. No pointer may lead to it then.
     ///
     /// # Errors
-    /// [`HeapError::NoObject`] when no object starts there, or it was freed before.
-    pub fn free(&mut self, at: Addr) -> Result<(), HeapError> {
+    /// [`TxError::NoObject`] when no object starts there, or it was freed before.
+    pub fn free(&mut self, at: Addr) -> Result<(), TxError> {
         let (block, _) = self.object(at)?;
         self.free_block(block);
         Ok(())
@@ -79,9 +79,9 @@ impl<M: Memory> Tx<'_, '_, M> {
     }
 
     /// Finds the object that starts at `at`, as this transaction sees it, and its type.
-    pub(crate) fn object(&self, at: Addr) -> Result<(Block, u8), HeapError> {
+    pub(crate) fn object(&self, at: Addr) -> Result<(Block, u8), TxError> {
         let layout = &self.session.heap.layout;
-        let none = HeapError::NoObject { at };
+        let none = TxError::NoObject { at };
         let chunk = layout.chunk_of(at).filter(|chunk| self.session.has_chunk(*chunk));
         let Some(chunk) = chunk else { return Err(none) };
         let entry_at = layout.chunk_entry(chunk);
@@ -102,7 +102,7 @@ impl<M: Memory> Tx<'_, '_, M> {
                 let word = self.load_word(Addr::from_bits(state.bits() & !7));
                 let state = (word >> (8 * (state.bits() % 8))) as u8;
                 if !chunk::is_state(state) {
-                    return Err(chunk::no_state(at, state));
+                    return Err(chunk::no_state(at, state).into());
                 }
                 match chunk::tag(state) {
                     Some(tag) => Ok((Block { at, chunk, kind: Kind::Small(class) }, tag)),

@@ -14,7 +14,7 @@
 use crate::alloc::block::{Block, Blocks, Kind};
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::size_class::{Class, STATE_BYTES};
-use crate::{HeapError, Session};
+use crate::{Session, TxError};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// The number of its own chunks that a thread checks for blocks that others freed before it goes
@@ -27,7 +27,7 @@ const ADOPTIONS: usize = 8;
 
 impl<M: Memory> Session<'_, M> {
     /// Takes a block of `class`; its state is free until a transaction commits that allocates it.
-    pub(crate) fn take_small(&mut self, class: Class) -> Result<Block, HeapError> {
+    pub(crate) fn take_small(&mut self, class: Class) -> Result<Block, TxError> {
         let number = class.number();
         let at = loop {
             let Some(at) = self.blocks.free[number].pop().map(Addr::pm) else {
@@ -44,12 +44,12 @@ impl<M: Memory> Session<'_, M> {
 
     #[cold]
     #[inline(never)]
-    fn refill(&mut self, class: Class) -> Result<(), HeapError> {
+    fn refill(&mut self, class: Class) -> Result<(), TxError> {
         if self.look_again(class, PROBES) || self.adopt(class, ADOPTIONS) {
             return Ok(());
         }
         match self.fresh_chunk(class) {
-            Err(HeapError::Full { .. })
+            Err(TxError::Full { .. })
                 if self.look_again(class, usize::MAX) || self.adopt(class, usize::MAX) =>
             {
                 Ok(())
@@ -87,7 +87,7 @@ impl<M: Memory> Session<'_, M> {
                 self.blocks.adopted.fill(0);
             }
         }
-        self.with_chunk_lock(|session| Ok(session.adopt_locked(class, probes))).unwrap_or(false)
+        self.with_chunk_lock(|session| session.adopt_locked(class, probes))
     }
 
     /// As [`adopt`](Session::adopt), with the chunk lock held, which guards the owners of chunks.
@@ -191,7 +191,7 @@ impl<M: Memory> Session<'_, M> {
         self.blocks.free[class.number()].len() > before
     }
 
-    fn fresh_chunk(&mut self, class: Class) -> Result<(), HeapError> {
+    fn fresh_chunk(&mut self, class: Class) -> Result<(), TxError> {
         let chunk = self.fresh(Chunk::Small(class), STATE_BYTES)?;
         self.blocks.mine[class.number()].0.push(chunk);
         self.scan(class, chunk);

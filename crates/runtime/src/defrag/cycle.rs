@@ -14,7 +14,7 @@ use super::scope::Phase;
 use crate::alloc::chunk::{self, Chunk};
 use crate::heap::checked_word;
 use crate::persist::Branded;
-use crate::{HeapError, Session};
+use crate::{AccessError, Session, TxError};
 use rustc_hash::FxHashSet;
 use seawall_memory::relocation::Relocate;
 use seawall_memory::{Memory, MemoryExt};
@@ -148,9 +148,9 @@ impl Defragmenter {
     /// # Errors
     /// [`DefragError::Immobile`] where the heap was not made for it; [`DefragError::Hardware`];
     /// [`DefragError::UnknownType`] when there is an object of a type that was not named; and
-    /// [`DefragError::Heap`], which is [`Full`](crate::HeapError::Full) when there is no room for
-    /// the copies. A cycle that has not begun to move objects is then given up; one that has goes
-    /// on with the next step, also of another defragmenter.
+    /// [`DefragError::Heap`], which is [`Full`](crate::TxError::Full) when there is no room for the
+    /// copies. A cycle that has not begun to move objects is then given up; one that has goes on
+    /// with the next step, also of another defragmenter.
     pub fn step<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
         session.sit();
         let memory = session.memory;
@@ -204,7 +204,7 @@ impl Defragmenter {
     pub fn finish<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<(), DefragError> {
         while self.is_in_cycle() {
             match self.run(session) {
-                Err(DefragError::Heap(HeapError::Full { .. })) if self.is_in_cycle() => {}
+                Err(DefragError::Heap(TxError::Full { .. })) if self.is_in_cycle() => {}
                 outcome => return outcome,
             }
         }
@@ -319,7 +319,7 @@ impl Defragmenter {
     ) -> Result<Step, DefragError> {
         let (memory, heap) = (session.memory, session.heap);
         if chunk < heap.chunks(memory)? {
-            session.look_at(chunk)?;
+            session.look_at(chunk);
             let next = survey.look(memory, &heap, chunk, &self.known);
             session.look_away();
             let next = if self.vacate_free(session, chunk)? { next? } else { chunk };
@@ -393,11 +393,11 @@ impl Defragmenter {
 pub(super) fn watch_over<M: Memory>(
     session: &mut Session<'_, M>,
     chosen: &[Surveyed],
-) -> Result<Vec<Surveyed>, HeapError> {
+) -> Result<Vec<Surveyed>, AccessError> {
     let (memory, layout) = (session.memory, session.heap.layout);
     let mut watched = Vec::with_capacity(chosen.len());
     for group in chosen.chunk_by(|one, other| one.chunk == other.chunk) {
-        let is_same = session.with_chunk_lock(|_| {
+        let is_same = session.with_chunk_lock(|_| -> Result<bool, AccessError> {
             let chunk = group[0].chunk;
             let is_destination = Pages::load(memory, &layout, chunk).is_destination();
             let entry = chunk::load(memory, &layout, chunk)?;

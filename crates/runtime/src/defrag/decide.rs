@@ -15,7 +15,7 @@ use crate::heap::checked_word;
 use crate::heap::layout::Layout;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
-use crate::{HeapError, Session};
+use crate::{Session, TxError};
 use seawall_memory::relocation::Relocate;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::ops::Range;
@@ -51,7 +51,7 @@ impl Decision {
         session: &mut Session<'_, M>,
         entry: &Entry,
         protocol: Protocol,
-    ) -> Result<(u64, u64), HeapError> {
+    ) -> Result<(u64, u64), TxError> {
         let (memory, layout, class) = (session.memory, session.heap.layout, entry.class);
         let count = u64::from(entry.objects.count_ones());
         let fits =
@@ -91,7 +91,7 @@ impl Defragmenter {
         &mut self,
         session: &mut Session<'_, M>,
         pages: u64,
-    ) -> Result<Table, HeapError> {
+    ) -> Result<Table, TxError> {
         let (layout, protocol) = (session.heap.layout, self.options.protocol);
         let length = Table::chunks_for(&layout, pages, protocol);
         let block = session.take_large(length)?;
@@ -178,7 +178,9 @@ impl Defragmenter {
         }
         let watched = match watch_over(session, &rest[..count]) {
             Ok(watched) => watched,
-            Err(error) => return self.decide_no_more(session, &decision, (first, error)),
+            Err(error) => {
+                return self.decide_no_more(session, &decision, (first, error.into()));
+            }
         };
         decision.watched += watched.len();
         decision.chosen.splice(first..first + count, watched);
@@ -200,7 +202,7 @@ impl Defragmenter {
         &mut self,
         session: &Session<'_, M>,
         decision: &Decision,
-        (written, error): (usize, HeapError),
+        (written, error): (usize, TxError),
     ) -> Result<Step, DefragError> {
         let layout = &session.heap.layout;
         let memory = session.memory;
@@ -221,7 +223,7 @@ impl Defragmenter {
         session: &mut Session<'_, M>,
         decision: &mut Decision,
         number: usize,
-    ) -> Result<Entry, HeapError> {
+    ) -> Result<Entry, TxError> {
         let (memory, layout) = (session.memory, session.heap.layout);
         let Surveyed { class, chunk, page, objects, .. } = decision.chosen[number];
         let at = self.table.expect("placed").entry(number as u64);
@@ -273,7 +275,7 @@ fn put_in_force<M: Memory>(
     session: &mut Session<'_, M>,
     entries: &[Entry],
     is_in_force: bool,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     if entries.is_empty() {
         return Ok(());
     }

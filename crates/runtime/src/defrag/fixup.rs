@@ -9,10 +9,10 @@ use super::forwarding_table::{Entry, Move};
 use super::options::DefragError;
 use super::pages::Pages;
 use super::relocate::{self, Found};
+use crate::Session;
 use crate::alloc::chunk::UNTYPED;
 use crate::heap::Heap;
 use crate::persist::pointers::Place;
-use crate::{HeapError, Session};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// The minimum number of objects that a step moves.
@@ -54,7 +54,7 @@ impl Defragmenter {
             self.counts.healed += fix_up_values(memory, &heap, &[(heap.root(), self.known.root())]);
         }
         if chunk < heap.chunks(memory)? {
-            session.look_at(chunk)?;
+            session.look_at(chunk);
             let fixed = self.fix_up_chunk(session, chunk);
             session.look_away();
             if fixed.is_err() {
@@ -123,11 +123,10 @@ fn fix_up_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]
 impl<M: Memory> Session<'_, M> {
     /// Keeps the chunk's use, and the freed blocks in it free, until this thread
     /// [looks away](Session::look_away).
-    pub(super) fn look_at(&mut self, chunk: u64) -> Result<(), HeapError> {
+    pub(super) fn look_at(&mut self, chunk: u64) {
         self.with_chunk_lock(|session| {
             session.memory.swap(session.heap.layout.looked_at(), chunk + 1);
-            Ok(())
-        })
+        });
     }
 
     pub(super) fn look_away(&self) {

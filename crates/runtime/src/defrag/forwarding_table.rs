@@ -22,7 +22,7 @@
 
 use super::options::Protocol;
 use super::pages;
-use crate::HeapError;
+use crate::AccessError;
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::size_class::Class;
 use crate::heap::layout::Layout;
@@ -144,8 +144,8 @@ impl Entry {
         memory: &M,
         heap: &Heap,
         at: Addr,
-    ) -> Result<Option<Entry>, HeapError> {
-        let damaged = || HeapError::Damaged {
+    ) -> Result<Option<Entry>, AccessError> {
+        let damaged = || AccessError::Damaged {
             what: format!("the entry at {at} of the table of moved objects does not add up"),
         };
         let head = checked_word::load(memory, at).map_err(|_| damaged())?;

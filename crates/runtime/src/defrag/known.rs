@@ -41,7 +41,7 @@ impl Known {
         let is_root = (heap.root_shape(), heap.root_bytes()) == (self.root_shape, self.root_bytes);
         if !is_root || ![0, self.reached_shape].contains(&heap.reached_shape) {
             let what = "the root".to_owned();
-            return Err(crate::HeapError::Shape { what }.into());
+            return Err(crate::TxError::Shape { what }.into());
         }
         self.types = vec![None; TYPES_MAX as usize + 1];
         for (number, shape) in type_table::shapes(heap, memory)? {

@@ -1,7 +1,7 @@
 //! Options, counts and errors of defragmentation: the protocol that moves objects (FFCCD, ISCA'22,
 //! section 3), how software copies them, and when a cycle begins.
 
-use crate::HeapError;
+use crate::{AccessError, TxError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -101,7 +101,7 @@ impl Copies {
 pub enum DefragError {
     /// An error of the heap.
     #[error(transparent)]
-    Heap(#[from] HeapError),
+    Heap(#[from] TxError),
     /// Ratios out of range.
     #[error(
         "trigger {trigger} and target {target}; the trigger must be more than 1, and the target 1 \
@@ -140,6 +140,12 @@ pub enum DefragError {
         /// The type.
         name: String,
     },
+}
+
+impl From<AccessError> for DefragError {
+    fn from(error: AccessError) -> DefragError {
+        DefragError::Heap(error.into())
+    }
 }
 
 /// When a cycle begins, how far it goes, and how objects move.

@@ -3,7 +3,7 @@
 
 use super::known::Known;
 use super::pages::{PAGE_BYTES, PAGES, Pages};
-use crate::HeapError;
+use crate::AccessError;
 use crate::alloc::block::Kind;
 use crate::alloc::chunk::{Chunk, UNTYPED};
 use crate::alloc::size_class::Class;
@@ -61,7 +61,7 @@ impl Survey {
         heap: &Heap,
         chunk: u64,
         known: &Known,
-    ) -> Result<u64, HeapError> {
+    ) -> Result<u64, AccessError> {
         let start = heap.layout.chunk(chunk);
         let mut used = 0u16;
         let mut objects = [(0u64, false, true); PAGES as usize];

@@ -10,7 +10,7 @@ use super::hardware::Hardware;
 use super::options::Protocol;
 use super::pages::{self, Page};
 use super::relocate;
-use crate::HeapError;
+use crate::AccessError;
 use crate::alloc::chunk::{self, Chunk, UNTYPED};
 use crate::flaws::HeapFlaw;
 use crate::heap::{Heap, checked_word};
@@ -18,7 +18,7 @@ use seawall_memory::{Addr, Memory, MemoryExt};
 use std::collections::HashSet;
 
 /// Refuses a table that is damaged in a way that no crash causes.
-pub(crate) fn check<M: Memory>(memory: &M, heap: &Heap) -> Result<(), HeapError> {
+pub(crate) fn check<M: Memory>(memory: &M, heap: &Heap) -> Result<(), AccessError> {
     match find_table(memory, heap)? {
         Some((table, count, _)) => listed(memory, heap, table, count).map(drop),
         None => Ok(()),
@@ -38,7 +38,7 @@ pub(crate) struct Resumed {
 
 /// Completes the moves of the interrupted cycle, if any. The logs have been replayed; after a cycle
 /// with hardware they must be replayed [once more](Resumed::copies_over).
-pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resumed>, HeapError> {
+pub(crate) fn resume<M: Memory>(memory: &M, heap: &Heap) -> Result<Option<Resumed>, AccessError> {
     let Some((table, count, protocol)) = find_table(memory, heap)? else { return Ok(None) };
     let entries = listed(memory, heap, table, count)?;
     let layout = &heap.layout;
@@ -116,7 +116,7 @@ fn listed<M: Memory>(
     heap: &Heap,
     table: Table,
     count: u64,
-) -> Result<Vec<Listed>, HeapError> {
+) -> Result<Vec<Listed>, AccessError> {
     let (layout, chunks) = (&heap.layout, heap.chunks(memory)?);
     let (mut entries, mut sources, mut taken) = (Vec::new(), HashSet::new(), HashSet::new());
     for number in 0..count {
@@ -150,14 +150,14 @@ fn listed<M: Memory>(
     Ok(entries)
 }
 
-fn damaged(what: &str) -> HeapError {
-    HeapError::Damaged { what: format!("{what} of the table of moved objects does not add up") }
+fn damaged(what: &str) -> AccessError {
+    AccessError::damaged(format!("{what} of the table of moved objects does not add up"))
 }
 
 fn find_table<M: Memory>(
     memory: &M,
     heap: &Heap,
-) -> Result<Option<(Table, u64, Protocol)>, HeapError> {
+) -> Result<Option<(Table, u64, Protocol)>, AccessError> {
     let layout = &heap.layout;
     if !layout.numbers.moves {
         return Ok(None);

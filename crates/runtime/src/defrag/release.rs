@@ -11,13 +11,13 @@ use super::grace::Grace;
 use super::options::{DefragError, Protocol};
 use super::pages::{self, PAGE_BYTES, PAGES, Pages};
 use super::plan::Survey;
-use crate::Session;
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::size_class::CHUNK_BYTES;
 use crate::flaws::HeapFlaw;
 use crate::heap::checked_word;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
+use crate::{AccessError, Session, TxError};
 use seawall_memory::relocation::Relocate;
 use seawall_memory::{LINE_BYTES, Line, Memory, MemoryExt, lines_of};
 use std::ops::Range;
@@ -131,7 +131,7 @@ impl Defragmenter {
         }
         let batch = self.vacant.len().min(BATCH_CHUNKS);
         for (chunk, pages) in self.vacant.drain(..batch) {
-            self.counts.discarded += session.discard_vacant(chunk, pages)?;
+            self.counts.discarded += session.discard_vacant(chunk, pages);
         }
         match survey {
             _ if !self.vacant.is_empty() => self.go(Stage::GiveBack(grace, survey)),
@@ -176,7 +176,7 @@ impl Defragmenter {
         chunk: u64,
     ) -> Result<bool, DefragError> {
         let (memory, layout) = (session.memory, session.heap.layout);
-        let vacant = session.with_chunk_lock(|session| {
+        let vacant = session.with_chunk_lock(|session| -> Result<_, AccessError> {
             let count = session.heap.chunks(memory)?;
             let Chunk::Run(length) = chunk::load_within(memory, &layout, chunk, count)? else {
                 return Ok(Vec::new());
@@ -269,7 +269,7 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// Frees a chunk in which nothing is allocated for any use, and marks it as vacant.
-    fn release_chunk(&mut self, chunk: u64) -> Result<(), DefragError> {
+    fn release_chunk(&mut self, chunk: u64) -> Result<(), TxError> {
         self.with_chunk_lock(|session| {
             session.write_entries(&[(chunk, Chunk::Run(1))], true)?;
             // In this order: a thread that finds an old block of it in a list checks the pages
@@ -277,8 +277,7 @@ impl<M: Memory> Session<'_, M> {
             session.memory.swap(session.heap.layout.owner(chunk), 0);
             session.vacate_chunk(chunk);
             Ok(())
-        })?;
-        Ok(())
+        })
     }
 
     /// Marks a free chunk as vacant. The chunk lock is held.
@@ -290,7 +289,7 @@ impl<M: Memory> Session<'_, M> {
 
     /// Returns vacant pages of a chunk to the system, unless they are in use again; returns their
     /// number.
-    fn discard_vacant(&mut self, chunk: u64, vacant: Range<u64>) -> Result<u64, DefragError> {
+    fn discard_vacant(&mut self, chunk: u64, vacant: Range<u64>) -> u64 {
         let (memory, layout) = (self.memory, self.heap.layout);
         let at = layout.chunk(chunk).plus(vacant.start * PAGE_BYTES);
         let count = vacant.end - vacant.start;
@@ -301,10 +300,10 @@ impl<M: Memory> Session<'_, M> {
             if is_vacant { count } else { 0 }
         };
         if count == PAGES {
-            return Ok(self.with_chunk_lock(|_| {
+            return self.with_chunk_lock(|_| {
                 let is_free = memory.load::<u64>(layout.owner(chunk)) == 0;
-                Ok(discard(is_free && Pages::load(memory, &layout, chunk).are_holes()))
-            })?);
+                discard(is_free && Pages::load(memory, &layout, chunk).are_holes())
+            });
         }
         let pages = Pages::load(memory, &layout, chunk);
         let is_vacant = |page| pages.is_hole(page) && pages.page(page) == pages::Page::Kept;
@@ -313,6 +312,6 @@ impl<M: Memory> Session<'_, M> {
             pages::forget(memory, &layout, (chunk, page));
         }
         memory.fetch_add(layout.freed(chunk), 1);
-        Ok(discarded)
+        discarded
     }
 }

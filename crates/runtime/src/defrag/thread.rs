@@ -2,7 +2,7 @@
 
 use super::cycle::{Defragmenter, Step};
 use super::options::{DefragCounts, DefragError};
-use crate::{Heap, HeapError, Session};
+use crate::{Heap, Session, TxError};
 use seawall_memory::Memory;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -52,7 +52,7 @@ impl Collector {
                 Ok(Step::Worked) => std::thread::yield_now(),
                 Ok(Step::Waits) => std::thread::park_timeout(WAIT),
                 Ok(Step::Rest | Step::Done) => std::thread::park_timeout(REST),
-                Err(DefragError::Heap(HeapError::Full { .. })) => std::thread::park_timeout(REST),
+                Err(DefragError::Heap(TxError::Full { .. })) => std::thread::park_timeout(REST),
                 Err(error) => return Err(error),
             }
         }
@@ -90,7 +90,7 @@ impl Drop for Ending<'_> {
 ///
 /// ```
 /// use seawall_native::{Pool, PoolOptions};
-/// use seawall_runtime::HeapOptions;
+/// use seawall_runtime::{HeapError, HeapOptions};
 /// use seawall_runtime::defrag::{DefragOptions, Defragmenter, with_collector};
 /// use seawall_runtime::typed::{self, Persist, Ptr};
 ///
@@ -103,7 +103,7 @@ impl Drop for Ending<'_> {
 /// let options = HeapOptions { threads: 2, defragment, ..typed::options::<Stack>() };
 /// let pool = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
 /// let pool = Pool::temporary(options.pm_bytes(), &pool)?;
-/// let heap = typed::create::<Stack, _, seawall_runtime::HeapError>(
+/// let heap = typed::create::<Stack, _, HeapError>(
 ///     &pool.memory(0), "stack", 1, &options, |pool| Ok(pool.heap()),
 /// )?;
 /// let defragmenter = Defragmenter::of::<Stack>(DefragOptions::default())?;
@@ -115,7 +115,8 @@ impl Drop for Ending<'_> {
 ///             let top = tx.alloc(Stack { top: None })?;
 ///             tx.set(root.at(Stack::TOP), Some(top))
 ///         })
-///     })
+///     })?;
+///     Ok::<_, HeapError>(())
 /// });
 /// result?;
 /// assert_eq!(counts?.emptied, 0);

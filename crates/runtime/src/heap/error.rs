@@ -1,10 +1,89 @@
-//! What can be wrong with a heap, or with what is asked of one.
+//! What can be wrong with a heap, by what was asked of it: a read, a transaction, or a heap.
 
 use super::layout;
 use crate::pool::HeaderError;
 use seawall_memory::Addr;
 
-/// Why a heap cannot be made, opened or used.
+/// Why a read of an open heap fails.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// Something in the pool that no crash leaves behind.
+    #[error("the pool is damaged: {what}; restore the file from a copy")]
+    Damaged {
+        /// What is wrong.
+        what: String,
+    },
+    /// An address that is no data of the heap.
+    #[error("{bytes} bytes at {at} are not data of this heap")]
+    NoData {
+        /// The address.
+        at: Addr,
+        /// Bytes from there.
+        bytes: u64,
+    },
+}
+
+impl AccessError {
+    /// Something in the pool that no crash leaves behind.
+    pub(crate) fn damaged(what: impl Into<String>) -> AccessError {
+        AccessError::Damaged { what: what.into() }
+    }
+}
+
+/// Why a transaction fails, or an operation in one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TxError {
+    /// What was read or written is damaged, or no data of the heap.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// No room for an object.
+    #[error(
+        "no room for {wanted} chunks of 64 KiB in a row in a heap of {chunks}; free something, or \
+         make the heap with a greater bytes_max and room on its disk"
+    )]
+    Full {
+        /// Chunks that the heap has.
+        chunks: u64,
+        /// Chunks wanted.
+        wanted: u64,
+    },
+    /// A transaction that does not fit its log.
+    #[error(
+        "a transaction wrote {bytes} bytes of log, of which there are {room}; split it, or make \
+         the heap with a greater log_bytes"
+    )]
+    TooLarge {
+        /// Bytes that its record takes.
+        bytes: u64,
+        /// Bytes that there are.
+        room: u64,
+    },
+    /// A lock that another thread holds, and that may not be waited for.
+    #[error("another thread holds what the transaction needs; run it with Session::retry")]
+    Busy,
+    /// An address at which no object starts, or one that was freed before.
+    #[error("no object starts at {at}, or it was freed before")]
+    NoObject {
+        /// The address.
+        at: Addr,
+    },
+    /// More types than a heap can tell apart.
+    #[error("a heap has at most {} types of objects; allocate some as bytes", layout::TYPES_MAX)]
+    Types,
+    /// An object of another type.
+    #[error(
+        "{what} is of another type in this pool: it was made by another program or version; open \
+         it with that, or move the data to a new pool"
+    )]
+    Shape {
+        /// What it is.
+        what: String,
+    },
+}
+
+/// Why a heap cannot be created, opened or recovered, or a transaction that sets it up fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapError {
@@ -29,54 +108,6 @@ pub enum HeapError {
     /// The heap is open already.
     #[error("the heap is open: use the one that there is, or end its pool before it is opened")]
     Open,
-    /// Something in the pool that no crash leaves behind.
-    #[error("the pool is damaged: {what}; restore the file from a copy")]
-    Damaged {
-        /// What is wrong.
-        what: String,
-    },
-    /// No room for an object.
-    #[error(
-        "no room for {wanted} chunks of 64 KiB in a row in a heap of {chunks}; free something, or \
-         make the heap with a greater bytes_max and room on its disk"
-    )]
-    Full {
-        /// Chunks that the heap has.
-        chunks: u64,
-        /// Chunks wanted.
-        wanted: u64,
-    },
-    /// A transaction that does not fit its log.
-    #[error(
-        "a transaction wrote {bytes} bytes of log, of which there are {room}; split it, or make \
-         the heap with a greater log_bytes"
-    )]
-    TooLarge {
-        /// Bytes that its record takes.
-        bytes: u64,
-        /// Bytes that there are.
-        room: u64,
-    },
-    /// An address that is no data of the heap.
-    #[error("{bytes} bytes at {at} are not data of this heap")]
-    NoData {
-        /// The address.
-        at: Addr,
-        /// Bytes from there.
-        bytes: u64,
-    },
-    /// A lock that another thread holds, and that may not be waited for.
-    #[error("another thread holds what the transaction needs; run it with Session::retry")]
-    Busy,
-    /// An address at which no object starts, or one that was freed before.
-    #[error("no object starts at {at}, or it was freed before")]
-    NoObject {
-        /// The address.
-        at: Addr,
-    },
-    /// More types than a heap can tell apart.
-    #[error("a heap has at most {} types of objects; allocate some as bytes", layout::TYPES_MAX)]
-    Types,
     /// A type that has changed since the pool was made.
     #[error(
         "type {name} has changed since the pool was made: {how}; open the pool with the program \
@@ -88,7 +119,7 @@ pub enum HeapError {
         /// Which field, as it was and as it is.
         how: String,
     },
-    /// A root or an object of another type.
+    /// A root of another type.
     #[error(
         "{what} is of another type in this pool: it was made by another program or version; open \
          it with that, or move the data to a new pool"
@@ -97,11 +128,31 @@ pub enum HeapError {
         /// What it is.
         what: String,
     },
+    /// The pool is damaged ([`AccessError::Damaged`]), or a transaction that sets the heap up
+    /// fails.
+    #[error(transparent)]
+    Tx(#[from] TxError),
 }
 
-impl HeapError {
-    /// Something in the pool that no crash leaves behind.
-    pub(crate) fn damaged(what: impl Into<String>) -> HeapError {
-        HeapError::Damaged { what: what.into() }
+impl From<AccessError> for HeapError {
+    fn from(error: AccessError) -> HeapError {
+        HeapError::Tx(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_read_is_small_and_says_the_same_in_a_transaction_and_of_a_heap() {
+        let error = AccessError::NoData { at: Addr::pm(64), bytes: 8 };
+        let in_tx = TxError::from(error.clone());
+        let of_heap = [HeapError::from(in_tx.clone()), HeapError::from(error.clone())];
+        assert_eq!(of_heap, [HeapError::Tx(in_tx.clone()), HeapError::Tx(in_tx.clone())]);
+        assert_eq!(in_tx.to_string(), error.to_string());
+        assert_eq!(of_heap[0].to_string(), error.to_string());
+        let sizes = [size_of::<AccessError>(), size_of::<TxError>(), size_of::<HeapError>()];
+        assert!(sizes.is_sorted() && sizes[0] <= 24, "{sizes:?}");
     }
 }

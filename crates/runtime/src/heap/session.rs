@@ -11,7 +11,7 @@ use crate::tx::buffers::Buffers;
 use crate::tx::recovery;
 use crate::tx::redo_log::{Log, LogCounts, Wait};
 use crate::tx::undo_log::Undo;
-use crate::{HeapError, Route, RouteChoice, RouteCounts};
+use crate::{AccessError, Route, RouteChoice, RouteCounts};
 use seawall_memory::{Addr, Memory, MemoryExt, ThreadSlot, Word};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -195,7 +195,7 @@ impl<'m, M: Memory> Session<'m, M> {
 
     /// Decodes the chunk entry that was found at `at`.
     #[inline]
-    pub(crate) fn decode(&self, at: Addr, bits: u64) -> Result<Chunk, HeapError> {
+    pub(crate) fn decode(&self, at: Addr, bits: u64) -> Result<Chunk, AccessError> {
         let (known_at, known_bits, known) = self.decoded.get();
         if (at, bits) == (known_at, known_bits) {
             return Ok(known);

@@ -19,7 +19,7 @@
 //! and recovery replays the record as any other. A number is never taken away.
 
 use super::{Heap, checked_word};
-use crate::HeapError;
+use crate::AccessError;
 use crate::heap::layout::{Layout, TEXT_BYTES, TYPES_MAX};
 use crate::persist::pointers::all_from;
 use crate::persist::{Branded, Persist};
@@ -58,7 +58,7 @@ impl Heap {
     ///
     /// # Errors
     /// When the table of types is damaged.
-    pub fn types<M: Memory>(&self, memory: &M) -> Result<Vec<TypeInfo>, HeapError> {
+    pub fn types<M: Memory>(&self, memory: &M) -> Result<Vec<TypeInfo>, AccessError> {
         let mut types = Vec::new();
         for number in 1..=TYPES_MAX {
             let Some(entry) = Entry::load(memory, self.layout.type_entry(number))? else {
@@ -73,7 +73,7 @@ impl Heap {
 }
 
 /// Returns the number and shape of each type of the heap.
-pub(crate) fn shapes<M: Memory>(heap: &Heap, memory: &M) -> Result<Vec<(u8, u64)>, HeapError> {
+pub(crate) fn shapes<M: Memory>(heap: &Heap, memory: &M) -> Result<Vec<(u8, u64)>, AccessError> {
     let entry = |number| Entry::load(memory, heap.layout.type_entry(number));
     let shape = |number| Ok(entry(number)?.map(|entry| (number as u8, entry.shape)));
     (1..=TYPES_MAX).filter_map(|number| shape(number).transpose()).collect()
@@ -147,14 +147,14 @@ pub(crate) fn encode_text(at: Addr, text: &str) -> [u64; TEXT_BYTES as usize / 8
     words
 }
 
-fn load_text<M: Memory>(memory: &M, at: Addr) -> Result<String, HeapError> {
+fn load_text<M: Memory>(memory: &M, at: Addr) -> Result<String, AccessError> {
     let mut bytes = [0; TEXT_BYTES as usize];
     memory.read(at, &mut bytes);
     let value = checked_word::load(memory, at).unwrap_or(0);
     let length = (value >> 32) as usize;
     let is_sound = value as u32 == crc32c::crc32c(&bytes[8..]) && length <= TEXT_MAX;
     let text = is_sound.then(|| str::from_utf8(&bytes[8..8 + length]).ok()).flatten();
-    text.map(|text| text.escape_debug().to_string()).ok_or_else(|| HeapError::Damaged {
+    text.map(|text| text.escape_debug().to_string()).ok_or_else(|| AccessError::Damaged {
         what: format!("the name of a type at {at} does not add up"),
     })
 }
@@ -163,7 +163,7 @@ fn load_text<M: Memory>(memory: &M, at: Addr) -> Result<String, HeapError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) shape: u64,
-    size: u64,
+    pub(crate) size: u64,
 }
 
 impl Entry {
@@ -179,7 +179,7 @@ impl Entry {
     }
 
     /// Loads the entry at `at`; `None` if it was never written.
-    fn load<M: Memory>(memory: &M, at: Addr) -> Result<Option<Entry>, HeapError> {
+    fn load<M: Memory>(memory: &M, at: Addr) -> Result<Option<Entry>, AccessError> {
         let words = [memory.load(at), memory.load(at.plus(8))];
         if words == [0, 0] {
             return Ok(None);
@@ -188,32 +188,37 @@ impl Entry {
         let entry = Entry { shape: words[0], size };
         if entry.encode(at) != words || entry.shape == 0 {
             let what = format!("the entry of a type at {at} does not add up");
-            return Err(HeapError::Damaged { what });
+            return Err(AccessError::Damaged { what });
         }
         Ok(Some(entry))
     }
 }
 
-/// Returns the number of the type and false, or the first free number (0 if there is none) and
-/// true.
+/// What the table says of a type.
+pub(crate) enum Listed {
+    /// It has this number.
+    As(u8),
+    /// It has none; the first free number, if there is one.
+    Not(Option<u8>),
+    /// A type of its shape has this size, which is not its own.
+    WithSize(u64),
+}
+
+/// Looks a type up.
 pub(crate) fn search<M: Memory>(
     memory: &M,
     heap: &Heap,
     wanted: Entry,
-) -> Result<(u8, bool), HeapError> {
+) -> Result<Listed, AccessError> {
     for number in 1..=TYPES_MAX {
         match Entry::load(memory, heap.layout.type_entry(number))? {
-            None => return Ok((number as u8, true)),
-            Some(entry) if entry == wanted => return Ok((number as u8, false)),
-            Some(entry) if entry.shape == wanted.shape => {
-                let (size, wanted) = (entry.size, wanted.size);
-                let what = format!("an object of {wanted} bytes, there {size} bytes,");
-                return Err(HeapError::Shape { what });
-            }
+            None => return Ok(Listed::Not(Some(number as u8))),
+            Some(entry) if entry == wanted => return Ok(Listed::As(number as u8)),
+            Some(entry) if entry.shape == wanted.shape => return Ok(Listed::WithSize(entry.size)),
             Some(_) => {}
         }
     }
-    Ok((0, true))
+    Ok(Listed::Not(None))
 }
 
 #[cfg(test)]

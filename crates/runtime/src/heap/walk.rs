@@ -1,7 +1,7 @@
 //! Walks over a whole heap: every live object, and statistics of space.
 
 use super::Heap;
-use crate::HeapError;
+use crate::AccessError;
 use crate::alloc::block::{Block, Kind, state_at};
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::map::{GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES};
@@ -57,7 +57,7 @@ impl Heap {
         &self,
         memory: &M,
         mut each: impl FnMut(Object),
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), AccessError> {
         self.walk(memory, |block, tag| {
             let type_number = (tag != chunk::UNTYPED).then_some(tag);
             each(Object { at: block.at, bytes: block.bytes(), type_number });
@@ -69,7 +69,7 @@ impl Heap {
     ///
     /// # Errors
     /// As [`objects`](Heap::objects).
-    pub fn stats<M: Memory>(&self, memory: &M) -> Result<HeapStats, HeapError> {
+    pub fn stats<M: Memory>(&self, memory: &M) -> Result<HeapStats, AccessError> {
         const PAGE: u64 = 4096;
         let mut stats = HeapStats::default();
         let mut page_end = 0;
@@ -91,7 +91,7 @@ impl Heap {
         &self,
         memory: &M,
         mut each: impl FnMut(Block, u8),
-    ) -> Result<u64, HeapError> {
+    ) -> Result<u64, AccessError> {
         let (count, mut chunk, mut used) = (self.chunks(memory)?, 0, 0);
         while chunk < count {
             let entry = self.walk_chunk(memory, chunk, &mut |block, tag| {
@@ -111,7 +111,7 @@ impl Heap {
         memory: &M,
         chunk: u64,
         each: &mut impl FnMut(Block, u8),
-    ) -> Result<Chunk, HeapError> {
+    ) -> Result<Chunk, AccessError> {
         let entry = chunk::load_within(memory, &self.layout, chunk, self.chunks(memory)?)?;
         let at = self.layout.chunk(chunk);
         match entry {
@@ -131,7 +131,7 @@ impl Heap {
         chunk: u64,
         class: Class,
         each: &mut impl FnMut(Block, u8),
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), AccessError> {
         let start = self.layout.chunk(chunk);
         let mut states = vec![0; class.blocks() as usize];
         memory.read(start, &mut states);
@@ -153,7 +153,7 @@ impl Heap {
         memory: &M,
         chunk: u64,
         each: &mut impl FnMut(Block, u8),
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), AccessError> {
         let start = self.layout.chunk(chunk);
         let mut states = [0; GRANULES as usize];
         memory.read(start, &mut states);

@@ -8,7 +8,7 @@
 //!
 //! 1. A transaction **waits** for a lock only if its address is above those of all that it holds.
 //!    Any other lock is tried once; if another thread holds it, the operation fails with
-//!    [`HeapError::Busy`](crate::HeapError::Busy).
+//!    [`TxError::Busy`](crate::TxError::Busy).
 //! 2. [`Session::retry`] then rolls the transaction back, and runs it again with that lock, and
 //!    those that it failed for before, taken first, in the order of their addresses.
 //!
@@ -19,7 +19,7 @@
 //! The locks are [stripes](crate::Stripes), in DRAM: free after a crash.
 
 use crate::tx::{Logging, Tx};
-use crate::{HeapError, Session, Stripe};
+use crate::{Session, Stripe, TxError};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 impl<'m, M: Memory> Session<'m, M> {
@@ -29,9 +29,9 @@ impl<'m, M: Memory> Session<'m, M> {
     /// its own variables.
     ///
     /// # Errors
-    /// What `body` returns, except [`HeapError::Busy`]; then nothing has changed.
+    /// What `body` returns, except [`TxError::Busy`]; then nothing has changed.
     #[inline]
-    pub fn retry<T, E: From<HeapError>>(
+    pub fn retry<T, E: From<TxError>>(
         &mut self,
         kind: Logging,
         mut body: impl FnMut(&mut Tx<'_, 'm, M>) -> Result<T, E>,
@@ -45,7 +45,7 @@ impl<'m, M: Memory> Session<'m, M> {
 
     #[cold]
     #[inline(never)]
-    fn run_again<T, E: From<HeapError>>(
+    fn run_again<T, E: From<TxError>>(
         &mut self,
         kind: Logging,
         mut body: impl FnMut(&mut Tx<'_, 'm, M>) -> Result<T, E>,
@@ -102,11 +102,11 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// The holder sees what the last holder committed, and no other thread changes that meanwhile.
     ///
     /// # Errors
-    /// [`HeapError::Busy`] if another thread holds it and this one holds locks that do not all come
+    /// [`TxError::Busy`] if another thread holds it and this one holds locks that do not all come
     /// before it.
     #[inline]
     #[track_caller]
-    pub fn lock(&mut self, lock: Stripe) -> Result<(), HeapError> {
+    pub fn lock(&mut self, lock: Stripe) -> Result<(), TxError> {
         let Some(word) = lock.word() else { return Ok(()) };
         let holds = &self.session.holds;
         if holds.held.is_empty() || (holds.before(word).is_none() && holds.may_wait(word)) {
@@ -171,7 +171,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// As [`lock`](Tx::lock).
     #[inline]
     #[track_caller]
-    pub fn version(&mut self, lock: Stripe) -> Result<u64, HeapError> {
+    pub fn version(&mut self, lock: Stripe) -> Result<u64, TxError> {
         let Some(word) = lock.word() else { return Ok(0) };
         let version: u64 = self.session.memory.load(word);
         if version.is_multiple_of(2) {
@@ -184,12 +184,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn version_of_taken(
-        &mut self,
-        lock: Stripe,
-        word: Addr,
-        version: u64,
-    ) -> Result<u64, HeapError> {
+    fn version_of_taken(&mut self, lock: Stripe, word: Addr, version: u64) -> Result<u64, TxError> {
         let holds = &self.session.holds;
         if holds.before(word).is_some() {
             return Ok(version);
@@ -200,9 +195,9 @@ impl<M: Memory> Tx<'_, '_, M> {
         Err(self.lacks(word))
     }
 
-    fn lacks(&mut self, word: Addr) -> HeapError {
+    fn lacks(&mut self, word: Addr) -> TxError {
         self.session.holds.lacked = Some(word);
-        HeapError::Busy
+        TxError::Busy
     }
 
     /// As [`Session::is_data`].
@@ -236,14 +231,14 @@ mod tests {
             let versions = [low, high].map(|lock| lock.version(&image));
             let outcome = session.transaction(|tx| {
                 tx.lock(low)?;
-                let _: Result<(), HeapError> = tx.nested(|tx| {
+                let _: Result<(), TxError> = tx.nested(|tx| {
                     tx.lock(high)?;
-                    Err(HeapError::Types)
+                    Err(TxError::Types)
                 });
                 tx.lock(low)?;
                 assert!(!low.is_still(tx.memory(), versions[0]));
                 assert!(!high.is_still(tx.memory(), versions[1]));
-                if fails { Err(HeapError::Types) } else { Ok(()) }
+                if fails { Err(TxError::Types) } else { Ok(()) }
             });
             assert_eq!(outcome.is_err(), fails);
             assert_eq!([low, high].map(|lock| lock.version(&image)), versions.map(|v| v + 2));
@@ -261,7 +256,7 @@ mod tests {
             tx.lock(high)?;
             let outcome = tx.lock(low);
             if let Some(other) = other.take() {
-                assert_eq!(outcome, Err(HeapError::Busy));
+                assert_eq!(outcome, Err(TxError::Busy));
                 other.release(tx.memory());
             }
             outcome
@@ -277,7 +272,7 @@ mod tests {
     fn all_of_several_locks_are_taken_at_their_versions_or_none() {
         let (image, heap, [one, two, three]) = made();
         let mut session = heap.join(&image);
-        let outcome: Result<(), HeapError> = session.transaction(|tx| {
+        let outcome: Result<(), TxError> = session.transaction(|tx| {
             let seen = [tx.version(one)?, tx.version(two)?];
             two.acquire(tx.memory()).release(tx.memory());
             assert!(!tx.lock_seen(&[(one, seen[0]), (two, seen[1])]));
@@ -297,7 +292,7 @@ mod tests {
         let (image, heap, [lock, ..]) = made();
         let mut session = heap.join(&image);
         let panics = std::panic::AssertUnwindSafe(|| {
-            session.transaction::<(), HeapError>(|tx| {
+            session.transaction::<(), TxError>(|tx| {
                 tx.lock(lock)?;
                 panic!("a bug of the program")
             })

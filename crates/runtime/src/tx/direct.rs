@@ -6,7 +6,7 @@
 //! so freeing a block of that size logs that its bytes are void.
 
 use super::{Logging, Tx};
-use crate::HeapError;
+use crate::TxError;
 use seawall_memory::{Addr, Memory};
 
 /// Minimum bytes of a fresh object that is written past the log.
@@ -19,7 +19,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// # Errors
     /// As [`store`](Tx::store).
     #[track_caller]
-    pub fn fill(&mut self, at: Addr, from: &[u8]) -> Result<(), HeapError> {
+    pub fn fill(&mut self, at: Addr, from: &[u8]) -> Result<(), TxError> {
         let bytes = from.len() as u64;
         let is_fresh = || {
             let mut taken = self.session.buffers.taken.iter();

@@ -8,7 +8,7 @@
 
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
-use crate::{Heap, HeapError};
+use crate::{AccessError, Heap};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// Bytes of a zone.
@@ -68,9 +68,9 @@ pub(crate) fn lines<M: Memory>(
     heap: &Heap,
     (thread, log): (u64, u64),
     generation: u64,
-) -> Result<u64, HeapError> {
+) -> Result<u64, AccessError> {
     let value = checked_word::load(memory, heap.layout.reach(thread, log)).map_err(|_| {
-        HeapError::damaged(format!("how far thread {thread} has logged does not add up"))
+        AccessError::damaged(format!("how far thread {thread} has logged does not add up"))
     })?;
     let is_current = value >> ZONE_BITS == generation & GENERATION_MASK;
     let zone = if is_current { value & ((1 << ZONE_BITS) - 1) } else { 0 };

@@ -20,7 +20,7 @@ use super::redo_log::store_in_place;
 use crate::defrag::recovery::Resumed;
 use crate::flaws::HeapFlaw;
 use crate::heap::checked_word::{self, LIMIT};
-use crate::{Heap, HeapError, Recovered};
+use crate::{AccessError, Heap, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,14 +38,14 @@ pub(crate) fn recover<M: Memory>(
     memory: &M,
     heap: &Heap,
     bytes: u64,
-) -> Result<(u64, Recovered), HeapError> {
+) -> Result<(u64, Recovered), AccessError> {
     let layout = heap.layout;
     let chunks = heap.chunks(memory)?;
     debug_assert!(layout.pm_bytes(chunks) <= bytes, "checked when the header was read");
     let retired = checked_word::load(memory, layout.retired)
         .ok()
         .filter(|retired| *retired < NUMBER_MAX)
-        .ok_or_else(|| HeapError::damaged("the generation of its logs does not add up"))?;
+        .ok_or_else(|| AccessError::damaged("the generation of its logs does not add up"))?;
     let mut records = Vec::new();
     for thread in 0..layout.numbers.threads {
         let found = read_halves(memory, heap, thread, retired)?;
@@ -131,7 +131,7 @@ fn read_halves<M: Memory>(
     heap: &Heap,
     thread: u64,
     retired: u64,
-) -> Result<Vec<Record>, HeapError> {
+) -> Result<Vec<Record>, AccessError> {
     let [older, newer] = [1, 2].map(|ahead| read_half(memory, heap, thread, retired + ahead));
     let (mut records, newer) = (older?, newer?);
     let lines: u64 = records.iter().map(Record::lines).sum();
@@ -139,7 +139,7 @@ fn read_halves<M: Memory>(
     let mut ends = closed.into_iter().map(Some).chain(newer.first().map(before));
     if !heap.flaw.is(HeapFlaw::NoBefore) && ends.any(|end| end != Some(lines)) {
         let what = "does not end where its next half says that it did";
-        return Err(HeapError::damaged(format!("the log of thread {thread} {what}")));
+        return Err(AccessError::damaged(format!("the log of thread {thread} {what}")));
     }
     records.extend(newer);
     Ok(records)
@@ -151,11 +151,11 @@ fn read_half<M: Memory>(
     heap: &Heap,
     thread: u64,
     generation: u64,
-) -> Result<Vec<Record>, HeapError> {
+) -> Result<Vec<Record>, AccessError> {
     let found = read_log(memory, heap, (thread, generation % 2), generation)?;
     if found.iter().any(|record| record.generation != generation) {
         let what = "holds a record of a generation that has not begun";
-        return Err(HeapError::damaged(format!("the log of thread {thread} {what}")));
+        return Err(AccessError::damaged(format!("the log of thread {thread} {what}")));
     }
     Ok(found)
 }
@@ -167,16 +167,16 @@ fn closed<M: Memory>(
     heap: &Heap,
     thread: u64,
     retired: u64,
-) -> Result<Option<u64>, HeapError> {
+) -> Result<Option<u64>, AccessError> {
     let [generation, lines] =
         heap.layout.closed(thread).map(|at| checked_word::load(memory, at).ok());
     match generation.zip(lines) {
         Some((generation, lines)) if generation <= retired + 1 => {
             Ok((generation == retired + 1).then_some(lines))
         }
-        _ => {
-            Err(HeapError::damaged(format!("where thread {thread} ended its log does not add up")))
-        }
+        _ => Err(AccessError::damaged(format!(
+            "where thread {thread} ended its log does not add up"
+        ))),
     }
 }
 
@@ -194,7 +194,7 @@ fn read_log<M: Memory>(
     heap: &Heap,
     (thread, log): (u64, u64),
     generation: u64,
-) -> Result<Vec<Record>, HeapError> {
+) -> Result<Vec<Record>, AccessError> {
     let at = match log {
         UNDO => heap.layout.undo(thread),
         half => heap.layout.log(thread, half),
@@ -212,7 +212,7 @@ fn read_log<M: Memory>(
     };
     match (line + 1..lines).find(is_header) {
         None => Ok(records),
-        Some(_) => Err(HeapError::damaged(format!(
+        Some(_) => Err(AccessError::damaged(format!(
             "the log of thread {thread} has a record that does not add up before another"
         ))),
     }
@@ -251,7 +251,7 @@ fn read_undo<M: Memory>(
     heap: &Heap,
     thread: u64,
     logged: &[(u64, Record)],
-) -> Result<Vec<(u64, Record)>, HeapError> {
+) -> Result<Vec<(u64, Record)>, AccessError> {
     let mine = logged.iter().filter(|(of, _)| *of == thread);
     let ends = mine.flat_map(|(_, record)| record.entries()).filter_map(|entry| match entry {
         Entry::End(number) => Some(number),
@@ -260,30 +260,30 @@ fn read_undo<M: Memory>(
     let ended = ends.fold(read_thread_line(memory, heap, thread)?, u64::max);
     if ended >= NUMBER_MAX {
         let what = "ends a transaction whose number is out of range";
-        return Err(HeapError::damaged(format!("the log of thread {thread} {what}")));
+        return Err(AccessError::damaged(format!("the log of thread {thread} {what}")));
     }
     let records = read_log(memory, heap, (thread, UNDO), ended + 1)?;
     if records.iter().any(|record| record.generation != ended + 1) {
         let what = "holds old values of a transaction that is not the one after the last that";
-        return Err(HeapError::damaged(format!("the undo log of thread {thread} {what} ended")));
+        return Err(AccessError::damaged(format!("the undo log of thread {thread} {what} ended")));
     }
     Ok(records.into_iter().map(|record| (thread, record)).collect())
 }
 
 /// Returns the number of a thread's last undo transaction whose end is stored in place.
-fn read_thread_line<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Result<u64, HeapError> {
+fn read_thread_line<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Result<u64, AccessError> {
     let ended = checked_word::load(memory, heap.layout.ended(thread)).ok();
     let done: u64 = memory.load(heap.layout.done(thread));
     match ended.filter(|ended| *ended < NUMBER_MAX && done < DONE_MAX) {
         Some(ended) => Ok(ended),
         None => {
-            Err(HeapError::damaged(format!("what thread {thread} has finished does not add up")))
+            Err(AccessError::damaged(format!("what thread {thread} has finished does not add up")))
         }
     }
 }
 
 /// Refuses records that write where no transaction can.
-fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), HeapError> {
+fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), AccessError> {
     let sound = record.entries().all(|entry| {
         let (at, bytes) = match entry {
             Entry::Words(at, values) => (at, 8 * values.len() as u64),
@@ -298,7 +298,7 @@ fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), H
     if sound {
         Ok(())
     } else {
-        Err(HeapError::damaged(format!("the log of thread {thread} writes no data")))
+        Err(AccessError::damaged(format!("the log of thread {thread} writes no data")))
     }
 }
 

@@ -31,7 +31,7 @@ use super::record::{BEFORE_WORDS, Builder, Entry};
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
 use crate::heap::layout::Layout;
-use crate::{Heap, HeapError, Route, RouteChoice};
+use crate::{Heap, Route, RouteChoice, TxError};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
 
 /// Low bits of an entry in a list of dirty lines: the number of lines.
@@ -155,10 +155,10 @@ impl Log {
         memory: &M,
         builder: &mut Builder,
         wait: Wait,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let (size, most) = (builder.bytes(), builder.bytes_with(BEFORE_WORDS));
         if most > self.places.room {
-            return Err(HeapError::TooLarge { bytes: most, room: self.places.room });
+            return Err(TxError::TooLarge { bytes: most, room: self.places.room });
         }
         let (generation, stamp) = self.enter(memory, size, most);
         if generation != self.generation {

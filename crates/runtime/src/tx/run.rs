@@ -2,7 +2,7 @@
 
 use super::redo_log::Wait;
 use super::{Logging, Tx};
-use crate::{HeapError, Session};
+use crate::{Session, TxError};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -33,9 +33,9 @@ impl<'m, M: Memory> Session<'m, M> {
     /// fence.
     ///
     /// # Errors
-    /// What `body` returns; [`HeapError::TooLarge`] when it wrote more than the log holds. Nothing
+    /// What `body` returns; [`TxError::TooLarge`] when it wrote more than the log holds. Nothing
     /// has changed then.
-    pub fn transaction<T, E: From<HeapError>>(
+    pub fn transaction<T, E: From<TxError>>(
         &mut self,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -48,7 +48,7 @@ impl<'m, M: Memory> Session<'m, M> {
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).
-    pub fn transaction_with<T, E: From<HeapError>>(
+    pub fn transaction_with<T, E: From<TxError>>(
         &mut self,
         logging: Logging,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
@@ -63,7 +63,7 @@ impl<'m, M: Memory> Session<'m, M> {
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).
-    pub fn begin<T, E: From<HeapError>>(
+    pub fn begin<T, E: From<TxError>>(
         &mut self,
         kind: Logging,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
@@ -81,7 +81,7 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     #[inline]
-    fn run<T, E: From<HeapError>>(
+    fn run<T, E: From<TxError>>(
         &mut self,
         kind: Logging,
         wait: Wait,
@@ -103,7 +103,7 @@ impl<'m, M: Memory> Session<'m, M> {
 
     /// Begins a transaction; returns whether a scope began with it.
     #[inline(never)]
-    fn enter(&mut self) -> Result<bool, HeapError> {
+    fn enter(&mut self) -> Result<bool, TxError> {
         self.sit();
         if std::mem::replace(&mut self.broken, true) {
             self.abort()?;
@@ -137,7 +137,7 @@ impl<'m, M: Memory> Session<'m, M> {
         is_good: bool,
         wait: Wait,
         is_scope: bool,
-    ) -> Result<Option<HeapError>, HeapError> {
+    ) -> Result<Option<TxError>, TxError> {
         self.set_busy(false);
         let error = if is_good { self.commit(wait).err() } else { None };
         if !is_good || error.is_some() {
@@ -151,7 +151,7 @@ impl<'m, M: Memory> Session<'m, M> {
         Ok(error)
     }
 
-    fn commit(&mut self, wait: Wait) -> Result<(), HeapError> {
+    fn commit(&mut self, wait: Wait) -> Result<(), TxError> {
         if !self.buffers.saved.is_empty() || self.undo.is_open() {
             self.log_saved();
         }
@@ -185,7 +185,7 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     /// Rolls back the transaction.
-    fn abort(&mut self) -> Result<(), HeapError> {
+    fn abort(&mut self) -> Result<(), TxError> {
         if self.undo.is_open() {
             self.log.commit(self.memory, self.undo.put_back(), Wait::Durable)?;
         }
@@ -201,12 +201,7 @@ impl<'m, M: Memory> Session<'m, M> {
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).
-    pub fn alloc_into(
-        &mut self,
-        link: Addr,
-        bytes: u64,
-        content: &[u8],
-    ) -> Result<Addr, HeapError> {
+    pub fn alloc_into(&mut self, link: Addr, bytes: u64, content: &[u8]) -> Result<Addr, TxError> {
         self.transaction(|tx| {
             let at = tx.alloc(bytes.max(content.len() as u64))?;
             if !content.is_empty() {
@@ -221,8 +216,8 @@ impl<'m, M: Memory> Session<'m, M> {
     /// and with one fence. Does nothing if the word is zero.
     ///
     /// # Errors
-    /// As [`transaction`](Session::transaction), and [`HeapError::NoObject`].
-    pub fn free_from(&mut self, link: Addr) -> Result<(), HeapError> {
+    /// As [`transaction`](Session::transaction), and [`TxError::NoObject`].
+    pub fn free_from(&mut self, link: Addr) -> Result<(), TxError> {
         self.transaction(|tx| {
             let at: Addr = tx.load(link);
             if at.is_null() {

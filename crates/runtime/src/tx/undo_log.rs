@@ -15,7 +15,7 @@ use super::reach::Reach;
 use super::record::{Builder, HEADER_WORDS};
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
-use crate::{Heap, HeapError, Route, RouteChoice};
+use crate::{Heap, Route, RouteChoice, TxError};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// One thread's undo log.
@@ -83,7 +83,7 @@ impl Undo {
     ///
     /// # Errors
     /// When they do not fit; then they are no longer noted.
-    pub(crate) fn save<M: Memory>(&mut self, memory: &M) -> Result<u64, HeapError> {
+    pub(crate) fn save<M: Memory>(&mut self, memory: &M) -> Result<u64, TxError> {
         if self.builder.is_empty() {
             return Ok(0);
         }
@@ -91,7 +91,7 @@ impl Undo {
         if self.used + size > self.room {
             self.builder.clear();
             self.old.truncate(self.saved.max(HEADER_WORDS));
-            return Err(HeapError::TooLarge { bytes: self.used + size, room: self.room });
+            return Err(TxError::TooLarge { bytes: self.used + size, room: self.room });
         }
         if !self.is_open() {
             self.number += 1;

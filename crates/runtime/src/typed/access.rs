@@ -4,7 +4,7 @@ use super::{Persist, Ptr};
 use crate::defrag::scope::View;
 use crate::persist::{Buffer, Sealed, Sink, Source};
 use crate::tx::direct::DIRECT_BYTES;
-use crate::{HeapError, Logging, Session, Tx};
+use crate::{AccessError, Logging, Session, Tx, TxError};
 use seawall_memory::{Addr, Memory, MemoryExt, Word};
 
 /// Returns the address of `ptr`, if all of a `T` there is data of the heap: a pointer that was
@@ -13,12 +13,12 @@ use seawall_memory::{Addr, Memory, MemoryExt, Word};
 pub(super) fn check<'p, T: Persist<'p>, M: Memory>(
     session: &Session<'_, M>,
     ptr: Ptr<'p, T>,
-) -> Result<Addr, HeapError> {
+) -> Result<Addr, AccessError> {
     let at = ptr.addr();
     if at.bits().is_multiple_of(T::ALIGN) && session.holds(at, T::SIZE) {
         Ok(at)
     } else {
-        Err(HeapError::NoData { at, bytes: T::SIZE })
+        Err(AccessError::NoData { at, bytes: T::SIZE })
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn put<'p, T: Persist<'p>, M: Memory>(
     tx: &mut Tx<'_, '_, M>,
     at: Addr,
     value: T,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     store(tx, at, value, false)
 }
 
@@ -83,7 +83,7 @@ fn store<'p, T: Persist<'p>, M: Memory>(
     at: Addr,
     value: T,
     is_new: bool,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     if tx.kind() == Logging::Undo {
         keep_old::<T, M>(tx, at)?;
     }
@@ -100,7 +100,7 @@ fn store<'p, T: Persist<'p>, M: Memory>(
 fn keep_old<'p, T: Persist<'p>, M: Memory>(
     tx: &mut Tx<'_, '_, M>,
     at: Addr,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     if tx.session.scope.view == View::New {
         let _ = T::load(&Within(tx), at);
     }
@@ -113,7 +113,7 @@ pub(super) fn fill<'p, T: Persist<'p>, M: Memory>(
     tx: &mut Tx<'_, '_, M>,
     at: Addr,
     value: T,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     if T::SIZE >= DIRECT_BYTES {
         let mut named = Named { bytes: Buffer(vec![0; T::SIZE as usize]), session: &*tx.session };
         value.store(&mut named, Addr::NULL);
@@ -156,7 +156,7 @@ struct Words<'t, 's, 'm, M: Memory> {
     bits: u64,
     /// The object is new: it has no bytes to keep.
     is_new: bool,
-    outcome: Result<(), HeapError>,
+    outcome: Result<(), TxError>,
 }
 
 impl<M: Memory> Words<'_, '_, '_, M> {
@@ -188,7 +188,7 @@ impl<M: Memory> Words<'_, '_, '_, M> {
     }
 
     #[inline]
-    fn finish(mut self) -> Result<(), HeapError> {
+    fn finish(mut self) -> Result<(), TxError> {
         while self.word < self.end {
             self.put();
             self.word += 8;

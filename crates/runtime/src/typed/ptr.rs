@@ -20,7 +20,7 @@ pub(crate) type Brand<'p> = PhantomData<fn(&'p ()) -> &'p ()>;
 /// are `None`.
 ///
 /// A `Ptr` that is loaded from zeros leads nowhere: following it is the error
-/// [`NoData`](crate::HeapError::NoData).
+/// [`NoData`](crate::AccessError::NoData).
 pub struct Ptr<'p, T> {
     bits: NonZeroU64,
     brand: Brand<'p>,

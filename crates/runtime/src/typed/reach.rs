@@ -7,7 +7,7 @@
 use super::{Persist, Ptr};
 use crate::heap::type_table;
 use crate::persist::pointers::Shapes;
-use crate::{HeapError, Object, Session};
+use crate::{AccessError, Object, Session};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory, MemoryExt};
 
@@ -42,7 +42,7 @@ struct Objects {
 
 impl Objects {
     /// Each at its current address.
-    fn of<M: Memory>(session: &Session<'_, M>) -> Result<Objects, HeapError> {
+    fn of<M: Memory>(session: &Session<'_, M>) -> Result<Objects, AccessError> {
         let mut all = Vec::new();
         session.heap.objects(session.memory, |object| {
             all.push(Object { at: session.place_of_found(object.at), ..object });
@@ -64,7 +64,7 @@ impl Objects {
 pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
     session: &Session<'_, M>,
     from: Ptr<'p, T>,
-) -> Result<Reach, HeapError> {
+) -> Result<Reach, AccessError> {
     let (heap, memory) = (&session.heap, session.memory);
     let shapes = Shapes::reached_from::<T>();
     let numbers: FxHashMap<u8, u64> = type_table::shapes(heap, memory)?.into_iter().collect();

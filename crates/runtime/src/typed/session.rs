@@ -5,7 +5,7 @@ use super::ptr::Brand;
 use super::reach::{self, Reach};
 use super::types::Types;
 use super::{Persist, Ptr, Tx};
-use crate::{HeapError, Logging, Pending};
+use crate::{AccessError, Logging, Pending, TxError};
 use seawall_memory::{Addr, Memory};
 use std::marker::PhantomData;
 
@@ -36,9 +36,9 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     /// seen half written; locking is up to the caller.
     ///
     /// # Errors
-    /// [`HeapError::NoData`] when it leads nowhere.
+    /// [`AccessError::NoData`] when it leads nowhere.
     #[inline]
-    pub fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
+    pub fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, AccessError> {
         let at = self.session.place_to_read(access::check(&self.session, ptr)?);
         Ok(T::load(&Seen(&self.session), at))
     }
@@ -47,9 +47,9 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     /// [`Session::transaction`](crate::Session::transaction).
     ///
     /// # Errors
-    /// What `body` returns; [`HeapError::TooLarge`] when it wrote more than the log holds. Nothing
+    /// What `body` returns; [`TxError::TooLarge`] when it wrote more than the log holds. Nothing
     /// has changed then.
-    pub fn transaction<T, E: From<HeapError>>(
+    pub fn transaction<T, E: From<TxError>>(
         &mut self,
         body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -61,7 +61,7 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).
-    pub fn transaction_with<T, E: From<HeapError>>(
+    pub fn transaction_with<T, E: From<TxError>>(
         &mut self,
         logging: Logging,
         body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
@@ -71,11 +71,11 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     }
 
     /// As [`transaction_with`](Session::transaction_with), and again from the start while it fails
-    /// with [`HeapError::Busy`]; see [`Session::retry`](crate::Session::retry).
+    /// with [`TxError::Busy`]; see [`Session::retry`](crate::Session::retry).
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).
-    pub fn retry<T, E: From<HeapError>>(
+    pub fn retry<T, E: From<TxError>>(
         &mut self,
         kind: Logging,
         mut body: impl FnMut(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
@@ -87,12 +87,12 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     /// The current address of `ptr`, and the untyped session: for structures that are fields.
     ///
     /// # Errors
-    /// [`HeapError::NoData`] when it leads nowhere.
+    /// [`AccessError::NoData`] when it leads nowhere.
     #[doc(hidden)]
     pub fn place<T: Persist<'p>>(
         &mut self,
         ptr: Ptr<'p, T>,
-    ) -> Result<(Addr, &mut crate::Session<'m, M>), HeapError> {
+    ) -> Result<(Addr, &mut crate::Session<'m, M>), AccessError> {
         let at = self.session.place_to_read(access::check(&self.session, ptr)?);
         Ok((at, &mut self.session))
     }
@@ -102,7 +102,7 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     ///
     /// # Errors
     /// As [`transaction`](Session::transaction).
-    pub fn begin<T, E: From<HeapError>>(
+    pub fn begin<T, E: From<TxError>>(
         &mut self,
         kind: Logging,
         body: impl FnOnce(&mut Tx<'p, '_, 'm, M>) -> Result<T, E>,
@@ -121,12 +121,11 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     /// may be in progress.
     ///
     /// # Errors
-    /// When the heap's tables are damaged; [`HeapError::Shape`] when a type of this shape has
-    /// another size there.
+    /// When the heap's tables are damaged.
     pub fn for_each<T: Persist<'p>>(
         &mut self,
         mut each: impl FnMut(Ptr<'p, T>, T),
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), AccessError> {
         let number = self.types.find::<T, M>(&mut self.session)?;
         if number.is_none() {
             return Ok(());
@@ -179,8 +178,8 @@ impl<'p, 'm, M: Memory> Session<'p, 'm, M> {
     /// ```
     ///
     /// # Errors
-    /// When the heap's tables are damaged; [`HeapError::NoData`] when `from` leads nowhere.
-    pub fn reach<T: Persist<'p>>(&self, from: Ptr<'p, T>) -> Result<Reach, HeapError> {
+    /// When the heap's tables are damaged; [`AccessError::NoData`] when `from` leads nowhere.
+    pub fn reach<T: Persist<'p>>(&self, from: Ptr<'p, T>) -> Result<Reach, AccessError> {
         access::check(&self.session, from)?;
         reach::reach(&self.session, from)
     }

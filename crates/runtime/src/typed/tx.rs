@@ -5,7 +5,7 @@ use super::ptr::Brand;
 use super::types::Types;
 use super::{Persist, Ptr};
 use crate::alloc::coalesce::Wanted;
-use crate::{HeapError, Logging};
+use crate::{Logging, TxError};
 use seawall_memory::{Addr, Memory};
 use std::marker::PhantomData;
 
@@ -38,12 +38,12 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// The current address of `ptr`, and the untyped transaction: for structures that are fields.
     ///
     /// # Errors
-    /// [`HeapError::NoData`] when it leads nowhere.
+    /// [`NoData`](crate::AccessError::NoData) when it leads nowhere.
     #[doc(hidden)]
     pub fn place<T: Persist<'p>>(
         &mut self,
         ptr: Ptr<'p, T>,
-    ) -> Result<(Addr, &mut crate::Tx<'t, 'm, M>), HeapError> {
+    ) -> Result<(Addr, &mut crate::Tx<'t, 'm, M>), TxError> {
         let at = self.tx.session.place_to_write(access::check(self.tx.session, ptr)?);
         Ok((at, &mut self.tx))
     }
@@ -51,9 +51,9 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// Returns a copy of what `ptr` leads to, as this transaction sees it.
     ///
     /// # Errors
-    /// [`HeapError::NoData`] when it leads nowhere.
+    /// [`NoData`](crate::AccessError::NoData) when it leads nowhere.
     #[inline]
-    pub fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, HeapError> {
+    pub fn get<T: Persist<'p>>(&self, ptr: Ptr<'p, T>) -> Result<T, TxError> {
         let at = self.tx.session.place_to_read(access::check(self.tx.session, ptr)?);
         Ok(T::load(&access::Within(&self.tx), at))
     }
@@ -62,10 +62,10 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// logs all of its old words with one fence.
     ///
     /// # Errors
-    /// [`HeapError::NoData`] when it leads nowhere; [`HeapError::TooLarge`] when the undo log is
-    /// full.
+    /// [`NoData`](crate::AccessError::NoData) when it leads nowhere; [`TxError::TooLarge`] when the
+    /// undo log is full.
     #[inline]
-    pub fn set<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>, value: T) -> Result<(), HeapError> {
+    pub fn set<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>, value: T) -> Result<(), TxError> {
         let at = self.tx.session.place_to_write(access::check(self.tx.session, ptr)?);
         access::put(&mut self.tx, at, value)
     }
@@ -79,7 +79,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         &mut self,
         ptr: Ptr<'p, T>,
         change: impl FnOnce(T) -> T,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let value = change(self.get(ptr)?);
         self.set(ptr, value)
     }
@@ -88,11 +88,11 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// small transaction of its own, which numbers the type and stays if this one does not commit.
     ///
     /// # Errors
-    /// [`HeapError::Full`] when there is no room and the pool cannot grow; [`HeapError::Types`]
-    /// when the heap has 126 types already; [`HeapError::Shape`] when a type of this shape has
-    /// another size there.
+    /// [`TxError::Full`] when there is no room and the pool cannot grow; [`TxError::Types`] when
+    /// the heap has 126 types already; [`TxError::Shape`] when a type of this shape has another
+    /// size there.
     #[inline]
-    pub fn alloc<T: Persist<'p>>(&mut self, value: T) -> Result<Ptr<'p, T>, HeapError> {
+    pub fn alloc<T: Persist<'p>>(&mut self, value: T) -> Result<Ptr<'p, T>, TxError> {
         let Wanted { bytes, lines, tag } = self.wanted::<T>()?;
         let at = self.tx.alloc_tagged(bytes, lines, tag)?;
         access::fill(&mut self.tx, at, value)?;
@@ -114,7 +114,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         &mut self,
         first: A,
         second: B,
-    ) -> Result<(Ptr<'p, A>, Ptr<'p, B>), HeapError> {
+    ) -> Result<(Ptr<'p, A>, Ptr<'p, B>), TxError> {
         let wanted = [self.wanted::<A>()?, self.wanted::<B>()?];
         let [at, behind] = self.tx.alloc_wanted_together(wanted)?;
         access::fill(&mut self.tx, at, first)?;
@@ -132,7 +132,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// ```
     /// use seawall_memory::Image;
     /// use seawall_runtime::typed::{self, Bytes, Persist, Ptr};
-    /// use seawall_runtime::{HeapError, HeapOptions};
+    /// use seawall_runtime::{HeapError, HeapOptions, TxError};
     ///
     /// #[derive(Clone, Copy, Persist)]
     /// struct Root<'p> {
@@ -154,13 +154,13 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     ///         let (entry, value) = tx.alloc_together(new, Bytes(*b"the first value."))?;
     ///         tx.set(entry.at(Entry::VALUE), Some(value))?;
     ///         tx.set(pool.root().at(Root::ENTRY), Some(entry))?;
-    ///         Ok::<_, HeapError>((entry, value))
+    ///         Ok::<_, TxError>((entry, value))
     ///     })?;
     ///     let value = session.transaction(|tx| {
     ///         let value = tx.alloc_near(entry, Bytes(*b"another value..."))?;
     ///         tx.set(entry, Entry { value: Some(value), changes: 1 })?;
     ///         tx.free(old)?;
-    ///         Ok::<_, HeapError>(value)
+    ///         Ok::<_, TxError>(value)
     ///     })?;
     ///     assert_eq!(value.addr().line(), entry.addr().line());
     ///     Ok::<_, HeapError>(())
@@ -169,12 +169,12 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// ```
     ///
     /// # Errors
-    /// As [`alloc`](Tx::alloc), and [`HeapError::NoObject`] when no object starts at `near`.
+    /// As [`alloc`](Tx::alloc), and [`TxError::NoObject`] when no object starts at `near`.
     pub fn alloc_near<T: Persist<'p>, N: Persist<'p>>(
         &mut self,
         near: Ptr<'p, N>,
         value: T,
-    ) -> Result<Ptr<'p, T>, HeapError> {
+    ) -> Result<Ptr<'p, T>, TxError> {
         let wanted = self.wanted::<T>()?;
         let near = self.tx.session.place_to_read(near.addr());
         let at = self.tx.alloc_wanted_near(near, wanted)?;
@@ -182,7 +182,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         Ok(Ptr::new(at))
     }
 
-    fn wanted<T: Persist<'p>>(&mut self) -> Result<Wanted, HeapError> {
+    fn wanted<T: Persist<'p>>(&mut self) -> Result<Wanted, TxError> {
         let tag = self.types.number::<T, M>(self.tx.session)?;
         Ok(Wanted { bytes: T::SIZE, lines: T::ALIGN > 8, tag })
     }
@@ -191,13 +191,13 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// then.
     ///
     /// # Errors
-    /// [`HeapError::NoObject`] when no object starts there, as in the middle of one, or it was
-    /// freed before; [`HeapError::Shape`] when it was allocated as another type.
-    pub fn free<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<(), HeapError> {
+    /// [`TxError::NoObject`] when no object starts there, as in the middle of one, or it was freed
+    /// before; [`TxError::Shape`] when it was allocated as another type.
+    pub fn free<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<(), TxError> {
         let at = self.tx.session.place_to_write(ptr.addr());
         let (block, number) = self.tx.object(at)?;
         if self.types.find::<T, M>(self.tx.session)? != Some(number) {
-            return Err(HeapError::Shape { what: format!("the object at {at}") });
+            return Err(TxError::Shape { what: format!("the object at {at}") });
         }
         self.tx.free_block(block);
         Ok(())
@@ -207,10 +207,10 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     ///
     /// # Errors
     /// When the heap's tables are damaged.
-    pub fn is_live<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<bool, HeapError> {
+    pub fn is_live<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<bool, TxError> {
         match self.tx.object(self.tx.session.place_to_read(ptr.addr())) {
             Ok((_, number)) => Ok(self.types.find::<T, M>(self.tx.session)? == Some(number)),
-            Err(HeapError::NoObject { .. }) => Ok(false),
+            Err(TxError::NoObject { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }

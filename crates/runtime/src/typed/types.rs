@@ -2,11 +2,11 @@
 //! is allocated (`heap/type_table.rs` has the table).
 
 use crate::flaws::HeapFlaw;
-use crate::heap::type_table::{Entry, encode_text, search, text_of};
+use crate::heap::type_table::{Entry, Listed, encode_text, search, text_of};
 use crate::persist::Persist;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
-use crate::{HeapError, Session};
+use crate::{AccessError, Session, TxError};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Memory, MemoryExt};
 
@@ -22,7 +22,7 @@ impl Types {
     pub(crate) fn number<'p, T: Persist<'p>, M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
-    ) -> Result<u8, HeapError> {
+    ) -> Result<u8, TxError> {
         match self.known.get(&T::SHAPE) {
             Some(number) => Ok(*number),
             None => self.learn(session, Entry::of::<T>(), text_of::<'p, T>),
@@ -36,7 +36,7 @@ impl Types {
         session: &mut Session<'_, M>,
         entry: Entry,
         text: fn() -> String,
-    ) -> Result<u8, HeapError> {
+    ) -> Result<u8, TxError> {
         let number = if session.heap.flaw.is(HeapFlaw::UnlockedType) {
             search_or_add(session, entry, text)?
         } else {
@@ -51,7 +51,7 @@ impl Types {
     pub(crate) fn find<'p, T: Persist<'p>, M: Memory>(
         &mut self,
         session: &mut Session<'_, M>,
-    ) -> Result<Option<u8>, HeapError> {
+    ) -> Result<Option<u8>, AccessError> {
         match self.known.get(&T::SHAPE) {
             Some(number) => Ok(Some(*number)),
             None => self.look_for(session, Entry::of::<T>()),
@@ -64,12 +64,9 @@ impl Types {
         &mut self,
         session: &mut Session<'_, M>,
         entry: Entry,
-    ) -> Result<Option<u8>, HeapError> {
+    ) -> Result<Option<u8>, AccessError> {
         let found = session.with_chunk_lock(|session| search(session.memory, &session.heap, entry));
-        let (number, is_new) = found?;
-        if is_new || number == 0 {
-            return Ok(None);
-        }
+        let Listed::As(number) = found? else { return Ok(None) };
         self.known.insert(entry.shape, number);
         Ok(Some(number))
     }
@@ -79,15 +76,16 @@ fn search_or_add<M: Memory>(
     session: &mut Session<'_, M>,
     entry: Entry,
     text: fn() -> String,
-) -> Result<u8, HeapError> {
-    let (number, is_new) = search(session.memory, &session.heap, entry)?;
-    if number == 0 {
-        return Err(HeapError::Types);
+) -> Result<u8, TxError> {
+    match search(session.memory, &session.heap, entry)? {
+        Listed::As(number) => Ok(number),
+        Listed::Not(Some(number)) => add(session, number, entry, &text()).map(|()| number),
+        Listed::Not(None) => Err(TxError::Types),
+        Listed::WithSize(size) => {
+            let what = format!("an object of {} bytes, there {size} bytes,", entry.size);
+            Err(TxError::Shape { what })
+        }
     }
-    if is_new {
-        add(session, number, entry, &text())?;
-    }
-    Ok(number)
 }
 
 fn add<M: Memory>(
@@ -95,7 +93,7 @@ fn add<M: Memory>(
     number: u8,
     entry: Entry,
     text: &str,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let text_at = session.layout().type_text(u64::from(number));
     let at = session.layout().type_entry(u64::from(number));
     let mut builder = Builder::default();

@@ -10,7 +10,7 @@ use crate::subjects;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Image;
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, TxError};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::{Once, OnceLock};
@@ -210,7 +210,7 @@ pub fn transactions(data: &[u8]) {
             }
             match step.run(&mut session, kind, number) {
                 Ok(()) => step.apply(&mut state, number),
-                Err(HeapError::Full { .. } | HeapError::TooLarge { .. }) => {}
+                Err(TxError::Full { .. } | TxError::TooLarge { .. }) => {}
                 Err(error) => panic!("{step:?}: {error}"),
             }
         }
@@ -238,7 +238,7 @@ fn step_of_another<'m, T>(
 
 /// Nobody joins in the middle of a transaction of the same number, which ends as it would have.
 fn join_within(session: &mut Session<'_, Image>, heap: &Heap, image: &Image, kind: Logging) {
-    let tries = session.transaction_with::<(), HeapError>(kind, |tx| {
+    let tries = session.transaction_with::<(), TxError>(kind, |tx| {
         let link: u64 = tx.load(heap.root());
         tx.store(heap.root(), link)?;
         let text = panic_of(|| drop(heap.join(image)));

@@ -8,7 +8,7 @@ use crate::script::Meant;
 use seawall_memory::Image;
 use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Step};
 use seawall_runtime::typed::{self, Persist, Ptr, Session, Tx};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging};
+use seawall_runtime::{AccessError, Heap, HeapError, HeapOptions, Logging, TxError};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const NAME: &str = "moves";
@@ -71,7 +71,7 @@ impl Held {
         thread: &mut Thread<'_>,
         kind: Logging,
         end: End,
-        body: impl for<'p> Fn(&mut Tx<'p, '_, '_, Image>, Root<'p>) -> Result<(), HeapError>,
+        body: impl for<'p> Fn(&mut Tx<'p, '_, '_, Image>, Root<'p>) -> Result<(), TxError>,
     ) -> bool {
         let run = || {
             thread.enter(|session, root| {
@@ -79,7 +79,7 @@ impl Held {
                     body(tx, root)?;
                     match end {
                         End::Commit => Ok(()),
-                        End::Abort => Err(HeapError::Types),
+                        End::Abort => Err(TxError::Types),
                         End::Panic => resume_unwind(Box::new(Meant)),
                     }
                 })
@@ -87,8 +87,8 @@ impl Held {
         };
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(())) => true,
-            Ok(Err(HeapError::Full { .. } | HeapError::TooLarge { .. })) => false,
-            Ok(Err(HeapError::Types)) if end == End::Abort => false,
+            Ok(Err(TxError::Full { .. } | TxError::TooLarge { .. })) => false,
+            Ok(Err(TxError::Types)) if end == End::Abort => false,
             Err(panic) if end == End::Panic && panic.is::<Meant>() => false,
             Ok(Err(error)) => panic!("{error}"),
             Err(panic) => resume_unwind(panic),
@@ -144,7 +144,7 @@ impl Held {
                 if keeps(place) {
                     link = ptr.at(Ring::NEXT);
                 } else {
-                    session.transaction_with::<_, HeapError>(kind, |tx| {
+                    session.transaction_with::<_, TxError>(kind, |tx| {
                         let next = tx.get(ptr)?.next;
                         tx.set(link, next)?;
                         tx.free(ptr)
@@ -203,14 +203,14 @@ fn steps(thread: &mut Thread<'_>, collector: &mut Defragmenter, count: usize) {
             Ok(Step::Worked | Step::Done) => {}
             Ok(Step::Rest) => break,
             Ok(Step::Waits) => panic!("there is no other thread to wait for"),
-            Err(DefragError::Heap(HeapError::Full { .. })) => break,
+            Err(DefragError::Heap(TxError::Full { .. })) => break,
             Err(error) => panic!("{error}"),
         }
     }
 }
 
 /// The values, the last first.
-fn walk<'p>(session: &Session<'p, '_, Image>, root: Root<'p>) -> Result<Vec<u64>, HeapError> {
+fn walk<'p>(session: &Session<'p, '_, Image>, root: Root<'p>) -> Result<Vec<u64>, AccessError> {
     let (mut values, mut next) = (Vec::new(), session.get(root)?.first);
     while let Some(ptr) = next {
         let found = session.get(ptr)?;

@@ -1,7 +1,7 @@
 //! Small programs on a heap whose root is four links, and what each program must leave.
 
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, Tx};
+use seawall_runtime::{Heap, HeapFlaw, HeapOptions, Logging, Session, Tx, TxError};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Links in the root.
@@ -75,22 +75,22 @@ impl ScriptStep {
         session: &mut Session<'_, M>,
         kind: Logging,
         number: u64,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         match self {
             ScriptStep::Retire => session.retire(),
             ScriptStep::Aborted(step) => {
                 let outcome = session.transaction_with(kind, |tx| {
                     step.body(tx, number)?;
-                    Err::<(), HeapError>(HeapError::Types)
+                    Err::<(), TxError>(TxError::Types)
                 });
                 match outcome {
-                    Err(HeapError::Types) => {}
+                    Err(TxError::Types) => {}
                     outcome => outcome?,
                 }
             }
             ScriptStep::Panicked(step, is_nested) => {
                 let panics = || {
-                    session.transaction_with::<(), HeapError>(kind, |tx| match is_nested {
+                    session.transaction_with::<(), TxError>(kind, |tx| match is_nested {
                         true => tx.nested(|tx| step.panics(tx, number)),
                         false => step.panics(tx, number),
                     })
@@ -106,12 +106,12 @@ impl ScriptStep {
         Ok(())
     }
 
-    fn panics<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, number: u64) -> Result<(), HeapError> {
+    fn panics<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, number: u64) -> Result<(), TxError> {
         self.body(tx, number)?;
         resume_unwind(Box::new(Meant))
     }
 
-    fn body<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, number: u64) -> Result<(), HeapError> {
+    fn body<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, number: u64) -> Result<(), TxError> {
         let heap = tx.heap();
         match self {
             ScriptStep::Alloc(slot, bytes) => replace(tx, *slot, *bytes, number),
@@ -157,10 +157,10 @@ impl ScriptStep {
                 let inner = tx.nested(|tx| {
                     ScriptStep::Update.body(tx, number + 100)?;
                     replace(tx, (slot + 1) % LINKS, *bytes, number + 50)?;
-                    if *fails { Err(HeapError::Types) } else { Ok(()) }
+                    if *fails { Err(TxError::Types) } else { Ok(()) }
                 });
                 match inner {
-                    Err(HeapError::Types) if *fails => Ok(()),
+                    Err(TxError::Types) if *fails => Ok(()),
                     outcome => outcome,
                 }
             }
@@ -215,7 +215,7 @@ pub fn replace<M: Memory>(
     slot: u64,
     bytes: u64,
     number: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let at = tx.alloc(bytes)?;
     put(tx, slot, at, bytes, number)
 }
@@ -227,7 +227,7 @@ fn put<M: Memory>(
     at: Addr,
     bytes: u64,
     number: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let link = link(&tx.heap(), slot);
     let old: Addr = tx.load(link);
     tx.fill(at, &content(bytes, number))?;

@@ -4,7 +4,7 @@ use crate::places::{Places, word};
 use crate::script::{LINKS, NAME, ScriptStep, State, options, seen, states};
 use seawall_memory::{Addr, Image};
 use seawall_runtime::typed::{self, Bytes, Persist, Ptr};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, TxError};
 
 /// A pool, and what it must hold when it is opened.
 pub struct Subject {
@@ -137,9 +137,9 @@ fn open_undo() -> Subject {
             }
         }
         pm = tx.memory().clone().into_pm();
-        Err::<(), _>(HeapError::Types)
+        Err::<(), _>(TxError::Types)
     });
-    assert_eq!(failed, Err(HeapError::Types));
+    assert_eq!(failed, Err(TxError::Types));
     Subject { name: "undo", pm, state: state_after(&first_steps()), pending: (0, 1) }
 }
 
@@ -157,7 +157,7 @@ fn large() -> Subject {
             tx.store(heap.root().plus(16 * slot), at)?;
             tx.store(heap.root().plus(16 * slot + 8), 24u64)
         });
-        done.unwrap_or_else(|error: HeapError| panic!("{error}"));
+        done.unwrap_or_else(|error: TxError| panic!("{error}"));
         state[slot as usize] = vec![7 + slot as u8; 24];
     }
     session.retire();
@@ -192,7 +192,7 @@ fn typed() -> Subject {
         let leaf = session.transaction(|tx| {
             let leaf = tx.alloc(leaf)?;
             tx.set(links.index(0), [leaf.addr().bits(), Leaf::SIZE])?;
-            Ok::<_, HeapError>(leaf)
+            Ok::<_, TxError>(leaf)
         })?;
         session.retire();
         let before = image.clone().into_pm();

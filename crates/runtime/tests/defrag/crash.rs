@@ -11,7 +11,7 @@ use seawall_explore::{
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::defrag::{DefragOptions, Protocol, Step};
 use seawall_runtime::typed::{self, Session};
-use seawall_runtime::{HeapError, HeapFlaw};
+use seawall_runtime::{HeapError, HeapFlaw, TxError};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -126,7 +126,7 @@ fn ascending() -> Image {
             link = session.transaction(|tx| {
                 let new = tx.alloc(node(value, None))?;
                 tx.set(link, Some(new))?;
-                Ok::<_, HeapError>(new.at(Node::NEXT))
+                Ok::<_, TxError>(new.at(Node::NEXT))
             })?;
         }
         Ok::<_, HeapError>(())
@@ -171,7 +171,7 @@ fn change<'p, M: Memory>(
     session: &mut Session<'p, '_, M>,
     root: Root<'p>,
     number: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let first = root.at(List::FIRST);
     session.transaction(|tx| match number {
         1 => {

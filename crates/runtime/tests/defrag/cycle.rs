@@ -4,7 +4,7 @@ use super::{List, Thread, defragmenter, made, options, push, restarted, retain, 
 use seawall_memory::relocation::RelocationUnit;
 use seawall_memory::{Absent, Image, Memory, layer};
 use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Protocol, Step};
-use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapOptions, typed};
+use seawall_runtime::{CHUNK_BYTES, Heap, HeapOptions, TxError, typed};
 
 fn every(step: u64, below: u64) -> Vec<u64> {
     (0..below).rev().filter(|value| value % step == 0).collect()
@@ -207,7 +207,7 @@ fn full_but_for(chunks: u64, image: &Image, heap: Heap) -> Thread<'_, Image> {
     let mut thread = Thread::join(heap, image).unwrap();
     let bytes = (chunks - 1) * CHUNK_BYTES + 1;
     let held = thread.untyped().transaction(|tx| tx.alloc(bytes)).unwrap();
-    let is_full = |error: &HeapError| matches!(error, HeapError::Full { .. });
+    let is_full = |error: &TxError| matches!(error, TxError::Full { .. });
     assert!(push(&mut thread, 0..).is_err_and(|error| is_full(&error)));
     retain(&mut thread, |value| value % 7 == 0).unwrap();
     thread.untyped().transaction(|tx| tx.free(held)).unwrap();
@@ -225,7 +225,7 @@ fn a_cycle_that_has_room_for_a_part_of_what_it_would_move_moves_that_and_the_nex
     for _ in 0..100 {
         match defragmenter.run(thread.untyped()) {
             Ok(()) => {}
-            Err(DefragError::Heap(HeapError::Full { .. })) => refused += 1,
+            Err(DefragError::Heap(TxError::Full { .. })) => refused += 1,
             Err(error) => panic!("{error}"),
         }
         assert_eq!(values(&mut thread).as_ref(), Ok(&before));
@@ -244,7 +244,7 @@ fn a_cycle_that_has_no_room_for_its_table_leaves_everything_as_it_is() {
     let before = (values(&mut thread).unwrap(), heap.stats(&image).unwrap());
     let mut defragmenter = defragmenter(Protocol::Sfccd);
     let refused = defragmenter.run(thread.untyped());
-    assert!(matches!(refused, Err(DefragError::Heap(HeapError::Full { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(DefragError::Heap(TxError::Full { .. }))), "{refused:?}");
     defragmenter.finish(thread.untyped()).unwrap();
     assert_eq!((values(&mut thread).unwrap(), heap.stats(&image).unwrap()), before);
     assert_eq!(defragmenter.counts().cycles, 0);

@@ -7,7 +7,7 @@ use seawall_memory::relocation::{Relocation, RelocationUnit};
 use seawall_memory::{Addr, Image, Memory, MemoryExt, Space, Width, layer, lines_of};
 use seawall_runtime::defrag::{DefragOptions, Defragmenter, Step};
 use seawall_runtime::typed;
-use seawall_runtime::{HeapError, HeapOptions};
+use seawall_runtime::{HeapError, HeapOptions, TxError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
@@ -267,7 +267,7 @@ fn without_room_for_pages_that_the_system_has_the_heap_is_full_and_goes_on() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(full, HeapError::Full { .. }), "{full}");
+    assert!(matches!(full, TxError::Full { .. }), "{full}");
     let _ = defragmenter.run(thread.untyped());
     assert_eq!(
         values(&mut thread).map(|values| values.len() as u64),

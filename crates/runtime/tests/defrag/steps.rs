@@ -6,7 +6,7 @@ use super::{
 use seawall_memory::{Image, Memory, layer};
 use seawall_runtime::defrag::{Protocol, Step};
 use seawall_runtime::typed::{Ptr, Session};
-use seawall_runtime::{Heap, HeapError, Logging};
+use seawall_runtime::{AccessError, Heap, HeapError, Logging, TxError};
 
 /// The collector's handle on a memory whose other handles are thread 0's.
 struct Second<'m> {
@@ -40,7 +40,7 @@ type Nodes<'p> = Vec<(Ptr<'p, Node<'p>>, u64)>;
 fn nodes<'p, M: Memory>(
     session: &Session<'p, '_, M>,
     root: Root<'p>,
-) -> Result<Nodes<'p>, HeapError> {
+) -> Result<Nodes<'p>, AccessError> {
     let (mut found, mut next) = (Vec::new(), session.get(root.at(List::FIRST))?);
     while let Some(ptr) = next {
         let of = session.get(ptr)?;
@@ -57,7 +57,7 @@ fn change<'p, M: Memory>(
     root: Root<'p>,
     known: &mut Nodes<'p>,
     number: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let place = number as usize % known.len();
     let (ptr, value) = known[place];
     match number % 3 {
@@ -223,10 +223,10 @@ fn fails_beside(begins: u64) -> bool {
             let first = tx.get(root.at(List::FIRST))?.expect("a node");
             tx.set(first.at(Node::NEXT), None)?;
             while defragmenter.step(&mut collector).expect("room") == Step::Worked {}
-            Err::<(), _>(HeapError::Types)
+            Err::<(), _>(TxError::Types)
         })
     });
-    assert!(matches!(failed, Err(HeapError::Types)), "{failed:?}");
+    assert!(matches!(failed, Err(TxError::Types)), "{failed:?}");
     defragmenter.finish(&mut collector).expect("room");
     let expected: Vec<u64> = (0..400).rev().filter(|value| value % 40 == 0).collect();
     assert_eq!(values(&mut thread), Ok(expected), "{begins}");

@@ -8,7 +8,7 @@ use seawall_memory::Memory;
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::defrag::{DefragOptions, Defragmenter, Protocol, with_collector};
 use seawall_runtime::typed::{self, Persist, Ptr};
-use seawall_runtime::{Heap, HeapError, HeapOptions};
+use seawall_runtime::{Heap, HeapError, HeapOptions, TxError};
 use std::collections::BTreeMap;
 
 const THREADS: usize = 3;
@@ -30,8 +30,9 @@ fn churn<M: Memory>(
     seed: u64,
     goes_on: impl Fn(u64) -> bool,
 ) -> Result<Found, String> {
-    let text = |error: HeapError| error.to_string();
-    let mut thread = typed::Thread::<Lists<'static>, _>::join(heap, memory).map_err(text)?;
+    let text = |error: TxError| error.to_string();
+    let thread = typed::Thread::<Lists<'static>, _>::join(heap, memory);
+    let mut thread = thread.map_err(|error| error.to_string())?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut lists: Vec<BTreeMap<u64, u64>> = vec![BTreeMap::new(); LISTS];
     let mine = memory.thread();

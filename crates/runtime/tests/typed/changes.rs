@@ -77,7 +77,8 @@ fn pool() -> Vec<u8> {
             tx.set(twin.at(first::Twin::BACK), Some(far))?;
             let near = Some(tx.alloc(first::Near { far: Some(far), n: 9 })?);
             tx.set(pool.root(), first::Root { near, unused: None })
-        })
+        })?;
+        Ok(())
     });
     made.expect("room");
     image.into_pm()
@@ -192,7 +193,8 @@ fn types_of_one_name_are_told_apart_by_which_pointer_leads_to_them() {
             let x = Some(tx.alloc(twice::one::Item { a: 1 })?);
             let y = Some(tx.alloc(twice::other::Item { b: 2 })?);
             tx.set(pool.root(), Both { x, y })
-        })
+        })?;
+        Ok(())
     });
     let pm = image.into_pm();
     assert_eq!(open::<Both<'_>>(&pm), Ok(()));
@@ -236,7 +238,8 @@ fn migrate(folder: &std::path::Path, steps: &mut u32) -> Result<(), Box<dyn std:
     let mut values = Vec::new();
     typed::open::<first::Root<'_>, (), HeapError>(&from.memory(0), NAME, from.bytes(), |pool| {
         let memory = from.memory(0);
-        pool.join(&memory).for_each(|_, leaf: first::Leaf| values.push(leaf.value))
+        pool.join(&memory).for_each(|_, leaf: first::Leaf| values.push(leaf.value))?;
+        Ok(())
     })?;
     step()?;
     let to = Pool::create(&new, options.pm_bytes(), &mapped)?;

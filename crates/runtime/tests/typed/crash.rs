@@ -4,7 +4,7 @@ use super::{Account, NAME, Node, Root, made, options};
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_memory::Memory;
 use seawall_runtime::typed::{self, Bytes, Pool, Session, Tx};
-use seawall_runtime::{HeapError, HeapFlaw, Logging};
+use seawall_runtime::{AccessError, HeapError, HeapFlaw, Logging, TxError};
 
 /// The stack from its top, the balance, the count; what can be seen of a state.
 type State = (Vec<u16>, Option<i64>, u32);
@@ -13,17 +13,14 @@ fn push<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     pool: Pool<'p, Root<'p>>,
     value: u16,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let below = tx.get(pool.root().at(Root::TOP))?;
     let node = tx.alloc(Node { value, below })?;
     tx.set(pool.root().at(Root::TOP), Some(node))?;
     tx.update(pool.root().at(Root::COUNT), |count| count + 1)
 }
 
-fn pop<'p, M: Memory>(
-    tx: &mut Tx<'p, '_, '_, M>,
-    pool: Pool<'p, Root<'p>>,
-) -> Result<(), HeapError> {
+fn pop<'p, M: Memory>(tx: &mut Tx<'p, '_, '_, M>, pool: Pool<'p, Root<'p>>) -> Result<(), TxError> {
     if let Some(node) = tx.get(pool.root().at(Root::TOP))? {
         let below = tx.get(node.at(Node::BELOW))?;
         tx.set(pool.root().at(Root::TOP), below)?;
@@ -39,12 +36,12 @@ fn run<'p, M: Memory>(
     pool: Pool<'p, Root<'p>>,
     kind: Logging,
     step: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let outcome = session.transaction_with(kind, |tx| match step {
         0 => push(tx, pool, 1),
         1 => {
             tx.alloc(0u32)?;
-            Err(HeapError::Types)
+            Err(TxError::Types)
         }
         2 => {
             push(tx, pool, 2)?;
@@ -57,7 +54,7 @@ fn run<'p, M: Memory>(
             tx.update(account.at(Account::BALANCE), |balance| balance + 1)
         }
     });
-    if outcome == Err(HeapError::Types) { Ok(()) } else { outcome }
+    if outcome == Err(TxError::Types) { Ok(()) } else { outcome }
 }
 
 const STEPS: u64 = 5;
@@ -78,7 +75,7 @@ fn read<'p, M: Memory>(
     session: &mut Session<'p, '_, M>,
     pool: Pool<'p, Root<'p>>,
 ) -> Result<State, String> {
-    let text = |error: HeapError| error.to_string();
+    let text = |error: AccessError| error.to_string();
     let root = session.get(pool.root()).map_err(text)?;
     let (mut linked, mut values, mut next) = (Vec::new(), Vec::new(), root.top);
     while let Some(ptr) = next {

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::Image;
 use seawall_runtime::typed::{self, Bytes, Persist, Pool, Ptr, Reach};
-use seawall_runtime::{HeapError, HeapOptions};
+use seawall_runtime::{HeapError, HeapOptions, TxError};
 
 #[derive(Clone, Copy, Persist)]
 struct Graph<'p> {
@@ -85,7 +85,8 @@ fn random_graphs_are_reached_as_a_walk_beside_them_says() {
                 tx.set(pool.root().at(Graph::VERTICES), first)?;
                 let freed = vertices.iter().zip(&drawn.is_freed).filter(|(_, freed)| **freed);
                 freed.into_iter().try_for_each(|(vertex, _)| tx.free(*vertex))
-            })
+            })?;
+            Ok(())
         });
         let got = (reach.reached, reach.lost.len(), reach.dangling.len());
         assert_eq!(got, drawn.expected(), "seed {seed}: {drawn:?}");
@@ -101,7 +102,8 @@ fn a_pointer_into_an_object_reaches_it_and_what_lies_in_the_root_is_no_object() 
             let first = pool.root().at(Graph::VERTICES).index(0);
             tx.set(first, Some(vertex))?;
             tx.set(pool.root().at(Graph::BALANCE), Some(account.at(Account::BALANCE)))
-        })
+        })?;
+        Ok(())
     });
     assert_eq!((reach.reached, reach.lost.len(), reach.dangling.len()), (2, 0, 0));
 
@@ -136,10 +138,10 @@ fn objects_of_every_place_are_reached_and_those_of_bytes_are_left_out() {
             links[9_999] = Some(number);
             let (large, (shelf, lost)) = (tx.alloc(links)?, tx.alloc_together(1u32, 2u64)?);
             tx.set(pool.root(), All { large: Some(large), shelf: Some(shelf) })?;
-            Ok::<_, HeapError>(lost)
+            Ok::<_, TxError>(lost)
         })?;
         pool.heap().join(&image).transaction(|tx| tx.alloc(100))?;
-        session.reach(pool.root())
+        Ok(session.reach(pool.root())?)
     });
     let reach = outcome.expect("there is room");
     assert_eq!((reach.reached, reach.lost.len(), reach.dangling.len()), (3, 1, 0));
@@ -169,7 +171,7 @@ fn it_may_begin_anywhere_also_at_a_field() {
             let first = tx.alloc(empty())?;
             let second = tx.alloc(Vertex { links: [Some(first), None], ..empty() })?;
             tx.set(first.at(Vertex::LINKS).index(1), Some(second))?;
-            Ok::<_, HeapError>([first, second])
+            Ok::<_, TxError>([first, second])
         })?;
         assert_eq!(session.reach(pool.root())?.lost.len(), 2, "a circle that nothing leads to");
         for vertex in [first, second] {
@@ -179,7 +181,7 @@ fn it_may_begin_anywhere_also_at_a_field() {
         let third = session.transaction(|tx| {
             let third = tx.alloc(empty())?;
             tx.set(second.at(Vertex::LINKS).index(1), Some(third))?;
-            Ok::<_, HeapError>(third)
+            Ok::<_, TxError>(third)
         })?;
         assert_eq!(session.reach(second.at(Vertex::LINKS).index(0))?.reached, 3);
         assert_eq!(session.reach(third.at(Vertex::LINKS))?.reached, 0);

@@ -3,7 +3,7 @@
 use super::{Account, NAME, Node, Root, made, options, restarted};
 use seawall_memory::{Image, MemoryExt};
 use seawall_runtime::typed::{self, Bytes, Persist, derived};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging};
+use seawall_runtime::{AccessError, Heap, HeapError, HeapOptions, Logging, TxError};
 
 fn account(balance: i64) -> Account {
     Account { owner: Bytes(*b"alice"), balance }
@@ -16,12 +16,13 @@ fn the_root_of_another_program_is_refused_and_left_alone() {
         top: u64,
     }
     let image = made::<Root<'_>>(4, |image, pool| {
-        pool.join(image).transaction(|tx| tx.set(pool.root().at(Root::COUNT), 5))
+        pool.join(image).transaction(|tx| tx.set(pool.root().at(Root::COUNT), 5))?;
+        Ok(())
     });
     let image = restarted::<Root<'_>>(image);
     let before = image.clone().into_pm();
     let bytes = options::<Root<'_>>(4).pm_bytes();
-    let refused = typed::open::<Other, (), _>(&image, NAME, bytes, |_| Err(HeapError::Types));
+    let refused = typed::open::<Other, (), _>(&image, NAME, bytes, |_| Err(TxError::Types.into()));
     let error = refused.expect_err("another root");
     assert!(matches!(error, HeapError::Shape { .. }), "{error:?}");
     let text = error.to_string();
@@ -88,9 +89,9 @@ fn a_type_stays_known_if_its_first_transaction_fails_and_its_object_does_not() {
             let failed = session.transaction_with(kind, |tx| {
                 tx.update(pool.root().at(Root::COUNT), |count| count + 1)?;
                 tx.alloc(account(1))?;
-                Err::<(), HeapError>(HeapError::Types)
+                Err::<(), TxError>(TxError::Types)
             });
-            assert_eq!(failed, Err(HeapError::Types));
+            assert_eq!(failed, Err(TxError::Types));
         }
         assert_eq!(session.get(pool.root())?.count, 0);
         session.for_each(|_, _: Account| panic!("it was not allocated"))?;
@@ -108,19 +109,19 @@ fn only_whole_live_objects_of_the_right_type_are_freed() {
         let mut session = pool.join(image);
         let (array, one) = session.transaction(|tx| {
             let array = tx.alloc([account(1); 2])?;
-            Ok::<_, HeapError>((array, tx.alloc(account(2))?))
+            Ok::<_, TxError>((array, tx.alloc(account(2))?))
         })?;
         session.transaction(|tx| {
             let first = array.index(0);
             assert!(!tx.is_live(first)? && tx.is_live(array)? && tx.is_live(one)?);
-            assert!(matches!(tx.free(first), Err(HeapError::Shape { .. })));
+            assert!(matches!(tx.free(first), Err(TxError::Shape { .. })));
             let inside = array.index(1);
             assert!(!tx.is_live(inside)?);
-            assert!(matches!(tx.free(inside), Err(HeapError::NoObject { .. })));
+            assert!(matches!(tx.free(inside), Err(TxError::NoObject { .. })));
             tx.free(one)?;
             assert!(!tx.is_live(one)?);
-            assert!(matches!(tx.free(one), Err(HeapError::NoObject { .. })));
-            Ok::<_, HeapError>(())
+            assert!(matches!(tx.free(one), Err(TxError::NoObject { .. })));
+            Ok::<_, TxError>(())
         })?;
         session.for_each(|_, _: Account| panic!("it was freed"))?;
         Ok(())
@@ -153,7 +154,7 @@ fn a_heap_has_126_types_and_says_so() {
             114 115 116 117 118 119 120 121 122 123 124 125 126 127
         };
         assert!(outcomes[..126].iter().all(Result::is_ok), "{outcomes:?}");
-        assert_eq!(outcomes[126..], [Err(HeapError::Types), Err(HeapError::Types)]);
+        assert_eq!(outcomes[126..], [Err(TxError::Types), Err(TxError::Types)]);
         let mut last = Vec::new();
         session.for_each(|_, value: Numbered<125>| last.push(value.value))?;
         assert_eq!(last, [125]);
@@ -194,9 +195,8 @@ fn a_shape_of_another_size_is_refused() {
         pool.join(image).transaction(|tx| tx.alloc(account(1)))?;
         let mut session = pool.join(image);
         let refused = session.transaction(|tx| tx.alloc(Impostor(1)).map(drop));
-        assert!(matches!(refused, Err(HeapError::Shape { .. })), "{refused:?}");
-        let refused = session.for_each(|_, _: Impostor| panic!("there is none"));
-        assert!(matches!(refused, Err(HeapError::Shape { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(TxError::Shape { .. })), "{refused:?}");
+        session.for_each(|_, _: Impostor| panic!("there is none"))?;
         Ok(())
     });
 }
@@ -217,10 +217,13 @@ fn a_flipped_bit_in_the_table_of_types_is_damage() {
         let mut pm = pm.clone();
         pm[8 * at + bit / 8] ^= 1 << (bit % 8);
         let image = Image::from_pm(pm, options::<u64>(4).dram_bytes());
-        let outcome = typed::open::<u64, _, _>(&image, NAME, bytes, |pool| {
-            pool.join(&image).for_each(|_, _: Account| {})
+        let outcome = typed::open::<u64, (), HeapError>(&image, NAME, bytes, |pool| {
+            pool.join(&image).for_each(|_, _: Account| {})?;
+            Ok(())
         });
-        assert!(matches!(outcome, Err(HeapError::Damaged { .. })), "bit {bit}: {outcome:?}");
+        let Err(HeapError::Tx(TxError::Access(AccessError::Damaged { .. }))) = outcome else {
+            panic!("bit {bit}: {outcome:?}")
+        };
     }
 }
 
@@ -316,7 +319,8 @@ fn what_lies_together_keeps_its_types_and_lives() {
                 let (apart, _) = tx.alloc_together(Apart { value: 4 }, 6u64)?;
                 assert!(apart.addr().offset().is_multiple_of(64));
                 tx.free(number)
-            })
+            })?;
+            Ok(())
         })
         .expect("room for all");
         let image = Image::from_pm(image.into_pm(), options.dram_bytes());
@@ -332,7 +336,7 @@ fn what_lies_together_keeps_its_types_and_lives() {
             let (node, _) = nodes[0];
             session.transaction(|tx| tx.free(node))?;
             let freed = session.transaction(|tx| tx.alloc_near(node, 1u64).map(drop));
-            assert!(matches!(freed, Err(HeapError::NoObject { .. })), "{freed:?}");
+            assert!(matches!(freed, Err(TxError::NoObject { .. })), "{freed:?}");
             Ok(())
         })
         .expect("a whole heap");

@@ -4,7 +4,7 @@ use super::{Account, NAME, Node, Root, made, restarted};
 use proptest::prelude::*;
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::typed::{self, Bytes, Persist, Ptr, Tx};
-use seawall_runtime::{HeapError, Logging};
+use seawall_runtime::{AccessError, HeapError, Logging, TxError};
 
 /// Fields of all sizes, so that words are shared and padded.
 #[derive(Clone, Copy, Debug, PartialEq, Persist)]
@@ -81,7 +81,7 @@ proptest! {
                     let array = tx.alloc([first; 3])?;
                     assert_eq!(tx.get(array)?, [first; 3]);
                     tx.set(root.at(Option3::ARRAY), Some(array))?;
-                    Ok::<_, HeapError>(array)
+                    Ok::<_, TxError>(array)
                 })?;
                 assert_eq!(session.get(array)?, [first; 3]);
                 session.transaction_with(kind, |tx| {
@@ -89,8 +89,9 @@ proptest! {
                     let x_at = array.index(place).at(Mixed::G).index(1).at(Inner::X);
                     tx.set(x_at, x)?;
                     assert_eq!(tx.get(x_at)?, x);
-                    Ok::<_, HeapError>(())
-                })
+                    Ok::<_, TxError>(())
+                })?;
+                Ok(())
             });
             let image = restarted::<Option3>(image);
             let bytes = super::options::<Option3>(4).pm_bytes();
@@ -219,7 +220,7 @@ fn what_lies_between_fields_is_zero() {
         let dirty = untyped.transaction(|tx| {
             let at = tx.alloc(16)?;
             tx.write(at, &[1; 16])?;
-            Ok::<_, HeapError>(at)
+            Ok::<_, TxError>(at)
         })?;
         untyped.transaction(|tx| tx.free(dirty))?;
         untyped.leave();
@@ -238,7 +239,7 @@ fn push<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     top: Ptr<'p, Option<Ptr<'p, Node<'p>>>>,
     value: u16,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let below = tx.get(top)?;
     let node = tx.alloc(Node { value, below })?;
     tx.set(top, Some(node))
@@ -255,16 +256,16 @@ fn transactions_that_fail_change_nothing_and_nested_ones_only_themselves() {
                 let inner = tx.nested(|tx| {
                     push(tx, top, 2)?;
                     assert_eq!(tx.get(tx.get(top)?.expect("pushed"))?.value, 2);
-                    Err::<(), HeapError>(HeapError::Types)
+                    Err::<(), TxError>(TxError::Types)
                 });
-                assert_eq!(inner, Err(HeapError::Types));
+                assert_eq!(inner, Err(TxError::Types));
                 tx.nested(|tx| push(tx, top, 3))
             })?;
             let failed = session.transaction_with(kind, |tx| {
                 push(tx, top, 4)?;
-                Err::<(), HeapError>(HeapError::Types)
+                Err::<(), TxError>(TxError::Types)
             });
-            assert_eq!(failed, Err(HeapError::Types));
+            assert_eq!(failed, Err(TxError::Types));
             let (mut values, mut next) = (Vec::new(), session.get(top)?);
             while let Some(node) = next {
                 values.push(session.get(node)?.value);
@@ -299,14 +300,16 @@ fn pointers_that_lead_nowhere_are_not_followed() {
     let image = made::<Bare<'_>>(4, |image, pool| {
         let mut session = pool.join(image);
         let never_set = session.get(pool.root())?.node;
-        let nowhere = |outcome| matches!(outcome, Err(HeapError::NoData { bytes: 16, .. }));
-        assert!(nowhere(session.get(never_set).map(|_| ())));
+        let nowhere = |error: &AccessError| matches!(error, AccessError::NoData { bytes: 16, .. });
+        assert!(session.get(never_set).is_err_and(|error| nowhere(&error)));
         assert!(session.get(never_set.at(Node::VALUE)).is_err());
         session.transaction(|tx| {
-            assert!(nowhere(tx.set(never_set, Node { value: 1, below: None })));
-            assert!(matches!(tx.free(never_set), Err(HeapError::NoObject { .. })));
+            let set = tx.set(never_set, Node { value: 1, below: None });
+            assert!(matches!(set, Err(TxError::Access(error)) if nowhere(&error)));
+            assert!(matches!(tx.free(never_set), Err(TxError::NoObject { .. })));
             tx.set(pool.root().at(Bare::BITS), 1)
-        })
+        })?;
+        Ok(())
     });
     // A flipped bit in a pointer: any word is tried.
     let root = typed_root(&image);

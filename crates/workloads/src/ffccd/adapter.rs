@@ -11,7 +11,7 @@ use seawall_runtime::defrag::{
     DefragCounts, DefragError, DefragOptions, Defragmenter, with_collector,
 };
 use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Thread};
-use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks};
+use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks, TxError};
 use std::marker::PhantomData;
 
 /// The greatest number of parts, which is that of a heap's threads.
@@ -99,7 +99,7 @@ fn fill<'p, S: ChurnStructure, M: Memory>(
         let part = session.transaction(|tx| {
             let part = tx.alloc(S::empty(setup.entries.div_ceil(parts)))?;
             tx.set(root.at(Root::PARTS).index(number), Some(part))?;
-            Ok::<_, HeapError>(part)
+            Ok::<_, TxError>(part)
         })?;
         made.push(part);
     }
@@ -275,7 +275,7 @@ impl<S: ChurnStructure> Workload for Churned<S> {
         self.locks.release(memory, guard);
         if let Some(defragmenter) = defragmenter {
             match thread.defragment(defragmenter) {
-                Ok(_) | Err(DefragError::Heap(HeapError::Full { .. })) => {}
+                Ok(_) | Err(DefragError::Heap(TxError::Full { .. })) => {}
                 Err(error) => assert!(worker.flaw != Flaw::None, "{error}"),
             }
         }

@@ -9,8 +9,8 @@ use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Read, Walk};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
+use seawall_runtime::{AccessError, TxError};
 
 /// An AVL tree.
 pub struct Avl;
@@ -40,15 +40,15 @@ fn child<'p>(node: At<'p>, side: usize) -> Ptr<'p, Link<'p>> {
     node.at(Node::CHILDREN).index(side)
 }
 
-fn key<'p, R: Read<'p>>(reader: &R, node: At<'p>) -> Result<u64, HeapError> {
+fn key<'p, R: Read<'p>>(reader: &R, node: At<'p>) -> Result<u64, R::Error> {
     reader.get(node.at(Node::VALUE).at(Value128::KEY))
 }
 
-fn height<'p, R: Read<'p>>(reader: &R, link: Link<'p>) -> Result<u64, HeapError> {
+fn height<'p, R: Read<'p>>(reader: &R, link: Link<'p>) -> Result<u64, R::Error> {
     link.map_or(Ok(0), |node| reader.get(node.at(Node::HEIGHT)))
 }
 
-fn heights<'p, R: Read<'p>>(reader: &R, node: At<'p>) -> Result<[u64; 2], HeapError> {
+fn heights<'p, R: Read<'p>>(reader: &R, node: At<'p>) -> Result<[u64; 2], R::Error> {
     let [left, right] = reader.get(node.at(Node::CHILDREN))?;
     Ok([height(reader, left)?, height(reader, right)?])
 }
@@ -58,7 +58,7 @@ fn put<'p, M: Memory, T: Persist<'p> + PartialEq>(
     tx: &mut Tx<'p, '_, '_, M>,
     at: Ptr<'p, T>,
     value: T,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     if tx.get(at)? == value { Ok(()) } else { tx.set(at, value) }
 }
 
@@ -68,7 +68,7 @@ fn insert<'p, M: Memory>(
     link: Link<'p>,
     value: Value128,
     slip: bool,
-) -> Result<(At<'p>, bool), HeapError> {
+) -> Result<(At<'p>, bool), TxError> {
     let Some(node) = link else {
         let node = tx.alloc(Node { children: [None; 2], height: 1, value })?;
         return Ok((node, true));
@@ -91,7 +91,7 @@ fn remove<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     link: Link<'p>,
     gone: u64,
-) -> Result<(Link<'p>, bool), HeapError> {
+) -> Result<(Link<'p>, bool), TxError> {
     let Some(node) = link else { return Ok((None, false)) };
     let here = key(tx, node)?;
     if here != gone {
@@ -116,7 +116,7 @@ fn remove<'p, M: Memory>(
 fn take_least<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     node: At<'p>,
-) -> Result<(At<'p>, Link<'p>), HeapError> {
+) -> Result<(At<'p>, Link<'p>), TxError> {
     let [left, right] = tx.get(node.at(Node::CHILDREN))?;
     let Some(left) = left else { return Ok((node, right)) };
     let (least, left) = take_least(tx, left)?;
@@ -125,7 +125,7 @@ fn take_least<'p, M: Memory>(
 }
 
 /// Updates the height of `node`, and rotates it if one side is too high; returns the new top node.
-fn balance<'p, M: Memory>(tx: &mut Tx<'p, '_, '_, M>, node: At<'p>) -> Result<At<'p>, HeapError> {
+fn balance<'p, M: Memory>(tx: &mut Tx<'p, '_, '_, M>, node: At<'p>) -> Result<At<'p>, TxError> {
     let high = heights(tx, node)?;
     let Some(side) = (0..2).find(|side| high[*side] > high[1 - side] + 1) else {
         put(tx, node.at(Node::HEIGHT), 1 + high[0].max(high[1]))?;
@@ -145,7 +145,7 @@ fn lift<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     node: At<'p>,
     side: usize,
-) -> Result<At<'p>, HeapError> {
+) -> Result<At<'p>, TxError> {
     let below = tx.get(child(node, side))?.ok_or_else(|| super::broken("a height is wrong"))?;
     let inner = tx.get(child(below, 1 - side))?;
     tx.set(child(node, side), inner)?;
@@ -206,7 +206,7 @@ impl ChurnStructure for Avl {
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let Tree { root, nodes } = tx.get(part)?;
             let value = Value128::new(change.key, change.tag);
@@ -220,7 +220,7 @@ impl ChurnStructure for Avl {
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let Tree { root, nodes } = tx.get(part)?;
             let (root, is_gone) = remove(tx, root, change.key)?;
@@ -233,7 +233,7 @@ impl ChurnStructure for Avl {
         session: &Session<'p, '_, M>,
         part: Ptr<'p, Tree<'p>>,
         wanted: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let mut link = session.get(part.at(Tree::ROOT))?;
         while let Some(node) = link {
             let here = key(session, node)?;

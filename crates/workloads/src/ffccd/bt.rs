@@ -10,8 +10,8 @@ use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
+use seawall_runtime::{AccessError, TxError};
 
 /// A B+ tree.
 pub struct Bt;
@@ -49,7 +49,7 @@ impl<'p> Leaf<'p> {
         leaf
     }
 
-    fn entries(&self) -> Result<Entries<'p>, HeapError> {
+    fn entries(&self) -> Result<Entries<'p>, AccessError> {
         let all = self.keys.into_iter().zip(self.values);
         let there: Option<Entries<'p>> =
             all.take(self.count as usize).map(|(key, value)| Some((key, value?))).collect();
@@ -65,7 +65,7 @@ fn find<'p, R: Read<'p>>(
     reader: &R,
     tree: Ptr<'p, Tree<'p>>,
     key: u64,
-) -> Result<Found<'p>, HeapError> {
+) -> Result<Found<'p>, R::Error> {
     let path = Index::path(reader, tree.at(Tree::INDEX), key)?;
     let Some(leaf) = Index::leaf(reader, &path)? else { return Ok(None) };
     let entries = reader.get(leaf)?.entries()?;
@@ -83,7 +83,7 @@ fn insert<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,
     value: Value128,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let key = value.key;
     let Some((path, leaf, mut entries)) = find(tx, tree, key)? else {
         let value = tx.alloc(value)?;
@@ -111,7 +111,7 @@ fn unlink<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,
     key: u64,
-) -> Result<Option<Ptr<'p, Value128>>, HeapError> {
+) -> Result<Option<Ptr<'p, Value128>>, TxError> {
     let Some((path, leaf, mut entries)) = find(tx, tree, key)? else { return Ok(None) };
     let place = entries.binary_search_by_key(&key, |(key, _)| *key);
     let Ok(place) = place else { return Ok(None) };
@@ -134,7 +134,7 @@ fn join<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,
     path: &Path<'p, Leaf<'p>>,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let Some([to_left, to_right]) = Index::pair(tx, path)? else { return Ok(()) };
     let (left, right) = (Index::leaf(tx, &to_left)?, Index::leaf(tx, &to_right)?);
     let (Some(left), Some(right)) = (left, right) else { return Ok(()) };
@@ -162,7 +162,7 @@ impl ChurnStructure for Bt {
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| insert(tx, tree, Value128::new(change.key, change.tag)))
     }
 
@@ -170,7 +170,7 @@ impl ChurnStructure for Bt {
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         if change.slip {
             let found = find(session, tree, change.key)?;
             let entries = found.map(|(_, _, entries)| entries).unwrap_or_default();
@@ -188,7 +188,7 @@ impl ChurnStructure for Bt {
         session: &Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let Some((_, _, entries)) = find(session, tree, key)? else { return Ok(None) };
         let place = entries.binary_search_by_key(&key, |(key, _)| *key).ok();
         place.map(|place| session.get(entries[place].1.at(Value128::TAG))).transpose()

@@ -5,7 +5,7 @@ use super::directory::{CAPACITY, Directory};
 use super::{Read, Walk};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 use seawall_runtime::typed::{Field, Persist, Ptr, Session, Tx};
 
 /// The least number of buckets. A table has between half as many buckets as entries, and as many.
@@ -46,13 +46,13 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         reader: &R,
         at: At<'p, E>,
         number: u64,
-    ) -> Result<Link<'p, E>, HeapError> {
+    ) -> Result<Link<'p, E>, R::Error> {
         let count = reader.get(at.at(Buckets::COUNT))?;
         Directory::get(reader, at.at(Buckets::HEADS), number % count.clamp(1, CAPACITY))
     }
 
     /// The number of buckets.
-    pub(crate) fn count<R: Read<'p>>(reader: &R, at: At<'p, E>) -> Result<u64, HeapError> {
+    pub(crate) fn count<R: Read<'p>>(reader: &R, at: At<'p, E>) -> Result<u64, R::Error> {
         Ok(reader.get(at.at(Buckets::COUNT))?.clamp(1, CAPACITY))
     }
 
@@ -61,7 +61,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         reader: &R,
         at: At<'p, E>,
         hash: u64,
-    ) -> Result<(Link<'p, E>, Link<'p, E>), HeapError> {
+    ) -> Result<(Link<'p, E>, Link<'p, E>), R::Error> {
         let number = bucket(hash, Buckets::count(reader, at)?);
         let mut before = None;
         let mut link = Directory::get(reader, at.at(Buckets::HEADS), number)?;
@@ -79,7 +79,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         reader: &R,
         at: At<'p, E>,
         hash: u64,
-    ) -> Result<Link<'p, E>, HeapError> {
+    ) -> Result<Link<'p, E>, R::Error> {
         Ok(Buckets::locate(reader, at, hash)?.1)
     }
 
@@ -89,7 +89,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         at: At<'p, E>,
         entry: Ptr<'p, E>,
         slip: bool,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let count = Buckets::count(tx, at)?;
         let number = bucket(tx.get(entry.at(E::HASH))?, count);
         let head = Directory::get(tx, at.at(Buckets::HEADS), number)?;
@@ -109,7 +109,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         tx: &mut Tx<'p, '_, '_, M>,
         at: At<'p, E>,
         new: u64,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let old = bucket(new, new);
         let mut link = Directory::get(tx, at.at(Buckets::HEADS), old)?;
         let mut chains = [Vec::new(), Vec::new()];
@@ -132,7 +132,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         tx: &mut Tx<'p, '_, '_, M>,
         at: At<'p, E>,
         hash: u64,
-    ) -> Result<Link<'p, E>, HeapError> {
+    ) -> Result<Link<'p, E>, TxError> {
         let (before, Some(entry)) = Buckets::locate(tx, at, hash)? else { return Ok(None) };
         let (count, next) = (Buckets::count(tx, at)?, tx.get(entry.at(E::NEXT))?);
         match before {
@@ -152,7 +152,7 @@ impl<'p, E: Chained<'p>> Buckets<'p, E> {
         tx: &mut Tx<'p, '_, '_, M>,
         at: At<'p, E>,
         last: u64,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         tx.set(at.at(Buckets::COUNT), last)?;
         let (heads, into) = (at.at(Buckets::HEADS), bucket(last, last));
         let moved = Directory::get(tx, heads, last)?;

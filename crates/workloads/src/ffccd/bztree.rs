@@ -18,8 +18,8 @@ use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
+use seawall_runtime::{AccessError, TxError};
 
 /// A tree like BzTree.
 pub struct BzTree;
@@ -86,12 +86,12 @@ fn find<'p, R: Read<'p>>(
     reader: &R,
     tree: Ptr<'p, Tree<'p>>,
     key: u64,
-) -> Result<Found<'p>, HeapError> {
+) -> Result<Found<'p>, R::Error> {
     let path = Index::path(reader, tree.at(Tree::INDEX), key)?;
     let Some(at) = Index::leaf(reader, &path)? else { return Ok(None) };
     let leaf = reader.get(at)?;
     if leaf.status.count as usize > RECORDS {
-        return Err(broken("the status of a leaf is impossible"));
+        return Err(broken("the status of a leaf is impossible").into());
     }
     Ok(Some((path, at, leaf)))
 }
@@ -110,7 +110,7 @@ fn consolidate<'p, M: Memory>(
     path: Path<'p, Leaf<'p>>,
     records: &[(u64, Ptr<'p, Value128>)],
     slip: bool,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     if let Some(old) = Index::leaf(tx, &path)?.filter(|_| !slip) {
         tx.free(old)?;
     }
@@ -130,7 +130,7 @@ fn insert<'p, M: Memory>(
     tree: Ptr<'p, Tree<'p>>,
     value: Value128,
     slip: bool,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let key = value.key;
     let value = tx.alloc(value)?;
     let Some((path, at, leaf)) = find(tx, tree, key)? else {
@@ -164,7 +164,7 @@ fn remove<'p, M: Memory>(
     tree: Ptr<'p, Tree<'p>>,
     key: u64,
     slip: bool,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let Some((path, at, leaf)) = find(tx, tree, key)? else { return Ok(()) };
     let Some(place) = leaf.place(key) else { return Ok(()) };
     let Some(value) = leaf.values[place] else { return Ok(()) };
@@ -195,7 +195,7 @@ fn join<'p, M: Memory>(
     path: &Path<'p, Leaf<'p>>,
     left: &[(u64, Ptr<'p, Value128>)],
     slip: bool,
-) -> Result<bool, HeapError> {
+) -> Result<bool, TxError> {
     let Some([to_lower, to_upper]) = Index::pair(tx, path)? else { return Ok(false) };
     let other = if to_lower == *path { &to_upper } else { &to_lower };
     let Some(other) = Index::leaf(tx, other)? else { return Ok(false) };
@@ -227,7 +227,7 @@ impl ChurnStructure for BzTree {
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let value = Value128::new(change.key, change.tag);
         session.transaction(|tx| insert(tx, tree, value, change.slip))
     }
@@ -236,7 +236,7 @@ impl ChurnStructure for BzTree {
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| remove(tx, tree, change.key, change.slip))
     }
 
@@ -244,7 +244,7 @@ impl ChurnStructure for BzTree {
         session: &Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let Some((_, _, leaf)) = find(session, tree, key)? else { return Ok(None) };
         let value = leaf.place(key).and_then(|place| leaf.values[place]);
         value.map(|value| session.get(value.at(Value128::TAG))).transpose()

@@ -6,7 +6,7 @@
 use super::{Read, Walk};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
 
 /// Pages of a directory, and pointers of a page of 4 KiB.
@@ -48,7 +48,7 @@ impl<'p, T: Persist<'p>> Directory<'p, T> {
         reader: &R,
         at: Ptr<'p, Directory<'p, T>>,
         number: u64,
-    ) -> Result<Option<Ptr<'p, T>>, HeapError> {
+    ) -> Result<Option<Ptr<'p, T>>, R::Error> {
         let (link, slot) = Directory::place(at, number);
         match reader.get(link)? {
             Some(page) => reader.get(page.at(Page::SLOTS).index(slot)),
@@ -62,7 +62,7 @@ impl<'p, T: Persist<'p>> Directory<'p, T> {
         at: Ptr<'p, Directory<'p, T>>,
         number: u64,
         to: Option<Ptr<'p, T>>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let (link, place) = Directory::place(at, number);
         let page = match tx.get(link)? {
             Some(page) => page,

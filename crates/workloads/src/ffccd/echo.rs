@@ -11,8 +11,8 @@ use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Walk, spread};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Field, Persist, Ptr, Session};
+use seawall_runtime::{AccessError, TxError};
 
 /// A store of versions.
 pub struct Echo;
@@ -66,7 +66,7 @@ impl ChurnStructure for Echo {
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let (table, hash) = (store.at(Store::TABLE), spread(change.key));
         let value = Value128::new(change.key, change.tag);
         session.transaction(|tx| {
@@ -99,7 +99,7 @@ impl ChurnStructure for Echo {
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let entry = Buckets::unlink(tx, store.at(Store::TABLE), spread(change.key))?;
             let Some(entry) = entry else { return Ok(()) };
@@ -116,7 +116,7 @@ impl ChurnStructure for Echo {
         session: &Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let entry = Buckets::find(session, store.at(Store::TABLE), spread(key))?;
         let newest = entry.map_or(Ok(None), |entry| session.get(entry.at(Entry::NEWEST)))?;
         let tag = |version: Ptr<'p, Version<'p>>| version.at(Version::VALUE).at(Value128::TAG);
@@ -128,7 +128,7 @@ impl ChurnStructure for Echo {
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         if Buckets::find(session, store.at(Store::TABLE), spread(change.key))?.is_none() {
             return Ok(());
         }

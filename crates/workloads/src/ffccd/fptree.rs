@@ -15,8 +15,8 @@ use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Read, Walk, broken, spread};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Bytes, Persist, Ptr, Session, Tx};
+use seawall_runtime::{AccessError, TxError};
 
 /// A tree like FPTree.
 pub struct FpTree;
@@ -77,7 +77,7 @@ fn entry_of<'p, R: Read<'p>>(
     reader: &R,
     leaf: At<'p>,
     key: u64,
-) -> Result<Option<usize>, HeapError> {
+) -> Result<Option<usize>, R::Error> {
     let bitmap = reader.get(leaf.at(Leaf::BITMAP))?;
     let Bytes(fingerprints) = reader.get(leaf.at(Leaf::FINGERPRINTS))?;
     let wanted = fingerprint(key);
@@ -93,9 +93,9 @@ fn value_of<'p, R: Read<'p>>(
     reader: &R,
     leaf: At<'p>,
     entry: usize,
-) -> Result<Ptr<'p, Value128>, HeapError> {
+) -> Result<Ptr<'p, Value128>, R::Error> {
     let value = reader.get(leaf.at(Leaf::VALUES).index(entry))?;
-    value.ok_or_else(|| broken("an entry of a leaf has no value"))
+    value.ok_or_else(|| broken("an entry of a leaf has no value").into())
 }
 
 fn edit<'e, 'p, 't, 'm, M: Memory>(
@@ -111,7 +111,7 @@ fn fill<'p, M: Memory>(
     leaf: At<'p>,
     value: Value128,
     slip: bool,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let bitmap = tx.get(leaf.at(Leaf::BITMAP))?;
     let entry = bitmap.trailing_ones() as usize;
     if !slip {
@@ -134,7 +134,7 @@ fn split<'p, M: Memory>(
     tree: Ptr<'p, Tree<'p>>,
     path: Path<'p, Leaf<'p>>,
     at: At<'p>,
-) -> Result<(u64, At<'p>), HeapError> {
+) -> Result<(u64, At<'p>), TxError> {
     let leaf = tx.get(at)?;
     let mut sorted = leaf.keys;
     sorted.sort_unstable();
@@ -156,7 +156,7 @@ fn insert<'p, M: Memory>(
     tree: Ptr<'p, Tree<'p>>,
     value: Value128,
     slip: bool,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let path = Index::path(tx, tree.at(Tree::INDEX), value.key)?;
     let leaf = Index::leaf(tx, &path)?;
     let found = leaf.map_or(Ok(None), |leaf| entry_of(tx, leaf, value.key))?;
@@ -182,7 +182,7 @@ fn remove<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     tree: Ptr<'p, Tree<'p>>,
     key: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let path = Index::path(tx, tree.at(Tree::INDEX), key)?;
     let Some(leaf) = Index::leaf(tx, &path)? else { return Ok(()) };
     let Some(entry) = entry_of(tx, leaf, key)? else { return Ok(()) };
@@ -248,7 +248,7 @@ impl ChurnStructure for FpTree {
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let value = Value128::new(change.key, change.tag);
         session.transaction(|tx| insert(tx, tree, value, change.slip))
     }
@@ -257,7 +257,7 @@ impl ChurnStructure for FpTree {
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| remove(tx, tree, change.key))
     }
 
@@ -265,7 +265,7 @@ impl ChurnStructure for FpTree {
         session: &Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let path = Index::path(session, tree.at(Tree::INDEX), key)?;
         let Some(leaf) = Index::leaf(session, &path)? else { return Ok(None) };
         let Some(entry) = entry_of(session, leaf, key)? else { return Ok(None) };

@@ -6,8 +6,8 @@
 use super::{Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
+use seawall_runtime::{AccessError, TxError};
 
 /// The greatest number of children of a node; with fewer than the second number, it is merged with
 /// a neighbour if both have no more than the third.
@@ -65,7 +65,7 @@ impl<'p, L: Persist<'p>> Inner<'p, L> {
         inner
     }
 
-    fn children(&self) -> Result<Children<'p, L>, HeapError> {
+    fn children(&self) -> Result<Children<'p, L>, AccessError> {
         if self.count == 0 || self.count > FANOUT as u64 {
             return Err(broken("a node has an impossible number of children"));
         }
@@ -94,12 +94,12 @@ impl<'p, L: Persist<'p>> Index<'p, L> {
         reader: &R,
         at: Ptr<'p, Index<'p, L>>,
         key: u64,
-    ) -> Result<Path<'p, L>, HeapError> {
+    ) -> Result<Path<'p, L>, R::Error> {
         let mut path = Vec::new();
         let mut link = reader.get(at.at(Index::ROOT))?;
         while let Some(node) = link {
             if path.len() == HEIGHT_MAX {
-                return Err(broken("a tree is too high"));
+                return Err(broken("a tree is too high").into());
             }
             let inner = reader.get(node)?;
             let place = inner.place(key);
@@ -113,17 +113,17 @@ impl<'p, L: Persist<'p>> Index<'p, L> {
     pub(crate) fn leaf<R: Read<'p>>(
         reader: &R,
         path: &Path<'p, L>,
-    ) -> Result<Option<Ptr<'p, L>>, HeapError> {
+    ) -> Result<Option<Ptr<'p, L>>, R::Error> {
         let Some((node, place)) = path.last() else { return Ok(None) };
         let leaf = reader.get(node.at(Inner::LEAVES).index(*place))?;
-        leaf.map(Some).ok_or_else(|| broken("a node leads nowhere"))
+        leaf.map(Some).ok_or_else(|| broken("a node leads nowhere").into())
     }
 
     /// The leaf before the one at the end of a path, if there is one.
     pub(crate) fn before<R: Read<'p>>(
         reader: &R,
         path: &Path<'p, L>,
-    ) -> Result<Option<Ptr<'p, L>>, HeapError> {
+    ) -> Result<Option<Ptr<'p, L>>, R::Error> {
         let Some((node, place)) = path.iter().rev().find(|(_, place)| *place > 0) else {
             return Ok(None);
         };
@@ -137,14 +137,14 @@ impl<'p, L: Persist<'p>> Index<'p, L> {
                 }
             }
         }
-        Err(broken("a tree is too high"))
+        Err(broken("a tree is too high").into())
     }
 
     /// The paths, in order, to the leaf of a path and to a neighbour with the same parent.
     pub(crate) fn pair<R: Read<'p>>(
         reader: &R,
         path: &Path<'p, L>,
-    ) -> Result<Option<[Path<'p, L>; 2]>, HeapError> {
+    ) -> Result<Option<[Path<'p, L>; 2]>, R::Error> {
         let Some((node, place)) = path.last() else { return Ok(None) };
         let left = place.saturating_sub(1);
         if left as u64 + 1 >= reader.get(node.at(Inner::COUNT))? {
@@ -216,17 +216,13 @@ pub(crate) struct Edit<'e, 'p, 't, 'm, M: Memory, L> {
 
 impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
     /// Adds the first leaf.
-    pub(crate) fn start(&mut self, leaf: Ptr<'p, L>) -> Result<(), HeapError> {
+    pub(crate) fn start(&mut self, leaf: Ptr<'p, L>) -> Result<(), TxError> {
         let root = self.tx.alloc(Inner::of(&[(0, Child::Leaf(leaf))]))?;
         self.tx.set(self.index.at(Index::ROOT), Some(root))
     }
 
     /// Replaces the leaf at the end of the path.
-    pub(crate) fn replace(
-        &mut self,
-        path: &Path<'p, L>,
-        leaf: Ptr<'p, L>,
-    ) -> Result<(), HeapError> {
+    pub(crate) fn replace(&mut self, path: &Path<'p, L>, leaf: Ptr<'p, L>) -> Result<(), TxError> {
         let Some((node, place)) = path.last() else { return Ok(()) };
         self.tx.set(node.at(Inner::LEAVES).index(*place), Some(leaf))
     }
@@ -237,7 +233,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         mut path: Path<'p, L>,
         key: u64,
         leaf: Ptr<'p, L>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let mut added = (key, Child::Leaf(leaf));
         for depth in (0..path.len()).rev() {
             let mut children = self.children(&path, depth)?;
@@ -254,7 +250,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
     }
 
     /// Removes the leaf at the end of the path, and the nodes that become empty or sparse.
-    pub(crate) fn remove(&mut self, mut path: Path<'p, L>) -> Result<(), HeapError> {
+    pub(crate) fn remove(&mut self, mut path: Path<'p, L>) -> Result<(), TxError> {
         for depth in (0..path.len()).rev() {
             let mut children = self.children(&path, depth)?;
             children.remove(path[depth].1);
@@ -267,10 +263,14 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         self.tx.set(self.index.at(Index::ROOT), None)
     }
 
-    fn children(&self, path: &Path<'p, L>, depth: usize) -> Result<Children<'p, L>, HeapError> {
+    fn children(&self, path: &Path<'p, L>, depth: usize) -> Result<Children<'p, L>, TxError> {
         let (node, place) = path[depth];
         let children = self.tx.get(node)?.children()?;
-        if place < children.len() { Ok(children) } else { Err(broken("a way leads nowhere")) }
+        if place < children.len() {
+            Ok(children)
+        } else {
+            Err(broken("a way leads nowhere").into())
+        }
     }
 
     /// Sets the children of a node of the path.
@@ -279,7 +279,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         path: &mut Path<'p, L>,
         depth: usize,
         children: &[(u64, Child<'p, L>)],
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let old = path[depth].0;
         let node = self.rewrite(old, children)?;
         path[depth].0 = node;
@@ -295,7 +295,7 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         &mut self,
         node: Ptr<'p, Inner<'p, L>>,
         children: &[(u64, Child<'p, L>)],
-    ) -> Result<Ptr<'p, Inner<'p, L>>, HeapError> {
+    ) -> Result<Ptr<'p, Inner<'p, L>>, TxError> {
         if self.copies {
             self.tx.free(node)?;
             return self.tx.alloc(Inner::of(children));
@@ -310,13 +310,13 @@ impl<'p, M: Memory, L: Persist<'p>> Edit<'_, 'p, '_, '_, M, L> {
         mut path: Path<'p, L>,
         mut depth: usize,
         mut children: Children<'p, L>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         while depth > 0 && children.len() < SPARSE {
             let above = self.children(&path, depth - 1)?;
             let left = path[depth - 1].1.saturating_sub(1);
             let Some([one, other]) = above.get(left..left + 2) else { return Ok(()) };
             let ((_, Child::Inner(one)), (key, Child::Inner(other))) = (one, other) else {
-                return Err(broken("a leaf is beside a node"));
+                return Err(broken("a leaf is beside a node").into());
             };
             let mut joined = self.tx.get(*one)?.children()?;
             let mut right = self.tx.get(*other)?.children()?;

@@ -11,8 +11,8 @@ use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Read, Walk, spread};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Persist, Ptr, Session};
+use seawall_runtime::{AccessError, TxError};
 
 /// Doubly linked lists.
 pub struct Ll;
@@ -43,7 +43,7 @@ fn find<'p, R: Read<'p>>(
     reader: &R,
     part: Ptr<'p, Lists<'p>>,
     key: u64,
-) -> Result<(u64, Link<'p>), HeapError> {
+) -> Result<(u64, Link<'p>), R::Error> {
     let list = spread(key) % reader.get(part.at(Lists::LISTS))?.max(1);
     let mut link = Directory::get(reader, part.at(Lists::HEADS), list)?;
     while let Some(node) = link {
@@ -69,7 +69,7 @@ impl ChurnStructure for Ll {
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Lists<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let value = Value128::new(change.key, change.tag);
             let (list, found) = find(tx, part, change.key)?;
@@ -91,7 +91,7 @@ impl ChurnStructure for Ll {
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Lists<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let (list, Some(node)) = find(tx, part, change.key)? else { return Ok(()) };
             let (prev, next) = (tx.get(node.at(Node::PREV))?, tx.get(node.at(Node::NEXT))?);
@@ -111,7 +111,7 @@ impl ChurnStructure for Ll {
         session: &Session<'p, '_, M>,
         part: Ptr<'p, Lists<'p>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let (_, node) = find(session, part, key)?;
         node.map(|node| session.get(node.at(Node::VALUE).at(Value128::TAG))).transpose()
     }

@@ -11,8 +11,8 @@ use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Walk, spread};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Bytes, Field, Persist, Ptr, Session};
+use seawall_runtime::{AccessError, TxError};
 
 /// A hash table of keys and values.
 pub struct PmemKv;
@@ -60,7 +60,7 @@ impl ChurnStructure for PmemKv {
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let (table, hash) = (store.at(Store::TABLE), spread(change.key));
         session.transaction(|tx| {
             let value = tx.alloc(Value128::new(change.key, change.tag))?;
@@ -79,7 +79,7 @@ impl ChurnStructure for PmemKv {
         session: &mut Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let entry = Buckets::unlink(tx, store.at(Store::TABLE), spread(change.key))?;
             let Some(entry) = entry else { return Ok(()) };
@@ -94,7 +94,7 @@ impl ChurnStructure for PmemKv {
         session: &Session<'p, '_, M>,
         store: Ptr<'p, Store<'p>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let entry = Buckets::find(session, store.at(Store::TABLE), spread(key))?;
         let Some(entry) = entry else { return Ok(None) };
         let Entry { key: found, value, .. } = session.get(entry)?;

@@ -9,8 +9,8 @@ use super::value::Value128;
 use super::{ChurnChange, ChurnStructure, Read, Walk, broken};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
+use seawall_runtime::{AccessError, TxError};
 
 /// A red-black tree.
 pub struct Rb;
@@ -44,7 +44,7 @@ fn find<'p, R: Read<'p>>(
     reader: &R,
     tree: Ptr<'p, Tree<'p>>,
     key: u64,
-) -> Result<Found<'p>, HeapError> {
+) -> Result<Found<'p>, R::Error> {
     let (mut parent, mut side) = (None, 0);
     let mut link = reader.get(tree.at(Tree::ROOT))?;
     while let Some(node) = link {
@@ -65,40 +65,40 @@ struct Edit<'e, 'p, 't, 'm, M: Memory> {
 }
 
 impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
-    fn child(&self, node: At<'p>, side: usize) -> Result<Link<'p>, HeapError> {
+    fn child(&self, node: At<'p>, side: usize) -> Result<Link<'p>, TxError> {
         self.tx.get(node.at(Node::CHILDREN).index(side))
     }
 
     /// The sibling, which exists by the rules of colours.
-    fn sibling(&self, parent: At<'p>, side: usize) -> Result<At<'p>, HeapError> {
-        self.child(parent, side)?.ok_or_else(|| broken("a way down has too few black nodes"))
+    fn sibling(&self, parent: At<'p>, side: usize) -> Result<At<'p>, TxError> {
+        self.child(parent, side)?.ok_or_else(|| broken("a way down has too few black nodes").into())
     }
 
-    fn parent(&self, node: At<'p>) -> Result<Link<'p>, HeapError> {
+    fn parent(&self, node: At<'p>) -> Result<Link<'p>, TxError> {
         self.tx.get(node.at(Node::PARENT))
     }
 
     /// The side of its parent on which a node, or none, is.
-    fn side(&self, parent: At<'p>, link: Link<'p>) -> Result<usize, HeapError> {
+    fn side(&self, parent: At<'p>, link: Link<'p>) -> Result<usize, TxError> {
         Ok(usize::from(self.child(parent, 0)? != link))
     }
 
-    fn is_red(&self, link: Link<'p>) -> Result<bool, HeapError> {
+    fn is_red(&self, link: Link<'p>) -> Result<bool, TxError> {
         link.map_or(Ok(false), |node| self.tx.get(node.at(Node::RED)))
     }
 
-    fn paint(&mut self, node: At<'p>, red: bool) -> Result<(), HeapError> {
+    fn paint(&mut self, node: At<'p>, red: bool) -> Result<(), TxError> {
         self.tx.set(node.at(Node::RED), red)
     }
 
     /// Links `link` on this side of `node`.
-    fn hang(&mut self, node: At<'p>, side: usize, link: Link<'p>) -> Result<(), HeapError> {
+    fn hang(&mut self, node: At<'p>, side: usize, link: Link<'p>) -> Result<(), TxError> {
         self.tx.set(node.at(Node::CHILDREN).index(side), link)?;
         link.map_or(Ok(()), |below| self.tx.set(below.at(Node::PARENT), Some(node)))
     }
 
     /// Replaces `node` by `link`.
-    fn replace(&mut self, node: At<'p>, link: Link<'p>) -> Result<(), HeapError> {
+    fn replace(&mut self, node: At<'p>, link: Link<'p>) -> Result<(), TxError> {
         if let Some(parent) = self.parent(node)? {
             let side = self.side(parent, Some(node))?;
             return self.hang(parent, side, link);
@@ -108,7 +108,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
     }
 
     /// Rotates a node above its parent.
-    fn lift(&mut self, node: At<'p>) -> Result<(), HeapError> {
+    fn lift(&mut self, node: At<'p>) -> Result<(), TxError> {
         let Some(parent) = self.parent(node)? else { return Ok(()) };
         let side = self.side(parent, Some(node))?;
         let inner = self.child(node, 1 - side)?;
@@ -118,7 +118,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
     }
 
     /// Removes red nodes below red ones, after `node` was put.
-    fn settle(&mut self, mut node: At<'p>) -> Result<(), HeapError> {
+    fn settle(&mut self, mut node: At<'p>) -> Result<(), TxError> {
         while let Some(parent) = self.parent(node)? {
             if !self.is_red(Some(parent))? {
                 return Ok(());
@@ -149,7 +149,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
     }
 
     /// Unlinks a node from the tree.
-    fn unlink(&mut self, node: At<'p>) -> Result<(), HeapError> {
+    fn unlink(&mut self, node: At<'p>) -> Result<(), TxError> {
         let Node { children, parent, red, .. } = self.tx.get(node)?;
         let [left, Some(right)] = children else {
             return self.take_out(node, children[0], parent, red);
@@ -183,13 +183,13 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
         below: Link<'p>,
         parent: Link<'p>,
         red: bool,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         self.replace(node, below)?;
         if red { Ok(()) } else { self.make_up(below, parent) }
     }
 
     /// Repairs the tree: paths through `link`, a child of `above`, have one black node too few.
-    fn make_up(&mut self, mut link: Link<'p>, mut above: Link<'p>) -> Result<(), HeapError> {
+    fn make_up(&mut self, mut link: Link<'p>, mut above: Link<'p>) -> Result<(), TxError> {
         while let Some(parent) = above {
             if self.is_red(link)? {
                 break;
@@ -220,7 +220,7 @@ impl<'p, M: Memory> Edit<'_, 'p, '_, '_, M> {
     }
 
     /// Rotates `top` above `parent` and gives it `parent`'s colour; `parent` becomes black.
-    fn turn(&mut self, top: At<'p>, parent: At<'p>) -> Result<(), HeapError> {
+    fn turn(&mut self, top: At<'p>, parent: At<'p>) -> Result<(), TxError> {
         let red = self.is_red(Some(parent))?;
         self.paint(top, red)?;
         self.paint(parent, false)?;
@@ -287,7 +287,7 @@ impl ChurnStructure for Rb {
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let value = Value128::new(change.key, change.tag);
             let (parent, side) = match find(tx, tree, change.key)? {
@@ -307,7 +307,7 @@ impl ChurnStructure for Rb {
         session: &mut Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let Ok(node) = find(tx, tree, change.key)? else { return Ok(()) };
             Edit { tx, tree }.unlink(node)?;
@@ -320,7 +320,7 @@ impl ChurnStructure for Rb {
         session: &Session<'p, '_, M>,
         tree: Ptr<'p, Tree<'p>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let found = find(session, tree, key)?.ok();
         found.map(|node| session.get(node.at(Node::VALUE).at(Value128::TAG))).transpose()
     }

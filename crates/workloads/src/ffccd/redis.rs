@@ -13,8 +13,8 @@ use super::value::Value;
 use super::{ChurnChange, ChurnStructure, Read, Walk, broken, spread};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Field, Persist, Ptr, Session, Tx};
+use seawall_runtime::{AccessError, TxError};
 
 /// A cache.
 pub struct Redis;
@@ -81,29 +81,29 @@ macro_rules! sizes {
                 tx: &mut Tx<'p, '_, '_, M>,
                 key: u64,
                 tag: u64,
-            ) -> Result<AnySize<'p>, HeapError> {
+            ) -> Result<AnySize<'p>, TxError> {
                 let (length, none) = (length(key, tag), AnySize { $($field: None,)* });
                 $(if length <= $bytes {
                     let value = Value::of_length(key, tag, length as usize - 16);
                     return Ok(AnySize { $field: Some(tx.alloc(value)?), ..none });
                 })*
-                Err(broken("a value is too long"))
+                Err(broken("a value is too long").into())
             }
 
-            fn free<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), HeapError> {
+            fn free<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), TxError> {
                 $(if let Some(value) = self.$field {
                     tx.free(value)?;
                 })*
                 Ok(())
             }
 
-            fn known<R: Read<'p>>(self, reader: &R) -> Result<Known, HeapError> {
+            fn known<R: Read<'p>>(self, reader: &R) -> Result<Known, R::Error> {
                 $(if let Some(value) = self.$field {
                     let (key, tag) = (value.at(Value::KEY), value.at(Value::TAG));
                     let (key, tag) = (reader.get(key)?, reader.get(tag)?);
                     return Ok(Known { key, tag, bytes: $bytes });
                 })*
-                Err(broken("an entry has no value"))
+                Err(broken("an entry has no value").into())
             }
 
             /// Rejects a value that is torn, is not alone, or has the wrong size.
@@ -145,7 +145,7 @@ fn remove<'p, M: Memory>(
     cache: Ptr<'p, Cache<'p>>,
     hash: u64,
     slip: bool,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let entry = Buckets::unlink(tx, cache.at(Cache::TABLE), hash)?;
     let Some(entry) = entry else { return Ok(()) };
     let Entry { key, value, .. } = tx.get(entry)?;
@@ -164,7 +164,7 @@ fn victim<'p, M: Memory>(
     cache: Ptr<'p, Cache<'p>>,
     dice: u64,
     kept: u64,
-) -> Result<Option<Entry<'p>>, HeapError> {
+) -> Result<Option<Entry<'p>>, TxError> {
     let table = cache.at(Cache::TABLE);
     let buckets = Buckets::count(tx, table)?;
     let (mut seen, mut first) = (0, None::<Entry<'p>>);
@@ -191,7 +191,7 @@ fn put<'p, M: Memory>(
     tx: &mut Tx<'p, '_, '_, M>,
     cache: Ptr<'p, Cache<'p>>,
     change: &mut ChurnChange<'_>,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     let (table, hash) = (cache.at(Cache::TABLE), spread(change.key));
     let value = AnySize::alloc(tx, change.key, change.tag)?;
     let (used, bytes) = (tx.get(cache.at(Cache::CLOCK))? + 1, value.known(tx)?.bytes);
@@ -237,7 +237,7 @@ impl ChurnStructure for Redis {
         session: &mut Session<'p, '_, M>,
         cache: Ptr<'p, Cache<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| put(tx, cache, change))
     }
 
@@ -245,7 +245,7 @@ impl ChurnStructure for Redis {
         session: &mut Session<'p, '_, M>,
         cache: Ptr<'p, Cache<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| remove(tx, cache, spread(change.key), false))
     }
 
@@ -253,7 +253,7 @@ impl ChurnStructure for Redis {
         session: &Session<'p, '_, M>,
         cache: Ptr<'p, Cache<'p>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let entry = Buckets::find(session, cache.at(Cache::TABLE), spread(key))?;
         let Some(entry) = entry else { return Ok(None) };
         let Entry { key: found, value, .. } = session.get(entry)?;
@@ -266,7 +266,7 @@ impl ChurnStructure for Redis {
         session: &mut Session<'p, '_, M>,
         cache: Ptr<'p, Cache<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let entry = Buckets::find(tx, cache.at(Cache::TABLE), spread(change.key))?;
             let Some(entry) = entry else { return Ok(()) };

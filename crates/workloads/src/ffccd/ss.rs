@@ -11,8 +11,8 @@ use super::value::Value;
 use super::{ChurnChange, ChurnStructure, Walk};
 use crate::Damage;
 use seawall_memory::Memory;
-use seawall_runtime::HeapError;
 use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
+use seawall_runtime::{AccessError, TxError};
 
 /// An array of strings.
 pub struct Ss;
@@ -42,12 +42,12 @@ fn place<'p, M: Memory>(
     part: Ptr<'p, Strings<'p>>,
     slot: u64,
     link: Link<'p>,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     Directory::set(tx, part.at(Strings::SLOTS), slot, link)?;
     link.map_or(Ok(()), |text| tx.set(text.at(Text::SLOT), slot))
 }
 
-fn tag<'p, M: Memory>(session: &Session<'p, '_, M>, link: Link<'p>) -> Result<u64, HeapError> {
+fn tag<'p, M: Memory>(session: &Session<'p, '_, M>, link: Link<'p>) -> Result<u64, AccessError> {
     link.map_or(Ok(0), |text| session.get(text.at(Text::VALUE).at(Value::TAG)))
 }
 
@@ -66,7 +66,7 @@ impl ChurnStructure for Ss {
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Strings<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let text = Text { slot: change.key, value: Value::new(change.key, change.tag) };
             if let Some(old) = Directory::get(tx, part.at(Strings::SLOTS), change.key)? {
@@ -82,7 +82,7 @@ impl ChurnStructure for Ss {
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Strings<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         session.transaction(|tx| {
             let slots = part.at(Strings::SLOTS);
             let Some(text) = Directory::get(tx, slots, change.key)? else { return Ok(()) };
@@ -96,7 +96,7 @@ impl ChurnStructure for Ss {
         session: &Session<'p, '_, M>,
         part: Ptr<'p, Strings<'p>>,
         key: u64,
-    ) -> Result<Option<u64>, HeapError> {
+    ) -> Result<Option<u64>, AccessError> {
         let text = Directory::get(session, part.at(Strings::SLOTS), key)?;
         text.map(|_| tag(session, text)).transpose()
     }
@@ -106,7 +106,7 @@ impl ChurnStructure for Ss {
         session: &mut Session<'p, '_, M>,
         part: Ptr<'p, Strings<'p>>,
         change: &mut ChurnChange<'_>,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let slots = [change.key, change.dice % session.get(part.at(Strings::KEYS))?.max(1)];
         let [one, other] = slots;
         let texts = [

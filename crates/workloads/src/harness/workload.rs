@@ -9,7 +9,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::Memory;
 use seawall_runtime::defrag::{DefragCounts, DefragError};
 use seawall_runtime::pool::HeaderError;
-use seawall_runtime::{Arena, Heap, HeapError};
+use seawall_runtime::{AccessError, Arena, Heap, HeapError, TxError};
 use std::sync::Arc;
 
 /// The parameters of a run; the same for every machine and every design.
@@ -70,23 +70,16 @@ pub struct Layout {
 #[error("{0}")]
 pub struct Damage(pub String);
 
-impl From<HeaderError> for Damage {
-    fn from(error: HeaderError) -> Damage {
-        Damage(error.to_string())
-    }
+macro_rules! damage_from {
+    ($($Error:ty)+) => {
+        $(impl From<$Error> for Damage {
+            fn from(error: $Error) -> Damage {
+                Damage(error.to_string())
+            }
+        })+
+    };
 }
-
-impl From<HeapError> for Damage {
-    fn from(error: HeapError) -> Damage {
-        Damage(error.to_string())
-    }
-}
-
-impl From<Inconsistency> for Damage {
-    fn from(damage: Inconsistency) -> Damage {
-        Damage(damage.to_string())
-    }
-}
+damage_from! { HeaderError HeapError TxError AccessError Inconsistency }
 
 impl From<seawall_collections::Damage> for Damage {
     fn from(damage: seawall_collections::Damage) -> Damage {

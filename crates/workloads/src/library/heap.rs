@@ -14,7 +14,7 @@ use crate::harness::workload::{Action, initial_keys};
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{
-    Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks, Logging, Session, Tx,
+    Arena, CHUNK_BYTES, Heap, HeapOptions, Locks, Logging, Session, Tx, TxError,
 };
 use std::collections::BTreeMap;
 
@@ -167,7 +167,7 @@ impl Scripts {
         tx: &mut Tx<'_, '_, M>,
         key: u64,
         plan: Plan,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let Plan { bytes, lines, tag } = plan;
         let old: Addr = tx.load(self.slot(key));
         let at = if lines { tx.alloc_lines(bytes)? } else { tx.alloc(bytes)? };
@@ -177,12 +177,7 @@ impl Scripts {
     }
 
     /// Writes another tag into the object of a slot, in parts of several widths.
-    fn update<M: Memory>(
-        &self,
-        tx: &mut Tx<'_, '_, M>,
-        key: u64,
-        tag: u64,
-    ) -> Result<(), HeapError> {
+    fn update<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, key: u64, tag: u64) -> Result<(), TxError> {
         let at: Addr = tx.load(self.slot(key));
         if at.is_null() {
             return Ok(());
@@ -196,7 +191,7 @@ impl Scripts {
         tx.write(at.plus(4), &content[4..])
     }
 
-    fn clear<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, key: u64) -> Result<(), HeapError> {
+    fn clear<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, key: u64) -> Result<(), TxError> {
         let at: Addr = tx.load(self.slot(key));
         if at.is_null() {
             return Ok(());
@@ -212,7 +207,7 @@ impl Scripts {
         op: Op,
         [key, other]: [u64; 2],
         worker: &mut Worker,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let memory = session.memory();
         let tag = tag(worker.thread, worker.number);
         let (kind, bytes, bytes_too) = (kind(worker), size(worker), size(worker));
@@ -272,7 +267,7 @@ impl Scripts {
         }
     }
 
-    fn exchange<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, keys: [u64; 2]) -> Result<(), HeapError> {
+    fn exchange<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, keys: [u64; 2]) -> Result<(), TxError> {
         let slots = keys.map(|key| self.slot(key));
         let [left, right] = slots.map(|slot| tx.load::<Addr>(slot));
         tx.store(slots[0], right)?;
@@ -285,11 +280,11 @@ impl Scripts {
         tx: &mut Tx<'_, '_, M>,
         [key, other]: [u64; 2],
         plan: Plan,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         self.update(tx, key, plan.tag + 1)?;
         self.clear(tx, key)?;
         self.replace(tx, other, plan)?;
-        Err(HeapError::Types)
+        Err(TxError::Types)
     }
 
     /// The nested transaction: replaces the object of the other slot, or changes all and fails.
@@ -299,7 +294,7 @@ impl Scripts {
         [key, other]: [u64; 2],
         plan: Plan,
         fails: bool,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         if !fails {
             return tx.nested(|tx| self.replace(tx, other, plan));
         }
@@ -334,8 +329,8 @@ impl Scripts {
 }
 
 /// Accepts the error of a transaction that fails on purpose, which no step of it returns.
-fn unless_meant(outcome: Result<(), HeapError>) -> Result<(), HeapError> {
-    if outcome == Err(HeapError::Types) { Ok(()) } else { outcome }
+fn unless_meant(outcome: Result<(), TxError>) -> Result<(), TxError> {
+    if outcome == Err(TxError::Types) { Ok(()) } else { outcome }
 }
 
 impl Workload for Scripts {
@@ -357,7 +352,7 @@ impl Workload for Scripts {
         let heap = heap.expect("options made from a setup that was checked");
         let keys = 2 * setup.entries;
         let mut session = heap.join(memory);
-        let made: Result<Addr, HeapError> = session.transaction(|tx| {
+        let made: Result<Addr, TxError> = session.transaction(|tx| {
             let table = tx.alloc_lines(8 * keys)?;
             tx.store(heap.root().plus(TABLE), table)?;
             tx.store(heap.root().plus(KEYS), keys)?;

@@ -16,7 +16,7 @@ use crate::Damage;
 use crate::harness::workload::{below, stream};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
-use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapOptions, Placement, Session, Tx};
+use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapOptions, Placement, Session, Tx, TxError};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -149,7 +149,7 @@ impl Objects {
             tx.store(heap.root().plus(TABLE), table)?;
             tx.store(heap.root().plus(BUCKETS), buckets)?;
             tx.store(heap.root().plus(THREADS), threads)?;
-            Ok::<_, HeapError>(table)
+            Ok::<_, TxError>(table)
         })?;
         let all = buckets * threads;
         (0..all).for_each(|bucket| memory.store(table.plus(8 * bucket), Addr::NULL));
@@ -230,7 +230,7 @@ impl Objects {
         change: ObjectChange,
         key: u64,
         number: u64,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let memory = session.memory();
         let (link, found) = self.find(memory, key);
         match (change, found) {
@@ -259,7 +259,7 @@ impl Objects {
         tx: &mut Tx<'_, '_, M>,
         key: u64,
         number: u64,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let (name, content) = (key_bytes(key), value_bytes(key, number));
         let lengths =
             [ENTRY_BYTES, VALUE_HEAD + content.len() as u64, KEY_HEAD + name.len() as u64];
@@ -286,7 +286,7 @@ impl Objects {
         entry: Addr,
         key: u64,
         number: u64,
-    ) -> Result<(), HeapError> {
+    ) -> Result<(), TxError> {
         let content = value_bytes(key, number);
         let length = VALUE_HEAD + content.len() as u64;
         let value = match self.placing {
@@ -340,7 +340,7 @@ fn write_value<M: Memory>(
     value: Addr,
     content: &[u8],
     number: u64,
-) -> Result<(), HeapError> {
+) -> Result<(), TxError> {
     // The number that determines the bytes is stored with the length and never incremented.
     tx.store(value.plus(LENGTH), content.len() as u64 | number << 16)?;
     tx.store(value.plus(WRITTEN), number)?;

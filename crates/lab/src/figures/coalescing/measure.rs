@@ -15,7 +15,7 @@ use crate::LabError;
 use crate::engine::options::in_range;
 use seawall_memory::{Addr, Image, LINE_BYTES, Memory, MemoryExt};
 use seawall_ribbon::{Dirtiness, DirtyCounts};
-use seawall_runtime::{HeapError, HeapStats, RouteChoice};
+use seawall_runtime::{HeapStats, RouteChoice, TxError};
 use seawall_sim::{Choice, Cycle, Machine, Program, SimMemory, Simulation};
 use seawall_workloads::Damage;
 use seawall_workloads::ribbon20::objects::{
@@ -203,7 +203,7 @@ impl Crew {
     }
 
     /// A thread's part of all phases; what all threads did, as this one sees it.
-    fn phases(&self, below: &SimMemory, thread: u64) -> Result<Vec<CoalescingRow>, HeapError> {
+    fn phases(&self, below: &SimMemory, thread: u64) -> Result<Vec<CoalescingRow>, TxError> {
         let Crew { objects, placing, run, dirtiness, .. } = self;
         let memory = dirtiness.join(below);
         let mut session = objects.join(&memory);

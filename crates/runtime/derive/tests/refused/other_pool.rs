@@ -13,7 +13,8 @@ fn stored(memory: &Image, other: &Image) -> Result<(), HeapError> {
     typed::open::<Root, _, _>(memory, "one", 1 << 20, |one| {
         typed::open::<Root, _, _>(other, "two", 1 << 20, |two| {
             let ptr = one.join(memory).transaction(|tx| tx.alloc(7u64))?;
-            two.join(other).transaction(|tx| tx.set(two.root(), Root { value: Some(ptr) }))
+            two.join(other).transaction(|tx| tx.set(two.root(), Root { value: Some(ptr) }))?;
+            Ok(())
         })
     })
 }

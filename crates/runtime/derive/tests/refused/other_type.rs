@@ -1,7 +1,7 @@
 //! Pointers and values of another type than the one that is there.
 
 use seawall_memory::Image;
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 use seawall_runtime::typed::{Persist, Pool, Ptr};
 
 #[derive(Clone, Copy, Persist)]
@@ -14,7 +14,7 @@ struct Account {
     balance: i64,
 }
 
-fn pointer<'p>(pool: Pool<'p, Root<'p>>, memory: &Image) -> Result<(), HeapError> {
+fn pointer<'p>(pool: Pool<'p, Root<'p>>, memory: &Image) -> Result<(), TxError> {
     pool.join(memory).transaction(|tx| {
         let number = tx.alloc(7i64)?;
         tx.set(pool.root().at(Root::ACCOUNT), Some(number))

@@ -1,10 +1,10 @@
 //! Two transactions of one session at once, and one around itself.
 
 use seawall_memory::Image;
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 use seawall_runtime::typed::Pool;
 
-fn within<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
+fn within<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), TxError> {
     let mut session = pool.join(memory);
     session.transaction(|tx| {
         session.transaction(|inner| inner.set(pool.root(), 1))?;
@@ -12,7 +12,7 @@ fn within<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
     })
 }
 
-fn around<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
+fn around<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), TxError> {
     let mut session = pool.join(memory);
     session.transaction(|tx| tx.nested(|inner| tx.set(pool.root(), 2)))
 }

@@ -1,15 +1,15 @@
 //! Writing without a transaction.
 
 use seawall_memory::Image;
-use seawall_runtime::HeapError;
+use seawall_runtime::TxError;
 use seawall_runtime::typed::Pool;
 
-fn set<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
+fn set<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), TxError> {
     let mut session = pool.join(memory);
     session.set(pool.root(), 7)
 }
 
-fn alloc<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), HeapError> {
+fn alloc<'p>(pool: Pool<'p, u64>, memory: &Image) -> Result<(), TxError> {
     let mut session = pool.join(memory);
     session.alloc(7u64).map(drop)
 }
