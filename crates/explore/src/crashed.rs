@@ -12,8 +12,10 @@
 //! Each access counts against a budget, so a recovery that loops ends as a finding.
 
 use crate::models::order::PersistOrder;
-use crate::reached::{Copied, OPEN_MAX, combinations};
-use crate::trace::{Event, Kind, LineIndex, Trace};
+use crate::reached::{OPEN_MAX, combinations};
+use crate::relocated::Copied;
+use crate::trace::{Event, Kind, Trace};
+use crate::words::LineIndex;
 use crate::words::{WordChange, Words};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Fence, LINE_BYTES, Line, Memory, Space, ThreadSlots, Width, lines_of};

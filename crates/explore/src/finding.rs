@@ -1,12 +1,9 @@
 //! A failing image in words, and the string that builds it again.
 
-use crate::check::{Check, Findings, Interned};
+use crate::crash::{Crash, stored};
 use crate::crashed::Log;
 use crate::models::order::Cut;
-use crate::search::{Crash, Search};
-use crate::shrink::describe;
 use crate::trace::{Event, Kind, Store, Trace};
-use crate::verdict::{Court, Verdict, stored};
 use crate::walk::Walk;
 use seawall_memory::{Addr, Line, Model, UnknownModel};
 use serde::{Serialize, Serializer};
@@ -119,7 +116,7 @@ impl CrashChoice {
     }
 
     /// The crash of this trace, or why it cannot be one.
-    fn crash_of(&self, trace: &Trace) -> Result<Crash, String> {
+    pub(crate) fn crash_of(&self, trace: &Trace) -> Result<Crash, String> {
         let events = trace.events.len();
         if self.event > events {
             return Err(format!("it has {events} events"));
@@ -430,46 +427,6 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, stores: &[StoreNote]) -> fmt::R
     match stores.len().saturating_sub(LISTED) {
         0 => Ok(()),
         more => writeln!(f, "    and {more} more"),
-    }
-}
-
-/// Builds the one image that `choice` names, checks it, and describes it if it fails.
-///
-/// # Errors
-/// When the run cannot leave such an image, so it is not the run that the choice was made from.
-pub fn replay<C: Check>(
-    trace: &Trace,
-    options: &Search,
-    choice: &CrashPath,
-    check: &C,
-) -> Result<Option<Finding>, ReplayError> {
-    replay_found(trace, options, choice, &Interned::new(check))
-}
-
-fn replay_found(
-    trace: &Trace,
-    options: &Search,
-    choice: &CrashPath,
-    check: &dyn Findings,
-) -> Result<Option<Finding>, ReplayError> {
-    let other = |why: String| ReplayError::OtherRun { choice: choice.to_string(), why };
-    let options = Search { model: choice.model, ..options.clone() };
-    let mut court = Court::new(trace, &options, check);
-    let mut crashes: Vec<Crash> = Vec::new();
-    for (at, next) in choice.crashes.iter().enumerate() {
-        let crash = match at {
-            0 => next.crash_of(trace),
-            _ => match court.recovery_after(&crashes) {
-                Some(recovery) => next.crash_of(&recovery),
-                None => Err(format!("{} forbids it", choice.model)),
-            },
-        };
-        crashes.push(crash.map_err(other)?);
-    }
-    match court.verdict(&crashes) {
-        Verdict::Forbidden => Err(other(format!("{} forbids it", choice.model))),
-        Verdict::Fine => Ok(None),
-        Verdict::Fails(message) => Ok(Some(describe(&mut court, &crashes, message))),
     }
 }
 

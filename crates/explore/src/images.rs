@@ -2,8 +2,9 @@
 
 use crate::check::check;
 use crate::crashed::CrashImage;
+use crate::options::Search;
 use crate::outcome::SearchOutcome;
-use crate::search::{Search, search};
+use crate::search::search;
 use crate::trace::Trace;
 use seawall_memory::{Addr, MemoryExt, Model};
 use std::cell::RefCell;

@@ -32,15 +32,20 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod check;
+mod crash;
 mod crashed;
 mod finding;
 mod guard;
 mod images;
 pub mod litmus;
 mod models;
+mod options;
 mod outcome;
 mod reached;
+mod relocated;
+mod replay;
 mod schedule;
 mod search;
 mod shrink;
@@ -56,12 +61,14 @@ pub use check::{Check, check};
 pub use crashed::CrashImage;
 pub use finding::{
     CrashChoice, CrashPath, CutRecovery, EventNote, Finding, InFlight, ReplayError, StoreNote,
-    TIMELINE, replay,
+    TIMELINE,
 };
 pub use images::reachable;
+pub use options::Search;
 pub use outcome::{Reached, SearchOutcome};
+pub use replay::replay;
 pub use schedule::{Interleavings, Preemption, Preemptions, Schedule, Turns, TurnsName};
-pub use search::{Search, search, search_watched};
+pub use search::{search, search_watched};
 pub use seawall_memory::{Model, UnknownModel};
 pub use trace::{Event, Kind, Store, Trace};
 pub use traced::{RunError, Traced, record};

@@ -7,7 +7,8 @@
 //! The same definitions serve recorded runs of programs and litmus tests. Adding a model is one
 //! file, its line in the table below, and its name in `seawall_memory::Model`.
 
-use crate::trace::{Event, Kind, LineIndex, Trace};
+use crate::trace::{Event, Kind, Trace};
+use crate::words::LineIndex;
 use order::PersistOrder;
 use seawall_memory::Model;
 use views::Place;

@@ -12,52 +12,12 @@
 //! told so; of the others it is not told before a crash.
 
 use crate::models::order::PersistOrder;
-use crate::trace::{LineIndex, Trace};
-use rustc_hash::{FxHashMap, FxHasher};
+use crate::relocated::Copied;
+use crate::trace::Trace;
+use rustc_hash::FxHasher;
 use seawall_memory::relocation::{RELOCATION_PAGE, Relocation};
 use seawall_memory::{Addr, LINE_BYTES};
 use std::hash::{Hash, Hasher};
-
-/// A line of a copy.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Copied {
-    /// Events before it.
-    pub(crate) event: u32,
-    /// The line, and its stores up to those of the copy.
-    pub(crate) line: LineIndex,
-    pub(crate) stores: u32,
-    /// Its place in the bitmap.
-    pub(crate) word: u32,
-    pub(crate) bit: u32,
-}
-
-/// What a run did with the hardware.
-#[derive(Default)]
-pub(crate) struct Relocated {
-    /// The first of the events since each setting of the registers.
-    pub(crate) settings: Vec<u32>,
-    pub(crate) copied: Vec<Copied>,
-}
-
-impl Relocated {
-    /// The bits that a crash after so many events may find set, by their words.
-    pub(crate) fn before(&self, event: usize) -> FxHashMap<u32, Vec<Copied>> {
-        let set = self.settings.partition_point(|setting| *setting as usize <= event);
-        let since = set.checked_sub(1).map_or(0, |last| self.settings[last]);
-        let mut by_word: FxHashMap<u32, Vec<Copied>> = FxHashMap::default();
-        for copied in &self.copied {
-            if copied.event < since || copied.event as usize > event {
-                continue;
-            }
-            let bits = by_word.entry(copied.word).or_default();
-            // The first copy is enough.
-            if !bits.iter().any(|known| known.bit == copied.bit) {
-                bits.push(*copied);
-            }
-        }
-        by_word
-    }
-}
 
 impl Trace {
     /// The line at `at`, which all stores so far were to that a copy made, is one of a copy; gives

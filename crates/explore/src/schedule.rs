@@ -16,8 +16,8 @@
 //!   a thread is done or waits the next in order goes on; the others are not tried there, so of
 //!   three threads or more some orders need chance.
 
+use crate::access::{Access, FENCES};
 use crate::trace::{Event, Kind, Trace};
-use crate::traced::FENCES;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -114,15 +114,6 @@ impl FromStr for TurnsName {
         };
         Ok(name)
     }
-}
-
-/// An access to memory, as the search for places to interrupt needs it.
-#[derive(Clone, Copy)]
-pub(crate) struct Access {
-    pub(crate) call: u64,
-    pub(crate) thread: u16,
-    pub(crate) word: u64,
-    pub(crate) writes: bool,
 }
 
 /// All runs with few enough interruptions.

@@ -12,9 +12,10 @@
 //! before ([`Tree`]). Power may fail again while recovery runs, as often as is asked for.
 
 use crate::check::{Check, Findings, Interned};
+use crate::crash::Crash;
 use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
 use crate::models::State;
-use crate::models::order::Cut;
+use crate::options::Search;
 use crate::outcome::{Reached, SearchOutcome};
 use crate::shrink::shrink;
 use crate::trace::Trace;
@@ -23,50 +24,9 @@ use crate::walk::{CrashPoint, Walk, is_failure_point};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
-use seawall_memory::Model;
 use std::hash::BuildHasher;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::rc::Rc;
-
-/// How far to search.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Search {
-    /// The persistency model.
-    pub model: Model,
-    /// Crash states at most.
-    pub budget: u64,
-    /// Crash after every store too, not only before fences and outputs.
-    pub thorough: bool,
-    /// Crashes during recovery that follow the first crash: 0, 1, 2, ...
-    pub depth: usize,
-    /// Crash states of one point up to which all of them are tried.
-    pub point_limit: u64,
-    /// Random crash states tried at each larger point.
-    pub samples: u64,
-    /// Memory accesses that one run of recovery and check may make.
-    pub steps: u64,
-    /// Seed of the random states.
-    pub seed: u64,
-    /// The events of the run at which to look for failure points.
-    pub events: Range<usize>,
-}
-
-impl Search {
-    /// The usual search under `model`.
-    pub fn new(model: Model) -> Search {
-        Search {
-            model,
-            budget: 100_000,
-            thorough: false,
-            depth: 2,
-            point_limit: 5_000,
-            samples: 200,
-            steps: 10_000_000,
-            seed: 1,
-            events: 0..usize::MAX,
-        }
-    }
-}
 
 /// Looks for a state that fails the check, until one does or the budget ends.
 pub fn search<C: Check>(trace: &Trace, search: &Search, check: &C) -> SearchOutcome {
@@ -132,13 +92,6 @@ const PHASES: [Phase; 7] = [
     Phase { prefer: Prefer::Most, deviations: 2, reached: Reached::Pairs },
     Phase { prefer: Prefer::Least, deviations: usize::MAX, reached: Reached::Pairs },
 ];
-
-/// A crash: how many events took effect before it, and what each line kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Crash {
-    pub(crate) event: usize,
-    pub(crate) cut: Cut,
-}
 
 /// Nodes of a tree after which it is started afresh at the next point: some 100 MB. A point that
 /// alone takes as much again has too many images, whatever their number.

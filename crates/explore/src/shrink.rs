@@ -10,12 +10,14 @@
 //! those are shown without which the check is content: the others are taken away first.
 
 use crate::check::Findings;
+use crate::crash::{Crash, stored};
 use crate::crashed::Log;
 use crate::finding::Finding;
 use crate::models::order::Cut;
-use crate::search::{Crash, Search};
-use crate::trace::{Kind, LineIndex, Trace};
-use crate::verdict::{Court, Verdict, stored};
+use crate::options::Search;
+use crate::trace::{Kind, Trace};
+use crate::verdict::{Court, Verdict};
+use crate::words::LineIndex;
 
 pub(crate) fn shrink(
     trace: &Trace,

@@ -7,16 +7,13 @@
 //!
 //! What recovery does to an image is a trace too: it may be cut short by the next crash.
 
-use crate::reached::Relocated;
-use crate::schedule::Access;
-use crate::words::WordChange;
+use crate::access::Access;
+use crate::relocated::Relocated;
+use crate::words::{LineIndex, WordChange};
 use rustc_hash::{FxHashMap, FxHasher};
 use seawall_memory::{Addr, Fence, Line, Width};
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
-
-/// Index of a line in a trace, in order of first use.
-pub(crate) type LineIndex = u32;
 
 /// One thing that a thread did.
 #[derive(Clone, Copy, Debug)]

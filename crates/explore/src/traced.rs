@@ -11,9 +11,10 @@
 //! wait is a deadlock. Both are errors, not hangs. A loop that never accesses memory is not
 //! bounded.
 
+use crate::access::{Access, FENCES};
 use crate::guard::guarded;
-use crate::reached::Copied;
-use crate::schedule::{Access, Schedule, Turns};
+use crate::relocated::Copied;
+use crate::schedule::{Schedule, Turns};
 use crate::trace::{Event, Kind, Trace};
 use crate::words::Words;
 use rand::{RngExt, SeedableRng};
@@ -25,10 +26,6 @@ use seawall_memory::{Addr, Fence, Image, LINE_BYTES, Memory, Space, ThreadSlots,
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
-
-/// A word outside memory: fences and outputs count as writes to it, because a crash can show the
-/// order in which several threads executed them.
-pub(crate) const FENCES: Addr = Addr::pm(1 << 40);
 
 /// The longest turn of a thread, in seam calls; each run draws one of these.
 const SPANS: [u64; 4] = [3, 12, 48, 400];

@@ -1,10 +1,11 @@
 //! What the check says of one whole image, after one crash or several.
 
 use crate::check::Findings;
+use crate::crash::Crash;
 use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
 use crate::models::State;
 use crate::models::order::Cut;
-use crate::search::{Crash, Search};
+use crate::options::Search;
 use crate::trace::Trace;
 use crate::walk::{CrashPoint, Walk};
 use std::rc::Rc;
@@ -114,13 +115,4 @@ fn state_after(recording: &Trace, event: usize, options: &Search) -> Option<Stat
         state.follow_event(recording, next);
     }
     Some(state)
-}
-
-/// How many stores each line had before the event.
-pub(crate) fn stored(trace: &Trace, event: usize) -> Cut {
-    let mut stored = Cut(vec![0; trace.lines.len()]);
-    for store in trace.events[..event].iter().filter_map(|event| event.kind.store()) {
-        stored.0[trace.stores[store as usize].line as usize] += 1;
-    }
-    stored
 }

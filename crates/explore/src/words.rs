@@ -1,4 +1,5 @@
-//! A region of memory as 8-byte words, the unit that a crash never tears.
+//! A region of memory as 8-byte words, the unit that a crash never tears, and the names of its words
+//! and lines.
 
 use seawall_memory::{Addr, Width};
 use std::cell::Cell;
@@ -8,6 +9,9 @@ pub(crate) struct Words {
     words: Box<[Cell<u64>]>,
     bytes: Cell<u64>,
 }
+
+/// Index of a line in a trace, in order of first use.
+pub(crate) type LineIndex = u32;
 
 /// What a store did to the word that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

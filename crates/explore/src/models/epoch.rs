@@ -14,7 +14,7 @@
 use super::order::{NodeId, PersistOrder};
 use super::threads::PerThread;
 use super::{Act, Persistency, Step};
-use crate::trace::LineIndex;
+use crate::words::LineIndex;
 use rustc_hash::FxHashMap;
 
 #[derive(Clone, Default)]

@@ -11,7 +11,7 @@
 //! needs is kept, what a lost store is needed for is lost. Choices are made one after the other and
 //! taken back from a trail, so looking at one more image costs what differs, not what there is.
 
-use crate::trace::LineIndex;
+use crate::words::LineIndex;
 
 pub(crate) type NodeId = u32;
 

@@ -13,7 +13,7 @@
 //! are recorded) reads the newest store, which is one of these.
 
 use super::threads::PerThread;
-use crate::trace::LineIndex;
+use crate::words::LineIndex;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
