@@ -3,7 +3,7 @@
 //! A program written against [`Memory`](seawall_memory::Memory) runs once on [`Traced`], which
 //! records what it does. A persistency [`Model`] says which images a crash at any moment of that
 //! run may leave; [`search()`] runs a check (recovery, then invariants) on them in one process, the
-//! telling ones first, and makes the first failing one small. [`replay`] builds it again.
+//! telling ones first, and makes the first failing one small. [`replay()`] builds it again.
 //!
 //! It is not a proof for all schedules or all inputs: it explores the crashes of the runs it is
 //! given, and says in words how far it got ([`SearchOutcome`]).

@@ -65,7 +65,7 @@ impl SearchOutcome {
         }
     }
 
-    /// The outcome of looking at one image, as [`replay`](crate::replay) does.
+    /// The outcome of looking at one image, as [`replay`](crate::replay()) does.
     pub fn of_replay(model: Model, finding: Option<Finding>) -> SearchOutcome {
         SearchOutcome { points: 1, runs: 1, states: 1, finding, ..SearchOutcome::of(model) }
     }

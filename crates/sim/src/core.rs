@@ -22,6 +22,13 @@ const POINTERS: usize = 4;
 /// Stands for no outstanding load.
 const NEVER: (Cycle, u64) = (Cycle::MAX, u64::MAX);
 
+/// A waiter: the program of a core or its store buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub(crate) core: usize,
+    pub(crate) is_program: bool,
+}
+
 /// The kind of an entry of the store buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {

@@ -5,10 +5,11 @@
 //! Programs see the machine as x86: they flush lines and order or drain them, and non-temporal
 //! stores leave their write-combining buffer at fences. A line is durable when it is in the cells.
 
-use crate::designs::{Design, Store};
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
-use crate::hw::{Event, Gate, Hw, Token, Waiter};
-use crate::machine::{RunOutcome, Setup};
+use crate::hw::{Event, Gate, Hw, Token};
+use crate::run::{RunOutcome, Setup};
 use crate::{Cycle, LineId, SimError};
 
 /// What a core does after a hook.

@@ -1,5 +1,5 @@
 //! The parts of a machine, as designs see them: cores, caches, mesh, memory, and the event queue.
-//! Nothing here knows persistency; a [`Design`](crate::designs::Design) decides which steps are
+//! Nothing here knows persistency; a [`Design`](crate::design::Design) decides which steps are
 //! permitted when, and moves lines with the methods of these parts.
 
 use crate::caches::private::{LineCopy, Private, State, Way};
@@ -7,7 +7,7 @@ use crate::caches::shared::{Llc, NO_CORE, Slot};
 use crate::caches::stream_prefetcher::StreamPrefetcher;
 use crate::config::Machine;
 use crate::core::write_combining::{Origin, WriteCombiningBuffer};
-use crate::core::{Core, Waits};
+use crate::core::{Core, Waiter, Waits};
 use crate::engine::calendar::Calendar;
 use crate::engine::counters::{Counters, Reason};
 use crate::engine::event_queue::Queue;
@@ -29,13 +29,6 @@ pub(crate) enum Gate {
     At(Cycle, Reason),
     /// The requester waits for this reason until the design wakes it; then it repeats the request.
     Wait(Reason),
-}
-
-/// A waiter: the program of a core or its store buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiter {
-    pub(crate) core: usize,
-    pub(crate) is_program: bool,
 }
 
 /// The addressee of a memory controller's acknowledgement.

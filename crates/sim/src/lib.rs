@@ -30,6 +30,7 @@ mod caches;
 mod config;
 mod core;
 mod custom;
+mod design;
 mod designs;
 mod engine;
 mod families;
@@ -39,6 +40,7 @@ mod memory;
 mod noc;
 mod recording;
 mod relocation;
+mod run;
 mod seam;
 mod simulation;
 pub mod validation;
@@ -50,11 +52,11 @@ pub use config::{
 pub use custom::{Permission, PersistDesign, WriteBacks};
 pub use designs::{Choice, DESIGNS, DesignEntry, ParameterDoc};
 pub use engine::counters::{Counters, Reason, Stalls};
-pub use machine::RunOutcome;
 pub use memory::optane::{DimmTraffic, WriteTimes, XpDimms};
 pub use recording::Recording;
+pub use run::{CoreAccess, Crash, Observer, Program, RunOutcome, SimError};
 pub use seam::SimMemory;
-pub use simulation::{CoreAccess, Crash, Observer, Program, SimError, Simulation};
+pub use simulation::Simulation;
 
 /// A point in simulated time, in core cycles from the start.
 pub type Cycle = u64;

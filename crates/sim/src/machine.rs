@@ -7,15 +7,16 @@
 
 use crate::caches::private::State;
 use crate::caches::shared::NO_LINE;
+use crate::core::Waiter;
 use crate::core::write_combining::Origin;
 use crate::core::{Kind, Waits};
-use crate::designs::Design;
-use crate::engine::counters::{Counters, Reason, Stalls};
+use crate::design::Design;
+use crate::engine::counters::Reason;
 use crate::engine::event_queue::Turn;
-use crate::hw::{Event, Hw, Persistence, Waiter};
+use crate::hw::{Event, Hw, Persistence};
 use crate::memory::versions::LineData;
+use crate::run::{Crash, Observer, RunOutcome, Setup, SimError};
 use crate::seam::{CorePort as _, SimMemory};
-use crate::simulation::{Crash, Observer, Program, SimError};
 use crate::{Cycle, LineId, Machine};
 use seawall_fiber::Fiber;
 use std::cell::RefCell;
@@ -34,34 +35,6 @@ mod non_temporal;
 mod relocation;
 mod stores;
 mod trace;
-
-/// A run, as the simulation passes it to the design's machine.
-pub(crate) struct Setup {
-    pub(crate) machine: Machine,
-    pub(crate) pm: Vec<u8>,
-    pub(crate) dram: Vec<u8>,
-    pub(crate) warm: bool,
-    pub(crate) programs: Vec<Program>,
-    pub(crate) observer: Rc<RefCell<dyn Observer>>,
-    pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) cycles_max: Cycle,
-}
-
-/// The result of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunOutcome {
-    /// When the last program finished, in cycles.
-    pub cycles: Cycle,
-    /// When each program finished.
-    pub finished: Vec<Cycle>,
-    /// Each program's stalled cycles by reason, idle time at the end included: `cycles` minus their
-    /// sum is the time in which the core issued instructions.
-    pub stalls: Vec<Stalls>,
-    /// The counters of the run.
-    pub counters: Counters,
-    /// The persistent bytes at rest: with every dirty line written back.
-    pub pm: Vec<u8>,
-}
 
 /// A machine with a design.
 pub(crate) struct System<D: Design> {

@@ -8,7 +8,7 @@
 //! and compared with the image, byte by byte.
 
 use crate::Cycle;
-use crate::simulation::{CoreAccess, Crash, Observer};
+use crate::run::{CoreAccess, Crash, Observer};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::FxHashMap;

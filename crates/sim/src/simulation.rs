@@ -1,143 +1,14 @@
-//! The interface to a run: set-up, observer, outcome and errors.
+//! A run before it starts: the machine, the design, the programs and who watches.
 
+use crate::Cycle;
 use crate::config::Machine;
 use crate::custom::{self, PersistDesign};
 use crate::designs::Choice;
-use crate::machine::{RunOutcome, Setup};
-use crate::{Cycle, SimMemory};
+use crate::run::{Nobody, Observer, Program, RunOutcome, Setup, SimError};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-/// The program of one hardware thread.
-pub type Program = Box<dyn FnOnce(&SimMemory)>;
-
-/// Watches a run. All methods are called in time order.
-pub trait Observer {
-    /// `core` performed [`output`](seawall_memory::Memory::output) `number`, which took effect at
-    /// `now`. Returns the cycle of a crash to examine, if any (not before `now`).
-    fn output(&mut self, core: usize, number: u64, now: Cycle) -> Option<Cycle>;
-
-    /// Receives what a crash at the end of cycle `now` leaves. The run continues.
-    fn crash(&mut self, now: Cycle, crash: Crash);
-
-    /// Whether the observer needs every access. Called once, at the start.
-    fn watches_accesses(&self) -> bool {
-        false
-    }
-
-    /// A store, or the store of a locked operation, took effect. Returns the cycle of a crash to
-    /// examine, if any (not before `now`).
-    fn stored(&mut self, access: CoreAccess, value: u64, now: Cycle) -> Option<Cycle> {
-        let _ = (access, value, now);
-        None
-    }
-
-    /// A load, or the load of a locked operation, read the machine's memory.
-    fn loaded(&mut self, access: CoreAccess) {
-        let _ = access;
-    }
-}
-
-/// An access of a core to a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CoreAccess {
-    /// The core.
-    pub core: usize,
-    /// The line's number, persistent lines first.
-    pub line: u32,
-    /// Which aligned word of the line, 0 to 7.
-    pub word: u8,
-    /// The bits of the word that were accessed.
-    pub mask: u64,
-    /// The number of stores of this core that precede it in program order.
-    pub position: u64,
-}
-
-/// What a crash leaves after the design's own recovery.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Crash {
-    /// The program's persistent bytes.
-    pub pm: Vec<u8>,
-    /// Where the program of each core resumes, for a design that saves the state of its processors:
-    /// the number of its stores that are in `pm`. Empty for other designs.
-    pub stores: Vec<u64>,
-}
-
-/// An observer that ignores everything.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn output(&mut self, _: usize, _: u64, _: Cycle) -> Option<Cycle> {
-        None
-    }
-    fn crash(&mut self, _: Cycle, _: Crash) {}
-}
-
-/// Why a simulation could not start or did not finish.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimError {
-    /// No design has this name.
-    #[error("no design '{name}'; known: {known}")]
-    UnknownDesign {
-        /// The name that was given.
-        name: String,
-        /// The known names.
-        known: String,
-    },
-    /// A parameter of a design is unknown or has a wrong value.
-    #[error("design {design}: {what}")]
-    Parameter {
-        /// The design.
-        design: String,
-        /// What is wrong, with the valid keys.
-        what: String,
-    },
-    /// More programs than cores.
-    #[error("{programs} threads do not fit the machine's {cores} cores; use at most {cores}")]
-    TooManyPrograms {
-        /// The number of programs.
-        programs: usize,
-        /// The number of cores.
-        cores: usize,
-    },
-    /// More memory than the machine can number.
-    #[error("{bytes} bytes of memory are too many: a machine has at most 256 GiB")]
-    TooMuchMemory {
-        /// The bytes requested.
-        bytes: u64,
-    },
-    /// No event is left, but programs have not finished.
-    #[error("deadlock at cycle {cycle}: {who}")]
-    Deadlock {
-        /// The cycle of the last event.
-        cycle: Cycle,
-        /// Which cores wait, and for what.
-        who: String,
-    },
-    /// The limit of simulated time was reached.
-    #[error("the limit of {cycles} cycles was reached before the programs finished")]
-    TooLong {
-        /// The limit.
-        cycles: Cycle,
-    },
-    /// The system has no memory for the stacks of the programs.
-    #[error(
-        "no memory for the stack of program {program} ({why}); take fewer threads, do less at once \
-         (--jobs), or allow more memory (ulimit -v)"
-    )]
-    Stack {
-        /// The number of the program.
-        program: usize,
-        /// The system's error.
-        why: String,
-    },
-    /// The caller requested a stop.
-    #[error("stopped on request")]
-    Stopped,
-}
 
 /// The design of a run.
 enum Hardware<'a> {

@@ -40,13 +40,13 @@ pub mod micro15;
 pub mod ribbon20;
 mod shared;
 mod whisper;
-mod ycsb;
 
 pub use harness::collect::{Collect, Immobile};
 pub use harness::flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use harness::history::{self, Contents, Explainer, History, Violation};
 pub use harness::kernel::{Counts, Input, Kernel, Mix, Mixed, Stacks, Words};
 pub use harness::workload::{BadSetup, Damage, Layout, Setup, Worker, Workload};
+pub use harness::ycsb::{Accepts, KeyChoice, MIXES, RequestMix, UnfitMix, UnknownMix};
 pub use kernels::checkpoint::{Checkpointed, Phased};
 pub use kernels::{
     CHECKPOINTED, KERNELS, KernelEntry, KernelVisitor, UnknownKernel, with_checkpointed,
@@ -55,7 +55,6 @@ pub use kernels::{
 pub use shared::epoch_log::LogError;
 pub use shared::strand_log;
 pub use shared::{Change, Full, Inconsistency, LockVersion, LockVersions, SLOT_RESERVE, Slots};
-pub use ycsb::{Accepts, KeyChoice, MIXES, RequestMix, UnfitMix, UnknownMix};
 
 /// A workload in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

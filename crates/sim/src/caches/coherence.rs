@@ -9,12 +9,13 @@
 //! copy without write permission. If the shared cache is a directory alone, the data of a line come
 //! from a core that has it, and the last copy that leaves goes to memory.
 
+use crate::caches::prefetching::run_ahead;
 use crate::caches::private::{State, Way};
 use crate::caches::shared::{NO_CORE, NO_LINE, Place, Slot};
-use crate::caches::stream_prefetcher::run_ahead;
-use crate::designs::Design;
+use crate::core::Waiter;
+use crate::design::Design;
 use crate::engine::counters::Reason;
-use crate::hw::{Gate, Hw, Request, Waiter};
+use crate::hw::{Gate, Hw, Request};
 use crate::{Cycle, LineId};
 
 /// A line that has been granted.

@@ -9,15 +9,12 @@
 //! read.
 //!
 //! Here it fills the shared cache, and replaces a line only if the design lets that line leave at
-//! once ([`Design::may_displace`]): no access waits for a prefetch. A prefetch costs what any fill
+//! once ([`Design::may_displace`](crate::design::Design::may_displace)): no access waits for a prefetch. A prefetch costs what any fill
 //! costs: ports, links, channel and banks. A machine without a `prefetch` table has no prefetcher;
 //! of the built-in machines only `memsys17-i7` has one.
 
-use crate::caches::coherence::evict;
+use crate::LineId;
 use crate::config::{Machine, PrefetchConfig};
-use crate::designs::Design;
-use crate::hw::{Hw, Waiter};
-use crate::{Cycle, LineId};
 
 /// Lines of a page.
 const PAGE_LINES: LineId = 64;
@@ -55,7 +52,7 @@ impl StreamPrefetcher {
     }
 
     /// Observes the core's request for `line`; returns the lines to prefetch.
-    fn asked(&mut self, line: LineId) -> impl Iterator<Item = LineId> + use<> {
+    pub(super) fn asked(&mut self, line: LineId) -> impl Iterator<Item = LineId> + use<> {
         let PrefetchConfig { ahead, per_request, .. } = self.config;
         let stream = self.follow(line);
         let (first, last) = (line - line % PAGE_LINES, line - line % PAGE_LINES + PAGE_LINES - 1);
@@ -102,42 +99,6 @@ impl StreamPrefetcher {
         };
         &mut self.streams[at]
     }
-}
-
-/// Prefetches ahead of `line`, which `who` received at `now`.
-pub(crate) fn run_ahead<D: Design>(
-    design: &D,
-    hw: &mut Hw<D::Message>,
-    who: Waiter,
-    line: LineId,
-    now: Cycle,
-) {
-    for ahead in hw.prefetchers[who.core].asked(line) {
-        let is_there = ahead >= hw.values.lines() || hw.llc.find(ahead).is_some();
-        if !is_there && design.may_prefetch(hw, who.core, ahead) {
-            fetch(design, hw, who.core, ahead, now);
-        }
-    }
-}
-
-/// Fetches an absent line into the shared cache, if a place is free or can be freed.
-fn fetch<D: Design>(design: &D, hw: &mut Hw<D::Message>, core: usize, line: LineId, now: Cycle) {
-    let (place, victim) = hw.llc.victim(line);
-    if let Some(slot) = victim {
-        if hw.still_coming(slot, hw.queue.now()).is_some() || !design.may_displace(hw, slot) {
-            return;
-        }
-        evict(hw, slot, now);
-    }
-    hw.counters.prefetched_lines += 1;
-    let (bank, home) = (hw.llc.bank(line), hw.home_tile(line));
-    let asked = hw.mesh.control(core, home, now + hw.private[core].miss_latency());
-    let missed = hw.look_up(bank, asked);
-    let controller = hw.memory_tile(line);
-    let asked = hw.mesh.control(home, controller, missed);
-    let read = hw.memory.read(line, asked);
-    let ready = hw.mesh.data(controller, home, read);
-    hw.llc.fill(place, line, ready);
 }
 
 #[cfg(test)]

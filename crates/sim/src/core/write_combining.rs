@@ -20,7 +20,7 @@
 use crate::LineId;
 use crate::caches::shared::NO_CORE;
 use crate::core::Entry;
-use crate::hw::Waiter;
+use crate::core::Waiter;
 use crate::memory::versions::LineData;
 
 /// The bits of a line that were written: a mask for each word.

@@ -1,7 +1,7 @@
 //! eADR, or a battery for the caches: a store is durable once it is visible, so flushes do nothing
 //! and fences only order. Store buffers are not saved.
 
-use super::Design;
+use crate::design::Design;
 use crate::LineId;
 use crate::config::Machine;
 use crate::families::params::parameters;

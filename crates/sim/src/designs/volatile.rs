@@ -1,7 +1,7 @@
 //! No persistency: the cost of the same program on the same memory when nothing must survive. The
 //! upper bound against which persistency designs are measured.
 
-use super::Design;
+use crate::design::Design;
 use crate::LineId;
 use crate::config::Machine;
 use crate::families::params::parameters;

@@ -7,9 +7,10 @@
 //! epochs for which it waits. Each design decides when entries leave a buffer.
 
 use crate::config::Machine;
-use crate::designs::{Design, Store};
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
-use crate::hw::{Event, Gate, Hw, Request, Waiter};
+use crate::hw::{Event, Gate, Hw, Request};
 use crate::{Cycle, Epoch, LineId};
 
 mod entries;

@@ -22,9 +22,10 @@
 
 use crate::caches::shared::Slot;
 use crate::config::Machine;
-use crate::designs::{Design, Store};
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
-use crate::hw::{Event, Gate, Hw, Request, Token, Waiter};
+use crate::hw::{Event, Gate, Hw, Request, Token};
 use crate::memory::versions::LineData;
 use crate::noc::mesh::Times;
 use crate::{Cycle, Epoch, LineId};

@@ -4,7 +4,7 @@ use super::System;
 use crate::caches::coherence::{Fill, acquire};
 use crate::caches::private::Way;
 use crate::core::{Entry, Kind, Waits};
-use crate::designs::{Design, Store};
+use crate::design::{Design, Store};
 use crate::engine::counters::{Counters, Reason};
 use crate::hw::Gate;
 use crate::relocation::{Lookup, Walk};

@@ -8,10 +8,11 @@
 use super::System;
 use crate::Cycle;
 use crate::LineId;
+use crate::core::Waiter;
 use crate::core::{Entry, Kind};
-use crate::designs::Design;
+use crate::design::Design;
 use crate::engine::counters::Reason;
-use crate::hw::{Event, Gate, Waiter};
+use crate::hw::{Event, Gate};
 
 const REASON: Reason = Reason::WriteCombining;
 

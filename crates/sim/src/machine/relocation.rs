@@ -7,7 +7,7 @@ use super::System;
 use super::front::Pause;
 use crate::caches::private::Way;
 use crate::core::{Entry, Kind, Waits};
-use crate::designs::Design;
+use crate::design::Design;
 use crate::engine::counters::Reason;
 use crate::memory::controller::Written;
 use crate::relocation::{Arriving, Lookup, Walk};

@@ -3,10 +3,11 @@
 use super::System;
 use crate::caches::coherence::acquire;
 use crate::caches::private::{State, Way};
+use crate::core::Waiter;
 use crate::core::{Entry, Kind, Waits};
-use crate::designs::{Design, Store};
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
-use crate::hw::{Event, Gate, Waiter};
+use crate::hw::{Event, Gate};
 use crate::{Cycle, LineId};
 
 impl<D: Design> System<D> {

@@ -8,9 +8,9 @@
 use super::System;
 use crate::Cycle;
 use crate::core::Entry;
-use crate::designs::{Design, Store};
+use crate::design::{Design, Store};
 use crate::hw::Event;
-use crate::simulation::CoreAccess;
+use crate::run::CoreAccess;
 
 /// Counts of stores, if an observer needs them.
 pub(crate) struct Trace {

@@ -1,8 +1,8 @@
 //! The trait of a workload, and the parameters of a run.
 
 use crate::harness::history::{Contents, History, tag};
+use crate::harness::ycsb::{Accepts, Op, RequestMix, Requests};
 use crate::shared::{Change, Inconsistency};
-use crate::ycsb::{Accepts, Op, RequestMix, Requests};
 use crate::{Collect, Flaw};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

@@ -7,7 +7,7 @@
 
 use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::initial_keys;
-use crate::ycsb::{Accepts, Op};
+use crate::harness::ycsb::{Accepts, Op};
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapOptions, Locks, Session};

@@ -4,8 +4,8 @@
 use super::structures::HashShape;
 use crate::harness::history::{Contents, initial_tag};
 use crate::harness::workload::initial_keys;
+use crate::harness::ycsb::{Accepts, Op};
 use crate::shared::Change;
-use crate::ycsb::{Accepts, Op};
 use crate::{Damage, Layout, Setup, Worker, Workload};
 use seawall_memory::Memory;
 use seawall_runtime::{Arena, pool};

@@ -4,8 +4,8 @@
 
 use crate::harness::history::{Contents, initial_tag};
 use crate::harness::workload::{THREADS_MAX, initial_keys};
+use crate::harness::ycsb::{Accepts, Op};
 use crate::shared::{Change, Full};
-use crate::ycsb::{Accepts, Op};
 use crate::{Damage, Layout, Setup, Worker, Workload};
 
 use seawall_memory::Memory;

@@ -21,7 +21,7 @@ use super::blocks::{Blocks, Reached};
 use super::client::Client;
 use super::share::{self, KEY, Share, spread};
 use super::undo::{Overhead, Undo, UndoTx};
-use crate::ycsb::{Accepts, Op};
+use crate::harness::ycsb::{Accepts, Op};
 use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;

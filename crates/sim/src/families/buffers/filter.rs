@@ -4,7 +4,7 @@
 //! (ASPLOS'17, section 6.3).
 
 use crate::LineId;
-use crate::hw::Waiter;
+use crate::core::Waiter;
 
 /// A counting Bloom filter of the lines that are buffered for one controller: it has no false
 /// negatives, but false positives.

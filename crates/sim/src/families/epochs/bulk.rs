@@ -18,9 +18,10 @@
 
 use super::own::{Header, Layout, state_line};
 use super::{EpochFlaw, Epochs, Message, Version};
-use crate::designs::Store;
+use crate::core::Waiter;
+use crate::design::Store;
 use crate::engine::counters::Reason;
-use crate::hw::{Event, Gate, Hw, Token, Waiter};
+use crate::hw::{Event, Gate, Hw, Token};
 use crate::{Cycle, Epoch, LineId};
 
 /// The kinds of acknowledgements, numbered above the banks, with a slot in the low bits.

@@ -3,7 +3,7 @@
 //! Hardware numbers epochs with the bits that the number in flight needs; here numbers only grow,
 //! and a limit on the number in flight stands for the bits.
 
-use crate::hw::Waiter;
+use crate::core::Waiter;
 use crate::noc::mesh::Tile;
 use crate::{Epoch, LineId};
 
