@@ -3,7 +3,6 @@
 //! libpmem and libpmemobj read their environment before `main`, so the program starts itself again
 //! with it ([`with_environment`]); children inherit it.
 
-use crate::{ours, pmdk};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use std::env;
@@ -72,15 +71,4 @@ pub(crate) fn counting(arguments: &[String]) -> Result<String> {
         bail!("the counting child failed: {}: {said}", output.status);
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// The work of that child.
-///
-/// # Errors
-/// Always, when it returns.
-pub(crate) fn die(side: Side, path: &Path) -> Result<()> {
-    match side {
-        Side::Theirs => pmdk::die_in_transaction(path),
-        Side::Ours => ours::die_in_transaction(path),
-    }
 }

@@ -13,6 +13,9 @@ use std::fs;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+/// Bytes of the pools that are created and reopened.
+pub(crate) const POOL_BYTES: u64 = 1 << 30;
+
 /// Fences and flushed lines of some operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counts {

@@ -15,8 +15,6 @@ use seawall_runtime::Logging;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Bytes of the pools that are created and reopened.
-pub(crate) const POOL_BYTES: u64 = 1 << 30;
 const SMALL_POOL_BYTES: u64 = 256 << 20;
 /// A map's pool, for each key: the tables before and after a doubling, and the log between them.
 const MAP_BYTES_PER_KEY: u64 = 1536;

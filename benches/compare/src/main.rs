@@ -88,7 +88,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     if let (Some(side), Some(pool)) = (args.die_in, &args.pool) {
-        return child::die(side, pool);
+        return die(side, pool);
     }
     if args.list {
         for kind in KINDS {
@@ -237,6 +237,17 @@ impl JsonFile {
         let kept = self.file.persist(&self.path);
         kept.with_context(|| format!("--json {}: cannot be written", self.path.display()))?;
         Ok(())
+    }
+}
+
+/// What a child does that is to be killed.
+///
+/// # Errors
+/// Always, when it returns.
+fn die(side: child::Side, path: &Path) -> Result<()> {
+    match side {
+        child::Side::Theirs => pmdk::die_in_transaction(path),
+        child::Side::Ours => ours::die_in_transaction(path),
     }
 }
 

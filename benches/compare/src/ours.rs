@@ -6,8 +6,7 @@
 pub(crate) mod maps;
 
 use crate::child::{self, Side};
-use crate::contender::{Contender, Counts, Sample, timed};
-use crate::groups::POOL_BYTES;
+use crate::contender::{Contender, Counts, POOL_BYTES, Sample, timed};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Signal, getpid, kill_process};
 use seawall_collections::BTree;

@@ -1,8 +1,7 @@
 //! libpmemobj's side of each operation.
 
 use crate::child;
-use crate::contender::{Contender, Counts, Gate, Sample, timed};
-use crate::groups::POOL_BYTES;
+use crate::contender::{Contender, Counts, Gate, POOL_BYTES, Sample, timed};
 use crate::keys::Keys;
 use crate::pmdk::{self, LINKS, MapKind, Operation, Pool};
 use anyhow::{Result, ensure};

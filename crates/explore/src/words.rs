@@ -1,5 +1,4 @@
-//! A region of memory as 8-byte words, the unit that a crash never tears, and the names of its words
-//! and lines.
+//! A region of memory as 8-byte words, the unit that a crash never tears, and the numbers of lines.
 
 use seawall_memory::{Addr, Width};
 use std::cell::Cell;

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod arrows;
+mod circles;
 mod flaws;
 mod format;
 mod modules;
@@ -75,6 +76,7 @@ pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
     let folders: Vec<String> =
         packages.iter().flat_map(|metadata| arrows::folders(metadata, &root)).collect();
     problems.extend(modules::check_paths(&texts, &folders));
+    problems.extend(circles::check(&texts));
     problems.extend(names::check(&texts));
     problems.extend(format::check(&texts, &root)?);
     problems.extend(packages.iter().flat_map(arrows::check));

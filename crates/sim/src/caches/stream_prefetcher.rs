@@ -9,9 +9,9 @@
 //! read.
 //!
 //! Here it fills the shared cache, and replaces a line only if the design lets that line leave at
-//! once ([`Design::may_displace`](crate::design::Design::may_displace)): no access waits for a prefetch. A prefetch costs what any fill
-//! costs: ports, links, channel and banks. A machine without a `prefetch` table has no prefetcher;
-//! of the built-in machines only `memsys17-i7` has one.
+//! once ([`may_displace`](crate::design::Design::may_displace)): no access waits for a prefetch. A
+//! prefetch costs what any fill costs: ports, links, channel and banks. A machine without a
+//! `prefetch` table has no prefetcher; of the built-in machines only `memsys17-i7` has one.
 
 use crate::LineId;
 use crate::config::{Machine, PrefetchConfig};

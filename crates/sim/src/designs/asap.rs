@@ -20,13 +20,13 @@
 //! filter does both, and no early value is ever read from memory. [`flush`] has the cores' side,
 //! [`controllers`] the other.
 
-use crate::design::{Design, Store};
 use crate::config::Machine;
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
 use crate::families::buffers::{Buffered, Buffers, Call, Front, Sizes, Source};
 use crate::families::params::parameters;
 use crate::hw::{Gate, Hw, Request, Token};
-use crate::core::Waiter;
 use crate::memory::versions::LineData;
 use crate::{Cycle, Epoch, LineId};
 use seawall_memory::Model;

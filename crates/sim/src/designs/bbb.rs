@@ -13,13 +13,13 @@
 //! Dirty persistent lines that leave the shared cache, which is inclusive of the buffers, are
 //! dropped: the entry of such a line is written then, and a fetch of the line waits for that write.
 
-use crate::design::{Design, Store};
 use crate::config::Machine;
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
 use crate::families::buffers::{Buffer, Entry};
 use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token};
-use crate::core::Waiter;
 use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use rustc_hash::FxHashMap;

@@ -7,14 +7,14 @@
 //! a value that was read or overwritten never persists later than stores that follow from it.
 //! Nothing is logged, as each store is an epoch.
 
-use crate::design::{Design, Store};
 use crate::caches::private::Way;
 use crate::caches::shared::Slot;
 use crate::config::Machine;
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
 use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token};
-use crate::core::Waiter;
 use crate::memory::versions::LineData;
 use crate::{Cycle, LineId};
 use seawall_memory::Model;

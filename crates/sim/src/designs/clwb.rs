@@ -10,14 +10,14 @@
 //! durable yet: its flush waits for that write. With `adr` a line is durable when the controller's
 //! queue has accepted it, without it when it is in the cells (as in MICRO'15).
 
-use crate::design::Design;
 use crate::Cycle;
 use crate::LineId;
 use crate::config::Machine;
+use crate::core::Waiter;
+use crate::design::Design;
 use crate::engine::counters::Reason;
 use crate::families::params::parameters;
 use crate::hw::{Gate, Hw, Token};
-use crate::core::Waiter;
 use seawall_memory::Model;
 use serde::{Deserialize, Serialize};
 

@@ -23,13 +23,13 @@
 //! drain, which is not in the paper, is a fence that waits until everything before its marker is
 //! durable. [`engine`] sends the entries.
 
-use crate::design::{Design, Store};
 use crate::config::Machine;
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
 use crate::families::buffers::Filter;
 use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token};
-use crate::core::Waiter;
 use crate::memory::versions::LineData;
 use crate::noc::mesh::Tile;
 use crate::{Cycle, Epoch, LineId};

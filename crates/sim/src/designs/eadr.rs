@@ -1,9 +1,9 @@
 //! eADR, or a battery for the caches: a store is durable once it is visible, so flushes do nothing
 //! and fences only order. Store buffers are not saved.
 
-use crate::design::Design;
 use crate::LineId;
 use crate::config::Machine;
+use crate::design::Design;
 use crate::families::params::parameters;
 use crate::hw::Hw;
 use crate::memory::versions::LineData;

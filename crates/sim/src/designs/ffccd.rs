@@ -15,12 +15,12 @@
 //! set no bits in the next.
 
 use super::clwb::{self, Clwb};
-use crate::design::{Design, Store};
 use crate::caches::private::Way;
 use crate::config::Machine;
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::families::params::parameters;
 use crate::hw::{Gate, Hw, Request, Token};
-use crate::core::Waiter;
 use crate::memory::versions::LineData;
 use crate::relocation::{Arriving, Late, Lookup, Walk};
 use crate::{Cycle, LineId};

@@ -20,13 +20,13 @@
 //! end of that epoch. It is also silent on the wrap of a timestamp: here the core drains its
 //! buffer, and the other cores drop their dependences on it. [`engine`] writes the buffers.
 
-use crate::design::{Design, Store};
 use crate::config::Machine;
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
 use crate::families::buffers::{Buffered, Buffers, Call, Sizes, Source};
 use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token};
-use crate::core::Waiter;
 use crate::{Cycle, Epoch, LineId};
 use seawall_memory::Model;
 use serde::{Deserialize, Serialize};

@@ -21,14 +21,14 @@
 //! load of a persisted lock version, not by a JoinStrand before each release of a lock. [`engine`]
 //! moves the queues.
 
-use crate::design::{Design, Store};
 use crate::caches::private::Way;
 use crate::caches::shared::Slot;
 use crate::config::Machine;
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
 use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token};
-use crate::core::Waiter;
 use crate::{Cycle, Epoch, LineId};
 use engine::{Item, Strands};
 use seawall_memory::Model;

@@ -5,12 +5,12 @@
 //! visible, so that a value derived from another thread's value never persists before that value.
 //! The line is pinned meanwhile: if it could leave, two cores would write back halves of one line.
 
-use crate::design::{Design, Store};
 use crate::config::Machine;
+use crate::core::Waiter;
+use crate::design::{Design, Store};
 use crate::engine::counters::Reason;
 use crate::families::params::parameters;
 use crate::hw::{Gate, Hw, Request, Token};
-use crate::core::Waiter;
 use crate::{Cycle, LineId};
 use seawall_memory::Model;
 

@@ -1,9 +1,9 @@
 //! No persistency: the cost of the same program on the same memory when nothing must survive. The
 //! upper bound against which persistency designs are measured.
 
-use crate::design::Design;
 use crate::LineId;
 use crate::config::Machine;
+use crate::design::Design;
 use crate::families::params::parameters;
 use seawall_memory::Model;
 

@@ -5,8 +5,8 @@
 //! buffer in order, when they are durable.
 
 use super::{Acknowledged, Flaw, StrandWeaver, Wait};
-use crate::hw::{Hw, Token};
 use crate::core::Waiter;
+use crate::hw::{Hw, Token};
 use crate::{Cycle, Epoch, LineId};
 use std::collections::VecDeque;
 
