@@ -15,8 +15,8 @@
 //! **Backing off.** A line that is found at the next look again was cleaned in vain; it is left out
 //! the next 2, 4, 8, ... times. Looks come every millisecond, and up to every 100: rarer where they
 //! find nothing, where more than half is in vain, and so that they take a ninth of a processor at
-//! most. In [`Mode::Auto`](super::Mode::Auto) it begins without looking, and tries now and then
-//! whether the program flushes its lines in less time if it does ([`judge`](super::judge)).
+//! most. In [`Mode::Auto`](super::Mode::Auto) it begins without looking, and tests now and then
+//! whether the program flushes its lines in less time if it does ([`ab_tests`](super::ab_tests)).
 
 mod prints;
 mod thread;

@@ -66,6 +66,7 @@
 
 pub mod estimate;
 
+mod ab_tests;
 mod backoff;
 mod cleaner;
 mod counts;
@@ -73,7 +74,6 @@ mod dirtiness;
 mod early;
 mod flaws;
 mod flusher;
-mod judge;
 mod memory;
 mod phases;
 mod pool;

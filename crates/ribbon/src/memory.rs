@@ -3,9 +3,9 @@
 //! Where a thread flushes by itself, which is most of the time where flushers do not pay, a flush
 //! and a fence go straight to the machine below, for one look at a flag and a few counters.
 
+use super::ab_tests::{AbTests, Variant};
 use super::counts::ThreadCounts;
 use super::flaws::RibbonFlaw;
-use super::judge::{Conduct, Judge};
 use super::threads::Waker;
 use super::{
     BATCH_LINES, BELLS, CLAIMED, DONE, Fifo, PUSHED, Ribbon, count_of, generation_of, word_of,
@@ -24,12 +24,12 @@ const PUBLISH: u64 = 64;
 /// What no line is.
 const NO_LINE: Line = Line(u64::MAX);
 
-/// What the thread does until the judge is asked again.
+/// What the thread does until its A/B tests choose the next variant.
 #[derive(Clone, Copy)]
 struct Way {
     decouples: bool,
-    /// Fences until then, after those of the present span.
-    ask_in: u64,
+    /// Fences until then, after those of the current span.
+    fences: u64,
 }
 
 /// One thread's memory with its flushes left to flushers; see [`Ribbon::join`].
@@ -62,7 +62,7 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory>> {
     /// Lines flushed so far, or skipped; the same at the last fence.
     lines: Cell<u64>,
     fenced: Cell<u64>,
-    /// Fences with lines until the counts are published, or the judge is asked.
+    /// Fences with lines until the counts are published, or the next variant is due.
     span: Cell<u64>,
     /// Of the lines so far, those that were not flushed at once, as the way says.
     not_inline: Cell<u64>,
@@ -74,7 +74,7 @@ pub struct RibbonMemory<'m, H: Deref<Target: Memory>> {
     stored: Cell<Line>,
     /// Lines since the FIFO was found full.
     full_for: Cell<u64>,
-    judge: RefCell<Judge>,
+    tests: RefCell<AbTests>,
     early: Option<Seen>,
     /// What earlier handles of this thread have counted.
     before: ThreadCounts,
@@ -89,7 +89,7 @@ impl<'m, H: Deref<Target: Memory>> RibbonMemory<'m, H> {
         let fifo = ribbon.fifo(thread);
         let counts = ThreadCounts::read(&*memory, fifo);
         let pushed: u64 = memory.load(fifo.word(PUSHED));
-        let (judge, conduct) = Judge::new(ribbon.options.mode, ribbon.options.cleans());
+        let (tests, variant) = AbTests::new(ribbon.options.mode, ribbon.options.cleans());
         let early = Seen::new(&ribbon, &*memory, fifo);
         let generation = generation_of(memory.load(fifo.word(CLAIMED)));
         let rings = memory.load(fifo.rings());
@@ -106,7 +106,7 @@ impl<'m, H: Deref<Target: Memory>> RibbonMemory<'m, H> {
             cleans: Cell::new(false),
             hands_on: Cell::new(false),
             watches: Cell::new(false),
-            way: Cell::new(Way { decouples: false, ask_in: 0 }),
+            way: Cell::new(Way { decouples: false, fences: 0 }),
             lines: Cell::new(counts.inline),
             fenced: Cell::new(counts.inline),
             span: Cell::new(0),
@@ -115,7 +115,7 @@ impl<'m, H: Deref<Target: Memory>> RibbonMemory<'m, H> {
             may_overtake: Cell::new(true),
             stored: Cell::new(NO_LINE),
             full_for: Cell::new(0),
-            judge: RefCell::new(judge),
+            tests: RefCell::new(tests),
             early,
             before: counts,
             counts: Cell::new(counts),
@@ -123,7 +123,7 @@ impl<'m, H: Deref<Target: Memory>> RibbonMemory<'m, H> {
             ribbon,
         };
         joined.begin_generation();
-        joined.behave(conduct);
+        joined.use_variant(variant);
         joined
     }
 
@@ -149,11 +149,11 @@ impl<'m, H: Deref<Target: Memory>> RibbonMemory<'m, H> {
     /// dropping the handle does.
     pub fn leave(self) {}
 
-    fn behave(&self, conduct: Conduct) {
-        let Conduct { decouples, early, ask_in } = conduct;
-        let span = ask_in.min(PUBLISH);
+    fn use_variant(&self, variant: Variant) {
+        let Variant { decouples, early, fences } = variant;
+        let span = fences.min(PUBLISH);
         self.span.set(span);
-        self.way.set(Way { decouples, ask_in: ask_in - span });
+        self.way.set(Way { decouples, fences: fences - span });
         self.is_plain.set(!decouples);
         self.set_early(early);
     }
@@ -373,24 +373,24 @@ impl<'m, H: Deref<Target: Memory>> RibbonMemory<'m, H> {
     fn consider(&self) {
         self.publish_counts();
         let way = self.way.get();
-        if way.ask_in > 0 {
-            let span = way.ask_in.min(PUBLISH);
+        if way.fences > 0 {
+            let span = way.fences.min(PUBLISH);
             self.span.set(span);
-            return self.way.set(Way { ask_in: way.ask_in - span, ..way });
+            return self.way.set(Way { fences: way.fences - span, ..way });
         }
-        let mut judge = self.judge.borrow_mut();
+        let mut tests = self.tests.borrow_mut();
         let is_late = self.cleans.get() && !self.hands_on.get();
-        let waits = if is_late { judge.wait() } else { None };
-        let ask = || judge.ask(self.memory.now(), self.lines.get());
-        let conduct = waits.unwrap_or_else(ask);
-        drop(judge);
-        self.behave(conduct);
+        let extended = if is_late { tests.extend_run_in() } else { None };
+        let next = || tests.next(self.memory.now(), self.lines.get());
+        let variant = extended.unwrap_or_else(next);
+        drop(tests);
+        self.use_variant(variant);
     }
 
     fn publish_counts(&self) {
         let mut counts = self.counts.get();
         counts.inline = self.lines.get() - self.not_inline.get();
-        counts.switches = self.before.switches + self.judge.borrow().switches;
+        counts.switches = self.before.switches + self.tests.borrow().switches;
         counts.in_vain = self.before.in_vain + self.early.as_ref().map_or(0, Seen::in_vain);
         counts.publish(self.counts_published.replace(counts), &*self.memory, self.fifo);
     }

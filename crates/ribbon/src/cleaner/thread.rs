@@ -4,7 +4,7 @@
 //! no address is touched after the mapping is gone. A forked child has no such thread.
 
 use super::super::Ribbon;
-use super::super::judge::Judge;
+use super::super::ab_tests::AbTests;
 use super::{Cleaner, INTERVAL, Look, Pace};
 use seawall_memory::{Handles, MemoryExt, StoreSource};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -123,16 +123,16 @@ fn run<P: Handles>(
         Err(why) => return drop(says.send(Err(why))),
     };
     let (mut cleaner, mut pace) = (Cleaner::new(&memory), Pace { interval: INTERVAL });
-    let (mut judge, mut conduct) = Judge::of_cleaner(options.mode);
+    let (mut tests, mut variant) = AbTests::of_cleaner(options.mode);
     let _ = says.send(Ok(()));
     loop {
-        if !conduct.early {
+        if !variant.early {
             source.rest();
-            if !state.rest(INTERVAL * conduct.ask_in.min(1 << 24) as u32) {
+            if !state.rest(INTERVAL * variant.fences.min(1 << 24) as u32) {
                 return;
             }
         }
-        for _ in 0..if conduct.early { conduct.ask_in } else { 0 } {
+        for _ in 0..if variant.early { variant.fences } else { 0 } {
             let began = Instant::now();
             let rest = match cleaner.look(&mut *source) {
                 Err(error) => return drop(state.stopped.set(error.to_string())),
@@ -145,6 +145,6 @@ fn run<P: Handles>(
                 return;
             }
         }
-        conduct = judge.ask(memory.now(), ribbon.counts(&memory).asked());
+        variant = tests.next(memory.now(), ribbon.counts(&memory).asked());
     }
 }
