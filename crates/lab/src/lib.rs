@@ -10,6 +10,8 @@
 //! It is not a command line: it prints nothing but progress, and every result is a value.
 
 #![forbid(unsafe_code)]
+// The command line is the only user; a name that says all needs no comment.
+#![allow(missing_docs)]
 // They panic where nobody reads.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 

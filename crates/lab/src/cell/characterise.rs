@@ -15,9 +15,7 @@ use std::rc::Rc;
 pub(crate) struct Counts {
     /// Loads, stores and locked operations of persistent memory.
     pub(crate) pm: u64,
-    /// All of them.
     pub(crate) accesses: u64,
-    /// Epochs.
     pub(crate) epochs: u64,
     /// Those that wrote one line.
     pub(crate) single: u64,

@@ -26,7 +26,6 @@ const CRASH_STREAM: u64 = 0x6372_6173_6865_7321;
 pub struct Broken {
     /// The cycle of the crash; the end of the run if there was none.
     pub cycle: Cycle,
-    /// What is wrong.
     pub what: String,
 }
 

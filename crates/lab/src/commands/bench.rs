@@ -79,11 +79,8 @@ default_options!(BenchOptions);
 /// The speed of one point, as `--json` writes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct SpeedRecord {
-    /// The workload.
     pub workload: String,
-    /// The design.
     pub design: String,
-    /// Simulated cores.
     pub cores: usize,
     /// Simulated references per second of CPU time, the median of the runs.
     pub references_per_second: f64,
@@ -91,9 +88,7 @@ pub struct SpeedRecord {
     pub references: u64,
     /// The slowest and the fastest run, in the same unit.
     pub range: [f64; 2],
-    /// Runs.
     pub runs: usize,
-    /// The machine.
     pub machine: String,
     /// What gem5 does with the same program, where that was measured.
     pub gem5_references_per_second: Option<f64>,

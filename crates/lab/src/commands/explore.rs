@@ -172,7 +172,6 @@ impl Experiment for ExploreCommand {
 pub struct Shard {
     /// Which part, from 1.
     pub number: usize,
-    /// Of how many.
     pub of: usize,
 }
 

@@ -147,9 +147,7 @@ pub struct KernelPlan {
 /// What became of a kernel under a design.
 #[derive(Clone, Debug)]
 pub struct KernelCell {
-    /// What was run.
     pub point: KernelPoint,
-    /// How it went.
     pub run: KernelRun,
     /// What crashes left; none under a design that promises nothing to such programs, or that
     /// does not say where they go on.

@@ -132,7 +132,6 @@ impl Report for Examined {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PoolReport {
-    /// The file.
     pub file: PathBuf,
     /// Its size in bytes.
     pub file_bytes: u64,
@@ -151,7 +150,6 @@ pub struct PoolReport {
 pub struct HeaderReport {
     /// The name of the layout.
     pub name: String,
-    /// "heap" or "workload".
     pub kind: &'static str,
     /// The number that tells it from all others, in hexadecimal digits.
     pub uuid: String,
@@ -179,7 +177,6 @@ pub struct HeapReport {
     pub chunks: u64,
     /// Bytes of the chunks that hold objects.
     pub footprint: u64,
-    /// Live objects.
     pub objects: u64,
     /// Bytes of their blocks.
     pub live: u64,

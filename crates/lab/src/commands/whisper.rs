@@ -172,19 +172,15 @@ pub struct WhisperPlan {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct WhisperRecord {
-    /// The application.
     pub application: String,
     /// The machine, as it was asked for.
     pub machine: String,
     /// The design that it ran under.
     pub design: String,
-    /// Threads.
     pub threads: usize,
     /// Counted operations of each thread.
     pub operations: u64,
-    /// The seed.
     pub seed: u64,
-    /// What was counted.
     pub measured: Quantities<f64>,
     /// What was published; null where nothing was.
     pub published: Quantities<Option<f64>>,

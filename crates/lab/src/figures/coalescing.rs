@@ -27,11 +27,9 @@ pub struct CoalescingFigure {
     pub name: String,
     #[serde(rename = "kind")]
     _kind: String,
-    /// What it shows.
     pub title: String,
     /// Where the paper says so.
     pub source: String,
-    /// The machine.
     pub machine: String,
     /// The paper's mean gain, in per cent.
     pub paper: f64,
@@ -62,9 +60,7 @@ pub struct CoalescingRun {
 /// One kind of operation with objects placed in one way, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CoalescingRecord {
-    /// The figure.
     pub figure: String,
-    /// The run.
     pub run: String,
     /// "insert", "replace" or "count".
     pub operation: &'static str,
@@ -80,15 +76,12 @@ pub struct CoalescingRecord {
     pub dirtiness: f64,
     /// Cycles from the first operation of any thread to the last one's end.
     pub cycles: u64,
-    /// Threads.
     pub threads: usize,
     /// Keys of each thread.
     pub keys: u64,
     /// Data was flushed after each operation.
     pub retires_each: bool,
-    /// The machine.
     pub machine: String,
-    /// The seed.
     pub seed: u64,
     /// True if it was a quick look with fewer keys.
     pub quick: bool,

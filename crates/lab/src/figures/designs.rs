@@ -30,11 +30,9 @@ pub struct DesignFigure {
     /// Name on the command line.
     #[serde(skip)]
     pub name: String,
-    /// What it shows.
     pub title: String,
     /// Where the paper says so.
     pub source: String,
-    /// The machine.
     pub machine: String,
     /// What is set otherwise on it, as in `"core.count" = 32`.
     #[serde(default)]
@@ -49,7 +47,6 @@ pub struct DesignFigure {
     /// Kernels with checkpoints that are in the mean too, and their sizes: each runs once.
     #[serde(default)]
     pub kernels: BTreeMap<String, u64>,
-    /// What is shown.
     pub metric: Metric,
     /// The design that throughput is relative to.
     pub baseline: Option<String>,
@@ -84,9 +81,7 @@ pub enum Metric {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    /// The paper's name.
     pub name: String,
-    /// Our design.
     pub design: String,
     /// Leaves the threads' flushes to flushers.
     pub ribbon: Option<CellRibbon>,
@@ -100,7 +95,6 @@ pub struct Series {
 /// The outcome for one series, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureRecord {
-    /// The figure.
     pub figure: String,
     /// The series, by the paper's name.
     pub series: String,
@@ -126,11 +120,8 @@ pub struct FigureRecord {
     /// Workloads whose values are further apart than the figure allows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub far: Vec<String>,
-    /// Our design.
     pub design: String,
-    /// The machine.
     pub machine: String,
-    /// The seed.
     pub seed: u64,
     /// Measured operations of each thread.
     pub operations: u64,

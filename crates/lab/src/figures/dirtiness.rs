@@ -30,7 +30,6 @@ pub struct DirtinessFigure {
     pub name: String,
     #[serde(rename = "kind")]
     _kind: String,
-    /// What it shows.
     pub title: String,
     /// Where the paper says so.
     pub source: String,
@@ -40,7 +39,6 @@ pub struct DirtinessFigure {
     pub paper: f64,
     /// How far from it ours may be.
     pub tolerance: f64,
-    /// What runs.
     pub programs: Vec<DirtinessProgram>,
 }
 
@@ -48,7 +46,6 @@ pub struct DirtinessFigure {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DirtinessProgram {
-    /// The workload's name.
     pub workload: String,
     /// Requests instead of the workload's own operations.
     #[serde(default, deserialize_with = "mix")]
@@ -63,14 +60,11 @@ fn mix<'de, D: Deserializer<'de>>(text: D) -> Result<Option<RequestMix>, D::Erro
 /// What was counted for a program, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DirtinessRecord {
-    /// The figure.
     pub figure: String,
-    /// The workload.
     pub workload: String,
     /// The mix, if it is not the workload's own operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<String>,
-    /// Operations.
     pub operations: u64,
     /// Seed of the operations.
     pub seed: u64,

@@ -37,7 +37,6 @@ pub struct FragmentationFigure {
     pub name: String,
     #[serde(rename = "kind")]
     _kind: String,
-    /// What it shows.
     pub title: String,
     /// Where the paper says so.
     pub source: String,
@@ -49,7 +48,6 @@ pub struct FragmentationFigure {
     pub ways: Vec<Way>,
     /// How far from the paper's mean ours may be, in points.
     pub tolerance: f64,
-    /// What runs.
     pub programs: Vec<FragmentationProgram>,
 }
 
@@ -72,9 +70,7 @@ pub struct Way {
 pub struct FragmentationProgram {
     /// What the paper calls it.
     pub name: String,
-    /// The workload's name.
     pub workload: String,
-    /// Its threads.
     pub threads: usize,
     /// The paper's reduction by each way, in per cent; none where it has none.
     pub paper: Vec<Option<f64>>,
@@ -87,13 +83,10 @@ fn options<'de, D: Deserializer<'de>>(text: D) -> Result<DefragOptions, D::Error
 /// What was measured of a program, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FragmentationRecord {
-    /// The figure.
     pub figure: String,
     /// The program, as the paper calls it.
     pub program: String,
-    /// The workload.
     pub workload: String,
-    /// Its threads.
     pub threads: usize,
     /// Entries at the start.
     pub entries: u64,

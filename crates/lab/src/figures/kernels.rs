@@ -33,11 +33,9 @@ pub struct KernelFigure {
     /// Name on the command line.
     #[serde(skip)]
     pub name: String,
-    /// What it shows.
     pub title: String,
     /// Where the paper says so.
     pub source: String,
-    /// The machine.
     pub machine: String,
     /// The design whose time is 1.
     pub baseline: String,
@@ -60,9 +58,7 @@ pub struct KernelFigure {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelSeries {
-    /// The paper's name.
     pub name: String,
-    /// Our design.
     pub design: String,
     /// Threads; none: one per core.
     pub threads: Option<usize>,
@@ -81,7 +77,6 @@ pub struct KernelSeries {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conflicts {
-    /// The series.
     pub series: String,
     /// Conflicts between threads, in per cent of these and those of a thread with itself.
     pub inter_percent: f64,
@@ -92,7 +87,6 @@ pub struct Conflicts {
 /// A value of a figure of kernels, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelFigureRecord {
-    /// The figure.
     pub figure: String,
     /// The series, by the paper's name.
     pub series: String,
@@ -100,7 +94,6 @@ pub struct KernelFigureRecord {
     pub point: String,
     /// What was published of it.
     pub paper: Option<f64>,
-    /// What we measure.
     pub measured: f64,
     /// How far apart they may be.
     pub tolerance: f64,
@@ -111,13 +104,9 @@ pub struct KernelFigureRecord {
     /// Of a kernel: where the time of its threads went.
     #[serde(skip)]
     pub(crate) spent: Option<Spent>,
-    /// Our design.
     pub design: String,
-    /// The machine.
     pub machine: String,
-    /// Threads.
     pub threads: usize,
-    /// The seed.
     pub seed: u64,
     /// True if it was a quick look with smaller inputs.
     pub quick: bool,
@@ -128,7 +117,6 @@ pub struct KernelFigureRecord {
 pub struct RunRecord {
     /// How much there was to do.
     pub size: u64,
-    /// Cycles.
     pub cycles: u64,
     /// Cycles before the parallel part.
     pub start: u64,

@@ -46,13 +46,10 @@ pub struct LoggingFigure {
     /// Name on the command line.
     #[serde(skip)]
     pub name: String,
-    /// What it shows.
     pub title: String,
     /// Where the paper says so.
     pub source: String,
-    /// The simulated machine.
     pub machine: String,
-    /// The simulated design.
     pub design: String,
     /// Bytes of all strings together.
     pub total_bytes: u64,
@@ -60,11 +57,9 @@ pub struct LoggingFigure {
     pub records_max: Option<u64>,
     /// Instructions that the simulated program spends on a string, and on each byte of it.
     pub work: (u32, u32),
-    /// Structures by name.
     pub structures: Vec<String>,
     /// Bytes of a string.
     pub value_bytes: Vec<u64>,
-    /// What is shown.
     pub tables: Vec<Column>,
     /// What the paper says.
     #[serde(default)]
@@ -91,7 +86,6 @@ pub enum Column {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stated {
-    /// In words.
     pub what: String,
     /// The number, or the least and the most.
     pub paper: Vec<f64>,
@@ -122,9 +116,7 @@ pub enum Quantity {
 /// One point of a logging figure, as `--json` writes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoggingRecord {
-    /// The figure.
     pub figure: String,
-    /// The structure.
     pub structure: &'static str,
     /// How the log was written.
     pub log: &'static str,
@@ -132,7 +124,6 @@ pub struct LoggingRecord {
     pub log_is_durable: bool,
     /// Bytes of a string.
     pub value_bytes: u64,
-    /// Strings.
     pub records: u64,
     /// Records of the paper; more than `records` if the run was cut.
     pub records_of_paper: u64,

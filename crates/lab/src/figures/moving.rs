@@ -32,11 +32,9 @@ pub struct MovingFigure {
     pub name: String,
     #[serde(rename = "kind")]
     _kind: String,
-    /// What it shows.
     pub title: String,
     /// Where the paper says so.
     pub source: String,
-    /// The machine's name.
     pub machine: String,
     /// The design without defragmentation.
     pub baseline: String,
@@ -48,7 +46,6 @@ pub struct MovingFigure {
     pub tolerance: f64,
     /// Protocols, each with its hardware, the slowest first; behind them those that are no paper's.
     pub series: Vec<MovingSeries>,
-    /// What runs.
     pub programs: Vec<MovingProgram>,
 }
 
@@ -58,7 +55,6 @@ pub struct MovingFigure {
 pub struct MovingSeries {
     /// What it is called.
     pub name: String,
-    /// The design.
     pub design: String,
     /// When and how objects move.
     #[serde(deserialize_with = "options")]
@@ -80,9 +76,7 @@ pub struct MovingSeries {
 pub struct MovingProgram {
     /// What the paper calls it.
     pub name: String,
-    /// The workload's name.
     pub workload: String,
-    /// Its threads.
     pub threads: usize,
     /// The paper's times of each of its series; empty where it has none.
     #[serde(default)]
@@ -96,15 +90,11 @@ fn options<'de, D: Deserializer<'de>>(text: D) -> Result<DefragOptions, D::Error
 /// What was measured of a program under a series, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MovingRecord {
-    /// The figure.
     pub figure: String,
     /// The program, as the paper calls it.
     pub program: String,
-    /// The workload.
     pub workload: String,
-    /// The series.
     pub series: String,
-    /// Threads.
     pub threads: usize,
     /// Entries at the start.
     pub entries: u64,

@@ -84,7 +84,6 @@ default_options!(CompareOptions);
 pub struct Plan {
     /// The machine as it was named.
     pub machine_name: String,
-    /// The machine.
     pub machine: Machine,
     /// The baseline, one of the designs.
     pub baseline: String,

@@ -12,13 +12,11 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Record {
-    /// The workload.
     pub workload: String,
     /// The design with its parameters, as it was asked for; with a Ribbon as in `clwb+ribbon`.
     pub design: String,
     /// The machine, as it was asked for.
     pub machine: String,
-    /// Threads.
     pub threads: usize,
     /// Operations per cycle of all threads together.
     pub throughput: f64,
@@ -26,7 +24,6 @@ pub struct Record {
     pub relative: Option<f64>,
     /// Epochs flushed because of a conflict, in per cent; null if there are no epochs.
     pub conflicting_epochs: Option<f64>,
-    /// Crashes injected.
     pub crashes: u64,
     /// Of those, and of the end of the run, how many broke the structure.
     pub broken: usize,
@@ -40,7 +37,6 @@ pub struct Record {
     pub model: &'static str,
     /// Whether an ordered operation is durable when it completes.
     pub order_is_durable: bool,
-    /// The seed.
     pub seed: u64,
     /// Measured operations of each thread.
     pub operations: u64,
@@ -80,7 +76,6 @@ pub struct Record {
     pub command: String,
     /// True if the comparison was stopped before all cells were done.
     pub partial: bool,
-    /// Version of seawall.
     pub version: &'static str,
 }
 

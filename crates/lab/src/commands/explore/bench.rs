@@ -63,17 +63,13 @@ default_options!(ExploreBenchOptions);
 /// A program under a model.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExploreSpeed {
-    /// The program.
     pub program: String,
     /// Operations that it does.
     pub operations: u64,
-    /// The model.
     pub model: Model,
-    /// Failure points.
     pub points: u64,
     /// Crash states that recovery can tell apart, over all points.
     pub states: u64,
-    /// Runs of recovery.
     pub runs: u64,
     /// CPU time of one exploration, in seconds.
     pub seconds: f64,
@@ -83,7 +79,6 @@ pub struct ExploreSpeed {
     pub states_per_second: f64,
     /// True if every state was looked at.
     pub complete: bool,
-    /// Coverage in words.
     pub coverage: String,
     /// Executions and seconds that Jaaru needs, where that was measured.
     pub jaaru: Option<(u64, f64)>,

@@ -34,7 +34,6 @@ pub struct ModelReport {
     /// Counts and coverage over all runs.
     #[serde(flatten)]
     pub outcome: SearchOutcome,
-    /// Coverage in words.
     pub coverage: String,
     /// Wall-clock time of the whole exploration, in seconds; differs from run to run.
     pub seconds: f64,

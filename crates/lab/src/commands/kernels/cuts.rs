@@ -31,7 +31,6 @@ const CRASH_STREAM: u64 = 0x6b65_726e_656c_2121;
 pub struct Cuts {
     /// The size that was crashed.
     pub size: u64,
-    /// Crashes, each judged.
     pub crashes: u64,
     /// Stores that all cuts had in them, all together: 0 if nothing was durable in any crash.
     pub stores_in_cuts: u64,

@@ -25,7 +25,6 @@ use std::time::Duration;
 /// Which kernel to run, and how.
 #[derive(Clone, Debug)]
 pub struct KernelPoint {
-    /// The kernel's name.
     pub kernel: String,
     /// The design with its parameters.
     pub design: Choice,
@@ -91,7 +90,6 @@ impl FromStr for Extent {
 /// What became of it.
 #[derive(Clone, Debug)]
 pub struct KernelRun {
-    /// What was run.
     pub input: Input,
     /// Bytes of memory that the program has.
     pub pm_bytes: u64,
@@ -101,7 +99,6 @@ pub struct KernelRun {
     pub start: Cycle,
     /// Stalled cycles of all threads by reason, idle time at the end included.
     pub stalls: Stalls,
-    /// What was counted.
     pub counters: Counters,
     /// CPU time of this host that the simulation took; writing the input and the check not.
     pub host: Duration,

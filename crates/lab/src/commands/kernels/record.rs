@@ -12,17 +12,14 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KernelRecord {
-    /// The kernel.
     pub kernel: String,
     /// The design with its parameters, as it was asked for.
     pub design: String,
     /// The machine, as it was asked for.
     pub machine: String,
-    /// Threads.
     pub threads: usize,
     /// How much there was to do.
     pub size: u64,
-    /// What `size` counts.
     pub unit: &'static str,
     /// What of the program was run.
     pub extent: Extent,
@@ -59,7 +56,6 @@ pub struct KernelRecord {
     pub model: &'static str,
     /// Every parameter of the design.
     pub parameters: Map<String, Value>,
-    /// The seed.
     pub seed: u64,
     /// What is wrong with the result, and cycle and message of each broken crash.
     pub failures: Vec<Value>,
@@ -67,7 +63,6 @@ pub struct KernelRecord {
     pub command: String,
     /// True if the run was stopped before all cells were done.
     pub partial: bool,
-    /// Version of seawall.
     pub version: &'static str,
 }
 

@@ -51,7 +51,6 @@ pub struct Violation {
     pub stuck: Option<String>,
     /// Number of the run.
     pub run: u64,
-    /// The machine.
     pub machine: &'static str,
     /// The cycle of the crash; none if it is the memory at the end of the run, or it had none.
     pub crash: Option<Cycle>,

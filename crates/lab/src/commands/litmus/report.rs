@@ -17,11 +17,9 @@ const WAYS_MAX: usize = 3;
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ModelCell {
-    /// The model.
     pub model: Model,
     /// Its answer to the question; none if the test asks nothing.
     pub verdict: Option<Verdict>,
-    /// The file's answer.
     pub expected: Option<Verdict>,
     /// False if the file expects anything else.
     pub agrees: bool,
@@ -49,7 +47,6 @@ pub struct DesignCell {
     pub model: Model,
     /// Runs of the test.
     pub runs: u64,
-    /// Crashes in them.
     pub crashes: u64,
     /// Different outcomes that they left.
     pub seen: usize,
@@ -65,11 +62,9 @@ pub struct DesignCell {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TestReport {
-    /// The test.
     pub id: String,
     /// Its folder; empty for a user's own.
     pub family: String,
-    /// What it shows.
     pub title: String,
     /// The program in one line.
     pub program: String,
@@ -77,9 +72,7 @@ pub struct TestReport {
     pub memory: Vec<String>,
     /// The outcome asked for; may be empty.
     pub question: String,
-    /// Over the models.
     pub models: Vec<ModelCell>,
-    /// Over the designs.
     pub designs: Vec<DesignCell>,
 }
 
@@ -88,13 +81,11 @@ pub struct TestReport {
 pub struct LitmusReport {
     /// The tests that were run.
     pub tests: Vec<TestReport>,
-    /// The models.
     pub models: Vec<Model>,
     /// The designs, and the model that each promises.
     pub designs: Vec<(String, Model)>,
     /// Crashes asked for, for each test and design.
     pub crashes: u64,
-    /// The seed.
     pub seed: u64,
     /// True if the run was stopped before every test was done.
     pub is_partial: bool,

@@ -30,7 +30,6 @@ pub struct Place {
     pub pool_bytes: u64,
     /// Name of the flush instruction.
     pub flush: &'static str,
-    /// Why this one.
     pub flush_why: String,
     /// Name of the durability domain.
     pub domain: &'static str,
@@ -43,16 +42,12 @@ pub struct Place {
 /// A run on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
-    /// The workload.
     pub workload: &'static str,
     /// The mix of requests; none for the workload's own operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<String>,
-    /// OS threads.
     pub threads: usize,
-    /// The seed.
     pub seed: u64,
-    /// Entries after population.
     pub entries_before: u64,
     /// Entries after the run.
     pub entries_after: u64,
@@ -111,7 +106,6 @@ pub struct RibbonReport {
     pub skipped: u64,
     /// Lines that flushers cleaned before they were asked for.
     pub cleaned: u64,
-    /// Fences of flushers.
     pub flusher_fences: u64,
     /// Times that an owner did the work of a flusher that did not come back.
     pub takeovers: u64,
@@ -143,7 +137,6 @@ pub struct CleanerReport {
     pub cleaned: u64,
     /// Of those found, lines that it had flushed at the look before.
     pub in_vain: u64,
-    /// Fences.
     pub fences: u64,
     /// Why it stopped, if it did.
     pub stopped: Option<String>,
@@ -316,7 +309,6 @@ impl fmt::Display for EarlyReport {
 /// A recovery on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecoveryReport {
-    /// The workload.
     pub workload: &'static str,
     /// Entries after recovery, all of which the check has seen.
     pub entries: u64,

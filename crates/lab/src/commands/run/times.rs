@@ -42,7 +42,6 @@ pub struct LatencyReport {
     pub p99_ns: u64,
     /// 999 of 1000 took no longer.
     pub p999_ns: u64,
-    /// None took longer.
     pub longest_ns: u64,
 }
 

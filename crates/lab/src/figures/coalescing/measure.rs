@@ -65,7 +65,6 @@ impl Default for CoalescingOptions {
 pub struct CoalescingRow {
     /// How objects are placed.
     pub placing: Placing,
-    /// What is done.
     pub change: ObjectChange,
     /// Simulated cycles until the last thread has done all of it.
     pub cycles: Cycle,
@@ -78,7 +77,6 @@ pub struct CoalescingRow {
 /// The dictionary with objects placed in every way.
 #[derive(Clone, Debug)]
 pub struct Coalescing {
-    /// What was run.
     pub options: CoalescingOptions,
     /// Each kind of operation, with each placing.
     pub rows: Vec<CoalescingRow>,
