@@ -7,7 +7,9 @@
 use crate::LabError;
 use crate::engine::options::{check_jobs, default_options, once};
 use clap::Args;
-use seawall_report::{Experiment, Files, Progress, Report, ReportError, Results, Svg, json_lines};
+use seawall_report::{
+    Bars, Experiment, Files, Group, Progress, Report, ReportError, Results, Svg, json_lines,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -107,7 +109,7 @@ pub struct FigureOptions {
     /// Write a JSON record per series to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Draw the logging figures to SVG files in this folder [if stopped: in FOLDER.partial]
+    /// Draw the figures to SVG files in this folder [if stopped: in FOLDER.partial]
     #[arg(long, value_name = "FOLDER")]
     pub plots: Option<PathBuf>,
 }
@@ -137,9 +139,43 @@ trait Kind: Sized {
     /// What people read.
     fn to_text(&self, records: &[&Self::Record]) -> String;
 
-    /// The plots.
-    fn plots(&self, _: &[&Self::Record]) -> Result<Vec<Svg>, ReportError> {
-        Ok(Vec::new())
+    /// The plots; none of what was not measured.
+    fn plots(&self, records: &[&Self::Record]) -> Result<Vec<Svg>, ReportError>;
+}
+
+/// A plot of bars: ours for each program, the mean that was published, and ours.
+struct MeanBars<'a> {
+    figure: &'a str,
+    title: &'a str,
+    bars: Vec<&'a str>,
+    programs: Vec<(String, Vec<Option<f64>>)>,
+    published: Vec<Option<f64>>,
+    means: Vec<Option<f64>>,
+    /// The ratio that a line marks; none for percentages.
+    reference: Option<f64>,
+}
+
+impl MeanBars<'_> {
+    fn draw(mut self) -> Result<Vec<Svg>, ReportError> {
+        if self.published.iter().any(Option::is_some) {
+            self.programs.push(("published mean".into(), self.published));
+        }
+        let groups = self.programs.iter().map(|(name, ratios)| {
+            let times = vec![None::<()>; ratios.len()];
+            Group { name, ratios: ratios.clone(), times }
+        });
+        let bars = Bars {
+            title: self.title.into(),
+            cut: f64::INFINITY,
+            designs: self.bars,
+            groups: groups.collect(),
+            mean: "our mean",
+            means: self.means,
+            reference: self.reference,
+            parts: &[],
+        };
+        let text = bars.to_svg().map_err(ReportError::plot)?;
+        Ok(vec![Svg { file: format!("{}.svg", self.figure), text }])
     }
 }
 

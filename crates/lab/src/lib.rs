@@ -10,8 +10,7 @@
 //! It is not a command line: it prints nothing but progress, and every result is a value.
 
 #![forbid(unsafe_code)]
-// The command line is the only user; a name that says all needs no comment.
-#![allow(missing_docs)]
+#![allow(missing_docs, reason = "the command line is the only user; many names say all")]
 // They panic where nobody reads.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 

@@ -44,8 +44,10 @@ const LOWER: i32 = 200;
 /// Height of a row of the names below the bars, and what a character of the upright names takes.
 const NAMES: i32 = 30;
 const UPRIGHT_CHARACTER: i32 = 7;
+/// What a character of the name of a group takes.
+const GROUP_CHARACTER: i32 = 8;
 
-/// Grouped bars of ratios, and under them stacked bars of times, a `T` each.
+/// Grouped bars of ratios, and under them stacked bars of times, a `T` each, if there are any.
 #[derive(Clone, Debug)]
 pub struct Bars<'a, T: 'static> {
     /// What the ratios are.
@@ -60,6 +62,8 @@ pub struct Bars<'a, T: 'static> {
     pub mean: &'static str,
     /// The mean of each design.
     pub means: Vec<Option<f64>>,
+    /// The ratio that a line marks; none for what is no ratio.
+    pub reference: Option<f64>,
     /// What times are made of; adds up to 1.
     pub parts: &'static [TimePart<T>],
 }
@@ -96,9 +100,8 @@ impl<T> TimePart<T> {
 impl<T> Bars<'_, T> {
     /// Draws them.
     pub fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
-        let group = self.designs.len() as i32 * BAR;
         let groups = self.groups.len() as i32 + 1;
-        let width = (LEFT + groups * (group + GROUP_GAP) + RIGHT).max(WIDTH_MIN);
+        let width = (LEFT + groups * (self.group_width() + GROUP_GAP) + RIGHT).max(WIDTH_MIN);
         let longest = self.designs.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         let names = longest as i32 * UPRIGHT_CHARACTER;
         let used = self.used_parts();
@@ -110,7 +113,9 @@ impl<T> Bars<'_, T> {
         let upper = Panel { top: rows(&designs) + ABOVE, height: UPPER, most: self.most() };
         let below = upper.bottom() + names + NAMES + BETWEEN + rows(&parts);
         let lower = Panel { top: below, height: LOWER, most: 100.0 };
-        let height = lower.bottom() + names + NAMES;
+        let has_times = self.groups.iter().any(|group| group.times.iter().any(Option::is_some));
+        let last = if has_times { &lower } else { &upper };
+        let height = last.bottom() + names + NAMES;
         let mut svg = String::new();
         {
             let area = SVGBackend::with_string(&mut svg, (width as u32, height as u32))
@@ -120,12 +125,31 @@ impl<T> Bars<'_, T> {
             paint.legend(12, &designs)?;
             self.draw_ratios(&paint, &upper)?;
             self.draw_names(&paint, &upper, names, self.mean)?;
-            paint.legend(lower.top - rows(&parts) - 16, &parts)?;
-            self.draw_time(&paint, &lower, &used)?;
-            self.draw_names(&paint, &lower, names, "mean")?;
+            if has_times {
+                paint.legend(lower.top - rows(&parts) - 16, &parts)?;
+                self.draw_time(&paint, &lower, &used)?;
+                self.draw_names(&paint, &lower, names, "mean")?;
+            }
             area.present()?;
         }
         Ok(svg)
+    }
+
+    /// Pixels of a group: its bars, or its name if that is longer.
+    fn group_width(&self) -> i32 {
+        let names = self.groups.iter().map(|group| group.name).chain([self.mean]);
+        let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+        self.bars_width().max(longest as i32 * GROUP_CHARACTER)
+    }
+
+    fn bars_width(&self) -> i32 {
+        self.designs.len() as i32 * BAR
+    }
+
+    /// Where the bars of a group begin.
+    fn group_start(&self, group: usize) -> i32 {
+        let before = group as i32 * (self.group_width() + GROUP_GAP);
+        LEFT + GROUP_GAP / 2 + before + (self.group_width() - self.bars_width()) / 2
     }
 
     fn design_entries(&self) -> Vec<(&str, Fill)> {
@@ -161,7 +185,7 @@ impl<T> Bars<'_, T> {
         let groups = self.groups.iter().map(|group| &group.ratios);
         paint.axis(panel, &self.title, "")?;
         for (at, ratios) in groups.chain([&self.means]).enumerate() {
-            let start = group_start(at, self.designs.len());
+            let start = self.group_start(at);
             for (place, ratio) in ratios.iter().enumerate() {
                 let left = start + place as i32 * BAR;
                 if let Some(ratio) = *ratio {
@@ -171,11 +195,12 @@ impl<T> Bars<'_, T> {
                         paint.cut(panel, left)?;
                     }
                     let above = (left + BAR / 2 - 1, panel.at(shown) - 4);
-                    paint.upright(&format!("{ratio:.2}"), above, HPos::Left, 10.0)?;
+                    let decimals = if self.reference.is_some() { 2 } else { 1 };
+                    paint.upright(&format!("{ratio:.decimals$}"), above, HPos::Left, 10.0)?;
                 }
             }
         }
-        paint.line_at(panel, 1.0)
+        self.reference.map_or(Ok(()), |ratio| paint.line_at(panel, ratio))
     }
 
     fn draw_time(
@@ -186,7 +211,7 @@ impl<T> Bars<'_, T> {
     ) -> paint::Drawn {
         paint.axis(panel, "time of the threads", " %")?;
         for (at, group) in self.groups.iter().map(Some).chain([None]).enumerate() {
-            let start = group_start(at, self.designs.len());
+            let start = self.group_start(at);
             for place in 0..self.designs.len() {
                 let left = start + place as i32 * BAR;
                 let mut from = 0.0;
@@ -211,7 +236,7 @@ impl<T> Bars<'_, T> {
     ) -> paint::Drawn {
         let groups = self.groups.iter().map(|group| group.name);
         for (at, name) in groups.chain([mean]).enumerate() {
-            let start = group_start(at, self.designs.len());
+            let start = self.group_start(at);
             for (place, design) in self.designs.iter().enumerate() {
                 let under = (start + place as i32 * BAR + BAR / 2 - 1, panel.bottom() + 5);
                 paint.upright(design, under, HPos::Right, 11.0)?;
@@ -222,10 +247,6 @@ impl<T> Bars<'_, T> {
         }
         Ok(())
     }
-}
-
-fn group_start(group: usize, bars: usize) -> i32 {
-    LEFT + GROUP_GAP / 2 + group as i32 * (bars as i32 * BAR + GROUP_GAP)
 }
 
 fn fill(design: usize) -> Fill {
@@ -247,6 +268,7 @@ mod tests {
             groups: vec![Group { name: "queue", ratios: ratios(), times }],
             mean: "geo. mean",
             means: ratios(),
+            reference: Some(1.0),
             parts: &[],
         }
     }
@@ -267,12 +289,14 @@ mod tests {
         designs.push(long);
         let svg = bars(&designs).to_svg().expect("it can be drawn");
         let written = |name: &str| svg.matches(&format!(">\n{name}\n<")).count();
-        // In the legend, and under two groups in each of two panels.
-        assert!(designs.iter().all(|name| written(name) == 5), "{svg}");
+        // In the legend, and under two groups.
+        assert!(designs.iter().all(|name| written(name) == 3), "{svg}");
         let legend: Vec<usize> = designs
             .iter()
             .map(|name| svg.find(&format!(">\n{name}\n<")).expect("it is there"))
             .collect();
         assert!(legend.is_sorted());
+        let without_times = svg.matches("time of the threads").count();
+        assert_eq!(without_times, 0, "no panel without times");
     }
 }

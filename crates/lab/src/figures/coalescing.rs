@@ -1,10 +1,10 @@
 //! Figures of flush coalescing: what placing objects on each other's lines gains, run by run.
 
-use super::{FigureOptions, Kind};
+use super::{FigureOptions, Kind, MeanBars};
 use crate::LabError;
 use crate::engine::jobs::{Piece, run_all};
 use crate::engine::options::once;
-use seawall_report::{Progress, plain_table, text_of};
+use seawall_report::{Progress, ReportError, Svg, plain_table, text_of};
 use seawall_workloads::ribbon20::objects::Placing;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -175,6 +175,38 @@ impl Kind for CoalescingFigure {
             self.tolerance
         );
         text
+    }
+
+    fn plots(&self, records: &[&CoalescingRecord]) -> Result<Vec<Svg>, ReportError> {
+        let Some(first) = records.first() else { return Ok(Vec::new()) };
+        let placings: Vec<String> = Placing::ALL.iter().map(Placing::to_string).collect();
+        let is_first = |record: &&&CoalescingRecord| record.placed == first.placed;
+        let program = |of: &&CoalescingRecord| {
+            let ratio = |placed: &String| {
+                let mut same = records.iter().filter(|record| record.run == of.run);
+                let is_it = |record: &&&CoalescingRecord| {
+                    record.operation == of.operation && record.placed == *placed
+                };
+                Some(1.0 + same.find(is_it)?.gain / 100.0)
+            };
+            (format!("{}: {}", of.run, of.operation), placings.iter().map(ratio).collect())
+        };
+        let (mean, _) = CoalescingFigure::gains(records);
+        let of_together = |gain: f64| {
+            let is_together = |placing: &Placing| *placing == Placing::Together;
+            let ratio = |placing| Some(1.0 + gain / 100.0).filter(|_| is_together(placing));
+            Placing::ALL.iter().map(ratio).collect::<Vec<_>>()
+        };
+        let bars = MeanBars {
+            figure: &self.name,
+            title: "operations a cycle over packed",
+            bars: placings.iter().map(String::as_str).collect(),
+            programs: records.iter().filter(is_first).map(program).collect(),
+            published: of_together(self.paper),
+            means: of_together(mean),
+            reference: Some(1.0),
+        };
+        bars.draw()
     }
 }
 

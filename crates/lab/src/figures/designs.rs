@@ -1,11 +1,11 @@
 //! Figures that compare designs: bars of a paper, each the mean over workloads.
 
-use super::{FigureOptions, Kind};
+use super::{FigureOptions, Kind, MeanBars};
 use crate::LabError;
 use crate::cell::{Cell, CellRibbon, Flushed, Point, check_point, check_ribbon};
 use crate::commands::compare::plan::{self, CompareOptions, Plan};
 use crate::commands::compare::run_points;
-use seawall_report::Progress;
+use seawall_report::{Progress, ReportError, Svg};
 use seawall_ribbon::RibbonOptions;
 use seawall_sim::Machine;
 use seawall_workloads::CHECKPOINTED;
@@ -176,6 +176,29 @@ impl Kind for DesignFigure {
 
     fn to_text(&self, records: &[&FigureRecord]) -> String {
         self.text(records)
+    }
+
+    fn plots(&self, records: &[&FigureRecord]) -> Result<Vec<Svg>, ReportError> {
+        let Some(first) = records.first() else { return Ok(Vec::new()) };
+        let of = |workload: &String| {
+            let value = |record: &&FigureRecord| record.workloads.get(workload)?.as_f64();
+            (workload.clone(), records.iter().map(value).collect())
+        };
+        let (title, reference) = match self.metric {
+            Metric::Throughput => ("throughput over the baseline", Some(1.0)),
+            Metric::Time => ("time over the baseline", Some(1.0)),
+            Metric::ConflictingEpochs => ("epochs that conflict, %", None),
+        };
+        let bars = MeanBars {
+            figure: &self.name,
+            title,
+            bars: records.iter().map(|record| &*record.series).collect(),
+            programs: first.workloads.keys().map(of).collect(),
+            published: records.iter().map(|record| record.paper).collect(),
+            means: records.iter().map(|record| Some(record.measured)).collect(),
+            reference,
+        };
+        bars.draw()
     }
 }
 

@@ -4,14 +4,14 @@
 //! memory with its stores and flushes counted (`seawall run W --mix M --dirtiness`), on one thread,
 //! so that the counts are the same everywhere.
 
-use super::{FigureOptions, Kind};
+use super::{FigureOptions, Kind, MeanBars};
 use crate::LabError;
 use crate::commands::run::{
     DirtinessReport, NativeError, NativeOptions, NativeReport, check_native, run_native,
 };
 use crate::engine::jobs::{Piece, run_all};
 use crate::engine::options::RequestOptions;
-use seawall_report::{Progress, plain_table, text_of};
+use seawall_report::{Progress, ReportError, Svg, plain_table, text_of};
 use seawall_workloads::RequestMix;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
@@ -176,6 +176,27 @@ impl Kind for DirtinessFigure {
             DirtinessFigure::mean(records)
         );
         text
+    }
+
+    fn plots(&self, records: &[&DirtinessRecord]) -> Result<Vec<Svg>, ReportError> {
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let program = |record: &&DirtinessRecord| {
+            let name = record.mix.as_ref().map(|mix| format!("{}, {mix}", record.workload));
+            let percent = Some(record.counts.percent).filter(|_| record.counts.lines > 0);
+            (name.unwrap_or_else(|| record.workload.clone()), vec![percent])
+        };
+        let bars = MeanBars {
+            figure: &self.name,
+            title: "of flushed lines dirty, %",
+            bars: vec!["dirty"],
+            programs: records.iter().map(program).collect(),
+            published: vec![Some(self.paper)],
+            means: vec![Some(DirtinessFigure::mean(records))],
+            reference: None,
+        };
+        bars.draw()
     }
 }
 

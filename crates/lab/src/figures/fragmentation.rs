@@ -6,11 +6,11 @@
 //! a part of a live object. That does not depend on time, so the program runs on the simplest
 //! machine, with its threads in turn, and the numbers are the same everywhere.
 
-use super::{FigureOptions, Kind};
+use super::{FigureOptions, Kind, MeanBars};
 use crate::LabError;
 use crate::engine::jobs::{Piece, run_all};
 use seawall_memory::{Image, layer};
-use seawall_report::{Progress, plain_table, text_of};
+use seawall_report::{Progress, ReportError, Svg, plain_table, text_of};
 use seawall_runtime::HeapStats;
 use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
@@ -246,6 +246,27 @@ impl Kind for FragmentationFigure {
         }
         text.push('\n');
         text
+    }
+
+    fn plots(&self, records: &[&FragmentationRecord]) -> Result<Vec<Svg>, ReportError> {
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ways = 0..self.ways.len();
+        let program = |record: &&FragmentationRecord| {
+            let reductions = ways.clone().map(|way| Some(record.reduction(way)));
+            (record.program.clone(), reductions.collect())
+        };
+        let bars = MeanBars {
+            figure: &self.name,
+            title: "fragmentation less, %",
+            bars: self.ways.iter().map(|way| &*way.name).collect(),
+            programs: records.iter().map(program).collect(),
+            published: self.ways.iter().map(|way| way.paper).collect(),
+            means: ways.clone().map(|way| Some(self.mean(records, way))).collect(),
+            reference: None,
+        };
+        bars.draw()
     }
 }
 

@@ -5,11 +5,11 @@
 //! meet. The time of a run is that of its last thread. What threads say that their time is spent on
 //! ([`Moving`]) gives the costs of copies and look-ups.
 
-use super::{FigureOptions, Kind};
+use super::{FigureOptions, Kind, MeanBars};
 use crate::LabError;
 use crate::cell::{Cell, Moving, Point, run_cell};
 use crate::engine::jobs::run_all;
-use seawall_report::{Progress, plain_table, text_of};
+use seawall_report::{Progress, ReportError, Svg, plain_table, text_of};
 use seawall_runtime::defrag::DefragOptions;
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{Flaw, Setup, Visitor, WORKLOADS, Workload, with_workload};
@@ -213,6 +213,30 @@ impl Kind for MovingFigure {
         };
         let _ = writeln!(text, "\n  {means} (within {tolerance:.0} points);\n  {order}\n");
         text
+    }
+
+    fn plots(&self, records: &[&MovingRecord]) -> Result<Vec<Svg>, ReportError> {
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let program = |program: &MovingProgram| {
+            let time = |series: &MovingSeries| {
+                let mut of = records.iter().filter(|record| record.program == program.name);
+                Some(of.find(|record| record.series == series.name)?.time)
+            };
+            (program.name.clone(), self.series.iter().map(time).collect())
+        };
+        let mean = |series: &MovingSeries| Self::mean(records, &series.name, |record| record.time);
+        let bars = MeanBars {
+            figure: &self.name,
+            title: "time over no defragmentation",
+            bars: self.series.iter().map(|series| &*series.name).collect(),
+            programs: self.programs.iter().map(program).collect(),
+            published: self.series.iter().map(|series| series.paper).collect(),
+            means: self.series.iter().map(|series| Some(mean(series))).collect(),
+            reference: Some(1.0),
+        };
+        bars.draw()
     }
 }
 

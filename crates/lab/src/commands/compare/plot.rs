@@ -30,6 +30,7 @@ impl Comparison {
             mean: "geo. mean",
             means: designs.iter().map(|design| self.mean_relative(design)).collect(),
             designs,
+            reference: Some(1.0),
             parts: PARTS,
         };
         bars.to_svg()

@@ -27,6 +27,7 @@ impl Kernels {
             mean: "geo. mean",
             means,
             designs,
+            reference: Some(1.0),
             parts: PARTS,
         };
         bars.to_svg()

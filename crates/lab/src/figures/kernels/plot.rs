@@ -32,6 +32,7 @@ impl KernelFigure {
             mean: "mean",
             means,
             designs: series().map(|series| &*series.name).collect(),
+            reference: Some(1.0),
             parts: PARTS,
         };
         bars.to_svg()
