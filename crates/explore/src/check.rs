@@ -1,7 +1,7 @@
-//! What a program has to say about its own survival: recovery, and a judgement of what it found.
+//! The check of a program after a crash: recovery, and whether what it found is right.
 //!
 //! The two are apart because the first is a function of the image alone: it runs once for all
-//! images in which it reads the same, and is judged again when more was promised.
+//! images in which it reads the same, and the second runs again when more was promised.
 
 use crate::crashed::CrashImage;
 use crate::walk::CrashPoint;
@@ -9,7 +9,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash};
 
-/// Says whether what survived is right: runs recovery on an image, and judges what it found.
+/// Checks whether what survived is right: runs recovery on an image, and judges what it found.
 pub trait Check {
     /// What recovery finds: whatever the judgement needs.
     type Found: Eq + Hash;
@@ -23,7 +23,7 @@ pub trait Check {
     /// What is wrong with the image, whatever was promised.
     fn recover(&self, image: &CrashImage<'_>) -> Result<Self::Found, String>;
 
-    /// Parts that can be looked at apart: the image is right if every part is. Lines that only
+    /// Parts that can be checked apart: the image is right if every part is. Lines that only
     /// different parts read then vary on their own, so the states add up instead of multiplying.
     fn parts(&self) -> usize {
         1
@@ -45,7 +45,7 @@ pub trait Check {
     fn judge(&self, found: &Self::Found, point: &CrashPoint) -> Result<(), String>;
 }
 
-/// What a check in a box says, whatever its type.
+/// A boxed check of any type.
 impl<C: Check + ?Sized> Check for Box<C> {
     type Found = C::Found;
 
@@ -95,8 +95,8 @@ where
     }
 }
 
-/// A check whose type is forgotten, so that the search is compiled once, and not for each check.
-/// What recovery finds has a number: the same for the same finding.
+/// A check without its type, so that the search is compiled once, and not for each check. What
+/// recovery finds is interned: equal findings have the same number.
 pub(crate) trait Findings {
     /// See [`Check::parts`]; one at least.
     fn parts(&self) -> usize;

@@ -1,4 +1,4 @@
-//! A crash of a run, and what its lines had been given by then.
+//! A crash of a run, and the stores that each line had by then.
 
 use crate::models::order::Cut;
 use crate::trace::Trace;

@@ -81,7 +81,7 @@ pub struct CrashImage<'t> {
     pub(crate) layers: RefCell<Vec<Layer<'t>>>,
     /// Whether some layer can have stored to a line, for each line.
     varies: RefCell<Vec<bool>>,
-    /// The bits of reached bitmaps that lines decide, by their words.
+    /// The bits of reached bitmaps that lines decide, by word.
     reached: RefCell<FxHashMap<u32, Vec<Copied>>>,
     /// The pass in which a word was decided, and its value.
     decided: RefCell<Vec<(u32, u64)>>,
@@ -119,8 +119,8 @@ impl<'t> CrashImage<'t> {
         }
     }
 
-    /// The state at a second restart: persistent memory as it is now, DRAM zeroed. Crashes of
-    /// recovery are explored before the first restart only.
+    /// Restarts once more: keeps persistent memory as it is, and zeroes DRAM. Crashes of recovery
+    /// are explored before the first restart only.
     pub fn restart(&self) {
         for word in self.dram_used.borrow_mut().drain(..) {
             self.dram.set_word(word, 0);
@@ -128,8 +128,8 @@ impl<'t> CrashImage<'t> {
         self.records.set(false);
     }
 
-    /// Power fails when the run has had so many events, and the pool so many bytes; false if those
-    /// are as before.
+    /// Sets the crash after `event` events of the run, when the pool has `bytes` bytes; false if
+    /// the pool is as long as before.
     pub(crate) fn set_crash(&self, trace: &Trace, event: usize, bytes: u64) -> bool {
         if !trace.relocated.copied.is_empty() {
             self.reached.replace(trace.relocated.before(event));
@@ -150,8 +150,8 @@ impl<'t> CrashImage<'t> {
         self.dram.bytes()
     }
 
-    /// Runs `recover` with the words on `path` as given there and all others as preferred; returns
-    /// its answer, and what it read beyond them.
+    /// Runs `recover` with the values of `path` for its words and preferred values for all others;
+    /// returns its result, and its further reads.
     pub(crate) fn pass<T>(
         &self,
         path: &[(u32, u64)],
@@ -186,13 +186,13 @@ impl<'t> CrashImage<'t> {
         }
     }
 
-    /// Rules out all images that do not fit; returns false if none is left.
+    /// Rules out all images that the restrictions exclude; returns false if none is left.
     pub(crate) fn keep(&self, keeps: &[Keep]) -> bool {
         let mut layers = self.layers.borrow_mut();
         keeps.iter().all(|keep| layers[keep.layer].order.keep(keep.line, keep.low, keep.high))
     }
 
-    /// Allows the recorded recovery to be a layer; returns true if it stored where no run had.
+    /// Marks the lines that the recorded recovery stored to as varying; true if one did not vary.
     pub(crate) fn may_store(&self, recording: &Trace) -> bool {
         let mut varies = self.varies.borrow_mut();
         let mut new = false;
@@ -386,7 +386,7 @@ impl<'t> CrashImage<'t> {
 
 /// The outcome of a pass of recovery.
 pub(crate) struct Pass<T> {
-    /// Its answer, or the message of its panic.
+    /// Its result, or the message of its panic.
     pub(crate) result: Result<T, String>,
     pub(crate) reads: Vec<(u32, u64)>,
     pub(crate) recording: Trace,

@@ -35,7 +35,7 @@ pub struct CrashChoice {
     pub lost: Vec<(Line, u32)>,
 }
 
-/// Why a choice gives no image.
+/// Why a choice leads to no image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -140,13 +140,13 @@ impl Serialize for CrashPath {
 /// A store, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreNote {
-    /// Where, as `pm:0x..`.
+    /// The address, as `pm:0x..`.
     pub address: String,
-    /// How many bytes.
+    /// Its width in bytes.
     pub bytes: u64,
-    /// What was there before.
+    /// The value before.
     pub old: u64,
-    /// What it wrote.
+    /// The value that it wrote.
     pub new: u64,
     /// Thread that stored.
     pub thread: u16,
@@ -161,18 +161,18 @@ pub struct StoreNote {
 pub struct InFlight {
     /// The thread.
     pub thread: usize,
-    /// Its operations whose output had been seen; so the number of the one in flight.
+    /// Its operations whose output had been seen: the number of the one in flight.
     pub operation: u64,
     /// The last call that took effect, as file:line; empty if there was none.
     pub place: String,
 }
 
-/// An image that the check refuses.
+/// An image that fails the check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Builds the image again.
     pub choice: CrashPath,
-    /// What the check said.
+    /// The message of the check.
     pub message: String,
     /// Events of the whole run.
     pub events: usize,
@@ -182,8 +182,8 @@ pub struct Finding {
     pub in_flight: Vec<InFlight>,
     /// Stores before the crash that are not in the image, in the order of the run.
     pub lost: Vec<StoreNote>,
-    /// Stores that are in the image though an earlier one is lost, and without which the check is
-    /// content, in the order of the run.
+    /// Stores that are in the image though an earlier one is lost, and that the check needs in
+    /// order to fail, in the order of the run.
     pub early: Vec<StoreNote>,
     /// Other stores that are in the image though an earlier one is lost.
     pub early_others: usize,

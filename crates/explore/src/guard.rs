@@ -1,7 +1,7 @@
-//! Runs code that may panic and returns its message, without a word on the terminal.
+//! Runs code that may panic and returns its message, without printing it.
 //!
 //! Recovery meets thousands of broken images; each panic is a finding to report once, in the
-//! finding's own words, not a message a time on stderr. The process's panic hook is wrapped once
+//! finding's own words, not a message each time on stderr. The process's panic hook is wrapped once
 //! and stays silent only on a thread that is inside [`guarded`].
 
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! Every image that a crash may leave, as contents of chosen words: what litmus tests ask for.
+//! Every image that a crash may leave, as contents of chosen words, for litmus tests.
 
 use crate::check::check;
 use crate::crashed::CrashImage;

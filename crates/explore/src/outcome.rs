@@ -5,7 +5,7 @@ use seawall_memory::Model;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How much of all that a crash may leave was looked at.
+/// How many of the images that a crash may leave were tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reached {
@@ -26,9 +26,9 @@ pub enum Reached {
 pub struct SearchOutcome {
     /// The model searched.
     pub model: Model,
-    /// Moments at which power was taken to fail.
+    /// Failure points of the run.
     pub points: u64,
-    /// Moments at which it was taken to fail again, during recovery.
+    /// Failure points during recovery.
     pub nested_points: u64,
     /// Times that recovery ran.
     pub runs: u64,
@@ -37,7 +37,7 @@ pub struct SearchOutcome {
     pub states: u64,
     /// The last kind of images that was tried at every point.
     pub reached: Reached,
-    /// Points whose images were too many, and sampled.
+    /// Points that had too many images, which were sampled.
     pub sampled_points: u64,
     /// True if the budget ended the search.
     pub out_of_budget: bool,

@@ -1,15 +1,15 @@
-//! What hardware that moves objects tells after a crash: which lines of copies have persisted
-//! (FFCCD, ISCA'22, sections 4.1 and 4.2).
+//! The reached bitmap of hardware that moves objects: which lines of copies have persisted at a
+//! crash (FFCCD, ISCA'22, sections 4.1 and 4.2).
 //!
-//! A copied line has a pending bit until it is written back, whatever was stored to it since, and
-//! the write sets its bit in the reached bitmap, both or none of which survive. So the bit says no
-//! more than that the line kept its stores up to those of the copy: the bitmap has no states of its
-//! own, and is read off the lines. (That hardware writes the words of a line's copy at once is more
-//! than is relied on here, where a crash may part them.)
+//! A copied line has a pending bit until it is written back, whatever is stored to it before then.
+//! The write-back also sets the line's bit in the reached bitmap; both survive a crash, or neither
+//! does. So the bit says only that the line kept its stores up to those of the copy: the bitmap has
+//! no states of its own, and is derived from the lines. (That hardware writes the words of a line's
+//! copy at once is not relied on here: a crash may separate them.)
 //!
-//! A program may ask while it runs, too. About every other line leaves the caches as soon as a copy
-//! was made there (which ones, the schedule's seed says; with seed 0 none does), and the program is
-//! told so; of the others it is not told before a crash.
+//! A program may read the bitmap while it runs, too. About every other line leaves the caches as
+//! soon as it holds a copy (the schedule's seed decides which; with seed 0 none does), and its bit
+//! is set then. The program sees the bits of the others only after a crash.
 
 use crate::models::order::PersistOrder;
 use crate::relocated::Copied;
@@ -20,8 +20,8 @@ use seawall_memory::{Addr, LINE_BYTES};
 use std::hash::{Hash, Hasher};
 
 impl Trace {
-    /// The line at `at`, which all stores so far were to that a copy made, is one of a copy; gives
-    /// its number.
+    /// Records the line at `at` as one of a copy, whose stores to it are in the trace already;
+    /// `None` if the directory does not cover it.
     pub(crate) fn add_copied(&mut self, registers: &Relocation, at: Addr) -> Option<Copied> {
         let page = registers.page_of(at)?;
         let line = self.line(at.line());
@@ -36,14 +36,14 @@ impl Trace {
 }
 
 impl Copied {
-    /// Whether the line leaves the caches as soon as the first copy was made there.
+    /// Whether the line leaves the caches as soon as it holds its first copy.
     pub(crate) fn leaves(&self, seed: u64) -> bool {
         let mut hasher = FxHasher::default();
         (seed, self.word, self.bit).hash(&mut hasher);
         seed > 0 && hasher.finish() >> 32 & 1 == 1
     }
 
-    /// Whether the line kept the copy; none if it may have.
+    /// Whether the line kept the copy; `None` if both are possible.
     pub(crate) fn is_kept(&self, order: &PersistOrder) -> Option<bool> {
         let (low, high) = order.window(self.line);
         match (low >= self.stores, high < self.stores) {
@@ -54,11 +54,11 @@ impl Copied {
     }
 }
 
-/// Open bits of a word of which all combinations are tried.
+/// Undecided bits of a word up to which all their combinations are tried.
 pub(crate) const OPEN_MAX: usize = 6;
 
-/// Which of so many bits are set, from none to all: in all ways; or, if they are more than
-/// [`OPEN_MAX`], each alone, each alone missing, and all up to each.
+/// Masks of `count` bits, from none to all: every combination; or, if there are more than
+/// [`OPEN_MAX`], each bit alone, all but each, and all up to each.
 pub(crate) fn combinations(count: usize) -> Vec<u64> {
     if count <= OPEN_MAX {
         return (0..1 << count).collect();
@@ -96,7 +96,7 @@ mod tests {
         Schedule { seed, ..Schedule::default() }
     }
 
-    /// An object of two lines is copied, and one of its lines changed behind the copy.
+    /// Copies an object of two lines, then changes one line of the copy.
     fn copies(memory: &impl Memory) {
         memory.set_relocation(Some(REGISTERS));
         memory.relocate(TO, FROM, 128);
@@ -138,7 +138,7 @@ mod tests {
             let page = Addr::pm(4096);
             memory.relocate(page, FROM, 512);
             tell.set(memory.load::<u64>(REGISTERS.reached(1)));
-            // What is copied there now says nothing more, and may be lost.
+            // Later copies to these lines change no bit, and may be lost.
             (0..8).for_each(|line| memory.relocate(page.plus(64 * line + 32), FROM, 32));
             assert_eq!(memory.load::<u64>(REGISTERS.reached(1)), tell.get());
             memory.output(1);

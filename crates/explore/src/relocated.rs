@@ -25,7 +25,7 @@ pub(crate) struct Relocated {
 }
 
 impl Relocated {
-    /// The bits that a crash after so many events may find set, by their words.
+    /// The bits that a crash after `event` events may find set, by word.
     pub(crate) fn before(&self, event: usize) -> FxHashMap<u32, Vec<Copied>> {
         let set = self.settings.partition_point(|setting| *setting as usize <= event);
         let since = set.checked_sub(1).map_or(0, |last| self.settings[last]);

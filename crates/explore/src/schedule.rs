@@ -1,20 +1,20 @@
-//! In which order the threads of a run take turns: at random, by priorities, or all ways in which
-//! at most so many of them are interrupted.
+//! The order in which the threads of a run take turns: at random, by priorities, or every
+//! interleaving with a bounded number of preemptions.
 //!
 //! - Random turns are what tests of threads usually do: they rarely hit a bug that needs one
-//!   particular interruption, but reach odd places.
+//!   particular preemption, but reach unusual states.
 //! - Priorities (Burckhardt, Kothari, Musuvathi, Nagarakatte, "A Randomized Scheduler with
 //!   Probabilistic Guarantees of Finding Bugs", ASPLOS'10): the runnable thread of highest priority
-//!   runs, and at `d - 1` random moments the running one falls behind all others. Of a run with `k`
-//!   steps of `n` threads a bug of depth `d` is hit with probability 1 / (n k^(d-1)) at least.
+//!   runs, and at `d - 1` random moments the running one drops to the lowest priority. A run of `n`
+//!   threads and `k` steps hits a bug of depth `d` with probability at least 1 / (n k^(d-1)).
 //! - Preemptions (Musuvathi, Qadeer, "Iterative Context Bounding", PLDI'07): a thread runs until it
-//!   waits or is done, except for at most a few interruptions. All places for these are tried:
+//!   waits or ends, except for a bounded number of preemptions. All places for these are tried:
 //!   before each access to a line (of DRAM: a word) that several threads use and one of them
 //!   writes, and before each fence and output, as a crash can come between those of two threads.
-//!   Runs that differ only in the order of what does not conflict are one. Where all stores persist
-//!   in one order, or a conflict cuts what persists as a whole, every store is such a place. When
-//!   a thread is done or waits the next in order goes on; the others are not tried there, so of
-//!   three threads or more some orders need chance.
+//!   Runs that differ only in the order of accesses that do not conflict count as one. Where all
+//!   stores persist in one order, or a conflict ends what persists atomically, every store is such
+//!   a place. When a thread ends or waits, the next one in order runs; the others are not tried
+//!   there, so some interleavings of three threads or more are left to the random schedules.
 
 use crate::access::{Access, FENCES};
 use crate::trace::{Event, Kind, Trace};
@@ -28,10 +28,10 @@ use std::str::FromStr;
 pub struct Schedule {
     /// Threads, at least 1.
     pub threads: usize,
-    /// Who runs when.
+    /// How the threads take turns.
     pub turns: Turns,
-    /// Seed of what is random about it. It also says which lines of copies that hardware makes
-    /// leave the caches by themselves; with 0 none does.
+    /// Seed of the random choices. It also decides which lines of copies that hardware makes leave
+    /// the caches by themselves; with 0 none does.
     pub seed: u64,
     /// Seam calls of all threads together after which the run is given up.
     pub steps: u64,
@@ -43,29 +43,29 @@ impl Default for Schedule {
     }
 }
 
-/// Who runs when.
+/// How the threads take turns.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Turns {
     /// Turns of random length.
     #[default]
     Random,
-    /// By random priorities, with so many moments at which the running thread falls behind.
+    /// By random priorities, with this number of priority changes.
     Priorities(u32),
-    /// Each thread until it waits or is done, except for these interruptions, in order.
+    /// Each thread until it waits or ends, except for these preemptions, in order.
     Preempted(Vec<Preemption>),
 }
 
-/// An interruption.
+/// A preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Preemption {
     /// Before this seam call of the run, counted from 1 over all threads.
     pub before: u64,
-    /// Who runs then, if it does not wait.
+    /// The thread that runs then, if it does not wait.
     pub to: u16,
 }
 
 /// The turns of a schedule in short, with the seed: `r7`, `p7.2` (two priority changes), `s`
-/// (no interruption), `s40.1_52.0` (before call 40 thread 1 runs, before call 52 thread 0).
+/// (no preemption), `s40.1_52.0` (before call 40 thread 1 runs, before call 52 thread 0).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnsName(pub Turns, pub u64);
 
@@ -116,34 +116,34 @@ impl FromStr for TurnsName {
     }
 }
 
-/// All runs with few enough interruptions.
+/// All runs with a bounded number of preemptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preemptions {
-    /// Interruptions of one run at most.
+    /// Preemptions of one run at most.
     pub bound: usize,
-    /// Different runs at most.
+    /// Distinct runs at most.
     pub limit: usize,
     /// The order of any two stores matters, as under strict persistency
     /// ([`Model::orders_all_stores`](crate::Model::orders_all_stores)).
     pub every_store: bool,
 }
 
-/// The different runs that were found.
+/// The distinct runs that were found.
 pub struct Interleavings<R> {
-    /// Each with its schedule, those with fewer interruptions first.
+    /// Each with its schedule, those with fewer preemptions first.
     pub runs: Vec<(Schedule, R)>,
-    /// Runs that were made; the others were like one before.
+    /// Runs that were made, including those equivalent to an earlier one.
     pub tried: usize,
     /// False if there are more than the limit.
     pub complete: bool,
 }
 
 impl Preemptions {
-    /// Runs the program with every way of interrupting it that the bound allows. What `record`
-    /// gives holds the trace of the run.
+    /// Runs the program with every set of preemptions that the bound allows. What `record`
+    /// returns holds the trace of the run.
     ///
     /// # Errors
-    /// Those of the first run that fails.
+    /// The error of the first run that fails.
     pub fn all<R: AsRef<Trace>, E>(
         &self,
         base: &Schedule,
@@ -163,7 +163,7 @@ impl Preemptions {
                 let schedule = Schedule { turns, ..base.clone() };
                 let run = record(&schedule)?;
                 found.tried += 1;
-                // A run like one before may still be interrupted where that one was not.
+                // A run equivalent to an earlier one may have other places to preempt.
                 next.extend(longer(&schedule, run.as_ref(), self.every_store));
                 if seen.insert(likeness(run.as_ref(), self.every_store)) {
                     found.runs.push((schedule, run));
@@ -175,7 +175,7 @@ impl Preemptions {
     }
 }
 
-/// The same interruptions and one more after them.
+/// The preemptions of the schedule, extended by one later preemption in every way.
 fn longer(schedule: &Schedule, trace: &Trace, every_store: bool) -> Vec<Vec<Preemption>> {
     let Turns::Preempted(before) = &schedule.turns else { return Vec::new() };
     let mut users: FxHashMap<u64, (u64, bool)> = FxHashMap::default();
@@ -212,14 +212,14 @@ fn is_fence(kind: Kind) -> bool {
     )
 }
 
-/// Equal for runs that differ only in the order of things that do not conflict.
+/// A hash that is equal for runs which differ only in the order of events that do not conflict.
 fn likeness(trace: &Trace, every_store: bool) -> u64 {
     let mut threads = vec![FxHasher::default(); trace.threads];
     let mut lines = vec![FxHasher::default(); trace.lines.len()];
     let mut writers = vec![(0u16, 0u32); trace.lines.len()];
     let mut stores = vec![0u32; trace.threads];
     let mut fences = FxHasher::default();
-    // A store that no fence of its thread follows is ordered with the fences itself.
+    // A store that no fence of its thread follows is itself ordered with the fences.
     let mut last = vec![None; trace.threads];
     for Event { thread, kind, .. } in &trace.events {
         let last = &mut last[usize::from(*thread)];
@@ -257,7 +257,7 @@ fn likeness(trace: &Trace, every_store: bool) -> u64 {
             writers[store.line as usize] = (*thread, *number);
         }
     }
-    // Lines are numbered by first use, which is not the same in runs that are alike.
+    // Lines are numbered by first use, which differs between equivalent runs.
     let lines = lines.iter().zip(&trace.lines).map(|(hash, log)| {
         let mut line = FxHasher::default();
         (log.line, hash.finish()).hash(&mut line);
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!((found.runs.len(), found.tried, found.complete), (1, 1, true));
     }
 
-    /// What a crash may leave of three words over all runs with a few interruptions.
+    /// What a crash may leave of four words over all runs with at most three preemptions.
     fn left(model: Model, program: fn(&Traced<'_>)) -> BTreeSet<Vec<u64>> {
         let base = Schedule { threads: 2, ..Schedule::default() };
         let every_store = model.orders_all_stores();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_cuts_the_runs_is_told() {
+    fn a_limit_that_cuts_the_runs_is_reported() {
         let base = Schedule { threads: 2, ..Schedule::default() };
         let found = Preemptions { bound: 2, limit: 2, every_store: false }.all(&base, |turns| {
             record(Image::new(1024, 64), turns, |memory| {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_turns_gives_them_back() {
+    fn the_name_of_turns_parses_to_the_same_turns() {
         for text in ["r7", "p7.2", "s", "s40.1", "s40.1_52.0"] {
             assert_eq!(text.parse::<TurnsName>().unwrap().to_string(), text);
         }

@@ -1,15 +1,15 @@
 //! The search for an image that breaks the program: order, budget, and what was covered.
 //!
 //! Correct programs leave few images. One missing flush makes them exponentially many, as its line
-//! stays pending for ever, and most of those are bad: so the order matters more than the total.
-//! Over all failure points at once the search goes: as little as possible persisted, and as much as
-//! possible; one line ahead of the former or behind the latter; two such lines; then every image,
-//! and random ones (Xoshiro256PlusPlus) at points that have too many.
+//! stays pending for ever, and most of those fail: so the order matters more than the total. The
+//! search tries one kind of image at all failure points, then the next kind: as little as possible
+//! persisted, and as much as possible; one line ahead of the former or behind the latter; two such
+//! lines; then every image, and random ones (Xoshiro256PlusPlus) at points that have too many.
 //!
-//! At each point only images that hold something which could not persist at an earlier point are
-//! new; the others are looked at again only when more was promised since. Images are decided where
-//! recovery reads them ([`CrashImage`]), and recovery runs only if it was not seen to read the same
-//! before ([`Tree`]). Power may fail again while recovery runs, as often as is asked for.
+//! At each point only images that hold a store which could not persist at an earlier point are
+//! new; the others are checked again only if more has been promised since. An image is decided only
+//! where recovery reads it ([`CrashImage`]), and recovery runs only if no earlier run read the same
+//! values ([`Tree`]). Power may fail again while recovery runs, up to [`Search::depth`] times.
 
 use crate::check::{Check, Findings, Interned};
 use crate::crash::Crash;
@@ -28,12 +28,12 @@ use std::hash::BuildHasher;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// Looks for a state that fails the check, until one does or the budget ends.
+/// Searches for a crash state that fails the check, until it finds one or the budget ends.
 pub fn search<C: Check>(trace: &Trace, search: &Search, check: &C) -> SearchOutcome {
     search_watched(trace, search, check, &mut |_| ControlFlow::Continue(()))
 }
 
-/// As [`search`]; tells `watch` after each failure point how much is done of the whole, from 0 to
+/// As [`search`], but calls `watch` after each failure point with the part that is done, from 0 to
 /// 1 (an estimate: later phases take longer), and stops when it breaks.
 pub fn search_watched<C: Check>(
     trace: &Trace,
@@ -67,7 +67,7 @@ fn look(
     }
     let Explorer { failed, mut outcome, .. } = explorer;
     outcome.finding = failed.map(|crashes| {
-        // Of several crashes the last ones may do without those between.
+        // The failure may need fewer crashes.
         let fewer = Search { depth: crashes.len().saturating_sub(2), ..search.clone() };
         let found = (fewer.depth > 0).then(|| look(trace, &fewer, check, watch).finding);
         found.flatten().unwrap_or_else(|| shrink(trace, search, check, crashes))
@@ -78,7 +78,7 @@ fn look(
 /// A kind of images, tried at every point before the next kind is.
 struct Phase {
     prefer: Prefer,
-    /// How many lines may stand otherwise than preferred.
+    /// Lines that may deviate from the preference, at most.
     deviations: usize,
     reached: Reached,
 }
@@ -93,8 +93,8 @@ const PHASES: [Phase; 7] = [
     Phase { prefer: Prefer::Least, deviations: usize::MAX, reached: Reached::Pairs },
 ];
 
-/// Nodes of a tree after which it is started afresh at the next point: some 100 MB. A point that
-/// alone takes as much again has too many images, whatever their number.
+/// Nodes after which a tree is dropped at the next point: some 100 MB. A point at which a tree
+/// reaches twice as many counts as one with too many images.
 const TREE_LIMIT: usize = 2_000_000;
 
 struct Explorer<'a> {
@@ -102,31 +102,32 @@ struct Explorer<'a> {
     options: &'a Search,
     check: &'a dyn Findings,
     image: CrashImage<'a>,
-    /// For each part and depth of crashes what recovery was seen to do, and how many words could
-    /// vary then.
+    /// For each part and depth of crashes, what recovery was seen to do, and the value of `varied`
+    /// when the tree was begun.
     trees: Vec<(Tree, u32)>,
-    /// The part that is looked at.
+    /// The part of the image under search.
     part: usize,
+    /// Recoveries that stored to a line which no layer had stored to before.
     varied: u32,
-    /// Findings that were judged, with what was promised then.
+    /// Findings that passed the check, with what was promised then.
     judged: FxHashSet<(u32, u64)>,
-    /// Words and values from the root of the tree to where the walk is.
+    /// Words and values from the root of the tree to the current node.
     path: Vec<(u32, u64)>,
     /// The events before the crash of each layer.
     events: Vec<usize>,
-    /// Lines that do not stand as the phase prefers, on the way to where the walk is.
+    /// Lines that deviate from what the phase prefers, on the path to the current node.
     deviating: Vec<u32>,
-    /// What recovery did, each different trace once.
+    /// The distinct traces of recovery, by hash.
     recordings: FxHashMap<u64, Vec<Rc<Trace>>>,
     /// For each depth, what the recovery that is cut short there has read or stored.
     known: Vec<Known>,
-    /// Ends of recovery (tree, node, promises, what lies below its stores) whose crashes were
-    /// looked at in this phase, and where no later recovery read anything else.
+    /// Ends of recovery (tree, node, promises, values below its stores) whose crashes were tried in
+    /// this phase, and after which no later recovery read any other word.
     settled: FxHashSet<(usize, NodeId, u64, u64)>,
     phase: &'static Phase,
     /// Some state was left to a later phase.
     skipped: bool,
-    /// Some point had more states than are tried, in this phase; and in this point.
+    /// Some point had more states than were tried: in this phase, and at this point.
     cut: bool,
     cut_here: bool,
     /// States that may still be tried at this point.
@@ -137,8 +138,8 @@ struct Explorer<'a> {
 }
 
 /// The words whose values are known when a recovery is cut short: those that it has read, and those
-/// that it stored to if all open images have the same there. By the number of the visit that marked
-/// them.
+/// that it stored to if all open images have the same value there. Each has the number of the visit
+/// that marked it.
 #[derive(Clone, Default)]
 struct Known {
     words: Vec<u32>,
@@ -148,7 +149,7 @@ struct Known {
 }
 
 impl Known {
-    /// Starts a visit; gives a hash of what lies below the stores, if that is known.
+    /// Starts a visit; returns a hash of the values below the stores, as far as they are known.
     fn start(&mut self, path: &[(u32, u64)], recording: &Trace, image: &CrashImage<'_>) -> u64 {
         self.visit += 1;
         self.exceeded = false;
@@ -246,7 +247,7 @@ impl<'a> Explorer<'a> {
     }
 
     fn point(&mut self, walk: &mut Walk<'a>, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
-        // How long the pool is, recovery knows without reading.
+        // Recovery knows the length of the pool without a read, which a tree would record.
         let is_longer = self.image.set_crash(self.trace, walk.point.event, walk.pm_bytes);
         for tree in 0..self.trees.len() {
             if is_longer || self.trees[tree].0.len() > TREE_LIMIT {
@@ -271,8 +272,8 @@ impl<'a> Explorer<'a> {
         flow
     }
 
-    /// Tries the images of the topmost layer: those that hold a new store, by the first line that
-    /// has one, and if `all` those that hold none.
+    /// Tries the images of the topmost layer: those that hold a new store, grouped by the first
+    /// line that has one; and, if `all`, those that hold none.
     fn layer(&mut self, point: &CrashPoint, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
         let choose = Choose::Deviating(self.phase.deviations);
         for new in usize::from(!all)..=grown.len() {
@@ -329,7 +330,7 @@ impl<'a> Explorer<'a> {
         self.descend(root, point, choose)
     }
 
-    /// The tree of the part and depth that are looked at.
+    /// The tree of the current part and depth.
     fn tree(&self) -> usize {
         self.part * (self.options.depth + 1) + self.events.len() - 1
     }
@@ -365,7 +366,7 @@ impl<'a> Explorer<'a> {
         flow
     }
 
-    /// The node that follows if the word has the value; recovery runs if that was never seen.
+    /// The child of `node` for this value of the word; runs recovery if there is none yet.
     fn follow(&mut self, node: NodeId, word: u32, value: u64) -> ControlFlow<(), NodeId> {
         let tree = self.tree();
         self.path.push((word, value));
@@ -431,7 +432,7 @@ impl<'a> Explorer<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Runs recovery on the path so far, and adds what it read beyond to the tree.
+    /// Runs recovery on the path so far, and adds its further reads to the tree.
     fn run(&mut self) -> ControlFlow<(), NodeId> {
         self.outcome.runs += 1;
         let records = self.events.len() <= self.options.depth;
@@ -463,7 +464,7 @@ impl<'a> Explorer<'a> {
         recording
     }
 
-    /// Recovery is done on all images that are open now.
+    /// Checks what recovery found in all images that are open now, then crashes that recovery.
     fn done(
         &mut self,
         node: NodeId,
@@ -505,7 +506,7 @@ impl<'a> Explorer<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Power fails again while recovery does what is recorded.
+    /// Tries crashes during the recorded recovery.
     fn nested(&mut self, recording: Rc<Trace>, point: &CrashPoint) -> ControlFlow<()> {
         if self.image.may_store(&recording) {
             self.varied += 1;
@@ -538,7 +539,7 @@ impl<'a> Explorer<'a> {
     }
 }
 
-/// What a judgement depends on besides what was found.
+/// A hash of what the check depends on besides what recovery found.
 fn promises(point: &CrashPoint) -> u64 {
     FxBuildHasher.hash_one((&point.promised, &point.outputs))
 }

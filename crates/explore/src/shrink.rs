@@ -7,7 +7,7 @@
 //! only that last crash is made small.
 //!
 //! What is left is described by what it lost and by what came too early. Of the early stores only
-//! those are shown without which the check is content: the others are taken away first.
+//! those are shown that the check needs in order to fail: the others are taken away first.
 
 use crate::check::Findings;
 use crate::crash::{Crash, stored};

@@ -2,10 +2,10 @@
 //!
 //! A trace is sequentially consistent. Persistency models are applied to it afterwards, so one run
 //! serves all models. Stores are also kept by line, because in every model here the stores of one
-//! line persist in order: what a line holds after a crash is then just a number, how many of its
-//! stores are durable, and an image is one such number for each line.
+//! line persist in order: what a line holds after a crash follows from the number of its durable
+//! stores, and an image is one such number for each line.
 //!
-//! What recovery does to an image is a trace too: it may be cut short by the next crash.
+//! Recovery is recorded as a trace, too, because the next crash may cut it short.
 
 use crate::access::Access;
 use crate::relocated::Relocated;
@@ -20,11 +20,11 @@ use std::panic::Location;
 pub struct Event {
     /// The thread, from 0.
     pub thread: u16,
-    /// Operations that the thread had completed (outputs), so the number of the one in flight.
+    /// Operations (outputs) that the thread had completed: the number of the one in flight.
     pub operation: u32,
     /// What it did.
     pub kind: Kind,
-    /// The call that did it.
+    /// The call site.
     pub at: &'static Location<'static>,
 }
 
@@ -53,20 +53,20 @@ pub enum Kind {
         /// The word of 8 bytes in memory.
         word: u32,
     },
-    /// A load of volatile memory that another thread wrote last: who reads it knows what had been
-    /// stored by then.
+    /// A load of volatile memory that another thread wrote last: what had been stored before that
+    /// write happens before the load.
     Sync {
         /// Stores to persistent memory before that write.
         stores: u32,
     },
-    /// The write-back of a persistent line was asked for.
+    /// A request to write a persistent line back.
     Flush {
         /// The line.
         line: u32,
     },
-    /// The write-back of something that is not persistent was asked for.
+    /// A request to write back something that is not persistent.
     FlushElsewhere,
-    /// Hardware wrote a line back by itself, and tells whoever asks.
+    /// Hardware wrote a line back by itself, and shows that to programs.
     WroteBack {
         /// The line.
         line: u32,
@@ -81,10 +81,10 @@ pub enum Kind {
     Join,
     /// The pool was made longer.
     Grow {
-        /// Its bytes since then.
+        /// Its new length.
         bytes: u64,
     },
-    /// The thread told the world that an operation is done.
+    /// The thread reported an operation as done.
     Output {
         /// Its number, counted by the program.
         number: u64,
@@ -124,13 +124,13 @@ impl Kind {
 /// A store to persistent memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Store {
-    /// Where.
+    /// The address.
     pub at: Addr,
-    /// How wide.
+    /// The width.
     pub width: Width,
-    /// What was there before.
+    /// The value before.
     pub old: u64,
-    /// What it wrote.
+    /// The value that it wrote.
     pub new: u64,
     /// Number of its event.
     pub event: u32,
@@ -142,7 +142,7 @@ pub struct Store {
 pub(crate) struct LineLog {
     pub(crate) line: Line,
     pub(crate) stores: Vec<u32>,
-    /// For each word of the line: what it holds once the line has so many of its stores.
+    /// The values of each word, each with the number of the line's stores from which on it holds.
     pub(crate) words: [Vec<(u32, u64)>; 8],
 }
 
@@ -154,7 +154,7 @@ pub struct Trace {
     pub(crate) threads: usize,
     pub(crate) start: Vec<u8>,
     pub(crate) dram_bytes: u64,
-    /// All accesses, in runs that are made to find places to interrupt.
+    /// All accesses, in runs that search for places to preempt.
     pub(crate) accesses: Vec<Access>,
     pub(crate) relocated: Relocated,
     index: FxHashMap<Line, LineIndex>,
@@ -197,7 +197,7 @@ impl Trace {
         grown.unwrap_or(self.start.len() as u64)
     }
 
-    /// A hash of all that happened, and of the memory that it started from.
+    /// A hash of all events and stores, and of the initial memory.
     pub fn digest(&self) -> u64 {
         let mut hash = FxHasher::default();
         self.start.hash(&mut hash);
@@ -210,12 +210,12 @@ impl Trace {
         hash.finish()
     }
 
-    /// Threads that ran.
+    /// The number of threads.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// True if it did the same to memory, in the same order and from the same places.
+    /// True if both did the same to memory, in the same order and from the same call sites.
     pub(crate) fn is_same(&self, other: &Trace) -> bool {
         let stores = |trace: &Trace| {
             trace.stores.iter().map(|s| (s.at, s.width, s.change.new)).collect::<Vec<_>>()

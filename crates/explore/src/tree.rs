@@ -1,9 +1,9 @@
 //! What is known of recovery: a decision tree over what it reads.
 //!
 //! Recovery is a function of the words that it reads, so each pass adds a path: the words in the
-//! order in which it asked for them, their values, and at the end what it found. An image that
-//! agrees with a path on its words needs no pass: the answer stands at the end of the path. This
-//! holds over all crash points, so most images at a new point cost a walk down the tree.
+//! order in which it read them, their values, and at the end what it found. An image that agrees
+//! with a path on its words needs no pass: the result is at the end of the path. This holds over
+//! all crash points, so most images at a new point cost a walk down the tree.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::trace::Trace;
 
 pub(crate) type NodeId = u32;
 
-/// Where a pass of recovery stands.
+/// A state of a pass of recovery.
 pub(crate) enum Node {
     /// It reads this word next.
     Read { word: u32, first: (u64, NodeId), others: Vec<(u64, NodeId)> },
@@ -38,7 +38,7 @@ impl Tree {
         &self.nodes[node as usize]
     }
 
-    /// What follows if the word that `node` reads has the value.
+    /// The node that follows if the word that `node` reads has the value.
     #[inline]
     pub(crate) fn child(&self, node: NodeId, value: u64) -> Option<NodeId> {
         let Node::Read { first, others, .. } = &self.nodes[node as usize] else { return None };
@@ -48,7 +48,7 @@ impl Tree {
         others.iter().find(|(known, _)| *known == value).map(|(_, child)| *child)
     }
 
-    /// Adds the path of a pass, and gives its first node.
+    /// Adds the path of a pass, and returns its first node.
     pub(crate) fn add(
         &mut self,
         reads: &[(u32, u64)],
@@ -63,7 +63,7 @@ impl Tree {
         start
     }
 
-    /// Hangs a path under the node that reads the word of which it has the value.
+    /// Links a path to the node that reads the word, for this value of it.
     pub(crate) fn link(&mut self, node: NodeId, value: u64, child: NodeId) {
         match &mut self.nodes[node as usize] {
             Node::Read { others, .. } => others.push((value, child)),

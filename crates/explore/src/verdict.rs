@@ -1,4 +1,4 @@
-//! What the check says of one whole image, after one crash or several.
+//! The result of the check on one whole image, after one crash or several.
 
 use crate::check::Findings;
 use crate::crash::Crash;
@@ -10,7 +10,7 @@ use crate::trace::Trace;
 use crate::walk::{CrashPoint, Walk};
 use std::rc::Rc;
 
-/// What is said of an image.
+/// The verdict on an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The model does not allow it.
@@ -19,13 +19,13 @@ pub(crate) enum Verdict {
     Fails(String),
 }
 
-/// Builds images and has them judged.
+/// Builds images and checks them.
 pub(crate) struct Court<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) options: &'a Search,
     check: &'a dyn Findings,
     image: CrashImage<'a>,
-    /// The part of the image that was looked at last.
+    /// The part of the image that was checked last.
     part: usize,
 }
 
@@ -41,8 +41,8 @@ impl<'a> Court<'a> {
         walk
     }
 
-    /// What the check says after these crashes, the first of the run and each other one of the
-    /// recovery from the one before.
+    /// The verdict after these crashes: the first of the run, each other one of the recovery from
+    /// the one before.
     pub(crate) fn verdict(&mut self, crashes: &[Crash]) -> Verdict {
         for part in 0..self.check.parts() {
             self.part = part;
@@ -68,7 +68,7 @@ impl<'a> Court<'a> {
         std::iter::once(Log::Run(self.trace)).chain(recoveries).collect()
     }
 
-    /// What recovery does after these crashes.
+    /// The trace of recovery after these crashes.
     pub(crate) fn recovery_after(&mut self, crashes: &[Crash]) -> Option<Trace> {
         self.stage(crashes)?;
         Some(self.recover(true).recording)

@@ -4,7 +4,7 @@
 //! clean line nearly as much as one of a dirty line; neither is wrong. A store whose line is not
 //! flushed by the end of the run is no proof of a bug either (recovery may not need it), but most
 //! bugs of this kind are one. The rules are those that trace checkers use (pmemcheck; PMDebugger,
-//! ASPLOS'21); they look at x86, where flushes are the program's business.
+//! ASPLOS'21); they are for x86, where programs flush.
 
 use crate::trace::{Event, Kind, Trace};
 use serde::Serialize;

@@ -30,7 +30,7 @@ impl Words {
         Words { words: words.collect(), bytes: Cell::new(bytes.len() as u64) }
     }
 
-    /// As [`from_bytes`](Words::from_bytes), with zeros behind that may come into use.
+    /// As [`from_bytes`](Words::from_bytes), with zeroed room to grow to `most` bytes.
     pub(crate) fn with_room(bytes: &[u8], most: u64) -> Words {
         let rest = (bytes.len().div_ceil(8)..most.div_ceil(8) as usize).map(|_| Cell::new(0));
         let Words { words, bytes } = Words::from_bytes(bytes);
@@ -43,7 +43,7 @@ impl Words {
         self.bytes.set(bytes);
     }
 
-    /// Bytes that there is room for.
+    /// The capacity in bytes.
     pub(crate) fn room(&self) -> u64 {
         8 * self.words.len() as u64
     }

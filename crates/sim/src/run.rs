@@ -1,4 +1,4 @@
-//! What a run is given, what watches it, and what it returns.
+//! The input of a run, its observer, and its outcome.
 
 use crate::config::Machine;
 use crate::engine::counters::{Counters, Stalls};

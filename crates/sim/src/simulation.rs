@@ -1,4 +1,4 @@
-//! A run before it starts: the machine, the design, the programs and who watches.
+//! A run before it starts: the machine, the design, the programs and the observer.
 
 use crate::Cycle;
 use crate::config::Machine;

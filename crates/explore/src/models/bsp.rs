@@ -2,16 +2,16 @@
 //! hardware of "Efficient Persist Barriers for Multicores" (MICRO'15), section 5.2, keeps it.
 //!
 //! A crash leaves a consistent cut of the execution: of each thread the stores up to some point and
-//! none behind it, and with what a thread stored everything that its loads and stores met before. A
-//! barrier adds nothing; a drain waits until all that the thread has stored is in every cut.
+//! none after it, and for each of them everything that the thread's earlier loads and stores
+//! conflicted with. A barrier adds nothing; a drain waits until all that the thread has stored is
+//! in every cut.
 //!
-//! In bulk mode hardware chooses epochs of many stores, which its undo log makes atomic. It ends
-//! them where it likes: after so many stores, where threads meet, when the log is full, for a
-//! victim of a cache. So any store may be the last of its epoch, and a program is promised no more
-//! than a cut.
+//! In bulk mode hardware chooses epochs of many stores, which its undo log makes atomic. It may end
+//! one anywhere: after a number of stores, at a conflict, when the log is full, or when a cache
+//! evicts a line. So any store may be the last of its epoch, and a program is promised only a cut.
 //!
-//! That is [`bep`](super::bep) with a barrier behind every store: what meets what, and by line, is
-//! told there. Programs need no persistency calls: they find strict persistency, late.
+//! That is [`bep`](super::bep) with a barrier after every store; its head defines conflicts, by
+//! line. Programs need no persistency calls: they get strict persistency, buffered.
 
 use super::bep::Bep;
 use super::order::PersistOrder;

@@ -1,4 +1,4 @@
-//! In which order stores may persist, and so which images a crash may leave.
+//! The order in which stores may persist, and so the images that a crash may leave.
 //!
 //! An image says how many of its stores each line kept. Stores belong to nodes; two rules decide:
 //!
@@ -9,7 +9,7 @@
 //! keep them too). So the images still open are known by their smallest and largest, `low` and
 //! `high`, and to keep a line within a window moves these two by propagation: what a kept store
 //! needs is kept, what a lost store is needed for is lost. Choices are made one after the other and
-//! taken back from a trail, so looking at one more image costs what differs, not what there is.
+//! taken back from a trail, so one more image costs its difference from the last, not its size.
 
 use crate::words::LineIndex;
 
@@ -316,7 +316,7 @@ mod tests {
 
     const LINES: u32 = 4;
 
-    /// The rules of the head, word by word.
+    /// The rules of the head, literally.
     fn keeps_the_rules(order: &PersistOrder, cut: &[u32]) -> bool {
         let whole = |node: &Node| node.runs.iter().all(|run| cut[run.line as usize] >= run.high);
         let touched = |node: &Node| node.runs.iter().any(|run| cut[run.line as usize] > run.low);

@@ -14,7 +14,7 @@
 //! cache, and a newer version can follow it there only when the older one is durable (the paper is
 //! silent; the reading is that of TSOPER, HPCA'21).
 //!
-//! The paper lets a line of the oldest epoch leave by itself. Then its tag is lost, and a thread
+//! The paper lets a line of the oldest epoch leave alone. Then its tag is lost, and a thread
 //! that reads the line from memory is not ordered behind the rest of that epoch (the litmus test
 //! G40 shows it), so here the epoch is made durable first.
 //!
@@ -116,7 +116,7 @@ pub(crate) enum Message {
     EpochDurable { core: u8 },
     /// An epoch on which an epoch of `core` depends is durable.
     Inform { core: u8 },
-    /// A line of the design itself is durable; `core` knows.
+    /// A line of the design itself is durable, and `core` is informed.
     Settled { core: u8, what: u8 },
 }
 

@@ -1,7 +1,7 @@
 //! Modules that use each other in a circle: at most [`FILES_MAX`] of them, and all in one folder.
 //!
-//! What counts is `use crate::..` of code that is no test. What a folder and the file of its name
-//! share (`super::`) does not count, nor do the names that `lib.rs` hands on.
+//! Only `use crate::..` outside of tests counts: neither `super::`, between a folder and the file
+//! of its name, nor names that `lib.rs` re-exports.
 
 use super::{Problem, Text};
 use std::collections::{BTreeMap, BTreeSet};
