@@ -1,4 +1,4 @@
-//! The accesses of a run, as the search for places to interrupt needs them.
+//! The accesses of a run, for the search for places to preempt.
 
 use seawall_memory::Addr;
 

@@ -1,6 +1,6 @@
 //! Persistency models as executable definitions: which images may a crash leave?
 //!
-//! A model follows what threads do, in memory order, and writes down in which order the stores may
+//! A model follows what threads do, in memory order, and records the order in which the stores may
 //! persist ([`order`]); the images that a crash may leave follow from that. All models here keep
 //! the stores of one line in order, as Px86 does (POPL'20): a line moves as a unit.
 //!
@@ -42,7 +42,7 @@ pub(crate) enum Act {
         word: u32,
         from: Option<Place>,
     },
-    /// By way of volatile memory the thread learns of all that was stored up to there.
+    /// Through volatile memory the thread comes to depend on all that was stored up to there.
     Learn {
         upto: Place,
     },
@@ -95,7 +95,7 @@ pub(crate) trait Persistency {
     fn copy(&self) -> Box<dyn Persistency>;
 }
 
-/// A model and the persist order that it has written down so far.
+/// A model and the persist order that it has recorded so far.
 pub(crate) struct State {
     model: Box<dyn Persistency>,
     pub(crate) order: PersistOrder,

@@ -77,14 +77,14 @@ struct Shared {
     operation: Vec<Cell<u32>>,
     waits: Vec<Cell<Option<(Addr, u64)>>>,
     turn: Cell<u64>,
-    /// Whether accesses are noted, for the search for places to interrupt.
+    /// Whether accesses are recorded, for the search for places to preempt.
     notes_accesses: bool,
     calls: u64,
     steps: Cell<u64>,
     closing: Cell<bool>,
     relocation: Cell<Option<Relocation>>,
     seed: u64,
-    /// Bits of the reached bitmap that loads see set, by their words.
+    /// Bits of the reached bitmap that loads see set, by word.
     told: RefCell<FxHashMap<u32, u64>>,
 }
 
@@ -152,7 +152,7 @@ struct Dispatcher<'s> {
     span: u64,
     /// For each thread, highest first to run.
     priorities: Vec<i64>,
-    /// Calls at which the running thread gets the lowest priority; interruptions so far.
+    /// Calls at which the running thread gets the lowest priority; preemptions so far.
     changes: Vec<u64>,
     done: usize,
     last: usize,
@@ -293,7 +293,7 @@ impl Traced<'_> {
         }
     }
 
-    /// Notes which word this call of the seam uses.
+    /// Records which word this call of the seam uses.
     fn note_access(&self, at: Addr, writes: bool) {
         let shared = &*self.shared;
         if shared.notes_accesses {

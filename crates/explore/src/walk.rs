@@ -5,7 +5,7 @@ use crate::models::order::Cut;
 use crate::trace::{Event, Kind, Trace};
 use seawall_memory::Model;
 
-/// A moment at which power may fail.
+/// A failure point: a moment at which power may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrashPoint {
     /// Events that took effect before it.

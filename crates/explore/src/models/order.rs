@@ -83,7 +83,7 @@ pub(crate) struct PersistOrder {
     choices: u32,
     contradicts: bool,
     tasks: Vec<Task>,
-    /// Lines that may keep more stores than when this was taken last, and how many they could.
+    /// Lines that may keep more stores than when this was last taken, and how many they could.
     grown: Vec<(LineIndex, u32)>,
 }
 
@@ -147,13 +147,13 @@ impl PersistOrder {
         grown
     }
 
-    /// From now on the node, and what it is ordered behind, is durable.
+    /// Makes the node durable, and what it is ordered behind.
     pub(crate) fn persist(&mut self, node: NodeId) {
         self.tasks.push(Task::Know(node, WHOLE));
         self.settle();
     }
 
-    /// From now on the first `stores` stores of the line are durable.
+    /// Makes the first `stores` stores of the line durable.
     pub(crate) fn persist_line(&mut self, line: LineIndex, stores: u32) {
         if stores > 0 {
             self.tasks.push(Task::Raise(line, stores));
@@ -186,7 +186,7 @@ impl PersistOrder {
         Cut(self.high.clone())
     }
 
-    /// Where [`undo`](Self::undo) goes back to; from here on everything is a choice.
+    /// A mark for [`undo`](Self::undo); all that follows is a choice.
     pub(crate) fn mark(&mut self) -> usize {
         self.choices += 1;
         self.trail.len()

@@ -1,4 +1,4 @@
-//! Something for each thread, made when the thread is first seen.
+//! A value for each thread, made when the thread is first seen.
 
 #[derive(Clone)]
 pub(super) struct PerThread<T>(Vec<T>);

@@ -103,7 +103,7 @@ impl Views {
     }
 
     /// `mfence`, and a locked operation once it has stored, which `fence` the thread too: no later
-    /// load is older, nor, after a locked operation, than the newest store of anybody.
+    /// load is older, nor, after a locked operation, than the newest store of any thread.
     pub(super) fn full_fence(&mut self, thread: u16, locked: bool) {
         let newest = self.stores;
         let view = self.threads.of(thread);
