@@ -177,33 +177,31 @@ impl Kind for CoalescingFigure {
         text
     }
 
+    /// Each placing with the mean of its operations; packed objects are 1.
     fn plots(&self, records: &[&CoalescingRecord]) -> Result<Vec<Svg>, ReportError> {
-        let Some(first) = records.first() else { return Ok(Vec::new()) };
-        let placings: Vec<String> = Placing::ALL.iter().map(Placing::to_string).collect();
-        let is_first = |record: &&&CoalescingRecord| record.placed == first.placed;
-        let program = |of: &&CoalescingRecord| {
-            let ratio = |placed: &String| {
-                let mut same = records.iter().filter(|record| record.run == of.run);
-                let is_it = |record: &&&CoalescingRecord| {
-                    record.operation == of.operation && record.placed == *placed
-                };
-                Some(1.0 + same.find(is_it)?.gain / 100.0)
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let placings = Placing::ALL.iter().filter(|placing| **placing != Placing::Packed);
+        let placings: Vec<String> = placings.map(Placing::to_string).collect();
+        let mean = |run: Option<&CoalescingRun>, placed: &String| {
+            let is_it = |record: &&&CoalescingRecord| {
+                record.placed == *placed && run.is_none_or(|run| record.run == run.name)
             };
-            (format!("{}: {}", of.run, of.operation), placings.iter().map(ratio).collect())
+            let gains: Vec<f64> = records.iter().filter(is_it).map(|record| record.gain).collect();
+            let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;
+            (!gains.is_empty()).then_some(1.0 + mean / 100.0)
         };
-        let (mean, _) = CoalescingFigure::gains(records);
-        let of_together = |gain: f64| {
-            let is_together = |placing: &Placing| *placing == Placing::Together;
-            let ratio = |placing| Some(1.0 + gain / 100.0).filter(|_| is_together(placing));
-            Placing::ALL.iter().map(ratio).collect::<Vec<_>>()
-        };
+        let of = |run: Option<&CoalescingRun>| placings.iter().map(|p| mean(run, p)).collect();
+        let together = Placing::Together.to_string();
+        let published = |placed: &String| (*placed == together).then_some(1.0 + self.paper / 100.0);
         let bars = MeanBars {
             figure: &self.name,
             title: "operations a cycle over packed",
             bars: placings.iter().map(String::as_str).collect(),
-            programs: records.iter().filter(is_first).map(program).collect(),
-            published: of_together(self.paper),
-            means: of_together(mean),
+            programs: self.runs.iter().map(|run| (run.name.clone(), of(Some(run)))).collect(),
+            published: placings.iter().map(published).collect(),
+            means: of(None),
             reference: Some(1.0),
         };
         bars.draw()

@@ -90,6 +90,7 @@ fn kernels_with_checkpoints_are_in_a_figure_of_designs_with_a_ribbon_too() {
         let options = FigureOptions { is_quick, ..FigureOptions::default() };
         let run = Figures::run(vec![figure], &options, &Progress::hidden(), &Arc::default());
         let figures = run.unwrap();
+        assert!(drawn(&figures).contains("radix-checkpoint"));
         let [with, volatile] = figures.records() else { panic!("two series") };
         let mut names: Vec<&str> = with.workloads.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -126,6 +127,7 @@ fn a_small_figure_of_dirtiness_is_counted_told_and_the_same_again() {
     }
     let text = figures.to_text();
     assert!(text.contains("redis, ycsb-load") && text.contains("the paper's is 47.0 %"), "{text}");
+    assert!(drawn(&figures).contains("published mean"));
     let refused = |from: &str, to: &str| {
         let text = FIGURES.iter().find(|(name, _)| *name == "pact20-dirtiness").unwrap().1;
         Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
@@ -160,6 +162,7 @@ fn a_small_figure_of_coalescing_is_run_and_told() {
     assert_eq!(packed.2, 0.0);
     let text = figures.to_text();
     assert!(text.contains("the paper's are 13.8 and 33.3 %"), "{text}");
+    assert!(drawn(&figures).contains("24 threads, each operation"));
     assert!(text.lines().all(|line| line.len() <= 100), "{text}");
 }
 
@@ -230,6 +233,13 @@ fn figures_of_kernels_are_checked_before_they_run_and_come_in_their_order() {
     assert!(!figure.to_text(&part).contains("order"), "a series is missing");
 }
 
+/// The one plot of the one figure.
+fn drawn(figures: &Figures) -> String {
+    let plots = figures.plots().unwrap();
+    assert_eq!(plots.len(), 1, "a plot for a figure");
+    plots[0].text.clone()
+}
+
 fn small_of(name: &str, entries: (&str, &str), program: &str) -> Figures {
     let text = FIGURES.iter().find(|(known, _)| *known == name).unwrap().1;
     assert!(text.contains(entries.0), "{name} has another number of entries");
@@ -254,6 +264,7 @@ fn a_small_figure_of_fragmentation_is_run_told_and_the_same_again() {
     assert!(record.reduction(0) > 20.0, "{record:?}");
     let text = figures.to_text();
     assert!(text.contains("the paper's is 42.7 %"), "{text}");
+    assert!(drawn(&figures).contains("AVL"));
     let text = FIGURES.iter().find(|(known, _)| *known == "isca22-table3").unwrap().1;
     let refused = |from: &str, to: &str| {
         Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
@@ -275,6 +286,7 @@ fn a_small_figure_of_moving_is_run_told_and_the_same_again() {
     assert!(records[3].command.contains("--defragment ffccd"), "{}", records[3].command);
     let text = figures.to_text();
     assert!(text.contains("ffccd+checklookup") && text.contains("(1.022)"), "{text}");
+    assert!(drawn(&figures).contains("ffccd+checklookup"));
     assert!(text.lines().all(|line| line.len() <= 120), "{text}");
     let text = FIGURES.iter().find(|(known, _)| *known == "isca22-fig14").unwrap().1;
     let refused = |from: &str, to: &str| {
