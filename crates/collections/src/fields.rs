@@ -143,6 +143,7 @@ macro_rules! field {
             const ALIGN: u64 = 8;
             const NAME: u64 = derived::name(stringify!($Type), &[$($Part::NAME),*]);
             const SHAPE: u64 = derived::name(stringify!($Type), &[$($Part::SHAPE),*]);
+            const IS_VALUE: bool = false;
 
             fn name_to(text: &mut String) {
                 text.push_str(stringify!($Type));

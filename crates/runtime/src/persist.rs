@@ -78,6 +78,11 @@ pub trait Persist<'p>: Copy {
     /// another hash, of all types that it leads to.
     const SHAPE: u64;
 
+    /// Whether a copy of its bytes is a copy of it. False for a collection, whose entries are objects
+    /// of their own, and for what contains one.
+    #[doc(hidden)]
+    const IS_VALUE: bool = true;
+
     /// Appends its name in Rust, without brands.
     #[doc(hidden)]
     fn name_to(text: &mut String);
@@ -143,6 +148,7 @@ impl<'p, T: Persist<'p>, const N: usize> Persist<'p> for [T; N] {
     const ALIGN: u64 = T::ALIGN;
     const NAME: u64 = shape::name("array", &[T::NAME, N as u64]);
     const SHAPE: u64 = shape::name("array", &[T::SHAPE, N as u64]);
+    const IS_VALUE: bool = T::IS_VALUE;
 
     fn name_to(text: &mut String) {
         text.push('[');

@@ -3,7 +3,27 @@
 use seawall_runtime::typed::{Persist, derived};
 use std::borrow::{Borrow, Cow};
 
-/// A key or a value: any persistent value without pointers, `str`, or `[u8]`.
+/// A key or a value: any persistent value without pointers and collections, `str`, or `[u8]`.
+///
+/// Keys, values and elements are copied. A collection cannot be copied with the struct that it is
+/// a field of, so a struct with one is refused when the program is built:
+///
+/// ```compile_fail
+/// use seawall_collections::fields::{Map, Vector};
+/// use seawall_runtime::typed::{self, Persist};
+///
+/// #[derive(Clone, Copy, Persist)]
+/// struct Author {
+///     books: Map<str, u64>,
+/// }
+///
+/// #[derive(Clone, Copy, Persist)]
+/// struct Library {
+///     authors: Vector<Author>,
+/// }
+///
+/// typed::options::<Library>();
+/// ```
 pub trait Item {
     /// The type of a copy: `T` for persistent values, `String` for `str`, `Vec<u8>` for `[u8]`.
     type Owned: Borrow<Self>;
@@ -31,7 +51,14 @@ pub trait Item {
 impl<T: for<'p> Persist<'p>> Item for T {
     type Owned = T;
     const NAME: u64 = <T as Persist<'static>>::NAME;
-    const SHAPE: u64 = <T as Persist<'static>>::SHAPE;
+    const SHAPE: u64 = {
+        assert!(
+            <T as Persist<'static>>::IS_VALUE,
+            "a key, a value or an element contains a collection, of which a copy would be empty: \
+             allocate the struct around it, and keep a `Ptr` to that in a struct"
+        );
+        <T as Persist<'static>>::SHAPE
+    };
     const IS_WORD: bool = <T as Persist<'static>>::SIZE <= 8;
 
     fn name_to(text: &mut String) {

@@ -127,6 +127,8 @@ fn expand_persist(parsed: &Parsed) -> TokenStream {
                 )),*],
             );
 
+            const IS_VALUE: bool = true #(&& <#types as #typed::Persist<#brand>>::IS_VALUE)*;
+
             #described
 
             #[inline]
