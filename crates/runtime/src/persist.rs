@@ -78,8 +78,8 @@ pub trait Persist<'p>: Copy {
     /// another hash, of all types that it leads to.
     const SHAPE: u64;
 
-    /// Whether a copy of its bytes is a copy of it. False for a collection, whose entries are objects
-    /// of their own, and for what contains one.
+    /// Whether a copy of its bytes is a copy of it. False for a collection, whose entries are
+    /// objects of their own, and for what contains one.
     #[doc(hidden)]
     const IS_VALUE: bool = true;
 

@@ -44,6 +44,10 @@ pub(crate) fn run() -> Result<bool> {
             let text = text.with_context(|| format!("cannot read {file} of {}", member.name))?;
             faults.extend(missing(file, &text, &files));
         }
+        let licences = ["LICENSE-APACHE", "LICENSE-MIT"].iter();
+        let absent = licences.filter(|licence| !files.contains(**licence));
+        faults
+            .extend(absent.map(|licence| format!("it has no {licence}: link to that of the root")));
         println!("{:2} {} ({} files)", place + 1, member.name, files.len());
         for fault in &faults {
             println!("   {fault}");

@@ -64,7 +64,8 @@ fn tx_error(error: BTreeError) -> TxError {
 fn access_error(error: BTreeError) -> AccessError {
     match error {
         BTreeError::Heap(TxError::Access(error)) => error,
-        other => AccessError::Damaged { what: other.to_string() },
+        BTreeError::Heap(other) => AccessError::Damaged { what: other.to_string() },
+        BTreeError::Damage(damage) => AccessError::Damaged { what: format!("a tree: {damage}") },
     }
 }
 

@@ -30,7 +30,13 @@ fn tx_error(error: MapError) -> TxError {
 }
 
 fn access_error(error: MapError) -> AccessError {
-    AccessError::Damaged { what: error.to_string() }
+    match error {
+        MapError::Heap(TxError::Access(error)) => error,
+        MapError::NoMap { kind, link } => {
+            AccessError::Damaged { what: format!("the word at {link} leads to no {kind}") }
+        }
+        other => AccessError::Damaged { what: other.to_string() },
+    }
 }
 
 fn inside<M: Memory>(at: Addr, tx: &mut HeapTx<'_, '_, M>) -> Result<Option<KvMap>, TxError> {
