@@ -62,16 +62,18 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
 /// Runs a command from its options to its results.
 fn experiment<E: Experiment>(options: &E) -> Result<Verdict> {
     let plan = options.plan()?;
-    let outputs = options.outputs(&plan)?;
-    let stop = Stop::watch(&outputs, E::HAS_PARTIAL)?;
+    let files = options.files(&plan);
+    let has_partial = files.has_partial();
+    let outputs = files.outputs()?;
+    let stop = Stop::watch(&outputs, has_partial)?;
     let report = E::run(plan, &Progress::on_stderr(), stop.flag())?;
     report.notes().iter().for_each(tell);
     stop.writes();
     publish(&report, &outputs)?;
-    Ok(match (report.found(), report.is_partial()) {
+    Ok(match (report.found(), report.finished()) {
         (true, _) => Verdict::Found,
-        (false, true) => Verdict::Stopped,
-        (false, false) => Verdict::Fine,
+        (false, Finished::All) => Verdict::Fine,
+        (false, _) => Verdict::Stopped,
     })
 }
 
@@ -106,8 +108,10 @@ fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
     let mut published = print(&report.text());
     for (form, output) in outputs {
         let written = report.result(*form).and_then(|result| {
-            let is_empty = report.is_empty() || result.is_empty_folder();
-            let finished = Finished::of(report.is_partial(), is_empty);
+            let finished = match report.finished() {
+                Finished::Some if result.is_empty_folder() => Finished::Nothing,
+                finished => finished,
+            };
             output.put(finished, |path| result.write(path))
         });
         match (written, &published) {

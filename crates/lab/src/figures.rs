@@ -8,7 +8,7 @@ use crate::LabError;
 use crate::engine::options::{check_jobs, default_options, once};
 use clap::Args;
 use seawall_report::{
-    Bars, Experiment, Files, Group, Progress, Report, ReportError, Results, Svg, json_lines,
+    Bars, Experiment, Files, Finished, Form, Group, Progress, Report, ReportError, Svg, json_lines,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -244,12 +244,12 @@ impl Experiment for FigureOptions {
         Ok(FigurePlan { figures: groups.concat(), options: self.clone() })
     }
 
-    fn files(&self, _: &FigurePlan, files: Files) -> Files {
-        self.figures.iter().fold(files, |files, name| files.reads("a figure", name))
-    }
-
-    fn results(&self) -> Results {
-        Results { json: self.json.clone(), plots: self.plots.clone(), ..Results::default() }
+    fn files(&self, _: &FigurePlan) -> Files {
+        self.figures
+            .iter()
+            .fold(Files::new(), |files, name| files.reads("a figure", name))
+            .results(Form::Json, &self.json)
+            .results(Form::Plots, &self.plots)
     }
 
     fn run(
@@ -270,12 +270,8 @@ impl Report for Figures {
         self.is_strict() && !self.hold()
     }
 
-    fn is_partial(&self) -> bool {
-        Figures::is_partial(self)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.json().is_empty()
+    fn finished(&self) -> Finished {
+        Finished::of(Figures::is_partial(self), self.json().is_empty())
     }
 
     fn json(&self) -> String {

@@ -2,10 +2,10 @@
 //! user can get wrong; a run; and a report, which is printed, written and drawn.
 
 use crate::ReportError;
-use crate::output::{Files, Output, write_file};
+use crate::output::{Files, Finished, Form, write_file};
 use crate::progress::Progress;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -18,21 +18,14 @@ pub trait Experiment {
     /// Why a command cannot run.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// True if the command can be stopped early and report what is finished. Any other ends at once
-    /// and leaves its results as they were.
-    const HAS_PARTIAL: bool = true;
-
     /// Reads the options.
     ///
     /// # Errors
     /// Whatever is unknown, out of range, named twice, or does not fit together.
     fn plan(&self) -> Result<Self::Plan, Self::Error>;
 
-    /// Adds the files that the command reads, and makes while it runs, to `files`.
-    fn files(&self, plan: &Self::Plan, files: Files) -> Files;
-
-    /// Where results go.
-    fn results(&self) -> Results;
+    /// The files that the command reads, makes while it runs, and writes its results to.
+    fn files(&self, plan: &Self::Plan) -> Files;
 
     /// Runs `plan`; stops soon after `stop` becomes true, if the command can.
     ///
@@ -43,54 +36,6 @@ pub trait Experiment {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self::Report, Self::Error>;
-
-    /// The files that results go to, each checked against all other files of the command.
-    ///
-    /// # Errors
-    /// When two are the same, or one cannot be written.
-    fn outputs(&self, plan: &Self::Plan) -> Result<Vec<(Form, Output)>, ReportError> {
-        let Results { json, plot, html, plots } = self.results();
-        let files = if Self::HAS_PARTIAL { Files::new() } else { Files::without_partial() };
-        let (files, plots) = self.files(plan, files).fills("--plots", plots)?;
-        let [html, json, plot] =
-            files.writes([("--html", html), ("--json", json), ("--plot", plot)])?;
-        let all =
-            [(Form::Html, html), (Form::Json, json), (Form::Plot, plot), (Form::Plots, plots)];
-        Ok(all.into_iter().filter_map(|(form, output)| Some((form, output?))).collect())
-    }
-}
-
-/// Where the results of a command go, as the user says it.
-#[derive(Clone, Debug, Default)]
-pub struct Results {
-    /// A file of JSON Lines.
-    pub json: Option<PathBuf>,
-    /// A file with a plot.
-    pub plot: Option<PathBuf>,
-    /// A file with a page.
-    pub html: Option<PathBuf>,
-    /// A folder of plots.
-    pub plots: Option<PathBuf>,
-}
-
-impl Results {
-    /// Only records.
-    pub fn json(json: &Option<PathBuf>) -> Results {
-        Results { json: json.clone(), ..Results::default() }
-    }
-}
-
-/// A form of results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// JSON Lines.
-    Json,
-    /// One plot.
-    Plot,
-    /// A page of HTML.
-    Html,
-    /// A folder of plots.
-    Plots,
 }
 
 /// A plot, and the name of its file in a folder.
@@ -117,14 +62,9 @@ pub trait Report {
         false
     }
 
-    /// True if the run was stopped before everything was done.
-    fn is_partial(&self) -> bool {
-        false
-    }
-
-    /// True if nothing was done before it was stopped.
-    fn is_empty(&self) -> bool {
-        false
+    /// How much of what was to be done is done.
+    fn finished(&self) -> Finished {
+        Finished::All
     }
 
     /// The records, as JSON Lines.

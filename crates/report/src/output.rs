@@ -7,7 +7,7 @@
 mod files;
 mod streams;
 
-pub use files::{Files, Output};
+pub use files::{Files, Form, Output};
 
 use crate::ReportError;
 use seawall_native::hold_signals;

@@ -10,7 +10,7 @@ use crate::commands::compare::plan::{CompareOptions, Plan};
 use crate::engine::options::{default_options, in_range};
 use clap::Args;
 use seawall_report::{
-    Experiment, Files, Progress, Report, Results, json_lines, plain_table, text_of,
+    Experiment, Files, Finished, Form, Progress, Report, json_lines, plain_table, text_of,
 };
 use seawall_sim::SimError;
 use serde::Serialize;
@@ -278,12 +278,8 @@ impl Experiment for BenchOptions {
         Ok(self.clone())
     }
 
-    fn files(&self, _: &BenchOptions, files: Files) -> Files {
-        files.reads("--machine", &self.machine)
-    }
-
-    fn results(&self) -> Results {
-        Results::json(&self.json)
+    fn files(&self, _: &BenchOptions) -> Files {
+        Files::new().reads("--machine", &self.machine).results(Form::Json, &self.json)
     }
 
     fn run(
@@ -300,12 +296,8 @@ impl Report for Bench {
         self.to_text()
     }
 
-    fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    fn is_empty(&self) -> bool {
-        self.records.is_empty()
+    fn finished(&self) -> Finished {
+        Finished::of(self.is_partial, self.records.is_empty())
     }
 
     fn json(&self) -> String {

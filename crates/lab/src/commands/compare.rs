@@ -8,7 +8,7 @@ use crate::cell::{Cell, Point, run_cell};
 use crate::commands::compare::plan::{CompareOptions, Plan};
 use crate::engine::jobs::run_all;
 use seawall_report::{
-    Experiment, Files, Progress, Report, ReportError, Results, Svg, json_lines, one_plot,
+    Experiment, Files, Finished, Form, Progress, Report, ReportError, Svg, json_lines, one_plot,
 };
 use seawall_sim::Machine;
 use std::sync::Arc;
@@ -93,12 +93,11 @@ impl Experiment for CompareOptions {
         Plan::new(self)
     }
 
-    fn files(&self, _: &Plan, files: Files) -> Files {
-        files.reads("--machine", &self.machine)
-    }
-
-    fn results(&self) -> Results {
-        Results { json: self.json.clone(), plot: self.plot.clone(), ..Results::default() }
+    fn files(&self, _: &Plan) -> Files {
+        Files::new()
+            .reads("--machine", &self.machine)
+            .results(Form::Json, &self.json)
+            .results(Form::Plot, &self.plot)
     }
 
     fn run(
@@ -119,12 +118,8 @@ impl Report for Comparison {
         self.broken() > 0
     }
 
-    fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+    fn finished(&self) -> Finished {
+        Finished::of(self.is_partial, self.cells.is_empty())
     }
 
     fn json(&self) -> String {

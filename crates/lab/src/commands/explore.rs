@@ -12,7 +12,7 @@ use seawall_explore::{
     CrashPath, Model, Reached, ReplayError, RunError, Schedule, Search, SearchOutcome, TurnsName,
     replay, waste,
 };
-use seawall_report::{Experiment, Files, Progress, Results};
+use seawall_report::{Experiment, Files, Form, Progress};
 use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
     Collect, Damage, Flaw, Immobile, RequestMix, UnfitFlaw, UnfitMix, UnknownWorkload, Visitor,
@@ -150,12 +150,11 @@ impl Experiment for ExploreCommand {
         Ok(plan)
     }
 
-    fn files(&self, _: &ExploreCommand, files: Files) -> Files {
-        files.makes("--resume", self.options.resume.as_deref())
-    }
-
-    fn results(&self) -> Results {
-        Results { json: self.json.clone(), html: self.html.clone(), ..Results::default() }
+    fn files(&self, _: &ExploreCommand) -> Files {
+        Files::new()
+            .makes("--resume", self.options.resume.as_deref())
+            .results(Form::Html, &self.html)
+            .results(Form::Json, &self.json)
     }
 
     fn run(

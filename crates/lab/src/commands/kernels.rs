@@ -14,7 +14,7 @@ use crate::engine::spent::Spent;
 use crate::{CRASHES, LabError, MACHINE};
 use clap::Args;
 use seawall_report::{
-    Experiment, Files, Progress, Report, ReportError, Results, Svg, json_lines, one_plot,
+    Experiment, Files, Finished, Form, Progress, Report, ReportError, Svg, json_lines, one_plot,
 };
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{
@@ -371,12 +371,11 @@ impl Experiment for KernelOptions {
         KernelPlan::new(self)
     }
 
-    fn files(&self, _: &KernelPlan, files: Files) -> Files {
-        files.reads("--machine", &self.machine)
-    }
-
-    fn results(&self) -> Results {
-        Results { json: self.json.clone(), plot: self.plot.clone(), ..Results::default() }
+    fn files(&self, _: &KernelPlan) -> Files {
+        Files::new()
+            .reads("--machine", &self.machine)
+            .results(Form::Json, &self.json)
+            .results(Form::Plot, &self.plot)
     }
 
     fn run(
@@ -398,12 +397,8 @@ impl Report for Kernels {
         self.broken() > 0
     }
 
-    fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+    fn finished(&self) -> Finished {
+        Finished::of(self.is_partial, self.cells.is_empty())
     }
 
     fn json(&self) -> String {

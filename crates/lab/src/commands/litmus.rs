@@ -24,7 +24,7 @@ use seawall_explore::litmus::{
     BadLitmus, FILE_BYTES_MAX, Litmus, Outcome, STATES_MAX, enumerate, suite,
 };
 use seawall_explore::{Model, UnknownModel};
-use seawall_report::{Experiment, Files, Progress, Results};
+use seawall_report::{Experiment, Files, Form, Progress};
 use seawall_sim::{Choice, DESIGNS, Machine, MachineError, SimError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -353,12 +353,11 @@ impl Experiment for LitmusOptions {
         LitmusPlan::new(self)
     }
 
-    fn files(&self, _: &LitmusPlan, files: Files) -> Files {
-        self.tests.iter().fold(files, |files, test| files.reads("a test", test))
-    }
-
-    fn results(&self) -> Results {
-        Results::json(&self.json)
+    fn files(&self, _: &LitmusPlan) -> Files {
+        self.tests
+            .iter()
+            .fold(Files::new(), |files, test| files.reads("a test", test))
+            .results(Form::Json, &self.json)
     }
 
     fn run(

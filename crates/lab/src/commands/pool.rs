@@ -6,7 +6,7 @@
 
 use clap::Args;
 use seawall_memory::Image;
-use seawall_report::{Experiment, Files, Progress, Report, Results, json_lines};
+use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines};
 use seawall_runtime::pool::{self, Header, HeaderError};
 use seawall_runtime::{AccessError, CHUNK_BYTES, Heap, HeapError};
 use serde::Serialize;
@@ -84,18 +84,12 @@ impl Experiment for ExamineOptions {
     type Report = Examined;
     type Error = ExamineError;
 
-    const HAS_PARTIAL: bool = false;
-
     fn plan(&self) -> Result<ExamineOptions, ExamineError> {
         Ok(self.clone())
     }
 
-    fn files(&self, _: &ExamineOptions, files: Files) -> Files {
-        files.reads("the pool file", &self.file)
-    }
-
-    fn results(&self) -> Results {
-        Results::json(&self.json)
+    fn files(&self, _: &ExamineOptions) -> Files {
+        Files::without_partial().reads("the pool file", &self.file).results(Form::Json, &self.json)
     }
 
     fn run(

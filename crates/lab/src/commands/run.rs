@@ -20,7 +20,7 @@ use clap::Args;
 use clap::builder::TypedValueParser;
 use seawall_memory::{Image, MemoryExt};
 use seawall_native::{Counters, Domain, DomainError, Needs, Pool, PoolError, PoolOptions, Witness};
-use seawall_report::{Experiment, Files, Progress, Report, Results, json_lines};
+use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines};
 use seawall_ribbon::Dirtiness;
 use seawall_ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
 use seawall_runtime::Heap;
@@ -518,20 +518,18 @@ impl Experiment for RunCommand {
     type Report = NativeReport;
     type Error = NativeError;
 
-    const HAS_PARTIAL: bool = false;
-
     fn plan(&self) -> Result<RunCommand, NativeError> {
         Ok(self.clone())
     }
 
-    fn files(&self, _: &RunCommand, files: Files) -> Files {
+    fn files(&self, _: &RunCommand) -> Files {
         let NativeOptions { recover, file, witness, .. } = &self.options;
-        let files = recover.iter().fold(files, |files, it| files.reads("--recover", it));
-        files.makes("--file", file.as_deref()).makes("--witness", witness.as_deref())
-    }
-
-    fn results(&self) -> Results {
-        Results::json(&self.json)
+        let files =
+            recover.iter().fold(Files::without_partial(), |files, it| files.reads("--recover", it));
+        files
+            .makes("--file", file.as_deref())
+            .makes("--witness", witness.as_deref())
+            .results(Form::Json, &self.json)
     }
 
     fn run(

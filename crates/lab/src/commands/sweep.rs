@@ -14,7 +14,7 @@ use clap::Args;
 use file::{Factors, SweepFile};
 use record::{Described, SweepRecord};
 use seawall_report::{
-    Experiment, Files, Progress, Report, ReportError, Results, Svg, json_lines, one_plot,
+    Experiment, Files, Finished, Form, Progress, Report, ReportError, Svg, json_lines, one_plot,
 };
 use seawall_sim::{Choice, Machine, SimError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -464,12 +464,11 @@ impl Experiment for SweepOptions {
         SweepPlan::new(&self.experiment, self.out.clone(), self.jobs)
     }
 
-    fn files(&self, plan: &SweepPlan, files: Files) -> Files {
-        files.reads("the experiment", &self.experiment).makes("--out", Some(plan.out()))
-    }
-
-    fn results(&self) -> Results {
-        Results { plot: self.plot.clone(), ..Results::default() }
+    fn files(&self, plan: &SweepPlan) -> Files {
+        Files::new()
+            .reads("the experiment", &self.experiment)
+            .makes("--out", Some(plan.out()))
+            .results(Form::Plot, &self.plot)
     }
 
     fn run(
@@ -494,12 +493,8 @@ impl Report for Sweep {
         self.broken() > 0
     }
 
-    fn is_partial(&self) -> bool {
-        Sweep::is_partial(self)
-    }
-
-    fn is_empty(&self) -> bool {
-        Sweep::is_empty(self)
+    fn finished(&self) -> Finished {
+        Finished::of(Sweep::is_partial(self), Sweep::is_empty(self))
     }
 
     fn json(&self) -> String {

@@ -4,7 +4,7 @@ use crate::LabError;
 use crate::engine::options::default_options;
 use clap::Args;
 use seawall_report::{
-    Axis, Chart, Curve, Experiment, Files, Progress, Report, ReportError, Results, Svg, json_lines,
+    Axis, Chart, Curve, Experiment, Files, Form, Progress, Report, ReportError, Svg, json_lines,
     plain_table, text_of,
 };
 use seawall_sim::Machine;
@@ -144,18 +144,15 @@ impl Experiment for ValidateOptions {
     type Report = ValidateReport;
     type Error = LabError;
 
-    const HAS_PARTIAL: bool = false;
-
     fn plan(&self) -> Result<ValidateOptions, LabError> {
         Ok(self.clone())
     }
 
-    fn files(&self, _: &ValidateOptions, files: Files) -> Files {
-        files.reads("--machine", &self.machine)
-    }
-
-    fn results(&self) -> Results {
-        Results { json: self.json.clone(), plots: self.plots.clone(), ..Results::default() }
+    fn files(&self, _: &ValidateOptions) -> Files {
+        Files::without_partial()
+            .reads("--machine", &self.machine)
+            .results(Form::Json, &self.json)
+            .results(Form::Plots, &self.plots)
     }
 
     fn run(

@@ -13,7 +13,7 @@ use crate::engine::jobs::run_all;
 use crate::engine::options::{check_jobs, default_options, in_range, once};
 use clap::Args;
 use seawall_memory::{Image, Memory, MemoryExt};
-use seawall_report::{Experiment, Files, Progress, Report, Results, json_lines};
+use seawall_report::{Experiment, Files, Finished, Form, Progress, Report, json_lines};
 use seawall_sim::{Choice, Machine, Program, Simulation};
 use seawall_workloads::{
     Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
@@ -409,12 +409,11 @@ impl Experiment for WhisperOptions {
         WhisperPlan::new(self)
     }
 
-    fn files(&self, _: &WhisperPlan, files: Files) -> Files {
-        self.machine.iter().fold(files, |files, it| files.reads("--machine", it))
-    }
-
-    fn results(&self) -> Results {
-        Results::json(&self.json)
+    fn files(&self, _: &WhisperPlan) -> Files {
+        self.machine
+            .iter()
+            .fold(Files::new(), |files, it| files.reads("--machine", it))
+            .results(Form::Json, &self.json)
     }
 
     fn run(
@@ -435,12 +434,8 @@ impl Report for Whisper {
         self.plan.is_strict && self.far_off() > 0
     }
 
-    fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    fn is_empty(&self) -> bool {
-        self.records.is_empty()
+    fn finished(&self) -> Finished {
+        Finished::of(self.is_partial, self.records.is_empty())
     }
 
     fn json(&self) -> String {

@@ -103,6 +103,18 @@ impl Output {
     }
 }
 
+impl Form {
+    /// The option that says where it goes.
+    fn option(self) -> &'static str {
+        match self {
+            Form::Json => "--json",
+            Form::Plot => "--plot",
+            Form::Html => "--html",
+            Form::Plots => "--plots",
+        }
+    }
+}
+
 /// What is done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
@@ -130,16 +142,30 @@ struct Claim {
     used: Use,
 }
 
+/// A form of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON Lines.
+    Json,
+    /// One plot.
+    Plot,
+    /// A page of HTML.
+    Html,
+    /// A folder of plots.
+    Plots,
+}
+
 /// The files of a command.
 #[derive(Clone, Debug)]
 pub struct Files {
     claims: Vec<Claim>,
+    wanted: Vec<(Form, PathBuf)>,
     has_partial: bool,
 }
 
 impl Default for Files {
     fn default() -> Files {
-        Files { claims: Vec::new(), has_partial: true }
+        Files { claims: Vec::new(), wanted: Vec::new(), has_partial: true }
     }
 }
 
@@ -149,9 +175,42 @@ impl Files {
         Files::default()
     }
 
-    /// None yet, of a command that writes nothing when it is stopped.
+    /// None yet, of a command that ends at once when it is stopped, and writes nothing then.
     pub fn without_partial() -> Files {
         Files { has_partial: false, ..Files::default() }
+    }
+
+    /// Whether the command can be stopped early and write what is finished.
+    pub fn has_partial(&self) -> bool {
+        self.has_partial
+    }
+
+    /// Adds where results of that form go, if the user says so.
+    #[must_use]
+    pub fn results(mut self, form: Form, path: &Option<PathBuf>) -> Files {
+        self.wanted.extend(path.iter().map(|path| (form, path.clone())));
+        self
+    }
+
+    /// The files that results go to, each checked against all other files of the command.
+    ///
+    /// # Errors
+    /// When two are the same, or one cannot be written.
+    pub fn outputs(mut self) -> Result<Vec<(Form, Output)>, ReportError> {
+        let wanted = std::mem::take(&mut self.wanted);
+        let (folders, files): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|(form, _)| *form == Form::Plots);
+        let mut all = Vec::new();
+        for (form, path) in folders {
+            all.push((form, self.fills(form.option(), path)?));
+        }
+        let outputs: Vec<(Form, Output)> = files
+            .into_iter()
+            .map(|(form, path)| (form, Output::new(path, self.has_partial)))
+            .collect();
+        self.writes(&outputs)?;
+        all.extend(outputs);
+        Ok(all)
     }
 
     /// Adds a file that is read, if there is one of that name; `by` is who names it. The files of
@@ -178,16 +237,8 @@ impl Files {
         self
     }
 
-    /// Adds a folder that plots are written to, and gives it, too.
-    ///
-    /// # Errors
-    /// When there is something else of that name, or the folder cannot be made or written to.
-    pub fn fills(
-        mut self,
-        by: &str,
-        folder: Option<PathBuf>,
-    ) -> Result<(Files, Option<Output>), ReportError> {
-        let Some(folder) = folder else { return Ok((self, None)) };
+    /// Adds a folder that plots are written to.
+    fn fills(&mut self, by: &str, folder: PathBuf) -> Result<Output, ReportError> {
         let folder = Output::new(folder, self.has_partial);
         for path in folder.paths() {
             check_fillable(path)?;
@@ -196,23 +247,14 @@ impl Files {
             let plots = there.map(|entry| entry.path()).filter(|path| is_plot(path));
             plots.for_each(|plot| self.claim(by, &plot, Use::Written));
         }
-        Ok((self, Some(folder)))
+        Ok(folder)
     }
 
-    /// The files that results are written to, each with the option that names it.
-    ///
-    /// # Errors
-    /// When two are the same and not both are only read; when one of these cannot be written, or
-    /// is there and no result.
-    pub fn writes<const N: usize>(
-        mut self,
-        outputs: [(&str, Option<PathBuf>); N],
-    ) -> Result<[Option<Output>; N], ReportError> {
-        let has_partial = self.has_partial;
-        let new = |path| Output::new(path, has_partial);
-        let outputs = outputs.map(|(by, path)| (by, path.map(new)));
-        for (by, output) in &outputs {
-            let Some(output) = output else { continue };
+    /// Adds the files that results are written to. Refuses two that are the same, unless both are
+    /// only read, one that cannot be written, and one that is there and no result.
+    fn writes(&mut self, outputs: &[(Form, Output)]) -> Result<(), ReportError> {
+        for (form, output) in outputs {
+            let by = form.option();
             self.claim(by, &output.path, Use::Written);
             if output.has_partial() {
                 let by = format!("{by} of a run that is stopped");
@@ -220,13 +262,13 @@ impl Files {
             }
         }
         self.check()?;
-        for (by, output) in &outputs {
-            for path in output.iter().flat_map(Output::paths) {
-                check_replaceable(by, path)?;
+        for (form, output) in outputs {
+            for path in output.paths() {
+                check_replaceable(form.option(), path)?;
                 check_writable(path)?;
             }
         }
-        Ok(outputs.map(|(_, output)| output))
+        Ok(())
     }
 
     fn claim(&mut self, by: &str, path: &Path, used: Use) {
@@ -321,7 +363,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn clash(files: Files, output: PathBuf) -> Option<String> {
-        files.writes([("--json", Some(output))]).err().map(|error| error.to_string())
+        files.results(Form::Json, &Some(output)).outputs().err().map(|error| error.to_string())
     }
 
     #[test]
@@ -357,8 +399,8 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         let said = clash(Files::new().makes("--file", Some(&at("a.partial"))), at("a")).unwrap();
         assert!(said.contains("of a run that is stopped"), "{said}");
-        let names = [("--json", Some(at("a"))), ("--plot", Some(at("a.partial")))];
-        assert!(Files::new().writes(names).is_err());
+        let both = Files::new().results(Form::Json, &Some(at("a")));
+        assert!(both.results(Form::Plot, &Some(at("a.partial"))).outputs().is_err());
     }
 
     #[test]
@@ -367,8 +409,8 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         let files = Files::without_partial().makes("--file", Some(&at("a.partial")));
         fs::write(at("a.partial"), "of somebody").unwrap();
-        let [output] = files.writes([("--json", Some(at("a")))]).unwrap();
-        output.unwrap().put(Finished::All, |path| fs::write(path, "x")).unwrap();
+        let outputs = files.results(Form::Json, &Some(at("a"))).outputs().unwrap();
+        outputs[0].1.put(Finished::All, |path| fs::write(path, "x")).unwrap();
         assert_eq!(fs::read_to_string(at("a.partial")).unwrap(), "of somebody");
     }
 
@@ -381,8 +423,8 @@ mod tests {
             for name in [&["a.svg"], others].concat() {
                 fs::write(at("p.partial").join(name), "x").unwrap();
             }
-            let (_, plots) = Files::new().fills("--plots", Some(at("p"))).unwrap();
-            plots.unwrap().put(Finished::All, |_| Ok::<(), ReportError>(())).unwrap();
+            let plots = Files::new().results(Form::Plots, &Some(at("p"))).outputs().unwrap();
+            plots[0].1.put(Finished::All, |_| Ok::<(), ReportError>(())).unwrap();
             assert_eq!(at("p.partial").exists(), is_left);
             assert!(!at("p.partial").join("a.svg").exists());
         }
@@ -398,13 +440,13 @@ mod tests {
         symlink("/nowhere/at/all", at("dangling")).unwrap();
         fs::write(at("file"), "").unwrap();
         for name in ["/proc/x", "/proc/x/y", "dangling", "dangling/p", "file", "file/p"] {
-            let fills = |path| Files::new().fills("--plots", Some(path));
-            let said = fills(at(name)).err().unwrap_or_else(|| panic!("{name}")).to_string();
+            let fills = Files::new().results(Form::Plots, &Some(at(name)));
+            let said = fills.outputs().err().unwrap_or_else(|| panic!("{name}")).to_string();
             assert!(said.contains(name), "{said}");
         }
         symlink("a.partial", at("link")).unwrap();
         for name in ["new", "new/p", "a.partial", "link/p", "link"] {
-            Files::new().fills("--plots", Some(at(name))).unwrap();
+            Files::new().results(Form::Plots, &Some(at(name))).outputs().unwrap();
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is made");
     }
@@ -415,10 +457,10 @@ mod tests {
         let file = folder.path().join("a.litmus");
         fs::write(&file, "x").unwrap();
         let files = || Files::new().reads("a test", &file).reads("another test", &file);
-        files().writes([("--json", None)]).unwrap();
-        files().writes([("--json", Some("/dev/null".into()))]).unwrap();
-        let null = || Some(PathBuf::from("/dev/null"));
-        Files::new().writes([("--json", null()), ("--plot", null())]).unwrap();
+        files().outputs().unwrap();
+        let null = Some(PathBuf::from("/dev/null"));
+        files().results(Form::Json, &null).outputs().unwrap();
+        Files::new().results(Form::Json, &null).results(Form::Plot, &null).outputs().unwrap();
         assert!(clash(files(), file.clone()).is_some());
     }
 
@@ -441,14 +483,15 @@ mod tests {
         fs::write(at("m.toml"), "").unwrap();
         let fills = || {
             let plots = Some(folder.path().to_owned());
-            Files::new().fills("--plots", plots).unwrap().0.reads("-m", at("m.toml"))
+            Files::new().reads("-m", at("m.toml")).results(Form::Plots, &plots)
         };
         assert_eq!(clash(fills(), at("out.json")), None);
         assert!(clash(fills(), at("new.svg")).is_some(), "a plot could have this name");
         symlink("m.toml", at("old.svg")).unwrap();
         let said = clash(fills(), at("out.json")).unwrap();
-        assert!(said.contains("--plots and -m"), "{said}");
-        let said = Files::new().fills("--plots", Some(at("m.toml"))).unwrap_err().to_string();
+        assert!(said.contains("-m and --plots"), "{said}");
+        let file = Files::new().results(Form::Plots, &Some(at("m.toml")));
+        let said = file.outputs().unwrap_err().to_string();
         assert!(said.contains("m.toml"), "{said}");
     }
 
@@ -457,8 +500,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.json");
         fs::write(&path, "of yesterday").unwrap();
-        let [output] = Files::new().writes([("--json", Some(path.clone()))]).unwrap();
-        let output = output.unwrap();
+        let outputs = Files::new().results(Form::Json, &Some(path.clone())).outputs().unwrap();
+        let (_, output) = &outputs[0];
         let put = |finished, text: &str| output.put(finished, |path| fs::write(path, text));
         let said = put(Finished::Nothing, "").unwrap().unwrap();
         assert!(said.contains("before anything was finished"), "{said}");

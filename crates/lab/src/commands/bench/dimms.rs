@@ -10,9 +10,7 @@ use crate::engine::options::{default_options, in_range};
 use clap::Args;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_report::{
-    Experiment, Files, Progress, Report, Results, json_lines, plain_table, text_of,
-};
+use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines, plain_table, text_of};
 use seawall_sim::{Cycle, Machine, MemoryConfig, XpDimms};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
@@ -230,18 +228,12 @@ impl Experiment for DimmBenchOptions {
     type Report = DimmBench;
     type Error = LabError;
 
-    const HAS_PARTIAL: bool = false;
-
     fn plan(&self) -> Result<DimmBenchOptions, LabError> {
         Ok(self.clone())
     }
 
-    fn files(&self, _: &DimmBenchOptions, files: Files) -> Files {
-        files.reads("--machine", &self.machine)
-    }
-
-    fn results(&self) -> Results {
-        Results::json(&self.json)
+    fn files(&self, _: &DimmBenchOptions) -> Files {
+        Files::without_partial().reads("--machine", &self.machine).results(Form::Json, &self.json)
     }
 
     fn run(

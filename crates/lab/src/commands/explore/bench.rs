@@ -13,7 +13,7 @@ use crate::engine::options::default_options;
 use clap::Args;
 use seawall_explore::{Model, Reached, Schedule, Search, SearchOutcome, search_watched};
 use seawall_report::{
-    Experiment, Files, Progress, Report, Results, json_lines, plain_table, text_of,
+    Experiment, Files, Finished, Form, Progress, Report, json_lines, plain_table, text_of,
 };
 use seawall_workloads::{Visitor, Workload, with_workload};
 use serde::Serialize;
@@ -266,12 +266,8 @@ impl Experiment for ExploreBenchOptions {
         Ok(Duration::from_secs(self.seconds))
     }
 
-    fn files(&self, _: &Duration, files: Files) -> Files {
-        files
-    }
-
-    fn results(&self) -> Results {
-        Results::json(&self.json)
+    fn files(&self, _: &Duration) -> Files {
+        Files::new().results(Form::Json, &self.json)
     }
 
     fn run(
@@ -288,8 +284,8 @@ impl Report for ExploreBench {
         self.to_text()
     }
 
-    fn is_partial(&self) -> bool {
-        self.is_partial
+    fn finished(&self) -> Finished {
+        Finished::of(self.is_partial, false)
     }
 
     fn json(&self) -> String {

@@ -5,9 +5,7 @@ use crate::engine::jobs::host_threads;
 use clap::Args;
 use rayon::prelude::*;
 use seawall_corpus::{CASES, Case, Effort, Row, run_case};
-use seawall_report::{
-    Experiment, Files, Progress, Report, Results, json_lines, plain_table, text_of,
-};
+use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines, plain_table, text_of};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -135,18 +133,12 @@ impl Experiment for CorpusOptions {
     type Report = Corpus;
     type Error = ExploreError;
 
-    const HAS_PARTIAL: bool = false;
-
     fn plan(&self) -> Result<CorpusOptions, ExploreError> {
         Ok(self.clone())
     }
 
-    fn files(&self, _: &CorpusOptions, files: Files) -> Files {
-        files
-    }
-
-    fn results(&self) -> Results {
-        Results::json(&self.json)
+    fn files(&self, _: &CorpusOptions) -> Files {
+        Files::without_partial().results(Form::Json, &self.json)
     }
 
     fn run(

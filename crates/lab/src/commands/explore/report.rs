@@ -2,7 +2,7 @@
 
 use crate::commands::run::CollectorReport;
 use seawall_explore::{SearchOutcome, Waste};
-use seawall_report::{Report, json_lines};
+use seawall_report::{Finished, Report, json_lines};
 use serde::Serialize;
 use std::fmt;
 
@@ -50,8 +50,8 @@ impl Report for ExploreReport {
         self.models.iter().any(|model| model.outcome.finding.is_some())
     }
 
-    fn is_partial(&self) -> bool {
-        self.models.iter().any(|model| model.outcome.stopped)
+    fn finished(&self) -> Finished {
+        Finished::of(self.models.iter().any(|model| model.outcome.stopped), false)
     }
 
     fn json(&self) -> String {
@@ -94,7 +94,7 @@ impl fmt::Display for ExploreReport {
             writeln!(f, "{head} {waste}")?;
         }
         match (self.found(), self.replayed) {
-            (false, false) if self.is_partial() => {
+            (false, false) if self.finished() != Finished::All => {
                 writeln!(f, "interrupted: so far no image found that recovery cannot handle")
             }
             (false, false) if self.models.iter().all(|model| model.outcome.points == 0) => {

@@ -3,7 +3,7 @@
 use super::crash::{Crashes, Violation};
 use seawall_explore::Model;
 use seawall_explore::litmus::{Litmus, Outcome, Reachable, Verdict};
-use seawall_report::{Report, json_lines, plain_table, text_of};
+use seawall_report::{Finished, Report, json_lines, plain_table, text_of};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -382,12 +382,8 @@ impl Report for LitmusReport {
         self.disagreements() > 0
     }
 
-    fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    fn is_empty(&self) -> bool {
-        self.tests.is_empty()
+    fn finished(&self) -> Finished {
+        Finished::of(self.is_partial, self.tests.is_empty())
     }
 
     fn json(&self) -> String {
