@@ -1,14 +1,16 @@
 //! Litmus tests over the simulated designs: no design leaves what its model forbids, and each
 //! broken mechanism is caught by some tests of the suite.
 
+use seawall_lab::Experiment;
 use seawall_lab::Progress;
-use seawall_lab::litmus::{LitmusOptions, LitmusPlan, LitmusReport};
+use seawall_lab::litmus::{LitmusOptions, LitmusReport};
 use seawall_sim::DESIGNS;
 use std::sync::Arc;
 
 fn run(options: &LitmusOptions) -> LitmusReport {
-    let plan = LitmusPlan::new(options).unwrap_or_else(|error| panic!("{error}"));
-    plan.run(&Progress::hidden(), &Arc::default()).unwrap_or_else(|error| panic!("{error}"))
+    let plan = options.plan().unwrap_or_else(|error| panic!("{error}"));
+    LitmusOptions::run(plan, &Progress::hidden(), &Arc::default())
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Crashes of each test under each design; more for a longer look.

@@ -105,48 +105,6 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Times everything; stops soon after `stop` becomes true.
-    ///
-    /// # Errors
-    /// An option that is wrong, or a run that fails.
-    pub fn run(
-        options: &BenchOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Bench, LabError> {
-        in_range("--runs", options.runs as u64, 1, 1000)?;
-        in_range("--references", options.references, 1000, 1 << 40)?;
-        let mut points = Vec::new();
-        for &cores in &options.cores {
-            let plan = plan(options, options.workloads.clone(), options.designs.clone(), cores)?;
-            points.extend(plan.points);
-        }
-        let most = seawall_sim::Machine::load(&options.machine)?.core.count;
-        let (workload, design) = GEM5;
-        for Gem5Speed { cores, .. } in Gem5::read().speed {
-            if cores <= most {
-                let alone = plan(options, vec![workload.into()], vec![design.into()], cores)?;
-                points.extend(alone.points);
-            }
-        }
-        let machine = seawall_sim::Machine::load(&options.machine)?;
-        progress.start(points.iter().map(|point| &*point.workload));
-        let mut records = Vec::new();
-        let mut is_partial = false;
-        for point in &points {
-            match time(&machine, point, options, stop) {
-                Err(LabError::Sim(SimError::Stopped)) => {
-                    is_partial = true;
-                    break;
-                }
-                record => records.push(record?),
-            }
-            progress.cell_done(&point.workload, &point.design.text);
-        }
-        progress.end();
-        Ok(Bench { records, peak_bytes: peak_bytes(), is_partial })
-    }
-
     /// The speeds, in the order in which they were measured.
     pub fn records(&self) -> &[SpeedRecord] {
         &self.records
@@ -283,11 +241,41 @@ impl Experiment for BenchOptions {
     }
 
     fn run(
-        plan: BenchOptions,
+        options: BenchOptions,
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Bench, LabError> {
-        Bench::run(&plan, progress, stop)
+        in_range("--runs", options.runs as u64, 1, 1000)?;
+        in_range("--references", options.references, 1000, 1 << 40)?;
+        let mut points = Vec::new();
+        for &cores in &options.cores {
+            let timed = plan(&options, options.workloads.clone(), options.designs.clone(), cores)?;
+            points.extend(timed.points);
+        }
+        let most = seawall_sim::Machine::load(&options.machine)?.core.count;
+        let (workload, design) = GEM5;
+        for Gem5Speed { cores, .. } in Gem5::read().speed {
+            if cores <= most {
+                let alone = plan(&options, vec![workload.into()], vec![design.into()], cores)?;
+                points.extend(alone.points);
+            }
+        }
+        let machine = seawall_sim::Machine::load(&options.machine)?;
+        progress.start(points.iter().map(|point| &*point.workload));
+        let mut records = Vec::new();
+        let mut is_partial = false;
+        for point in &points {
+            match time(&machine, point, &options, stop) {
+                Err(LabError::Sim(SimError::Stopped)) => {
+                    is_partial = true;
+                    break;
+                }
+                record => records.push(record?),
+            }
+            progress.cell_done(&point.workload, &point.design.text);
+        }
+        progress.end();
+        Ok(Bench { records, peak_bytes: peak_bytes(), is_partial })
     }
 }
 
@@ -328,7 +316,7 @@ mod tests {
             references: 2000,
             json: None,
         };
-        let bench = Bench::run(&options, &Progress::hidden(), &Arc::default()).unwrap();
+        let bench = BenchOptions::run(options, &Progress::hidden(), &Arc::default()).unwrap();
         let points: Vec<(&str, usize)> =
             bench.records().iter().map(|record| (&*record.workload, record.cores)).collect();
         assert_eq!(points, [("queue", 2), ("ht", 1), ("ht", 4)]);

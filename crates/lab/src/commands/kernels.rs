@@ -198,51 +198,6 @@ impl KernelVisitor for Fit<'_> {
 }
 
 impl KernelPlan {
-    /// Reads `options`.
-    ///
-    /// # Errors
-    /// Whatever is unknown, out of range, named twice, or does not fit together.
-    pub fn new(options: &KernelOptions) -> Result<KernelPlan, LabError> {
-        let machine = Machine::load(&options.machine)?;
-        let threads = threads_of("--threads", options.threads, &machine)?;
-        in_range("--crashes", options.crashes, 0, CRASHES_MAX)?;
-        check_jobs(options.jobs)?;
-        once("design", &options.designs)?;
-        let baseline = options.baseline.clone();
-        let mut designs = vec![Choice::parse(&baseline)?];
-        let asked: Vec<&str> = match options.designs.as_slice() {
-            [] => DESIGNS.to_vec(),
-            named => named.iter().map(String::as_str).collect(),
-        };
-        for design in asked.into_iter().filter(|design| *design != baseline) {
-            designs.push(Choice::parse(design)?);
-        }
-        let mut points = Vec::new();
-        for (kernel, size) in sizes(&options.kernels, options.size)? {
-            for design in &designs {
-                points.push(KernelPoint {
-                    kernel: kernel.name.into(),
-                    design: design.clone(),
-                    threads,
-                    size: Some(size),
-                    seed: options.seed,
-                    extent: options.extent,
-                });
-            }
-        }
-        points.iter().step_by(designs.len()).try_for_each(check_point)?;
-        Ok(KernelPlan {
-            machine_name: options.machine.clone(),
-            machine,
-            baseline,
-            points,
-            designs: designs.len(),
-            crashes: options.crashes,
-            has_traffic: options.traffic,
-            jobs: options.jobs,
-        })
-    }
-
     fn kernels(&self) -> impl Iterator<Item = &str> {
         self.points.iter().step_by(self.designs).map(|point| &*point.kernel)
     }
@@ -315,21 +270,6 @@ impl KernelCell {
 }
 
 impl Kernels {
-    /// Runs `plan`; stops soon after `stop` becomes true, with the cells that are done by then.
-    ///
-    /// # Errors
-    /// The first cell, in the order of the plan, that could not be run.
-    pub fn run(
-        plan: KernelPlan,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Kernels, LabError> {
-        let run = |point: &KernelPoint| plan.run(point, stop);
-        let cells = run_all(&plan.points, plan.jobs, progress, stop, run)?;
-        let is_partial = cells.iter().any(Option::is_none);
-        Ok(Kernels { plan, cells: cells.into_iter().flatten().collect(), is_partial })
-    }
-
     /// The cell of a kernel under a design, if it was run.
     pub fn cell(&self, kernel: &str, design: &str) -> Option<&KernelCell> {
         let is_it =
@@ -368,7 +308,44 @@ impl Experiment for KernelOptions {
     type Error = LabError;
 
     fn plan(&self) -> Result<KernelPlan, LabError> {
-        KernelPlan::new(self)
+        let machine = Machine::load(&self.machine)?;
+        let threads = threads_of("--threads", self.threads, &machine)?;
+        in_range("--crashes", self.crashes, 0, CRASHES_MAX)?;
+        check_jobs(self.jobs)?;
+        once("design", &self.designs)?;
+        let baseline = self.baseline.clone();
+        let mut designs = vec![Choice::parse(&baseline)?];
+        let asked: Vec<&str> = match self.designs.as_slice() {
+            [] => DESIGNS.to_vec(),
+            named => named.iter().map(String::as_str).collect(),
+        };
+        for design in asked.into_iter().filter(|design| *design != baseline) {
+            designs.push(Choice::parse(design)?);
+        }
+        let mut points = Vec::new();
+        for (kernel, size) in sizes(&self.kernels, self.size)? {
+            for design in &designs {
+                points.push(KernelPoint {
+                    kernel: kernel.name.into(),
+                    design: design.clone(),
+                    threads,
+                    size: Some(size),
+                    seed: self.seed,
+                    extent: self.extent,
+                });
+            }
+        }
+        points.iter().step_by(designs.len()).try_for_each(check_point)?;
+        Ok(KernelPlan {
+            machine_name: self.machine.clone(),
+            machine,
+            baseline,
+            points,
+            designs: designs.len(),
+            crashes: self.crashes,
+            has_traffic: self.traffic,
+            jobs: self.jobs,
+        })
     }
 
     fn files(&self, _: &KernelPlan) -> Files {
@@ -383,7 +360,10 @@ impl Experiment for KernelOptions {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Kernels, LabError> {
-        Kernels::run(plan, progress, stop)
+        let run = |point: &KernelPoint| plan.run(point, stop);
+        let cells = run_all(&plan.points, plan.jobs, progress, stop, run)?;
+        let is_partial = cells.iter().any(Option::is_none);
+        Ok(Kernels { plan, cells: cells.into_iter().flatten().collect(), is_partial })
     }
 }
 

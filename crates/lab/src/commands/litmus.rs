@@ -157,78 +157,6 @@ pub struct LitmusPlan {
 }
 
 impl LitmusPlan {
-    /// Finds everything that `options` name, before anything runs.
-    ///
-    /// # Errors
-    /// An unknown name, an unreadable or malformed file, a design without promise, no crashes.
-    pub fn new(options: &LitmusOptions) -> Result<LitmusPlan, LitmusError> {
-        let crashes = if options.long { LITMUS_CRASHES_LONG } else { options.crashes };
-        if !(1..=1_000_000_000).contains(&crashes) {
-            return Err(LitmusError::Crashes(crashes));
-        }
-        let is_none = |names: &[String]| matches!(names, [only] if only == NONE);
-        let models = match options.models.as_slice() {
-            [] => Model::all().collect(),
-            names if is_none(names) => Vec::new(),
-            names => names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
-        };
-        let promises = match options.designs.as_slice() {
-            [] => {
-                let default = DESIGNS.iter().filter(|entry| entry.by_default());
-                let promising = default.filter(|entry| entry.model.is_some());
-                promising.map(|entry| promise(&as_small(entry.name))).collect::<Result<_, _>>()?
-            }
-            names if is_none(names) => Vec::new(),
-            names => names.iter().map(|name| promise(name)).collect::<Result<_, _>>()?,
-        };
-        if models.is_empty() && promises.is_empty() {
-            return Err(LitmusError::Nothing);
-        }
-        let desktop = Machine::load("desktop")?;
-        Ok(LitmusPlan {
-            tests: find_tests(&options.tests)?,
-            models,
-            promises,
-            machines: vec![("tiny", tiny(&desktop)), ("desktop", desktop)],
-            crashes,
-            seed: options.seed,
-        })
-    }
-
-    /// Runs everything; stops soon after `stop` becomes true, with what is done by then.
-    ///
-    /// # Errors
-    /// A simulation that does not come to its end.
-    pub fn run(
-        self,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<LitmusReport, LitmusError> {
-        let designs = self.promises.iter().map(|promise| promise.design.text.as_str());
-        let names: Vec<&str> =
-            self.models.iter().map(|model| model.name()).chain(designs).collect();
-        progress.start(self.tests.iter().flat_map(|_| names.iter().copied()));
-        let run = |(at, test): (usize, &Litmus)| {
-            let report = self.run_test(test, progress, stop)?;
-            Ok((at, report))
-        };
-        let threads = host_threads(None).map_err(|error| LitmusError::Host(error.to_string()))?;
-        let tests: Result<Vec<_>, LitmusError> =
-            threads.install(|| self.tests.iter().enumerate().par_bridge().map(run).collect());
-        progress.end();
-        let mut tests = tests?;
-        tests.sort_by_key(|(at, _)| *at);
-        let tests: Vec<TestReport> = tests.into_iter().filter_map(|(_, report)| report).collect();
-        Ok(LitmusReport {
-            is_partial: tests.len() < self.tests.len(),
-            tests,
-            models: self.models,
-            designs: self.promises.iter().map(|p| (p.design.text.clone(), p.model)).collect(),
-            crashes: self.crashes,
-            seed: self.seed,
-        })
-    }
-
     fn run_test(
         &self,
         test: &Litmus,
@@ -350,7 +278,37 @@ impl Experiment for LitmusOptions {
     type Error = LitmusError;
 
     fn plan(&self) -> Result<LitmusPlan, LitmusError> {
-        LitmusPlan::new(self)
+        let crashes = if self.long { LITMUS_CRASHES_LONG } else { self.crashes };
+        if !(1..=1_000_000_000).contains(&crashes) {
+            return Err(LitmusError::Crashes(crashes));
+        }
+        let is_none = |names: &[String]| matches!(names, [only] if only == NONE);
+        let models = match self.models.as_slice() {
+            [] => Model::all().collect(),
+            names if is_none(names) => Vec::new(),
+            names => names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+        };
+        let promises = match self.designs.as_slice() {
+            [] => {
+                let default = DESIGNS.iter().filter(|entry| entry.by_default());
+                let promising = default.filter(|entry| entry.model.is_some());
+                promising.map(|entry| promise(&as_small(entry.name))).collect::<Result<_, _>>()?
+            }
+            names if is_none(names) => Vec::new(),
+            names => names.iter().map(|name| promise(name)).collect::<Result<_, _>>()?,
+        };
+        if models.is_empty() && promises.is_empty() {
+            return Err(LitmusError::Nothing);
+        }
+        let desktop = Machine::load("desktop")?;
+        Ok(LitmusPlan {
+            tests: find_tests(&self.tests)?,
+            models,
+            promises,
+            machines: vec![("tiny", tiny(&desktop)), ("desktop", desktop)],
+            crashes,
+            seed: self.seed,
+        })
     }
 
     fn files(&self, _: &LitmusPlan) -> Files {
@@ -365,6 +323,28 @@ impl Experiment for LitmusOptions {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<LitmusReport, LitmusError> {
-        plan.run(progress, stop)
+        let designs = plan.promises.iter().map(|promise| promise.design.text.as_str());
+        let names: Vec<&str> =
+            plan.models.iter().map(|model| model.name()).chain(designs).collect();
+        progress.start(plan.tests.iter().flat_map(|_| names.iter().copied()));
+        let run = |(at, test): (usize, &Litmus)| {
+            let report = plan.run_test(test, progress, stop)?;
+            Ok((at, report))
+        };
+        let threads = host_threads(None).map_err(|error| LitmusError::Host(error.to_string()))?;
+        let tests: Result<Vec<_>, LitmusError> =
+            threads.install(|| plan.tests.iter().enumerate().par_bridge().map(run).collect());
+        progress.end();
+        let mut tests = tests?;
+        tests.sort_by_key(|(at, _)| *at);
+        let tests: Vec<TestReport> = tests.into_iter().filter_map(|(_, report)| report).collect();
+        Ok(LitmusReport {
+            is_partial: tests.len() < plan.tests.len(),
+            tests,
+            models: plan.models,
+            designs: plan.promises.iter().map(|p| (p.design.text.clone(), p.model)).collect(),
+            crashes: plan.crashes,
+            seed: plan.seed,
+        })
     }
 }

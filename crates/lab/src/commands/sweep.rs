@@ -330,45 +330,6 @@ fn settings(experiment: &SweepFile) -> Result<Vec<Vec<Option<usize>>>, LabError>
 }
 
 impl Sweep {
-    /// Runs what of `plan` is not in its file yet; stops soon after `stop` becomes true.
-    ///
-    /// # Errors
-    /// A file of another experiment, or in use, or that cannot be written; a point that cannot be
-    /// run.
-    pub fn run(
-        plan: SweepPlan,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Sweep, SweepError> {
-        let keys = plan.points.iter().map(|point| &*point.key).collect();
-        let store = Store::open(&plan.out, &keys)?;
-        let is_new = |point: &&SweepPoint| store.get(&point.key).is_none();
-        let left: Vec<SweepPoint> = plan.points.iter().filter(is_new).cloned().collect();
-        let found = plan.points.len() - left.len();
-        if let Some(error) = plan.changed(&store, stop)? {
-            return Err(error);
-        }
-        let (baselines, mut others): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|point| point.baseline.is_none());
-        let run = |point: &SweepPoint| plan.run(point, &store, stop);
-        let mut is_partial = false;
-        if !baselines.is_empty() {
-            let done = run_all(&baselines, plan.jobs, progress, stop, run)?;
-            is_partial = done.iter().any(Option::is_none);
-        }
-        if !is_partial && !others.is_empty() {
-            // The longest first, as far as the baseline tells, so that none is left over alone.
-            let references = |point: &SweepPoint| {
-                let baseline = store.get(point.baseline.as_deref().unwrap_or_default());
-                baseline.map_or(0, |record| record.counter("references"))
-            };
-            others.sort_by_cached_key(|point| std::cmp::Reverse(references(point)));
-            run_all(&others, plan.jobs, progress, stop, run)?;
-        }
-        let records = store.into_records();
-        Ok(Sweep { plan, records, found })
-    }
-
     /// Points that the sweep has.
     pub fn points(&self) -> usize {
         self.plan.points.len()
@@ -476,7 +437,33 @@ impl Experiment for SweepOptions {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Sweep, SweepError> {
-        Sweep::run(plan, progress, stop)
+        let keys = plan.points.iter().map(|point| &*point.key).collect();
+        let store = Store::open(&plan.out, &keys)?;
+        let is_new = |point: &&SweepPoint| store.get(&point.key).is_none();
+        let left: Vec<SweepPoint> = plan.points.iter().filter(is_new).cloned().collect();
+        let found = plan.points.len() - left.len();
+        if let Some(error) = plan.changed(&store, stop)? {
+            return Err(error);
+        }
+        let (baselines, mut others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|point| point.baseline.is_none());
+        let run = |point: &SweepPoint| plan.run(point, &store, stop);
+        let mut is_partial = false;
+        if !baselines.is_empty() {
+            let done = run_all(&baselines, plan.jobs, progress, stop, run)?;
+            is_partial = done.iter().any(Option::is_none);
+        }
+        if !is_partial && !others.is_empty() {
+            // The longest first, as far as the baseline tells, so that none is left over alone.
+            let references = |point: &SweepPoint| {
+                let baseline = store.get(point.baseline.as_deref().unwrap_or_default());
+                baseline.map_or(0, |record| record.counter("references"))
+            };
+            others.sort_by_cached_key(|point| std::cmp::Reverse(references(point)));
+            run_all(&others, plan.jobs, progress, stop, run)?;
+        }
+        let records = store.into_records();
+        Ok(Sweep { plan, records, found })
     }
 }
 

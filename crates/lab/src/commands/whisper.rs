@@ -205,42 +205,6 @@ pub struct Whisper {
 }
 
 impl WhisperPlan {
-    /// Reads `options`.
-    ///
-    /// # Errors
-    /// Whatever is unknown, out of range, named twice, or does not fit together.
-    pub fn new(options: &WhisperOptions) -> Result<WhisperPlan, LabError> {
-        let published = Published::known();
-        let machine_name = options.machine.clone().unwrap_or_else(|| published.machine.clone());
-        let machine = Machine::load(&machine_name)?;
-        let threads = crate::engine::options::threads_of("--threads", options.threads, &machine)?;
-        in_range("--ops", options.operations, 1, OPERATIONS_MAX)?;
-        check_jobs(options.jobs)?;
-        once("application", &options.applications)?;
-        let design = Choice::parse(&published.design)?;
-        let mut points = Vec::new();
-        for workload in applications(&published, &options.applications)? {
-            points.push(Point {
-                workload,
-                design: design.clone(),
-                threads,
-                seed: options.seed,
-                operations: options.operations,
-                warmup: options.operations.div_ceil(WARMUP_DIVISOR),
-                entries: None,
-                search_percent: None,
-                ribbon: None,
-                defragment: None,
-                mix: None,
-                crashes: 0,
-                flaw: Flaw::None,
-                checked: false,
-            });
-        }
-        let (jobs, is_strict) = (options.jobs, options.strict);
-        Ok(WhisperPlan { published, machine_name, machine, points, jobs, is_strict })
-    }
-
     fn record(&self, point: &Point, counted: &Counted) -> WhisperRecord {
         let mut programs = self.published.programs.iter();
         let program = programs.find(|program| program.workload == point.workload);
@@ -280,26 +244,6 @@ fn applications(published: &Published, asked: &[String]) -> Result<Vec<String>, 
 }
 
 impl Whisper {
-    /// Runs `plan`; stops soon after `stop` becomes true, with what is done by then.
-    ///
-    /// # Errors
-    /// The first application, in the order of the plan, that could not be run.
-    pub fn run(
-        plan: WhisperPlan,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Whisper, LabError> {
-        let window = plan.published.window_us * plan.machine.ghz * 1000.0;
-        let run = |point: &Point| {
-            let count = Count { machine: &plan.machine, point, window: window as u64, stop };
-            let counted = with_workload(&point.workload, count)??;
-            Ok(plan.record(point, &counted))
-        };
-        let records = run_all(&plan.points, plan.jobs, progress, stop, run)?;
-        let is_partial = records.iter().any(Option::is_none);
-        Ok(Whisper { records: records.into_iter().flatten().collect(), plan, is_partial })
-    }
-
     /// Values that are further from the published ones than the factor, those of the means
     /// included.
     pub fn far_off(&self) -> usize {
@@ -406,7 +350,35 @@ impl Experiment for WhisperOptions {
     type Error = LabError;
 
     fn plan(&self) -> Result<WhisperPlan, LabError> {
-        WhisperPlan::new(self)
+        let published = Published::known();
+        let machine_name = self.machine.clone().unwrap_or_else(|| published.machine.clone());
+        let machine = Machine::load(&machine_name)?;
+        let threads = crate::engine::options::threads_of("--threads", self.threads, &machine)?;
+        in_range("--ops", self.operations, 1, OPERATIONS_MAX)?;
+        check_jobs(self.jobs)?;
+        once("application", &self.applications)?;
+        let design = Choice::parse(&published.design)?;
+        let mut points = Vec::new();
+        for workload in applications(&published, &self.applications)? {
+            points.push(Point {
+                workload,
+                design: design.clone(),
+                threads,
+                seed: self.seed,
+                operations: self.operations,
+                warmup: self.operations.div_ceil(WARMUP_DIVISOR),
+                entries: None,
+                search_percent: None,
+                ribbon: None,
+                defragment: None,
+                mix: None,
+                crashes: 0,
+                flaw: Flaw::None,
+                checked: false,
+            });
+        }
+        let (jobs, is_strict) = (self.jobs, self.strict);
+        Ok(WhisperPlan { published, machine_name, machine, points, jobs, is_strict })
     }
 
     fn files(&self, _: &WhisperPlan) -> Files {
@@ -421,7 +393,15 @@ impl Experiment for WhisperOptions {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Whisper, LabError> {
-        Whisper::run(plan, progress, stop)
+        let window = plan.published.window_us * plan.machine.ghz * 1000.0;
+        let run = |point: &Point| {
+            let count = Count { machine: &plan.machine, point, window: window as u64, stop };
+            let counted = with_workload(&point.workload, count)??;
+            Ok(plan.record(point, &counted))
+        };
+        let records = run_all(&plan.points, plan.jobs, progress, stop, run)?;
+        let is_partial = records.iter().any(Option::is_none);
+        Ok(Whisper { records: records.into_iter().flatten().collect(), plan, is_partial })
     }
 }
 
@@ -448,8 +428,8 @@ mod tests {
     use super::*;
 
     fn run(options: &WhisperOptions) -> Whisper {
-        let plan = WhisperPlan::new(options).unwrap();
-        Whisper::run(plan, &Progress::hidden(), &Arc::default()).unwrap()
+        let plan = options.plan().unwrap();
+        WhisperOptions::run(plan, &Progress::hidden(), &Arc::default()).unwrap()
     }
 
     fn small() -> WhisperOptions {
@@ -489,7 +469,7 @@ mod tests {
     #[test]
     fn an_unknown_application_is_answered_with_the_known_ones() {
         let options = WhisperOptions { applications: vec!["hash".into()], ..small() };
-        let message = WhisperPlan::new(&options).unwrap_err().to_string();
+        let message = options.plan().unwrap_err().to_string();
         assert!(message.contains("hash") && message.contains("ctree"), "{message}");
     }
 }

@@ -105,28 +105,6 @@ pub struct DimmBench {
 }
 
 impl DimmBench {
-    /// Times every pattern.
-    ///
-    /// # Errors
-    /// An option that is wrong, or a machine without such DIMMs.
-    pub fn run(options: &DimmBenchOptions) -> Result<DimmBench, LabError> {
-        in_range("--runs", options.runs as u64, 1, 1000)?;
-        in_range("--requests", options.requests, 1000, 1 << 40)?;
-        let machine = Machine::load(&options.machine)?;
-        let mut memory = machine.memory.clone();
-        let Some(dimms) = &mut memory.nvm.dimms else {
-            return Err(LabError::Option {
-                option: "--machine",
-                value: options.machine.clone(),
-                valid: "a machine with the table memory.nvm.dimms, as optane24".into(),
-            });
-        };
-        dimms.count = 1;
-        let speeds = Vans::read().speed.into_iter();
-        let records = speeds.map(|other| time(&memory, machine.ghz, &other, options));
-        Ok(DimmBench { records: records.collect() })
-    }
-
     /// The speeds, a record for each pattern.
     pub fn records(&self) -> &[DimmSpeed] {
         &self.records
@@ -237,11 +215,25 @@ impl Experiment for DimmBenchOptions {
     }
 
     fn run(
-        plan: DimmBenchOptions,
+        options: DimmBenchOptions,
         _: &Progress,
         _: &Arc<AtomicBool>,
     ) -> Result<DimmBench, LabError> {
-        DimmBench::run(&plan)
+        in_range("--runs", options.runs as u64, 1, 1000)?;
+        in_range("--requests", options.requests, 1000, 1 << 40)?;
+        let machine = Machine::load(&options.machine)?;
+        let mut memory = machine.memory.clone();
+        let Some(dimms) = &mut memory.nvm.dimms else {
+            return Err(LabError::Option {
+                option: "--machine",
+                value: options.machine.clone(),
+                valid: "a machine with the table memory.nvm.dimms, as optane24".into(),
+            });
+        };
+        dimms.count = 1;
+        let speeds = Vans::read().speed.into_iter();
+        let records = speeds.map(|other| time(&memory, machine.ghz, &other, &options));
+        Ok(DimmBench { records: records.collect() })
     }
 }
 
@@ -262,7 +254,8 @@ mod tests {
     #[test]
     fn every_pattern_is_timed_and_takes_the_simulated_time_that_it_should() {
         let options = DimmBenchOptions { runs: 1, requests: 20_000, ..DimmBenchOptions::default() };
-        let bench = DimmBench::run(&options).unwrap();
+        let bench =
+            DimmBenchOptions::run(options.clone(), &Progress::hidden(), &Arc::default()).unwrap();
         assert_eq!(bench.records().len(), 5);
         let of = |pattern| {
             let found = bench.records().iter().find(|record| record.pattern == pattern);
@@ -277,7 +270,9 @@ mod tests {
     #[test]
     fn a_machine_without_dimms_is_named_with_what_to_give() {
         let options = DimmBenchOptions { machine: "desktop".into(), ..DimmBenchOptions::default() };
-        let error = DimmBench::run(&options).unwrap_err().to_string();
+        let error = DimmBenchOptions::run(options.clone(), &Progress::hidden(), &Arc::default())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("desktop") && error.contains("optane24"), "{error}");
     }
 }

@@ -102,37 +102,6 @@ const REPEATS: usize = 5;
 const REPEATED_BELOW: Duration = Duration::from_secs(1);
 
 impl ExploreBench {
-    /// Times everything; the largest tree may take `limit`.
-    ///
-    /// # Errors
-    /// When a program does not run, which is a bug of it.
-    pub fn run(limit: Duration, stop: &AtomicBool) -> Result<ExploreBench, ExploreError> {
-        let mut bench = ExploreBench { rows: Vec::new(), largest: None, limit, is_partial: false };
-        for JaaruRun { inserts, executions, seconds } in Jaaru::read().run {
-            let row = measured("fast-fair", inserts, Model::Px86, stop)?;
-            bench.rows.push(ExploreSpeed { jaaru: Some((executions, seconds)), ..row });
-        }
-        for (name, ops) in [("hash-table", 100), ("hash-table", 1000), ("lossy-table", 14)] {
-            bench.rows.push(measured(name, ops, Model::Px86, stop)?);
-        }
-        for name in ["queue", "hash"] {
-            for model in [Model::Px86, Model::Bep] {
-                bench.rows.push(with_workload(name, Timed { model, stop })??);
-            }
-        }
-        let mut ops = 64;
-        while ops <= 1000 {
-            let row = measured("fast-fair", ops, Model::Px86, stop)?;
-            if !row.complete || row.seconds > limit.as_secs_f64() {
-                break;
-            }
-            bench.largest = Some(row);
-            ops = if ops < 512 { ops * 2 } else { ops + 244 };
-        }
-        bench.is_partial = stop.load(Ordering::Relaxed);
-        Ok(bench)
-    }
-
     /// The table.
     pub fn to_text(&self) -> String {
         let head = [
@@ -271,11 +240,34 @@ impl Experiment for ExploreBenchOptions {
     }
 
     fn run(
-        plan: Duration,
+        limit: Duration,
         _: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<ExploreBench, ExploreError> {
-        ExploreBench::run(plan, stop)
+        let mut bench = ExploreBench { rows: Vec::new(), largest: None, limit, is_partial: false };
+        for JaaruRun { inserts, executions, seconds } in Jaaru::read().run {
+            let row = measured("fast-fair", inserts, Model::Px86, stop)?;
+            bench.rows.push(ExploreSpeed { jaaru: Some((executions, seconds)), ..row });
+        }
+        for (name, ops) in [("hash-table", 100), ("hash-table", 1000), ("lossy-table", 14)] {
+            bench.rows.push(measured(name, ops, Model::Px86, stop)?);
+        }
+        for name in ["queue", "hash"] {
+            for model in [Model::Px86, Model::Bep] {
+                bench.rows.push(with_workload(name, Timed { model, stop })??);
+            }
+        }
+        let mut ops = 64;
+        while ops <= 1000 {
+            let row = measured("fast-fair", ops, Model::Px86, stop)?;
+            if !row.complete || row.seconds > limit.as_secs_f64() {
+                break;
+            }
+            bench.largest = Some(row);
+            ops = if ops < 512 { ops * 2 } else { ops + 244 };
+        }
+        bench.is_partial = stop.load(Ordering::Relaxed);
+        Ok(bench)
     }
 }
 

@@ -36,37 +36,6 @@ pub struct Corpus {
 pub struct UnknownCase(String);
 
 impl Corpus {
-    /// Explores both twins of the cases.
-    ///
-    /// # Errors
-    /// When a name names no case, or the host has no threads.
-    pub fn run(options: &CorpusOptions, progress: &Progress) -> Result<Corpus, ExploreError> {
-        let is_named = |case: &dyn Case, name: &String| case.about().name.starts_with(&name[..]);
-        for name in &options.cases {
-            if !CASES.iter().any(|case| is_named(*case, name)) {
-                return Err(UnknownCase(name.clone()).into());
-            }
-        }
-        let chosen = |case: &&&dyn Case| {
-            options.cases.is_empty() || options.cases.iter().any(|name| is_named(**case, name))
-        };
-        let cases: Vec<&&dyn Case> = CASES.iter().filter(chosen).collect();
-        let effort = match options.long {
-            true => Effort { thorough: true, depth: 2, ..Effort::default() },
-            false => Effort::default(),
-        };
-        progress.start_work(cases.len() as u64);
-        let explore = |case: &&&dyn Case| {
-            let rows = run_case(**case, &effort);
-            progress.advance_work(1000);
-            rows
-        };
-        let threads = host_threads(None).map_err(|error| ExploreError::Lab(error.to_string()))?;
-        let rows: Vec<Vec<Row>> = threads.install(|| cases.par_iter().map(explore).collect());
-        progress.end();
-        Ok(Corpus { rows: rows.into_iter().flatten().collect() })
-    }
-
     /// Rows that are not as they should be.
     pub fn wrong(&self) -> usize {
         self.rows.iter().filter(|row| !row.is_as_expected()).count()
@@ -146,7 +115,30 @@ impl Experiment for CorpusOptions {
         progress: &Progress,
         _: &Arc<AtomicBool>,
     ) -> Result<Corpus, ExploreError> {
-        Corpus::run(&plan, progress)
+        let is_named = |case: &dyn Case, name: &String| case.about().name.starts_with(&name[..]);
+        for name in &plan.cases {
+            if !CASES.iter().any(|case| is_named(*case, name)) {
+                return Err(UnknownCase(name.clone()).into());
+            }
+        }
+        let chosen = |case: &&&dyn Case| {
+            plan.cases.is_empty() || plan.cases.iter().any(|name| is_named(**case, name))
+        };
+        let cases: Vec<&&dyn Case> = CASES.iter().filter(chosen).collect();
+        let effort = match plan.long {
+            true => Effort { thorough: true, depth: 2, ..Effort::default() },
+            false => Effort::default(),
+        };
+        progress.start_work(cases.len() as u64);
+        let explore = |case: &&&dyn Case| {
+            let rows = run_case(**case, &effort);
+            progress.advance_work(1000);
+            rows
+        };
+        let threads = host_threads(None).map_err(|error| ExploreError::Lab(error.to_string()))?;
+        let rows: Vec<Vec<Row>> = threads.install(|| cases.par_iter().map(explore).collect());
+        progress.end();
+        Ok(Corpus { rows: rows.into_iter().flatten().collect() })
     }
 }
 
@@ -172,7 +164,7 @@ mod tests {
     fn a_case_is_chosen_by_the_beginning_of_its_name() {
         let run = |name: &str| {
             let options = CorpusOptions { cases: vec![name.into()], ..CorpusOptions::default() };
-            Corpus::run(&options, &Progress::hidden())
+            CorpusOptions::run(options, &Progress::hidden(), &Arc::default())
         };
         let corpus = run("ff-8").unwrap();
         assert_eq!(corpus.wrong(), 0);

@@ -270,8 +270,7 @@ fn traffic(cell: &KernelCell) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{KernelOptions, KernelPlan, Progress};
+    use crate::{Experiment, KernelOptions, Progress};
 
     #[test]
     fn crashes_that_a_run_has_no_stores_for_are_said_to_be_left_out() {
@@ -283,8 +282,8 @@ mod tests {
             crashes: 1,
             ..KernelOptions::default()
         };
-        let plan = KernelPlan::new(&options).expect("a plan");
-        let kernels = Kernels::run(plan, &Progress::hidden(), &Default::default());
+        let plan = options.plan().expect("a plan");
+        let kernels = KernelOptions::run(plan, &Progress::hidden(), &Default::default());
         let mut kernels = kernels.expect("it runs");
         assert!(!kernels.to_text().contains("was cut"), "{}", kernels.to_text());
         kernels.plan.crashes = 7;
