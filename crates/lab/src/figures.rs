@@ -10,6 +10,7 @@ use clap::Args;
 use seawall_report::{
     Bars, Experiment, Files, Finished, Form, Group, Progress, Report, ReportError, Svg, json_lines,
 };
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -143,6 +144,13 @@ trait Kind: Sized {
     fn plots(&self, records: &[&Self::Record]) -> Result<Vec<Svg>, ReportError>;
 }
 
+/// What the plots of a figure are called: its name, or that of its file without folder and ending.
+fn stem(figure: &str) -> Cow<'_, str> {
+    let is_file = figure.ends_with(".toml");
+    let stem = Path::new(figure).file_stem().filter(|_| is_file);
+    stem.map_or(figure.into(), |stem| stem.to_string_lossy())
+}
+
 /// A plot of bars: ours for each program, the mean that was published, and ours.
 struct MeanBars<'a> {
     figure: &'a str,
@@ -175,7 +183,7 @@ impl MeanBars<'_> {
             parts: &[],
         };
         let text = bars.to_svg().map_err(ReportError::plot)?;
-        Ok(vec![Svg { file: format!("{}.svg", self.figure), text }])
+        Ok(vec![Svg { file: format!("{}.svg", stem(self.figure)), text }])
     }
 }
 

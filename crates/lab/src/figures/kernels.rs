@@ -4,7 +4,7 @@
 //! and its value the mean over the programs of cycles over cycles of the baseline. The papers'
 //! bars of the single programs are lost, but for what their texts say.
 
-use super::{FigureOptions, Kind};
+use super::{FigureOptions, Kind, stem};
 use crate::LabError;
 use crate::commands::compare::plan::designs;
 use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, run_kernel};
@@ -233,7 +233,7 @@ impl Kind for KernelFigure {
             return Ok(Vec::new());
         }
         let svg = self.bars(records).map_err(ReportError::plot)?;
-        Ok(vec![Svg { file: format!("{}.svg", self.name), text: svg }])
+        Ok(vec![Svg { file: format!("{}.svg", stem(&self.name)), text: svg }])
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::measure::Place;
 use super::{Column, View};
+use crate::figures::stem;
 use seawall_report::{Axis, Chart, Curve};
 use seawall_workloads::memsys17::{Log, Structure};
 
@@ -33,7 +34,7 @@ impl View<'_> {
             Column::Misses => ("misses", "simulated", Axis::linear("misses of the LLC, %")),
             Column::Partial => ("partial", "simulated", Axis::ratio("partial lines a record")),
         };
-        let file = format!("{}-{structure}-{end}", self.figure.name);
+        let file = format!("{}-{structure}-{end}", stem(&self.figure.name));
         let title = format!("{}: {structure}, {label}", self.figure.name);
         let mut chart = Chart::new(&file, &title, Axis::log("bytes of a string"), y);
         for log in Log::ALL {
@@ -57,7 +58,7 @@ impl View<'_> {
 
     /// What the paper calls speedup, the same of logs that are both durable, and our choice.
     fn ratios(&self, structure: Structure) -> Chart {
-        let file = format!("{}-{structure}-speedup", self.figure.name);
+        let file = format!("{}-{structure}-speedup", stem(&self.figure.name));
         let title = format!("{}: {structure}, one log over another", self.figure.name);
         let (x, y) = (Axis::log("bytes of a string"), Axis::ratio("ratio of times"));
         let simulated = |log: Log, over: Log| {
