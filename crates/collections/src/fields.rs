@@ -25,14 +25,16 @@ mod btree;
 mod bytes;
 mod item;
 mod keyed;
+mod layers;
 mod map;
 mod text;
 mod vector;
 
 pub use boxed::{Boxed, BoxedField};
-pub use btree::{BTree, BTreeField, DRAM_BYTES, OrderedKey};
+pub use btree::{BTree, BTreeField, OrderedKey};
 pub use item::Item;
-pub use keyed::{Entries, MapEntry, MapField};
+pub use keyed::{Entries, KeyValue, MapEntry, MapField};
+pub use layers::DRAM_BYTES;
 pub use map::Map;
 pub use text::{Text, TextField};
 pub use vector::{Vector, VectorField};

@@ -10,6 +10,7 @@ use seawall_memory::Image;
 use seawall_runtime::typed::{self, Persist, Ptr};
 use seawall_runtime::{HeapError, HeapOptions, Logging, TxError};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 #[derive(Clone, Copy, Debug, PartialEq, Persist)]
 struct Pair {
@@ -24,6 +25,7 @@ struct Root {
     pairs: Map<Pair, Pair>,
     numbers: BTree<i32, u16>,
     names: BTree<u64, str>,
+    places: BTree<str, [u8]>,
     list: Vector<Pair>,
     text: Text,
     boxed: Boxed<[u64; 9]>,
@@ -37,6 +39,7 @@ struct Model {
     pairs: BTreeMap<(u32, u8), Pair>,
     numbers: BTreeMap<i32, u16>,
     names: BTreeMap<u64, String>,
+    places: BTreeMap<String, Vec<u8>>,
     list: Vec<Pair>,
     text: String,
     boxed: Option<[u64; 9]>,
@@ -48,6 +51,9 @@ enum Act {
     Pair(u32, Option<u8>),
     Number(i32, Option<u16>),
     Name(u64, Option<String>),
+    Place(String, Option<Vec<u8>>),
+    /// Looks at what lies between two keys, each counted or not.
+    Between(String, String, bool, bool),
     Push(u32),
     Pop,
     Set(u64, u8),
@@ -67,6 +73,10 @@ fn act() -> impl Strategy<Value = Act> {
         (-4i32..4, any::<Option<u16>>()).prop_map(|(key, value)| Act::Number(key, value)),
         (0u64..6, proptest::option::of("[a-z]{0,20}"))
             .prop_map(|(key, value)| Act::Name(key, value)),
+        (place(), proptest::option::of(proptest::collection::vec(any::<u8>(), 0..20)))
+            .prop_map(|(key, value)| Act::Place(key, value)),
+        (place(), place(), any::<bool>(), any::<bool>())
+            .prop_map(|(low, high, first, last)| Act::Between(low, high, first, last)),
         any::<u32>().prop_map(Act::Push),
         Just(Act::Pop),
         (0u64..6, any::<u8>()).prop_map(|(at, value)| Act::Set(at, value)),
@@ -74,8 +84,13 @@ fn act() -> impl Strategy<Value = Act> {
         ("[a-e]{0,2}", -4i32..4, any::<u8>()).prop_map(|(word, at, by)| Act::Grow(word, at, by)),
         any::<bool>().prop_map(Act::Ends),
         any::<u64>().prop_map(Act::Box),
-        (0u8..7).prop_map(Act::Clear),
+        (0u8..8).prop_map(Act::Clear),
     ]
+}
+
+/// Keys of one slice to four, many with the same first slices.
+fn place() -> impl Strategy<Value = String> {
+    "(abcdefg){0,3}[a-c\u{0}]{0,2}"
 }
 
 fn pair(key: u32) -> Pair {
@@ -122,6 +137,27 @@ fn apply<'p>(
         Act::Name(key, None) => {
             assert_eq!(root.at(Root::NAMES).remove(tx, key)?, model.names.remove(key));
         }
+        Act::Place(key, Some(value)) => {
+            let old = root.at(Root::PLACES).insert(tx, key, value)?;
+            assert_eq!(old, model.places.insert(key.clone(), value.clone()));
+            assert_eq!(root.at(Root::PLACES).get(tx, key)?.as_ref(), Some(value));
+        }
+        Act::Place(key, None) => {
+            assert_eq!(root.at(Root::PLACES).remove(tx, key)?, model.places.remove(key));
+        }
+        Act::Between(low, high, first, last) => {
+            let (low, high) = (low.min(high).clone(), low.max(high).clone());
+            let bound = |key: String, is_in: bool| match is_in {
+                true => Bound::Included(key),
+                false => Bound::Excluded(key),
+            };
+            if low < high || *first && *last {
+                let range = (bound(low, *first), bound(high, *last));
+                let ours = root.at(Root::PLACES).range(tx, range.clone())?;
+                let wanted = model.places.range(range);
+                assert!(ours.eq(wanted.map(|(key, value)| (key.clone(), value.clone()))));
+            }
+        }
         Act::Push(value) => {
             root.at(Root::LIST).push(tx, pair(*value))?;
             model.list.push(pair(*value));
@@ -141,10 +177,12 @@ fn apply<'p>(
         Act::Ends(true) => {
             assert_eq!(root.at(Root::NAMES).pop_first(tx)?, model.names.pop_first());
             assert_eq!(root.at(Root::NUMBERS).pop_last(tx)?, model.numbers.pop_last());
+            assert_eq!(root.at(Root::PLACES).pop_first(tx)?, model.places.pop_first());
         }
         Act::Ends(false) => {
             assert_eq!(root.at(Root::NAMES).pop_last(tx)?, model.names.pop_last());
             assert_eq!(root.at(Root::NUMBERS).pop_first(tx)?, model.numbers.pop_first());
+            assert_eq!(root.at(Root::PLACES).pop_last(tx)?, model.places.pop_last());
         }
         Act::Box(value) => {
             root.at(Root::BOXED).set(tx, &[*value; 9])?;
@@ -193,6 +231,7 @@ fn clear<'p>(
         2 => root.at(Root::NUMBERS).clear(tx).map(|()| model.numbers.clear()),
         3 => root.at(Root::NAMES).clear(tx).map(|()| model.names.clear()),
         4 => root.at(Root::LIST).clear(tx).map(|()| model.list.clear()),
+        6 => root.at(Root::PLACES).clear(tx).map(|()| model.places.clear()),
         5 => root.at(Root::BOXED).take(tx).map(|old| assert_eq!(old, model.boxed.take())),
         _ => root.at(Root::TEXT).set(tx, "").map(|()| model.text.clear()),
     }
@@ -213,6 +252,9 @@ fn found<'p, A: seawall_collections::fields::Access<'p>>(
     let last = root.at(Root::NUMBERS).last_key_value(access)?;
     assert_eq!(last, numbers.iter().next_back().map(|(key, value)| (*key, *value)));
     assert_eq!(root.at(Root::NUMBERS).len(access)?, numbers.len() as u64);
+    let places = root.at(Root::PLACES).len(access)?;
+    assert_eq!(places, root.at(Root::PLACES).iter(access)?.len() as u64);
+    assert_eq!(root.at(Root::PLACES).is_empty(access)?, places == 0);
     assert_eq!(root.at(Root::PAIRS).len(access)?, pairs.len() as u64);
     assert!(root.at(Root::NUMBERS).range(access, ..0)?.eq(numbers.range(..0).map(copied)));
     Ok(Model {
@@ -220,6 +262,7 @@ fn found<'p, A: seawall_collections::fields::Access<'p>>(
         pairs: pairs.map(|(key, value)| ((key.one, key.other), value)).collect(),
         numbers,
         names: root.at(Root::NAMES).range(access, ..)?.collect(),
+        places: root.at(Root::PLACES).iter(access)?.collect(),
         list,
         text: root.at(Root::TEXT).get(access)?,
         boxed: root.at(Root::BOXED).get(access)?,
@@ -264,7 +307,7 @@ proptest! {
                 assert_eq!(found(&mut session, root)?, model);
             }
             session.transaction(|tx| {
-                (0..7).try_for_each(|what| clear(tx, root, &mut model, what))
+                (0..8).try_for_each(|what| clear(tx, root, &mut model, what))
             })?;
             assert_eq!(found(&mut session, root)?, Model::default());
             assert_eq!(pool.heap().stats(&memory)?.objects, empty, "what was cleared is free");

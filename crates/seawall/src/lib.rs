@@ -66,7 +66,7 @@ pub use error::OpenError;
 pub use explore::{Crashed, Exploration, ExploreError, Explored, explore};
 pub use pool::{Options, Pool, open};
 pub use seawall_collections::fields::{
-    Access, BTree, BTreeField, Boxed, BoxedField, Entries, Item, Map, MapEntry, MapField,
+    Access, BTree, BTreeField, Boxed, BoxedField, Entries, Item, KeyValue, Map, MapEntry, MapField,
     OrderedKey, Text, TextField, Vector, VectorField,
 };
 pub use seawall_memory::Memory;

@@ -5,12 +5,14 @@ use seawall::{
     Access, BTree, BTreeField, Error, Exploration, Map, MapField, Memory, Persist, Ptr, ReadError,
     Simulation, Text, TextField, Thread, Vector, VectorField, explore, simulate,
 };
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Persist)]
 struct Shelf<'p> {
     name: Text,
     prices: Map<str, u32>,
     by_number: BTree<i16, str>,
+    by_title: BTree<str, i16>,
     sold: Vector<u32>,
     first: Option<Ptr<'p, Book<'p>>>,
     count: u64,
@@ -23,7 +25,7 @@ struct Book<'p> {
 }
 
 fn title(number: i16) -> String {
-    format!("title {number}")
+    format!("a title with the number {number}")
 }
 
 fn add<M: Memory>(shelf: &mut Thread<'_, Shelf<'_>, M>, number: i16) -> Result<(), Error> {
@@ -31,6 +33,7 @@ fn add<M: Memory>(shelf: &mut Thread<'_, Shelf<'_>, M>, number: i16) -> Result<(
         root.at(Shelf::NAME).set(tx, &format!("of {number}"))?;
         root.at(Shelf::PRICES).insert(tx, &title(number), &(number as u32))?;
         root.at(Shelf::BY_NUMBER).insert(tx, &-number, &title(number))?;
+        root.at(Shelf::BY_TITLE).insert(tx, &title(number), &number)?;
         root.at(Shelf::SOLD).push(tx, number as u32)?;
         let next = tx.get(root.at(Shelf::FIRST))?;
         let book = tx.alloc(Book { number, next })?;
@@ -55,6 +58,7 @@ fn content<'p, A: Access<'p>>(
     let by_number: Vec<_> = numbers.iter().map(|number| (-number, title(*number))).collect();
     let mut prices: Vec<_> = root.at(Shelf::PRICES).iter(access)?.collect();
     prices.sort();
+    let titles: BTreeMap<_, _> = numbers.iter().map(|number| (title(*number), *number)).collect();
     let mut expected: Vec<_> = sold.iter().map(|sold| (title(*sold as i16), *sold)).collect();
     expected.sort();
     let name = numbers.first().map_or(String::new(), |number| format!("of {number}"));
@@ -62,6 +66,7 @@ fn content<'p, A: Access<'p>>(
         && root.at(Shelf::NAME).get(access)? == name
         && root.at(Shelf::SOLD).to_vec(access)? == sold
         && root.at(Shelf::BY_NUMBER).range(access, ..)?.eq(by_number)
+        && root.at(Shelf::BY_TITLE).iter(access)?.eq(titles)
         && prices == expected;
     let what = || format!("the parts of {numbers:?} do not agree");
     if agree { Ok(numbers) } else { Err(ReadError::Damaged { what: what() }.into()) }

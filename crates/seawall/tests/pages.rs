@@ -8,6 +8,7 @@ const RETURNED: &[(&str, &str)] = &[
     ("Crashed", "crash.outputs"),
     ("Durability", ".durability()"),
     ("Explored", "explore::<"),
+    ("KeyValue", ".last_key_value("),
     ("MapEntry", ".entry("),
     ("Simulated", "simulate::<"),
 ];

@@ -1,50 +1,70 @@
-//! An ordered map as a field: the concurrent B+tree, made at the first insertion.
+//! An ordered map as a field: concurrent B+trees, made at the first insertion.
 
-use super::{Access, Entries, Item, MapField, bytes, field};
-use crate::{BTree as Tree, BTreeError};
+use super::layers::{End, KEY_BYTES_MAX, Layers, Reads, joined, slices_of};
+use super::{Access, Entries, Item, KeyValue, MapField, bytes, field};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::typed::{Branded, Persist, Ptr, Tx, derived};
-use seawall_runtime::{AccessError, Heap, Session as HeapSession, Tx as HeapTx, TxError};
+use seawall_runtime::typed::{Branded, Bytes, Persist, Ptr, Tx, derived};
+use seawall_runtime::{Tx as HeapTx, TxError};
+use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-/// Version words that all trees of a heap share.
-const VERSIONS: u64 = 1 << 10;
-
-/// Bytes of volatile memory behind those of the heap that fields of this kind need.
-pub const DRAM_BYTES: u64 = Tree::dram_bytes(VERSIONS);
-
-/// A key of a [`BTree`]: an integer of at most 8 bytes.
-pub trait OrderedKey: Item<Owned = Self> + Copy {
+/// A key of a [`BTree`]: an integer of at most 8 bytes, [`Bytes`], `str`, or `[u8]`. Those of bytes
+/// have the order of their bytes, and 1792 of them at most.
+pub trait OrderedKey: Item {
+    /// Whether keys are cut into slices that carry a mark.
     #[doc(hidden)]
-    fn to_word(self) -> u64;
+    const HAS_MARKS: bool;
     #[doc(hidden)]
-    fn of_word(word: u64) -> Self;
+    fn with_slices<R>(&self, act: impl FnOnce(&[u64]) -> R) -> R;
+    #[doc(hidden)]
+    fn of_slices(slices: &[u64]) -> Self::Owned;
 }
 
 macro_rules! ordered {
     ($($Unsigned:ident)+; $($Signed:ident)+) => {
         $(impl OrderedKey for $Unsigned {
-            fn to_word(self) -> u64 {
-                u64::from(self)
+            const HAS_MARKS: bool = false;
+
+            fn with_slices<R>(&self, act: impl FnOnce(&[u64]) -> R) -> R {
+                act(&[u64::from(*self)])
             }
 
-            fn of_word(word: u64) -> $Unsigned {
-                word as $Unsigned
+            fn of_slices(slices: &[u64]) -> $Unsigned {
+                slices[0] as $Unsigned
             }
         })+
         $(impl OrderedKey for $Signed {
-            fn to_word(self) -> u64 {
-                i64::from(self) as u64 ^ 1 << 63
+            const HAS_MARKS: bool = false;
+
+            fn with_slices<R>(&self, act: impl FnOnce(&[u64]) -> R) -> R {
+                act(&[i64::from(*self) as u64 ^ 1 << 63])
             }
 
-            fn of_word(word: u64) -> $Signed {
-                (word ^ 1 << 63) as $Signed
+            fn of_slices(slices: &[u64]) -> $Signed {
+                (slices[0] ^ 1 << 63) as $Signed
             }
         })+
     };
 }
 ordered! { u8 u16 u32 u64; i8 i16 i32 i64 }
+
+macro_rules! ordered_bytes {
+    ($($(const $N:ident)? => $Bytes:ty;)+) => {
+        $(impl$(<const $N: usize>)? OrderedKey for $Bytes {
+            const HAS_MARKS: bool = true;
+
+            fn with_slices<R>(&self, act: impl FnOnce(&[u64]) -> R) -> R {
+                act(&self.with_bytes(slices_of))
+            }
+
+            fn of_slices(slices: &[u64]) -> Self::Owned {
+                Self::decode(joined(slices).into())
+            }
+        })+
+    };
+}
+ordered_bytes! { => str; => [u8]; const N => Bytes<N>; }
 
 /// A map from `K` to `V` in the order of its keys: a field of a typed struct, 16 bytes.
 /// Its methods are those of [`MapField`] and [`BTreeField`].
@@ -53,43 +73,6 @@ pub struct BTree<K: Item + ?Sized, V: Item + ?Sized> {
 }
 
 field!(BTree [K V], 2);
-
-fn tx_error(error: BTreeError) -> TxError {
-    match error {
-        BTreeError::Heap(error) => error,
-        damage => access_error(damage).into(),
-    }
-}
-
-fn access_error(error: BTreeError) -> AccessError {
-    match error {
-        BTreeError::Heap(TxError::Access(error)) => error,
-        BTreeError::Heap(other) => AccessError::Damaged { what: other.to_string() },
-        BTreeError::Damage(damage) => AccessError::Damaged { what: format!("a tree: {damage}") },
-    }
-}
-
-fn versions_of(heap: &Heap) -> Addr {
-    Addr::dram(heap.dram_bytes())
-}
-
-fn inside<M: Memory>(at: Addr, tx: &mut HeapTx<'_, '_, M>) -> Result<Option<Tree>, TxError> {
-    if tx.load::<u64>(at) == 0 {
-        return Ok(None);
-    }
-    Tree::open_in(tx, at, versions_of(&tx.heap()), VERSIONS).map(Some).map_err(tx_error)
-}
-
-fn outside<M: Memory>(
-    at: Addr,
-    session: &mut HeapSession<'_, M>,
-) -> Result<Option<Tree>, AccessError> {
-    if session.load::<u64>(at) == 0 {
-        return Ok(None);
-    }
-    let dram = versions_of(&session.heap());
-    Tree::open(session, at, dram, VERSIONS).map(Some).map_err(access_error)
-}
 
 /// The word that stands for a value: itself if it is small, else the address of its bytes.
 fn put<V: Item + ?Sized, M: Memory>(tx: &mut HeapTx<'_, '_, M>, value: &V) -> Result<u64, TxError> {
@@ -104,14 +87,11 @@ fn put<V: Item + ?Sized, M: Memory>(tx: &mut HeapTx<'_, '_, M>, value: &V) -> Re
 }
 
 /// The value that a word stands for.
-fn value<V: Item + ?Sized>(
-    word: u64,
-    bytes: impl FnOnce(Addr) -> Result<Vec<u8>, AccessError>,
-) -> Result<V::Owned, AccessError> {
+fn value<V: Item + ?Sized, R: Reads>(reads: &mut R, word: u64) -> Result<V::Owned, R::Error> {
     if V::IS_WORD {
         return Ok(V::decode(word.to_le_bytes()[..].into()));
     }
-    Ok(V::decode(bytes(Addr::from_bits(word))?.into()))
+    Ok(V::decode(reads.bytes(Addr::from_bits(word))?.into()))
 }
 
 /// The value that a word stood for, whose bytes are freed.
@@ -119,19 +99,55 @@ fn taken<V: Item + ?Sized, M: Memory>(
     tx: &mut HeapTx<'_, '_, M>,
     word: u64,
 ) -> Result<V::Owned, TxError> {
-    let value = value::<V>(word, |at| bytes::in_tx(tx, at))?;
+    let value = value::<V, _>(tx, word)?;
     if !V::IS_WORD {
         tx.free(Addr::from_bits(word))?;
     }
     Ok(value)
 }
 
-/// An entry as it is in the tree.
-fn entry<K: OrderedKey, V: Item + ?Sized>(
-    (key, word): (u64, u64),
-    bytes: impl FnOnce(Addr) -> Result<Vec<u8>, AccessError>,
-) -> Result<(K, V::Owned), AccessError> {
-    Ok((K::of_word(key), value::<V>(word, bytes)?))
+fn entry<K: OrderedKey + ?Sized, V: Item + ?Sized, R: Reads>(
+    reads: &mut R,
+    key: &[u64],
+    word: u64,
+) -> Result<KeyValue<K, V>, R::Error> {
+    Ok((K::of_slices(key), value::<V, _>(reads, word)?))
+}
+
+fn layers<K: OrderedKey + ?Sized>(at: Addr) -> Layers {
+    Layers::new(at, K::HAS_MARKS)
+}
+
+/// The value of a key.
+fn found<K: OrderedKey + ?Sized, V: Item + ?Sized, R: Reads>(
+    reads: &mut R,
+    at: Addr,
+    key: &[u64],
+) -> Result<Option<V::Owned>, R::Error> {
+    let word = layers::<K>(at).get(reads, key)?;
+    word.map(|word| value::<V, _>(reads, word)).transpose()
+}
+
+fn entries<K: OrderedKey + ?Sized, V: Item + ?Sized, R: Reads>(
+    reads: &mut R,
+    at: Addr,
+    range: (Bound<Vec<u64>>, Bound<Vec<u64>>),
+) -> Result<Vec<KeyValue<K, V>>, R::Error> {
+    let mut found = Vec::new();
+    layers::<K>(at).range(reads, &range, &mut |reads: &mut R, key: &[u64], word| {
+        found.push(entry::<K, V, _>(reads, key, word)?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn entry_at<K: OrderedKey + ?Sized, V: Item + ?Sized, R: Reads>(
+    reads: &mut R,
+    at: Addr,
+    end: End,
+) -> Result<Option<KeyValue<K, V>>, R::Error> {
+    let found = layers::<K>(at).end(reads, end)?;
+    found.map(|(key, word)| entry::<K, V, _>(reads, &key, word)).transpose()
 }
 
 /// The methods that a pointer to a [`BTree`] has beside those of [`MapField`]: its keys have an
@@ -160,7 +176,7 @@ fn entry<K: OrderedKey, V: Item + ?Sized>(
 /// })?;
 /// # Ok::<(), HeapError>(())
 /// ```
-pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
+pub trait BTreeField<'p, K: OrderedKey + ?Sized, V: Item + ?Sized>: MapField<'p, K, V> {
     /// Returns a copy of the entries whose keys are in `range`, in order.
     ///
     /// # Errors
@@ -168,7 +184,7 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
     fn range<A: Access<'p>>(
         self,
         access: &mut A,
-        range: impl RangeBounds<K>,
+        range: impl RangeBounds<K::Owned>,
     ) -> Result<Entries<K, V>, A::Error>;
 
     /// Returns the entry of the least key.
@@ -178,7 +194,7 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
     fn first_key_value<A: Access<'p>>(
         self,
         access: &mut A,
-    ) -> Result<Option<(K, V::Owned)>, A::Error>;
+    ) -> Result<Option<KeyValue<K, V>>, A::Error>;
 
     /// Returns the entry of the greatest key.
     ///
@@ -187,7 +203,7 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
     fn last_key_value<A: Access<'p>>(
         self,
         access: &mut A,
-    ) -> Result<Option<(K, V::Owned)>, A::Error>;
+    ) -> Result<Option<KeyValue<K, V>>, A::Error>;
 
     /// Removes the entry of the least key; returns it.
     ///
@@ -196,9 +212,9 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
     fn pop_first<M: Memory>(
         self,
         tx: &mut Tx<'p, '_, '_, M>,
-    ) -> Result<Option<(K, V::Owned)>, TxError> {
+    ) -> Result<Option<KeyValue<K, V>>, TxError> {
         let first = self.first_key_value(tx)?;
-        first.iter().try_for_each(|(key, _)| self.remove(tx, key).map(drop))?;
+        first.iter().try_for_each(|(key, _)| self.remove(tx, key.borrow()).map(drop))?;
         Ok(first)
     }
 
@@ -209,29 +225,22 @@ pub trait BTreeField<'p, K: OrderedKey, V: Item + ?Sized>: MapField<'p, K, V> {
     fn pop_last<M: Memory>(
         self,
         tx: &mut Tx<'p, '_, '_, M>,
-    ) -> Result<Option<(K, V::Owned)>, TxError> {
+    ) -> Result<Option<KeyValue<K, V>>, TxError> {
         let last = self.last_key_value(tx)?;
-        last.iter().try_for_each(|(key, _)| self.remove(tx, key).map(drop))?;
+        last.iter().try_for_each(|(key, _)| self.remove(tx, key.borrow()).map(drop))?;
         Ok(last)
     }
 }
 
-impl<'p, K: OrderedKey, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, BTree<K, V>> {
+impl<'p, K: OrderedKey + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, BTree<K, V>> {
     fn get<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<Option<V::Owned>, A::Error> {
-        let key = key.to_word();
-        access.either(
-            self,
-            |at, tx| {
-                let Some(tree) = inside(at, tx)? else { return Ok(None) };
-                let word = tree.get_in(tx, key).map_err(tx_error)?;
-                Ok(word.map(|word| value::<V>(word, |at| bytes::in_tx(tx, at))).transpose()?)
-            },
-            |at, session| {
-                let Some(tree) = outside(at, session)? else { return Ok(None) };
-                let word = tree.get(session, key).map_err(access_error)?;
-                word.map(|word| value::<V>(word, |at| bytes::outside(session, at))).transpose()
-            },
-        )
+        key.with_slices(|key| {
+            access.either(
+                self,
+                |at, tx| found::<K, V, _>(tx, at, key),
+                |at, session| found::<K, V, _>(session, at, key),
+            )
+        })
     }
 
     fn insert<M: Memory>(
@@ -240,16 +249,13 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, BTree<K
         key: &K,
         value: &V,
     ) -> Result<Option<V::Owned>, TxError> {
+        let bytes = key.with_bytes(<[u8]>::len);
+        if bytes > KEY_BYTES_MAX {
+            return Err(TxError::TooLarge { bytes: bytes as u64, room: KEY_BYTES_MAX as u64 });
+        }
         let (at, tx) = tx.place(self)?;
-        let tree = match inside(at, tx)? {
-            Some(tree) => tree,
-            None => {
-                let dram = versions_of(&tx.heap());
-                Tree::create_in(tx, at, dram, VERSIONS).map_err(tx_error)?
-            }
-        };
         let word = put(tx, value)?;
-        let old = tree.insert_in(tx, key.to_word(), word).map_err(tx_error)?;
+        let old = key.with_slices(|key| layers::<K>(at).insert(tx, key, word))?;
         old.map(|word| taken::<V, _>(tx, word)).transpose()
     }
 
@@ -259,22 +265,15 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, BTree<K
         key: &K,
     ) -> Result<Option<V::Owned>, TxError> {
         let (at, tx) = tx.place(self)?;
-        let Some(tree) = inside(at, tx)? else { return Ok(None) };
-        let old = tree.remove_in(tx, key.to_word()).map_err(tx_error)?;
+        let old = key.with_slices(|key| layers::<K>(at).remove(tx, key))?;
         old.map(|word| taken::<V, _>(tx, word)).transpose()
     }
 
     fn len<A: Access<'p>>(self, access: &mut A) -> Result<u64, A::Error> {
         access.either(
             self,
-            |at, tx| match inside(at, tx)? {
-                Some(tree) => tree.len_in(tx).map_err(tx_error),
-                None => Ok(0),
-            },
-            |at, session| match outside(at, session)? {
-                Some(tree) => tree.len(session).map_err(access_error),
-                None => Ok(0),
-            },
+            |at, tx| layers::<K>(at).len(tx),
+            |at, session| layers::<K>(at).len(session),
         )
     }
 
@@ -288,94 +287,49 @@ impl<'p, K: OrderedKey, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, BTree<K
 
     fn clear<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<(), TxError> {
         let (at, tx) = tx.place(self)?;
-        let Some(tree) = inside(at, tx)? else { return Ok(()) };
-        let mut values = Vec::new();
-        if !V::IS_WORD {
-            tree.range_in(tx, .., |_, word| values.push(word)).map_err(tx_error)?;
-        }
-        values.into_iter().try_for_each(|word| tx.free(Addr::from_bits(word)))?;
-        tree.free_in(tx).map_err(tx_error)
+        layers::<K>(at).clear(tx, |tx, word| match V::IS_WORD {
+            true => Ok(()),
+            false => tx.free(Addr::from_bits(word)),
+        })
     }
 }
 
-impl<'p, K: OrderedKey, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree<K, V>> {
+impl<'p, K: OrderedKey + ?Sized, V: Item + ?Sized> BTreeField<'p, K, V> for Ptr<'p, BTree<K, V>> {
     fn range<A: Access<'p>>(
         self,
         access: &mut A,
-        range: impl RangeBounds<K>,
+        range: impl RangeBounds<K::Owned>,
     ) -> Result<Entries<K, V>, A::Error> {
-        let word_of = |bound: Bound<&K>| bound.map(|key| key.to_word());
-        let range = (word_of(range.start_bound()), word_of(range.end_bound()));
-        let entries: Result<Vec<_>, _> = access.either(
+        let slices =
+            |bound: Bound<&K::Owned>| bound.map(|key| key.borrow().with_slices(<[u64]>::to_vec));
+        let range = || (slices(range.start_bound()), slices(range.end_bound()));
+        let found = access.either(
             self,
-            |at, tx| {
-                let mut found = Vec::new();
-                if let Some(tree) = inside(at, tx)? {
-                    let each = |key, word| found.push((key, word));
-                    tree.range_in(tx, range, each).map_err(tx_error)?;
-                }
-                let bytes = |at| bytes::in_tx(tx, at);
-                Ok(found.into_iter().map(|found| entry::<K, V>(found, bytes)).collect())
-            },
-            |at, session| {
-                let mut found = Vec::new();
-                if let Some(tree) = outside(at, session)? {
-                    let each = |key, word| found.push((key, word));
-                    tree.range(session, range, each).map_err(access_error)?;
-                }
-                let bytes = |at| bytes::outside(session, at);
-                Ok(found.into_iter().map(|found| entry::<K, V>(found, bytes)).collect())
-            },
+            |at, tx| entries::<K, V, _>(tx, at, range()),
+            |at, session| entries::<K, V, _>(session, at, range()),
         )?;
-        Ok(entries?.into_iter())
+        Ok(found.into_iter())
     }
 
     fn first_key_value<A: Access<'p>>(
         self,
         access: &mut A,
-    ) -> Result<Option<(K, V::Owned)>, A::Error> {
-        entry_at(self, access, End::First)
+    ) -> Result<Option<KeyValue<K, V>>, A::Error> {
+        access.either(
+            self,
+            |at, tx| entry_at::<K, V, _>(tx, at, End::First),
+            |at, session| entry_at::<K, V, _>(session, at, End::First),
+        )
     }
 
     fn last_key_value<A: Access<'p>>(
         self,
         access: &mut A,
-    ) -> Result<Option<(K, V::Owned)>, A::Error> {
-        entry_at(self, access, End::Last)
+    ) -> Result<Option<KeyValue<K, V>>, A::Error> {
+        access.either(
+            self,
+            |at, tx| entry_at::<K, V, _>(tx, at, End::Last),
+            |at, session| entry_at::<K, V, _>(session, at, End::Last),
+        )
     }
-}
-
-/// An end of the order of keys.
-enum End {
-    First,
-    Last,
-}
-
-/// The entry at an end of the map.
-fn entry_at<'p, A: Access<'p>, K: OrderedKey, V: Item + ?Sized>(
-    map: Ptr<'p, BTree<K, V>>,
-    access: &mut A,
-    end: End,
-) -> Result<Option<(K, V::Owned)>, A::Error> {
-    access.either(
-        map,
-        |at, tx| {
-            let Some(tree) = inside(at, tx)? else { return Ok(None) };
-            let found = match end {
-                End::First => tree.first_in(tx),
-                End::Last => tree.last_in(tx),
-            };
-            let bytes = |at| bytes::in_tx(tx, at);
-            Ok(found.map_err(tx_error)?.map(|found| entry::<K, V>(found, bytes)).transpose()?)
-        },
-        |at, session| {
-            let Some(tree) = outside(at, session)? else { return Ok(None) };
-            let found = match end {
-                End::First => tree.first(session),
-                End::Last => tree.last(session),
-            };
-            let bytes = |at| bytes::outside(session, at);
-            found.map_err(access_error)?.map(|found| entry::<K, V>(found, bytes)).transpose()
-        },
-    )
 }

@@ -8,8 +8,11 @@ use seawall_runtime::typed::Tx;
 use std::borrow::Borrow;
 use std::vec;
 
+/// Copies of a key and its value.
+pub type KeyValue<K, V> = (<K as Item>::Owned, <V as Item>::Owned);
+
 /// Copies of the entries of a map.
-pub type Entries<K, V> = vec::IntoIter<(<K as Item>::Owned, <V as Item>::Owned)>;
+pub type Entries<K, V> = vec::IntoIter<KeyValue<K, V>>;
 
 /// The methods of a pointer to a [`Map`](super::Map) or a [`BTree`](super::BTree), as those of
 /// `std`'s maps. Changes are part of the caller's transaction: they happen when it commits, or not
