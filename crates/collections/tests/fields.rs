@@ -137,6 +137,41 @@ fn apply<'p>(
         Act::Name(key, None) => {
             assert_eq!(root.at(Root::NAMES).remove(tx, key)?, model.names.remove(key));
         }
+        Act::Place(..) | Act::Between(..) => apply_to_places(tx, root, model, act)?,
+        Act::Push(value) => {
+            root.at(Root::LIST).push(tx, pair(*value))?;
+            model.list.push(pair(*value));
+        }
+        Act::Pop => assert_eq!(root.at(Root::LIST).pop(tx)?, model.list.pop()),
+        Act::Set(at, value) => {
+            let new = Pair { one: 9, other: *value };
+            let old = root.at(Root::LIST).set(tx, *at, new)?;
+            let place = model.list.get_mut(*at as usize);
+            assert_eq!(old, place.map(|place| std::mem::replace(place, new)));
+        }
+        Act::Text(text) => {
+            root.at(Root::TEXT).set(tx, text)?;
+            model.text.clone_from(text);
+        }
+        Act::Grow(word, at, by) => grow(tx, root, model, (word, *at, *by))?,
+        Act::Ends(first) => pop(tx, root, model, *first)?,
+        Act::Box(value) => {
+            root.at(Root::BOXED).set(tx, &[*value; 9])?;
+            model.boxed = Some([*value; 9]);
+        }
+        Act::Clear(what) => clear(tx, root, model, *what)?,
+    }
+    Ok(())
+}
+
+/// The same for the tree whose keys are strings.
+fn apply_to_places<'p>(
+    tx: &mut Tx<'p, '_, '_>,
+    root: Ptr<'p, Root>,
+    model: &mut Model,
+    act: &Act,
+) -> Result<(), TxError> {
+    match act {
         Act::Place(key, Some(value)) => {
             let old = root.at(Root::PLACES).insert(tx, key, value)?;
             assert_eq!(old, model.places.insert(key.clone(), value.clone()));
@@ -158,37 +193,26 @@ fn apply<'p>(
                 assert!(ours.eq(wanted.map(|(key, value)| (key.clone(), value.clone()))));
             }
         }
-        Act::Push(value) => {
-            root.at(Root::LIST).push(tx, pair(*value))?;
-            model.list.push(pair(*value));
-        }
-        Act::Pop => assert_eq!(root.at(Root::LIST).pop(tx)?, model.list.pop()),
-        Act::Set(at, value) => {
-            let new = Pair { one: 9, other: *value };
-            let old = root.at(Root::LIST).set(tx, *at, new)?;
-            let place = model.list.get_mut(*at as usize);
-            assert_eq!(old, place.map(|place| std::mem::replace(place, new)));
-        }
-        Act::Text(text) => {
-            root.at(Root::TEXT).set(tx, text)?;
-            model.text.clone_from(text);
-        }
-        Act::Grow(word, at, by) => grow(tx, root, model, (word, *at, *by))?,
-        Act::Ends(true) => {
-            assert_eq!(root.at(Root::NAMES).pop_first(tx)?, model.names.pop_first());
-            assert_eq!(root.at(Root::NUMBERS).pop_last(tx)?, model.numbers.pop_last());
-            assert_eq!(root.at(Root::PLACES).pop_first(tx)?, model.places.pop_first());
-        }
-        Act::Ends(false) => {
-            assert_eq!(root.at(Root::NAMES).pop_last(tx)?, model.names.pop_last());
-            assert_eq!(root.at(Root::NUMBERS).pop_first(tx)?, model.numbers.pop_first());
-            assert_eq!(root.at(Root::PLACES).pop_last(tx)?, model.places.pop_last());
-        }
-        Act::Box(value) => {
-            root.at(Root::BOXED).set(tx, &[*value; 9])?;
-            model.boxed = Some([*value; 9]);
-        }
-        Act::Clear(what) => clear(tx, root, model, *what)?,
+        _ => unreachable!("another field's"),
+    }
+    Ok(())
+}
+
+/// Pops entries at both ends, one way or the other.
+fn pop<'p>(
+    tx: &mut Tx<'p, '_, '_>,
+    root: Ptr<'p, Root>,
+    model: &mut Model,
+    is_first: bool,
+) -> Result<(), TxError> {
+    if is_first {
+        assert_eq!(root.at(Root::NAMES).pop_first(tx)?, model.names.pop_first());
+        assert_eq!(root.at(Root::NUMBERS).pop_last(tx)?, model.numbers.pop_last());
+        assert_eq!(root.at(Root::PLACES).pop_first(tx)?, model.places.pop_first());
+    } else {
+        assert_eq!(root.at(Root::NAMES).pop_last(tx)?, model.names.pop_last());
+        assert_eq!(root.at(Root::NUMBERS).pop_first(tx)?, model.numbers.pop_first());
+        assert_eq!(root.at(Root::PLACES).pop_last(tx)?, model.places.pop_last());
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! in a pool of one thread on a file in the folder for temporary files; the last lines are the map
 //! of `seawall-collections` without a field around it.
 
-use seawall::{Error, Map, MapField, Options, Persist};
+use seawall::{BTree, Error, Map, MapField, Options, Persist};
 use seawall_collections::{KvMap, MapOptions};
 use seawall_native::{Pool as File, PoolOptions};
 use seawall_runtime::{Heap, HeapOptions};
@@ -19,6 +19,8 @@ const ROUNDS: usize = 7;
 struct Root {
     numbers: Map<u64, u64>,
     names: Map<str, str>,
+    order: BTree<u64, u64>,
+    sorted: BTree<str, u64>,
 }
 
 /// Prints the median of the rounds of `run`, which runs `OPERATIONS` operations.
@@ -46,6 +48,8 @@ fn fields() -> Result<(), Box<dyn std::error::Error>> {
     for key in 0..KEYS {
         pool.transaction(|tx, root| {
             root.at(Root::NUMBERS).insert(tx, &key, &key)?;
+            root.at(Root::ORDER).insert(tx, &key, &key)?;
+            root.at(Root::SORTED).insert(tx, &names[key as usize], &key)?;
             root.at(Root::NAMES).insert(tx, &names[key as usize], &names[key as usize]).map(drop)
         })?;
     }
@@ -74,6 +78,18 @@ fn fields() -> Result<(), Box<dyn std::error::Error>> {
         measure("Map<str, str>::get in a read", || {
             for key in 0..OPERATIONS {
                 let found = root.at(Root::NAMES).get(view, &names[(key % KEYS) as usize]);
+                black_box(found.expect("whole"));
+            }
+        });
+        measure("BTree<u64, u64>::get in a read", || {
+            for key in 0..OPERATIONS {
+                let found = root.at(Root::ORDER).get(view, &(key % KEYS));
+                black_box(found.expect("whole"));
+            }
+        });
+        measure("BTree<str, u64>::get in a read", || {
+            for key in 0..OPERATIONS {
+                let found = root.at(Root::SORTED).get(view, &names[(key % KEYS) as usize]);
                 black_box(found.expect("whole"));
             }
         });
