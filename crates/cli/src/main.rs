@@ -1,7 +1,7 @@
 //! The command line of seawall: what can be typed (`args`), and doing it (`run`).
 
 #![forbid(unsafe_code)]
-// They panic where nobody reads.
+// They panic when standard error is closed.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod args;

@@ -47,7 +47,7 @@ const DIRECTORY: u64 = 8;
 const LINES: u64 = 16;
 const SEED: u64 = 24;
 const SUM: u64 = 40;
-/// Bits that a hash can be told apart by; the others choose the line.
+/// Bits that distinguish hashes; the others choose the line.
 const DEPTH_MAX: u32 = 32;
 /// The lowest bits of the address of a line, where a depth is kept.
 const DEPTH_MASK: u64 = LINE_BYTES - 1;
@@ -290,7 +290,7 @@ impl Table {
         }
     }
 
-    /// Reads again until no thread writes meanwhile.
+    /// Reads again until no thread writes during the read.
     #[cold]
     #[inline(never)]
     fn insist<M: Memory, T>(
@@ -306,7 +306,7 @@ impl Table {
         }
     }
 
-    /// The result of [`read`](Table::read), if no thread wrote meanwhile.
+    /// The result of [`read`](Table::read), if no thread wrote during it.
     #[inline]
     fn attempt<M: Memory, T>(
         &self,

@@ -73,7 +73,7 @@ pub struct Point {
     /// Leave the threads' flushes to flushers, each on a core of its own; `threads` there is not
     /// read. Only under designs for which programs flush.
     pub ribbon: Option<RibbonOptions>,
-    /// Defragment meanwhile, for workloads whose objects move.
+    /// Defragments during the run, for workloads whose objects move.
     pub defragment: Option<DefragOptions>,
     /// Crashes to inject; none under a design that promises nothing.
     pub crashes: u64,
@@ -141,7 +141,7 @@ pub struct Moving {
     pub mark: f64,
     /// To decide where objects go.
     pub plan: f64,
-    /// To meet objects that nobody has met, and to bring pointers up to date.
+    /// To reach the remaining objects, and to update pointers.
     pub heal: f64,
     /// To give pages back.
     pub release: f64,

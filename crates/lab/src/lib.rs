@@ -11,7 +11,7 @@
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "the command line is the only user; many names say all")]
-// They panic where nobody reads.
+// They panic when standard error is closed.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod cell;

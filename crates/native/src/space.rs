@@ -121,7 +121,7 @@ impl Space {
         }
         let bytes = bytes.next_multiple_of(map::page_bytes()).min(bytes_max);
         if let Err(error) = self.extend(before, bytes) {
-            // Nobody has touched what is cut off here. Should it fail, the file is only longer.
+            // No thread has touched what is cut off here. If it fails, the file is only longer.
             let _ = self.file().set_len(before);
             return Err(explain(&self.name, "make it longer", bytes, error));
         }

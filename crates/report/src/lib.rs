@@ -6,7 +6,7 @@
 //! with, so that none is overwritten.
 
 #![forbid(unsafe_code)]
-// They panic where nobody reads.
+// They panic when standard error is closed.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod bars;

@@ -48,7 +48,7 @@ impl Finished {
     }
 }
 
-/// Says something on standard error. Where nobody can hear it, the command goes on all the same.
+/// Prints a line on standard error. The command goes on if that is closed.
 pub fn tell(text: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -124,7 +124,7 @@ fn parts() -> MutexGuard<'static, Vec<PathBuf>> {
 }
 
 /// Removes the files that have not taken their place yet, of a process that is to end at once. No
-/// other is begun, and none takes its place, until what this gives is dropped.
+/// other is begun, and none takes its place, until the returned guard is dropped.
 #[must_use]
 pub fn drop_parts() -> impl Drop {
     let mut parts = parts();

@@ -46,7 +46,7 @@ impl Progress {
         self.tick();
     }
 
-    /// Starts to show work that is not made of cells: so many units, in thousandths.
+    /// Starts to show work that is not made of cells: that many units, in thousandths.
     pub fn start_work(&self, units: u64) {
         let style = "{bar:30} {percent} %, {elapsed} elapsed, about {eta} to go";
         if let Ok(style) = ProgressStyle::with_template(style) {
@@ -56,7 +56,7 @@ impl Progress {
         self.tick();
     }
 
-    /// Lets time go on in the bar, if somebody sees it and the system has a thread for that.
+    /// Keeps the time in the bar running, if it is shown and the system has a thread for that.
     fn tick(&self) {
         let has_thread = || std::thread::Builder::new().spawn(|| ()).is_ok();
         if !self.bar.is_hidden() && has_thread() {
@@ -69,7 +69,7 @@ impl Progress {
         self.bar.inc(thousandths);
     }
 
-    /// True if notes are seen by somebody.
+    /// True if notes are shown.
     pub fn is_seen(&self) -> bool {
         !self.bar.is_hidden()
     }

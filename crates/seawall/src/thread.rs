@@ -49,7 +49,7 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     /// Runs `body` as a transaction that logs new values: with one fence it is durable when this
     /// returns `Ok`. When `body` fails or panics, nothing has happened.
     ///
-    /// Transactions of other threads, and reads, wait meanwhile. `body` may run more than once, if
+    /// Transactions of other threads, and reads, wait for it. `body` may run more than once, if
     /// it needs what a thread holds that works below this interface.
     ///
     /// # Errors

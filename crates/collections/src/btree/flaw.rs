@@ -3,7 +3,7 @@
 seawall_runtime::flaws! {
     /// A bug that can be planted in a tree.
     BTreeFlaw {
-        /// Readers do not check whether a node has changed meanwhile.
+        /// Readers do not check whether a node changed during the read.
         NoValidation,
         /// Writers do not lock.
         NoLock,

@@ -34,7 +34,7 @@ impl Versions {
     }
 }
 
-/// Who walks over nodes: a reader that waits for writers, or a transaction that may not always.
+/// What walks over nodes: a reader that waits for writers, or a transaction that may not always.
 pub(super) trait Walker: Reads {
     /// The version of a lock, when no other thread has it.
     fn version(&mut self, lock: Stripe) -> Result<u64, TxError>;
@@ -55,7 +55,7 @@ pub(super) trait Walker: Reads {
     ) -> bool;
 }
 
-/// Nobody waits for it, so it may wait for anybody.
+/// No thread waits for it, so it may wait for any thread.
 pub(super) struct Reader<'a, 'm, M: Memory>(pub(super) &'a Session<'m, M>);
 
 impl<M: Memory> Reads for Reader<'_, '_, M> {

@@ -59,7 +59,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// For a pool of `pm_bytes` bytes and a window of so many cycles.
+    /// For a pool of `pm_bytes` bytes and a window of that many cycles.
     pub(crate) fn new(pm_bytes: u64, threads: usize, window: u64) -> Watch {
         let lines = pm_bytes.div_ceil(LINE_BYTES) as usize;
         Watch {

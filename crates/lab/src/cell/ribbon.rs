@@ -89,7 +89,7 @@ pub(super) fn command(options: &RibbonOptions) -> String {
     text
 }
 
-/// Who flushed the lines that the threads of a cell asked for.
+/// How the lines were flushed that the threads of a cell asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Flushed {
     /// Per cent that flushers executed.

@@ -98,7 +98,7 @@ pub struct SpeedRecord {
 #[derive(Clone, Debug)]
 pub struct Bench {
     records: Vec<SpeedRecord>,
-    /// Most memory that this process has had in use, in bytes, if the system tells.
+    /// Most memory that this process has had in use, in bytes, if the system reports it.
     pub peak_bytes: Option<u64>,
     /// True if it was stopped before all was timed.
     pub is_partial: bool,
@@ -219,7 +219,7 @@ fn time(
     })
 }
 
-/// The high-water mark of this process's resident memory, as Linux tells it.
+/// The high-water mark of this process's resident memory, as Linux reports it.
 fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

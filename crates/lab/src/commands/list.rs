@@ -237,7 +237,7 @@ pub fn show_machine(name: &str) -> Result<String, LabError> {
     Ok(shown)
 }
 
-/// Adds the unit to a line `key = value`, before the comment that tells its origin.
+/// Adds the unit to a line `key = value`, before the comment with its origin.
 fn with_unit(table: &str, line: &str) -> String {
     let (setting, origin) = match line.split_once('#') {
         Some((setting, origin)) => (setting.trim_end(), Some(origin.trim())),

@@ -5,7 +5,7 @@
 //! independent and every run has a seed of its own, so neither the number of host threads nor what
 //! else is run reaches a result.
 //!
-//! The language of the files is told at [`seawall_explore::litmus`].
+//! The language of the files is described at [`seawall_explore::litmus`].
 
 mod crash;
 #[cfg(test)]

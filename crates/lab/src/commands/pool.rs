@@ -1,8 +1,8 @@
 //! What is in a pool file, without changing a byte of it.
 //!
 //! Its header is judged first, and says how much of the file is in use. That is read into memory
-//! and opened there, so recovery runs as it would, and leaves the file as it is. The file is locked
-//! meanwhile: what a running program changes could not be judged.
+//! and opened there, so recovery runs and leaves the file as it is. The file is locked, because a
+//! file that a program changes cannot be judged.
 
 use clap::Args;
 use seawall_memory::Image;
@@ -145,7 +145,7 @@ pub struct HeaderReport {
     /// The name of the layout.
     pub name: String,
     pub kind: &'static str,
-    /// The number that tells it from all others, in hexadecimal digits.
+    /// Its unique number, in hexadecimal digits.
     pub uuid: String,
     /// Bytes when it was made.
     pub made_bytes: u64,
@@ -230,7 +230,7 @@ pub fn examine(path: &Path) -> Result<PoolReport, ExamineError> {
     })
 }
 
-/// A file that no program works on meanwhile.
+/// A file that is locked against other programs.
 struct Opened {
     file: File,
     name: String,

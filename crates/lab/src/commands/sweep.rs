@@ -454,7 +454,7 @@ impl Experiment for SweepOptions {
             is_partial = done.iter().any(Option::is_none);
         }
         if !is_partial && !others.is_empty() {
-            // The longest first, as far as the baseline tells, so that none is left over alone.
+            // The longest first, as far as the baseline shows, so that none runs alone at the end.
             let references = |point: &SweepPoint| {
                 let baseline = store.get(point.baseline.as_deref().unwrap_or_default());
                 baseline.map_or(0, |record| record.counter("references"))

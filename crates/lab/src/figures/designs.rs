@@ -111,7 +111,7 @@ pub struct FigureRecord {
     pub holds: bool,
     /// What we measure for each workload.
     pub workloads: Map<String, Value>,
-    /// Who flushed the lines of each workload, where the series has a Ribbon.
+    /// How the lines of each workload were flushed, where the series has a Ribbon.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub flushed: BTreeMap<String, Flushed>,
     /// What the paper states for single workloads.

@@ -311,7 +311,7 @@ impl layer::Layer for Numbered<'_> {
     }
 }
 
-/// Runs a program; gives the means of its live bytes and of those of its pages.
+/// Runs a program; returns the means of its live bytes and of the bytes of its pages.
 struct Footprint<'a> {
     threads: usize,
     entries: u64,

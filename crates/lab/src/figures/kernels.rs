@@ -27,7 +27,7 @@ mod text;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelFigure {
-    /// Always "kernels": what tells it from the other figures.
+    /// Always "kernels": the kind of figure.
     #[serde(rename = "kind")]
     _kind: String,
     /// Name on the command line.
@@ -64,7 +64,7 @@ pub struct KernelSeries {
     pub threads: Option<usize>,
     /// The mean that was published.
     pub paper: f64,
-    /// Who published it, if it is not the figure's paper.
+    /// The paper that published it, if it is not the figure's.
     pub by: Option<String>,
     /// How far from it ours may be, if not as far as the figure says.
     pub tolerance: Option<f64>,

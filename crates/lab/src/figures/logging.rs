@@ -40,7 +40,7 @@ const ADAPTIVE: Log = Log::Lines(RouteChoice::Adaptive);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoggingFigure {
-    /// Always "logging": what tells it from the other figures.
+    /// Always "logging": the kind of figure.
     #[serde(rename = "kind")]
     _kind: String,
     /// Name on the command line.

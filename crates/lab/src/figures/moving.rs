@@ -3,7 +3,7 @@
 //!
 //! Thread 0 takes a step of a cycle after each of its operations, and all threads move what they
 //! meet. The time of a run is that of its last thread. What threads say that their time is spent on
-//! ([`Moving`]) gives the costs of copies and look-ups.
+//! ([`Moving`]) yields the costs of copies and look-ups.
 
 use super::{FigureOptions, Kind, MeanBars};
 use crate::LabError;

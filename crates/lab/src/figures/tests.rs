@@ -1,4 +1,4 @@
-//! Figures as data: what comes with seawall can be run, and what is wrong is told.
+//! Figures as data: what is shipped can be run, and errors in a description are reported.
 
 use super::*;
 

@@ -158,7 +158,7 @@ pub(super) fn legend_rows(entries: &[(&str, Fill)], left: i32, right: i32) -> us
     places(entries, left, right).last().map_or(0, |(_, row)| row + 1)
 }
 
-/// A step between grid lines that gives four to ten of them: 1, 2 or 5 times a power of ten.
+/// A step between grid lines that makes four to ten of them: 1, 2 or 5 times a power of ten.
 fn step(most: f64) -> f64 {
     let power = 10f64.powf((most / 4.0).log10().floor());
     [5.0, 2.0, 1.0].into_iter().map(|n| n * power).find(|n| most / n >= 4.0).unwrap_or(power)

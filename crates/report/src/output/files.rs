@@ -70,8 +70,8 @@ impl Output {
     }
 
     /// Writes results by `write`: all of them to the file, those of a command that was stopped to
-    /// one beside it, and nothing where nothing was finished. Gives what a user who stopped it has
-    /// to be told.
+    /// one beside it, and nothing where nothing was finished. Returns the message for a user who
+    /// stopped the command.
     ///
     /// # Errors
     /// As `write`.
@@ -133,7 +133,7 @@ enum Place {
     New(u64, u64, OsString),
 }
 
-/// A file, and who names it.
+/// A file, and the option that names it.
 #[derive(Clone, Debug)]
 struct Claim {
     by: String,
@@ -273,7 +273,7 @@ impl Files {
 
     fn claim(&mut self, by: &str, path: &Path, used: Use) {
         let place = place_of(path);
-        // A name that no file has means something else, or is refused by whoever reads it.
+        // A name that no file has means something else, or is refused when it is read.
         let is_meant = |place: &Place| used != Use::Read || matches!(place, Place::There(..));
         if let Some(place) = place.filter(is_meant) {
             self.claims.push(Claim { by: by.to_owned(), path: path.to_owned(), place, used });
@@ -314,7 +314,7 @@ fn is_plot(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == PLOT)
 }
 
-/// Refuses to replace what somebody made who wants to keep it, as far as that can be told.
+/// Refuses to replace files that are no results, as far as they can be recognised.
 fn check_replaceable(by: &str, path: &Path) -> Result<(), ReportError> {
     if Stream::of(path).is_some() || !fs::metadata(path).is_ok_and(|status| status.is_file()) {
         return Ok(());

@@ -186,7 +186,7 @@ fn time(
     }
 }
 
-/// Sends all requests; gives when the last has been answered.
+/// Sends all requests; returns when the last has been answered.
 fn drive(memory: &MemoryConfig, pattern: Pattern, options: &DimmBenchOptions) -> Cycle {
     let Some(mut dimm) = XpDimms::new(memory) else { return 0 };
     let mut random = Xoshiro256PlusPlus::seed_from_u64(options.seed);

@@ -1,6 +1,6 @@
 //! JSON Lines: one record per cell, with names that stay.
 //!
-//! A record holds no time of day and nothing of the host, so the same run gives the same bytes.
+//! A record holds no time of day and nothing of the host, so the same run writes the same bytes.
 
 use crate::cell::{Cell, CellRibbon, Flushed, Moving};
 use crate::commands::compare::Comparison;
@@ -61,7 +61,7 @@ pub struct Record {
     /// Bytes of pages for each live byte at the end, if objects can be moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_a_byte: Option<f64>,
-    /// Who flushed the lines that the threads asked for, if there is a Ribbon.
+    /// How the lines were flushed that the threads asked for, if there is a Ribbon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flushed: Option<Flushed>,
     /// The planted bug, if any.

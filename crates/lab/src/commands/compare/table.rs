@@ -11,7 +11,7 @@ use seawall_report::{plain_table, text_of};
 use seawall_ribbon::EarlyStores;
 use std::fmt::Write;
 
-/// How many broken crashes of a cell are told in full.
+/// How many broken crashes of a cell are described in full.
 const BROKEN_SHOWN: usize = 3;
 
 impl Comparison {
@@ -82,7 +82,7 @@ impl Comparison {
         ]
     }
 
-    /// What the Ribbon is, who flushed, and which designs have none.
+    /// What the Ribbon is, how lines were flushed, and which designs have none.
     fn ribbon_summary(&self) -> String {
         let Some(CellRibbon { flushers, mode, early }) = &self.plan.ribbon else {
             return String::new();

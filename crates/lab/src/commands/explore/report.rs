@@ -1,4 +1,4 @@
-//! What an exploration tells: in words, and as a record with names that stay.
+//! The report of an exploration: in words, and as a record whose names are stable.
 
 use crate::commands::run::CollectorReport;
 use seawall_explore::{SearchOutcome, Waste};

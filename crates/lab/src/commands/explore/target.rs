@@ -65,7 +65,7 @@ pub(super) struct RunKey {
     /// Instead of the share of searches, where there is one.
     pub(super) mix: Option<RequestMix>,
     pub(super) flaw: Flaw,
-    /// Thread 0 moves objects together meanwhile.
+    /// Thread 0 also defragments.
     pub(super) defragment: Option<DefragOptions>,
 }
 

@@ -1,4 +1,4 @@
-//! The work of an exploration in units: which there are, who does them, and what is done already.
+//! The units of an exploration: which there are, which shard runs them, and which are done.
 //!
 //! A unit is a part of one run under one model. Units are numbered the same way on every machine,
 //! so a shard (`3/64`) is every 64th of them, and a file of finished units lets an interrupted

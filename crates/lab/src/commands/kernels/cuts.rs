@@ -38,7 +38,7 @@ pub struct Cuts {
     pub broken: Vec<Broken>,
 }
 
-/// Runs `point` twice, the second time with so many crashes, each after a random store of the run.
+/// Runs `point` twice, the second time with crashes, each after a random store of the run.
 ///
 /// What a design leaves that does not save the states of its processors
 /// ([`promises_cuts`](seawall_sim::Choice::promises_cuts)) cannot be judged, and is broken.
@@ -55,7 +55,7 @@ pub fn crash_kernel(
     crash_after(machine, point, stores, crashes, stop)
 }
 
-/// The same for a run that is known to have so many `stores`.
+/// The same for a run that is known to have this number of `stores`.
 pub(crate) fn crash_after(
     machine: &Machine,
     point: &KernelPoint,

@@ -4,7 +4,7 @@ use super::Kernels;
 use crate::engine::spent::PARTS;
 use seawall_report::{Bars, Group};
 
-/// Bars are cut at so many times the slowest design's mean.
+/// Bars are cut at this multiple of the slowest design's mean.
 const CUT: f64 = 2.0;
 
 impl Kernels {

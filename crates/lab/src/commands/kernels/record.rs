@@ -1,6 +1,6 @@
 //! JSON Lines of kernels: one record per cell, with names that stay.
 //!
-//! A record holds no time of day and nothing of the host, so the same run gives the same bytes.
+//! A record holds no time of day and nothing of the host, so the same run writes the same bytes.
 
 use super::{KernelCell, Kernels, entry};
 use crate::commands::kernels::point::Extent;

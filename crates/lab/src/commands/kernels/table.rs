@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 /// Reasons that no design reaches this mean share of are left out.
 const COLUMN_SHARE_MIN: f64 = 0.005;
-/// How many broken crashes of a cell are told in full.
+/// How many broken crashes of a cell are described in full.
 const BROKEN_SHOWN: usize = 3;
 
 /// What the columns are.

@@ -95,7 +95,7 @@ impl Pair<'_> {
         Ok(all)
     }
 
-    /// One run; gives how long it took.
+    /// One run; returns how long it took.
     fn run_once(&self, run: u64, horizon: Cycle, all: &mut Crashes) -> Result<Cycle, SimError> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.run_seed(run));
         let (name, machine) = &self.machines[(run as usize) % self.machines.len()];

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// With at most so many tests, each is told in full.
+/// With at most this many tests, each is described in full.
 const FULL_MAX: usize = 4;
 /// Outcomes of a disagreement that are shown with the way that led to them.
 const WAYS_MAX: usize = 3;
@@ -68,7 +68,7 @@ pub struct TestReport {
     pub title: String,
     /// The program in one line.
     pub program: String,
-    /// What an outcome tells.
+    /// The meaning of an outcome.
     pub memory: Vec<String>,
     /// The outcome asked for; may be empty.
     pub question: String,

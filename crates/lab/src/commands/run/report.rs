@@ -118,7 +118,7 @@ pub struct RibbonReport {
 /// How lines were cleaned before their flush was asked for.
 #[derive(Clone, Debug, Serialize)]
 pub struct EarlyReport {
-    /// What told of the stores: "samples", "pages", "soft-dirty" or "hook".
+    /// The source of the stores: "samples", "pages", "soft-dirty" or "hook".
     pub source: &'static str,
     /// The sources before it, by name, and why they were not taken.
     pub refused: Vec<(&'static str, String)>,
@@ -154,7 +154,7 @@ impl EarlyReport {
 }
 
 impl RibbonReport {
-    /// Of a pool whose threads ran for so many seconds.
+    /// Of a pool whose threads ran for that many seconds.
     pub(super) fn of(pool: &RibbonPool<Pool>, seconds: f64) -> RibbonReport {
         let (counters, options) = (pool.counters(), pool.options());
         let RibbonCounts { by_flushers, by_owners, inline, full, cleaned, .. } = counters.counts;
@@ -221,7 +221,7 @@ pub struct CollectorReport {
     pub cycles: u64,
     /// Pages that were emptied.
     pub emptied: u64,
-    /// Pages that were to be emptied and were not: somebody wrote to them.
+    /// Pages that were to be emptied and were not, because a thread wrote to them.
     pub touched: u64,
     /// Objects that it moved; those that a thread needed first are not among them.
     pub moved: u64,

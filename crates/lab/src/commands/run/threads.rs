@@ -180,7 +180,7 @@ pub(super) fn run_beside<W: Workload, T>(
     }
 }
 
-/// Runs the threads until the limit, and shows meanwhile what a Ribbon does.
+/// Runs the threads until the limit, and shows the work of a Ribbon during the run.
 ///
 /// # Errors
 /// When the system has not that many threads.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Instant;
 
-/// Times are told apart to one part in a hundred.
+/// Times are distinguished to one part in a hundred.
 const DIGITS: u8 = 2;
 
 /// What a thread measures, if it does.

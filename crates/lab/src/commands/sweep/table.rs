@@ -8,7 +8,7 @@ use seawall_report::{plain_table, text_of};
 use seawall_sim::{Reason, Stalls};
 use std::fmt::Write;
 
-/// How many points that are wrong are told.
+/// How many wrong points are listed.
 const BROKEN_SHOWN: usize = 3;
 
 impl Sweep {

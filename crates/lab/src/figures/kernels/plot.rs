@@ -5,7 +5,7 @@ use super::{KernelFigure, KernelFigureRecord};
 use crate::engine::spent::PARTS;
 use seawall_report::{Bars, Group};
 
-/// Bars are cut at so many times the largest mean.
+/// Bars are cut at this multiple of the largest mean.
 const CUT: f64 = 2.0;
 
 impl KernelFigure {

@@ -38,7 +38,7 @@ impl KernelFigure {
         std::iter::once("").chain(self.series.iter().map(|series| &*series.name)).collect()
     }
 
-    /// A row: what `cell` gives of each series that was measured.
+    /// A row: what `cell` returns for each series that was measured.
     fn row(&self, name: String, cell: impl Fn(&KernelSeries) -> Option<String>) -> Vec<String> {
         let cells = self.series.iter().map(|series| cell(series).unwrap_or_else(|| "-".into()));
         std::iter::once(name).chain(cells).collect()

@@ -6,7 +6,7 @@
 //! On the host the logs of a point take turns, forth and back, so that what disturbs one disturbs
 //! all, and every ratio is the median of ratios of neighbouring runs. Time is the thread's own:
 //! what other programs take from it is left out. Before each run the log is put out of the caches,
-//! as it is written once, to lines that nobody has used.
+//! as it is written once, to lines that are not in use.
 
 use crate::LabError;
 use rustix::time::{ClockId, clock_gettime};
