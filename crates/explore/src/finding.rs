@@ -1,141 +1,17 @@
-//! A failing image in words, and the string that builds it again.
+//! A failing image in words.
 
-use crate::crash::{Crash, stored};
+use crate::crash::Crash;
 use crate::crashed::Log;
 use crate::models::order::Cut;
+use crate::replay_string::{CrashChoice, CrashPath};
 use crate::trace::{Event, Kind, Store, Trace};
 use crate::walk::Walk;
-use seawall_memory::{Addr, Line, Model, UnknownModel};
-use serde::{Serialize, Serializer};
+use seawall_memory::Addr;
+use serde::Serialize;
 use std::fmt;
-use std::str::FromStr;
 
 /// Stores of each kind that the text form lists before it only counts.
 const LISTED: usize = 8;
-
-/// One image of one run: where power failed, and which lines lost how many of their last stores.
-///
-/// As text `MODEL/EVENT/LOST`, LOST being `LINE-STORES` joined by dots (lines in hexadecimal), or
-/// `none`: `px86/345/40-2.41-1`. When power fails again during recovery, `/EVENT/LOST` of the
-/// recovery follows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CrashPath {
-    /// The model that allows the image.
-    pub model: Model,
-    /// The crash of the run, then those of the recoveries.
-    pub crashes: Vec<CrashChoice>,
-}
-
-/// One crash of a [`CrashPath`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CrashChoice {
-    /// Events of the run, or of recovery, that took effect before the crash.
-    pub event: usize,
-    /// Lines that lost stores, and how many each, in order of address.
-    pub lost: Vec<(Line, u32)>,
-}
-
-/// Why a choice leads to no image.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReplayError {
-    /// Not the text of a choice.
-    #[error("`{0}` is no replay string: take the one behind `replay:`, as it was printed")]
-    Malformed(String),
-    /// The model is not known.
-    #[error(transparent)]
-    Model(#[from] UnknownModel),
-    /// The run has no such image.
-    #[error(
-        "the run cannot leave the image {choice} ({why}): replay it with the options and the \
-         version of the program that printed it"
-    )]
-    OtherRun {
-        /// As given.
-        choice: String,
-        /// What does not fit.
-        why: String,
-    },
-}
-
-impl fmt::Display for CrashPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.model)?;
-        for CrashChoice { event, lost } in &self.crashes {
-            write!(f, "/{event}/")?;
-            if lost.is_empty() {
-                f.write_str("none")?;
-            }
-            for (index, (line, stores)) in lost.iter().enumerate() {
-                let dot = if index == 0 { "" } else { "." };
-                write!(f, "{dot}{:x}-{stores}", line.0)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl FromStr for CrashPath {
-    type Err = ReplayError;
-
-    fn from_str(text: &str) -> Result<CrashPath, ReplayError> {
-        let malformed = || ReplayError::Malformed(text.into());
-        let (model, crashes) = text.split_once('/').ok_or_else(malformed)?;
-        let model = model.parse()?;
-        let parts: Vec<&str> = crashes.split('/').collect();
-        let (pairs, []) = parts.as_chunks() else { return Err(malformed()) };
-        let crashes: Option<Vec<CrashChoice>> =
-            pairs.iter().map(|[event, lost]| CrashChoice::parse(event, lost)).collect();
-        Ok(CrashPath { model, crashes: crashes.ok_or_else(malformed)? })
-    }
-}
-
-impl CrashChoice {
-    fn parse(event: &str, lost: &str) -> Option<CrashChoice> {
-        let one = |part: &str| {
-            let (line, stores) = part.split_once('-')?;
-            Some((Line(u64::from_str_radix(line, 16).ok()?), stores.parse().ok()?))
-        };
-        let lost = match lost {
-            "none" => Vec::new(),
-            _ => lost.split('.').map(one).collect::<Option<Vec<(Line, u32)>>>()?,
-        };
-        Some(CrashChoice { event: event.parse().ok()?, lost })
-    }
-
-    /// The crash in short form: what it lost of what the trace had stored.
-    fn of(trace: &Trace, crash: &Crash) -> CrashChoice {
-        let stored = stored(trace, crash.event);
-        let gone = trace.lines.iter().zip(0..).filter_map(|(log, line)| {
-            let gone = stored.get(line) - crash.cut.get(line);
-            (gone > 0).then_some((log.line, gone))
-        });
-        let mut lost: Vec<(Line, u32)> = gone.collect();
-        lost.sort_unstable();
-        CrashChoice { event: crash.event, lost }
-    }
-
-    /// The crash of this trace, or why it cannot be one.
-    pub(crate) fn crash_of(&self, trace: &Trace) -> Result<Crash, String> {
-        let events = trace.events.len();
-        if self.event > events {
-            return Err(format!("it has {events} events"));
-        }
-        let mut cut = stored(trace, self.event);
-        for &(line, stores) in &self.lost {
-            let index = trace.find_line(line).ok_or_else(|| format!("{line:?} is not in it"))?;
-            let kept = cut.get(index).checked_sub(stores);
-            cut.set(index, kept.ok_or_else(|| format!("{line:?} has fewer stores"))?);
-        }
-        Ok(Crash { event: self.event, cut })
-    }
-}
-
-impl Serialize for CrashPath {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
 
 /// A store, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -427,26 +303,5 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, stores: &[StoreNote]) -> fmt::R
     match stores.len().saturating_sub(LISTED) {
         0 => Ok(()),
         more => writeln!(f, "    and {more} more"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_choice_survives_being_printed() {
-        for text in ["px86/345/40-2.41-1", "bep/0/none", "px86/7/1-1/12/none/3/2-2"] {
-            assert_eq!(text.parse::<CrashPath>().unwrap().to_string(), text);
-        }
-    }
-
-    #[test]
-    fn a_malformed_choice_is_an_error_that_says_so() {
-        for text in ["", "px86", "px86/x/none", "px86/1/zz-1", "px86/1/1", "px86/1/none/2", "px86/"]
-        {
-            assert!(text.parse::<CrashPath>().is_err(), "{text}");
-        }
-        assert!(matches!("tso/1/none".parse::<CrashPath>(), Err(ReplayError::Model(_))));
     }
 }

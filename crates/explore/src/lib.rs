@@ -46,6 +46,7 @@ mod outcome;
 mod reached;
 mod relocated;
 mod replay;
+mod replay_string;
 mod schedule;
 mod search;
 mod shrink;
@@ -59,14 +60,12 @@ mod words;
 
 pub use check::{Check, check};
 pub use crashed::CrashImage;
-pub use finding::{
-    CrashChoice, CrashPath, CutRecovery, EventNote, Finding, InFlight, ReplayError, StoreNote,
-    TIMELINE,
-};
+pub use finding::{CutRecovery, EventNote, Finding, InFlight, StoreNote, TIMELINE};
 pub use images::reachable;
 pub use options::Search;
 pub use outcome::{Reached, SearchOutcome};
 pub use replay::replay;
+pub use replay_string::{CrashChoice, CrashPath, ReplayError};
 pub use schedule::{Interleavings, Preemption, Preemptions, Schedule, Turns, TurnsName};
 pub use search::{search, search_watched};
 pub use seawall_memory::{Model, UnknownModel};

@@ -2,8 +2,9 @@
 
 use crate::check::{Check, Findings, Interned};
 use crate::crash::Crash;
-use crate::finding::{CrashPath, Finding, ReplayError};
+use crate::finding::Finding;
 use crate::options::Search;
+use crate::replay_string::{CrashPath, ReplayError};
 use crate::shrink::describe;
 use crate::trace::Trace;
 use crate::verdict::{Court, Verdict};
