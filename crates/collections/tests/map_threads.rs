@@ -2,7 +2,7 @@
 
 use crate::subject::{Contents, NAME, Subject, TINY, WIDE, heap_options, made, reopened, whole};
 use seawall_collections::{KvMap, Map, MapFlaw, MapOptions};
-use seawall_explore::{CrashImage, CrashPoint, Interleavings, Model, Preemptions, RunError};
+use seawall_explore::{CrashImage, CrashPoint, Interleavings, Model, RunError, Schedules};
 use seawall_explore::{Schedule, Search, Trace, Traced, check, record, search};
 use seawall_memory::Memory;
 use seawall_native::{Pool, PoolOptions};
@@ -85,7 +85,7 @@ fn interleaved_up_to<S: Subject>(
     session.retire();
     session.leave();
     let map = map.flawed(flaw);
-    let preemptions = Preemptions { bound: interruptions, limit, every_store: false };
+    let preemptions = Schedules { interruptions, limit, ..Schedules::new(Model::Px86) };
     let base = Schedule { threads: 2, ..Schedule::default() };
     preemptions.all(&base, |schedule| {
         let program = program.clone();

@@ -3,7 +3,7 @@
 use crate::subject::{TINY, heap_options};
 use proptest::prelude::*;
 use seawall_collections::{BTreeError, KvMap, Map, MapError, MapFlaw, Tree};
-use seawall_explore::{CrashImage, CrashPoint, Interleavings, Model, Preemptions, RunError};
+use seawall_explore::{CrashImage, CrashPoint, Interleavings, Model, RunError, Schedules};
 use seawall_explore::{Schedule, Search, Trace, Traced, check, record, search};
 use seawall_memory::{Addr, Image, Memory};
 use seawall_native::{Pool, PoolOptions};
@@ -308,7 +308,7 @@ fn survives(
     world.one = world.one.with_flaw(flaw);
     world.two = world.two.with_flaw(flaw);
     let base = Schedule { threads, ..Schedule::default() };
-    let preemptions = Preemptions { bound: 2, limit: 60, every_store: false };
+    let preemptions = Schedules { interruptions: 2, limit: 60, ..Schedules::new(Model::Px86) };
     let found: Result<Interleavings<Trace>, RunError> = preemptions.all(&base, |schedule| {
         let world = world.clone();
         let program = move |memory: &Traced<'_>| shift_all(&world, &heap, memory, &moves, is_apart);

@@ -1,4 +1,5 @@
-//! The accesses of a run, for the search for places to preempt.
+//! What a run tells about where another schedule may differ: its accesses, and the moments at which
+//! a thread had ended or waited, so that any other could go next.
 
 use seawall_memory::Addr;
 
@@ -11,6 +12,18 @@ pub(crate) const FENCES: Addr = Addr::pm(1 << 40);
 pub(crate) struct Access {
     pub(crate) call: u64,
     pub(crate) thread: u16,
+    /// The word; for persistent memory the first one of its line.
     pub(crate) word: u64,
     pub(crate) writes: bool,
+    /// The other threads that could have run instead, as bits.
+    pub(crate) others: u64,
+}
+
+/// A moment at which the thread that ran had ended or waited.
+#[derive(Clone, Copy)]
+pub(crate) struct Handover {
+    /// The call that came next.
+    pub(crate) call: u64,
+    /// The threads that could run and did not, as bits.
+    pub(crate) others: u64,
 }

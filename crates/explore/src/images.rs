@@ -40,8 +40,8 @@ mod tests {
     use super::*;
     use crate::models::order::Cut;
     use crate::outcome::Reached;
+    use crate::run::record;
     use crate::schedule::Schedule;
-    use crate::traced::record;
     use crate::walk::Walk;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;

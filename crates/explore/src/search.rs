@@ -229,10 +229,13 @@ impl<'a> Explorer<'a> {
         let end = self.options.events.end.min(self.trace.events.len() + 1);
         loop {
             let here = self.options.events.contains(&walk.point.event);
-            if here && walk.is_failure_point(self.options.thorough) {
+            let repeats = self.trace.repeats.get(walk.point.event) == Some(&true);
+            if here && !repeats && walk.is_failure_point(self.options.thorough) {
                 self.outcome.points += u64::from(first);
                 let grown = walk.state.order.take_grown();
-                let all = promised.replace(walk.point.promised.clone()) != promised;
+                let told = (walk.point.promised.clone(), walk.point.outputs.clone());
+                let all = promised.as_ref() != Some(&told);
+                promised = Some(told);
                 self.point(&mut walk, all, &grown)?;
                 let done = walk.point.event - self.options.events.start;
                 if watch(done as f64 / (end - self.options.events.start) as f64).is_break() {

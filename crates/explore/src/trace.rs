@@ -7,7 +7,7 @@
 //!
 //! Recovery is recorded as a trace, too, because the next crash may cut it short.
 
-use crate::access::Access;
+use crate::access::{Access, Handover};
 use crate::relocated::Relocated;
 use crate::words::{LineIndex, WordChange};
 use rustc_hash::{FxHashMap, FxHasher};
@@ -112,6 +112,19 @@ impl Kind {
         }
     }
 
+    /// Whether it may make something durable, or is seen from outside.
+    pub(crate) fn is_fence(self) -> bool {
+        matches!(
+            self,
+            Kind::Order
+                | Kind::Join
+                | Kind::Drain
+                | Kind::Locked { .. }
+                | Kind::Output { .. }
+                | Kind::Grow { .. }
+        )
+    }
+
     /// The bytes of the pool, if the event made it longer.
     pub(crate) fn grown(self) -> Option<u64> {
         match self {
@@ -154,14 +167,17 @@ pub struct Trace {
     pub(crate) threads: usize,
     pub(crate) start: Vec<u8>,
     pub(crate) dram_bytes: u64,
-    /// All accesses, in runs that search for places to preempt.
+    /// All accesses and handovers, in runs that search for other schedules.
     pub(crate) accesses: Vec<Access>,
+    pub(crate) handovers: Vec<Handover>,
+    /// For each event whether an earlier run of an exploration came just as far; empty if none did.
+    pub(crate) repeats: Vec<bool>,
     pub(crate) relocated: Relocated,
     index: FxHashMap<Line, LineIndex>,
 }
 
-impl AsRef<Trace> for Trace {
-    fn as_ref(&self) -> &Trace {
+impl AsMut<Trace> for Trace {
+    fn as_mut(&mut self) -> &mut Trace {
         self
     }
 }
@@ -176,6 +192,8 @@ impl Trace {
             start,
             dram_bytes,
             accesses: Vec::new(),
+            handovers: Vec::new(),
+            repeats: Vec::new(),
             relocated: Relocated::default(),
             index: FxHashMap::default(),
         }

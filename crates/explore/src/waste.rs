@@ -124,8 +124,9 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::record;
     use crate::schedule::Schedule;
-    use crate::traced::{Traced, record};
+    use crate::traced::Traced;
     use seawall_memory::{Addr, Image, Memory, MemoryExt};
 
     fn kinds(program: fn(&Traced<'_>)) -> Vec<(WasteKind, u64)> {

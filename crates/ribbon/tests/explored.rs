@@ -1,7 +1,7 @@
 //! Order and durability with flushers, however the threads are interrupted, after every crash.
 
 use super::scene::{Program, Scene, options};
-use seawall_explore::{Model, Preemptions, Schedule, record};
+use seawall_explore::{Model, Schedule, Schedules, record};
 use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_ribbon::{Ribbon, RibbonFlaw, RibbonOptions};
 use seawall_runtime::Arena;
@@ -117,7 +117,7 @@ fn a_flusher_returns_though_another_number_of_them_is_set_while_the_ribbon_is_cl
         })
     };
     let base = Schedule { threads: 3, ..Schedule::default() };
-    let interrupted = Preemptions { bound: 2, limit: 1_000, every_store: false };
+    let interrupted = Schedules { interruptions: 2, limit: 1_000, ..Schedules::new(Model::Px86) };
     let found = interrupted.all(&base, run).unwrap_or_else(|error| panic!("{error}"));
     assert!(found.runs.len() > 2, "{}", found.runs.len());
 }

@@ -2,7 +2,7 @@
 
 use super::scene::{EVERY_SOURCE, options};
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
+    CrashImage, CrashPoint, Model, Schedule, Schedules, Search, Trace, Traced, Turns, check,
     record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
@@ -53,7 +53,7 @@ fn explore(kind: Logging, options: &RibbonOptions) -> Result<usize, String> {
         record(image, schedule, move |memory| program(memory, &heap, &ribbon, kind))
     };
     let base = Schedule { threads: 2, ..Schedule::default() };
-    let interrupted = Preemptions { bound: 1, limit: 40, every_store: false };
+    let interrupted = Schedules { interruptions: 1, limit: 40, ..Schedules::new(Model::Px86) };
     let found = interrupted.all(&base, run).expect("every run ends");
     let mut traces: Vec<Trace> = found.runs.into_iter().map(|(_, trace)| trace).collect();
     for seed in 0..60 {

@@ -1,7 +1,7 @@
 //! Application threads and flushers under the explorer.
 
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
+    CrashImage, CrashPoint, Model, Schedule, Schedules, Search, Trace, Traced, Turns, check,
     record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
@@ -81,7 +81,7 @@ impl Scene {
         let threads = (self.options.threads + self.options.flushers) as usize;
         let base = Schedule { threads, ..Schedule::default() };
         let (bound, limit) = (self.bound, self.limit);
-        let interrupted = Preemptions { bound, limit, every_store: false };
+        let interrupted = Schedules { interruptions: bound, limit, ..Schedules::new(Model::Px86) };
         let found = interrupted.all(&base, run).unwrap_or_else(|error| panic!("{error}"));
         let mut traces: Vec<Trace> = found.runs.into_iter().map(|(_, trace)| trace).collect();
         for seed in 0..self.random {

@@ -8,7 +8,7 @@
 //! `SEAWALL_PAIRS=400` tries up to so many runs of every pair; without it a few, of some pairs.
 
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, check, record, search,
+    CrashImage, CrashPoint, Model, Schedule, Schedules, Search, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, Tx, TxError};
@@ -192,7 +192,8 @@ fn explore(ops: [Op; 2], limit: usize, flaw: HeapFlaw) -> (usize, Option<String>
         })
     };
     let base = Schedule { threads: 2, ..Schedule::default() };
-    let found = Preemptions { bound: 2, limit, every_store: false }.all(&base, run);
+    let found =
+        Schedules { interruptions: 2, limit, ..Schedules::new(Model::Px86) }.all(&base, run);
     let found = found.unwrap_or_else(|error| panic!("{ops:?}: {error}"));
     let how = Search { depth: 0, budget: 2_000, samples: 20, ..Search::new(Model::Px86) };
     let recover =

@@ -1,7 +1,7 @@
 //! Two threads at once: every way of interrupting them once, some random ones, and every crash.
 
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
+    CrashImage, CrashPoint, Model, Schedule, Schedules, Search, Trace, Traced, Turns, check,
     record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
@@ -130,7 +130,7 @@ fn explore(
     program: Program,
     kind: Logging,
     flaw: HeapFlaw,
-    interrupted: &Preemptions,
+    interrupted: &Schedules,
     random: u64,
 ) -> (usize, Option<String>) {
     let options = options();
@@ -159,11 +159,11 @@ fn no_crash_breaks_two_threads_however_they_are_interrupted() {
     let limit =
         std::env::var("SEAWALL_INTERLEAVINGS").map_or(24, |limit| limit.parse().expect("a number"));
     for kind in [Logging::Redo, Logging::Undo] {
-        let once = Preemptions { bound: 1, limit, every_store: false };
+        let once = Schedules { interruptions: 1, limit, ..Schedules::new(Model::Px86) };
         let (runs, finding) = explore(program, kind, HeapFlaw::None, &once, limit as u64 / 4);
         assert_eq!(finding, None, "{kind:?}");
         assert!(runs > 20, "{runs} runs");
-        let twice = Preemptions { bound: 2, limit, every_store: false };
+        let twice = Schedules { interruptions: 2, limit, ..Schedules::new(Model::Px86) };
         let (_, finding) = explore(writer_and_retirer, kind, HeapFlaw::None, &twice, 0);
         assert_eq!(finding, None, "{kind:?}");
     }
@@ -171,8 +171,8 @@ fn no_crash_breaks_two_threads_however_they_are_interrupted() {
 
 #[test]
 fn what_only_two_threads_get_wrong_is_caught() {
-    let once = Preemptions { bound: 1, limit: 60, every_store: false };
-    let twice = Preemptions { bound: 2, limit: 1000, every_store: false };
+    let once = Schedules { interruptions: 1, limit: 60, ..Schedules::new(Model::Px86) };
+    let twice = Schedules { interruptions: 2, limit: 1000, ..Schedules::new(Model::Px86) };
     let cases: [(_, Program, _); 2] =
         [(HeapFlaw::NoOrder, program, once), (HeapFlaw::NoWait, writer_and_retirer, twice)];
     for (flaw, program, interrupted) in cases {

@@ -4,7 +4,7 @@ use crate::started::{recovered, started};
 use crate::thread::Thread;
 use crate::{Branded, Error, HeapError, ReadError};
 use seawall_explore::{
-    CrashImage, CrashPoint, Finding, Model, Preemptions, RunError, Schedule, Search, SearchOutcome,
+    CrashImage, CrashPoint, Finding, Model, RunError, Schedule, Schedules, Search, SearchOutcome,
     Trace, Traced, check, record, search,
 };
 use seawall_memory::Image;
@@ -237,10 +237,10 @@ fn recorded<R: Branded + 'static>(
     if how.threads == 1 {
         return Ok((vec![run(&base)?], true));
     }
-    let every_store = model.orders_all_stores();
-    let interrupted = Preemptions { bound: how.interruptions, limit: how.runs, every_store };
+    let interrupted =
+        Schedules { interruptions: how.interruptions, limit: how.runs, ..Schedules::new(model) };
     let found = interrupted.all(&base, run)?;
-    let complete = found.complete;
+    let complete = found.tried.complete;
     Ok((found.runs.into_iter().map(|(_, trace)| trace).collect(), complete))
 }
 

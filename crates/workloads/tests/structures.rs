@@ -1,7 +1,7 @@
 //! Level hashing and FAST & FAIR with several threads: on this machine at full speed, and in every
 //! order with a few interruptions at any store. Keys that no thread deletes are always found.
 
-use seawall_explore::{Preemptions, Schedule, Traced, record};
+use seawall_explore::{Model, Schedule, Schedules, Traced, record};
 use seawall_memory::{Image, Memory};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::Arena;
@@ -162,7 +162,7 @@ fn interleaved<S: Subject>(first: &[u64], write: impl Fn(&S, &Traced<'_>) + Copy
         assert!(index.insert(&image, *key, tag_of(*key, 0)));
     }
     let stay: Vec<u64> = first.iter().copied().filter(|key| stays(*key)).collect();
-    let preemptions = Preemptions { bound: 2, limit: 600, every_store: true };
+    let preemptions = Schedules { interruptions: 2, limit: 600, ..Schedules::new(Model::Strict) };
     let base = Schedule { threads: 2, ..Schedule::default() };
     let runs = preemptions.all(&base, |schedule| {
         let stay = stay.clone();
@@ -217,7 +217,7 @@ fn every_run<S: Subject>(
         assert!(tree.insert(&image, *key, tag_of(*key, 0)));
     }
     between(&tree, &image);
-    let preemptions = Preemptions { bound: interruptions, limit: 1500, every_store: true };
+    let preemptions = Schedules { interruptions, limit: 1500, ..Schedules::new(Model::Strict) };
     let base = Schedule { threads: 2, ..Schedule::default() };
     let runs = preemptions.all(&base, |schedule| {
         let (ended, kept) = (Rc::new(Cell::new(0)), kept.to_vec());

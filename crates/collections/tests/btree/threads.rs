@@ -3,8 +3,7 @@
 use crate::script::{Small, State, Step, VERSIONS, checked, made, options, reopen};
 use seawall_collections::{BTree, BTreeFlaw};
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Turns, check, record,
-    search,
+    CrashImage, CrashPoint, Model, Schedule, Schedules, Search, Trace, Turns, check, record, search,
 };
 use seawall_memory::{Addr, Memory};
 use seawall_native::{Domain, Pool, PoolOptions};
@@ -28,9 +27,9 @@ struct Race {
 
 struct Run(Trace);
 
-impl AsRef<Trace> for Run {
-    fn as_ref(&self) -> &Trace {
-        &self.0
+impl AsMut<Trace> for Run {
+    fn as_mut(&mut self) -> &mut Trace {
+        &mut self.0
     }
 }
 
@@ -85,7 +84,7 @@ fn explore(race: &Race, flaw: BTreeFlaw, limit: usize, budget: u64) -> Result<us
         trace.map(Run).map_err(|error| error.to_string())
     };
     let base = Schedule { threads: 2, turns: Turns::Random, seed: 1, steps: 1_000_000 };
-    let all = Preemptions { bound: 2, limit, every_store: false };
+    let all = Schedules { interruptions: 2, limit, ..Schedules::new(Model::Px86) };
     let found = all.all(&base, record_one)?;
     let recover =
         |image: &CrashImage<'_>| reopen::<_, 3, 3>(image, bytes).map(|(_, _, state)| state);

@@ -2,7 +2,7 @@
 
 use crate::program::{About, Case, Found};
 use seawall_explore::{
-    Model, Preemptions, Reached, RunError, Schedule, Search, Trace, Turns, TurnsName, check, search,
+    Model, Reached, RunError, Schedule, Schedules, Search, Trace, Turns, TurnsName, check, search,
 };
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -145,13 +145,14 @@ fn all_runs(
         let trace = case.record(fixed, &base)?;
         return Ok(vec![(base, trace)]);
     }
-    let preemptions = Preemptions {
-        bound: effort.preemptions,
+    let preemptions = Schedules {
+        interruptions: effort.preemptions,
         limit: effort.schedules,
-        every_store: model.orders_all_stores(),
+        thorough: effort.thorough,
+        ..Schedules::new(model)
     };
     let found = preemptions.all(&base, |schedule| case.record(fixed, schedule))?;
-    *complete &= found.complete;
+    *complete &= found.tried.complete;
     let mut runs = found.runs;
     for seed in 1..=effort.random {
         let turns = if seed % 2 == 0 { Turns::Priorities(2) } else { Turns::Random };

@@ -5,7 +5,7 @@ use super::{
     values, ways,
 };
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, Turns, check,
+    CrashImage, CrashPoint, Model, Schedule, Schedules, Search, Trace, Traced, Turns, check,
     record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
@@ -293,7 +293,8 @@ fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64, retires: bool) -> Resul
         })
     };
     let base = Schedule { threads: 2, ..Schedule::default() };
-    let interrupted = Preemptions { bound: 1, limit: 2 * runs as usize, every_store: false };
+    let interrupted =
+        Schedules { interruptions: 1, limit: 2 * runs as usize, ..Schedules::new(Model::Px86) };
     let found = interrupted.all(&base, run).map_err(|error| error.to_string())?;
     let mut traces: Vec<Trace> = found.runs.into_iter().map(|(_, trace)| trace).collect();
     for seed in 0..runs {

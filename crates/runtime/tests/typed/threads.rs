@@ -2,7 +2,7 @@
 
 use super::{Account, NAME, Node, Root};
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Preemptions, Schedule, Search, Trace, Traced, check, record,
+    CrashImage, CrashPoint, Model, Schedule, Schedules, Search, Trace, Traced, check, record,
     search,
 };
 use seawall_memory::{Image, Memory};
@@ -72,7 +72,7 @@ fn explore(flaw: HeapFlaw) -> (usize, Option<String>) {
         record(image, schedule, move |memory| program(memory, heap))
     };
     let base = Schedule { threads: 2, ..Schedule::default() };
-    let interrupted = Preemptions { bound: 1, limit: 60, every_store: false };
+    let interrupted = Schedules { interruptions: 1, limit: 60, ..Schedules::new(Model::Px86) };
     let found = match interrupted.all(&base, run) {
         Ok(found) => found,
         Err(error) => return (0, Some(error.to_string())),

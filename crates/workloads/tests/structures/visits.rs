@@ -3,7 +3,7 @@
 //! another node, and after all of them.
 
 use super::{Subject, tag_of};
-use seawall_explore::{Preemptions, Schedule, Traced, record};
+use seawall_explore::{Model, Schedule, Schedules, Traced, record};
 use seawall_memory::{Addr, Image, LINE_BYTES, Memory, MemoryExt, Width, layer};
 use seawall_runtime::Arena;
 use seawall_workloads::ribbon20::structures::FastFairTree;
@@ -134,7 +134,7 @@ fn runs(change: &'static Change, (errand, effect): Errand, nth: u64) -> Option<u
     effect(&mut wanted);
 
     let stood = Rc::new(Cell::new(false));
-    let preemptions = Preemptions { bound: 1, limit: 5000, every_store: true };
+    let preemptions = Schedules { interruptions: 1, limit: 5000, ..Schedules::new(Model::Strict) };
     let base = Schedule { threads: 2, ..Schedule::default() };
     let runs = preemptions.all(&base, |schedule| {
         let (ended, wanted, stood) = (Rc::new(Cell::new(0)), wanted.clone(), stood.clone());
@@ -157,7 +157,7 @@ fn runs(change: &'static Change, (errand, effect): Errand, nth: u64) -> Option<u
         })
     });
     let runs = runs.unwrap_or_else(|error| panic!("pointer {nth}: {error}"));
-    assert!(runs.complete);
+    assert!(runs.tried.complete);
     stood.get().then_some(runs.runs.len())
 }
 

@@ -48,9 +48,9 @@ pub(super) enum Found {
     Case(seawall_corpus::Found),
 }
 
-impl AsRef<Trace> for Recorded {
-    fn as_ref(&self) -> &Trace {
-        &self.trace
+impl AsMut<Trace> for Recorded {
+    fn as_mut(&mut self) -> &mut Trace {
+        &mut self.trace
     }
 }
 
@@ -164,7 +164,7 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         let moved = Arc::new(Mutex::new(DefragCounts::default()));
         let tell = moved.clone();
         // Its name says no seed where turns are not random: replays have the run's then.
-        let is_random = !matches!(schedule.turns, Turns::Preempted(_));
+        let is_random = !matches!(schedule.turns, Turns::Chosen(_));
         let seed = if is_random { schedule.seed } else { seed };
         let schedule = &Schedule { seed, ..schedule.clone() };
         let trace = record(start, schedule, move |memory| {

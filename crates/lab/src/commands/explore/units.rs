@@ -10,7 +10,7 @@ use super::{ExploreError, Shard};
 use crate::engine::jobs::host_threads;
 use crate::{LabError, Progress};
 use rayon::prelude::*;
-use seawall_explore::{Model, Preemptions, Schedule, Search, SearchOutcome, Turns, search_watched};
+use seawall_explore::{Model, Schedule, Schedules, Search, SearchOutcome, Turns, search_watched};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -46,17 +46,18 @@ impl Interleave {
     pub(super) fn runs(&self, target: &dyn Target) -> Result<Runs, ExploreError> {
         let base = Schedule { threads: target.threads(), seed: self.seed, ..Schedule::default() };
         if target.threads() == 1 {
-            let base = Schedule { turns: Turns::Preempted(Vec::new()), ..base };
+            let base = Schedule { turns: Turns::Chosen(Vec::new()), ..base };
             let runs = vec![(base.clone(), target.record(&base)?)];
             return Ok(Runs { runs, about: String::new() });
         }
         let limit = (self.schedules * 3).div_ceil(4);
-        let every_store = self.every_store;
-        let preemptions = Preemptions { bound: self.preemptions, limit, every_store };
+        let model = if self.every_store { Model::Strict } else { Model::Px86 };
+        let preemptions =
+            Schedules { interruptions: self.preemptions, limit, ..Schedules::new(model) };
         let found = preemptions.all(&base, |schedule| target.record(schedule))?;
         let about = format!(
             "{} {} with at most {} interruption{}",
-            if found.complete { "all" } else { "the first" },
+            if found.tried.complete { "all" } else { "the first" },
             found.runs.len(),
             self.preemptions,
             if self.preemptions == 1 { "" } else { "s" },

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::shared::{Change, Full};
     use proptest::prelude::*;
-    use seawall_explore::{CrashImage, CrashPoint, Model, Preemptions, Reached, Schedule, Search};
+    use seawall_explore::{CrashImage, CrashPoint, Model, Reached, Schedule, Schedules, Search};
     use seawall_explore::{check, record, search};
     use seawall_memory::Image;
     use seawall_runtime::Arena;
@@ -246,7 +246,8 @@ mod tests {
         let (image, table, [key, rival]) = two_for_a_slot();
         let mut wanted = table.contents(&image).expect("whole");
         wanted.extend([(key, 9), (rival, 9)]);
-        let preemptions = Preemptions { bound: 2, limit: 400, every_store: true };
+        let preemptions =
+            Schedules { interruptions: 2, limit: 400, ..Schedules::new(Model::Strict) };
         let base = Schedule { threads: 2, ..Schedule::default() };
         let runs = preemptions.all(&base, |schedule| {
             let (ended, wanted) = (Rc::new(Cell::new(0)), wanted.clone());
@@ -415,7 +416,8 @@ mod tests {
         let top = table.state(&image).0;
         // Entries of the lower level first: they have no room in the levels that are tried.
         let keys: Vec<u64> = table.entries(&image, [top - 1, top]).map(|(_, key)| key).collect();
-        let preemptions = Preemptions { bound: 1, limit: 1000, every_store: true };
+        let preemptions =
+            Schedules { interruptions: 1, limit: 1000, ..Schedules::new(Model::Strict) };
         let base = Schedule { threads: 2, ..Schedule::default() };
         let runs = preemptions.all(&base, |schedule| {
             let keys = keys.clone();
@@ -430,6 +432,6 @@ mod tests {
                 assert_eq!(table.search(memory, refused), None);
             })
         });
-        assert!(runs.expect("no reader misses a key").complete);
+        assert!(runs.expect("no reader misses a key").tried.complete);
     }
 }

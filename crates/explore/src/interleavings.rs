@@ -1,0 +1,272 @@
+//! Every schedule of a program with a bounded number of interruptions, up to those that show
+//! nothing new.
+//!
+//! A thread runs until it waits or ends, except for a bounded number of interruptions (Musuvathi,
+//! Qadeer, "Iterative Context Bounding", PLDI'07). Which thread goes first, and which goes on when
+//! one waits or ends, is free, and all are tried. What is left out, and why nothing is lost:
+//!
+//! Two calls of different threads *conflict* if both access one line (of DRAM: one word) and one of
+//! them stores to it or flushes it. A *fence* is a call that makes something durable or is seen
+//! from outside: order, drain, join, a successful locked operation, an output, a longer pool. A
+//! *place* is a call before which an interruption is tried: each fence, and each call to a line
+//! that conflicts with a call of another thread in some run of the exploration. Where all stores
+//! persist in one order, each store counts as a fence.
+//!
+//! **Theorem.** Let a crash come at any moment of any run with at most `b` interruptions. Then an
+//! explored run with at most `b` interruptions, at places only, has a moment at which the threads
+//! have been told the same and each image of that crash is possible.
+//!
+//! *Proof.* Cut the run at the crash. If an interruption of a thread comes before a call `e` that
+//! is no place, let `e` come first, and the interruption after it. (a) `e` conflicts with no call
+//! in between: then it changes nothing that they read, no order in which stores to a line persist,
+//! and it is no fence, so no image is lost; a store only adds images. There are as many
+//! interruptions as before or fewer, and they come later, so this ends, with interruptions at
+//! places only. (b) `e` conflicts with a first call `c` in between. What comes before `c` runs as
+//! before when `e` comes first, so that run, which by induction over the calls that are left to
+//! come (a) is explored, has both calls: then `e` is a place. Runs are made anew until no run
+//! brings another place. ∎
+//!
+//! The argument is that of dynamic partial-order reduction (Flanagan, Godefroid, POPL'05); that
+//! bounds need more than its places is known (Coons, Musuvathi, McKinley, "Bounded Partial-Order
+//! Reduction", OOPSLA'13), which is why places hold for the whole exploration and not for one run.
+//!
+//! Many runs then share what they do up to some moment. [`Prefixes`] recognizes it, and crashes are
+//! searched only at moments that no run has shown before.
+
+use crate::access::{Access, FENCES, Handover};
+use crate::prefixes::Prefixes;
+use crate::run::THREADS_MAX;
+use crate::schedule::{Choice, ChoiceKind, Schedule, Turns};
+use crate::trace::Trace;
+use rustc_hash::FxHashMap;
+use seawall_memory::Model;
+use std::ops::ControlFlow;
+
+/// Which schedules of a program to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedules {
+    /// The persistency model of the machine.
+    pub model: Model,
+    /// Interruptions of one run at most.
+    pub interruptions: usize,
+    /// Runs at most that show something new.
+    pub limit: usize,
+    /// Crashes after every store are searched, too.
+    pub thorough: bool,
+}
+
+/// What the reduction leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the reduction to the others"))]
+pub(crate) enum Reduction {
+    /// What shows nothing new.
+    Redundant,
+    /// Nothing: each call is a place, and every run counts as new.
+    Nothing,
+    /// Too much: places that conflict only with a call of another run.
+    OtherRuns,
+    /// Too much: fences that are not to a shared word are no places.
+    Fences,
+    /// Too much: the default thread goes on when one waits or ends.
+    Handovers,
+    /// Too much: the order of fences does not tell runs apart.
+    OrderOfFences,
+    /// Too much: the order of the stores to a line does not tell runs apart.
+    OrderOfStores,
+}
+
+/// The runs that were found.
+pub struct Interleavings<R> {
+    /// Each with its schedule, those with fewer interruptions first.
+    pub runs: Vec<(Schedule, R)>,
+    /// What was tried.
+    pub tried: Tried,
+}
+
+/// How many schedules were tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Runs that showed something new.
+    pub runs: usize,
+    /// Runs that were made.
+    pub made: usize,
+    /// True if all schedules within the bound were tried.
+    pub complete: bool,
+}
+
+impl Schedules {
+    /// All schedules with at most two interruptions, up to 1000 runs.
+    pub fn new(model: Model) -> Schedules {
+        Schedules { model, interruptions: 2, limit: 1000, thorough: false }
+    }
+
+    /// Runs the program under every schedule. What `record` returns holds the trace of the run.
+    ///
+    /// # Errors
+    /// The error of the first run that fails.
+    pub fn all<R: AsMut<Trace>, E>(
+        &self,
+        base: &Schedule,
+        record: impl FnMut(&Schedule) -> Result<R, E>,
+    ) -> Result<Interleavings<R>, E> {
+        let mut runs = Vec::new();
+        let tried = self.each(base, record, |schedule, run| {
+            runs.push((schedule.clone(), run));
+            ControlFlow::Continue(())
+        })?;
+        Ok(Interleavings { runs, tried })
+    }
+
+    /// Runs the program under every schedule, and gives each run that shows something new to
+    /// `visit`, until that breaks.
+    ///
+    /// # Errors
+    /// The error of the first run that fails.
+    pub fn each<R: AsMut<Trace>, E>(
+        &self,
+        base: &Schedule,
+        record: impl FnMut(&Schedule) -> Result<R, E>,
+        visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
+    ) -> Result<Tried, E> {
+        self.each_but(Reduction::Redundant, base, record, visit)
+    }
+
+    pub(crate) fn each_but<R: AsMut<Trace>, E>(
+        &self,
+        reduction: Reduction,
+        base: &Schedule,
+        mut record: impl FnMut(&Schedule) -> Result<R, E>,
+        mut visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
+    ) -> Result<Tried, E> {
+        let mut tried = Tried { runs: 0, made: 0, complete: base.threads <= THREADS_MAX };
+        let mut known = Known::new(self, reduction);
+        loop {
+            known.grew = false;
+            let mut levels = vec![Vec::new(); self.interruptions + 1];
+            levels[0].push(Vec::new());
+            for cost in 0..levels.len() {
+                while let Some(choices) = levels[cost].pop() {
+                    if tried.runs == self.limit {
+                        return Ok(Tried { complete: false, ..tried });
+                    }
+                    let schedule = Schedule { turns: Turns::Chosen(choices), ..base.clone() };
+                    let mut run = record(&schedule)?;
+                    tried.made += 1;
+                    let Turns::Chosen(choices) = &schedule.turns else { unreachable!() };
+                    let is_new = known.follow(run.as_mut());
+                    known.longer(choices, run.as_mut(), cost, &mut levels);
+                    if is_new {
+                        tried.runs += 1;
+                        if visit(&schedule, run).is_break() {
+                            return Ok(Tried { complete: false, ..tried });
+                        }
+                    }
+                }
+            }
+            if !known.grew {
+                return Ok(tried);
+            }
+        }
+    }
+}
+
+/// What the runs so far have shown.
+struct Known<'a> {
+    how: &'a Schedules,
+    reduction: Reduction,
+    words: FxHashMap<u64, Users>,
+    /// Some word has come to be shared.
+    grew: bool,
+    prefixes: Prefixes,
+}
+
+/// The threads that read a word, and those that write it, as bits.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Users {
+    readers: u64,
+    writers: u64,
+}
+
+impl Users {
+    /// Whether an access by one thread may conflict with one by another.
+    pub(crate) fn are_several(self) -> bool {
+        self.writers != 0 && (self.readers | self.writers).count_ones() > 1
+    }
+}
+
+impl Known<'_> {
+    fn new(how: &Schedules, reduction: Reduction) -> Known<'_> {
+        let prefixes = Prefixes::new(reduction);
+        Known { how, reduction, words: FxHashMap::default(), grew: false, prefixes }
+    }
+
+    /// Notes what a run shares; true if it shows something new.
+    fn follow(&mut self, trace: &mut Trace) -> bool {
+        if self.reduction == Reduction::OtherRuns {
+            self.words.clear();
+        }
+        for access in &trace.accesses {
+            let users = self.words.entry(access.word).or_default();
+            let before = *users;
+            let bits = if access.writes { &mut users.writers } else { &mut users.readers };
+            *bits |= 1 << access.thread;
+            let changed = (before.readers, before.writers) != (users.readers, users.writers);
+            self.grew |= changed && users.are_several();
+        }
+        match self.reduction {
+            Reduction::Nothing => return true,
+            Reduction::OtherRuns => self.grew = false,
+            _ => {}
+        }
+        self.prefixes.follow(self.how, &self.words, trace)
+    }
+
+    fn is_place(&self, access: &Access) -> bool {
+        let fences = FENCES.bits() / 8;
+        match self.reduction {
+            Reduction::Nothing => return true,
+            Reduction::Fences if access.word == fences => return false,
+            _ => {}
+        }
+        let is_ordered =
+            self.how.model.orders_all_stores() && access.writes && access.word < fences;
+        if access.word == fences || is_ordered {
+            return true;
+        }
+        let Users { readers, writers } = self.words.get(&access.word).copied().unwrap_or_default();
+        let users = if access.writes { readers | writers } else { writers };
+        users & !(1 << access.thread) != 0
+    }
+
+    /// Adds the choices of a run, extended by one later choice in every way.
+    fn longer(
+        &self,
+        choices: &[Choice],
+        trace: &Trace,
+        cost: usize,
+        levels: &mut [Vec<Vec<Choice>>],
+    ) {
+        let from = choices.last().map_or(1, |last| last.call + 1);
+        let mut add = |call: u64, others: u64, cost: usize| {
+            for thread in (0..64).filter(|thread| others >> thread & 1 == 1) {
+                let kind = ChoiceKind::Run(thread);
+                levels[cost].push([choices, &[Choice { call, kind }]].concat());
+            }
+        };
+        let is_later =
+            |handover: &&Handover| handover.call >= from && self.reduction != Reduction::Handovers;
+        trace.handovers.iter().filter(is_later).for_each(|one| add(one.call, one.others, cost));
+        if cost < self.how.interruptions {
+            let mut last = 0;
+            for access in trace.accesses.iter().filter(|access| access.call >= from) {
+                if access.call != last && self.is_place(access) {
+                    last = access.call;
+                    add(access.call, access.others, cost + 1);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

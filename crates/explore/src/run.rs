@@ -1,0 +1,354 @@
+//! A run of a program on the recording memory: its threads, and what they share.
+//!
+//! The threads of a run are fibers on one OS thread, and every call of the seam is a switch point;
+//! the [`Dispatcher`] determines which thread goes next.
+//!
+//! A run always ends: it is cut off after a number of seam calls, and a state in which all threads
+//! wait is a deadlock. Both are errors, not hangs. A loop that never accesses memory is not
+//! bounded.
+//!
+//! A thread that reads the same values at the same call sites over and over waits for another
+//! thread, whatever its loop looks like: after [`REPEATS`] rounds it is passed over until memory
+//! has changed. So a lock that spins on a failing locked operation needs no `spin_while` to end.
+
+use crate::access::Handover;
+use crate::dispatch::{Dispatcher, Turn};
+use crate::guard::guarded;
+use crate::relocated::Copied;
+use crate::schedule::{Schedule, Turns};
+use crate::trace::Trace;
+use crate::traced::Traced;
+use crate::words::Words;
+use rustc_hash::FxHashMap;
+use seawall_fiber::Fiber;
+use seawall_memory::relocation::Relocation;
+use seawall_memory::{Addr, Image, Width};
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::rc::Rc;
+
+/// Why a run has no trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// All unfinished threads wait.
+    #[error("deadlock: {0}; the program is wrong, or the schedule found its lock bug")]
+    Deadlock(String),
+    /// More seam calls than allowed.
+    #[error(
+        "the run made more than {0} memory accesses: give it fewer operations, or a loop in it \
+         never ends"
+    )]
+    TooLong(u64),
+    /// The program panicked.
+    #[error("thread {thread} of the program panicked: {message}")]
+    Panicked {
+        /// The thread.
+        thread: usize,
+        /// Its message, and the location.
+        message: String,
+    },
+    /// The system has no memory for the stack of a thread.
+    #[error("no memory for the stack of thread {thread} ({why}); allow more (ulimit -v)")]
+    Stack {
+        /// The thread.
+        thread: usize,
+        /// The error of the system.
+        why: String,
+    },
+    /// No threads.
+    #[error("a run needs at least 1 thread")]
+    NoThreads,
+}
+
+/// What the threads of a run share.
+pub(crate) struct Shared {
+    pub(crate) pm: Words,
+    pub(crate) dram: Words,
+    pub(crate) trace: RefCell<Trace>,
+    /// The last writer of each line, and of each word.
+    pub(crate) writer: RefCell<Vec<u16>>,
+    pub(crate) word_writer: RefCell<FxHashMap<u32, u16>>,
+    /// The last writer of each word of DRAM, and the number of stores to persistent memory before
+    /// that write.
+    pub(crate) dram_writer: RefCell<FxHashMap<u64, (u16, u32)>>,
+    pub(crate) operation: Vec<Cell<u32>>,
+    /// What each thread waits for.
+    waits: Vec<Cell<Option<Wait>>>,
+    ended: Vec<Cell<bool>>,
+    /// What each thread read lately without writing anything.
+    repeats: RefCell<Vec<Repeats>>,
+    /// Stores so far.
+    pub(crate) changes: Cell<u64>,
+    /// Seam calls so far, and the one before which the running thread pauses.
+    calls: Cell<u64>,
+    until: Cell<u64>,
+    limit: u64,
+    is_cut: Cell<bool>,
+    /// Whether accesses are recorded, for the search for other schedules.
+    pub(crate) notes_accesses: bool,
+    closing: Cell<bool>,
+    pub(crate) relocation: Cell<Option<Relocation>>,
+    seed: u64,
+    /// Bits of the reached bitmap that loads see set, by word.
+    pub(crate) told: RefCell<FxHashMap<u32, u64>>,
+}
+
+#[derive(Clone, Copy)]
+enum Wait {
+    /// For the word to change from this value.
+    Word(Addr, u64),
+    /// For memory to change, having changed this many times.
+    Change(u64),
+}
+
+/// Threads of a run up to which other schedules are searched for.
+pub(crate) const THREADS_MAX: usize = 64;
+
+/// Rounds after which a loop that only reads the same counts as waiting.
+const REPEATS: usize = 8;
+
+/// Loops of at most so many reads are recognized.
+const ROUND_MAX: usize = 4;
+
+/// A read: where, what, and by which call.
+type Read = (Addr, u64, &'static Location<'static>);
+
+/// The latest reads of a thread, oldest first.
+#[derive(Default)]
+struct Repeats(Vec<Read>);
+
+impl Repeats {
+    /// True if the reads before this one, with it, are the same round again and again.
+    fn ends_with(&mut self, read: Read) -> bool {
+        let most = REPEATS * ROUND_MAX;
+        if self.0.len() == most {
+            self.0.remove(0);
+        }
+        self.0.push(read);
+        let same = |(a, b): (&Read, &Read)| (a.0, a.1) == (b.0, b.1) && std::ptr::eq(a.2, b.2);
+        (1..=ROUND_MAX).any(|round| {
+            let Some(start) = self.0.len().checked_sub(round * REPEATS) else { return false };
+            let last = &self.0[start..];
+            last.iter().zip(&last[round..]).all(same)
+        })
+    }
+}
+
+/// Runs `program` once for each thread, each with its own handle, from the memory in `start`.
+///
+/// # Errors
+/// When the run does not end, or a thread panics.
+pub fn record<P>(start: Image, schedule: &Schedule, program: P) -> Result<Trace, RunError>
+where
+    P: Fn(&Traced<'_>) + Clone + 'static,
+{
+    if schedule.threads == 0 {
+        return Err(RunError::NoThreads);
+    }
+    let shared = Shared::new(start, schedule);
+    let fiber = |thread| {
+        let (shared, program) = (shared.clone(), program.clone());
+        let fiber = Fiber::new(move |pause| program(&Traced::new(shared.clone(), thread, pause)));
+        fiber.map_err(|error| RunError::Stack { thread, why: error.to_string() })
+    };
+    let fibers: Result<Vec<Fiber>, RunError> = (0..schedule.threads).map(fiber).collect();
+    let mut fibers = fibers?;
+    let result = drive(&shared, &mut fibers, schedule);
+    shared.closing.set(true);
+    drop(fibers);
+    drop(program);
+    result.map(|()| shared.trace.replace(Trace::new(schedule.threads, Vec::new(), 0)))
+}
+
+fn drive(shared: &Shared, fibers: &mut [Fiber], schedule: &Schedule) -> Result<(), RunError> {
+    let mut turns = Dispatcher::new(schedule);
+    let mut last = None;
+    loop {
+        let threads = 0..fibers.len();
+        let mut ready: Vec<usize> = threads.clone().filter(|&t| shared.is_ready(t)).collect();
+        let running = last.filter(|last| ready.contains(last));
+        let is_handover = running.is_none() && ready.len() > 1;
+        if ready.is_empty() {
+            // Of threads that wait for any change, one may still give up waiting.
+            ready = threads.filter(|&thread| shared.repeats_itself(thread)).collect();
+        }
+        if ready.is_empty() {
+            return match shared.waiting() {
+                None => Ok(()),
+                Some(who) => Err(RunError::Deadlock(who)),
+            };
+        }
+        let Turn { thread, until } = turns.next(&ready, running, shared.calls.get());
+        if is_handover {
+            shared.note_handover(&ready, thread);
+        }
+        shared.until.set(if fibers.len() == 1 { u64::MAX } else { until });
+        guarded(|| fibers[thread].resume())
+            .map_err(|message| RunError::Panicked { thread, message })?;
+        if fibers[thread].is_done() {
+            shared.ended[thread].set(true);
+        }
+        if shared.is_cut.get() {
+            return Err(RunError::TooLong(schedule.steps));
+        }
+        last = Some(thread);
+    }
+}
+
+impl Shared {
+    fn new(start: Image, schedule: &Schedule) -> Rc<Shared> {
+        let room = start.pm_bytes_max();
+        let (pm, dram) = start.into_parts();
+        let threads = schedule.threads;
+        Rc::new(Shared {
+            pm: Words::with_room(&pm, room),
+            dram: Words::from_bytes(&dram),
+            trace: RefCell::new(Trace::new(threads, pm, dram.len() as u64)),
+            writer: RefCell::new(Vec::new()),
+            word_writer: RefCell::default(),
+            dram_writer: RefCell::default(),
+            operation: vec![Cell::new(0); threads],
+            waits: vec![Cell::new(None); threads],
+            ended: vec![Cell::new(false); threads],
+            repeats: RefCell::new((0..threads).map(|_| Repeats::default()).collect()),
+            changes: Cell::new(0),
+            calls: Cell::new(0),
+            until: Cell::new(0),
+            limit: schedule.steps.max(1),
+            is_cut: Cell::new(false),
+            notes_accesses: (2..=THREADS_MAX).contains(&threads)
+                && matches!(schedule.turns, Turns::Chosen(_)),
+            closing: Cell::new(false),
+            relocation: Cell::new(None),
+            seed: schedule.seed,
+            told: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn region(&self, at: Addr) -> &Words {
+        if at.is_pm() { &self.pm } else { &self.dram }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.operation.len()
+    }
+
+    /// Seam calls that have begun to take effect.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.get()
+    }
+
+    /// Whether the run is over and its threads are only to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.get()
+    }
+
+    /// Counts the next seam call, after `pause` has let other threads run if it is their turn.
+    pub(crate) fn step(&self, pause: impl Fn()) {
+        if self.closing.get() {
+            return;
+        }
+        if self.calls.get() + 1 == self.until.get() {
+            pause();
+        }
+        if self.calls.get() == self.limit {
+            self.is_cut.set(true);
+            return pause();
+        }
+        self.calls.set(self.calls.get() + 1);
+    }
+
+    /// Lets other threads run until the word has changed from the value.
+    pub(crate) fn wait(&self, thread: usize, at: Addr, value: u64, pause: impl Fn()) {
+        self.wait_for(thread, Wait::Word(at, value), pause);
+    }
+
+    /// Takes note of a read that changed nothing, and waits if the thread repeats itself.
+    #[inline]
+    pub(crate) fn note_repeat(&self, thread: usize, read: Read, pause: impl Fn()) {
+        if self.threads() == 1 || self.closing.get() {
+            return;
+        }
+        if self.repeats.borrow_mut()[thread].ends_with(read) {
+            self.repeats.borrow_mut()[thread].0.clear();
+            self.wait_for(thread, Wait::Change(self.changes.get()), pause);
+        }
+    }
+
+    /// Takes note that the thread has changed memory, or told something.
+    pub(crate) fn note_progress(&self, thread: usize) {
+        self.changes.set(self.changes.get() + 1);
+        if self.threads() > 1 {
+            self.repeats.borrow_mut()[thread].0.clear();
+        }
+    }
+
+    fn wait_for(&self, thread: usize, wait: Wait, pause: impl Fn()) {
+        self.waits[thread].set(Some(wait));
+        pause();
+        self.waits[thread].set(None);
+    }
+
+    fn has_ended(&self, thread: usize) -> bool {
+        self.ended[thread].get()
+    }
+
+    fn is_ready(&self, thread: usize) -> bool {
+        !self.has_ended(thread)
+            && match self.waits[thread].get() {
+                None => true,
+                Some(Wait::Word(at, value)) => self.region(at).load(at, Width::B8) != value,
+                Some(Wait::Change(since)) => self.changes.get() != since,
+            }
+    }
+
+    fn repeats_itself(&self, thread: usize) -> bool {
+        !self.has_ended(thread) && matches!(self.waits[thread].get(), Some(Wait::Change(_)))
+    }
+
+    /// The threads that could run instead of this one, as bits.
+    pub(crate) fn others(&self, thread: usize) -> u64 {
+        let others = (0..self.threads()).filter(|&other| other != thread && self.is_ready(other));
+        others.fold(0, |bits, other| bits | 1 << other)
+    }
+
+    fn note_handover(&self, ready: &[usize], to: usize) {
+        if self.notes_accesses {
+            let others = ready.iter().filter(|&&thread| thread != to);
+            let others = others.fold(0, |bits, thread| bits | 1 << thread);
+            let handover = Handover { call: self.calls.get() + 1, others };
+            self.trace.borrow_mut().handovers.push(handover);
+        }
+    }
+
+    /// The bits that hardware has set in a word of its bitmap.
+    pub(crate) fn told(&self, at: Addr, width: Width) -> u64 {
+        let told = self.told.borrow();
+        if told.is_empty() || !at.is_pm() || width != Width::B8 {
+            return 0;
+        }
+        told.get(&((at.offset() / 8) as u32)).copied().unwrap_or(0)
+    }
+
+    /// Whether the line leaves the caches with its first copy; if so, sets its reached bit.
+    pub(crate) fn write_back(&self, copied: Copied) -> bool {
+        let mut told = self.told.borrow_mut();
+        let bits = told.entry(copied.word).or_default();
+        let leaves = *bits >> copied.bit & 1 == 0 && copied.leaves(self.seed);
+        *bits |= u64::from(leaves) << copied.bit;
+        leaves
+    }
+
+    fn waiting(&self) -> Option<String> {
+        let waits = |thread: usize| match self.waits[thread].get()? {
+            Wait::Word(at, value) => {
+                Some(format!("thread {thread} waits for {at} to change from {value:#x}"))
+            }
+            Wait::Change(_) => None,
+        };
+        let stuck = (0..self.threads()).filter(|&thread| !self.has_ended(thread));
+        let stuck: Vec<String> = stuck.filter_map(waits).collect();
+        (!stuck.is_empty()).then(|| stuck.join(", "))
+    }
+}
