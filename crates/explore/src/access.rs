@@ -17,6 +17,8 @@ pub(crate) struct Access {
     pub(crate) writes: bool,
     /// The other threads that could have run instead, as bits.
     pub(crate) others: u64,
+    /// How far behind the newest store a load could have been, from and up to.
+    pub(crate) behind: (u32, u32),
 }
 
 /// A moment at which the thread that ran had ended or waited.

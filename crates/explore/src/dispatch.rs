@@ -1,6 +1,6 @@
 //! Which thread of a run goes next, and up to which call of the seam.
 
-use crate::schedule::{ChoiceKind, Schedule, Turns};
+use crate::schedule::{Schedule, Turns};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -18,6 +18,8 @@ pub(crate) struct Turn {
 
 pub(crate) struct Dispatcher<'s> {
     turns: &'s Turns,
+    /// The chosen threads, each with the call before which it runs.
+    chosen: Vec<(u64, usize)>,
     rng: Xoshiro256PlusPlus,
     /// Longest random turn.
     span: u64,
@@ -43,7 +45,11 @@ impl Dispatcher<'_> {
         let mut changes: Vec<u64> = (0..changes).map(|_| rng.random_range(1..within)).collect();
         changes.sort_unstable();
         let turns = &schedule.turns;
-        Dispatcher { turns, rng, span, priorities, changes, done: 0, last: None }
+        let chosen = match turns {
+            Turns::Chosen(all) => all.iter().filter_map(|choice| choice.thread()).collect(),
+            _ => Vec::new(),
+        };
+        Dispatcher { turns, chosen, rng, span, priorities, changes, done: 0, last: None }
     }
 
     /// The turn after `calls` seam calls: one of the `ready` threads, which has been `running` if
@@ -65,17 +71,17 @@ impl Dispatcher<'_> {
                 let until = self.changes.get(self.done).map_or(u64::MAX, |at| at + 1);
                 (*highest.expect("a thread is ready"), until)
             }
-            Turns::Chosen(all) => {
+            Turns::Chosen(_) => {
                 let mut wanted = None;
-                while let Some(choice) = all.get(self.done).filter(|one| one.call <= calls + 1) {
+                let next = |done| self.chosen.get(done).filter(|(call, _)| *call <= calls + 1);
+                while let Some((_, thread)) = next(self.done) {
                     self.done += 1;
-                    let ChoiceKind::Run(thread) = choice.kind;
-                    wanted = Some(usize::from(thread)).filter(|thread| ready.contains(thread));
+                    wanted = Some(*thread).filter(|thread| ready.contains(thread));
                 }
                 let last = self.last.map_or(-1, |last| last as isize);
                 let after = ready.iter().copied().find(|&thread| thread as isize > last);
                 let thread = wanted.or(running).or(after).unwrap_or(ready[0]);
-                (thread, all.get(self.done).map_or(u64::MAX, |choice| choice.call))
+                (thread, self.chosen.get(self.done).map_or(u64::MAX, |(call, _)| *call))
             }
         };
         self.last = Some(thread);

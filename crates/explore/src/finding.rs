@@ -187,8 +187,10 @@ fn what(trace: &Trace, kind: Kind) -> String {
         Kind::StoreNt { store } => format!("non-temporal store {}", stores(store)),
         Kind::Locked { store: Some(store) } => format!("locked store {}", stores(store)),
         Kind::Locked { store: None } => "locked operation on DRAM".into(),
-        Kind::Read { word, .. } => {
-            format!("reads {} of another thread", Addr::pm(8 * u64::from(word)))
+        Kind::Read { word, from, .. } => {
+            let late =
+                if from.is_some() { ", before an earlier store has left its buffer" } else { "" };
+            format!("reads {} of another thread{late}", Addr::pm(8 * u64::from(word)))
         }
         Kind::Sync { .. } => "reads DRAM of another thread".into(),
         Kind::Flush { line: index } => format!("flush of the line {}", line(index)),

@@ -33,7 +33,7 @@
 //! Many runs then share what they do up to some moment. [`Prefixes`] recognizes it, and crashes are
 //! searched only at moments that no run has shown before.
 
-use crate::access::{Access, FENCES, Handover};
+use crate::access::{Access, FENCES};
 use crate::prefixes::Prefixes;
 use crate::run::THREADS_MAX;
 use crate::schedule::{Choice, ChoiceKind, Schedule, Turns};
@@ -49,6 +49,11 @@ pub struct Schedules {
     pub model: Model,
     /// Interruptions of one run at most.
     pub interruptions: usize,
+    /// Loads of one run at most that come before an earlier store of their thread, where the
+    /// machine has store buffers.
+    pub early_loads: usize,
+    /// Stores that such a buffer holds.
+    pub buffer: usize,
     /// Runs at most that show something new.
     pub limit: usize,
     /// Crashes after every store are searched, too.
@@ -97,7 +102,14 @@ pub struct Tried {
 impl Schedules {
     /// All schedules with at most two interruptions, up to 1000 runs.
     pub fn new(model: Model) -> Schedules {
-        Schedules { model, interruptions: 2, limit: 1000, thorough: false }
+        Schedules {
+            model,
+            interruptions: 2,
+            early_loads: 1,
+            buffer: 16,
+            limit: 1000,
+            thorough: false,
+        }
     }
 
     /// Runs the program under every schedule. What `record` returns holds the trace of the run.
@@ -138,23 +150,25 @@ impl Schedules {
         mut record: impl FnMut(&Schedule) -> Result<R, E>,
         mut visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
+        let buffers = self.model.buffers_stores() && self.early_loads > 0;
+        let buffer = if buffers { self.buffer } else { 0 };
         let mut tried = Tried { runs: 0, made: 0, complete: base.threads <= THREADS_MAX };
         let mut known = Known::new(self, reduction);
         loop {
             known.grew = false;
-            let mut levels = vec![Vec::new(); self.interruptions + 1];
-            levels[0].push(Vec::new());
-            for cost in 0..levels.len() {
-                while let Some(choices) = levels[cost].pop() {
+            let mut levels = vec![Vec::new(); self.interruptions + self.early_loads + 1];
+            levels[0].push(Next::default());
+            for level in 0..levels.len() {
+                while let Some(next) = levels[level].pop() {
                     if tried.runs == self.limit {
                         return Ok(Tried { complete: false, ..tried });
                     }
-                    let schedule = Schedule { turns: Turns::Chosen(choices), ..base.clone() };
+                    let turns = Turns::Chosen(next.choices.clone());
+                    let schedule = Schedule { turns, buffer, ..base.clone() };
                     let mut run = record(&schedule)?;
                     tried.made += 1;
-                    let Turns::Chosen(choices) = &schedule.turns else { unreachable!() };
                     let is_new = known.follow(run.as_mut());
-                    known.longer(choices, run.as_mut(), cost, &mut levels);
+                    known.longer(&next, run.as_mut(), |next| levels[next.cost()].push(next));
                     if is_new {
                         tried.runs += 1;
                         if visit(&schedule, run).is_break() {
@@ -238,34 +252,60 @@ impl Known<'_> {
         users & !(1 << access.thread) != 0
     }
 
-    /// Adds the choices of a run, extended by one later choice in every way.
-    fn longer(
-        &self,
-        choices: &[Choice],
-        trace: &Trace,
-        cost: usize,
-        levels: &mut [Vec<Vec<Choice>>],
-    ) {
-        let from = choices.last().map_or(1, |last| last.call + 1);
-        let mut add = |call: u64, others: u64, cost: usize| {
-            for thread in (0..64).filter(|thread| others >> thread & 1 == 1) {
-                let kind = ChoiceKind::Run(thread);
-                levels[cost].push([choices, &[Choice { call, kind }]].concat());
+    /// The choices of a run, extended by one later choice in every way.
+    fn longer(&self, run: &Next, trace: &Trace, mut add: impl FnMut(Next)) {
+        let last = run.choices.last();
+        let later_call = last.map_or(1, |last| last.call + 1);
+        for handover in trace.handovers.iter().filter(|handover| handover.call >= later_call) {
+            if self.reduction != Reduction::Handovers {
+                threads(handover.others)
+                    .for_each(|thread| add(run.with(handover.call, ChoiceKind::Run(thread))));
             }
-        };
-        let is_later =
-            |handover: &&Handover| handover.call >= from && self.reduction != Reduction::Handovers;
-        trace.handovers.iter().filter(is_later).for_each(|one| add(one.call, one.others, cost));
-        if cost < self.how.interruptions {
-            let mut last = 0;
-            for access in trace.accesses.iter().filter(|access| access.call >= from) {
-                if access.call != last && self.is_place(access) {
-                    last = access.call;
-                    add(access.call, access.others, cost + 1);
+        }
+        let (interrupts, reads_early) =
+            (run.interruptions < self.how.interruptions, run.early_loads < self.how.early_loads);
+        let mut at = 0;
+        for access in &trace.accesses {
+            if interrupts && access.call >= later_call.max(at + 1) && self.is_place(access) {
+                at = access.call;
+                for thread in threads(access.others) {
+                    let next = run.with(access.call, ChoiceKind::Run(thread));
+                    add(Next { interruptions: run.interruptions + 1, ..next });
                 }
+            }
+            let is_later = match last.map(|last| last.kind) {
+                Some(ChoiceKind::Run(_)) => access.call + 1 >= later_call,
+                _ => access.call >= later_call,
+            };
+            for behind in (access.behind.0..access.behind.1).filter(|_| reads_early && is_later) {
+                let next = run.with(access.call, ChoiceKind::Behind(behind));
+                add(Next { early_loads: run.early_loads + 1, ..next });
             }
         }
     }
+}
+
+/// A schedule to be tried.
+#[derive(Clone, Default)]
+struct Next {
+    choices: Vec<Choice>,
+    interruptions: usize,
+    early_loads: usize,
+}
+
+impl Next {
+    fn cost(&self) -> usize {
+        self.interruptions + self.early_loads
+    }
+
+    fn with(&self, call: u64, kind: ChoiceKind) -> Next {
+        Next { choices: [&self.choices[..], &[Choice { call, kind }]].concat(), ..*self }
+    }
+}
+
+/// The threads of these bits.
+fn threads(bits: u64) -> impl Iterator<Item = u16> {
+    (0..THREADS_MAX as u16).filter(move |thread| bits >> thread & 1 == 1)
 }
 
 #[cfg(test)]

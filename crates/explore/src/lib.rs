@@ -58,6 +58,7 @@ mod trace;
 mod traced;
 mod tree;
 mod verdict;
+mod visible;
 mod walk;
 mod waste;
 mod words;

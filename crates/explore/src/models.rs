@@ -131,7 +131,7 @@ impl State {
                 Act::StoreNt { line, word }
             }
             Kind::Locked { store } => Act::Locked { store: store.map(place) },
-            Kind::Read { line, word } => Act::Load { line, word, from: None },
+            Kind::Read { line, word, from } => Act::Load { line, word, from },
             Kind::Sync { stores } => Act::Learn { upto: stores },
             Kind::Flush { line } => Act::WriteBack { line },
             Kind::Order => Act::Order,

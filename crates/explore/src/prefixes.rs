@@ -105,7 +105,10 @@ impl SoFar {
         (event.at.file(), event.at.line(), event.at.column()).hash(&mut own);
         let line = |line: u32| trace.lines[line as usize].line.0;
         match event.kind {
-            Kind::Read { line, word } => {
+            Kind::Read { word, from: Some(from), .. } => {
+                (8, word, self.known[from as usize]).hash(&mut own);
+            }
+            Kind::Read { line, word, from: None } => {
                 let (writer, number) = self.writers[line as usize];
                 (0, word, writer, number, self.now()).hash(&mut own);
             }

@@ -18,6 +18,7 @@ use crate::relocated::Copied;
 use crate::schedule::{Schedule, Turns};
 use crate::trace::Trace;
 use crate::traced::Traced;
+use crate::visible::Visible;
 use crate::words::Words;
 use rustc_hash::FxHashMap;
 use seawall_fiber::Fiber;
@@ -72,6 +73,10 @@ pub(crate) struct Shared {
     /// The last writer of each word of DRAM, and the number of stores to persistent memory before
     /// that write.
     pub(crate) dram_writer: RefCell<FxHashMap<u64, (u16, u32)>>,
+    /// Who sees which store, where that is not always the newest one.
+    pub(crate) visible: RefCell<Option<Visible>>,
+    /// The loads that are not to return the newest store: their calls, and how far behind.
+    behind: Vec<(u64, u32)>,
     pub(crate) operation: Vec<Cell<u32>>,
     /// What each thread waits for.
     waits: Vec<Cell<Option<Wait>>>,
@@ -201,6 +206,12 @@ impl Shared {
         let room = start.pm_bytes_max();
         let (pm, dram) = start.into_parts();
         let threads = schedule.threads;
+        let behind: Vec<(u64, u32)> = match &schedule.turns {
+            Turns::Chosen(choices) => choices.iter().filter_map(|choice| choice.behind()).collect(),
+            _ => Vec::new(),
+        };
+        let buffers = threads > 1 && (schedule.buffer > 0 || !behind.is_empty());
+        let visible = buffers.then(|| Visible::new(threads, schedule.buffer));
         Rc::new(Shared {
             pm: Words::with_room(&pm, room),
             dram: Words::from_bytes(&dram),
@@ -208,6 +219,8 @@ impl Shared {
             writer: RefCell::new(Vec::new()),
             word_writer: RefCell::default(),
             dram_writer: RefCell::default(),
+            visible: RefCell::new(visible),
+            behind,
             operation: vec![Cell::new(0); threads],
             waits: vec![Cell::new(None); threads],
             ended: vec![Cell::new(false); threads],
@@ -237,6 +250,12 @@ impl Shared {
     /// Seam calls that have begun to take effect.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.get()
+    }
+
+    /// How far behind the newest store the load of this call is to be.
+    pub(crate) fn behind(&self) -> u32 {
+        let call = self.calls.get();
+        self.behind.iter().find(|(at, _)| *at == call).map_or(0, |(_, behind)| *behind)
     }
 
     /// Whether the run is over and its threads are only to end.

@@ -24,11 +24,14 @@ pub struct Schedule {
     pub seed: u64,
     /// Seam calls of all threads together after which the run is given up.
     pub steps: u64,
+    /// Stores that a thread's buffer holds where a search looks for loads that come before them; 0
+    /// if there is nothing to look for.
+    pub buffer: usize,
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { threads: 1, turns: Turns::Random, seed: 1, steps: 20_000_000 }
+        Schedule { threads: 1, turns: Turns::Random, seed: 1, steps: 20_000_000, buffer: 0 }
     }
 }
 
@@ -59,6 +62,27 @@ pub struct Choice {
 pub enum ChoiceKind {
     /// Before it this thread runs, if it can: an interruption if the running thread could go on.
     Run(u16),
+    /// The load returns not the newest store to its word but one so far behind it, as it takes
+    /// effect before earlier stores of its thread leave the store buffer.
+    Behind(u32),
+}
+
+impl Choice {
+    /// The call and the thread that runs before it, if that is what was chosen.
+    pub(crate) fn thread(self) -> Option<(u64, usize)> {
+        match self.kind {
+            ChoiceKind::Run(thread) => Some((self.call, thread.into())),
+            ChoiceKind::Behind(_) => None,
+        }
+    }
+
+    /// The call and how far behind it reads, if that is what was chosen.
+    pub(crate) fn behind(self) -> Option<(u64, u32)> {
+        match self.kind {
+            ChoiceKind::Behind(stores) => Some((self.call, stores)),
+            ChoiceKind::Run(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Choice {
@@ -66,6 +90,7 @@ impl fmt::Display for Choice {
         let call = self.call;
         match self.kind {
             ChoiceKind::Run(thread) => write!(f, "{call}.{thread}"),
+            ChoiceKind::Behind(stores) => write!(f, "{call}b{stores}"),
         }
     }
 }
@@ -74,14 +99,22 @@ impl FromStr for Choice {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Choice, ()> {
-        let (call, thread) = text.split_once('.').ok_or(())?;
-        let thread = thread.parse().map_err(|_| ())?;
-        Ok(Choice { call: call.parse().map_err(|_| ())?, kind: ChoiceKind::Run(thread) })
+        let at = text.find(|letter: char| !letter.is_ascii_digit()).ok_or(())?;
+        let (call, kind) = text.split_at(at);
+        let (letter, number) = kind.split_at_checked(1).ok_or(())?;
+        let number = number.parse::<u32>().map_err(|_| ())?;
+        let kind = match letter {
+            "." => ChoiceKind::Run(number.try_into().map_err(|_| ())?),
+            "b" => ChoiceKind::Behind(number),
+            _ => return Err(()),
+        };
+        Ok(Choice { call: call.parse().map_err(|_| ())?, kind })
     }
 }
 
 /// The turns of a schedule in short, with the seed: `r7`, `p7.2` (two priority changes), `s`
-/// (nothing chosen), `s40.1_52.0` (before call 40 thread 1 runs, before call 52 thread 0).
+/// (nothing chosen), `s40.1_52.0` (before call 40 thread 1 runs, before call 52 thread 0), `s9b1`
+/// (the load of call 9 returns the store before the newest one).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnsName(pub Turns, pub u64);
 
@@ -136,10 +169,10 @@ mod tests {
 
     #[test]
     fn the_name_of_turns_parses_to_the_same_turns() {
-        for text in ["r7", "p7.2", "s", "s40.1", "s40.1_52.0"] {
+        for text in ["r7", "p7.2", "s", "s40.1", "s40.1_52.0", "s9b1_12.0"] {
             assert_eq!(text.parse::<TurnsName>().unwrap().to_string(), text);
         }
-        for text in ["", "x1", "r", "p7", "s40", "s40.1_", "s52.0_40.1", "\u{e9}"] {
+        for text in ["", "x1", "r", "p7", "s40", "s40.1_", "s52.0_40.1", "s9c1", "s9b", "\u{e9}"] {
             assert!(text.parse::<TurnsName>().is_err(), "{text}");
         }
     }

@@ -52,6 +52,8 @@ pub enum Kind {
         line: u32,
         /// The word of 8 bytes in memory.
         word: u32,
+        /// The stores up to the one that it read, if that is not the newest one.
+        from: Option<u32>,
     },
     /// A load of volatile memory that another thread wrote last: what had been stored before that
     /// write happens before the load.

@@ -8,9 +8,11 @@
 use crate::access::{Access, FENCES};
 use crate::run::Shared;
 use crate::trace::{Event, Kind, Trace};
+use crate::visible::Version;
 use seawall_fiber::Pause;
 use seawall_memory::relocation::{Relocation, RelocationUnit};
 use seawall_memory::{Addr, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
+use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -33,6 +35,11 @@ impl<'a> Traced<'a> {
 
     /// Records which word this call of the seam uses.
     fn note_access(&self, at: Addr, writes: bool) {
+        self.note_access_behind(at, writes, 0..0);
+    }
+
+    /// As [`note_access`](Self::note_access), for a load that could be so far behind.
+    fn note_access_behind(&self, at: Addr, writes: bool, behind: Range<u32>) {
         let shared = &*self.shared;
         if shared.notes_accesses {
             let call = shared.calls();
@@ -40,7 +47,8 @@ impl<'a> Traced<'a> {
             let bytes = if at.is_pm() { LINE_BYTES } else { 8 };
             let (thread, word) = (self.thread as u16, at.bits() / bytes * bytes / 8);
             let others = shared.others(self.thread);
-            let access = Access { call, thread, word, writes, others };
+            let behind = (behind.start, behind.end);
+            let access = Access { call, thread, word, writes, others, behind };
             shared.trace.borrow_mut().accesses.push(access);
         }
     }
@@ -83,7 +91,46 @@ impl<'a> Traced<'a> {
         if other(self.shared.writer.borrow().get(line as usize))
             || other(self.shared.word_writer.borrow().get(&word))
         {
-            self.event(&mut trace, Kind::Read { line, word }, from);
+            self.event(&mut trace, Kind::Read { line, word, from: None }, from);
+        }
+    }
+
+    /// How far behind the newest store this load could be; and, if that was chosen for it and what
+    /// it would read `fits` it, the word as that older store left it.
+    fn look_behind(
+        &self,
+        at: Addr,
+        caller: &'static Location<'static>,
+        fits: impl Fn(u64) -> bool,
+    ) -> (Range<u32>, Option<u64>) {
+        let mut visible = self.shared.visible.borrow_mut();
+        let Some(visible) = visible.as_mut() else { return (0..0, None) };
+        let (mine, word) = (self.thread, at.bits() / 8);
+        let possible = visible.behind(mine, word);
+        let behind = self.shared.behind();
+        let older = visible.older(word, behind).filter(|older| fits(older.value));
+        if let Some(older) = older {
+            visible.load(mine, word, behind);
+            self.note_read_behind(at, older, caller);
+        }
+        (possible, older.map(|older| older.value))
+    }
+
+    /// Notes that the thread reads the newest store to the word.
+    fn look(&self, at: Addr, caller: &'static Location<'static>) {
+        if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
+            visible.load(self.thread, at.bits() / 8, 0);
+        }
+        self.note_read(at, caller);
+    }
+
+    fn note_read_behind(&self, at: Addr, older: Version, from: &'static Location<'static>) {
+        let mut trace = self.shared.trace.borrow_mut();
+        if at.is_pm() {
+            let (line, word) = (trace.line(at.line()), (at.offset() / 8) as u32);
+            self.event(&mut trace, Kind::Read { line, word, from: Some(older.stores) }, from);
+        } else if older.is_by_another(self.thread) {
+            self.event(&mut trace, Kind::Sync { stores: older.stores }, from);
         }
     }
 
@@ -92,6 +139,10 @@ impl<'a> Traced<'a> {
     fn put(&self, trace: &mut Trace, at: Addr, width: Width, value: u64) -> Option<u32> {
         let change = self.shared.region(at).store(at, width, value);
         self.shared.note_progress(self.thread);
+        if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
+            let stores = trace.stores.len() as u32 + u32::from(at.is_pm());
+            visible.store(self.thread, at.bits() / 8, change.old, change.new, stores);
+        }
         if !at.is_pm() {
             let stores = trace.stores.len() as u32;
             let writer = (self.thread as u16, stores);
@@ -110,25 +161,29 @@ impl<'a> Traced<'a> {
     }
 
     #[track_caller]
-    fn locked(&self, at: Addr, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+    fn locked(&self, at: Addr, change: impl Fn(u64) -> Option<u64>) -> u64 {
         self.step();
         let caller = Location::caller();
-        let old = self.shared.region(at).load(at, Width::B8);
-        match change(old) {
-            None => {
-                self.note_access(at, false);
-                self.note_read(at, caller);
-                self.shared.note_repeat(self.thread, (at, old, caller), || self.pause.pause());
+        let newest = self.shared.region(at).load(at, Width::B8);
+        let (behind, older) = self.look_behind(at, caller, |older| change(older).is_none());
+        let new = change(newest).filter(|_| older.is_none());
+        self.note_access_behind(at, new.is_some(), behind);
+        let Some(new) = new else {
+            if older.is_none() {
+                self.look(at, caller);
             }
-            Some(new) => {
-                self.note_access(at, true);
-                self.note_fence();
-                let mut trace = self.shared.trace.borrow_mut();
-                let store = self.put(&mut trace, at, Width::B8, new);
-                self.event(&mut trace, Kind::Locked { store }, caller);
-            }
+            let old = older.unwrap_or(newest);
+            self.shared.note_repeat(self.thread, (at, old, caller), || self.pause.pause());
+            return old;
+        };
+        self.note_fence();
+        let mut trace = self.shared.trace.borrow_mut();
+        let store = self.put(&mut trace, at, Width::B8, new);
+        if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
+            visible.locked(self.thread);
         }
-        old
+        self.event(&mut trace, Kind::Locked { store }, caller);
+        newest
     }
 }
 
@@ -144,10 +199,16 @@ impl Memory for Traced<'_> {
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
-        self.note_access(at, false);
         let caller = Location::caller();
-        self.note_read(at, caller);
-        let value = self.shared.region(at).load(at, width) | self.shared.told(at, width);
+        let (behind, older) = self.look_behind(at, caller, |_| true);
+        self.note_access_behind(at, false, behind);
+        let value = match older {
+            Some(word) => word >> (at.offset() % 8 * 8) & width.mask(),
+            None => {
+                self.look(at, caller);
+                self.shared.region(at).load(at, width) | self.shared.told(at, width)
+            }
+        };
         self.shared.note_repeat(self.thread, (at, value, caller), || self.pause.pause());
         value
     }
